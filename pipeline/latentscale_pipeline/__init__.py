@@ -1,0 +1,1 @@
+"""Corpora, jobs, stages and clusters: how the measures are run at scale."""

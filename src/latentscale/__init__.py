@@ -1,0 +1,3 @@
+"""Shape and diversity of embedding corpora: arrays in, numbers out."""
+
+__version__ = "0.1.0"

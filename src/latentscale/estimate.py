@@ -1,0 +1,66 @@
+"""A number and how well it is known.
+
+Every measure returns its result as an :class:`Estimate`: the value, an interval that bounds the
+measure *of this corpus*, and the way in which the interval was obtained. The interval covers what
+the computation adds (random probes, quadrature, rounding, an approximate graph); it says nothing
+about how another sample from the same source would score, which is the sampling error and is kept
+apart from it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+Bounds = Literal["exact", "certified", "interval95", "estimate"]
+"""How an interval bounds the truth.
+
+``exact``: a direct computation, the interval is its rounding (usually zero width).
+``certified``: a mathematical inequality holds on both sides.
+``interval95``: a 95 % confidence interval over the computation's own randomness.
+``estimate``: a heuristic on at least one side.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value with its bracket.
+
+    Parameters
+    ----------
+    value : float
+        The number to quote.
+    lower, upper : float
+        Bounds of the measure of this corpus, ``lower <= value <= upper``.
+    bounds : {"exact", "certified", "interval95", "estimate"}
+        What the two bounds promise.
+    method : str
+        The algorithm that gave the value.
+    standard_error : float
+        Standard error over the computation's own randomness; 0 for deterministic methods.
+
+    Raises
+    ------
+    ValueError
+        If a number isn't finite or the bracket doesn't contain the value.
+    """
+
+    value: float
+    lower: float
+    upper: float
+    bounds: Bounds
+    method: str
+    standard_error: float = 0.0
+
+    def __post_init__(self) -> None:
+        numbers = (self.value, self.lower, self.upper, self.standard_error)
+        if not all(math.isfinite(number) for number in numbers):
+            raise ValueError(f"an estimate needs finite numbers, got {self}")
+        if not self.lower <= self.value <= self.upper:
+            raise ValueError(f"an estimate's bracket must contain its value, got {self}")
+
+    @classmethod
+    def exact(cls, value: float, method: str) -> Estimate:
+        """Wrap a directly computed number: its bracket has zero width."""
+        return cls(value, value, value, "exact", method)
