@@ -1,0 +1,76 @@
+"""The command line: ``latentscale COMMAND``.
+
+Commands live in modules of their own and are imported when they are called, so that ``--help``
+answers at once although the measures need heavy libraries.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import NoReturn
+
+import click
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "ingest": ("ingest:ingest", "Turn embedding files into a corpus."),
+    "info": ("info:info", "Describe a corpus."),
+    "verify": ("verify:verify", "Check every byte of a corpus against its manifest."),
+}
+"""Name of each command: where it is defined and what it does in one line."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module only when the command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of :data:`COMMANDS`."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="latentscale", prog_name="latentscale")
+def cli() -> None:
+    """Measure the shape and the diversity of huge embedding corpora.
+
+    \b
+    Example:
+      latentscale ingest embeddings/*.npy corpus.zarr
+      latentscale run quickstart.yaml
+
+    Exit codes: 0 done, 1 a gate failed, 2 bad usage or bad input, 3 incomplete (run again).
+    """
+
+
+def main() -> NoReturn:
+    """Run the command line and turn every expected ending into one line and an exit code."""
+    from latentscale_pipeline.errors import LatentscaleError
+
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Exit as ending:
+        sys.exit(ending.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except click.Abort:
+        click.echo("latentscale: interrupted; run the same command again to go on", err=True)
+        sys.exit(3)
+    except LatentscaleError as error:
+        click.echo(f"latentscale: {error}", err=True)
+        sys.exit(error.exit_code)
+    sys.exit(0)

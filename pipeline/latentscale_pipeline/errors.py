@@ -1,0 +1,31 @@
+"""The three ways a command ends early, each with its exit code.
+
+A person sees one line: what is wrong, where, and what to do about it. Anything else that escapes
+is a defect of this program and is reported as such.
+"""
+
+from __future__ import annotations
+
+
+class LatentscaleError(Exception):
+    """An ending that is explained to the user in one line."""
+
+    exit_code = 3
+
+
+class GateFailed(LatentscaleError):
+    """A gate on the results failed (exit code 1)."""
+
+    exit_code = 1
+
+
+class BadInput(LatentscaleError):
+    """Bad usage or bad data (exit code 2): running again changes nothing until it is mended."""
+
+    exit_code = 2
+
+
+class Incomplete(LatentscaleError):
+    """An interrupted or failed part (exit code 3): running the same command again resumes."""
+
+    exit_code = 3
