@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import click
 
@@ -32,9 +32,9 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        command = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
-        assert isinstance(command, click.Command)
-        return command
+        return cast(
+            click.Command, getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
+        )
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
@@ -45,7 +45,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="latentscale", prog_name="latentscale")
 def cli() -> None:
-    """Measure the shape and the diversity of huge embedding corpora.
+    r"""Measure the shape and the diversity of huge embedding corpora.
 
     \b
     Example:
