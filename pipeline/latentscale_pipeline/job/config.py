@@ -1,0 +1,398 @@
+"""The job configuration: what a YAML file may say, with every default in one place.
+
+Every key is checked; one that isn't known is refused with its path and the nearest name that is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Annotated, Any, Literal, TypeVar
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from latentscale_pipeline.errors import BadInput
+
+Model = TypeVar("Model", bound=BaseModel)
+
+Auto = Literal["auto"]
+Metric = Literal["euclidean", "cosine", "manhattan"]
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+
+_SIZES = {"b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+_SIZES |= {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+
+
+def parse_bytes(size: Any) -> Any:
+    """Turn ``4GiB`` into a number of bytes; numbers pass through."""
+    if not isinstance(size, str):
+        return size
+    text = size.strip().lower().replace(" ", "")
+    digits = text.rstrip("abcdefghijklmnopqrstuvwxyz")
+    unit = text[len(digits) :] or "b"
+    try:
+        return int(float(digits) * _SIZES[unit])
+    except (KeyError, ValueError):
+        raise ValueError(
+            f"{size!r} is not a size; write a number and a unit such as 4GiB"
+        ) from None
+
+
+Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(gt=0)]
+
+
+class Section(BaseModel):
+    """A part of the configuration: closed to unknown keys, and immutable once read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Replicates(Section):
+    """Random subsamples over which the sampling error is measured."""
+
+    count: Literal[1] = 1
+    rows: None = None
+
+
+class Budget(Section):
+    """Work that a measure may spend on one corpus."""
+
+    pairs: PositiveFloat = 2.0e11
+
+
+class HeatTimes(Section):
+    """Logarithmically spaced diffusion times."""
+
+    start: PositiveFloat = 0.1
+    stop: PositiveFloat = 10.0
+    count: Annotated[int, Field(ge=2, le=100_000)] = 256
+
+    @model_validator(mode="after")
+    def _ordered(self) -> HeatTimes:
+        if self.start >= self.stop:
+            raise ValueError("start must be below stop")
+        return self
+
+
+class Heat(Section):
+    """Heat trace of the neighbour graph, and IMD with a reference."""
+
+    k: PositiveInt = 5
+    metric: Metric = "euclidean"
+    neighbours: Literal["auto", "exact", "cells"] = "auto"
+    recall: Fraction = 0.98
+    overlap: Auto | PositiveInt = "auto"
+    times: HeatTimes = HeatTimes()
+    steps: Annotated[int, Field(ge=2, le=1000)] = 10
+    probes: Auto | Annotated[int, Field(ge=2)] = "auto"
+    tolerance: PositiveFloat = 1.0e-3
+    normalization: Literal["none", "empty", "complete", "er"] = "empty"
+
+
+class Geomca(Section):
+    """Geometric component analysis of a corpus against a reference."""
+
+    percentile: Annotated[float, Field(gt=0.0, le=100.0)] = 10.0
+    epsilon: PositiveFloat | None = None
+    delta: Annotated[float, Field(ge=0.0)] = 1.0
+    eta_c: Fraction = 0.0
+    eta_q: Fraction = 0.0
+    rows: PositiveInt | None = None
+
+
+class Magnitude(Section):
+    """Magnitude function, its area, and the difference to a reference."""
+
+    metric: Metric = "euclidean"
+    scales: Annotated[int, Field(ge=2)] | list[Annotated[float, Field(ge=0.0)]] = 20
+    target: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.95
+    method: Literal["auto", "cholesky", "cg"] = "auto"
+    tolerance: PositiveFloat = 1.0e-3
+
+    @field_validator("scales")
+    @classmethod
+    def _increasing(cls, scales: int | list[float]) -> int | list[float]:
+        if isinstance(scales, list) and (
+            len(scales) < 2 or any(a >= b for a, b in pairwise(scales))
+        ):
+            raise ValueError("a list of scales needs at least two, strictly increasing")
+        return scales
+
+
+class VendiKernel(Section):
+    """A kernel of the Vendi score; the bandwidth is in units of the Euclidean distance."""
+
+    name: Literal["cosine", "rbf", "laplacian"]
+    bandwidth: Literal["median"] | PositiveFloat | None = None
+
+    @model_validator(mode="after")
+    def _bandwidth_fits(self) -> VendiKernel:
+        if self.name == "cosine" and self.bandwidth is not None:
+            raise ValueError("the cosine kernel has no bandwidth")
+        if self.name != "cosine" and self.bandwidth is None:
+            return self.model_copy(update={"bandwidth": "median"})
+        return self
+
+
+def _kernel_from_name(kernel: Any) -> Any:
+    return {"name": kernel} if isinstance(kernel, str) else kernel
+
+
+def _order(order: Any) -> Any:
+    if isinstance(order, str) and order.strip().lower() in {"inf", ".inf", "infinity"}:
+        return math.inf
+    return order
+
+
+Order = Annotated[float, BeforeValidator(_order), Field(ge=0.0)]
+"""Order of a Vendi score, infinity included (written ``inf``)."""
+
+
+class Vendi(Section):
+    """Vendi scores of several orders under several kernels."""
+
+    kernels: list[Annotated[VendiKernel, BeforeValidator(_kernel_from_name)]] = Field(
+        default_factory=lambda: [
+            VendiKernel(name="cosine"),
+            VendiKernel(name="rbf", bandwidth="median"),
+        ],
+        min_length=1,
+    )
+    orders: list[Order] = Field(default=[0.1, 0.5, 1.0, 2.0, math.inf], min_length=1)
+    method: Literal["auto", "exact", "nystrom"] = "auto"
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Vendi:
+        for name, values in (
+            ("kernels", [(k.name, k.bandwidth) for k in self.kernels]),
+            ("orders", self.orders),
+        ):
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name} are listed twice")
+        return self
+
+
+class Serial(Section):
+    """One process, one task after another: the reference for every other executor."""
+
+    kind: Literal["serial"]
+    memory_limit: Bytes = 4 * 2**30
+
+
+class Local(Section):
+    """Worker processes on this machine."""
+
+    kind: Literal["local"] = "local"
+    workers: PositiveInt = 2
+    threads: PositiveInt = 1
+    memory_limit: Bytes = 4 * 2**30
+
+
+Cluster = Annotated[Serial | Local, Field(discriminator="kind")]
+
+LEAST_MEMORY = 2**30
+"""The smallest memory limit that is supported."""
+
+
+class Driver(Section):
+    """The process that hands out the tasks."""
+
+    memory_limit: Bytes = 2 * 2**30
+    walltime: str | None = None
+    queue: str | None = None
+
+
+class JobConfig(Section):
+    """A whole job."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    corpus: Annotated[str, Field(min_length=1)]
+    reference: Annotated[str, Field(min_length=1)] | None = None
+    output: str = "jobs/"
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    replicates: Replicates = Replicates()
+    budget: Budget = Budget()
+    scales_from: str = "auto"
+    measures: dict[str, Any] = {}
+    cluster: Cluster = Local()
+    driver: Driver = Driver()
+
+    @field_validator("cluster", mode="before")
+    @classmethod
+    def _kind_is_local(cls, cluster: Any) -> Any:
+        if isinstance(cluster, dict) and "kind" not in cluster:
+            return {"kind": "local", **cluster}
+        return cluster
+
+    @field_validator("cluster")
+    @classmethod
+    def _enough_memory(cls, cluster: Cluster) -> Cluster:
+        if cluster.memory_limit < LEAST_MEMORY:
+            raise ValueError("memory_limit must be at least 1GiB")
+        return cluster
+
+
+def read_config(
+    text: str,
+    where: str,
+    *,
+    overrides: Sequence[str] = (),
+    measures: Mapping[str, type[Section]],
+    comparing: Iterable[str] = (),
+) -> JobConfig:
+    """Parse and check a job configuration.
+
+    Parameters
+    ----------
+    text : str
+        YAML.
+    where : str
+        Name of the file, for messages.
+    overrides : sequence of str
+        ``section.key=value`` assignments, the value in YAML, applied in order.
+    measures : mapping
+        The section of every known measure, by name.
+    comparing : iterable of str
+        Measures that need a reference: left out of the default without one.
+
+    Returns
+    -------
+    JobConfig
+        With ``measures`` resolved: a checked section for every measure that is asked for.
+
+    Raises
+    ------
+    BadInput
+        One line for the first mistake: its place, what is wrong, and the nearest known name.
+    """
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise BadInput(f"{where}: not valid YAML: {_first_line(error)}") from None
+    if not isinstance(document, dict):
+        raise BadInput(f"{where}: a job is a mapping of keys such as name and corpus")
+    for override in overrides:
+        _apply_override(document, override)
+    config = _validate(JobConfig, document, where, "")
+    sections = _measure_sections(document, config, where, measures, set(comparing))
+    return config.model_copy(update={"measures": sections})
+
+
+def _measure_sections(
+    document: dict[str, Any],
+    config: JobConfig,
+    where: str,
+    known: Mapping[str, type[Section]],
+    comparing: set[str],
+) -> dict[str, Section]:
+    if "measures" not in document:
+        chosen: dict[str, Any] = {
+            name: {} for name in known if config.reference or name not in comparing
+        }
+    else:
+        chosen = config.measures
+    if not chosen:
+        raise BadInput(f"{where}: measures is empty; name one of {', '.join(known)}")
+    for name in chosen:
+        if name not in known:
+            raise BadInput(f"{where}: measures.{name} is unknown{_nearest(name, known)}")
+        if name in comparing and config.reference is None:
+            raise BadInput(
+                f"{where}: measures.{name} compares with a reference; "
+                "add reference: or leave it out"
+            )
+    return {
+        name: _validate(known[name], chosen[name] or {}, where, f"measures.{name}")
+        for name in known
+        if name in chosen
+    }
+
+
+def _validate(model: type[Model], document: Any, where: str, prefix: str) -> Model:
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise BadInput(f"{where}: {_explain(error, model, prefix)}") from None
+
+
+def _explain(error: ValidationError, model: type[BaseModel], prefix: str) -> str:
+    first = error.errors()[0]
+    parts = [str(part) for part in first["loc"] if not _is_union_tag(part)]
+    path = ".".join([*([prefix] if prefix else []), *parts])
+    if first["type"] == "extra_forbidden":
+        names = _names_beside(model, [str(part) for part in first["loc"]])
+        return f"{path} is unknown{_nearest(parts[-1], names)}"
+    if first["type"] == "missing":
+        return f"{path} is missing"
+    if first["type"] == "union_tag_invalid":
+        allowed = str(first["ctx"]["expected_tags"]).replace("'", "")
+        return f"{path}.kind is {first['ctx']['tag']!r}; it can be {allowed}"
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{path}: {message}" if path else message
+
+
+def _is_union_tag(part: int | str) -> bool:
+    # pydantic puts the chosen branch of a union into the location; a reader of the file
+    # doesn't know those names.
+    return isinstance(part, str) and (part in {"serial", "local"} or not part.isidentifier())
+
+
+def _names_beside(model: type[BaseModel], location: list[str]) -> list[str]:
+    names: dict[str, type[BaseModel]] = {"serial": Serial, "local": Local}
+    here: type[BaseModel] = model
+    for part in location[:-1]:
+        field = here.model_fields.get(part)
+        annotation = field.annotation if field else None
+        if part in names:
+            here = names[part]
+        elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            here = annotation
+        elif part == "kernels":
+            here = VendiKernel
+    return list(here.model_fields)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]}?" if close else f"; it can be {', '.join(names)}"
+
+
+def _apply_override(document: dict[str, Any], override: str) -> None:
+    path, separator, value = override.partition("=")
+    keys = path.strip().split(".")
+    if not separator or not all(keys):
+        raise BadInput(f"-o {override}: write it as section.key=value")
+    try:
+        parsed = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise BadInput(f"-o {override}: not valid YAML: {_first_line(error)}") from None
+    here = document
+    for key in keys[:-1]:
+        inner = here.get(key)
+        if inner is None:
+            inner = here[key] = {}
+        if not isinstance(inner, dict):
+            raise BadInput(f"-o {override}: {key} has no keys below it")
+        here = inner
+    here[keys[-1]] = parsed
+
+
+def _first_line(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    place = f"line {mark.line + 1}: " if mark is not None else ""
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    return f"{place}{problem}"

@@ -1,0 +1,172 @@
+"""How the result of a part is stored so that any number of attempts at it is harmless.
+
+Each attempt writes its own objects below ``<part>.<attempt>/``. When they are all there, the
+attempt tries to create the part's *marker* ``<part>.json``, which names the attempt, its objects
+with size and checksum, and its small values. Creation succeeds only if there is no marker yet, so
+one attempt wins; the others remove what they wrote. Readers follow markers only and check every
+byte, so an attempt that was cut short, or that still runs somewhere, can't be seen.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from latentscale_pipeline.job.identity import canonical, digest
+from latentscale_pipeline.objects import ObjectStore
+
+Array = NDArray[Any]
+
+
+class CorruptResult(Exception):
+    """A stored result is missing, cut short or altered: it has to be computed again."""
+
+    def __init__(self, part: str, problem: str) -> None:
+        super().__init__(part, problem)
+        self.part = part
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.problem}"
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one piece of work produced: small JSON values, and arrays."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one piece of work took."""
+
+    seconds: float
+    peak_memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Published:
+    """The winning result of a part, as its marker describes it.
+
+    Arrays are read on demand; each read checks size and checksum.
+    """
+
+    store: ObjectStore
+    part: str
+    attempt: str
+    values: Mapping[str, Any]
+    objects: Mapping[str, Mapping[str, Any]]
+    cost: Cost
+
+    def array(self, name: str) -> Array:
+        """Read one array.
+
+        Raises
+        ------
+        CorruptResult
+            If its object is missing or differs from the marker.
+        """
+        recorded = self.objects[name]
+        try:
+            data = self.store.read(recorded["key"])
+        except FileNotFoundError:
+            raise CorruptResult(self.part, f"{recorded['key']} is missing") from None
+        if len(data) != recorded["size"]:
+            problem = f"{recorded['key']} has {len(data)} bytes, not {recorded['size']}"
+            raise CorruptResult(self.part, problem)
+        if xxhash.xxh3_64_hexdigest(data) != recorded["xxh3"]:
+            raise CorruptResult(self.part, f"{recorded['key']} differs from its checksum")
+        return np.load(io.BytesIO(data), allow_pickle=False)  # type: ignore[no-any-return]
+
+
+def publish(store: ObjectStore, part: str, attempt: str, output: Output, cost: Cost) -> Published:
+    """Store an attempt's output and try to make it the part's result.
+
+    Returns
+    -------
+    Published
+        The part's result: this attempt's, or that of an earlier winner.
+    """
+    objects = {name: _write(store, part, attempt, name, a) for name, a in output.arrays.items()}
+    body = {
+        "attempt": attempt,
+        "values": dict(output.values),
+        "objects": objects,
+        "seconds": cost.seconds,
+        "peak_memory_bytes": cost.peak_memory_bytes,
+    }
+    marker = json.dumps({**body, "digest": digest(body)}, indent=1, allow_nan=False).encode()
+    if store.create(f"{part}.json", marker):
+        return _published(store, part, body)
+    winner = read_marker(store, part)
+    if winner is None:
+        raise CorruptResult(part, "its marker can't be read")
+    if winner.attempt != attempt:
+        store.remove_all(f"{part}.{attempt}")
+    return winner
+
+
+def read_marker(store: ObjectStore, part: str) -> Published | None:
+    """Return a part's result, or None when it has none that can be trusted."""
+    try:
+        body = json.loads(store.read(f"{part}.json"))
+        recorded = body.pop("digest")
+    except (FileNotFoundError, ValueError, KeyError, AttributeError, TypeError):
+        return None
+    return _published(store, part, body) if digest(body) == recorded else None
+
+
+def withdraw(store: ObjectStore, part: str) -> None:
+    """Remove a part's marker and everything any attempt at it wrote."""
+    store.remove(f"{part}.json")
+    folder, _, name = part.rpartition("/")
+    for other in store.folders(folder):
+        if other.startswith(f"{name}."):
+            store.remove_all(f"{folder}/{other}")
+
+
+def sweep_losers(store: ObjectStore, folder: str) -> list[str]:
+    """Remove the objects in a stage's folder that no marker names.
+
+    Returns
+    -------
+    list of str
+        The keys removed.
+    """
+    keys = store.keys(folder)
+    parts = [key.removesuffix(".json") for key in keys if key.endswith(".json")]
+    markers = {part: read_marker(store, part) for part in parts}
+    winners = {f"{part}.{marker.attempt}" for part, marker in markers.items() if marker}
+    losers = [key for key in keys if key.endswith(".npy") and key.rpartition("/")[0] not in winners]
+    for key in losers:
+        store.remove(key)
+    return losers
+
+
+def _write(store: ObjectStore, part: str, attempt: str, name: str, array: Array) -> dict[str, Any]:
+    buffer = io.BytesIO()
+    np.save(buffer, np.ascontiguousarray(array), allow_pickle=False)
+    data = buffer.getvalue()
+    key = f"{part}.{attempt}/{name}.npy"
+    store.write(key, data)
+    return {"key": key, "size": len(data), "xxh3": xxhash.xxh3_64_hexdigest(data)}
+
+
+def _published(store: ObjectStore, part: str, body: Mapping[str, Any]) -> Published:
+    return Published(
+        store=store,
+        part=part,
+        attempt=body["attempt"],
+        values=body["values"],
+        objects=body["objects"],
+        cost=Cost(body["seconds"], body["peak_memory_bytes"]),
+    )
