@@ -124,10 +124,18 @@ class ObjectStore:
 
     def keys(self, prefix: str = "") -> list[str]:
         """List the keys of all objects below a prefix (a folder), sorted."""
+        return sorted(self.sizes(prefix))
+
+    def sizes(self, prefix: str = "") -> dict[str, int]:
+        """Map the keys of all objects below a prefix (a folder) to their sizes in bytes."""
         base = self._path(prefix)
-        found = self._attempt(lambda: self._fs.find(base), prefix)
+        found = self._attempt(lambda: self._fs.find(base, detail=True), prefix)
         cut = len(self._root) + 1
-        return sorted(path[cut:] for path in found if not _PARTIAL.search(path))
+        return {
+            path[cut:]: int(entry["size"])
+            for path, entry in found.items()
+            if not _PARTIAL.search(path)
+        }
 
     def folders(self, prefix: str = "") -> list[str]:
         """List the names of the folders directly below a prefix, sorted."""

@@ -82,10 +82,15 @@ def hold_lock(
         If someone else holds the lock; the message names them.
     """
     me = Holder.here()
-    generation = _acquire(store, me, wait, take_over)
+    # A holder without a heartbeat counts as dead on other hosts, so the heart beats first.
+    _beat_once(store, me)
+    try:
+        generation = _acquire(store, me, wait, take_over)
+    except BaseException:
+        store.remove(f"heartbeats/{me.attempt}.json")
+        raise
     stop = threading.Event()
     beating = threading.Thread(target=_beat, args=(store, me, stop), daemon=True)
-    _beat_once(store, me)
     beating.start()
     try:
         yield me
@@ -113,6 +118,7 @@ def _acquire(store: ObjectStore, me: Holder, wait: bool, take_over: bool) -> int
                 "use --wait to wait for it or --take-over to succeed it"
             )
         time.sleep(1.0)
+        _beat_once(store, me)
 
 
 def _current(store: ObjectStore) -> tuple[int, Holder | None]:

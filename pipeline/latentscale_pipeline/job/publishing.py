@@ -19,7 +19,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from latentscale_pipeline.job.identity import canonical, digest
+from latentscale_pipeline.job.identity import digest
 from latentscale_pipeline.objects import ObjectStore
 
 Array = NDArray[Any]
@@ -75,17 +75,12 @@ class Published:
         CorruptResult
             If its object is missing or differs from the marker.
         """
-        recorded = self.objects[name]
-        try:
-            data = self.store.read(recorded["key"])
-        except FileNotFoundError:
-            raise CorruptResult(self.part, f"{recorded['key']} is missing") from None
-        if len(data) != recorded["size"]:
-            problem = f"{recorded['key']} has {len(data)} bytes, not {recorded['size']}"
-            raise CorruptResult(self.part, problem)
-        if xxhash.xxh3_64_hexdigest(data) != recorded["xxh3"]:
-            raise CorruptResult(self.part, f"{recorded['key']} differs from its checksum")
+        data = _read_checked(self.store, self.part, self.objects[name])
         return np.load(io.BytesIO(data), allow_pickle=False)  # type: ignore[no-any-return]
+
+    def partition(self, index: int) -> Published:
+        """Return the result of one partition of the stage that this is the result of."""
+        return need_marker(self.store, f"{self.part.rpartition('/')[0]}/part-{index:05d}")
 
 
 def publish(store: ObjectStore, part: str, attempt: str, output: Output, cost: Cost) -> Published:
@@ -107,9 +102,7 @@ def publish(store: ObjectStore, part: str, attempt: str, output: Output, cost: C
     marker = json.dumps({**body, "digest": digest(body)}, indent=1, allow_nan=False).encode()
     if store.create(f"{part}.json", marker):
         return _published(store, part, body)
-    winner = read_marker(store, part)
-    if winner is None:
-        raise CorruptResult(part, "its marker can't be read")
+    winner = need_marker(store, part)
     if winner.attempt != attempt:
         store.remove_all(f"{part}.{attempt}")
     return winner
@@ -123,6 +116,45 @@ def read_marker(store: ObjectStore, part: str) -> Published | None:
     except (FileNotFoundError, ValueError, KeyError, AttributeError, TypeError):
         return None
     return _published(store, part, body) if digest(body) == recorded else None
+
+
+def need_marker(store: ObjectStore, part: str) -> Published:
+    """Return a part's result; CorruptResult when it has none that can be trusted."""
+    found = read_marker(store, part)
+    if found is None:
+        raise CorruptResult(part, "its marker is missing or damaged")
+    return found
+
+
+def is_whole(published: Published, sizes: Mapping[str, int]) -> bool:
+    """Tell whether all objects of a result are there with the right sizes, reading none."""
+    return all(sizes.get(o["key"]) == o["size"] for o in published.objects.values())
+
+
+def adopt(origin: ObjectStore, target: ObjectStore, folder: str) -> bool:
+    """Copy a finished stage from another job's folder, checking every byte.
+
+    Returns
+    -------
+    bool
+        False when the other job hasn't got it whole; nothing that counts was written then.
+    """
+    result = read_marker(origin, f"{folder}/result")
+    if result is None:
+        return False
+    parts = [key.removesuffix(".json") for key in origin.keys(folder) if key.endswith(".json")]
+    try:
+        markers = [need_marker(origin, part) for part in parts]
+        for marker in markers:
+            for recorded in marker.objects.values():
+                data = _read_checked(origin, marker.part, recorded)
+                target.write(recorded["key"], data)
+    except CorruptResult:
+        return False
+    # The stage's own marker goes last: without it the rest is only parts.
+    for part in sorted(parts, key=lambda part: part.endswith("/result")):
+        target.create(f"{part}.json", origin.read(f"{part}.json"))
+    return True
 
 
 def withdraw(store: ObjectStore, part: str) -> None:
@@ -159,6 +191,19 @@ def _write(store: ObjectStore, part: str, attempt: str, name: str, array: Array)
     key = f"{part}.{attempt}/{name}.npy"
     store.write(key, data)
     return {"key": key, "size": len(data), "xxh3": xxhash.xxh3_64_hexdigest(data)}
+
+
+def _read_checked(store: ObjectStore, part: str, recorded: Mapping[str, Any]) -> bytes:
+    key = recorded["key"]
+    try:
+        data = store.read(key)
+    except FileNotFoundError:
+        raise CorruptResult(part, f"{key} is missing") from None
+    if len(data) != recorded["size"]:
+        raise CorruptResult(part, f"{key} has {len(data)} bytes, not {recorded['size']}")
+    if xxhash.xxh3_64_hexdigest(data) != recorded["xxh3"]:
+        raise CorruptResult(part, f"{key} differs from its checksum")
+    return data
 
 
 def _published(store: ObjectStore, part: str, body: Mapping[str, Any]) -> Published:

@@ -1,0 +1,181 @@
+"""What every measure provides, so that a new one appears everywhere by itself.
+
+A measure is a section of the configuration, a plan (its stages, as data), and a way to collect
+what its stages published into the results: its own part of ``measures``, its rows of ``scores``,
+and its arrays. Comparison, gates, history and the terminal summary read only ``scores``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol
+
+from latentscale import Estimate
+from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.job.config import Section
+from latentscale_pipeline.job.publishing import Published
+
+Role = Literal["corpus", "reference"]
+
+TILE_BYTES = 64 * 2**20
+"""Allowance for the distance tiles that a task holds at once."""
+
+
+@dataclass(frozen=True)
+class CorpusFacts:
+    """What a plan may depend on: the size of a corpus, never its place."""
+
+    n: int
+    d: int
+    dtype: str
+    shards: int
+    shard_rows: int
+    zero_rows: int = 0
+
+    @property
+    def points_bytes(self) -> int:
+        """Memory of all rows as float64 points, made from a copy in the stored type."""
+        return self.n * (self.d + 1) * 8 + self.stored_bytes
+
+    @property
+    def stored_bytes(self) -> int:
+        """Memory of all rows in the stored type."""
+        return self.n * self.d * (2 if self.dtype == "float16" else 4)
+
+    @property
+    def shard_bytes(self) -> int:
+        """Memory of one shard read, checked, decoded and turned into float64 points."""
+        rows = min(self.shard_rows, self.n)
+        return rows * self.d * (8 + 3 * (2 if self.dtype == "float16" else 4))
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """What the plan of a measure is made from.
+
+    Attributes
+    ----------
+    corpora : mapping
+        Facts by role, ``corpus`` first.
+    seed : int
+        The job's seed.
+    pairs : float
+        Row pairs that a measure may evaluate on one corpus.
+    scale_role : str
+        Which corpus bandwidth, epsilon and cut-off scale are taken from.
+    fixed_scales : mapping
+        Scales that come from a finished job instead, by name.
+    """
+
+    corpora: Mapping[Role, CorpusFacts]
+    seed: int
+    pairs: float
+    scale_role: Role
+    fixed_scales: Mapping[str, float] = field(default_factory=dict)
+
+    def refuse_zero_rows(self, user: str) -> None:
+        """Refuse corpora with rows that have no direction.
+
+        Raises
+        ------
+        BadInput
+            Naming what needs the direction and how many rows have none.
+        """
+        for role, corpus in self.corpora.items():
+            if corpus.zero_rows:
+                raise BadInput(
+                    f"{role}: {corpus.zero_rows} rows are zero and {user} needs their direction; "
+                    "remove these rows, or choose another metric or kernel"
+                )
+
+
+@dataclass(frozen=True)
+class Score:
+    """One row of ``scores``: a number of a measure, and how well it is known."""
+
+    measure: str
+    of: Literal["corpus", "reference", "pair"]
+    score: str
+    value: float | None
+    lower: float | None
+    upper: float | None
+    bounds: str | None
+    unit: str
+    better: Literal["high", "low", "none"]
+    kernel: str | None = None
+    order: str | None = None
+    label: str | None = None
+    scale: float | None = None
+    reason: str | None = None
+    sampling_error: float | None = None
+
+    @classmethod
+    def known(cls, estimate: Estimate, **fields: Any) -> Score:
+        """Make a score from an estimate."""
+        return cls(
+            value=estimate.value,
+            lower=estimate.lower,
+            upper=estimate.upper,
+            bounds=estimate.bounds,
+            **fields,
+        )
+
+    @classmethod
+    def unknown(cls, reason: str, **fields: Any) -> Score:
+        """Make a score that could not be computed, and say why."""
+        return cls(value=None, lower=None, upper=None, bounds=None, reason=reason, **fields)
+
+    def row(self) -> dict[str, Any]:
+        """Return the JSON form; qualifiers that don't apply are absent."""
+        optional = {"kernel", "order", "label", "scale", "reason"}
+        return {k: v for k, v in asdict(self).items() if v is not None or k not in optional}
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a measure contributes to the results."""
+
+    section: Mapping[str, Any]
+    scores: list[Score]
+    arrays: Mapping[str, str] = field(default_factory=dict)
+
+
+class Results(Protocol):
+    """Gives the published result of a stage that is done."""
+
+    def __call__(self, stage: str) -> Published:
+        """Return a stage's result by the stage's name."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How a measure takes part in a job.
+
+    Attributes
+    ----------
+    section : type
+        Its section of the configuration.
+    plan : callable
+        ``plan(section, facts)`` gives its stages.
+    collect : callable
+        ``collect(section, facts, results)`` gives its findings.
+    compares : bool
+        Whether it needs a reference.
+    """
+
+    section: type[Section]
+    plan: Callable[[Any, JobFacts], list[Stage]]
+    collect: Callable[[Any, JobFacts, Results], Findings]
+    compares: bool = False
+
+
+def store_estimate(estimate: Estimate) -> dict[str, Any]:
+    """Turn an estimate into a stage's JSON values."""
+    return asdict(estimate)
+
+
+def load_estimate(values: Mapping[str, Any]) -> Estimate:
+    """Turn a stage's JSON values back into an estimate."""
+    return Estimate(**values)
