@@ -78,6 +78,10 @@ class Published:
         data = _read_checked(self.store, self.part, self.objects[name])
         return np.load(io.BytesIO(data), allow_pickle=False)  # type: ignore[no-any-return]
 
+    def path(self, name: str) -> str:
+        """Return where an array is, relative to the job folder."""
+        return str(self.objects[name]["key"])
+
     def partition(self, index: int) -> Published:
         """Return the result of one partition of the stage that this is the result of."""
         return need_marker(self.store, f"{self.part.rpartition('/')[0]}/part-{index:05d}")

@@ -36,7 +36,7 @@ def _stage(role: Role, facts: JobFacts) -> Stage:
 
 
 def hash_rows(inputs: Inputs) -> Output:
-    """Hash the rows of a run of shards; equal values have equal hashes, whatever their sign of 0."""
+    """Hash the rows of a run of shards; 0 and -0 count as equal."""
     corpus = inputs.corpora[inputs.parameters["role"]]
     first = inputs.index * SHARDS_PER_TASK
     digests = bytearray()

@@ -1,0 +1,356 @@
+"""Heat trace and IMD: neighbours, graph, trace, and the distance between two traces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from latentscale.cells import approximate_neighbours
+from latentscale.graph import GraphSummary, normalised_laplacian, summarise, symmetrise
+from latentscale.heat import HeatTrace, heat_trace, imd, normalise
+from latentscale.neighbours import Neighbours, Recall, merge, nearest, recall_certificate
+
+from latentscale.distances import as_points
+from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.engine.stage import Inputs, Stage
+from latentscale_pipeline.errors import BadInput, Incomplete
+from latentscale_pipeline.job.config import Heat
+from latentscale_pipeline.job.publishing import Output, Published
+from latentscale_pipeline.stages.measure import (
+    TILE_BYTES,
+    CorpusFacts,
+    Findings,
+    JobFacts,
+    Measure,
+    Results,
+    Role,
+    Score,
+    load_estimate,
+    store_estimate,
+)
+
+EXACT_ROWS = 50_000
+"""Corpora of up to this many rows get exact neighbours under ``neighbours: auto``."""
+
+QUERY_ROWS = 8192
+"""Rows whose exact neighbours one task finds."""
+
+OVERLAPS = (2, 3, 4, 6)
+"""Cells that a row is put in, tried in turn until the recall certificate meets its target."""
+
+CERTIFIED_ROWS = 1000
+"""Rows whose exact neighbours the recall certificate is measured on."""
+
+GRAPH_ERROR = 2.0e-4
+"""IMD error of an approximate graph per unit of missed recall: 2e-6 at a recall of 0.99."""
+
+HEADLINE_TIME = 1.0
+"""Diffusion time whose trace is a score: where the weight of IMD peaks."""
+
+
+def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
+    """Plan neighbours, graph and trace of every corpus, and IMD when there are two."""
+    if section.metric == "cosine":
+        facts.refuse_zero_rows("heat.metric cosine")
+    stages = [stage for role in facts.corpora for stage in _corpus_stages(section, facts, role)]
+    if len(facts.corpora) > 1:
+        stages.append(
+            Stage(
+                name="imd",
+                work=compare_traces,
+                needs=tuple(
+                    f"{stage}-{role}" for role in facts.corpora for stage in ("heat", "graph")
+                ),
+                parameters={"normalization": section.normalization},
+                seed=facts.seed,
+                memory_bytes=TILE_BYTES,
+            )
+        )
+    return stages
+
+
+def _corpus_stages(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
+    corpus = facts.corpora[role]
+    if section.k >= corpus.n:
+        raise BadInput(
+            f"{role}: heat.k is {section.k} and there are {corpus.n} rows; use a smaller k"
+        )
+    graph_bytes = corpus.n * section.k * 80
+    return [
+        _neighbours_stage(section, facts, role, corpus),
+        Stage(
+            name=f"graph-{role}",
+            work=build_graph,
+            needs=(f"neighbours-{role}",),
+            parameters={"neighbours": f"neighbours-{role}"},
+            memory_bytes=graph_bytes,
+        ),
+        Stage(
+            name=f"heat-{role}",
+            work=trace_heat,
+            needs=(f"graph-{role}",),
+            parameters={
+                "graph": f"graph-{role}",
+                "times": section.times.model_dump(),
+                "steps": section.steps,
+                "probes": section.probes,
+                "tolerance": section.tolerance,
+            },
+            seed=facts.seed,
+            memory_bytes=graph_bytes + corpus.n * 8 * 32 * 4 + TILE_BYTES,
+        ),
+    ]
+
+
+def _neighbours_stage(section: Heat, facts: JobFacts, role: Role, corpus: CorpusFacts) -> Stage:
+    parameters = {"role": role, "k": section.k, "metric": section.metric}
+    lists_bytes = corpus.n * section.k * 16
+    if section.neighbours == "exact" or (section.neighbours == "auto" and corpus.n <= EXACT_ROWS):
+        return Stage(
+            name=f"neighbours-{role}",
+            work=find_exact_neighbours,
+            finalise=join_neighbours,
+            partitions=-(-corpus.n // QUERY_ROWS),
+            corpora=(role,),
+            parameters=parameters,
+            seed=facts.seed,
+            memory_bytes=2 * corpus.shard_bytes + 3 * lists_bytes + TILE_BYTES,
+        )
+    return Stage(
+        name=f"neighbours-{role}",
+        work=find_cell_neighbours,
+        corpora=(role,),
+        parameters={**parameters, "recall": section.recall, "overlap": section.overlap},
+        seed=facts.seed,
+        memory_bytes=2 * corpus.points_bytes + 8 * lists_bytes + 4 * TILE_BYTES,
+    )
+
+
+def find_exact_neighbours(inputs: Inputs) -> Output:
+    """Find the neighbours of a block of rows among all rows, streamed shard by shard."""
+    p = inputs.parameters
+    corpus = inputs.corpora[p["role"]]
+    start = inputs.index * QUERY_ROWS
+    query_ids = np.arange(start, min(start + QUERY_ROWS, corpus.n))
+    seed = _tie_seed(inputs)
+    found = _nearest_in_corpus(corpus, query_ids, p["k"], p["metric"], seed)
+    return Output(arrays={"indices": found.indices, "distances": found.distances})
+
+
+def join_neighbours(inputs: Inputs) -> Output:
+    """Put the blocks' neighbour lists together."""
+    arrays = {
+        name: np.concatenate([part.array(name) for part in inputs.parts])
+        for name in ("indices", "distances")
+    }
+    exact = Recall(value=1.0, lower=1.0, upper=1.0, sampled=len(arrays["indices"]))
+    return Output(values={"method": "exact", "recall": asdict(exact)}, arrays=arrays)
+
+
+def find_cell_neighbours(inputs: Inputs) -> Output:
+    """Find approximate neighbours in overlapping cells and certify their recall.
+
+    Raises
+    ------
+    Incomplete
+        If the certificate misses its target even with the largest overlap.
+    """
+    p = inputs.parameters
+    corpus = inputs.corpora[p["role"]]
+    points = as_points(corpus.read_all(), p["metric"])
+    seed = _tie_seed(inputs)
+    sampling, *streams = inputs.generator().spawn(1 + len(OVERLAPS))
+    sample = np.sort(sampling.choice(corpus.n, min(CERTIFIED_ROWS, corpus.n), replace=False))
+    true = nearest(
+        points.take(sample),
+        points,
+        p["k"],
+        query_ids=sample,
+        candidate_ids=np.arange(corpus.n),
+        seed=seed,
+    )
+    overlaps = OVERLAPS if p["overlap"] == "auto" else (int(p["overlap"]),)
+    for overlap, stream in zip(overlaps, streams, strict=False):
+        found = approximate_neighbours(points, p["k"], overlap=overlap, generator=stream, seed=seed)
+        recall = recall_certificate(found.distances[sample], true.distances)
+        if recall.lower >= p["recall"]:
+            return Output(
+                values={"method": f"cells, overlap {overlap}", "recall": asdict(recall)},
+                arrays={"indices": found.indices, "distances": found.distances},
+            )
+    raise Incomplete(
+        f"{inputs.stage.name}: recall is certified at {recall.lower:.4f} only and heat.recall asks "
+        f"for {p['recall']}; lower it, raise heat.overlap, or use neighbours: exact"
+    )
+
+
+def build_graph(inputs: Inputs) -> Output:
+    """Join rows that are neighbours in either direction, and describe the graph."""
+    neighbours = inputs.results[inputs.parameters["neighbours"]]
+    adjacency = symmetrise(neighbours.array("indices"))
+    return Output(
+        values={
+            "summary": asdict(summarise(adjacency)),
+            "recall": neighbours.values["recall"],
+            "method": neighbours.values["method"],
+        },
+        arrays={
+            "indices": adjacency.indices.astype(np.int64),
+            "indptr": adjacency.indptr.astype(np.int64),
+        },
+    )
+
+
+def trace_heat(inputs: Inputs) -> Output:
+    """Estimate the trace of exp(-tL) for every time."""
+    p = inputs.parameters
+    graph = inputs.results[p["graph"]]
+    indices, indptr = graph.array("indices"), graph.array("indptr")
+    n = len(indptr) - 1
+    adjacency = scipy.sparse.csr_array((np.ones(len(indices)), indices, indptr), shape=(n, n))
+    times = p["times"]
+    heat = heat_trace(
+        normalised_laplacian(adjacency),
+        np.logspace(np.log10(times["start"]), np.log10(times["stop"]), times["count"]),
+        generator=inputs.generator(),
+        steps=p["steps"],
+        probes=None if p["probes"] == "auto" else p["probes"],
+        tolerance=p["tolerance"],
+    )
+    return Output(
+        values={"vertices": heat.vertices, "probes": heat.probes, "steps": heat.steps},
+        arrays={name: getattr(heat, name) for name in HEAT_ARRAYS},
+    )
+
+
+HEAT_ARRAYS = (
+    "times",
+    "trace",
+    "lower",
+    "upper",
+    "standard_error",
+    "deviations",
+    "quadrature",
+)
+
+
+def compare_traces(inputs: Inputs) -> Output:
+    """Compute IMD from the traces of both corpora."""
+    kind = inputs.parameters["normalization"]
+    traces, missed = [], 0.0
+    for role in ("corpus", "reference"):
+        graph = inputs.results[f"graph-{role}"].values
+        traces.append(_normalised(inputs.results[f"heat-{role}"], graph, kind))
+        missed += 1.0 - graph["recall"]["lower"]
+    result = imd(
+        traces[0], traces[1], generator=inputs.generator(), graph_error=GRAPH_ERROR * missed
+    )
+    return Output(values={"estimate": store_estimate(result.estimate), "time": result.time})
+
+
+def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
+    """Collect traces, graphs and IMD."""
+    found: dict[str, Any] = {}
+    scores: list[Score] = []
+    arrays: dict[str, str] = {}
+    unit = "trace" if section.normalization == "none" else f"trace / {section.normalization}"
+    for role in facts.corpora:
+        graph = results(f"graph-{role}").values
+        published = results(f"heat-{role}")
+        heat = _normalised(published, graph, section.normalization)
+        found[role] = _trace_section(section, heat, graph)
+        scores.append(_headline(heat, role, unit))
+        arrays[f"heat/{role}/neighbours"] = results(f"neighbours-{role}").path("indices")
+        arrays[f"heat/{role}/deviations"] = published.path("deviations")
+    found["imd"] = None
+    if len(facts.corpora) > 1:
+        compared = results("imd").values
+        estimate = load_estimate(compared["estimate"])
+        found["imd"] = {
+            "value": estimate.value,
+            "lower": estimate.lower,
+            "upper": estimate.upper,
+            "standard_error": estimate.standard_error,
+            "bounds": estimate.bounds,
+            "time": compared["time"],
+        }
+        scores.append(
+            Score.known(estimate, measure="heat", of="pair", score="imd", unit=unit, better="low")
+        )
+    return Findings(found, scores, arrays)
+
+
+def _trace_section(section: Heat, heat: HeatTrace, graph: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "times": heat.times.tolist(),
+        "trace": heat.trace.tolist(),
+        "lower": heat.lower.tolist(),
+        "upper": heat.upper.tolist(),
+        "standard_error": heat.standard_error.tolist(),
+        "normalization": section.normalization,
+        "k": section.k,
+        "steps": heat.steps,
+        "probes": heat.probes,
+        "graph": {
+            "edges": graph["summary"]["edges"],
+            "components": graph["summary"]["components"],
+            "isolated": graph["summary"]["isolated"],
+            "neighbours": graph["method"],
+            "recall": graph["recall"],
+        },
+    }
+
+
+def _headline(heat: HeatTrace, role: Role, unit: str) -> Score:
+    at = int(np.argmin(np.abs(np.log(heat.times / HEADLINE_TIME))))
+    return Score(
+        measure="heat",
+        of=role,
+        score="heat_trace",
+        scale=float(heat.times[at]),
+        value=float(heat.trace[at]),
+        lower=float(heat.lower[at]),
+        upper=float(heat.upper[at]),
+        bounds="interval95",
+        unit=unit,
+        better="none",
+    )
+
+
+def _normalised(published: Published, graph: Mapping[str, Any], kind: Any) -> HeatTrace:
+    arrays = {name: published.array(name) for name in HEAT_ARRAYS}
+    summary = GraphSummary(**graph["summary"])
+    heat = HeatTrace(**arrays, **published.values)
+    return normalise(heat, kind, mean_degree=2.0 * summary.edges / summary.vertices)
+
+
+def _tie_seed(inputs: Inputs) -> int:
+    """Return the seed that breaks ties between equal distances, one for all partitions."""
+    return int(inputs.stage.seed or 0)
+
+
+def _nearest_in_corpus(
+    corpus: Corpus, query_ids: np.ndarray[Any, np.dtype[np.int64]], k: int, metric: Any, seed: int
+) -> Neighbours:
+    queries = as_points(corpus.read_rows(int(query_ids[0]), int(query_ids[-1]) + 1), metric)
+    best: Neighbours | None = None
+    for shard in range(corpus.shard_count):
+        rows = corpus.shard_range(shard)
+        found = nearest(
+            queries,
+            as_points(corpus.read_shard(shard), metric),
+            k,
+            query_ids=query_ids,
+            candidate_ids=np.arange(rows.start, rows.stop),
+            seed=seed,
+        )
+        best = found if best is None else merge(best, found, k, query_ids=query_ids, seed=seed)
+    if best is None:
+        raise BadInput(f"{corpus.url}: has no shards")
+    return best
+
+
+HEAT = Measure(section=Heat, plan=plan_heat, collect=collect_heat)

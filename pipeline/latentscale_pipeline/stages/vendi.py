@@ -1,0 +1,260 @@
+"""Vendi scores: second moments for the cosine kernel, spectra for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from latentscale.kernels import Kernel, median_bandwidth
+from latentscale.vendi import (
+    SecondMoment,
+    kernel_spectrum,
+    merge_moments,
+    moment_spectrum,
+    nystrom_spectrum,
+    order_name,
+    second_moment,
+    vendi_bracket,
+    vendi_score,
+)
+
+from latentscale.distances import as_points
+from latentscale_pipeline.engine.stage import Inputs, Stage
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.job.config import Vendi, VendiKernel
+from latentscale_pipeline.job.publishing import Output
+from latentscale_pipeline.stages.measure import (
+    TILE_BYTES,
+    CorpusFacts,
+    Findings,
+    JobFacts,
+    Measure,
+    Results,
+    Role,
+    Score,
+    load_estimate,
+    store_estimate,
+)
+
+SHARDS_PER_TASK = 8
+"""Shards whose second moment one task sums."""
+
+DENSE_ROWS = 12_000
+"""Corpora of up to this many rows get all eigenvalues of a kernel under ``method: auto``."""
+
+LANDMARKS = 2_000
+"""Landmarks of the Nystrom bracket beyond that."""
+
+
+def plan_vendi(section: Vendi, facts: JobFacts) -> list[Stage]:
+    """Plan the scores of every corpus under every kernel."""
+    stages: list[Stage] = []
+    bandwidth = facts.fixed_scales.get("bandwidth")
+    if bandwidth is None and any(kernel.bandwidth == "median" for kernel in section.kernels):
+        stages.append(_bandwidth_stage(facts))
+    for kernel in section.kernels:
+        if kernel.name == "cosine":
+            facts.refuse_zero_rows("the cosine kernel of vendi")
+        for role in facts.corpora:
+            stages.append(
+                _moments_stage(section, facts, role)
+                if kernel.name == "cosine"
+                else _kernel_stage(section, kernel, facts, role)
+            )
+    return stages
+
+
+def stage_name(kernel: VendiKernel, role: Role) -> str:
+    """Name the stage that scores a corpus under a kernel."""
+    parts = ["vendi", kernel.name, *([] if kernel.bandwidth is None else [str(kernel.bandwidth)])]
+    return "-".join([*parts, role])
+
+
+def _orders(section: Vendi) -> list[str]:
+    return [order_name(order) for order in section.orders]
+
+
+def _bandwidth_stage(facts: JobFacts) -> Stage:
+    role = facts.scale_role
+    return Stage(
+        name="bandwidth",
+        work=find_bandwidth,
+        corpora=(role,),
+        parameters={"role": role},
+        seed=facts.seed,
+        memory_bytes=facts.corpora[role].points_bytes + TILE_BYTES,
+    )
+
+
+def _moments_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
+    corpus = facts.corpora[role]
+    return Stage(
+        name=stage_name(VendiKernel(name="cosine"), role),
+        work=sum_moments,
+        finalise=score_moments,
+        partitions=-(-corpus.shards // SHARDS_PER_TASK),
+        corpora=(role,),
+        parameters={"role": role, "orders": _orders(section)},
+        memory_bytes=corpus.shard_bytes + 6 * 8 * corpus.d**2,
+    )
+
+
+def _kernel_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: Role) -> Stage:
+    corpus = facts.corpora[role]
+    fixed = facts.fixed_scales.get("bandwidth") if kernel.bandwidth == "median" else None
+    bandwidth = fixed if fixed is not None else kernel.bandwidth
+    dense = section.method == "exact" or (section.method == "auto" and corpus.n <= DENSE_ROWS)
+    if corpus.n**2 > facts.pairs:
+        raise BadInput(
+            f"{role}: the {kernel.name} kernel of {corpus.n} rows has {corpus.n**2:.1e} pairs and "
+            f"budget.pairs is {facts.pairs:.1e}; raise it, or keep to the cosine kernel"
+        )
+    return Stage(
+        name=stage_name(kernel, role),
+        work=score_kernel if dense else bracket_kernel,
+        needs=("bandwidth",) if bandwidth == "median" else (),
+        corpora=(role,),
+        parameters={
+            "role": role,
+            "kernel": kernel.name,
+            "bandwidth": bandwidth,
+            "orders": _orders(section),
+        },
+        seed=None if dense else facts.seed,
+        memory_bytes=corpus.points_bytes + _kernel_bytes(corpus, dense) + TILE_BYTES,
+    )
+
+
+def _kernel_bytes(corpus: CorpusFacts, dense: bool) -> int:
+    if dense:
+        return 8 * corpus.n**2 + 8 * 64 * corpus.n
+    return 8 * 3 * corpus.n * min(LANDMARKS, corpus.n) + 8 * 3 * LANDMARKS**2
+
+
+def find_bandwidth(inputs: Inputs) -> Output:
+    """Take the median distance of random pairs of rows as the bandwidth."""
+    points = as_points(inputs.corpora[inputs.parameters["role"]].read_all(), "euclidean")
+    try:
+        bandwidth = median_bandwidth(points, generator=inputs.generator())
+    except ValueError as error:
+        raise BadInput(f"vendi bandwidth: {error}") from None
+    return Output(values={"bandwidth": bandwidth})
+
+
+def sum_moments(inputs: Inputs) -> Output:
+    """Sum the second moment of a run of shards."""
+    corpus = inputs.corpora[inputs.parameters["role"]]
+    first = inputs.index * SHARDS_PER_TASK
+    shards = range(first, min(first + SHARDS_PER_TASK, corpus.shard_count))
+    moment = merge_moments([second_moment(corpus.read_shard(shard)) for shard in shards])
+    return Output(values={"total": moment.total}, arrays={"matrix": moment.matrix})
+
+
+def score_moments(inputs: Inputs) -> Output:
+    """Merge the moments in order and score their spectrum."""
+    moment = merge_moments(
+        [SecondMoment(part.values["total"], part.array("matrix")) for part in inputs.parts]
+    )
+    n = inputs.corpora[inputs.parameters["role"]].n
+    spectrum = moment_spectrum(moment, n)
+    scores = {
+        order: store_estimate(vendi_score(spectrum, float(order)))
+        for order in inputs.parameters["orders"]
+    }
+    return Output(
+        values={"scores": scores, "bandwidth": None},
+        arrays={"eigenvalues": spectrum.eigenvalues, "matrix": moment.matrix},
+    )
+
+
+def score_kernel(inputs: Inputs) -> Output:
+    """Score all eigenvalues of a kernel matrix."""
+    p = inputs.parameters
+    points = as_points(inputs.corpora[p["role"]].read_all(), "euclidean")
+    bandwidth = _bandwidth(inputs)
+    spectrum = kernel_spectrum(points, cast(Kernel, p["kernel"]), bandwidth)
+    scores = {order: store_estimate(vendi_score(spectrum, float(order))) for order in p["orders"]}
+    return Output(
+        values={"scores": scores, "bandwidth": bandwidth},
+        arrays={"eigenvalues": spectrum.eigenvalues},
+    )
+
+
+def bracket_kernel(inputs: Inputs) -> Output:
+    """Bracket the scores of a kernel matrix from its Nystrom approximation."""
+    p = inputs.parameters
+    points = as_points(inputs.corpora[p["role"]].read_all(), "euclidean")
+    bandwidth = _bandwidth(inputs)
+    landmarks = min(LANDMARKS, len(points))
+    nystrom = nystrom_spectrum(
+        points, cast(Kernel, p["kernel"]), bandwidth, landmarks, inputs.generator()
+    )
+    scores = {order: store_estimate(vendi_bracket(nystrom, float(order))) for order in p["orders"]}
+    return Output(values={"scores": scores, "bandwidth": bandwidth})
+
+
+def _bandwidth(inputs: Inputs) -> float:
+    given = inputs.parameters["bandwidth"]
+    return float(inputs.results["bandwidth"].values["bandwidth"] if given == "median" else given)
+
+
+def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings:
+    """Collect the scores by corpus, kernel and order."""
+    found: dict[str, Any] = {}
+    scores: list[Score] = []
+    arrays: dict[str, str] = {}
+    for role, corpus in facts.corpora.items():
+        entries: list[dict[str, Any]] = []
+        for kernel in section.kernels:
+            published = results(stage_name(kernel, role))
+            label = _kernel_label(kernel, section)
+            for order, values in published.values["scores"].items():
+                entries.append(
+                    _entry(kernel, order, values, published.values["bandwidth"], corpus.n)
+                )
+                scores.append(
+                    Score.known(
+                        load_estimate(values),
+                        measure="vendi",
+                        of=role,
+                        score="vendi",
+                        kernel=label,
+                        order=order,
+                        unit="effective items",
+                        better="high",
+                    )
+                )
+            if "eigenvalues" in published.objects:
+                arrays[f"vendi/{role}/{label}/eigenvalues"] = published.path("eigenvalues")
+        found[role] = entries
+    return Findings(found, scores, arrays)
+
+
+def _kernel_label(kernel: VendiKernel, section: Vendi) -> str:
+    """Name a kernel; the bandwidth is added only where two share a name."""
+    same = sum(other.name == kernel.name for other in section.kernels)
+    return kernel.name if same == 1 else f"{kernel.name} {kernel.bandwidth}"
+
+
+def _entry(
+    kernel: VendiKernel,
+    order: str,
+    values: Mapping[str, Any],
+    bandwidth: float | None,
+    n: int,
+) -> dict[str, Any]:
+    return {
+        "kernel": kernel.name,
+        "bandwidth": bandwidth,
+        "order": order,
+        "value": values["value"],
+        "lower": values["lower"],
+        "upper": values["upper"],
+        "standard_error": values["standard_error"],
+        "bounds": values["bounds"],
+        "method": values["method"],
+        "n": n,
+    }
+
+
+VENDI = Measure(section=Vendi, plan=plan_vendi, collect=collect_vendi)
