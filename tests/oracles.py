@@ -4,6 +4,11 @@ Nothing here imports the package under test, and nothing is clever: dense algebr
 closed forms on small inputs.
 """
 
+import math
+from fractions import Fraction
+
+import numpy as np
+
 # --- distances ------------------------------------------------------------------------------
 
 # --- heat trace and IMD ---------------------------------------------------------------------
@@ -12,4 +17,124 @@ closed forms on small inputs.
 
 # --- Vendi ----------------------------------------------------------------------------------
 
+
+def kernel_matrix(vectors, kernel, bandwidth=None):
+    """K_ij = k(x_i, x_j), one pair at a time."""
+    n = len(vectors)
+    matrix = np.empty((n, n))
+    for i, x in enumerate(np.asarray(vectors, dtype=np.float64)):
+        for j, y in enumerate(np.asarray(vectors, dtype=np.float64)):
+            distance = math.sqrt(math.fsum((x - y) ** 2))
+            if kernel == "cosine":
+                matrix[i, j] = math.fsum(x * y) / math.sqrt(math.fsum(x * x) * math.fsum(y * y))
+            elif kernel == "rbf":
+                matrix[i, j] = math.exp(-(distance**2) / (2 * bandwidth**2))
+            else:
+                matrix[i, j] = math.exp(-distance / bandwidth)
+    return matrix
+
+
+def hill_number(proportions, order):
+    """(sum p^q)^(1 / (1 - q)) over the positive proportions, with its limits at 1 and inf."""
+    positive = [p for p in proportions if p > 0]
+    if order == math.inf:
+        return 1 / max(positive)
+    if order == 1:
+        return math.exp(-math.fsum(p * math.log(p) for p in positive))
+    return math.fsum(p**order for p in positive) ** (1 / (1 - order))
+
+
+def vendi_score(matrix, probabilities, order):
+    """Vendi score of a kernel matrix; eigenvalues at the level of rounding count as zero."""
+    roots = np.sqrt(probabilities)
+    eigenvalues = np.linalg.eigvalsh(matrix * roots[:, None] * roots[None, :])
+    tolerance = len(matrix) * np.finfo(float).eps * eigenvalues.max()
+    return hill_number(eigenvalues[eigenvalues > tolerance], order)
+
+
 # --- GeomCA ---------------------------------------------------------------------------------
+
+
+def squared_distance(x, y):
+    """Squared Euclidean distance, coordinate by coordinate in order."""
+    total = 0.0
+    for a, b in zip(x, y, strict=True):
+        total += (float(a) - float(b)) ** 2
+    return total
+
+
+def greedy_sparsification(vectors, delta):
+    """Kept rows and each row's earliest kept row within delta, by a plain pass in row order."""
+    kept, representative = [], []
+    for i, x in enumerate(vectors):
+        near = [k for k in kept if squared_distance(x, vectors[k]) <= delta * delta]
+        if not near:
+            kept.append(i)
+        representative.append(near[0] if near else i)
+    return kept, representative
+
+
+def epsilon_graph(reference, corpus, epsilon):
+    """Components of the strict epsilon-graph on R then E, with their edges by type.
+
+    A list of (vertices, RR edges, EE edges, RE edges), vertices being numbers into R followed by
+    E; largest component first, then by first vertex.
+    """
+    points = [*reference, *corpus]
+    n, n_reference = len(points), len(reference)
+    edges = [
+        (i, j)
+        for i in range(n)
+        for j in range(i + 1, n)
+        if squared_distance(points[i], points[j]) < epsilon * epsilon
+    ]
+    neighbours = {i: set() for i in range(n)}
+    for i, j in edges:
+        neighbours[i].add(j)
+        neighbours[j].add(i)
+    unseen, components = set(range(n)), []
+    while unseen:
+        component, frontier = set(), {min(unseen)}
+        while frontier:
+            component |= frontier
+            frontier = set().union(*(neighbours[i] for i in frontier)) - component
+        unseen -= component
+        types = [(i >= n_reference) + (j >= n_reference) for i, j in edges if i in component]
+        components.append((sorted(component), types.count(0), types.count(2), types.count(1)))
+    return sorted(components, key=lambda c: (-len(c[0]), c[0][0]))
+
+
+def geomca_scores(components, n_reference, eta_c, eta_q, counts):
+    """Precision, recall, consistency, quality, then precision and recall weighted by counts."""
+
+    def consistency(vertices):
+        r = sum(v < n_reference for v in vertices)
+        return 1 - Fraction(abs(2 * r - len(vertices)), len(vertices))
+
+    def quality(rr, ee, re):
+        return 1 - Fraction(rr + ee, rr + ee + re) if rr + ee + re else Fraction(0)
+
+    good = set()
+    for vertices, rr, ee, re in components:
+        if consistency(vertices) > eta_c and quality(rr, ee, re) > eta_q:
+            good |= set(vertices)
+
+    def share(members, weight):
+        return Fraction(
+            sum(weight[v] for v in members if v in good), sum(weight[v] for v in members)
+        )
+
+    everything = sorted(v for vertices, *_ in components for v in vertices)
+    reference = [v for v in everything if v < n_reference]
+    corpus = [v for v in everything if v >= n_reference]
+    ones = [1] * len(everything)
+    totals = [sum(c[k] for c in components) for k in (1, 2, 3)]
+    exact = (
+        share(corpus, ones),
+        share(reference, ones),
+        consistency(everything),
+        quality(*totals),
+        share(corpus, counts),
+        share(reference, counts),
+    )
+    return tuple(float(value) for value in exact)

@@ -1,0 +1,365 @@
+r"""The Vendi scores: how many effectively dissimilar rows are there.
+
+A kernel :math:`k` with :math:`k(x, x) = 1` turns n rows into a matrix
+:math:`K_{ij} = k(x_i, x_j)`; the eigenvalues :math:`\lambda_i` of :math:`K/n` are non-negative and
+sum to 1. The Vendi score of order q (Pasarkar & Dieng 2024, eq. 8) is the exponential of their
+Rényi entropy,
+
+.. math:: VS_q = \Bigl(\sum_{\lambda_i > 0} \lambda_i^q\Bigr)^{1/(1 - q)},
+
+with the limits :math:`VS_1 = \exp(-\sum \lambda_i \log \lambda_i)` (Friedman & Dieng 2023,
+definition 3.1), :math:`VS_\infty = 1/\lambda_{\max}` and :math:`VS_0` the rank. It lies between 1
+(all rows equal) and n (all similarities 0), falls with q (eq. 9), and small orders count rare rows.
+With probabilities :math:`p_i` in place of 1/n the matrix is
+:math:`K_{ij} \sqrt{p_i p_j}` (Friedman & Dieng, definition 7.1).
+
+Three ways to the eigenvalues
+-----------------------------
+*Moments.* With the cosine kernel :math:`K/n = XX^\top/n` has the same non-zero eigenvalues as the
+d by d second moment :math:`X^\top X/n`. :func:`second_moment` of blocks of rows,
+:func:`merge_moments` and :func:`moment_spectrum` give every order exactly at any n.
+
+*Dense.* :func:`kernel_spectrum` builds K from tiles and diagonalises it.
+
+*Nyström.* :func:`nystrom_spectrum` projects K on random landmark rows. What the projection misses
+is positive semidefinite, so each of its eigenvalues is a lower bound of the true one and the sum
+of all the differences is known; :func:`vendi_bracket` turns this into a certified interval.
+
+Rounding
+--------
+Zero eigenvalues come out of any solver as noise of about machine epsilon, and a small order counts
+noise: :math:`(10^{-16})^{0.1} = 0.025`. A :class:`Spectrum` therefore carries the tolerance of the
+computation, and eigenvalues at or below it count as zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import eigvalsh
+
+from latentscale.distances import Float64Array, Points, as_points, block_pairs, row_blocks
+from latentscale.estimate import Estimate
+from latentscale.kernels import Kernel, check_kernel, kernel_tile
+
+TILE_ROWS = 1024
+"""Rows of a kernel tile: 8 MiB of similarities."""
+
+MOMENT_ROWS = 4096
+"""Rows whose products are summed in one go; such sums are then added pairwise.
+
+No sum runs through more terms than this one after the other, however many rows there are, which
+keeps the rounding of a second moment, and so the tolerance of its spectrum, independent of n.
+"""
+
+EPSILON = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class SecondMoment:
+    r"""Weighted sum of the outer products of unit rows.
+
+    Attributes
+    ----------
+    total : float
+        Sum of the weights (the number of rows without weights).
+    matrix : ndarray of float64, shape (d, d)
+        :math:`\sum_i w_i x_i x_i^\top` over rows scaled to unit length; its trace is ``total``.
+    """
+
+    total: float
+    matrix: Float64Array
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates of a row."""
+        return int(self.matrix.shape[0])
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Eigenvalues of a normalised kernel matrix.
+
+    Attributes
+    ----------
+    eigenvalues : ndarray of float64
+        Descending, non-negative, summing to 1. There may be fewer than ``size`` of them: the
+        others are zero.
+    tolerance : float
+        Numerical-rank tolerance: eigenvalues at or below it count as zero.
+    size : int
+        Number of rows of the corpus.
+    """
+
+    eigenvalues: Float64Array
+    tolerance: float
+    size: int
+
+
+def second_moment(vectors: ArrayLike, weights: ArrayLike | None = None) -> SecondMoment:
+    """Second moment of a block of rows, each scaled to unit length.
+
+    Parameters
+    ----------
+    vectors : array_like, shape (n, d)
+        Finite rows, none of them zero. Any float or integer type.
+    weights : array_like, shape (n,), optional
+        Non-negative and finite; they need not sum to 1. A weight of 2 counts as the row twice.
+
+    Returns
+    -------
+    SecondMoment
+        Accumulated in float64.
+
+    Raises
+    ------
+    ValueError
+        On a zero row or one with a NaN or infinity (the message names it), or bad weights.
+
+    Notes
+    -----
+    Costs ``n d^2`` multiplications and a float64 copy of the block.
+    """
+    rows = as_points(vectors, "cosine").rows
+    if weights is None:
+        total = float(len(rows))
+    else:
+        masses = checked_weights(weights, len(rows))
+        total = math.fsum(masses)
+        rows *= np.sqrt(masses)[:, None]
+    products = [rows[block].T @ rows[block] for block in row_blocks(len(rows), MOMENT_ROWS)]
+    return SecondMoment(total, _pairwise_sum(products))
+
+
+def merge_moments(moments: Sequence[SecondMoment]) -> SecondMoment:
+    """Second moment of several blocks together.
+
+    Parameters
+    ----------
+    moments : sequence of SecondMoment
+        At least one, of equal dimension. They are added pairwise in the order given, so equal
+        sequences give equal bits.
+
+    Returns
+    -------
+    SecondMoment
+
+    Raises
+    ------
+    ValueError
+        On an empty sequence or differing dimensions.
+    """
+    if not moments:
+        raise ValueError("there are no moments to merge")
+    dimensions = sorted({moment.dimension for moment in moments})
+    if len(dimensions) > 1:
+        raise ValueError(f"moments of different dimensions can't be merged: {dimensions}")
+    return SecondMoment(
+        math.fsum(moment.total for moment in moments),
+        _pairwise_sum([moment.matrix for moment in moments]),
+    )
+
+
+def moment_spectrum(moment: SecondMoment, n: int) -> Spectrum:
+    """Spectrum of the cosine kernel from the second moment (Friedman & Dieng 2023, section 3.3).
+
+    Parameters
+    ----------
+    moment : SecondMoment
+        Of all rows of the corpus.
+    n : int
+        Number of those rows.
+
+    Returns
+    -------
+    Spectrum
+        With ``d`` eigenvalues.
+
+    Raises
+    ------
+    ValueError
+        If ``n`` isn't positive or the weights sum to 0.
+
+    Notes
+    -----
+    Costs ``O(d^3)``, whatever ``n``.
+    """
+    if n < 1:
+        raise ValueError(f"the number of rows must be at least 1, got {n}")
+    if not moment.total > 0:
+        raise ValueError("all weights are 0: there is nothing to measure")
+    eigenvalues = eigvalsh(moment.matrix / moment.total)
+    return _spectrum(eigenvalues, max(moment.dimension, min(n, MOMENT_ROWS)), n)
+
+
+def kernel_spectrum(
+    points: Points,
+    kernel: Kernel,
+    bandwidth: float | None = None,
+    weights: ArrayLike | None = None,
+) -> Spectrum:
+    """Spectrum of any kernel, by dense diagonalisation.
+
+    Parameters
+    ----------
+    points : Points
+        The ``n`` rows, with the kernel's metric.
+    kernel : {"cosine", "rbf", "laplacian"}
+        The similarity.
+    bandwidth : float or None
+        Positive; None for the cosine kernel.
+    weights : array_like, shape (n,), optional
+        Non-negative and finite, not all zero; scaled to probabilities (definition 7.1).
+
+    Returns
+    -------
+    Spectrum
+        With ``n`` eigenvalues.
+
+    Raises
+    ------
+    ValueError
+        On a kernel that doesn't suit the points (:func:`latentscale.kernels.check_kernel`) or bad
+        weights.
+
+    Notes
+    -----
+    Needs ``8 n^2`` bytes for the matrix, which the solver overwrites, and ``O(n)`` workspace
+    beyond a tile and a copy of the rows. Costs ``4/3 n^3`` operations, half of them bound by
+    memory bandwidth.
+    """
+    check_kernel(points, kernel, bandwidth)
+    n = len(points)
+    masses = np.ones(n) if weights is None else checked_weights(weights, n)
+    total = math.fsum(masses)
+    if total == 0:
+        raise ValueError("all weights are 0: there is nothing to measure")
+    masses = masses / total
+    roots = np.sqrt(masses)
+    points = centred(points)
+    # Only the lower triangle is read; column-major, so that LAPACK works in place.
+    matrix = np.empty((n, n), order="F")
+    for columns, rows in block_pairs(n, TILE_ROWS):
+        tile = kernel_tile(points.take(rows), points.take(columns), kernel, bandwidth)
+        tile *= roots[rows, None]
+        tile *= roots[columns]
+        matrix[rows, columns] = tile
+    np.fill_diagonal(matrix, masses)
+    eigenvalues = eigvalsh(matrix, lower=True, overwrite_a=True, check_finite=False, driver="ev")
+    return _spectrum(eigenvalues, n, n)
+
+
+def vendi_score(spectrum: Spectrum, order: float) -> Estimate:
+    """Vendi score of order q of a known spectrum (Pasarkar & Dieng 2024, eq. 8).
+
+    Parameters
+    ----------
+    spectrum : Spectrum
+        From :func:`moment_spectrum` or :func:`kernel_spectrum`.
+    order : float
+        q in [0, inf]. 0 gives the numerical rank, 1 the exponential of the Shannon entropy,
+        ``math.inf`` the reciprocal of the largest eigenvalue.
+
+    Returns
+    -------
+    Estimate
+        Exact: the bracket has zero width.
+
+    Raises
+    ------
+    ValueError
+        On a negative or NaN order.
+    """
+    check_order(order)
+    positive = spectrum.eigenvalues[spectrum.eigenvalues > spectrum.tolerance]
+    return Estimate.exact(hill_number(positive / positive.sum(), order), "exact")
+
+
+def hill_number(proportions: Float64Array, order: float) -> float:
+    r"""Hill number of order q, :math:`(\sum p_i^q)^{1/(1-q)}`.
+
+    Parameters
+    ----------
+    proportions : ndarray of float64
+        Positive, summing to 1.
+    order : float
+        q in [0, inf].
+
+    Returns
+    -------
+    float
+        Between 1 and the number of proportions; overflow and underflow of the powers are
+        avoided, and orders near 1 don't cancel.
+    """
+    largest = float(proportions.max())
+    if order == math.inf:
+        return 1.0 / largest
+    if order == 0:
+        return float(len(proportions))
+    logarithms = np.log(proportions)
+    if order == 1:
+        return math.exp(-float(proportions @ logarithms))
+    if abs(order - 1) < 0.1:
+        excess = float(proportions @ np.expm1((order - 1) * logarithms))
+        return math.exp(math.log1p(excess) / (1 - order))
+    top = math.log(largest)
+    scaled = float(np.exp(order * (logarithms - top)).sum())
+    return math.exp((order * top + math.log(scaled)) / (1 - order))
+
+
+def order_name(order: float) -> str:
+    """Name of an order as reports write it: ``"0.1"``, ``"1"``, ``"inf"``.
+
+    Raises
+    ------
+    ValueError
+        On a negative or NaN order.
+    """
+    check_order(order)
+    return repr(float(order)).removesuffix(".0")
+
+
+def check_order(order: float) -> None:
+    """Refuse an order outside [0, inf] with a ValueError."""
+    if not order >= 0:
+        raise ValueError(f"the order of a Vendi score is a number from 0 to inf, got {order}")
+
+
+def checked_weights(weights: ArrayLike, n: int) -> Float64Array:
+    """Weights of ``n`` rows as float64; a ValueError on a wrong shape, sign or NaN."""
+    masses = np.asarray(weights, dtype=np.float64)
+    if masses.shape != (n,):
+        raise ValueError(f"weights must have shape ({n},), one for each row, got {masses.shape}")
+    wrong = ~(np.isfinite(masses) & (masses >= 0))
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise ValueError(f"weights must be finite and not negative, row {row} has {masses[row]}")
+    return masses
+
+
+def centred(points: Points) -> Points:
+    """Move Euclidean points to their mean: distances stay, their rounding errors shrink.
+
+    The error of a squared distance is a share of the squared norms, so vectors far from the
+    origin would add noise to the kernel that small orders count.
+    """
+    if points.metric != "euclidean":
+        return points
+    return as_points(points.rows - points.rows.mean(axis=0), "euclidean")
+
+
+def _spectrum(ascending: ArrayLike, roundings: int, n: int) -> Spectrum:
+    eigenvalues = np.maximum(np.asarray(ascending, dtype=np.float64)[::-1], 0.0)
+    eigenvalues /= eigenvalues.sum()
+    return Spectrum(eigenvalues, roundings * EPSILON * float(eigenvalues[0]), n)
+
+
+def _pairwise_sum(matrices: list[Float64Array]) -> Float64Array:
+    while len(matrices) > 1:
+        pairs = [a + b for a, b in zip(matrices[::2], matrices[1::2], strict=False)]
+        matrices = pairs + matrices[len(pairs) * 2 :]
+    return matrices[0]
