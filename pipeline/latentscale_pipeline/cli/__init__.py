@@ -15,6 +15,8 @@ import click
 COMMANDS: dict[str, tuple[str, str]] = {
     "ingest": ("ingest:ingest", "Turn embedding files into a corpus."),
     "info": ("info:info", "Describe a corpus."),
+    "run": ("run:run", "Run a job, or resume it."),
+    "demo": ("run:demo", "Run all measures on data that comes with the package."),
     "verify": ("verify:verify", "Check every byte of a corpus against its manifest."),
 }
 """Name of each command: where it is defined and what it does in one line."""
@@ -67,7 +69,7 @@ def main() -> NoReturn:
     except click.ClickException as error:
         error.show()
         sys.exit(2)
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         click.echo("latentscale: interrupted; run the same command again to go on", err=True)
         sys.exit(3)
     except LatentscaleError as error:

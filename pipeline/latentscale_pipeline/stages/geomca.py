@@ -6,6 +6,9 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+
+from latentscale import Estimate
+from latentscale.distances import as_points
 from latentscale.geomca import (
     Components,
     Sparsification,
@@ -14,9 +17,6 @@ from latentscale.geomca import (
     geomca_scores,
     sparsify,
 )
-
-from latentscale import Estimate
-from latentscale.distances import as_points
 from latentscale_pipeline.engine.stage import Inputs, Stage
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.job.config import Geomca

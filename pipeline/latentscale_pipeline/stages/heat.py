@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+
 from latentscale.cells import approximate_neighbours
+from latentscale.distances import as_points
 from latentscale.graph import GraphSummary, normalised_laplacian, summarise, symmetrise
 from latentscale.heat import HeatTrace, heat_trace, imd, normalise
 from latentscale.neighbours import Neighbours, Recall, merge, nearest, recall_certificate
-
-from latentscale.distances import as_points
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Inputs, Stage
 from latentscale_pipeline.errors import BadInput, Incomplete

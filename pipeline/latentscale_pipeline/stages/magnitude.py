@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+from latentscale import Estimate
+from latentscale.distances import as_points
 from latentscale.duplicates import find_distinct
 from latentscale.magnitude import (
     CHOLESKY_ROWS,
@@ -15,9 +18,6 @@ from latentscale.magnitude import (
     magnitude_difference,
     magnitude_function,
 )
-
-from latentscale import Estimate
-from latentscale.distances import as_points
 from latentscale_pipeline.engine.stage import Inputs, Stage
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.job.config import Magnitude

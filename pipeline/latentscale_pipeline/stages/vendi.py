@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from latentscale.distances import as_points
 from latentscale.kernels import Kernel, median_bandwidth
 from latentscale.vendi import (
     SecondMoment,
@@ -17,8 +18,6 @@ from latentscale.vendi import (
     vendi_bracket,
     vendi_score,
 )
-
-from latentscale.distances import as_points
 from latentscale_pipeline.engine.stage import Inputs, Stage
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.job.config import Vendi, VendiKernel
@@ -55,12 +54,9 @@ def plan_vendi(section: Vendi, facts: JobFacts) -> list[Stage]:
     for kernel in section.kernels:
         if kernel.name == "cosine":
             facts.refuse_zero_rows("the cosine kernel of vendi")
-        for role in facts.corpora:
-            stages.append(
-                _moments_stage(section, facts, role)
-                if kernel.name == "cosine"
-                else _kernel_stage(section, kernel, facts, role)
-            )
+            stages += [_moments_stage(section, facts, role) for role in facts.corpora]
+        else:
+            stages += [_kernel_stage(section, kernel, facts, role) for role in facts.corpora]
     return stages
 
 

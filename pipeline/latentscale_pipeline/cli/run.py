@@ -1,0 +1,137 @@
+"""``latentscale run`` and ``latentscale demo``."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from latentscale_pipeline.errors import BadInput
+
+if TYPE_CHECKING:
+    from latentscale_pipeline.run import Finished
+
+
+@click.command(no_args_is_help=True)
+@click.argument("config", type=click.Path(path_type=Path))
+@click.option("-o", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
+@click.option("--wait", is_flag=True, help="Wait while another run holds the job.")
+@click.option("--take-over", is_flag=True, help="Succeed another run, alive or not.")
+@click.option("--json", "as_json", is_flag=True, help="Print results.json instead of a summary.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+def run(
+    config: Path,
+    overrides: tuple[str, ...],
+    wait: bool,
+    take_over: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    r"""Run the job that CONFIG (a YAML file) describes.
+
+    Running the same command again resumes an interrupted job; a finished one is recognised in
+    seconds and nothing is computed.
+
+    \b
+    Example:
+      latentscale run quickstart.yaml -o corpus=embeddings.npy -o measures.heat.k=10
+    """
+    try:
+        text = config.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadInput(
+            f"{config}: {error.strerror}; name a YAML file that describes a job"
+        ) from None
+    except UnicodeDecodeError:
+        raise BadInput(
+            f"{config}: not a text file; name a YAML file that describes a job"
+        ) from None
+    finished = _run_text(text, str(config), overrides, wait=wait, take_over=take_over, quiet=quiet)
+    _print_finished(finished, as_json)
+
+
+@click.command()
+@click.option(
+    "--output", default="latentscale-demo", show_default=True, help="Folder for the demo's jobs."
+)
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+def demo(output: str, quiet: bool) -> None:
+    r"""Run all measures on the sentence embeddings that come with this package.
+
+    \b
+    Example:
+      latentscale demo --output /tmp/demo
+    """
+    data = resources.files("latentscale_pipeline") / "demo"
+    overrides = (
+        f"output={json.dumps(output)}",
+        f"corpus={json.dumps(str(data / 'corpus.npy'))}",
+        f"reference={json.dumps(str(data / 'reference.npy'))}",
+    )
+    text = (data / "demo.yaml").read_text(encoding="utf-8")
+    _print_finished(_run_text(text, "demo.yaml", overrides, quiet=quiet), as_json=False)
+
+
+def _run_text(
+    text: str,
+    where: str,
+    overrides: tuple[str, ...],
+    *,
+    wait: bool = False,
+    take_over: bool = False,
+    quiet: bool = False,
+) -> Finished:
+    from rich.console import Console
+
+    from latentscale_pipeline.cli.run_progress import show_progress
+    from latentscale_pipeline.job.config import read_config
+    from latentscale_pipeline.plan import comparing_measures, make_plan, measure_sections
+    from latentscale_pipeline.run import run_job
+
+    _log_to_stderr()
+    signal.signal(signal.SIGTERM, _interrupt)
+    config = read_config(
+        text,
+        where,
+        overrides=overrides,
+        measures=measure_sections(),
+        comparing=comparing_measures(),
+    )
+    plan = make_plan(config)
+    with show_progress(Console(stderr=True), quiet=quiet) as notify:
+        return run_job(plan, notify, wait=wait, take_over=take_over)
+
+
+def _print_finished(finished: Finished, as_json: bool) -> None:
+    from rich.console import Console
+
+    from latentscale_pipeline.summary import print_summary
+
+    if as_json:
+        click.echo(json.dumps(finished.results, indent=1))
+        return
+    print_summary(dict(finished.results), Console())
+    click.echo(f"results: {finished.store.locate('results.json')}")
+    click.echo(f"report:  {finished.store.locate('report.html')}")
+    if not finished.computed:
+        click.echo("nothing had to be computed: this job was finished before")
+
+
+def _interrupt(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _log_to_stderr() -> None:
+    import logging
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logger = logging.getLogger("latentscale")
+    logger.handlers[:] = [handler]
+    logger.setLevel(logging.INFO)
+    logger.propagate = False

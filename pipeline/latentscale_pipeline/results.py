@@ -1,0 +1,115 @@
+"""results.json: one document with every number of a job, its bracket, and how it came about."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from latentscale import __version__
+from latentscale_pipeline.engine.run import Standing, Work
+from latentscale_pipeline.engine.task import part_key
+from latentscale_pipeline.job.publishing import Published, read_marker
+from latentscale_pipeline.objects import strip_credentials
+from latentscale_pipeline.plan import Plan
+from latentscale_pipeline.stages import MEASURES
+from latentscale_pipeline.stages.duplicates import stage_name as duplicates_stage
+from latentscale_pipeline.stages.measure import Measure
+
+SCHEMA = "latentscale.results/1"
+
+
+def assemble_results(
+    plan: Plan,
+    work: Work,
+    standings: Sequence[Standing],
+    *,
+    started: str,
+    finished: str,
+    measures: Mapping[str, Measure] = MEASURES,
+) -> dict[str, Any]:
+    """Collect what the stages published into the one results document.
+
+    Parameters
+    ----------
+    plan : Plan
+        The job.
+    work : Work
+        Where its stages' results are.
+    standings : sequence of Standing
+        How each stage came about in this run.
+    started, finished : str
+        UTC times in ISO 8601.
+
+    Returns
+    -------
+    dict
+        Valid under ``latentscale.results/1``; every number finite.
+    """
+    stages = {stage.name: stage for stage in plan.stages}
+
+    def result(name: str) -> Published:
+        return work.result(stages[name])
+
+    findings = {
+        name: measures[name].collect(section, plan.facts, result)
+        for name, section in plan.config.measures.items()
+    }
+    scores = [score.row() for finding in findings.values() for score in finding.scores]
+    arrays = {key: path for finding in findings.values() for key, path in finding.arrays.items()}
+    return {
+        "schema": SCHEMA,
+        "job": {
+            "id": plan.id,
+            "name": plan.config.name,
+            "config_hash": plan.config_hash,
+            "seed": plan.config.seed,
+            "version": __version__,
+            "started": started,
+            "finished": finished,
+            "cluster": plan.config.cluster.model_dump(),
+        },
+        "corpora": {
+            "reference": None,
+            **{
+                role: {
+                    "uri": strip_credentials(corpus.url),
+                    "n": corpus.n,
+                    "d": corpus.d,
+                    "dtype": str(corpus.dtype),
+                    "fingerprint": corpus.fingerprint,
+                    "duplicates": result(duplicates_stage(role)).values["duplicates"],
+                }
+                for role, corpus in plan.corpora.items()
+            },
+        },
+        "scores": scores,
+        "measures": {name: finding.section for name, finding in findings.items()},
+        "arrays": arrays,
+        "timings": [_timing(work, standing) for standing in standings],
+    }
+
+
+def dump_results(results: Mapping[str, Any]) -> bytes:
+    """Write results as JSON, refusing numbers that JSON doesn't have."""
+    return (json.dumps(results, indent=1, allow_nan=False) + "\n").encode()
+
+
+def _timing(work: Work, standing: Standing) -> dict[str, Any]:
+    stage = standing.stage
+    keys = dict.fromkeys(
+        [
+            *(part_key(standing.folder, stage, i) for i in range(stage.partitions)),
+            f"{standing.folder}/result",
+        ]
+    )
+    costs = [marker.cost for key in keys if (marker := read_marker(work.store, key))]
+    return {
+        "stage": stage.name,
+        "seconds": round(math.fsum(cost.seconds for cost in costs), 3),
+        "tasks": len(costs),
+        "peak_memory_bytes": max(cost.peak_memory_bytes for cost in costs),
+        "resumed": standing.found > 0 or standing.reason.startswith("reused"),
+        "reason": standing.reason,
+    }
