@@ -1,0 +1,55 @@
+"use strict";
+(() => {
+  const figures = JSON.parse(document.getElementById("figures").textContent);
+  const root = document.documentElement;
+  const plots = [...document.querySelectorAll(".plot")];
+  const config = {
+    displaylogo: false,
+    showSendToCloud: false,
+    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+    toImageButtonOptions: { format: "svg" },
+  };
+
+  // A colour is written as "@name" in the figures and defined as "--name" in the style sheet.
+  function coloured(value, key, style) {
+    if (Array.isArray(value)) return value.map((item) => coloured(item, key, style));
+    if (value !== null && typeof value === "object") {
+      return Object.fromEntries(
+        Object.entries(value).map(([name, item]) => [name, coloured(item, name, style)]),
+      );
+    }
+    if (typeof value === "string" && value.startsWith("@") && /color$/.test(key)) {
+      return style.getPropertyValue("--" + value.slice(1)).trim();
+    }
+    return value;
+  }
+
+  function draw() {
+    const style = getComputedStyle(root);
+    for (const plot of plots) {
+      const figure = coloured(figures[plot.dataset.figure], "", style);
+      figure.layout.width = plot.clientWidth;
+      if (plot.clientWidth < 480) {
+        figure.layout.font.size = 11;
+        figure.layout.dragmode = false;
+      }
+      const bar = plot.clientWidth < 480 ? false : "hover";
+      Plotly.react(plot, figure.data, figure.layout, { ...config, displayModeBar: bar });
+    }
+  }
+
+  function print(on) {
+    root.toggleAttribute("data-printing", on);
+    draw();
+  }
+
+  draw();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  let waiting = 0;
+  addEventListener("resize", () => {
+    cancelAnimationFrame(waiting);
+    waiting = requestAnimationFrame(draw);
+  });
+  addEventListener("beforeprint", () => print(true));
+  addEventListener("afterprint", () => print(false));
+})();

@@ -1,0 +1,621 @@
+"""The page: what a person wants to know first, then every measure, then how it was found.
+
+The page reads a results document and nothing else. Whatever a user may have named (the job, a
+corpus, a label, a measure) reaches the page through the template's escaping; figures travel as JSON
+whose ``<``, ``>`` and ``&`` are written as escapes, so that no text can end the element that holds
+it. The page carries its own content security policy: only its two scripts run, and nothing is
+fetched.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from latentscale_pipeline.notation import (
+    printable,
+    score_name,
+    write_bytes,
+    write_duration,
+    write_estimate,
+    write_number,
+    write_share,
+)
+from latentscale_pipeline.report.figures import (
+    Figure,
+    geomca_figures,
+    heat_figures,
+    magnitude_figures,
+    vendi_figures,
+)
+from latentscale_pipeline.report.meanings import BETTER, BOUNDS, MEASURES, Meaning
+
+Json = dict[str, Any]
+
+SHOWN_COMPONENT_ROWS = 15
+"""Components in the table; the chart shows more and the store holds all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One number of the opening, with its bracket and what it means."""
+
+    label: str
+    value: str
+    bracket: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the opening says to one question."""
+
+    question: str
+    facts: list[Fact]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of texts; the columns in ``numeric`` are aligned to the right."""
+
+    caption: str
+    header: Sequence[str]
+    rows: list[Sequence[str]]
+    numeric: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One measure: what it asks, its figures, its scores and what a reader must know."""
+
+    key: str
+    title: str
+    question: str
+    source: str
+    scores: Table
+    meanings: list[Meaning]
+    figures: list[Figure] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+
+
+def render_report(results: Json) -> str:
+    """Return the report of a finished job as one self-contained HTML document.
+
+    Parameters
+    ----------
+    results : dict
+        A document of the schema ``latentscale.results/1``.
+
+    Returns
+    -------
+    str
+        HTML of about 5 MB, nearly all of it the plotting library; needs no network.
+    """
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
+    environment.filters["printable"] = printable
+    sections = _sections(results)
+    scripts = [_newlines(get_plotlyjs()), _text("page.js")]
+    return environment.from_string(_text("page.html.j2")).render(
+        job=results["job"],
+        answers=_answers(results),
+        sections=sections,
+        figures={figure.key: figure.document for part in sections for figure in part.figures},
+        bounds=BOUNDS.values(),
+        method=_method(results),
+        provenance=[_corpora_table(results["corpora"]), *_provenance_tables(results)],
+        timings=_timings_table(results["timings"]),
+        warning=_sampling_warning(results["scores"]),
+        style=Markup(_text("page.css")),  # noqa: S704  (the package's own file)
+        scripts=[Markup(script) for script in scripts],  # noqa: S704  (plotly's and our own)
+        script_hashes=[_content_hash(script) for script in scripts],
+    )
+
+
+def _text(name: str) -> str:
+    return _newlines(resources.files(__package__).joinpath(name).read_text("utf-8"))
+
+
+def _newlines(text: str) -> str:
+    """Write line ends as a browser does before it hashes a script."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _content_hash(script: str) -> str:
+    digest = hashlib.sha256(script.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
+
+
+# --- the opening ------------------------------------------------------------------------------
+
+
+def _answers(results: Json) -> list[Answer]:
+    return [
+        _how_big(results["corpora"]),
+        _how_diverse(results),
+        _how_certain(results),
+        _compared_with_what(results),
+    ]
+
+
+def _how_big(corpora: Json) -> Answer:
+    facts = []
+    for role in ("corpus", "reference"):
+        corpus = corpora.get(role)
+        if corpus is None:
+            continue
+        duplicates = corpus["duplicates"]
+        if duplicates is None:
+            note = "duplicates unknown"
+        elif duplicates == 0:
+            note = "no duplicate rows"
+        else:
+            note = f"{duplicates:,} duplicate rows ({write_share(duplicates / corpus['n'])})"
+        facts.append(
+            Fact(f"rows of the {role}", f"{corpus['n']:,}", f"× {corpus['d']:,} dimensions", note)
+        )
+    return Answer("How big?", facts)
+
+
+def _how_diverse(results: Json) -> Answer:
+    scores = [row for row in results["scores"] if row.get("label") is None]
+    facts = []
+    kernels = dict.fromkeys(row.get("kernel") for row in scores if row["measure"] == "vendi")
+    for kernel in kernels:
+        rows = [row for row in scores if row["measure"] == "vendi" and row.get("kernel") == kernel]
+        order = "1" if any(row.get("order") == "1" for row in rows) else rows[0].get("order")
+        name = f"effective items ({printable(kernel)} Vendi score of order {printable(order)})"
+        facts += _beside_reference(
+            name,
+            [row for row in rows if row.get("order") == order],
+            f"out of {results['corpora']['corpus']['n']:,}",
+        )
+    area = [row for row in scores if (row["measure"], row["score"]) == ("magnitude", "area")]
+    facts += _beside_reference("MagArea, diversity over all scales", area, "")
+    return Answer(
+        "How diverse?", facts, "" if facts else "This run asked for no measure of diversity."
+    )
+
+
+def _beside_reference(name: str, rows: list[Json], remark: str) -> list[Fact]:
+    """Return the corpus's score as a fact, with the reference's in its note."""
+    by_role = {row["of"]: row for row in rows}
+    if "corpus" not in by_role:
+        return []
+    remarks = [remark] if remark else []
+    reference = by_role.get("reference")
+    if reference is not None and reference["value"] is not None:
+        written = _written(reference)
+        remarks.append(f"reference: {written.value} {written.bracket}")
+    return [_fact(name, by_role["corpus"], "; ".join(remarks))]
+
+
+def _fact(name: str, row: Json, note: str = "") -> Fact:
+    if row["value"] is None:
+        return Fact(name, "none", "", printable(row.get("reason", "")))
+    written = _written(row)
+    return Fact(name, written.value, written.bracket, note)
+
+
+def _how_certain(results: Json) -> Answer:
+    scores = results["scores"]
+    facts = []
+    for bounds, (name, promise) in BOUNDS.items():
+        count = sum(row["bounds"] == bounds for row in scores)
+        if count:
+            facts.append(Fact(f"{name}: {promise}", f"{count}", _of_scores(count)))
+    missing = sum(row["value"] is None for row in scores)
+    if missing:
+        facts.append(Fact("could not be computed", f"{missing}", _of_scores(missing)))
+    heat = results["measures"].get("heat", {})
+    recalls = [heat[role]["graph"]["recall"] for role in ("corpus", "reference") if heat.get(role)]
+    note = ""
+    if recalls:
+        lowest = min(recalls, key=lambda recall: float(recall["lower"]))
+        note = (
+            f"Recall of the neighbour graph: {write_number(lowest['value'], 5)}, at least "
+            f"{write_number(lowest['lower'], 5)} ({lowest['sampled']:,} rows checked)."
+        )
+    return Answer("How certain?", facts, note)
+
+
+def _of_scores(count: int) -> str:
+    return "score" if count == 1 else "scores"
+
+
+def _compared_with_what(results: Json) -> Answer:
+    reference = results["corpora"].get("reference")
+    if reference is None:
+        return Answer(
+            "Compared with what?",
+            [],
+            "Nothing: this run had no reference, so its numbers describe the corpus alone.",
+        )
+    wanted = (
+        ("heat", "imd"),
+        ("geomca", "precision"),
+        ("geomca", "recall"),
+        ("magnitude", "difference"),
+    )
+    facts = [
+        _fact(MEASURES[measure].scores[score].title, row, printable(row["unit"]))
+        for measure, score in wanted
+        for row in results["scores"]
+        if (row["measure"], row["score"], row["of"]) == (measure, score, "pair")
+        and row.get("label") is None
+    ]
+    return Answer("Compared with what?", facts, f"The reference {printable(reference['uri'])}.")
+
+
+def _sampling_warning(scores: list[Json]) -> str:
+    unknown = sum(row["sampling_error"] is None for row in scores)
+    if not unknown:
+        return ""
+    many = "every score" if unknown == len(scores) else f"{unknown} of {len(scores)} scores"
+    return (
+        f"The sampling error of {many} is unknown. Brackets bound the numbers of this very "
+        "corpus; another sample from the same source would score differently, so a difference in "
+        "such a score can't be called significant."
+    )
+
+
+# --- the measures -----------------------------------------------------------------------------
+
+
+def _sections(results: Json) -> list[Section]:
+    """Return one section a measure that was asked for, the known ones first."""
+    scored = dict.fromkeys(row["measure"] for row in results["scores"])
+    known = [name for name in MEASURES if name in scored or name in results["measures"]]
+    return [
+        *(_known_section(name, results) for name in known),
+        *(_further_section(name, results) for name in scored if name not in MEASURES),
+    ]
+
+
+def _known_section(name: str, results: Json) -> Section:
+    measure = MEASURES[name]
+    rows = [row for row in results["scores"] if row["measure"] == name]
+    found = results["measures"].get(name)
+    return Section(
+        key=name,
+        title=measure.title,
+        question=measure.question,
+        source=measure.source,
+        scores=_scores_table(rows),
+        meanings=[
+            measure.scores[score]
+            for score in dict.fromkeys(row["score"] for row in rows)
+            if score in measure.scores
+        ],
+        figures=_FIGURES[name](found) if found else [],
+        notes=_NOTES[name](found) if found else [],
+        tables=[_components_table(found)] if found and name == "geomca" else [],
+    )
+
+
+def _further_section(name: str, results: Json) -> Section:
+    rows = [row for row in results["scores"] if row["measure"] == name]
+    return Section(
+        key=f"further-{list(results['scores']).index(rows[0])}",
+        title=printable(name),
+        question="",
+        source="",
+        scores=_scores_table(rows),
+        meanings=[],
+    )
+
+
+def _scores_table(rows: list[Json]) -> Table:
+    return Table(
+        caption="Scores",
+        header=("score", "of", "value", "bracket", "how", "sampling error", "unit", "better"),
+        rows=[_score_cells(row) for row in rows],
+        numeric=frozenset({2, 5}),
+    )
+
+
+def _score_cells(row: Json) -> Sequence[str]:
+    meaning = MEASURES[row["measure"]].scores.get(row["score"]) if _is_known(row) else None
+    name = score_name(row)
+    if meaning is not None and row["score"] != row["measure"]:
+        name = name.replace(row["score"], meaning.title, 1)
+    ends = (printable(row["unit"]), BETTER.get(row["better"], ""))
+    if row["value"] is None:
+        reason = printable(row.get("reason") or "no reason was recorded")
+        return (name, row["of"], "none", reason, "", "", *ends)
+    written = _written(row)
+    error = row["sampling_error"]
+    return (
+        name,
+        row["of"],
+        written.value,
+        written.bracket,
+        BOUNDS[row["bounds"]][0] if row["bounds"] in BOUNDS else "",
+        "unknown" if error is None else f"± {write_number(error, 2, typeset=True)}",
+        *ends,
+    )
+
+
+def _is_known(row: Json) -> bool:
+    return row["measure"] in MEASURES
+
+
+def _written(row: Json) -> Any:
+    return write_estimate(row["value"], row["lower"], row["upper"], typeset=True)
+
+
+def _components_table(geomca: Json) -> Table:
+    components = geomca["components"][:SHOWN_COMPONENT_ROWS]
+    return Table(
+        caption=f"The {len(components)} largest components (counts of thinned points)",
+        header=("rank", "points", "reference", "corpus", "consistency", "quality", "edges"),
+        rows=[
+            (
+                f"{component['rank']}",
+                f"{component['size']:,}",
+                f"{component['n_reference']:,}",
+                f"{component['n_corpus']:,}",
+                f"{component['consistency']:.3f}",
+                f"{component['quality']:.3f}",
+                f"{component['edges']:,}",
+            )
+            for component in components
+        ],
+        numeric=frozenset(range(7)),
+    )
+
+
+def _heat_notes(heat: Json) -> list[str]:
+    notes = []
+    for role in ("corpus", "reference"):
+        trace = heat.get(role)
+        if not trace:
+            continue
+        graph = trace["graph"]
+        notes.append(
+            f"The neighbour graph of the {role} has {graph['edges']:,} edges in "
+            f"{_counted(graph['components'], 'component')}, with "
+            f"{_counted(graph['isolated'], 'isolated vertex', 'isolated vertices')}."
+        )
+    if heat.get("imd") is None and heat.get("imd_reason"):
+        notes.append(f"There is no IMD: {printable(heat['imd_reason'])}.")
+    return notes
+
+
+def _geomca_notes(geomca: Json) -> list[str]:
+    sizes = geomca["sizes"]
+    notes = [
+        (
+            f"Thinning kept {sizes['corpus_sparse']:,} of {sizes['corpus']:,} rows of the corpus and "
+            f"{sizes['reference_sparse']:,} of {sizes['reference']:,} rows of the reference."
+        ),
+        (
+            "The scores depend on the order of the rows: thinning keeps the first of several close "
+            "rows, so another order keeps other rows."
+        ),
+    ]
+    if geomca["delta"] >= geomca["epsilon"]:
+        notes.insert(
+            0,
+            "With δ = ε quality says nothing: two points of one corpus that are left after "
+            "thinning are farther apart than ε, so every remaining edge joins the two corpora and "
+            "quality is 1 by construction (0 in a component without edges). A δ below ε makes it "
+            "informative.",
+        )
+    return notes
+
+
+def _magnitude_notes(magnitude: Json) -> list[str]:
+    reason = magnitude.get("difference_reason")
+    notes = [
+        "Magnitude is a property of the set of distinct rows: duplicates don't add to it.",
+    ]
+    if magnitude["difference"] is None and reason:
+        notes.append(f"There is no MagDiff: {printable(reason)}.")
+    return notes
+
+
+def _vendi_notes(vendi: Json) -> list[str]:
+    if not vendi.get("reference"):
+        return []
+    return [
+        (
+            "Scores of two corpora are comparable only under the same kernel and bandwidth, and grow "
+            "with the number of rows: compare corpora of like size."
+        )
+    ]
+
+
+_FIGURES: Mapping[str, Callable[[Json], list[Figure]]] = {
+    "heat": heat_figures,
+    "geomca": geomca_figures,
+    "magnitude": magnitude_figures,
+    "vendi": vendi_figures,
+}
+_NOTES: Mapping[str, Callable[[Json], list[str]]] = {
+    "heat": _heat_notes,
+    "geomca": _geomca_notes,
+    "magnitude": _magnitude_notes,
+    "vendi": _vendi_notes,
+}
+
+
+def _counted(count: int, singular: str, plural: str | None = None) -> str:
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
+
+
+# --- how it was found -------------------------------------------------------------------------
+
+
+def _method(results: Json) -> Table:
+    """Return the parameters and algorithms behind each measure."""
+    measures = results["measures"]
+    rows: list[Sequence[str]] = []
+    for role, trace in _sides(measures.get("heat")):
+        tolerance = trace.get("tolerance")
+        rows.append(
+            (
+                f"heat trace, {role}",
+                f"k = {trace['k']} neighbours, {len(trace['times'])} times from "
+                f"{write_number(min(trace['times']))} to {write_number(max(trace['times']))}, "
+                f"{trace['probes']} probes × {trace['steps']} Lanczos steps"
+                + ("" if tolerance is None else f", relative tolerance {write_number(tolerance)}")
+                + f", normalization {printable(trace['normalization'])}",
+            )
+        )
+    if measures.get("geomca"):
+        geomca = measures["geomca"]
+        percentile = geomca["percentile"]
+        origin = (
+            "given" if percentile is None else f"percentile {write_number(percentile)} of distances"
+        )
+        rows.append(
+            (
+                "GeomCA",
+                (
+                    f"ε = {write_number(geomca['epsilon'])} ({origin}), "
+                    f"δ = {write_number(geomca['delta'])}, η_c = {write_number(geomca['eta_c'])}, "
+                    f"η_q = {write_number(geomca['eta_q'])}"
+                ),
+            )
+        )
+    for role, function in _sides(measures.get("magnitude")):
+        rows.append(
+            (
+                f"magnitude, {role}",
+                (
+                    f"{_listed(function['method'])} at {len(function['scales'])} scales from "
+                    f"{write_number(min(function['scales']))} to "
+                    f"{write_number(max(function['scales']))}, {printable(function['metric'])} "
+                    f"distance, {function['n']:,} distinct rows"
+                ),
+            )
+        )
+    for role, entries in _sides(measures.get("vendi")):
+        for kernel, bandwidth in dict.fromkeys(
+            (entry["kernel"], entry["bandwidth"]) for entry in entries
+        ):
+            methods = [
+                entry["method"]
+                for entry in entries
+                if (entry["kernel"], entry["bandwidth"]) == (kernel, bandwidth)
+            ]
+            width = "" if bandwidth is None else f", σ = {write_number(bandwidth)}"
+            rows.append(
+                (f"Vendi, {role}", f"{printable(kernel)} kernel{width}: {_listed(methods)}")
+            )
+    return Table("Method", ("measure", "how it was computed"), rows)
+
+
+def _sides(measure: Json | None) -> Iterable[tuple[str, Any]]:
+    return [
+        (role, measure[role]) for role in ("corpus", "reference") if measure and measure.get(role)
+    ]
+
+
+def _listed(names: Iterable[str | None]) -> str:
+    return ", ".join(printable(name) for name in dict.fromkeys(names) if name)
+
+
+def _corpora_table(corpora: Json) -> Table:
+    return Table(
+        "Corpora",
+        ("role", "rows", "dimensions", "type", "duplicates", "fingerprint", "location"),
+        [
+            (
+                role,
+                f"{corpus['n']:,}",
+                f"{corpus['d']:,}",
+                printable(corpus["dtype"]),
+                "unknown" if corpus["duplicates"] is None else f"{corpus['duplicates']:,}",
+                printable(corpus["fingerprint"]),
+                printable(corpus["uri"]),
+            )
+            for role, corpus in ((role, corpora.get(role)) for role in ("corpus", "reference"))
+            if corpus is not None
+        ],
+        numeric=frozenset({1, 2, 4}),
+    )
+
+
+def _provenance_tables(results: Json) -> list[Table]:
+    job = results["job"]
+    rows: list[Sequence[str]] = [
+        ("job", printable(job["id"])),
+        ("configuration", printable(job["config_hash"])),
+        ("seed", printable(job["seed"])),
+        ("latentscale", printable(job["version"])),
+        ("started", printable(job["started"] or "unknown")),
+        ("finished", printable(job["finished"] or "unknown")),
+    ]
+    elapsed = _elapsed(job["started"], job["finished"])
+    if elapsed is not None:
+        rows.append(("elapsed", write_duration(elapsed)))
+    rows += [
+        (f"cluster {printable(key)}", printable(value)) for key, value in job["cluster"].items()
+    ]
+    tables = [Table("Job", ("what", "value"), rows)]
+    if results["arrays"]:
+        arrays = [(printable(name), printable(path)) for name, path in results["arrays"].items()]
+        tables.append(Table("Arrays in the job's folder", ("array", "path"), [*arrays]))
+    return tables
+
+
+def _elapsed(started: str | None, finished: str | None) -> float | None:
+    if started is None or finished is None:
+        return None
+    try:
+        seconds = (
+            datetime.fromisoformat(finished) - datetime.fromisoformat(started)
+        ).total_seconds()
+    except (ValueError, TypeError):
+        return None
+    return max(0.0, seconds)
+
+
+def _timings_table(timings: list[Json]) -> Table:
+    rows: list[Sequence[str]] = [
+        (
+            printable(timing["stage"]),
+            write_duration(timing["seconds"]),
+            f"{timing['tasks']:,}",
+            "unknown"
+            if timing["peak_memory_bytes"] is None
+            else write_bytes(timing["peak_memory_bytes"]),
+            "yes" if timing["resumed"] else "no",
+            printable(timing["reason"] or ""),
+        )
+        for timing in timings
+    ]
+    total = sum(timing["seconds"] for timing in timings)
+    peaks = [timing["peak_memory_bytes"] for timing in timings if timing["peak_memory_bytes"]]
+    if rows:
+        rows.append(
+            (
+                "all stages",
+                write_duration(total),
+                f"{sum(timing['tasks'] for timing in timings):,}",
+                write_bytes(max(peaks)) if peaks else "unknown",
+                "",
+                "",
+            )
+        )
+    return Table(
+        "Time and memory",
+        ("stage", "time", "tasks", "peak memory", "reused", "reason"),
+        rows,
+        numeric=frozenset({1, 2, 3}),
+    )
