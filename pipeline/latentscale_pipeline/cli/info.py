@@ -1,0 +1,93 @@
+"""``latentscale info``: what a corpus holds."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from latentscale_pipeline.corpus import Corpus
+
+
+@click.command()
+@click.argument("corpus")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def info(corpus: str, as_json: bool) -> None:
+    """Describe a corpus, from its manifest alone.
+
+    \b
+    Example:
+      latentscale info corpus.zarr
+      latentscale info s3://bucket/corpus.zarr --json
+    """  # noqa: D301  (the escape is click's mark for keeping lines)
+    from latentscale_pipeline.corpus import open_corpus
+
+    show_corpus(open_corpus(corpus), as_json)
+
+
+def show_corpus(corpus: Corpus, as_json: bool) -> None:
+    """Print a corpus' description on standard output, as a table or as JSON."""
+    if as_json:
+        click.echo(json.dumps(describe(corpus), indent=2))
+    else:
+        _show_table(corpus)
+
+
+def describe(corpus: Corpus) -> dict[str, Any]:
+    """Return a corpus' description as plain values."""
+    manifest = corpus.manifest
+    return {
+        "uri": corpus.url,
+        "fingerprint": corpus.fingerprint,
+        "n": corpus.n,
+        "d": corpus.d,
+        "dtype": corpus.dtype.name,
+        "shards": corpus.shard_count,
+        "shard_rows": corpus.shard_rows,
+        "bytes": sum(stored.size for stored in manifest.objects()),
+        "arrays": sorted(manifest.arrays),
+        "zero_rows": {"count": manifest.zero_rows.count, "first": manifest.zero_rows.first},
+        "dropped": {"count": manifest.dropped.count, "rows": list(manifest.dropped.rows)},
+        "sources": [
+            {"path": source.path, "rows": source.rows, "dtype": source.dtype}
+            for source in manifest.sources
+        ],
+        "created": manifest.created,
+        "version": manifest.version,
+    }
+
+
+def _show_table(corpus: Corpus) -> None:
+    from rich.console import Console
+    from rich.filesize import decimal
+    from rich.table import Table
+    from rich.text import Text
+
+    described = describe(corpus)
+    zero, dropped = described["zero_rows"], described["dropped"]
+    lines = {
+        "vectors": f"{corpus.n:,} x {corpus.d} {corpus.dtype.name}",
+        "fingerprint": corpus.fingerprint,
+        "stored": f"{decimal(described['bytes'])} in {corpus.shard_count} shards of "
+        f"{corpus.shard_rows:,} rows",
+        "with": ", ".join(described["arrays"]) or "no ids, labels or weights",
+        "zero rows": f"{zero['count']:,}, the first at {zero['first']}"
+        if zero["count"]
+        else "none",
+        "dropped rows": f"{dropped['count']:,}, the first at {dropped['rows'][0]}"
+        if dropped["count"]
+        else "none",
+        "sources": "\n".join(_sources(described["sources"])),
+        "created": f"{corpus.manifest.created} by latentscale {corpus.manifest.version}",
+    }
+    table = Table(title=Text(corpus.url), title_justify="left", show_header=False, box=None)
+    for name, value in lines.items():
+        table.add_row(Text(name, style="bold"), Text(value))
+    Console().print(table)
+
+
+def _sources(sources: list[dict[str, Any]]) -> list[str]:
+    shown = [f"{source['path']} ({source['rows']:,} {source['dtype']})" for source in sources[:5]]
+    return [*shown, f"and {len(sources) - 5} more"] if len(sources) > 5 else shown

@@ -1,0 +1,271 @@
+"""A corpus, opened: its rows and row-aligned arrays, every byte checked on reading.
+
+A shard is fetched as one whole object, and its size and checksum are compared with the manifest
+before a single row is decoded. What differs is refused in one line (:class:`CorruptShard`); it is
+never read as zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from latentscale_pipeline.corpus import zarr_format
+from latentscale_pipeline.corpus.manifest import (
+    MANIFEST_KEY,
+    SCHEMA,
+    Manifest,
+    StoredObject,
+    checksum,
+    read_manifest,
+)
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.objects import ObjectStore
+
+GROUP_KEY = "zarr.json"
+OWNERSHIP = {"latentscale": SCHEMA}
+"""Attributes of the Zarr group of every corpus, whole or not: what may be swept and redone."""
+
+
+class CorruptShard(BadInput):
+    """A stored object that isn't what the manifest says."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A whole corpus. Get one from :func:`open_corpus` or ``ingest``.
+
+    It pickles to its address and the checksum of its manifest, which a worker reads once.
+
+    Attributes
+    ----------
+    url : str
+        Path or URL, without credentials.
+    manifest : Manifest
+        Everything that is known about it.
+    """
+
+    url: str
+    manifest: Manifest
+    _address: str = field(repr=False, compare=False)
+    _manifest_checksum: str = field(repr=False)
+
+    def __reduce__(self) -> tuple[Any, tuple[str, str]]:
+        return _reopen, (self._address, self._manifest_checksum)
+
+    @cached_property
+    def _store(self) -> ObjectStore:
+        return ObjectStore(self._address)
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return self.manifest.n
+
+    @property
+    def d(self) -> int:
+        """Dimensions."""
+        return self.manifest.d
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the stored vectors: float16 or float32."""
+        return np.dtype(self.manifest.vectors.dtype)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the vectors' values, dtype and shape."""
+        return self.manifest.fingerprint
+
+    @property
+    def shard_rows(self) -> int:
+        """Rows of every shard but the last."""
+        return self.manifest.vectors.shard_rows
+
+    @property
+    def shard_count(self) -> int:
+        """How many shards hold the vectors."""
+        return len(self.manifest.vectors.shards)
+
+    def shard_range(self, i: int) -> slice:
+        """Return the rows that shard ``i`` holds."""
+        if not 0 <= i < self.shard_count:
+            raise IndexError(f"shard {i} of a corpus of {self.shard_count} shards")
+        start = i * self.shard_rows
+        return slice(start, min(start + self.shard_rows, self.n))
+
+    def read_shard(self, i: int) -> npt.NDArray[Any]:
+        """Return the rows of one shard, shape (rows, d), in the stored dtype.
+
+        Raises
+        ------
+        CorruptShard
+            When its file is missing, empty, truncated or changed.
+        """
+        self.shard_range(i)
+        return self._read_shard("vectors", i)
+
+    def read_rows(self, start: int, stop: int) -> npt.NDArray[Any]:
+        """Return the rows from ``start`` up to ``stop``, shape (stop - start, d).
+
+        The shards that hold them are fetched whole, one at a time.
+        """
+        if not 0 <= start <= stop <= self.n:
+            raise ValueError(f"rows {start} to {stop} of a corpus of {self.n} rows")
+        rows = np.empty((stop - start, self.d), self.dtype)
+        for i in range(start // self.shard_rows, -(-stop // self.shard_rows)):
+            held = self.shard_range(i)
+            first, last = max(start, held.start), min(stop, held.stop)
+            if first < last:
+                shard = self.read_shard(i)
+                rows[first - start : last - start] = shard[first - held.start : last - held.start]
+        return rows
+
+    def read_index(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[Any]:
+        """Return chosen rows, shape (len(rows), d); only the shards that hold them are fetched.
+
+        Parameters
+        ----------
+        rows : ndarray of int
+            Row numbers in ascending order (repeats are allowed).
+        """
+        rows = np.asarray(rows)
+        if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
+            raise ValueError("rows must be a one-dimensional array of integers")
+        if rows.size and (rows[0] < 0 or rows[-1] >= self.n or (rows[1:] < rows[:-1]).any()):
+            raise ValueError(f"rows must ascend within 0 to {self.n - 1}")
+        chosen = np.empty((len(rows), self.d), self.dtype)
+        shards = rows // self.shard_rows
+        for i in np.unique(shards):
+            first, last = np.searchsorted(shards, [i, i + 1])
+            chosen[first:last] = self.read_shard(int(i))[rows[first:last] - i * self.shard_rows]
+        return chosen
+
+    def read_all(self) -> npt.NDArray[Any]:
+        """Return all rows, shape (n, d): for corpora that fit in memory."""
+        return self.read_rows(0, self.n)
+
+    def labels(self) -> list[str] | None:
+        """Return the label of every row, or None if the corpus has none."""
+        return self._read_strings("labels")
+
+    def ids(self) -> list[str] | None:
+        """Return the id of every row, or None if the corpus has none."""
+        return self._read_strings("ids")
+
+    def weights(self) -> npt.NDArray[np.float64] | None:
+        """Return the weight of every row, shape (n,), or None if the corpus has none."""
+        if "weights" not in self.manifest.arrays:
+            return None
+        return np.concatenate(list(self._read_array("weights")))
+
+    def read_object(self, stored: StoredObject) -> bytes:
+        """Return the bytes of one stored object, checked against the manifest.
+
+        Raises
+        ------
+        CorruptShard
+            When it is missing, empty, truncated or changed.
+        """
+        try:
+            data = self._store.read(stored.key)
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            raise self._corrupt(stored, "it is missing") from None
+        difference = stored.difference(data)
+        if difference:
+            raise self._corrupt(stored, difference)
+        return data
+
+    def check_sizes(self) -> None:
+        """Refuse a corpus with objects that are missing or of another size (one listing).
+
+        Raises
+        ------
+        CorruptShard
+            Naming the first of them.
+        """
+        sizes = self._store.sizes()
+        for stored in self.manifest.objects():
+            if stored.key not in sizes:
+                raise self._corrupt(stored, "it is missing")
+            if sizes[stored.key] != stored.size:
+                difference = f"it has {sizes[stored.key]} bytes instead of {stored.size}"
+                raise self._corrupt(stored, difference)
+
+    def _corrupt(self, stored: StoredObject, difference: str) -> CorruptShard:
+        return CorruptShard(
+            f"{self._store.locate(stored.key)}: {difference}; restore this file, or ingest the "
+            "corpus again with --overwrite"
+        )
+
+    def _read_shard(self, name: str, i: int) -> npt.NDArray[Any]:
+        array = self.manifest.vectors if name == "vectors" else self.manifest.arrays[name]
+        shard = array.shards[i]
+        data = self.read_object(shard)
+        return zarr_format.decode_shard(data, shard.rows, self.manifest.layout(name))
+
+    def _read_array(self, name: str) -> Iterator[npt.NDArray[Any]]:
+        for i in range(len(self.manifest.arrays[name].shards)):
+            yield self._read_shard(name, i)
+
+    def _read_strings(self, name: str) -> list[str] | None:
+        if name not in self.manifest.arrays:
+            return None
+        return [text for shard in self._read_array(name) for text in shard.tolist()]
+
+
+def open_corpus(url: str) -> Corpus:
+    """Open a corpus by its path or URL: reads the manifest, and no shard.
+
+    Raises
+    ------
+    BadInput
+        When there is nothing, no whole corpus, or a damaged manifest.
+    """
+    store = ObjectStore(url)
+    try:
+        data = store.read(MANIFEST_KEY)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        raise _not_a_corpus(store) from None
+    manifest = read_manifest(data, store.locate(MANIFEST_KEY))
+    return Corpus(store.url, manifest, url, checksum(data))
+
+
+def is_unfinished(store: ObjectStore) -> bool:
+    """Tell whether an interrupted ingest left something here (only we write such a group)."""
+    if store.exists(MANIFEST_KEY):
+        return False
+    try:
+        attributes = zarr_format.group_attributes(store.read(GROUP_KEY))
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return False
+    return OWNERSHIP.items() <= attributes.items()
+
+
+def _not_a_corpus(store: ObjectStore) -> BadInput:
+    if is_unfinished(store):
+        return BadInput(
+            f"{store.url}: not a whole corpus (no {MANIFEST_KEY}: its ingest was interrupted); run "
+            "the same ingest again"
+        )
+    if store.exists(""):
+        return BadInput(
+            f"{store.url}: not a corpus (no {MANIFEST_KEY}); turn it into one first: latentscale "
+            f"ingest {store.url} CORPUS"
+        )
+    return BadInput(f"{store.url}: no such corpus; check the path, or ingest one there")
+
+
+@lru_cache(maxsize=16)
+def _reopen(url: str, manifest_checksum: str) -> Corpus:
+    corpus = open_corpus(url)
+    if corpus._manifest_checksum != manifest_checksum:
+        raise BadInput(
+            f"{corpus.url}: the corpus was replaced while it was in use; run the same command again"
+        )
+    return corpus

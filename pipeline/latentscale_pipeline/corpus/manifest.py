@@ -1,0 +1,268 @@
+"""The manifest of a corpus: what makes a folder of shards a whole corpus.
+
+It is written last, as ``manifest.json`` at the corpus' root, and lists every object with its size
+and XXH3-64 checksum, so that a shard that is missing, cut short or changed is refused on reading.
+It carries a checksum of itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+import xxhash
+
+from latentscale_pipeline.corpus.zarr_format import BLOCK_ROWS, Layout
+from latentscale_pipeline.errors import BadInput
+
+SCHEMA = "latentscale.corpus/1"
+MANIFEST_KEY = "manifest.json"
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """An object of the corpus: its key below the root, size in bytes and XXH3-64 (16 hex)."""
+
+    key: str
+    size: int
+    xxh3: str
+
+    @staticmethod
+    def of(key: str, data: bytes) -> StoredObject:
+        """Describe the bytes that are to be stored under a key."""
+        return StoredObject(key, len(data), checksum(data))
+
+    def difference(self, data: bytes) -> str | None:
+        """Say how bytes differ from this description, or None if they don't."""
+        if len(data) == self.size:
+            return None if checksum(data) == self.xxh3 else "its checksum differs (bytes changed)"
+        if not data:
+            return f"it is empty instead of {self.size} bytes long"
+        if len(data) < self.size:
+            return f"it is truncated: {len(data)} of {self.size} bytes"
+        return f"it has {len(data)} bytes instead of {self.size}"
+
+
+@dataclass(frozen=True)
+class Shard(StoredObject):
+    """A shard: an object that holds so many rows."""
+
+    rows: int
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """One array of the corpus: its dtype, how its rows are cut, and its shards in order."""
+
+    dtype: str
+    shard_rows: int
+    chunk_rows: int
+    shards: tuple[Shard, ...]
+
+
+@dataclass(frozen=True)
+class ZeroRows:
+    """How many rows are all zero, and the first of them (None if there is none)."""
+
+    count: int
+    first: int | None
+
+
+@dataclass(frozen=True)
+class DroppedRows:
+    """Rows left out of the corpus because they held NaN or infinity.
+
+    Attributes
+    ----------
+    count : int
+        How many.
+    rows : tuple of int
+        The positions of the first 1000 among all source rows.
+    all_rows : StoredObject or None
+        Where all positions are stored (an int64 ``.npy``) when there are more than 1000.
+    """
+
+    count: int
+    rows: tuple[int, ...]
+    all_rows: StoredObject | None
+
+
+@dataclass(frozen=True)
+class SourceRecord:
+    """A source as it was read: path without credentials, rows, and its own dtype."""
+
+    path: str
+    rows: int
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Everything there is to know about a corpus without opening a shard.
+
+    Attributes
+    ----------
+    n, d : int
+        Rows and dimensions of the vectors.
+    vectors : StoredArray
+        How the vectors are stored (``float16`` or ``float32``).
+    arrays : dict
+        The row-aligned arrays that are present: ``ids``, ``labels`` (strings), ``weights``
+        (float64).
+    documents : tuple of StoredObject
+        Zarr's metadata documents.
+    fingerprint : str
+        See :mod:`latentscale_pipeline.corpus.fingerprint`.
+    created : str
+        When ingest finished, ISO 8601 in UTC.
+    version : str
+        The version of latentscale that wrote it.
+    """
+
+    n: int
+    d: int
+    vectors: StoredArray
+    arrays: dict[str, StoredArray]
+    documents: tuple[StoredObject, ...]
+    fingerprint: str
+    zero_rows: ZeroRows
+    dropped: DroppedRows
+    sources: tuple[SourceRecord, ...]
+    created: str
+    version: str
+
+    def layout(self, name: str) -> Layout:
+        """Return the layout of ``vectors`` or of a row-aligned array."""
+        array = self.vectors if name == "vectors" else self.arrays[name]
+        row_shape = (self.d,) if name == "vectors" else ()
+        return Layout(self.n, row_shape, array.dtype, array.shard_rows, array.chunk_rows)
+
+    def objects(self) -> list[StoredObject]:
+        """List every object of the corpus except the manifest itself."""
+        all_rows = self.dropped.all_rows
+        return [
+            *self.documents,
+            *self.vectors.shards,
+            *(shard for array in self.arrays.values() for shard in array.shards),
+            *([all_rows] if all_rows else []),
+        ]
+
+    def to_bytes(self) -> bytes:
+        """Return the JSON document, with its own checksum as the last entry."""
+        fields = asdict(self)
+        vectors = fields.pop("vectors")
+        document = {
+            "schema": SCHEMA,
+            "fingerprint": fields.pop("fingerprint"),
+            "n": fields.pop("n"),
+            "d": fields.pop("d"),
+            **vectors,
+            **fields,
+        }
+        document["checksum"] = checksum(_canonical(document))
+        return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def read_manifest(data: bytes, where: str) -> Manifest:
+    """Parse a manifest and check it against itself.
+
+    Parameters
+    ----------
+    data : bytes
+        The document.
+    where : str
+        Its path or URL, for the message.
+
+    Raises
+    ------
+    BadInput
+        When it is of another schema, damaged or inconsistent.
+    """
+    try:
+        document = json.loads(data)
+        schema = document.pop("schema")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(where, "it isn't a corpus manifest") from error
+    if schema != SCHEMA:
+        raise BadInput(
+            f"{where}: a manifest of schema {schema!r}, but this version reads {SCHEMA!r}; use the "
+            "version of latentscale that wrote it, or ingest again"
+        )
+    stated = document.pop("checksum", None)
+    if stated != checksum(_canonical({"schema": SCHEMA, **document})):
+        raise _damaged(where, "its own checksum differs")
+    try:
+        manifest = _parsed(document)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(where, f"an entry is missing or malformed ({error})") from error
+    fault = _inconsistency(manifest)
+    if fault:
+        raise _damaged(where, fault)
+    return manifest
+
+
+def checksum(data: bytes) -> str:
+    """Return the XXH3-64 of bytes as 16 hexadecimal characters."""
+    return xxhash.xxh3_64_hexdigest(data)
+
+
+def _canonical(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _damaged(where: str, what: str) -> BadInput:
+    return BadInput(f"{where}: damaged manifest: {what}; restore it, or ingest the sources again")
+
+
+def _parsed(document: dict[str, Any]) -> Manifest:
+    dropped = document["dropped"]
+    all_rows = dropped["all_rows"]
+    return Manifest(
+        n=int(document["n"]),
+        d=int(document["d"]),
+        vectors=_array(document),
+        arrays={name: _array(entry) for name, entry in document["arrays"].items()},
+        documents=_each(StoredObject, document["documents"]),
+        fingerprint=str(document["fingerprint"]),
+        zero_rows=ZeroRows(**document["zero_rows"]),
+        dropped=DroppedRows(
+            count=int(dropped["count"]),
+            rows=tuple(dropped["rows"]),
+            all_rows=StoredObject(**all_rows) if all_rows else None,
+        ),
+        sources=_each(SourceRecord, document["sources"]),
+        created=str(document["created"]),
+        version=str(document["version"]),
+    )
+
+
+def _array(entry: dict[str, Any]) -> StoredArray:
+    return StoredArray(
+        dtype=str(entry["dtype"]),
+        shard_rows=int(entry["shard_rows"]),
+        chunk_rows=int(entry["chunk_rows"]),
+        shards=_each(Shard, entry["shards"]),
+    )
+
+
+def _each(build: Callable[..., _T], entries: list[dict[str, Any]]) -> tuple[_T, ...]:
+    return tuple(build(**entry) for entry in entries)
+
+
+def _inconsistency(manifest: Manifest) -> str | None:
+    if manifest.n < 1 or manifest.d < 1:
+        return "it states no rows or no dimensions"
+    if manifest.vectors.dtype not in {"float16", "float32"}:
+        return f"it states the dtype {manifest.vectors.dtype!r}"
+    for name, array in {"vectors": manifest.vectors, **manifest.arrays}.items():
+        if array.shard_rows % BLOCK_ROWS or array.shard_rows % array.chunk_rows:
+            return f"the shards of {name} can't have {array.shard_rows} rows"
+        whole, rest = divmod(manifest.n, array.shard_rows)
+        expected = [array.shard_rows] * whole + ([rest] if rest else [])
+        if [shard.rows for shard in array.shards] != expected:
+            return f"the shards of {name} don't add up to {manifest.n} rows"
+    return None

@@ -1,0 +1,172 @@
+"""The NPY format as a stream: its header, and its rows block by block.
+
+One reader serves files, objects in a store and members of an ``.npz`` archive. Nothing is ever
+unpickled, and a header is checked against the bytes there are before any row is believed.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from latentscale_pipeline.errors import BadInput
+
+MAGIC = b"\x93NUMPY"
+BLOCK_BYTES = 8 << 20
+"""About how many bytes are read at a time."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the header of an NPY file says, and where the values begin."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran_order: bool
+    offset: int
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row of the first axis."""
+        return self.dtype.itemsize * math.prod(self.shape[1:])
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole file."""
+        return self.offset + self.dtype.itemsize * math.prod(self.shape)
+
+
+def read_header(file: BinaryIO, where: str) -> Header:
+    """Read the header at the beginning of a file.
+
+    Raises
+    ------
+    BadInput
+        When there is no NPY header, it is damaged, or the array holds Python objects.
+    """
+    counted = _Counted(file)
+    try:
+        version = np.lib.format.read_magic(counted)
+        if version == (1, 0):
+            shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(counted)
+        elif version == (2, 0):
+            shape, fortran_order, dtype = np.lib.format.read_array_header_2_0(counted)
+        else:
+            raise BadInput(f"{where}: NPY version {version}, which plain arrays don't have")
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+        reason = str(error).splitlines()[0]
+        raise BadInput(
+            f"{where}: damaged .npy header within its first {counted.count} bytes ({reason}); "
+            "write the file again"
+        ) from error
+    if dtype.hasobject:
+        raise BadInput(
+            f"{where}: holds Python objects, which are never unpickled; save a plain numeric array"
+        )
+    return Header(shape, dtype, fortran_order, counted.count)
+
+
+def check_size(header: Header, size: int, where: str) -> None:
+    """Refuse a file that has fewer or more bytes than its header says.
+
+    Raises
+    ------
+    BadInput
+        Naming the offset and the row at which it ends.
+    """
+    if size < header.size:
+        whole = "" if header.fortran_order else _in_row(header, size)
+        raise BadInput(
+            f"{where}: truncated: it ends at byte {size} of {header.size}{whole}; copy or write it "
+            "again"
+        )
+    if size > header.size:
+        raise BadInput(
+            f"{where}: {size - header.size} bytes follow the array, which ends at byte "
+            f"{header.size}; save one array a file"
+        )
+
+
+def read_blocks(file: BinaryIO, header: Header, where: str) -> Iterator[npt.NDArray[Any]]:
+    """Yield the rows in order, in blocks of about 8 MiB.
+
+    Parameters
+    ----------
+    file : binary file
+        Positioned at the first value. One in Fortran order must be seekable; it is read column by
+        column.
+    header : Header
+        Its header.
+    where : str
+        Its name, for messages.
+
+    Raises
+    ------
+    BadInput
+        When the file ends early.
+    """
+    step = max(1, BLOCK_BYTES // max(1, header.row_bytes))
+    read = _read_columns if header.fortran_order and len(header.shape) == 2 else _read_rows
+    for start in range(0, header.shape[0], step):
+        yield read(file, header, start, min(start + step, header.shape[0]), where)
+
+
+def _read_rows(
+    file: BinaryIO, header: Header, start: int, stop: int, where: str
+) -> npt.NDArray[Any]:
+    block = np.empty((stop - start, *header.shape[1:]), header.dtype)
+    filled = _fill(file, block)
+    if filled < block.nbytes:
+        at = header.offset + start * header.row_bytes + filled
+        raise BadInput(
+            f"{where}: truncated: it ends at byte {at} of {header.size}{_in_row(header, at)}; copy "
+            "or write it again"
+        )
+    return block
+
+
+def _read_columns(
+    file: BinaryIO, header: Header, start: int, stop: int, where: str
+) -> npt.NDArray[Any]:
+    rows, columns = header.shape
+    block = np.empty((columns, stop - start), header.dtype)
+    for column in range(columns):
+        file.seek(header.offset + (column * rows + start) * header.dtype.itemsize)
+        if _fill(file, block[column]) < block[column].nbytes:
+            raise BadInput(f"{where}: truncated in column {column}; copy or write it again")
+    return block.T
+
+
+def _fill(file: BinaryIO, block: npt.NDArray[Any]) -> int:
+    view = block.reshape(-1).view(np.uint8).data
+    filled = 0
+    while filled < len(view):
+        count = file.readinto(view[filled:])  # type: ignore[attr-defined]  # every opener has it
+        if not count:
+            break
+        filled += count
+    return filled
+
+
+def _in_row(header: Header, size: int) -> str:
+    row = max(0, size - header.offset) // max(1, header.row_bytes)
+    return f", in row {row} of {header.shape[0]}"
+
+
+class _Counted(io.RawIOBase):
+    """A file that counts what is read from it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.count = 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self.count += len(data)
+        return data

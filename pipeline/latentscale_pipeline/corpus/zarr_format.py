@@ -1,0 +1,281 @@
+"""How a corpus looks in Zarr, and how existing Zarr arrays are read.
+
+A corpus array is a Zarr v3 array whose shards hold whole rows, cut into chunks of about one MiB and
+not compressed. Anyone can open it with Zarr. We ourselves use Zarr only to turn rows into the bytes
+of one shard and back (through Zarr's memory store), and move those bytes as whole objects: two Zarr
+writers in one shard lose data silently, and Zarr reads a missing shard as zeros, so neither its
+writing nor its reading of stores is trusted with a corpus.
+
+A shard's bytes don't depend on its place in the array: shard *i* is encoded and decoded as the only
+shard of an array that has just its rows. Chunks that are all zero are written like any other.
+
+This is the only module that imports zarr.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import zarr
+from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec, ShardingCodecIndexLocation
+from zarr.core.buffer import Buffer
+from zarr.core.buffer.cpu import Buffer as HostBuffer
+from zarr.storage import FsspecStore, LocalStore, MemoryStore
+
+from latentscale_pipeline.errors import BadInput
+
+CHUNK_BYTES = 1 << 20
+"""About how many bytes a chunk inside a shard has."""
+
+BLOCK_ROWS = 1024
+"""Shards hold a multiple of so many rows (the last one excepted)."""
+
+_NEVER_WRITTEN = 2**64 - 1
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The shape of one array and how its rows are cut.
+
+    Attributes
+    ----------
+    rows : int
+        Rows of the array.
+    row_shape : tuple of int
+        Shape of one row: ``(d,)`` for vectors, ``()`` for one value a row.
+    dtype : str
+        ``float16``, ``float32``, ``float64`` or ``string``.
+    shard_rows, chunk_rows : int
+        Rows of a shard, and of a chunk inside it (a divisor).
+    """
+
+    rows: int
+    row_shape: tuple[int, ...]
+    dtype: str
+    shard_rows: int
+    chunk_rows: int
+
+
+def plan_rows(most_rows: int, row_bytes: int, shard_bytes: int) -> tuple[int, int]:
+    """Choose how many rows a shard and a chunk inside it have.
+
+    Parameters
+    ----------
+    most_rows : int
+        Rows that the array has at most: small arrays get small shards.
+    row_bytes, shard_bytes : int
+        Bytes of a row, and of a shard about.
+
+    Returns
+    -------
+    shard_rows, chunk_rows : int
+        A multiple of 1024, and a divisor of it.
+    """
+    whole = BLOCK_ROWS * math.ceil(most_rows / BLOCK_ROWS)
+    chunk = max(1, CHUNK_BYTES // row_bytes)
+    if chunk >= BLOCK_ROWS:
+        most = min(chunk, max(shard_bytes // row_bytes, BLOCK_ROWS), whole)
+        chunk = most // BLOCK_ROWS * BLOCK_ROWS
+    else:
+        chunk = 1 << (chunk.bit_length() - 1)
+    unit = max(chunk, BLOCK_ROWS)
+    shard = unit * max(1, shard_bytes // (unit * row_bytes))
+    return min(shard, unit * math.ceil(whole / unit)), chunk
+
+
+def group_document(attributes: dict[str, Any]) -> bytes:
+    """Return the metadata document of a Zarr group (its ``zarr.json``)."""
+    objects: dict[str, Buffer] = {}
+    zarr.create_group(MemoryStore(objects), zarr_format=3, attributes=attributes)
+    return objects["zarr.json"].to_bytes()
+
+
+def group_attributes(document: bytes) -> dict[str, Any]:
+    """Return the attributes in a group's metadata document; empty if it isn't one."""
+    try:
+        attributes = json.loads(document)["attributes"]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return attributes if isinstance(attributes, dict) else {}
+
+
+def array_document(layout: Layout) -> bytes:
+    """Return the metadata document of an array (its ``zarr.json``)."""
+    objects: dict[str, Buffer] = {}
+    _create(objects, layout)
+    return objects["zarr.json"].to_bytes()
+
+
+def shard_key(layout: Layout, index: int) -> str:
+    """Return the key of a shard below its array's folder, such as ``c/12/0``."""
+    return "/".join(["c", str(index), *("0" for _ in layout.row_shape)])
+
+
+def encode_shard(rows: npt.NDArray[Any], layout: Layout) -> bytes:
+    """Return the bytes of the shard that holds these rows.
+
+    Parameters
+    ----------
+    rows : ndarray, shape (at most shard_rows, row_shape)
+        The rows, of the layout's dtype (any array of str for ``string``).
+    layout : Layout
+        The array's layout; its own number of rows plays no part.
+    """
+    objects: dict[str, Buffer] = {}
+    _create(objects, replace(layout, rows=len(rows)))[...] = rows
+    return objects.pop(shard_key(layout, 0)).to_bytes()
+
+
+def decode_shard(data: bytes, rows: int, layout: Layout) -> npt.NDArray[Any]:
+    """Return the rows in the bytes of one shard, as :func:`encode_shard` took them.
+
+    The bytes are taken at their word: check them against the manifest first.
+    """
+    objects: dict[str, Buffer] = {}
+    array = _create(objects, replace(layout, rows=rows))
+    objects[shard_key(layout, 0)] = HostBuffer.from_bytes(data)
+    return np.asarray(array[...])
+
+
+def _create(objects: dict[str, Buffer], layout: Layout) -> zarr.Array[Any]:
+    return zarr.create_array(
+        MemoryStore(objects),
+        shape=(layout.rows, *layout.row_shape),
+        dtype=layout.dtype,
+        shards=(layout.shard_rows, *layout.row_shape),
+        chunks=(layout.chunk_rows, *layout.row_shape),
+        compressors=None,
+        filters=None,
+        fill_value="" if layout.dtype == "string" else 0,
+        config={"write_empty_chunks": True},
+        zarr_format=3,
+    )
+
+
+@dataclass(frozen=True)
+class ExistingArray:
+    """The one array of vectors in an existing Zarr (version 2 or 3) group or array.
+
+    Attributes
+    ----------
+    name : str
+        Its path in the group; empty when the Zarr is an array itself.
+    shape, dtype
+        As Zarr has them.
+    block_rows : int
+        Rows of one of its shards (or chunks, where it has no shards).
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    block_rows: int
+    array: zarr.Array[Any]
+
+    def blocks(self) -> Iterator[npt.NDArray[Any]]:
+        """Yield all rows in order, one row of shards (or chunks) at a time."""
+        for start in range(0, self.shape[0], self.block_rows):
+            yield np.asarray(self.array[start : start + self.block_rows])
+
+    def check_written(self, sizes: dict[str, int], tail: Callable[[str, int], bytes]) -> None:
+        """Refuse an array of which chunks were never written: Zarr would read them as zeros.
+
+        Parameters
+        ----------
+        sizes : dict
+            Size in bytes of each stored object by its key below the Zarr's root.
+        tail : callable
+            ``tail(key, count)`` returns the last bytes of an object.
+
+        Raises
+        ------
+        BadInput
+            Naming the first missing or empty object and the rows it should hold.
+        """
+        prefix = f"{self.name}/" if self.name else ""
+        grid = self.array.shards or self.array.chunks
+        counts = [math.ceil(size / cut) for size, cut in zip(self.shape, grid, strict=True)]
+        for place in itertools.product(*(range(count) for count in counts)):
+            key = prefix + self.array.metadata.encode_chunk_key(place)
+            first = place[0] * grid[0]
+            rows = f"rows {first} to {min(first + grid[0], self.shape[0]) - 1}"
+            if not sizes.get(key):
+                what = "is empty" if key in sizes else "was never written"
+                raise BadInput(
+                    f"{key} ({rows}) {what} and would be read as zeros; write it again, or all of "
+                    "the array with write_empty_chunks"
+                )
+            absent = self._absent_chunks(place, key, tail)
+            if absent:
+                raise BadInput(
+                    f"{key} ({rows}) lacks {absent} of its chunks, which would be read as zeros; "
+                    "write it again, or all of the array with write_empty_chunks"
+                )
+
+    def _absent_chunks(
+        self, place: tuple[int, ...], key: str, tail: Callable[[str, int], bytes]
+    ) -> int:
+        """Count the chunks of one shard that its index says were never written."""
+        codecs = getattr(self.array.metadata, "codecs", ())
+        codec = codecs[0] if codecs else None
+        if not (
+            isinstance(codec, ShardingCodec)
+            and codec.index_location is ShardingCodecIndexLocation.end
+            and [type(step) for step in codec.index_codecs] == [BytesCodec, Crc32cCodec]
+        ):
+            return 0
+        shard, chunk = self.array.shards or self.array.chunks, self.array.chunks
+        grid = [whole // part for whole, part in zip(shard, chunk, strict=True)]
+        used = tuple(
+            math.ceil(min(size - at * whole, whole) / part)
+            for size, at, whole, part in zip(self.shape, place, shard, chunk, strict=True)
+        )
+        entries = 2 * math.prod(grid)
+        index = np.frombuffer(tail(key, 8 * entries + 4)[: 8 * entries], "<u8")
+        if len(index) != entries:
+            return math.prod(used)
+        starts = index[::2].reshape(grid)[tuple(slice(count) for count in used)]
+        return int(np.count_nonzero(starts == _NEVER_WRITTEN))
+
+
+def open_existing(url: str, is_local: bool) -> ExistingArray:
+    """Open the only two-dimensional float array of an existing Zarr.
+
+    Parameters
+    ----------
+    url : str
+        The Zarr's folder; a path if ``is_local``, else an fsspec URL.
+
+    Raises
+    ------
+    BadInput
+        When there is none, or several to choose from (they are listed).
+    """
+    store = LocalStore(url, read_only=True) if is_local else FsspecStore.from_url(url)
+    node = zarr.open(store, mode="r")
+    arrays = {"": node} if isinstance(node, zarr.Array) else dict(_arrays(node))
+    names = [name for name, array in arrays.items() if array.ndim == 2 and array.dtype.kind == "f"]
+    if isinstance(node, zarr.Array):
+        names = [""]
+    if len(names) != 1:
+        listed = (
+            ", ".join(f"{name} {a.dtype} {a.shape}" for name, a in arrays.items()) or "no array"
+        )
+        what = "several two-dimensional float arrays" if names else "no two-dimensional float array"
+        raise BadInput(f"{what} (it holds {listed}); give the path of one array inside it")
+    array = arrays[names[0]]
+    block_rows = (array.shards or array.chunks)[0] if array.ndim else 1
+    return ExistingArray(names[0], array.shape, array.dtype, block_rows, array)
+
+
+def _arrays(group: zarr.Group) -> Iterator[tuple[str, zarr.Array[Any]]]:
+    for name, member in sorted(group.members(max_depth=None)):
+        if isinstance(member, zarr.Array):
+            yield name, member

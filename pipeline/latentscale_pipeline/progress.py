@@ -1,0 +1,67 @@
+"""Progress on standard error: a bar on a terminal, a plain line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Progress = Callable[[int, int], None]
+"""``progress(done, total)``, called as work proceeds."""
+
+SECONDS_BETWEEN_LINES = 5.0
+
+
+def silent(done: int, total: int) -> None:
+    """Report nothing."""
+
+
+@contextmanager
+def reported(title: str, unit: str) -> Iterator[Progress]:
+    """Give a :data:`Progress` that shows on standard error for as long as the work lasts.
+
+    Parameters
+    ----------
+    title : str
+        What is being done, such as ``ingest``.
+    unit : str
+        What is counted, such as ``rows``.
+    """
+    if sys.stderr.isatty():
+        with _bar(title, unit) as progress:
+            yield progress
+    else:
+        yield _lines(title, unit)
+
+
+def _lines(title: str, unit: str) -> Progress:
+    last = time.monotonic()
+
+    def progress(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if done >= total or now - last >= SECONDS_BETWEEN_LINES:
+            last = now
+            sys.stderr.write(f"{title}: {done} of {total} {unit}\n")
+            sys.stderr.flush()
+
+    return progress
+
+
+@contextmanager
+def _bar(title: str, unit: str) -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TimeRemainingColumn(),
+    )
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        task = bars.add_task(title, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
