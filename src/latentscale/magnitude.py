@@ -29,10 +29,11 @@ Methods
     Conjugate gradients from 0 for all scales at once, with
     :func:`latentscale.exponentials.exponential_products`. Step ``j`` raises the magnitude by
     :math:`\Delta_j = \alpha_j \|r_j\|^2` (Hestenes and Stiefel 1952), so the error after ``k``
-    steps is the sum of all later :math:`\Delta_j`. It is estimated from the past: the largest
-    ratio, over a window, of what followed a step (for at least 4 steps) to the step itself, applied
-    to the last steps and multiplied by a safety factor (compare Meurant, Papež and Tichý 2021).
-    The lower bound is certified, the upper is this estimate.
+    steps is the sum of all later gains. The last ``m`` gains are therefore a lower bound of the
+    error ``m`` steps ago, and a sharp one when convergence has not stalled (Strakoš and Tichý
+    2002). Three times their sum serves as the error *now*; ``m`` is 4 at least and a quarter of all
+    steps, since stalls last longer where convergence is slow. The lower bound is certified, the
+    upper is this estimate, or the number of points when it stays above the tolerance.
 ``definition``
     :math:`\mathrm{Mag}(0) = 1`, which the paper defines, and which is the limit for almost all
     spaces (the one-point property; Roff and Yoshinaga 2023).
@@ -68,7 +69,10 @@ CHOLESKY_ROWS = 3000
 """Distinct rows up to which ``auto`` factorises: at 3000 a scale takes about 0.3 s on one core."""
 
 DELAY = 4
-"""Steps that must have followed a step before it serves to estimate the error."""
+"""Least number of past steps whose gains estimate the error."""
+
+DELAY_SHARE = 0.25
+"""Share of all steps that this number grows to: slow convergence stalls for longer."""
 
 SAFETY = 3.0
 """Factor on the estimated error, which tends to be low."""
@@ -419,8 +423,8 @@ def _conjugate_gradients(points: Points, scales: Float64Array, tolerance: float)
             exhausted = remaining[position] <= n * (4.0 * EPSILON * mass[k]) ** 2
             if exhausted:
                 errors[k] = SAFETY * longest[k] * remaining[position]
-            elif usable[position]:
-                errors[k] = _remaining_error(gains[k])
+            else:
+                errors[k] = _remaining_error(gains[k]) if usable[position] else math.inf
             converged = errors[k] <= STOPPING_SHARE * tolerance * sum(gains[k])
             staying[position] &= not (exhausted or converged)
         squared[active] = remaining
@@ -437,15 +441,10 @@ def _conjugate_gradients(points: Points, scales: Float64Array, tolerance: float)
 
 
 def _remaining_error(gains: Sequence[float]) -> float:
-    """Estimate what all further steps will add, from what the past ones did."""
+    """Estimate the error from the last steps' gains, which bound it some steps ago from below."""
     count = len(gains)
-    if count <= DELAY:
-        return math.inf
-    steps = np.asarray(gains)
-    following = np.cumsum(steps[::-1])[::-1]  # a step and all after it
-    window = slice(min(count // 3, count - DELAY - 1), count - DELAY)
-    ratio = float(((following[window] - steps[window]) / steps[window]).max())
-    return SAFETY * ratio * float(steps[-1])
+    delay = max(DELAY, math.ceil(DELAY_SHARE * count))
+    return SAFETY * math.fsum(gains[-delay:]) if count > delay else math.inf
 
 
 def _quotient(
@@ -527,9 +526,8 @@ def _root_estimate(
         raise ValueError(f"the magnitude function is flat at {goal}: no convergence scale there")
     earlier = max(magnitude.upper - goal, 0.0) / slope + inaccuracy
     later = max(goal - magnitude.lower, 0.0) / slope + inaccuracy
-    return Estimate(
-        root, max(root - earlier, 0.0), root + later, magnitude.bounds, magnitude.method
-    )
+    lower, upper = float(max(root - earlier, 0.0)), float(root + later)
+    return Estimate(root, lower, upper, magnitude.bounds, magnitude.method)
 
 
 Evaluated = dict[float, Estimate]
