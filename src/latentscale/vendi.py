@@ -35,7 +35,7 @@ computation, and eigenvalues at or below it count as zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -155,7 +155,8 @@ def second_moment(vectors: ArrayLike, weights: ArrayLike | None = None) -> Secon
 
     Notes
     -----
-    Costs ``n d^2`` multiplications and a float64 copy of the block.
+    Costs ``n d^2`` multiplications and, while it scales the rows, three float64 copies of the
+    block: cut a large corpus into blocks and merge their moments.
     """
     rows = as_points(vectors, "cosine").rows
     if weights is None:
@@ -164,8 +165,8 @@ def second_moment(vectors: ArrayLike, weights: ArrayLike | None = None) -> Secon
         masses = checked_weights(weights, len(rows))
         total = math.fsum(masses)
         rows *= np.sqrt(masses)[:, None]
-    products = [rows[block].T @ rows[block] for block in row_blocks(len(rows), MOMENT_ROWS)]
-    return SecondMoment(total, _pairwise_sum(products))
+    blocks = row_blocks(len(rows), MOMENT_ROWS)
+    return SecondMoment(total, _pairwise_sum(rows[block].T @ rows[block] for block in blocks))
 
 
 def merge_moments(moments: Sequence[SecondMoment]) -> SecondMoment:
@@ -193,7 +194,7 @@ def merge_moments(moments: Sequence[SecondMoment]) -> SecondMoment:
         raise ValueError(f"moments of different dimensions can't be merged: {dimensions}")
     return SecondMoment(
         math.fsum(moment.total for moment in moments),
-        _pairwise_sum([moment.matrix for moment in moments]),
+        _pairwise_sum(moment.matrix for moment in moments),
     )
 
 
@@ -273,7 +274,7 @@ def kernel_spectrum(
         raise ValueError("all weights are 0: there is nothing to measure")
     masses = masses / total
     roots = np.sqrt(masses)
-    points = centred(points)
+    points = _centred(points)
     # Only the lower triangle is read; column-major, so that LAPACK works in place.
     matrix = np.empty((n, n), order="F")
     for columns, rows in block_pairs(n, TILE_ROWS):
@@ -357,7 +358,7 @@ def nystrom_spectrum(
     n = len(points)
     if not 1 <= landmarks <= n:
         raise ValueError(f"landmarks must be from 1 to the {n} rows, got {landmarks}")
-    points = centred(points)
+    points = _centred(points)
     chosen = np.sort(generator.choice(n, landmarks, replace=False))
     anchors = points.take(chosen)
     core = kernel_tile(anchors, anchors, kernel, bandwidth)
@@ -506,7 +507,7 @@ def checked_weights(weights: ArrayLike, n: int) -> Float64Array:
     return masses
 
 
-def centred(points: Points) -> Points:
+def _centred(points: Points) -> Points:
     """Move Euclidean points to their mean: distances stay, their rounding errors shrink.
 
     The error of a squared distance is a share of the squared norms, so vectors far from the
@@ -583,8 +584,16 @@ def _spectrum(ascending: ArrayLike, roundings: int, n: int) -> Spectrum:
     return Spectrum(eigenvalues, roundings * EPSILON * float(eigenvalues[0]), n)
 
 
-def _pairwise_sum(matrices: list[Float64Array]) -> Float64Array:
-    while len(matrices) > 1:
-        pairs = [a + b for a, b in zip(matrices[::2], matrices[1::2], strict=False)]
-        matrices = pairs + matrices[len(pairs) * 2 :]
-    return matrices[0]
+def _pairwise_sum(matrices: Iterable[Float64Array]) -> Float64Array:
+    # Sums of 2^k matrices wait until there are two of a kind, so that few are held at a time.
+    waiting: list[tuple[int, Float64Array]] = []
+    for matrix in matrices:
+        count, total = 1, matrix
+        while waiting and waiting[-1][0] == count:
+            total = waiting.pop()[1] + total
+            count *= 2
+        waiting.append((count, total))
+    _, total = waiting.pop()
+    while waiting:
+        total = waiting.pop()[1] + total
+    return total
