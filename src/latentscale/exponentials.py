@@ -75,14 +75,13 @@ def scale_grid(scales: Float64Array) -> ScaleGrid | None:
     if len(scales) < 2:
         return None
     slack = SPACING_TOLERANCE * scales[-1]
+    span = scales[-1] - scales[0]
     smallest_gap = np.diff(scales).min()
     for divisor in range(1, LARGEST_DIVISOR + 1):
-        # The span holds many steps, so it gives the step more sharply than the smallest gap.
-        span = scales[-1] - scales[0]
-        steps = round(span * divisor / smallest_gap)
-        if steps > 2 * len(scales) + 8:
+        if span * divisor > (2 * len(scales) + 8) * smallest_gap:
             return None
-        step = span / steps
+        # The span holds many steps, so it gives the step more sharply than the smallest gap.
+        step = span / round(span * divisor / smallest_gap)
         multiples = np.rint((scales - scales[0]) / step)
         if np.abs(scales[0] + multiples * step - scales).max() > slack:
             continue

@@ -468,20 +468,20 @@ def _quotient(
 
 # --- The convergence scale -------------------------------------------------------------------
 
-SUBSET_ROWS = 500
-"""Rows of the evenly spaced subset whose convergence scale places the first grid."""
+SUBSET_ROWS = (300, 1200)
+"""Sizes of the evenly spaced subsets whose convergence scales are extrapolated to all rows."""
+
+ABOUT = np.linspace(0.8, 1.2, 9)
+"""First group of scales, relative to the extrapolated one."""
+
+NARROW = 0.06
+"""Relative width of the interval in which the root is interpolated in the end."""
+
+ROOT_ACCURACY = 5e-4
+"""Relative error allowed to that interpolation."""
 
 MOST_GROUPS = 40
-"""Groups of scales after which the search for the convergence scale gives up."""
-
-COARSE = 1e-2
-"""Relative error of the magnitudes that place the root roughly."""
-
-ABOUT = 1.0 + np.linspace(-0.03, 0.03, 5)
-"""Scales of the finer group, relative to the rough root."""
-
-NARROW = 0.02
-"""Relative width of the interval in which the root is interpolated in the end."""
+"""Groups of scales after which the search gives up."""
 
 
 def _dense_convergence_scale(points: Points, target: float, tolerance: float) -> Estimate:
@@ -530,32 +530,43 @@ def _root_estimate(
     return Estimate(root, lower, upper, magnitude.bounds, magnitude.method)
 
 
-Evaluated = dict[float, Estimate]
-
-
 def _iterated_convergence_scale(points: Points, target: float, tolerance: float) -> Estimate:
     n = len(points)
     goal = target * n
-    subset = points.take(np.linspace(0, n - 1, min(n, SUBSET_ROWS)).astype(np.int64))
-    start = _dense_convergence_scale(subset, max(target, 2.0 / len(subset)), tolerance).value
-    coarse_grid = start * 2.0 ** np.linspace(-0.5, 2.5, 7)
-    coarse = _evaluate_about(points, goal, coarse_grid, COARSE, 2.0)
-    root = _interpolate(coarse, goal, n)
     accuracy = min(tolerance, 1e-3)
-    fine = _evaluate_about(points, goal, root * ABOUT, accuracy, 1.05)
+    start = _extrapolated_scale(points, target, tolerance)
+    known = _evaluate_about(points, goal, start * ABOUT, accuracy)
     for _ in range(MOST_GROUPS):
-        low, high = _bracket(fine, goal)
-        root = _interpolate(fine, goal, n)
-        if high <= (1.0 + NARROW) * low:
-            rise = fine[high].value - fine[low].value
-            secant = low + (goal - fine[low].value) / rise * (high - low)
-            nearest = fine[low] if root - low < high - root else fine[high]
-            at_root = _shift(nearest, goal)
-            return _root_estimate(root, at_root, goal, rise / (high - low), abs(secant - root))
+        low, high = _bracket(known, goal)
+        root, inaccuracy = _interpolate(known, goal, n)
+        if high <= (1.0 + NARROW) * low and inaccuracy <= ROOT_ACCURACY * root:
+            slope = (known[high].value - known[low].value) / (high - low)
+            nearest = known[low] if root - low < high - root else known[high]
+            return _root_estimate(root, _shift(nearest, goal), goal, slope, inaccuracy)
         wanted = root + (high - low) / 8.0 * np.linspace(-1.0, 1.0, 5)
-        wanted = wanted[(wanted > low) & (wanted < high)]
-        fine |= _evaluate(points, wanted, accuracy)
+        known |= _evaluate(points, wanted[(wanted > low) & (wanted < high)], accuracy)
     raise ValueError(_UNREACHED)
+
+
+def _extrapolated_scale(points: Points, target: float, tolerance: float) -> float:
+    """Guess the convergence scale from two subsets: it grows like a power of their size."""
+    n = len(points)
+    sizes = [min(n, rows) for rows in SUBSET_ROWS]
+    small, large = (
+        _dense_convergence_scale(
+            points.take(np.linspace(0, n - 1, rows).astype(np.int64)),
+            max(target, 1.5 / rows),
+            tolerance,
+        ).value
+        for rows in sizes
+    )
+    if n == sizes[1]:
+        return large
+    power = math.log(large / small) / math.log(sizes[1] / sizes[0])
+    return large * math.pow(n / sizes[1], min(max(power, 0.0), 1.0))
+
+
+Evaluated = dict[float, Estimate]
 
 
 def _evaluate(points: Points, scales: Float64Array, tolerance: float) -> Evaluated:
@@ -564,10 +575,11 @@ def _evaluate(points: Points, scales: Float64Array, tolerance: float) -> Evaluat
 
 
 def _evaluate_about(
-    points: Points, goal: float, scales: Float64Array, tolerance: float, factor: float
+    points: Points, goal: float, scales: Float64Array, tolerance: float
 ) -> Evaluated:
     """Evaluate groups of scales, further and further out, until the goal lies among them."""
     known: Evaluated = {}
+    factor = 1.05
     for _ in range(MOST_GROUPS):
         known |= _evaluate(points, scales, tolerance)
         first, last = min(known), max(known)
@@ -590,16 +602,22 @@ def _bracket(known: Evaluated, goal: float) -> tuple[float, float]:
     return scales[reached - 1], scales[reached]
 
 
-def _interpolate(known: Evaluated, goal: float, n: int) -> float:
-    """Interpolate the scale of a magnitude; log(Mag / (n - Mag)) is smooth in the log scale."""
+def _interpolate(known: Evaluated, goal: float, n: int) -> tuple[float, float]:
+    """Interpolate the scale of a magnitude, and say how far two interpolations differ.
+
+    log(Mag / (n - Mag)) is smooth in the logarithm of the scale.
+    """
     low, high = _bracket(known, goal)
     scales = np.array(sorted(known))
     values = np.array([known[scale].value for scale in scales])
     share = np.clip(np.maximum.accumulate(values) / n, 1e-15, 1.0 - 1e-15)
     odds = np.log(share / (1.0 - share))
     keep = np.diff(odds, prepend=-np.inf) > 0
+    wanted = math.log(goal / (n - goal))
     curve = PchipInterpolator(odds[keep], np.log(scales[keep]))
-    return float(np.clip(np.exp(curve(math.log(goal / (n - goal)))), low, high))
+    chord = np.interp(wanted, odds[keep], np.log(scales[keep]))
+    root, straight = (float(np.clip(np.exp(at), low, high)) for at in (curve(wanted), chord))
+    return root, abs(root - straight)
 
 
 def _shift(estimate: Estimate, value: float) -> Estimate:
