@@ -118,7 +118,8 @@ def test_the_opening_answers_four_questions(page: Page) -> None:
     )
     assert "sampling error ± 0.022; out of 896; reference: 4.31495 ± 0" in opening
     assert "Intrinsic distance (IMD) 1.26 × 10⁻⁵ [0.97, 1.55] × 10⁻⁵ trace per vertex" in opening
-    assert "Recall 0.421053 ± 0 exact" in opening
+    assert "Recall 0.421053 ± 0, exact" in opening
+    assert "34 exact: 20, certified: 2, 95 % interval: 9, estimate: 3" in opening
     assert "widest bracket ± 22 % of the value heat: Intrinsic distance (IMD), pair" in opening
     assert "Reference: s3://evaluation/digits-0-to-4.zarr" in opening
 
@@ -279,6 +280,21 @@ def test_the_largest_components_are_drawn_and_listed(page: Page) -> None:
     table = page.tables["geomca: The 15 largest components (counts of thinned points)"]
     assert table[1] == ["0", "6", "4", "2", "0.667", "1.000", "5"]
     assert len(table) == 16
+
+
+def test_components_beside_a_giant_stand_on_a_logarithmic_axis() -> None:
+    results = example_results()
+    components = results["measures"]["geomca"]["components"]
+    components[0] |= {"size": 900_000, "n_reference": 500_000, "n_corpus": 400_000}
+    results["measures"]["geomca"]["component_count"] = 1234
+    check_results(results)
+    page = Page(render_report(results))
+    figure = page.figures["geomca-components"]
+    assert figure["layout"]["barmode"] == "group"
+    assert figure["layout"]["yaxis"]["type"] == "log"
+    assert figure["layout"]["yaxis"]["range"][0] < 0 < 5 < figure["layout"]["yaxis"]["range"][1]
+    assert traces(figure)["corpus"]["y"][0] == 400_000
+    assert "The 30 largest components of 1,234:" in page.text
 
 
 def test_quality_is_explained_where_it_is_one_by_construction(page: Page) -> None:

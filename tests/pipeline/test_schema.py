@@ -150,6 +150,7 @@ def test_a_score_with_a_value_needs_its_bracket() -> None:
         lambda results: results["scores"][0].update(better="maybe"),
         lambda results: results["scores"][0].update(value="1.0"),
         lambda results: results["scores"][0].update(sampling_error=-1.0),
+        lambda results: results["measures"]["vendi"]["corpus"][0].update(lower=None),
         lambda results: results["corpora"]["corpus"].update(n=0),
         lambda results: results["measures"]["geomca"].update(eta_c=1.5),
         lambda results: results["job"].update(config_hash="not hexadecimal"),

@@ -20,7 +20,7 @@ from latentscale_pipeline.notation import (
     write_estimate,
     write_number,
 )
-from latentscale_pipeline.report.meanings import HEAT_UNITS
+from latentscale_pipeline.report.meanings import BOUNDS, HEAT_UNITS
 
 Json = dict[str, Any]
 
@@ -36,6 +36,9 @@ ENDS = ("value", "lower", "upper")
 
 SHOWN_COMPONENTS = 30
 """Components in the chart; smaller ones are in the job's store."""
+
+DWARFING = 20
+"""How many times larger than the next a component makes the others invisible beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ def magnitude_figures(magnitude: Json) -> list[Figure]:
     data: list[Json] = []
     for role, function in functions.items():
         hover = [
-            [lower, upper, bounds, _in_plot(method)]
+            [lower, upper, BOUNDS[bounds].name, _in_plot(method)]
             for lower, upper, bounds, method in zip(
                 function["lower"],
                 function["upper"],
@@ -129,12 +132,53 @@ def vendi_figures(vendi: Json) -> list[Figure]:
 
 
 def geomca_figures(geomca: Json) -> list[Figure]:
-    """Return the chart of the largest components, unless there are none."""
+    """Return the chart of the largest components, unless there are none.
+
+    Bars are stacked; where one component dwarfs the others they stand side by side on a
+    logarithmic axis, since a stack has no meaning there.
+    """
     components = geomca["components"][:SHOWN_COMPONENTS]
     if not components:
         return []
     ranks = [component["rank"] for component in components]
-    data: list[Json] = [
+    sizes = sorted((component["size"] for component in components), reverse=True)
+    dwarfed = len(sizes) > 1 and sizes[0] > DWARFING * sizes[1]
+    layout = _layout("component, by rank", "thinned points")
+    layout["barmode"] = "group" if dwarfed else "stack"
+    layout["bargap"] = 0.25
+    layout["xaxis"] |= {
+        "anchor": "y2",
+        "dtick": max(1, len(ranks) // 10),
+        "tick0": ranks[0],
+        "range": [ranks[0] - 0.7, ranks[-1] + 0.7],
+    }
+    layout["yaxis"] |= {"domain": [0.42, 1.0]}
+    if dwarfed:
+        layout["yaxis"] |= {
+            "type": "log",
+            "range": [math.log10(0.5), math.log10(2 * sizes[0])],
+            "title": {"text": "thinned points (log.)", "standoff": 8},
+            "dtick": "D1" if sizes[0] < 100 else 1,
+        }
+    layout["yaxis2"] = _axis("score") | {
+        "domain": [0.0, 0.32],
+        "range": [-0.08, 1.08],
+        "tickvals": [0, 0.5, 1],
+    }
+    layout["height"] = 460
+    count = geomca.get("component_count")
+    of_all = "" if count is None else f" of {count:,}"
+    caption = (
+        f"The {len(components)} largest components{of_all}: above, how many thinned points of each "
+        "corpus they hold; below, consistency (1 for equally many of both) and quality (share of "
+        "edges between the two corpora)."
+    )
+    data = [*_component_bars(components, ranks), *_component_scores(components, ranks)]
+    return [Figure("geomca-components", "Components", caption, {"data": data, "layout": layout})]
+
+
+def _component_bars(components: list[Json], ranks: list[int]) -> list[Json]:
+    return [
         {
             "type": "bar",
             "name": role,
@@ -145,7 +189,10 @@ def geomca_figures(geomca: Json) -> list[Figure]:
         }
         for role in ROLES
     ]
-    data += [
+
+
+def _component_scores(components: list[Json], ranks: list[int]) -> list[Json]:
+    return [
         {
             "type": "scatter",
             "mode": "markers",
@@ -163,28 +210,6 @@ def geomca_figures(geomca: Json) -> list[Figure]:
         }
         for name, symbol, size in (("consistency", "square", 7), ("quality", "diamond-open", 12))
     ]
-    layout = _layout("component, by rank", "thinned points")
-    layout["barmode"] = "stack"
-    layout["bargap"] = 0.25
-    layout["xaxis"] |= {
-        "anchor": "y2",
-        "dtick": max(1, len(ranks) // 10),
-        "tick0": ranks[0],
-        "range": [ranks[0] - 0.7, ranks[-1] + 0.7],
-    }
-    layout["yaxis"] |= {"domain": [0.42, 1.0]}
-    layout["yaxis2"] = _axis("score") | {
-        "domain": [0.0, 0.32],
-        "range": [-0.08, 1.08],
-        "tickvals": [0, 0.5, 1],
-    }
-    layout["height"] = 460
-    caption = (
-        f"The {len(components)} largest components: above, how many thinned points of each corpus "
-        "they hold; below, consistency (1 for equally many of both) and quality (share of edges "
-        "between the two corpora)."
-    )
-    return [Figure("geomca-components", "Components", caption, {"data": data, "layout": layout})]
 
 
 def _present(measure: Json) -> dict[str, Any]:
@@ -237,7 +262,7 @@ def _weighted_gap(corpus: Json, reference: Json, imd: Json) -> Figure:
         middle,
         low,
         high,
-        hover="%{y:.3~g} [%{customdata[0]:.3~g}, %{customdata[1]:.3~g}]",
+        hover="%{y:.2~e} [%{customdata[0]:.2~e}, %{customdata[1]:.2~e}]",
         custom=[list(ends) for ends in zip(low, high, strict=True)],
     )
     data.append(
@@ -255,7 +280,7 @@ def _weighted_gap(corpus: Json, reference: Json, imd: Json) -> Figure:
                 "color": "@ink",
             },
             "marker": {"color": "@ink", "symbol": "diamond", "size": 10},
-            "hovertemplate": "%{y:.3~g}",
+            "hovertemplate": "%{y:.2~e}",
         }
     )
     layout = _layout("diffusion time t (logarithmic)", "weighted gap")
@@ -310,7 +335,12 @@ def _vendi_by_order(
                 "line": {"color": f"@{role}", "width": 2, "dash": DASHES[role]},
                 "marker": {"color": f"@{role}", "symbol": SYMBOLS[role], "size": 9},
                 "customdata": [
-                    [entry["lower"], entry["upper"], entry["bounds"], _in_plot(entry["method"])]
+                    [
+                        entry["lower"],
+                        entry["upper"],
+                        BOUNDS[entry["bounds"]].name,
+                        _in_plot(entry["method"]),
+                    ]
                     for entry in known
                 ],
                 "hovertemplate": "%{y:,.6~g} [%{customdata[0]:,.6~g}, %{customdata[1]:,.6~g}] "

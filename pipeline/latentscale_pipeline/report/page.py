@@ -213,24 +213,24 @@ def _fact(name: str, row: Json, note: str = "") -> Fact:
     if error is not None:
         known = f"sampling error ± {write_number(error, 2, typeset=True)}"
         note = f"{known}; {note}" if note else known
-    unit = "" if row["unit"] == "fraction" else f"{printable(row['unit'])}, "
-    return Fact(name, written.value, f"{written.bracket} {unit}{_how(row)}", note)
+    unit = "" if row["unit"] == "fraction" else f" {printable(row['unit'])}"
+    return Fact(name, written.value, f"{written.bracket}{unit}, {_how(row)}", note)
 
 
 def _how(row: Json) -> str:
-    return BOUNDS[row["bounds"]][0] if row["bounds"] in BOUNDS else ""
+    return BOUNDS[row["bounds"]].name if row["bounds"] in BOUNDS else ""
 
 
 def _how_certain(results: Json) -> Answer:
     scores = results["scores"]
-    facts = []
-    for bounds, (name, promise) in BOUNDS.items():
-        count = sum(row["bounds"] == bounds for row in scores)
-        if count:
-            facts.append(Fact(f"{name}: {promise}", f"{count}", _of_scores(count)))
+    counts = {bounds: sum(row["bounds"] == bounds for row in scores) for bounds in BOUNDS}
+    kinds = [f"{BOUNDS[bounds].name}: {count}" for bounds, count in counts.items() if count]
     missing = sum(row["value"] is None for row in scores)
     if missing:
-        facts.append(Fact("could not be computed", f"{missing}", _of_scores(missing)))
+        kinds.append(f"could not be computed: {missing}")
+    facts = [
+        Fact("scores, by how their brackets were obtained", f"{len(scores)}", "", ", ".join(kinds))
+    ]
     widest = _widest_bracket(scores)
     if widest is not None:
         facts.append(widest)
@@ -262,10 +262,6 @@ def _recall_remark(heat: Json) -> str:
         f"Recall of the neighbour graph: {write_number(lowest['value'], 5)}, at least "
         f"{write_number(lowest['lower'], 5)} ({lowest['sampled']:,} rows checked)."
     )
-
-
-def _of_scores(count: int) -> str:
-    return "score" if count == 1 else "scores"
 
 
 def _compared_with_what(results: Json) -> Answer:
