@@ -45,10 +45,13 @@
 
   draw();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  let waiting = 0;
+  let width = innerWidth;
   addEventListener("resize", () => {
-    cancelAnimationFrame(waiting);
-    waiting = requestAnimationFrame(draw);
+    // A phone's browser changes its height on every scroll; only the width matters to a plot.
+    if (innerWidth !== width) {
+      width = innerWidth;
+      requestAnimationFrame(draw);
+    }
   });
   addEventListener("beforeprint", () => print(true));
   addEventListener("afterprint", () => print(false));
