@@ -69,9 +69,9 @@ LEAST_PROBES = 4
 MOST_PROBES = 1024
 """An automatic number of probes starts at 4 and doubles until the tolerance is met, to 1024."""
 
-BLOCK_BYTES = 1 << 28
+BLOCK_BYTES = 3 << 27
 WIDEST_BLOCK = 32
-"""Probes advance together in blocks of at most 32, fewer where four blocks exceed 256 MiB."""
+"""Probes advance in blocks of at most 32, fewer where three such blocks exceed 384 MiB."""
 
 SUMMED_ROWS = 1024
 """Rows summed by themselves before they join a total, which keeps rounding from growing with n."""
@@ -193,7 +193,7 @@ def heat_trace(
 
     Notes
     -----
-    Costs ``steps`` sparse products for each of ``probes + 8`` columns, in at most 256 MiB of
+    Costs ``steps`` sparse products for each of ``probes + 8`` columns, in at most 384 MiB of
     blocks, and one sparse product L L for the exact moments.
     """
     grid = _check_input(laplacian, times, steps, probes, tolerance)
@@ -409,7 +409,9 @@ def _random_signs(n: int, width: int, generator: np.random.Generator) -> Float64
 
 
 def _block_widths(n: int, columns: int) -> Iterator[int]:
-    widest = min(max(BLOCK_BYTES // (4 * 8 * n), 1), WIDEST_BLOCK)
+    widest = min(max(BLOCK_BYTES // (3 * 8 * n), 1), WIDEST_BLOCK)
+    if widest > 8:
+        widest -= widest % 8  # whole cache lines
     for start in range(0, columns, widest):
         yield min(widest, columns - start)
 
@@ -456,12 +458,13 @@ def _lanczos(
 
     Returns the diagonals (probes, steps) and off-diagonals (probes, steps), the last of which
     leads out of the matrix. A run that meets an invariant subspace continues with zeros.
+    ``start`` is overwritten.
     """
     width = start.shape[1]
     diagonal = np.zeros((steps, width))
     off_diagonal = np.zeros((steps, width))
     smallest = np.sqrt(_EPSILON) * _norm_bound(laplacian)
-    previous, current, product = np.zeros_like(start), start.copy(), np.empty_like(start)
+    previous, current, product = np.zeros_like(start), start, np.empty_like(start)
     coupling = np.zeros(width)
     for step in range(steps):
         share = _multiply(
