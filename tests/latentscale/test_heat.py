@@ -21,7 +21,7 @@ from latentscale.heat import (
 from latentscale.neighbours import exact_neighbours
 from tests import oracles
 
-TIMES = np.logspace(-1, 1, 24)
+TIMES = np.logspace(-1, 1, 13)
 REFERENCE = json.loads((Path(__file__).parents[1] / "data" / "heat_reference.json").read_text())
 
 

@@ -65,6 +65,21 @@ def test_far_from_the_origin_cancellation_changes_nothing():
     assert_valid(found, oracles.sorted_distances(rows, "euclidean"), 0.0)
 
 
+@pytest.mark.parametrize("scale", [1e-140, 1e-30, 1e30, 1e140])
+def test_any_magnitude_is_measured(scale):
+    rows = np.random.default_rng(12).standard_normal((60, 3)) * scale
+    rows[30:] *= 1e-9  # half of them far too small for float32 beside the others
+    found = exact_neighbours(as_points(rows, "euclidean"), 5)
+    unit = exact_neighbours(as_points(rows / scale, "euclidean"), 5)
+    np.testing.assert_array_equal(found.indices, unit.indices)
+    table = oracles.sorted_distances(rows / scale, "euclidean")
+    np.testing.assert_allclose(
+        found.distances / scale,
+        [[distance for distance, _ in pairs[:5]] for pairs in table],
+        rtol=1e-12,
+    )
+
+
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("blocks", [(7, 11), (64, 3), (1, 500)])
 def test_blocking_changes_no_bit(monkeypatch, metric, blocks):
@@ -79,7 +94,7 @@ def test_blocking_changes_no_bit(monkeypatch, metric, blocks):
 
 
 def test_tiles_stay_below_32_mib():
-    assert 8 * module.QUERY_BLOCK * module.CANDIDATE_BLOCK <= 32 << 20
+    assert 4 * module.QUERY_BLOCK * module.CANDIDATE_BLOCK <= 32 << 20
 
 
 def test_a_heap_of_equal_rows_is_no_hub():
