@@ -33,6 +33,10 @@
         figure.layout.font.size = 11;
         figure.layout.dragmode = false;
       }
+      if (root.hasAttribute("data-printing")) {
+        figure.layout.font.size = 10;
+        figure.layout.height *= 0.7;
+      }
       const bar = plot.clientWidth < 480 ? false : "hover";
       Plotly.react(plot, figure.data, figure.layout, { ...config, displayModeBar: bar });
     }
