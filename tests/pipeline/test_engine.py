@@ -64,6 +64,11 @@ def numbers(work: Work) -> list[Any]:
     return [parts, *(work.result(stage).values for stage in work.stages)]
 
 
+def contents(work: Work) -> dict[str, bytes]:
+    keys = work.store.keys()
+    return {key: work.store.read(key) for key in keys}
+
+
 def test_both_executors_give_the_same_numbers(tmp_path: Path, dask_executor: DaskExecutor) -> None:
     serial = make_work(tmp_path / "serial", toy.chain())
     parallel = make_work(tmp_path / "parallel", toy.chain())
@@ -91,7 +96,7 @@ def test_nothing_is_done_twice(
 ) -> None:
     work = make_work(tmp_path, toy.chain())
     run(work, executor)
-    before = {key: work.store.read(key) for key in work.store.keys()}
+    before = contents(work)
 
     def never() -> AbstractContextManager[Executor]:
         raise AssertionError("nothing is missing")
@@ -99,7 +104,7 @@ def test_nothing_is_done_twice(
     events, standings = run(work, never)
     assert events.computed() == {}
     assert [standing.reason for standing in standings] == ["already done"] * 3
-    assert {key: work.store.read(key) for key in work.store.keys()} == before
+    assert contents(work) == before
 
 
 @pytest.mark.parametrize("lost", ["marker", "object"])
@@ -134,7 +139,7 @@ def test_a_part_found_corrupt_by_its_reader_is_redone(
     assert len(corrupt) == 1
     assert "part-00001" in corrupt[0]
     assert "differs from its checksum" in corrupt[0]
-    assert [f["part"] for e, f in events if e == "part_done" and f["stage"] == "draw"][0] == 1
+    assert next(f["part"] for e, f in events if e == "part_done" and f["stage"] == "draw") == 1
     assert numbers(work) == before
 
 
