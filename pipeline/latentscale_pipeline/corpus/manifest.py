@@ -197,7 +197,7 @@ def read_manifest(data: bytes, where: str) -> Manifest:
         raise _damaged(where, "its own checksum differs")
     try:
         manifest = _parsed(document)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(where, f"an entry is missing or malformed ({error})") from error
     fault = _inconsistency(manifest)
     if fault:
@@ -215,7 +215,9 @@ def _canonical(document: dict[str, Any]) -> bytes:
 
 
 def _damaged(where: str, what: str) -> BadInput:
-    return BadInput(f"{where}: damaged manifest: {what}; restore it, or ingest the sources again")
+    return BadInput(
+        f"{where}: damaged manifest: {what}; restore it, or ingest again with --overwrite"
+    )
 
 
 def _parsed(document: dict[str, Any]) -> Manifest:
@@ -259,6 +261,8 @@ def _inconsistency(manifest: Manifest) -> str | None:
     if manifest.vectors.dtype not in {"float16", "float32"}:
         return f"it states the dtype {manifest.vectors.dtype!r}"
     for name, array in {"vectors": manifest.vectors, **manifest.arrays}.items():
+        if min(array.shard_rows, array.chunk_rows) < 1:
+            return f"the shards of {name} have no rows"
         if array.shard_rows % BLOCK_ROWS or array.shard_rows % array.chunk_rows:
             return f"the shards of {name} can't have {array.shard_rows} rows"
         whole, rest = divmod(manifest.n, array.shard_rows)

@@ -193,6 +193,7 @@ def _find(pattern: str) -> list[_Entry]:
             fs, path = fsspec.core.url_to_fs(pattern)
         except (ImportError, ValueError) as error:
             raise BadInput(f"{shown}: can't open this kind of URL ({error})") from None
+        fs.invalidate_cache()  # a remembered listing may be older than the files
         path = str(path).rstrip("/") or "/"
         if fs.exists(path):
             paths = [path]
@@ -413,7 +414,12 @@ def _decoding(where: str) -> Iterator[None]:
     """Name the Zarr in any error: its codecs raise many kinds on damaged data."""
     try:
         with reaching(where):
-            yield
+            try:
+                yield
+            except FileNotFoundError as error:
+                raise BadInput(
+                    f"{where}: not a readable Zarr (it has no metadata document); write it again"
+                ) from error
     except (BadInput, Incomplete) as error:
         raise type(error)(
             str(error) if str(error).startswith(where) else f"{where}: {error}"

@@ -1,0 +1,71 @@
+"""Fixtures that several parts of the suite share."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def s3_bucket() -> Iterator[str]:
+    """A bucket on an S3 server of this process; the environment points at it."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in {
+            "AWS_ACCESS_KEY_ID": "testkey",
+            "AWS_SECRET_ACCESS_KEY": "testsecret",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }.items():
+            environment.setenv(name, value)
+        for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "HTTP_PROXY", "http_proxy"):
+            environment.delenv(name, raising=False)
+        boto3.client("s3").create_bucket(Bucket="latentscale-tests")
+        yield "latentscale-tests"
+    server.stop()
+
+
+@pytest.fixture
+def s3_url(s3_bucket: str) -> str:
+    """A URL below which there is nothing yet."""
+    return f"s3://{s3_bucket}/{uuid.uuid4().hex}"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: exit code and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def latentscale(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Ended]:
+    """Run a command line in this process, through the real entry point."""
+    from latentscale_pipeline.cli import main
+
+    def command(*arguments: object) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["latentscale", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ending:
+            main()
+        printed = capsys.readouterr()
+        assert isinstance(ending.value.code, int)
+        return Ended(ending.value.code, printed.out, printed.err)
+
+    return command

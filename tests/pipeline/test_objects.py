@@ -1,0 +1,124 @@
+"""Whole objects on a disk and in an object store."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.objects import ObjectStore, strip_credentials
+
+
+@pytest.fixture(params=["disk", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    if request.param == "disk":
+        return ObjectStore(str(tmp_path / "store"))
+    return ObjectStore(request.getfixturevalue("s3_url"))
+
+
+def test_an_object_is_read_as_it_was_written(store: ObjectStore) -> None:
+    store.write("a/b.bin", b"first")
+    store.write("a/b.bin", b"second")
+    assert store.read("a/b.bin") == b"second"
+    assert store.size("a/b.bin") == 6
+    assert store.exists("a/b.bin")
+    assert not store.exists("a/c.bin")
+
+
+def test_what_is_not_there_raises_file_not_found(store: ObjectStore) -> None:
+    with pytest.raises(FileNotFoundError):
+        store.read("nothing")
+    with pytest.raises(FileNotFoundError):
+        store.size("nothing")
+    store.remove("nothing")
+    store.remove_all("nowhere")
+    assert store.keys("nowhere") == []
+    assert store.folders("nowhere") == []
+
+
+def test_keys_sizes_and_folders_list_what_is_there(store: ObjectStore) -> None:
+    for key in ("x/2", "x/10", "y/z/1", "top"):
+        store.write(key, key.encode())
+    assert store.keys() == ["top", "x/10", "x/2", "y/z/1"]
+    assert store.sizes("x") == {"x/10": 4, "x/2": 3}
+    assert store.folders() == ["x", "y"]
+    store.remove_all("x")
+    assert store.keys() == ["top", "y/z/1"]
+
+
+def test_of_sixteen_racers_exactly_one_creates(store: ObjectStore) -> None:
+    start = threading.Barrier(16)
+    won: list[int] = []
+
+    def race(racer: int) -> None:
+        start.wait()
+        if store.create("marker", f"racer {racer}".encode()):
+            won.append(racer)
+
+    racers = [threading.Thread(target=race, args=(i,)) for i in range(16)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+    assert len(won) == 1
+    assert store.read("marker") == f"racer {won[0]}".encode()
+    assert store.keys() == ["marker"]
+
+
+def test_a_key_that_is_taken_is_not_created_again(store: ObjectStore) -> None:
+    assert store.create("marker", b"one")
+    assert not store.create("marker", b"two")
+    assert store.read("marker") == b"one"
+
+
+def test_a_store_pickles_to_its_address(store: ObjectStore) -> None:
+    store.write("k", b"v")
+    assert pickle.loads(pickle.dumps(store)).read("k") == b"v"
+
+
+def test_partial_files_of_killed_writers_are_hidden_and_swept(tmp_path: Path) -> None:
+    store = ObjectStore(str(tmp_path))
+    stray = tmp_path / f".x.{'0' * 32}.partial"
+    stray.write_bytes(b"half")
+    os.utime(stray, (time.time() - 100, time.time() - 100))
+    assert store.keys() == []
+    store.sweep_partial(older_than=200)
+    assert stray.exists()
+    store.sweep_partial(older_than=50)
+    assert not stray.exists()
+
+
+def test_a_failed_write_leaves_neither_object_nor_partial_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    store = ObjectStore(str(tmp_path / "s"))
+    with pytest.raises(BadInput, match=r"s/key: the disk is full or over quota; free some space"):
+        store.write("key", b"data")
+    assert list((tmp_path / "s").iterdir()) == []
+
+
+def test_an_unknown_protocol_is_one_line() -> None:
+    with pytest.raises(BadInput, match="nope://x: can't open this kind of URL"):
+        ObjectStore("nope://x")
+
+
+@pytest.mark.parametrize(
+    ("url", "stripped"),
+    [
+        ("https://me:secret@host:8080/a/b?token=1#x", "https://host:8080/a/b"),
+        ("s3://bucket/key", "s3://bucket/key"),
+        ("/plain/path?not#query", "/plain/path?not#query"),
+    ],
+)
+def test_credentials_are_stripped(url: str, stripped: str) -> None:
+    assert strip_credentials(url) == stripped
