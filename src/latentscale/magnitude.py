@@ -61,12 +61,15 @@ from latentscale.distances import (
 )
 from latentscale.duplicates import Distinct, find_distinct
 from latentscale.estimate import Bounds, Estimate
-from latentscale.exponentials import exponential_products
+from latentscale.exponentials import DistanceTiles, exponential_products
 
 MagnitudeMethod = Literal["auto", "cholesky", "cg"]
 
 CHOLESKY_ROWS = 3000
 """Distinct rows up to which ``auto`` factorises: at 3000 a scale takes about 0.3 s on one core."""
+
+KEPT_BYTES = 2**29
+"""Memory that ``cg`` may take by default to keep distances: all of them up to 11 500 rows."""
 
 DELAY = 4
 """Least number of past steps whose gains estimate the error."""
@@ -84,6 +87,7 @@ PRODUCT_ERROR = 4e-15
 """Rounding of a squared distance from a matrix product, as a share of the squared norms."""
 
 EPSILON = float(np.finfo(np.float64).eps)
+TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,7 @@ def magnitude_function(
     method: MagnitudeMethod = "auto",
     tolerance: float = 1e-3,
     distinct: Distinct | None = None,
+    kept_bytes: int = KEPT_BYTES,
 ) -> MagnitudeFunction:
     """Evaluate the magnitude function.
 
@@ -136,6 +141,9 @@ def magnitude_function(
         Relative error allowed to ``cg``, in (0, 1).
     distinct : Distinct, optional
         The result of :func:`latentscale.duplicates.find_distinct`, when it is known.
+    kept_bytes : int
+        Memory that ``cg`` may take to keep distances between products, on top of about 100 MiB;
+        it doesn't change the result.
 
     Returns
     -------
@@ -162,7 +170,8 @@ def magnitude_function(
     points = points.take(distinct.rows)
     n = len(points)
     positive = scales[scales > 0]
-    solution = _solve(points, positive, method, tolerance)
+    tiles = DistanceTiles(points, kept_bytes=kept_bytes)
+    solution = _solve(tiles, positive, method, tolerance)
     origin = (Estimate.exact(1.0, "definition"),) * (len(scales) - len(positive))
     weights = solution.weights if len(positive) else np.full(n, 1.0 / n)
     return MagnitudeFunction(
@@ -177,6 +186,7 @@ def convergence_scale(
     method: MagnitudeMethod = "auto",
     tolerance: float = 1e-3,
     distinct: Distinct | None = None,
+    kept_bytes: int = KEPT_BYTES,
 ) -> Estimate:
     """Find the scale at which the magnitude reaches a share of the number of distinct points.
 
@@ -191,7 +201,7 @@ def convergence_scale(
         At least two distinct rows under a metric.
     target : float
         Share of the distinct points, above ``1/n`` and below 1.
-    method, tolerance, distinct
+    method, tolerance, distinct, kept_bytes
         As in :func:`magnitude_function`. The scale is found to a relative 1e-3 or better.
 
     Returns
@@ -218,7 +228,8 @@ def convergence_scale(
         )
     if method == "cholesky" or (method == "auto" and n <= CHOLESKY_ROWS):
         return _dense_convergence_scale(points, target, tolerance)
-    return _iterated_convergence_scale(points, target, tolerance)
+    tiles = DistanceTiles(points, kept_bytes=kept_bytes)
+    return _iterated_convergence_scale(tiles, target, tolerance)
 
 
 def magnitude_area(scales: ArrayLike, estimates: Sequence[Estimate]) -> Estimate:
@@ -316,16 +327,17 @@ class _Solution:
     products: int
 
 
-def _solve(points: Points, scales: Float64Array, method: str, tolerance: float) -> _Solution:
+def _solve(tiles: DistanceTiles, scales: Float64Array, method: str, tolerance: float) -> _Solution:
     """Factorise where asked and possible, iterate elsewhere; the points are distinct."""
+    points = tiles.points
     dense = method == "cholesky" or (method == "auto" and len(points) <= CHOLESKY_ROWS)
     if not dense or len(scales) == 0:
-        return _conjugate_gradients(points, scales, tolerance)
+        return _conjugate_gradients(tiles, scales, tolerance)
     distances = _all_distances(points)
     error = _relative_error(points, _closest(distances)) / math.e
     factored = [_factorise(distances, scale, error, tolerance) for scale in scales]
     indefinite = [k for k, result in enumerate(factored) if result is None]
-    iterated = _conjugate_gradients(points, scales[indefinite], tolerance)
+    iterated = _conjugate_gradients(tiles, scales[indefinite], tolerance)
     others = iter(iterated.estimates)
     estimates = tuple(next(others) if result is None else result[0] for result in factored)
     last = factored[-1]
@@ -392,8 +404,9 @@ def _most_products(n: int) -> int:
     return 50 + 4 * math.isqrt(n)
 
 
-def _conjugate_gradients(points: Points, scales: Float64Array, tolerance: float) -> _Solution:
+def _conjugate_gradients(tiles: DistanceTiles, scales: Float64Array, tolerance: float) -> _Solution:
     """Solve at all scales together; a scale leaves when its estimated error is small enough."""
+    points = tiles.points
     n, s = len(points), len(scales)
     weights, residuals, directions = np.zeros((n, s)), np.ones((n, s)), np.ones((n, s))
     squared = np.full(s, float(n))  # of the residuals' lengths
@@ -405,7 +418,7 @@ def _conjugate_gradients(points: Points, scales: Float64Array, tolerance: float)
     products = 0
     while len(active) and products < _most_products(n):
         moving = directions[:, active]
-        images = exponential_products(points, scales[active], moving)
+        images = exponential_products(points, scales[active], moving, tiles=tiles)
         products += 1
         curvature = np.einsum("ik,ik->k", moving, images)
         usable = curvature > 0
@@ -480,13 +493,18 @@ NARROW = 0.06
 ROOT_ACCURACY = 5e-4
 """Relative error allowed to that interpolation."""
 
+VANISHING = 750.0
+"""exp(-750) is 0: at this multiple of the inverse smallest distance nothing changes any more."""
+
 MOST_GROUPS = 40
 """Groups of scales after which the search gives up."""
 
 
 def _dense_convergence_scale(points: Points, target: float, tolerance: float) -> Estimate:
+    tiles = DistanceTiles(points)
     distances = _all_distances(points)
     error = _relative_error(points, _closest(distances)) / math.e
+    largest = VANISHING / float(distances[distances > 0].min(initial=math.inf))
     goal = target * len(points)
     known: dict[float, Estimate] = {0.0: Estimate.exact(1.0, "definition")}
 
@@ -494,17 +512,17 @@ def _dense_convergence_scale(points: Points, target: float, tolerance: float) ->
         if scale not in known:
             result = _factorise(distances, scale, error, tolerance)
             known[scale] = (
-                _conjugate_gradients(points, np.array([scale]), tolerance).estimates[0]
+                _conjugate_gradients(tiles, np.array([scale]), tolerance).estimates[0]
                 if result is None
                 else result[0]
             )
         return known[scale].value - goal
 
-    low, high = 0.0, 1.0 / float(distances.mean())
+    low, high = 0.0, min(1.0 / float(max(distances.mean(), TINY)), largest)
     while excess(high) < 0:
-        low, high = high, 2.0 * high
-        if not math.isfinite(high):
+        if not high < largest:
             raise ValueError(_UNREACHED)
+        low, high = high, min(2.0 * high, largest)
     root = float(toms748(excess, low, high, rtol=1e-12, xtol=1e-300))
     excess(root)
     step = 1e-4 * root
@@ -530,12 +548,13 @@ def _root_estimate(
     return Estimate(root, lower, upper, magnitude.bounds, magnitude.method)
 
 
-def _iterated_convergence_scale(points: Points, target: float, tolerance: float) -> Estimate:
+def _iterated_convergence_scale(tiles: DistanceTiles, target: float, tolerance: float) -> Estimate:
+    points = tiles.points
     n = len(points)
     goal = target * n
     accuracy = min(tolerance, 1e-3)
     start = _extrapolated_scale(points, target, tolerance)
-    known = _evaluate_about(points, goal, start * ABOUT, accuracy)
+    known = _evaluate_about(tiles, goal, start * ABOUT, accuracy)
     for _ in range(MOST_GROUPS):
         low, high = _bracket(known, goal)
         root, inaccuracy = _interpolate(known, goal, n)
@@ -544,7 +563,7 @@ def _iterated_convergence_scale(points: Points, target: float, tolerance: float)
             nearest = known[low] if root - low < high - root else known[high]
             return _root_estimate(root, _shift(nearest, goal), goal, slope, inaccuracy)
         wanted = root + (high - low) / 8.0 * np.linspace(-1.0, 1.0, 5)
-        known |= _evaluate(points, wanted[(wanted > low) & (wanted < high)], accuracy)
+        known |= _evaluate(tiles, wanted[(wanted > low) & (wanted < high)], accuracy)
     raise ValueError(_UNREACHED)
 
 
@@ -569,19 +588,19 @@ def _extrapolated_scale(points: Points, target: float, tolerance: float) -> floa
 Evaluated = dict[float, Estimate]
 
 
-def _evaluate(points: Points, scales: Float64Array, tolerance: float) -> Evaluated:
-    estimates = _conjugate_gradients(points, scales, tolerance).estimates
+def _evaluate(tiles: DistanceTiles, scales: Float64Array, tolerance: float) -> Evaluated:
+    estimates = _conjugate_gradients(tiles, scales, tolerance).estimates
     return dict(zip(scales.tolist(), estimates, strict=True))
 
 
 def _evaluate_about(
-    points: Points, goal: float, scales: Float64Array, tolerance: float
+    tiles: DistanceTiles, goal: float, scales: Float64Array, tolerance: float
 ) -> Evaluated:
     """Evaluate groups of scales, further and further out, until the goal lies among them."""
     known: Evaluated = {}
     factor = 1.05
     for _ in range(MOST_GROUPS):
-        known |= _evaluate(points, scales, tolerance)
+        known |= _evaluate(tiles, scales, tolerance)
         first, last = min(known), max(known)
         if known[last].value < goal:
             scales = last * factor ** np.arange(1.0, 6.0)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latentscale.distances import METRICS, Metric, as_points
-from latentscale.exponentials import exponential_products, scale_grid
+from latentscale.exponentials import DistanceTiles, exponential_products, scale_grid
 from tests.oracles import pairwise_distances
 
 
@@ -112,6 +112,22 @@ def test_grids_are_recognised() -> None:
     )
     assert scale_grid(np.array([0.1, 0.2, 0.30001])) is None
     assert scale_grid(np.array([0.1, 0.2, 90.0])) is None
+
+
+def test_kept_tiles_give_the_same_bits() -> None:
+    rng = np.random.default_rng(7)
+    points = as_points(rng.normal(size=(100, 3)), "manhattan")
+    blocks = rng.normal(size=(100, 3))
+    expected = exponential_products(points, [1.0, 2.0, 3.0], blocks, block_rows=30)
+    for kept_bytes in (0, 3 * 8 * 30**2, 2**20):
+        tiles = DistanceTiles(points, block_rows=30, kept_bytes=kept_bytes)
+        for _ in range(2):
+            products = exponential_products(points, [1.0, 2.0, 3.0], blocks, tiles=tiles)
+            assert (products == expected).all()
+        assert sum(tile.nbytes for tile in tiles.kept) <= kept_bytes
+    assert len(tiles.kept) == 10
+    with pytest.raises(ValueError, match="other points"):
+        exponential_products(points.take(slice(0, 9)), [1.0], np.ones((9, 1)), tiles=tiles)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from latentscale import magnitude as module
 from latentscale.distances import METRICS, Metric, Points, as_points
 from latentscale.duplicates import find_distinct
 from latentscale.estimate import Estimate
+from latentscale.exponentials import DistanceTiles
 from latentscale.magnitude import (
     MagnitudeFunction,
     MagnitudeMethod,
@@ -146,7 +148,8 @@ def test_both_methods_against_a_dense_inverse(
 def test_conjugate_gradients_against_cholesky(metric: Metric) -> None:
     rng = np.random.default_rng(8)
     centres = 3.0 * rng.normal(size=(12, 32))
-    rows = centres[rng.integers(12, size=1500)] + 0.5 * rng.normal(size=(1500, 32))
+    n = 1500 if metric == "euclidean" else 700
+    rows = centres[rng.integers(12, size=n)] + 0.5 * rng.normal(size=(n, 32))
     points = as_points(rows, metric)
     end = convergence_scale(points).value
     scales = np.linspace(0.0, end, 8)
@@ -355,19 +358,17 @@ def test_without_convergence_the_bracket_reaches_to_n(monkeypatch: pytest.Monkey
         assert 0.8 * truth.value < estimate.lower <= truth.upper
 
 
-def test_block_size_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_block_size_and_kept_distances_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(15)
     points = as_points(rng.normal(size=(250, 10)), "euclidean")
     whole = magnitude_function(points, [0.1, 0.2, 0.3], method="cg")
-    products = module.exponential_products
-    monkeypatch.setattr(
-        module,
-        "exponential_products",
-        lambda points, scales, blocks: products(points, scales, blocks, block_rows=37),
-    )
-    pieces = magnitude_function(points, [0.1, 0.2, 0.3], method="cg")
-    np.testing.assert_allclose(values(pieces), values(whole), rtol=1e-8)
-    np.testing.assert_allclose(pieces.weights, whole.weights, atol=1e-8)
+    again = magnitude_function(points, [0.1, 0.2, 0.3], method="cg", kept_bytes=0)
+    assert whole.estimates == again.estimates
+    monkeypatch.setattr(module, "DistanceTiles", partial(DistanceTiles, block_rows=37))
+    for kept_bytes in (0, 10 * 8 * 37**2, 2**20):
+        pieces = magnitude_function(points, [0.1, 0.2, 0.3], method="cg", kept_bytes=kept_bytes)
+        np.testing.assert_allclose(values(pieces), values(whole), rtol=1e-8)
+        np.testing.assert_allclose(pieces.weights, whole.weights, atol=1e-8)
 
 
 @pytest.mark.parametrize("method", BOTH)
@@ -377,6 +378,15 @@ def test_other_targets(method: MagnitudeMethod) -> None:
         found = convergence_scale(points, target=target, method=method)
         reached = magnitude_function(points, [found.value], method="cholesky").estimates[0]
         assert reached.value == pytest.approx(400 * target, rel=1e-3)
+
+
+def test_unresolvable_points_have_no_convergence_scale() -> None:
+    rows = np.concatenate((np.zeros((30, 1)), np.arange(1.0, 31.0)[:, None] * 1e-250, [[1.0]]))
+    points = as_points(rows, "euclidean")
+    assert magnitude_function(points, [1.0]).points == 32
+    for method in BOTH:
+        with pytest.raises(ValueError, match="no finite scale separates"):
+            convergence_scale(points, method=method)
 
 
 def test_a_set_at_the_origin() -> None:
