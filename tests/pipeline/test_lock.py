@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -104,8 +105,8 @@ def test_waiting_ends_with_the_holder(
     other_process: tuple[ObjectStore, "subprocess.Popen[str]"],
 ) -> None:
     store, process = other_process
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(lambda: hold_lock(store, wait=True).__enter__())
+    with ExitStack() as held, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lambda: held.enter_context(hold_lock(store, wait=True)))
         time.sleep(0.3)
         assert not waiting.done()
         process.kill()
@@ -133,15 +134,17 @@ def test_a_reused_pid_is_another_process(store: ObjectStore) -> None:
 def test_of_sixteen_contenders_one_holds(store: ObjectStore) -> None:
     write_holder(store, replace(Holder.here(), process_start=1.0), beaten=None)
 
-    def contend(_: int) -> str | None:
-        try:
-            return hold_lock(store).__enter__().attempt
-        except BadInput:
-            return None
+    with ExitStack() as held:
 
-    with ThreadPoolExecutor(16) as pool:
-        held = [attempt for attempt in pool.map(contend, range(16)) if attempt]
-    assert len(held) == 1
+        def contend(_: int) -> bool:
+            try:
+                held.enter_context(hold_lock(store))
+            except BadInput:
+                return False
+            return True
+
+        with ThreadPoolExecutor(16) as pool:
+            assert sum(pool.map(contend, range(16))) == 1
 
 
 def test_a_damaged_lock_is_succeeded(store: ObjectStore) -> None:

@@ -28,6 +28,8 @@ from latentscale_pipeline.objects import ObjectStore
 
 HEARTBEAT_SECONDS = 10.0
 STALE_SECONDS = 60.0
+GRACE_SECONDS = 1.0
+"""A killed process takes a moment to disappear; running again at once must not fail on that."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ def hold_lock(
 
 
 def _acquire(store: ObjectStore, me: Holder, wait: bool, take_over: bool) -> int:
+    begun = time.monotonic()
     while True:
         generation, holder = _current(store)
         if holder is None or take_over or not _lives(store, holder):
@@ -112,13 +115,12 @@ def _acquire(store: ObjectStore, me: Holder, wait: bool, take_over: bool) -> int
                 return mine
             take_over = False
             continue
-        if not wait:
+        if not wait and time.monotonic() - begun >= GRACE_SECONDS:
             raise BadInput(
                 f"{store.url}: process {holder.pid} on {holder.host} is running this job; "
                 "use --wait to wait for it or --take-over to succeed it"
             )
-        time.sleep(1.0)
-        _beat_once(store, me)
+        time.sleep(GRACE_SECONDS / 4)
 
 
 def _current(store: ObjectStore) -> tuple[int, Holder | None]:

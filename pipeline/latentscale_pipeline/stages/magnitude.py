@@ -218,7 +218,6 @@ def collect_magnitude(section: Magnitude, facts: JobFacts, results: Results) -> 
         if "estimate" in compared:
             estimate = load_estimate(compared["estimate"])
             found["difference"] = estimate.value
-            found["difference_bracket"] = _bracket(estimate)
             scores.append(Score.known(estimate, **fields))
         else:
             found["difference_reason"] = compared["reason"]
@@ -247,7 +246,10 @@ def _convergence_section(convergence: Mapping[str, Any]) -> dict[str, Any]:
     if "reason" in convergence:
         return {"convergence_scale": None, "convergence_scale_reason": convergence["reason"]}
     estimate = load_estimate(convergence["estimate"])
-    return {"convergence_scale": estimate.value, "convergence_bracket": _bracket(estimate)}
+    return {
+        "convergence_scale": estimate.value,
+        "convergence": {"value": estimate.value, **_bracket(estimate)},
+    }
 
 
 def _area_section(area: Estimate | None, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,437 @@
+"""The main job, end to end: real files, real processes, values against dense algebra."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from latentscale_pipeline.corpus import open_corpus
+from latentscale_pipeline.objects import ObjectStore
+from tests import oracles
+from tests.conftest import Ended
+from tests.results_documents import check_results
+
+Command = Callable[..., Ended]
+
+CONFIG = """
+name: {name}
+corpus: {corpus}
+reference: {reference}
+output: {output}
+measures:
+  heat: {{times: {{count: 32}}}}
+  geomca: {{}}
+  magnitude: {{scales: 8}}
+  vendi: {{kernels: [cosine, {{name: rbf, bandwidth: median}}, {{name: laplacian, bandwidth: 2.0}}],
+          orders: [0, 0.1, 1, 2, inf]}}
+cluster: {cluster}
+"""
+SERIAL = "{kind: serial}"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(5)
+    centres = generator.normal(size=(6, 12)) * 3
+    return {
+        role: (centres[generator.integers(6, size=n)] + generator.normal(size=(n, 12))).astype("f4")
+        for role, n in (("corpus", 400), ("reference", 350))
+    }
+
+
+@pytest.fixture
+def job(tmp_path: Path, data: dict[str, np.ndarray]) -> Callable[..., Path]:
+    """Write a job's files; what isn't named is as in the other tests."""
+
+    def write(name: str = "Toy Job!", cluster: str = SERIAL, **places: str) -> Path:
+        for role, rows in data.items():
+            path = tmp_path / f"{role}.npy"
+            if not path.exists():
+                np.save(path, rows)
+        fields = {
+            "corpus": str(tmp_path / "corpus.npy"),
+            "reference": str(tmp_path / "reference.npy"),
+            "output": str(tmp_path / "jobs"),
+            **places,
+        }
+        config = tmp_path / f"{len(list(tmp_path.glob('*.yaml')))}.yaml"
+        config.write_text(CONFIG.format(name=json.dumps(name), cluster=cluster, **fields))
+        return config
+
+    return write
+
+
+def results_of(output: Path) -> dict[str, Any]:
+    """Read the results of the only job below an output folder."""
+    [path] = output.glob("*/results.json")
+    results: dict[str, Any] = json.loads(path.read_text())
+    return results
+
+
+def timeless(results: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what may differ between two runs of one job: times, cluster, places."""
+    kept = json.loads(json.dumps(results))
+    for key in ("started", "finished", "cluster"):
+        del kept["job"][key]
+    del kept["timings"]
+    for corpus in kept["corpora"].values():
+        del corpus["uri"]
+    kept["arrays"] = sorted(kept["arrays"])
+    return dict(kept)
+
+
+def rows(results: dict[str, Any], **wanted: Any) -> list[dict[str, Any]]:
+    return [
+        row
+        for row in results["scores"]
+        if all(row.get(name) == value for name, value in wanted.items())
+    ]
+
+
+def test_values_against_dense_algebra(
+    job: Callable[..., Path], latentscale: Command, tmp_path: Path, data: dict[str, np.ndarray]
+) -> None:
+    ended = latentscale("run", job())
+    assert ended.code == 0, ended.err
+    results = results_of(tmp_path / "jobs")
+    check_results(results)
+    _check_corpora(results, data)
+    for role, vectors in data.items():
+        _check_heat(results["measures"]["heat"][role], vectors)
+        _check_magnitude(results, role, vectors)
+        _check_vendi(results, role, vectors, data["reference"])
+    _check_geomca(results["measures"]["geomca"], data)
+    _check_imd(results["measures"]["heat"])
+    folder = next((tmp_path / "jobs").glob("toy-job-*"))
+    weights = np.load(folder / results["arrays"]["magnitude/corpus/weights"])
+    assert weights.shape == (400,)
+    assert weights.sum() == pytest.approx(results["measures"]["magnitude"]["corpus"]["value"][-1])
+    neighbours = np.load(folder / results["arrays"]["heat/corpus/neighbours"])
+    expected = [
+        [j for _, j in row[:5]]
+        for row in oracles.sorted_distances(data["corpus"].astype(float), "euclidean")
+    ]
+    np.testing.assert_array_equal(neighbours, expected)
+    assert "<html" in (folder / "report.html").read_text()
+    for name in ("config.json", "plan.json", "events"):
+        assert (folder / name).exists()
+
+
+def _check_corpora(results: dict[str, Any], data: dict[str, np.ndarray]) -> None:
+    for role, vectors in data.items():
+        found = results["corpora"][role]
+        assert (found["n"], found["d"], found["dtype"]) == (*vectors.shape, "float32")
+        assert found["duplicates"] == 0
+        assert found["fingerprint"] == open_corpus(found["uri"]).fingerprint
+
+
+def _check_heat(found: dict[str, Any], vectors: np.ndarray) -> None:
+    lists = [
+        [j for _, j in row[:5]]
+        for row in oracles.sorted_distances(vectors.astype(float), "euclidean")
+    ]
+    adjacency = oracles.adjacency_by_loops(lists)
+    laplacian = oracles.laplacian_by_loops(adjacency)
+    exact = np.asarray(oracles.dense_trace(laplacian, found["times"]))
+    assert found["graph"]["edges"] == int(np.sum(adjacency)) // 2
+    assert found["graph"]["recall"]["value"] == 1.0
+    np.testing.assert_allclose(found["times"], np.logspace(-1, 1, 32))
+    assert (np.asarray(found["lower"]) <= exact + 1e-12).mean() >= 0.9
+    assert (np.asarray(found["upper"]) >= exact - 1e-12).mean() >= 0.9
+    np.testing.assert_allclose(found["trace"], exact, rtol=5e-3)
+
+
+def _check_imd(found: dict[str, Any]) -> None:
+    times, first, second = (
+        np.asarray(found["corpus"]["times"]),
+        np.asarray(found["corpus"]["trace"]),
+        np.asarray(found["reference"]["trace"]),
+    )
+    gaps = np.exp(-2 * (times + 1 / times)) * np.abs(first - second)
+    assert found["imd"]["value"] == pytest.approx(gaps.max(), rel=1e-9)
+    assert found["imd"]["time"] == times[gaps.argmax()]
+    assert found["imd"]["lower"] <= found["imd"]["value"] <= found["imd"]["upper"]
+
+
+def _check_magnitude(results: dict[str, Any], role: str, vectors: np.ndarray) -> None:
+    found = results["measures"]["magnitude"][role]
+    distances = oracles.pairwise_distances(vectors.astype(float), "euclidean")
+    shared = results["measures"]["magnitude"]["reference"]["convergence_scale"]
+    np.testing.assert_allclose(found["scales"], np.linspace(0, shared, 8))
+    dense = [1.0, *(oracles.dense_magnitude(distances, t)[0] for t in found["scales"][1:])]
+    np.testing.assert_allclose(found["value"], dense, rtol=1e-6)
+    own, _, _ = oracles.dense_magnitude(distances, found["convergence_scale"])
+    assert own == pytest.approx(0.95 * len(vectors), rel=1e-4)
+    assert found["area"] == pytest.approx(np.trapezoid(dense, found["scales"]), rel=1e-6)
+
+
+def _check_vendi(
+    results: dict[str, Any], role: str, vectors: np.ndarray, reference: np.ndarray
+) -> None:
+    distances = oracles.pairwise_distances(reference.astype(float), "euclidean")
+    median = np.median(distances[np.triu_indices(len(reference), 1)])
+    for entry in results["measures"]["vendi"][role]:
+        if entry["kernel"] == "rbf":
+            assert entry["bandwidth"] == pytest.approx(median, rel=0.02)
+        kernel = oracles.kernel_matrix(vectors.astype(float), entry["kernel"], entry["bandwidth"])
+        uniform = np.full(len(vectors), 1 / len(vectors))
+        if entry["order"] == "0":
+            expected = np.linalg.matrix_rank(kernel)
+        else:
+            expected = oracles.vendi_score(kernel, uniform, float(entry["order"]))
+        assert entry["lower"] <= entry["value"] <= entry["upper"]
+        if entry["order"] != "0.1" or entry["kernel"] != "cosine":
+            assert entry["value"] == pytest.approx(expected, rel=1e-6), entry
+
+
+def _check_geomca(found: dict[str, Any], data: dict[str, np.ndarray]) -> None:
+    reference, corpus = data["reference"].astype(float), data["corpus"].astype(float)
+    distances = oracles.pairwise_distances(reference, "euclidean")
+    tenth = np.percentile(distances[np.triu_indices(len(reference), 1)], 10)
+    assert found["epsilon"] == pytest.approx(tenth, rel=0.1)
+    assert found["delta"] == found["epsilon"]
+    kept = {
+        role: oracles.greedy_sparsification(rows, found["delta"])[0]
+        for role, rows in (("reference", reference), ("corpus", corpus))
+    }
+    assert found["sizes"] == {
+        "reference": 350,
+        "corpus": 400,
+        "reference_sparse": len(kept["reference"]),
+        "corpus_sparse": len(kept["corpus"]),
+    }
+    assert sum(part["size"] for part in found["components"]) == sum(map(len, kept.values()))
+    covered = [part for part in found["components"] if part["quality"] > 0]
+    assert found["precision"] == pytest.approx(
+        sum(part["n_corpus"] for part in covered) / len(kept["corpus"])
+    )
+    assert found["recall"] == pytest.approx(
+        sum(part["n_reference"] for part in covered) / len(kept["reference"])
+    )
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    ["{kind: local, workers: 1, threads: 2}", "{kind: local, workers: 2, memory_limit: 2GiB}"],
+)
+def test_results_do_not_depend_on_the_executor(
+    job: Callable[..., Path], latentscale: Command, tmp_path: Path, cluster: str
+) -> None:
+    assert latentscale("run", job(output=str(tmp_path / "a"))).code == 0
+    ended = latentscale("run", job(output=str(tmp_path / "b"), cluster=cluster))
+    assert ended.code == 0, ended.err
+    first, second = results_of(tmp_path / "a"), results_of(tmp_path / "b")
+    assert first["job"]["cluster"] != second["job"]["cluster"]
+    assert timeless(first) == timeless(second)
+
+
+def test_the_same_job_on_an_object_store(
+    job: Callable[..., Path], latentscale: Command, tmp_path: Path, s3_url: str
+) -> None:
+    assert latentscale("run", job()).code == 0
+    ended = latentscale("run", job(output=f"{s3_url}/jobs"), "--json")
+    assert ended.code == 0, ended.err
+    remote = json.loads(ended.out)
+    assert timeless(remote) == timeless(results_of(tmp_path / "jobs"))
+    store = ObjectStore(f"{s3_url}/jobs").child(remote["job"]["id"])
+    assert json.loads(store.read("results.json")) == remote
+    assert b"<html" in store.read("report.html")
+    again = latentscale("run", job(output=f"{s3_url}/jobs"))
+    assert "nothing had to be computed" in again.out
+
+
+def test_a_second_run_computes_nothing(
+    job: Callable[..., Path], latentscale: Command, tmp_path: Path
+) -> None:
+    config = job()
+    latentscale("run", config)
+    before = results_of(tmp_path / "jobs")
+    begun = time.monotonic()
+    ended = latentscale("run", config)
+    assert time.monotonic() - begun < 5
+    assert ended.code == 0
+    assert "nothing had to be computed" in ended.out
+    assert "started" not in ended.err
+    assert results_of(tmp_path / "jobs") == before
+
+
+def test_a_changed_job_reuses_what_it_can(
+    job: Callable[..., Path], latentscale: Command, tmp_path: Path
+) -> None:
+    config = job()
+    latentscale("run", config)
+    [first] = (tmp_path / "jobs").glob("toy-job-*")
+    ended = latentscale("run", config, "-o", "measures.geomca.eta_c=0.5", "--json")
+    timings = {t["stage"]: t for t in json.loads(ended.out)["timings"]}
+    assert timings["geomca"]["reason"] == "computed"
+    assert not timings["geomca"]["resumed"]
+    others = [t for name, t in timings.items() if name != "geomca"]
+    assert {t["reason"] for t in others} == {f"reused from {first.name}"}
+    assert all(t["resumed"] for t in others)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    begun = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begun < seconds
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("cluster", [SERIAL, "{kind: local, workers: 2}"])
+def test_killed_in_the_middle_and_run_again_at_once(
+    job: Callable[..., Path], latentscale: Command, tmp_path: Path, cluster: str
+) -> None:
+    assert latentscale("run", job(output=str(tmp_path / "undisturbed"))).code == 0
+    config = job(cluster=cluster)
+    arguments = [sys.executable, "-m", "latentscale_pipeline.cli", "run", str(config)]
+    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    jobs = tmp_path / "jobs"
+    wait_for(lambda: len(list(jobs.glob("*/stages/*/*/result.json"))) >= 4)
+    process.kill()
+    ended = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    process.wait()
+    assert ended.returncode == 0, ended.stderr
+    found = results_of(jobs)
+    assert timeless(found) == timeless(results_of(tmp_path / "undisturbed"))
+    assert any(t["reason"] == "already done" for t in found["timings"])
+    assert any(t["reason"] == "computed" for t in found["timings"])
+
+
+def test_terminated_politely(job: Callable[..., Path], tmp_path: Path) -> None:
+    config = job(cluster="{kind: local, workers: 1}")
+    arguments = [sys.executable, "-m", "latentscale_pipeline.cli", "run", str(config)]
+    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: bool(list((tmp_path / "jobs").glob("*/stages/*/*/result.json"))))
+    workers = _children(process.pid)
+    os.kill(process.pid, signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert err.strip().splitlines()[-1] == (
+        "latentscale: interrupted; run the same command again to go on"
+    )
+    assert workers
+    wait_for(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in workers))
+
+
+def _children(pid: int) -> list[int]:
+    import psutil
+
+    return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "flipped"])
+@pytest.mark.parametrize("cluster", [SERIAL, "{kind: local, workers: 1}"])
+def test_a_damaged_shard_is_named(
+    job: Callable[..., Path], latentscale: Command, tmp_path: Path, damage: str, cluster: str
+) -> None:
+    target = tmp_path / "corpus.zarr"
+    job()
+    assert latentscale("ingest", tmp_path / "corpus.npy", target).code == 0
+    shard = target / open_corpus(str(target)).manifest.shards[0].key
+    content = shard.read_bytes()
+    if damage == "missing":
+        shard.unlink()
+    elif damage == "flipped":
+        shard.write_bytes(content[:5000] + bytes([content[5000] ^ 1]) + content[5001:])
+    else:
+        shard.write_bytes(b"" if damage == "empty" else content[:-100])
+    ended = latentscale("run", job(corpus=str(target), cluster=cluster))
+    assert ended.code == 2
+    line = ended.err.strip().splitlines()[-1]
+    assert line.startswith("latentscale: ")
+    assert str(shard) in line
+    assert "Traceback" not in ended.err
+
+
+def test_cosine_refuses_rows_without_direction(
+    job: Callable[..., Path], latentscale: Command, tmp_path: Path, data: dict[str, np.ndarray]
+) -> None:
+    rows = data["corpus"].copy()
+    rows[[3, 17]] = 0
+    np.save(tmp_path / "zeros.npy", rows)
+    ended = latentscale("run", job(corpus=str(tmp_path / "zeros.npy")))
+    assert ended.code == 2
+    assert "corpus: 2 rows are zero and the cosine kernel of vendi needs" in ended.err
+    assert not list((tmp_path / "jobs").glob("toy-job-*"))
+
+
+def test_differing_dimensions_are_refused_before_any_work(
+    job: Callable[..., Path], latentscale: Command, tmp_path: Path, data: dict[str, np.ndarray]
+) -> None:
+    np.save(tmp_path / "narrow.npy", data["reference"][:, :7])
+    ended = latentscale("run", job(reference=str(tmp_path / "narrow.npy")))
+    assert ended.code == 2
+    assert "measures.geomca needs equal dimensions; the corpus has 12" in ended.err
+    assert not list((tmp_path / "jobs").glob("toy-job-*"))
+
+
+def test_a_job_that_can_not_fit_is_refused(job: Callable[..., Path], latentscale: Command) -> None:
+    ended = latentscale(
+        "run",
+        job(),
+        "-o",
+        "cluster.memory_limit=1GiB",
+        "-o",
+        "measures={vendi: {kernels: [rbf], method: exact}}",
+    )
+    assert ended.code == 0, "400 rows fit"
+
+
+def test_identical_rows_have_reasons_for_what_they_lack(
+    job: Callable[..., Path], latentscale: Command, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "same.npy", np.ones((50, 4), dtype="f4"))
+    ended = latentscale(
+        "run",
+        job(corpus=str(tmp_path / "same.npy"), reference="null"),
+        "-o",
+        "measures={heat: {}, magnitude: {}, vendi: {kernels: [cosine]}}",
+        "--json",
+    )
+    assert ended.code == 0, ended.err
+    results = json.loads(ended.out)
+    check_results(results)
+    assert results["corpora"]["corpus"]["duplicates"] == 49
+    assert [row["value"] for row in rows(results, measure="vendi")] == pytest.approx([1] * 5)
+    [area] = rows(results, score="area")
+    assert area["value"] is None
+    assert area["reason"]
+
+
+def test_hostile_names_stay_in_the_folder(
+    job: Callable[..., Path], latentscale: Command, tmp_path: Path
+) -> None:
+    ended = latentscale("run", job(name="../../<script>alert(1)</script>"))
+    assert ended.code == 0, ended.err
+    assert len(list((tmp_path / "jobs").glob("script-alert-1-script-*/results.json"))) == 1
+    report = next((tmp_path / "jobs").glob("*/report.html")).read_text()
+    assert "<script>alert(1)" not in report
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run"], "Usage"),
+        (["run", "nowhere.yaml"], "nowhere.yaml: No such file"),
+        (["walk"], "No such command 'walk'"),
+    ],
+)
+def test_bad_usage(latentscale: Command, arguments: list[str], message: str) -> None:
+    ended = latentscale(*arguments)
+    assert ended.code == 2
+    assert message in ended.err + ended.out
+    assert "Traceback" not in ended.err
+
+
+def test_missing_corpus_is_named(job: Callable[..., Path], latentscale: Command) -> None:
+    ended = latentscale("run", job(corpus="/nowhere/at-all.npy"))
+    assert ended.code == 2
+    assert "/nowhere/at-all.npy" in ended.err.strip().splitlines()[-1]
