@@ -178,18 +178,26 @@ def _check_vendi(
 ) -> None:
     distances = oracles.pairwise_distances(reference.astype(float), "euclidean")
     median = np.median(distances[np.triu_indices(len(reference), 1)])
+    own = oracles.pairwise_distances(vectors.astype(float), "euclidean")
+    unit = vectors.astype(float) / np.linalg.norm(vectors.astype(float), axis=1)[:, None]
+    uniform = np.full(len(vectors), 1 / len(vectors))
+    assert len(results["measures"]["vendi"][role]) == 15
     for entry in results["measures"]["vendi"][role]:
-        if entry["kernel"] == "rbf":
-            assert entry["bandwidth"] == pytest.approx(median, rel=0.02)
-        kernel = oracles.kernel_matrix(vectors.astype(float), entry["kernel"], entry["bandwidth"])
-        uniform = np.full(len(vectors), 1 / len(vectors))
+        sigma = entry["bandwidth"]
+        if entry["kernel"] == "cosine":
+            kernel = unit @ unit.T
+        elif entry["kernel"] == "rbf":
+            assert sigma == pytest.approx(median, rel=0.02)
+            kernel = np.exp(-(own**2) / (2 * sigma**2))
+        else:
+            assert sigma == 2.0
+            kernel = np.exp(-own / sigma)
         if entry["order"] == "0":
-            expected = np.linalg.matrix_rank(kernel)
+            expected = float(np.linalg.matrix_rank(kernel))
         else:
             expected = oracles.vendi_score(kernel, uniform, float(entry["order"]))
+        assert entry["value"] == pytest.approx(expected, rel=1e-6), entry
         assert entry["lower"] <= entry["value"] <= entry["upper"]
-        if entry["order"] != "0.1" or entry["kernel"] != "cosine":
-            assert entry["value"] == pytest.approx(expected, rel=1e-6), entry
 
 
 def _check_geomca(found: dict[str, Any], data: dict[str, np.ndarray]) -> None:
@@ -335,7 +343,7 @@ def test_a_damaged_shard_is_named(
     target = tmp_path / "corpus.zarr"
     job()
     assert latentscale("ingest", tmp_path / "corpus.npy", target).code == 0
-    shard = target / open_corpus(str(target)).manifest.shards[0].key
+    shard = target / open_corpus(str(target)).manifest.vectors.shards[0].key
     content = shard.read_bytes()
     if damage == "missing":
         shard.unlink()

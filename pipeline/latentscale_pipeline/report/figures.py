@@ -64,7 +64,11 @@ def heat_figures(heat: Json) -> list[Figure]:
 
 def magnitude_figures(magnitude: Json) -> list[Figure]:
     """Return the magnitude functions with their brackets and convergence scales."""
-    functions = _present(magnitude)
+    functions = {
+        role: function for role, function in _present(magnitude).items() if function["value"]
+    }
+    if not functions:
+        return []
     data: list[Json] = []
     for role, function in functions.items():
         hover = [
