@@ -15,7 +15,7 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latentscale_pipeline.corpus import ingest, open_sources, source_key
+from latentscale_pipeline.corpus import ensure_corpus, ingest, open_sources, source_key
 from latentscale_pipeline.corpus.sources import natural_order
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.objects import ObjectStore
@@ -117,11 +117,8 @@ def test_many_blocks_and_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         np.testing.assert_array_equal(rows_of(tmp_path / name), PLAIN)
 
 
-@pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.parametrize("shards", [None, (8, 4)])
+@pytest.mark.parametrize(("version", "shards"), [(2, None), (3, None), (3, (8, 4))])
 def test_existing_zarr(tmp_path: Path, version: int, shards: tuple[int, int] | None) -> None:
-    if version == 2 and shards:
-        pytest.skip("Zarr 2 has no shards")
     chunks = {"chunks": (4, 2), "shards": shards}
     group = zarr.create_group(str(tmp_path / "g"), zarr_format=version)
     group.create_array("deep/vectors", data=PLAIN, **chunks)
@@ -355,3 +352,24 @@ def test_the_key_in_an_object_store(s3_url: str) -> None:
     assert key == source_key([f"{s3_url}/*.npy"])
     store.write("a.npy", as_npy(PLAIN + 1))
     assert source_key([f"{s3_url}/a.npy"]) != key
+
+
+def test_results_among_the_sources_are_no_sources(tmp_path: Path) -> None:
+    """A corpus or a job folder may lie in the folder that is ingested."""
+    np.save(tmp_path / "v.npy", PLAIN)
+    (tmp_path / "sub").mkdir()
+    target = str(tmp_path / "sub/c.zarr")
+    corpus = ingest([str(tmp_path)], target)
+    assert ingest([str(tmp_path)], target, overwrite=True).fingerprint == corpus.fingerprint
+    Path(target, "manifest.json").unlink()
+    assert ingest([str(tmp_path)], target).fingerprint == corpus.fingerprint
+    np.save(tmp_path / "sub/w.npy", PLAIN)
+    for pattern in ("**", "*", "sub/*"):
+        n = 20 if pattern == "sub/*" else 40
+        assert ingest([str(tmp_path / pattern)], target, overwrite=True).n == n
+    output = str(tmp_path / "jobs")
+    first = ensure_corpus(str(tmp_path / "sub"), output)
+    assert ensure_corpus(str(tmp_path / "sub"), output).url == first.url
+    key = source_key([str(tmp_path)], output)
+    ensure_corpus(str(tmp_path), output)
+    assert source_key([str(tmp_path)], output) == key
