@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 import zarr
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from latentscale_pipeline.corpus import ensure_corpus, ingest, open_sources, source_key
 from latentscale_pipeline.corpus.sources import natural_order
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.objects import ObjectStore
 
 PLAIN = np.random.default_rng(0).standard_normal((20, 4)).astype(np.float32)
@@ -373,3 +374,28 @@ def test_results_among_the_sources_are_no_sources(tmp_path: Path) -> None:
     key = source_key([str(tmp_path)], output)
     ensure_corpus(str(tmp_path), output)
     assert source_key([str(tmp_path)], output) == key
+
+
+def test_a_pipe_is_refused_and_a_link_is_followed(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.npy")
+    with pytest.raises(BadInput, match=r"pipe\.npy: not a regular file"):
+        open_sources([str(tmp_path / "pipe.npy")])
+    (tmp_path / "d").mkdir()
+    np.save(tmp_path / "v.npy", PLAIN)
+    (tmp_path / "d/link.npy").symlink_to(tmp_path / "v.npy")
+    np.testing.assert_array_equal(rows_of(tmp_path / "d"), PLAIN)
+    (tmp_path / "d/broken.npy").symlink_to(tmp_path / "gone.npy")
+    with pytest.raises(BadInput, match=r"broken\.npy: "):
+        open_sources([str(tmp_path / "d")])
+
+
+def test_an_unreachable_store_is_one_line_and_resumable(
+    s3_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(*arguments: object, **options: object) -> None:
+        raise ConnectionError("Connection reset by peer")
+
+    ObjectStore(s3_url).write("a.npy", NPY)
+    monkeypatch.setattr(fsspec.filesystem("s3"), "cat_file", cut)
+    with pytest.raises(Incomplete, match=r"a\.npy: can't be read \(Connection reset by peer\)"):
+        open_sources([f"{s3_url}/a.npy"])

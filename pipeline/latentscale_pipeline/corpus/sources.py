@@ -258,6 +258,8 @@ def _open(entry: _Entry, must: bool) -> Source | None:
     with reaching(entry.name):
         if entry.is_folder:
             return _checked(_open_zarr(entry))
+        if entry.is_local and not Path(entry.path).is_file():
+            raise BadInput(f"{entry.name}: not a regular file; write the vectors to one first")
         start = entry.head()
         if start.startswith(npy.MAGIC):
             return _checked(_open_npy(entry, start))
@@ -368,13 +370,11 @@ def _open_zarr(entry: _Entry) -> Source:
         found = zarr_format.open_existing(address, entry.is_local)
     where = f"{entry.name}/{found.name}".rstrip("/")
     rows, d = _plane(found.shape, where)
-    try:
+    with _decoding(entry.name):
         found.check_written(
             store.sizes(),
             lambda key, count: cast(bytes, entry.fs.tail(f"{entry.path}/{key}", count)),
         )
-    except BadInput as error:
-        raise BadInput(f"{entry.name}: {error}") from None
 
     def blocks() -> Iterator[npt.NDArray[Any]]:
         with _decoding(where):
@@ -432,21 +432,20 @@ def _unpacking(where: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _decoding(where: str) -> Iterator[None]:
-    """Name the Zarr in any error: its codecs raise many kinds on damaged data."""
-    try:
-        with reaching(where):
-            try:
-                yield
-            except FileNotFoundError as error:
-                raise BadInput(
-                    f"{where}: not a readable Zarr (it has no metadata document); write it again"
-                ) from error
-    except (BadInput, Incomplete) as error:
-        raise type(error)(
-            str(error) if str(error).startswith(where) else f"{where}: {error}"
-        ) from None
-    except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise BadInput(
-            f"{where}: not a readable Zarr ({type(error).__name__}: {reason}); write it again"
-        ) from error
+    """Turn what may go wrong in a Zarr into one line: its codecs raise many kinds."""
+    with reaching(where):
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise BadInput(
+                f"{where}: not a readable Zarr (it has no metadata document); write it again"
+            ) from error
+        except BadInput as error:
+            raise BadInput(f"{where}: {error}") from error
+        except (PermissionError, ConnectionError, TimeoutError):
+            raise
+        except Exception as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise BadInput(
+                f"{where}: not a readable Zarr ({type(error).__name__}: {reason}); write it again"
+            ) from error
