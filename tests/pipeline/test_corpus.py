@@ -104,6 +104,15 @@ def test_it_pickles_small_and_notices_when_it_was_replaced(corpus: Corpus, tmp_p
     assert "the corpus was replaced while it was in use" in ended.stderr
 
 
+def test_a_relative_path_holds_in_any_working_directory(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(corpus.url).parent)
+    pickled = pickle.dumps(open_corpus("c.zarr"))
+    monkeypatch.chdir("/")
+    assert pickle.loads(pickled).url == corpus.url
+
+
 def test_anyone_reads_the_same_with_plain_zarr(corpus: Corpus) -> None:
     group = zarr.open_group(corpus.url, mode="r")
     np.testing.assert_array_equal(group["vectors"][:], vectors())

@@ -110,10 +110,10 @@ def ingest(
     store = ObjectStore(corpus_url)
     _check_target(store, opened, overwrite)
     started = time.time()
+    if overwrite:
+        store.remove(MANIFEST_KEY)
+    # From here until the manifest is written there is no corpus at the target.
     try:
-        # From here to the last line there is no corpus at the target.
-        if overwrite:
-            store.remove(MANIFEST_KEY)
         manifest = _write_rows(
             store, opened, sidecars, stored_dtype, on_invalid == "drop", shard_bytes, progress
         )
