@@ -4,6 +4,8 @@ Nothing here imports the package under test, and nothing is clever: dense algebr
 closed forms on small inputs.
 """
 
+from __future__ import annotations
+
 import math
 from fractions import Fraction
 
@@ -13,7 +15,139 @@ import numpy as np
 
 # --- heat trace and IMD ---------------------------------------------------------------------
 
+
+def sorted_distances(rows, metric):
+    """Distances from every row to all others, one pair at a time: lists of (distance, row)."""
+    table = []
+    for i, x in enumerate(rows):
+        pairs = []
+        for j, y in enumerate(rows):
+            if i == j:
+                continue
+            if metric == "euclidean":
+                distance = math.sqrt(math.fsum((x - y) ** 2))
+            elif metric == "cosine":
+                x1, y1 = x / np.sqrt(x @ x), y / np.sqrt(y @ y)
+                distance = 0.5 * math.fsum((x1 - y1) ** 2)
+            else:
+                distance = math.fsum(abs(x - y))
+            pairs.append((distance, j))
+        table.append(sorted(pairs))
+    return table
+
+
+def neighbours_lowest_row_first(integer_rows, k):
+    """The k nearest other rows of integer vectors, ties to the lower row number."""
+    rows = np.asarray(integer_rows, dtype=np.int64)
+    squared = ((rows[:, None, :] - rows[None, :, :]) ** 2).sum(axis=2)
+    np.fill_diagonal(squared, np.iinfo(np.int64).max)
+    return np.argsort(squared, axis=1, kind="stable")[:, :k]
+
+
+def adjacency_by_loops(neighbour_lists):
+    """Dense binary adjacency of the OR-symmetrised neighbour graph."""
+    n = len(neighbour_lists)
+    adjacency = np.zeros((n, n))
+    for i, row in enumerate(neighbour_lists):
+        for j in row:
+            if i != j:
+                adjacency[i, j] = adjacency[j, i] = 1.0
+    return adjacency
+
+
+def laplacian_by_loops(adjacency):
+    """Dense I - D^(-1/2) A D^(-1/2), with rows of zeros for isolated vertices."""
+    n = len(adjacency)
+    degrees = [sum(row) for row in adjacency]
+    laplacian = np.zeros((n, n))
+    for i in range(n):
+        for j in range(n):
+            if i == j and degrees[i] > 0:
+                laplacian[i, j] = 1.0
+            elif adjacency[i, j]:
+                laplacian[i, j] = -adjacency[i, j] / math.sqrt(degrees[i] * degrees[j])
+    return laplacian
+
+
+def components_by_search(adjacency):
+    """Number of connected components, by depth-first search."""
+    unseen, count = set(range(len(adjacency))), 0
+    while unseen:
+        stack, count = [unseen.pop()], count + 1
+        while stack:
+            i = stack.pop()
+            found = {j for j in unseen if adjacency[i, j]}
+            unseen -= found
+            stack += found
+    return count
+
+
+def dense_trace(laplacian, times):
+    """tr exp(-tL) / n from the eigenvalues of a dense matrix."""
+    eigenvalues = np.linalg.eigvalsh(laplacian)
+    return np.array([math.fsum(np.exp(-t * eigenvalues)) / len(eigenvalues) for t in times])
+
+
+def ring_lattice_spectrum(n, reach):
+    """Eigenvalues of the normalised Laplacian of n vertices joined to `reach` on either side."""
+    return [
+        1 - sum(math.cos(2 * math.pi * j * step / n) for step in range(1, reach + 1)) / reach
+        for j in range(n)
+    ]
+
+
+def imd_of_traces(times, first, second):
+    """sup_t exp(-2 (t + 1/t)) |h1 - h2| (Tsitsulin et al. 2020, eq. 2) and its time."""
+    return max(
+        (math.exp(-2 * (t + 1 / t)) * abs(a - b), t)
+        for t, a, b in zip(times, first, second, strict=True)
+    )
+
+
+def erdos_renyi_trace(times, n, degree):
+    """Heat trace of n eigenvalues evenly spaced over 1 -+ 2 / sqrt(degree) (appendix C.4)."""
+    ends = 1 - 2 / math.sqrt(degree), 1 + 2 / math.sqrt(degree)
+    return [sum(math.exp(-t * x) for x in np.linspace(*ends, n)) for t in times]
+
+
 # --- magnitude ------------------------------------------------------------------------------
+
+
+def pairwise_distances(rows: np.ndarray, metric: str) -> np.ndarray:
+    """All distances, one pair at a time, coordinate by coordinate."""
+    n = len(rows)
+    distances = np.zeros((n, n))
+    for i in range(n):
+        for j in range(n):
+            x, y = rows[i], rows[j]
+            if metric == "euclidean":
+                distances[i, j] = np.sqrt(np.sum((x - y) ** 2))
+            elif metric == "manhattan":
+                distances[i, j] = np.sum(np.abs(x - y))
+            else:
+                u, v = x / np.sqrt(np.sum(x**2)), y / np.sqrt(np.sum(y**2))
+                distances[i, j] = np.sum((u - v) ** 2) / 2.0
+    return distances
+
+
+def dense_magnitude(distances: np.ndarray, scale: float) -> tuple[float, np.ndarray, float]:
+    """The sum of the inverse similarity matrix, its weights, and a bound on its rounding."""
+    similarities = np.exp(-scale * distances)
+    weights = np.linalg.solve(similarities, np.ones(len(similarities)))
+    epsilon = np.finfo(float).eps * 10 * len(similarities)
+    return float(weights.sum()), weights, float(epsilon * np.abs(weights).sum() ** 2)
+
+
+def two_point_magnitude(scale: float, distance: float) -> float:
+    """Two points (Leinster 2013, example 2.1.1)."""
+    return 2.0 / (1.0 + np.exp(-scale * distance))
+
+
+def line_magnitude(positions: np.ndarray, scale: float) -> float:
+    """Points on a line: 1 plus tanh of half of each gap (Leinster 2013, corollary 2.4.7)."""
+    gaps = np.diff(np.sort(np.unique(positions)))
+    return float(1.0 + np.tanh(scale * gaps / 2.0).sum())
+
 
 # --- Vendi ----------------------------------------------------------------------------------
 

@@ -65,7 +65,8 @@ def write_estimate(
     elif upper - lower < step:
         shown = digits(value, ROUND_HALF_EVEN)
         return Written(
-            _sign(shown + _power(exponent, typeset), typeset), f"± {_rounded_up(half_width)}"
+            _sign(shown + _power(exponent, typeset), typeset),
+            f"± {_rounded_up(half_width, typeset)}",
         )
     else:
         shown = digits(value, ROUND_HALF_EVEN)
@@ -158,10 +159,12 @@ def _decimal_places(width: float, leading: int) -> int:
     return min(finest, max(coarsest, wanted))
 
 
-def _rounded_up(number: float) -> str:
-    amount = _decimal(number)
-    step = Decimal(1).scaleb(amount.adjusted())
-    return f"{float(amount.quantize(step, rounding=ROUND_CEILING, context=_WIDE)):.0e}"
+def _rounded_up(number: float, typeset: bool) -> str:
+    """Write a half width with one digit, never narrower than it is."""
+    exponent = _decimal(number).adjusted()
+    step = Decimal(1).scaleb(exponent)
+    amount = _decimal(number).quantize(step, rounding=ROUND_CEILING, context=_WIDE)
+    return write_number(float(amount), 1, typeset=typeset)
 
 
 def _without_trailing_zeros(text: str) -> str:

@@ -7,7 +7,7 @@ nothing of the cluster enters it, so the same job has the same plan everywhere.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,7 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.job.config import JobConfig, Section
 from latentscale_pipeline.job.identity import config_hash, job_id
 from latentscale_pipeline.objects import ObjectStore
+from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.stages import MEASURES
 from latentscale_pipeline.stages.duplicates import plan_duplicates
 from latentscale_pipeline.stages.measure import CorpusFacts, JobFacts, Measure, Role
@@ -86,7 +87,7 @@ def make_plan(
     config: JobConfig,
     *,
     measures: Mapping[str, Measure] = MEASURES,
-    progress: Callable[..., None] | None = None,
+    progress: Progress = silent,
 ) -> Plan:
     """Open the corpora (ingesting sources that aren't one yet) and plan every stage.
 

@@ -21,7 +21,8 @@ Sums run in a fixed order: the same input gives the same bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numba
 import numpy as np
@@ -32,7 +33,7 @@ from latentscale.distances import Float64Array, Points, block_pairs, distance_ti
 Int64Array = NDArray[np.int64]
 
 BLOCK_ROWS = 1024
-"""Rows in a block. Two tiles of this size take 16 MiB."""
+"""Rows in a block. A tile of this size and its two exponentials take 24 MiB."""
 
 STRIP = 128
 """Columns folded at a time, so that a strip's share of 20 vectors stays in the first caches."""
@@ -75,14 +76,13 @@ def scale_grid(scales: Float64Array) -> ScaleGrid | None:
     if len(scales) < 2:
         return None
     slack = SPACING_TOLERANCE * scales[-1]
+    span = scales[-1] - scales[0]
     smallest_gap = np.diff(scales).min()
     for divisor in range(1, LARGEST_DIVISOR + 1):
-        # The span holds many steps, so it gives the step more sharply than the smallest gap.
-        span = scales[-1] - scales[0]
-        steps = round(span * divisor / smallest_gap)
-        if steps > 2 * len(scales) + 8:
+        if span * divisor > (2 * len(scales) + 8) * smallest_gap:
             return None
-        step = span / steps
+        # The span holds many steps, so it gives the step more sharply than the smallest gap.
+        step = span / round(span * divisor / smallest_gap)
         multiples = np.rint((scales - scales[0]) / step)
         if np.abs(scales[0] + multiples * step - scales).max() > slack:
             continue
@@ -97,12 +97,50 @@ def _powers(multiples: Float64Array) -> Int64Array:
     return np.diff(multiples, prepend=0.0).astype(np.int64)
 
 
+@dataclass(frozen=True)
+class DistanceTiles:
+    """The distance tiles of a set of points, some of them kept between visits.
+
+    Attributes
+    ----------
+    points : Points
+        ``n`` rows under a metric.
+    block_rows : int
+        Rows in a block of a tile.
+    kept_bytes : int
+        Memory that kept tiles may take; all tiles take about ``4 n²`` bytes. The others are
+        computed again on each visit, with the same result.
+    """
+
+    points: Points
+    block_rows: int = BLOCK_ROWS
+    kept_bytes: int = 0
+    kept: list[Float64Array] = field(default_factory=list, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.block_rows < 1:
+            raise ValueError(f"block_rows must be at least 1, got {self.block_rows}")
+
+    def __iter__(self) -> Iterator[tuple[slice, slice, Float64Array]]:
+        """Visit each unordered pair of blocks once, with its distances."""
+        for index, (first, second) in enumerate(block_pairs(len(self.points), self.block_rows)):
+            if index < len(self.kept):
+                yield first, second, self.kept[index]
+                continue
+            tile = distance_tile(self.points.take(first), self.points.take(second))
+            size = sum(kept.nbytes for kept in self.kept)
+            if index == len(self.kept) and size + tile.nbytes <= self.kept_bytes:
+                self.kept.append(tile)
+            yield first, second, tile
+
+
 def exponential_products(
     points: Points,
     scales: ArrayLike,
     blocks: ArrayLike,
     *,
     block_rows: int = BLOCK_ROWS,
+    tiles: DistanceTiles | None = None,
 ) -> Float64Array:
     r"""Multiply a vector by the similarity matrix of every scale.
 
@@ -116,6 +154,8 @@ def exponential_products(
         One vector a scale.
     block_rows : int
         Rows in a block of a tile.
+    tiles : DistanceTiles, optional
+        The tiles of these points, when several products are wanted; their block size counts then.
 
     Returns
     -------
@@ -129,12 +169,15 @@ def exponential_products(
 
     Notes
     -----
-    Costs ``n²/2`` distances, ``2 s n²`` multiply-adds and two exponentials a pair on a grid of
-    scales, ``s`` otherwise; memory ``16 block_rows²`` bytes and a few times the block of vectors.
+    Costs ``n²/2`` distances, ``2 s n²`` multiply-adds and one or two exponentials a pair on a grid
+    of scales, ``s`` otherwise; memory ``24 block_rows²`` bytes and thrice the block of vectors.
     """
     scales = np.asarray(scales, dtype=np.float64)
     vectors = np.asarray(blocks, dtype=np.float64)
-    _check(points, scales, vectors, block_rows)
+    _check(points, scales, vectors)
+    tiles = DistanceTiles(points, block_rows) if tiles is None else tiles
+    if tiles.points is not points:
+        raise ValueError("the tiles belong to other points")
     if len(scales) == 0:
         return np.empty_like(vectors)
     order = np.argsort(scales)
@@ -142,8 +185,10 @@ def exponential_products(
     grid = scale_grid(ascending)
     columns = np.ascontiguousarray(vectors[:, order].T)
     sums = np.zeros_like(columns)
-    for first, second in block_pairs(len(points), block_rows):
-        distances = distance_tile(points.take(first), points.take(second))
+    # Fresh megabytes for each tile would cost as much as its exponentials.
+    scratch = np.empty((2, min(tiles.block_rows, len(points)) ** 2))
+    for first, second, distances in tiles:
+        power, step = (buffer[: distances.size].reshape(distances.shape) for buffer in scratch)
         arguments = (
             np.ascontiguousarray(columns[:, first]),
             np.ascontiguousarray(columns[:, second]),
@@ -152,15 +197,15 @@ def exponential_products(
             first != second,
         )
         if grid is None:
-            _fold_each(distances, ascending, *arguments)
+            _fold_each(distances, power, ascending, *arguments)
         else:
-            _fold_grid(distances, grid, *arguments)
+            _fold_grid(distances, power, step, grid, *arguments)
     products = np.empty_like(vectors)
     products[:, order] = sums.T
     return products
 
 
-def _check(points: Points, scales: Float64Array, vectors: Float64Array, block_rows: int) -> None:
+def _check(points: Points, scales: Float64Array, vectors: Float64Array) -> None:
     if scales.ndim != 1 or not np.isfinite(scales).all() or (scales < 0).any():
         raise ValueError(f"scales must be a list of finite numbers of at least 0, got {scales}")
     if len(np.unique(scales)) != len(scales):
@@ -170,12 +215,12 @@ def _check(points: Points, scales: Float64Array, vectors: Float64Array, block_ro
             f"blocks must have one row a point and one column a scale, "
             f"{(len(points), len(scales))}, got {vectors.shape}"
         )
-    if block_rows < 1:
-        raise ValueError(f"block_rows must be at least 1, got {block_rows}")
 
 
 def _fold_grid(
     distances: Float64Array,
+    power: Float64Array,
+    step: Float64Array,
     grid: ScaleGrid,
     first: Float64Array,
     second: Float64Array,
@@ -183,20 +228,17 @@ def _fold_grid(
     second_sums: Float64Array,
     both_ways: bool,
 ) -> None:
-    distances *= -1.0
+    np.exp(np.multiply(distances, -grid.step, out=step), out=step)
     if grid.start == grid.step:
-        np.multiply(distances, grid.step, out=distances)
-        step = np.exp(distances, out=distances)
-        power = step.copy()
+        power[:] = step
     else:
-        power = np.exp(distances * grid.start)
-        np.multiply(distances, grid.step, out=distances)
-        step = np.exp(distances, out=distances)
+        np.exp(np.multiply(distances, -grid.start, out=power), out=power)
     _fold(power, step, grid.powers, first, second, first_sums, second_sums, both_ways)
 
 
 def _fold_each(
     distances: Float64Array,
+    similarities: Float64Array,
     scales: Float64Array,
     first: Float64Array,
     second: Float64Array,
@@ -204,11 +246,9 @@ def _fold_each(
     second_sums: Float64Array,
     both_ways: bool,
 ) -> None:
-    similarities = np.empty_like(distances)
     no_power = np.zeros(1, dtype=np.int64)
     for k, scale in enumerate(scales):
-        np.multiply(distances, -scale, out=similarities)
-        np.exp(similarities, out=similarities)
+        np.exp(np.multiply(distances, -scale, out=similarities), out=similarities)
         one = slice(k, k + 1)
         _fold(
             similarities,

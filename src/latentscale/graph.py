@@ -12,17 +12,14 @@ is a component of its own: its row of :math:`L` is 0, so that its eigenvalue is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, diags_array
 from scipy.sparse.csgraph import connected_components
-
-PRODUCT_ENTRIES = 1 << 22
-"""Entries of a row block of the product L L held at once (12 bytes each)."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +66,10 @@ def symmetrise(indices: NDArray[np.int64]) -> csr_array[Any, Any]:
     if indices.size and (indices.min() < 0 or indices.max() >= n):
         row = int(np.flatnonzero(((indices < 0) | (indices >= n)).any(axis=1))[0])
         raise ValueError(f"row {row} has a neighbour outside 0 … {n - 1}; complete the lists first")
-    rows = np.repeat(np.arange(n, dtype=np.int64), k)
-    columns = indices.ravel()
+    # SciPy's products are faster with 32-bit indices; it chooses by the type they come in.
+    index_type = np.int32 if 2 * n * k < np.iinfo(np.int32).max else np.int64
+    rows = np.repeat(np.arange(n, dtype=index_type), k)
+    columns = indices.ravel().astype(index_type)
     other = rows != columns
     rows, columns = rows[other], columns[other]
     pairs = (np.concatenate([rows, columns]), np.concatenate([columns, rows]))
@@ -135,7 +134,7 @@ def exact_moments(laplacian: csr_array[Any, Any]) -> NDArray[np.float64]:
     Parameters
     ----------
     laplacian : csr_array, shape (n, n)
-        A symmetric matrix with sorted indices.
+        A symmetric matrix.
 
     Returns
     -------
@@ -144,27 +143,41 @@ def exact_moments(laplacian: csr_array[Any, Any]) -> NDArray[np.float64]:
 
     Notes
     -----
-    One sparse product, Σ deg² operations, in row blocks of which one is held at a time.
+    The sparse product L L row by row, Σ deg² operations, and 40 bytes a vertex.
     """
     moments = np.zeros(5)
     moments[0] = laplacian.shape[0]
     moments[1] = laplacian.diagonal().sum()
     moments[2] = np.square(laplacian.data).sum()
-    for rows in _product_blocks(laplacian):
-        block = laplacian[rows]
-        product = block @ laplacian
-        moments[3] += product.multiply(block).sum()
-        moments[4] += np.square(product.data).sum()
+    cubes, fourths = _product_sums(laplacian.indptr, laplacian.indices, laplacian.data)
+    moments[3:] = cubes.sum(), fourths.sum()
     return moments
 
 
-def _product_blocks(laplacian: csr_array[Any, Any]) -> Iterator[slice]:
-    """Cut the rows so that each block of the product has few entries."""
-    lengths = np.diff(laplacian.indptr).astype(np.int64)
-    ends = np.concatenate([[0], np.cumsum(lengths[laplacian.indices])])[laplacian.indptr]
-    start, n = 0, len(lengths)
-    while start < n:
-        stop = int(np.searchsorted(ends, ends[start] + PRODUCT_ENTRIES, side="right")) - 1
-        stop = min(max(stop, start + 1), n)
-        yield slice(start, stop)
-        start = stop
+@numba.njit(cache=True, nogil=True)
+def _product_sums(
+    indptr: NDArray[Any], indices: NDArray[Any], data: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Row sums of L²∘L and of L²∘L², with one row of the product at a time."""
+    n = len(indptr) - 1
+    cubes, fourths = np.zeros(n), np.zeros(n)
+    product = np.zeros(n)
+    last_row = np.full(n, -1, dtype=np.int64)
+    filled = np.empty(n, dtype=np.int64)
+    for i in range(n):
+        count = 0
+        for a in range(indptr[i], indptr[i + 1]):
+            middle = indices[a]
+            for b in range(indptr[middle], indptr[middle + 1]):
+                column = indices[b]
+                if last_row[column] != i:
+                    last_row[column] = i
+                    filled[count] = column
+                    count += 1
+                product[column] += data[a] * data[b]
+        for a in range(indptr[i], indptr[i + 1]):
+            cubes[i] += data[a] * product[indices[a]]
+        for c in range(count):
+            fourths[i] += product[filled[c]] ** 2
+            product[filled[c]] = 0.0
+    return cubes, fourths

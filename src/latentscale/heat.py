@@ -69,9 +69,12 @@ LEAST_PROBES = 4
 MOST_PROBES = 1024
 """An automatic number of probes starts at 4 and doubles until the tolerance is met, to 1024."""
 
-BLOCK_BYTES = 1 << 28
+BLOCK_BYTES = 3 << 27
 WIDEST_BLOCK = 32
-"""Probes advance together in blocks of at most 32, fewer where four blocks exceed 256 MiB."""
+"""Probes advance in blocks of at most 32, fewer where three such blocks exceed 384 MiB."""
+
+SUMMED_ROWS = 1024
+"""Rows summed by themselves before they join a total, which keeps rounding from growing with n."""
 
 BOOTSTRAP_DRAWS = 4000
 
@@ -190,7 +193,7 @@ def heat_trace(
 
     Notes
     -----
-    Costs ``steps`` sparse products for each of ``probes + 8`` columns, in at most 256 MiB of
+    Costs ``steps`` sparse products for each of ``probes + 8`` columns, in at most 384 MiB of
     blocks, and one sparse product L L for the exact moments.
     """
     grid = _check_input(laplacian, times, steps, probes, tolerance)
@@ -406,7 +409,9 @@ def _random_signs(n: int, width: int, generator: np.random.Generator) -> Float64
 
 
 def _block_widths(n: int, columns: int) -> Iterator[int]:
-    widest = min(max(BLOCK_BYTES // (4 * 8 * n), 1), WIDEST_BLOCK)
+    widest = min(max(BLOCK_BYTES // (3 * 8 * n), 1), WIDEST_BLOCK)
+    if widest > 8:
+        widest -= widest % 8  # whole cache lines
     for start in range(0, columns, widest):
         yield min(widest, columns - start)
 
@@ -453,26 +458,33 @@ def _lanczos(
 
     Returns the diagonals (probes, steps) and off-diagonals (probes, steps), the last of which
     leads out of the matrix. A run that meets an invariant subspace continues with zeros.
+    ``start`` is overwritten.
     """
     width = start.shape[1]
     diagonal = np.zeros((steps, width))
     off_diagonal = np.zeros((steps, width))
     smallest = np.sqrt(_EPSILON) * _norm_bound(laplacian)
-    previous, current = np.zeros_like(start), start
+    previous, current, product = np.zeros_like(start), start, np.empty_like(start)
+    coupling = np.zeros(width)
     for step in range(steps):
-        product = laplacian @ current
-        coupling = off_diagonal[step - 1] if step else np.zeros(width)
-        diagonal[step] = _column_dots(current, product)
-        _subtract(product, current, diagonal[step], previous, coupling)
-        # Once more against the last two vectors: what rounding left of them.
-        rest, rest_previous = _column_dots(current, product), _column_dots(previous, product)
-        diagonal[step] += rest
-        _subtract(product, current, rest, previous, rest_previous)
+        share = _multiply(
+            laplacian.indptr,
+            laplacian.indices,
+            laplacian.data,
+            current,
+            previous,
+            coupling,
+            product,
+        )
+        # Twice: the second time takes off what rounding left of the last two vectors.
+        rest, rest_previous = _orthogonalise(product, current, share, previous, np.zeros(width))
+        _orthogonalise(product, current, rest, previous, rest_previous)
         length = np.sqrt(_column_dots(product, product))
         going = length > smallest
-        off_diagonal[step, going] = length[going]
-        _scale(product, np.where(going, 1.0 / np.where(going, length, 1.0), 0.0))
-        previous, current = current, product
+        coupling = np.where(going, length, 0.0)
+        diagonal[step], off_diagonal[step] = share + rest, coupling
+        product *= np.where(going, 1.0 / np.where(going, length, 1.0), 0.0)
+        previous, current, product = current, product, previous
     return diagonal.T, off_diagonal.T
 
 
@@ -483,32 +495,73 @@ def _norm_bound(laplacian: csr_array[Any, Any]) -> float:
 
 
 @numba.njit(cache=True, nogil=True)
-def _column_dots(a: Float64Array, b: Float64Array) -> Float64Array:
-    totals = np.zeros(a.shape[1])
-    for i in range(a.shape[0]):
-        for j in range(a.shape[1]):
-            totals[j] += a[i, j] * b[i, j]
-    return totals
+def _multiply(
+    indptr: NDArray[Any],
+    indices: NDArray[Any],
+    data: Float64Array,
+    current: Float64Array,
+    previous: Float64Array,
+    coupling: Float64Array,
+    product: Float64Array,
+) -> Float64Array:
+    """Set product = L current - previous coupling; return its dot products with current."""
+    n, width = current.shape
+    shares = np.zeros(width)
+    partial = np.zeros(width)
+    row = np.empty(width)
+    for i in range(n):
+        for c in range(width):
+            row[c] = -previous[i, c] * coupling[c]
+        for entry in range(indptr[i], indptr[i + 1]):
+            j, factor = indices[entry], data[entry]
+            for c in range(width):
+                row[c] += factor * current[j, c]
+        for c in range(width):
+            product[i, c] = row[c]
+            partial[c] += current[i, c] * row[c]
+        if i % SUMMED_ROWS == 0 or i == n - 1:
+            shares += partial
+            partial[:] = 0.0
+    return shares
 
 
 @numba.njit(cache=True, nogil=True)
-def _subtract(
+def _orthogonalise(
     target: Float64Array,
     first: Float64Array,
     first_share: Float64Array,
     second: Float64Array,
     second_share: Float64Array,
-) -> None:
-    for i in range(target.shape[0]):
-        for j in range(target.shape[1]):
-            target[i, j] -= first_share[j] * first[i, j] + second_share[j] * second[i, j]
+) -> tuple[Float64Array, Float64Array]:
+    """Take off shares of two blocks; return the dot products of what is left with them."""
+    n, width = target.shape
+    firsts, seconds = np.zeros(width), np.zeros(width)
+    partial, partial_second = np.zeros(width), np.zeros(width)
+    for i in range(n):
+        for c in range(width):
+            left = target[i, c] - first_share[c] * first[i, c] - second_share[c] * second[i, c]
+            target[i, c] = left
+            partial[c] += left * first[i, c]
+            partial_second[c] += left * second[i, c]
+        if i % SUMMED_ROWS == 0 or i == n - 1:
+            firsts += partial
+            seconds += partial_second
+            partial[:] = 0.0
+            partial_second[:] = 0.0
+    return firsts, seconds
 
 
 @numba.njit(cache=True, nogil=True)
-def _scale(target: Float64Array, factors: Float64Array) -> None:
-    for i in range(target.shape[0]):
-        for j in range(target.shape[1]):
-            target[i, j] *= factors[j]
+def _column_dots(a: Float64Array, b: Float64Array) -> Float64Array:
+    n, width = a.shape
+    totals, partial = np.zeros(width), np.zeros(width)
+    for i in range(n):
+        for c in range(width):
+            partial[c] += a[i, c] * b[i, c]
+        if i % SUMMED_ROWS == 0 or i == n - 1:
+            totals += partial
+            partial[:] = 0.0
+    return totals
 
 
 def _fit_control_variate(

@@ -29,10 +29,11 @@ Methods
     Conjugate gradients from 0 for all scales at once, with
     :func:`latentscale.exponentials.exponential_products`. Step ``j`` raises the magnitude by
     :math:`\Delta_j = \alpha_j \|r_j\|^2` (Hestenes and Stiefel 1952), so the error after ``k``
-    steps is the sum of all later :math:`\Delta_j`. It is estimated from the past: the largest
-    ratio, over a window, of what followed a step (for at least 4 steps) to the step itself, applied
-    to the last steps and multiplied by a safety factor (compare Meurant, Papež and Tichý 2021).
-    The lower bound is certified, the upper is this estimate.
+    steps is the sum of all later gains. The last ``m`` gains are therefore a lower bound of the
+    error ``m`` steps ago, and a sharp one when convergence has not stalled (Strakoš and Tichý
+    2002). Three times their sum serves as the error *now*; ``m`` is 4 at least and a quarter of all
+    steps, since stalls last longer where convergence is slow. The lower bound is certified, the
+    upper is this estimate, or the number of points when it stays above the tolerance.
 ``definition``
     :math:`\mathrm{Mag}(0) = 1`, which the paper defines, and which is the limit for almost all
     spaces (the one-point property; Roff and Yoshinaga 2023).
@@ -60,15 +61,21 @@ from latentscale.distances import (
 )
 from latentscale.duplicates import Distinct, find_distinct
 from latentscale.estimate import Bounds, Estimate
-from latentscale.exponentials import exponential_products
+from latentscale.exponentials import DistanceTiles, exponential_products
 
 MagnitudeMethod = Literal["auto", "cholesky", "cg"]
 
 CHOLESKY_ROWS = 3000
 """Distinct rows up to which ``auto`` factorises: at 3000 a scale takes about 0.3 s on one core."""
 
+KEPT_BYTES = 2**29
+"""Memory that ``cg`` may take by default to keep distances: all of them up to 11 500 rows."""
+
 DELAY = 4
-"""Steps that must have followed a step before it serves to estimate the error."""
+"""Least number of past steps whose gains estimate the error."""
+
+DELAY_SHARE = 0.25
+"""Share of all steps that this number grows to: slow convergence stalls for longer."""
 
 SAFETY = 3.0
 """Factor on the estimated error, which tends to be low."""
@@ -80,6 +87,7 @@ PRODUCT_ERROR = 4e-15
 """Rounding of a squared distance from a matrix product, as a share of the squared norms."""
 
 EPSILON = float(np.finfo(np.float64).eps)
+TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True)
@@ -115,6 +123,7 @@ def magnitude_function(
     method: MagnitudeMethod = "auto",
     tolerance: float = 1e-3,
     distinct: Distinct | None = None,
+    kept_bytes: int = KEPT_BYTES,
 ) -> MagnitudeFunction:
     """Evaluate the magnitude function.
 
@@ -132,6 +141,9 @@ def magnitude_function(
         Relative error allowed to ``cg``, in (0, 1).
     distinct : Distinct, optional
         The result of :func:`latentscale.duplicates.find_distinct`, when it is known.
+    kept_bytes : int
+        Memory that ``cg`` may take to keep distances between products, on top of about 100 MiB;
+        it doesn't change the result.
 
     Returns
     -------
@@ -158,7 +170,8 @@ def magnitude_function(
     points = points.take(distinct.rows)
     n = len(points)
     positive = scales[scales > 0]
-    solution = _solve(points, positive, method, tolerance)
+    tiles = DistanceTiles(points, kept_bytes=kept_bytes)
+    solution = _solve(tiles, positive, method, tolerance)
     origin = (Estimate.exact(1.0, "definition"),) * (len(scales) - len(positive))
     weights = solution.weights if len(positive) else np.full(n, 1.0 / n)
     return MagnitudeFunction(
@@ -173,6 +186,7 @@ def convergence_scale(
     method: MagnitudeMethod = "auto",
     tolerance: float = 1e-3,
     distinct: Distinct | None = None,
+    kept_bytes: int = KEPT_BYTES,
 ) -> Estimate:
     """Find the scale at which the magnitude reaches a share of the number of distinct points.
 
@@ -187,7 +201,7 @@ def convergence_scale(
         At least two distinct rows under a metric.
     target : float
         Share of the distinct points, above ``1/n`` and below 1.
-    method, tolerance, distinct
+    method, tolerance, distinct, kept_bytes
         As in :func:`magnitude_function`. The scale is found to a relative 1e-3 or better.
 
     Returns
@@ -214,7 +228,8 @@ def convergence_scale(
         )
     if method == "cholesky" or (method == "auto" and n <= CHOLESKY_ROWS):
         return _dense_convergence_scale(points, target, tolerance)
-    return _iterated_convergence_scale(points, target, tolerance)
+    tiles = DistanceTiles(points, kept_bytes=kept_bytes)
+    return _iterated_convergence_scale(tiles, target, tolerance)
 
 
 def magnitude_area(scales: ArrayLike, estimates: Sequence[Estimate]) -> Estimate:
@@ -312,16 +327,17 @@ class _Solution:
     products: int
 
 
-def _solve(points: Points, scales: Float64Array, method: str, tolerance: float) -> _Solution:
+def _solve(tiles: DistanceTiles, scales: Float64Array, method: str, tolerance: float) -> _Solution:
     """Factorise where asked and possible, iterate elsewhere; the points are distinct."""
+    points = tiles.points
     dense = method == "cholesky" or (method == "auto" and len(points) <= CHOLESKY_ROWS)
     if not dense or len(scales) == 0:
-        return _conjugate_gradients(points, scales, tolerance)
+        return _conjugate_gradients(tiles, scales, tolerance)
     distances = _all_distances(points)
     error = _relative_error(points, _closest(distances)) / math.e
     factored = [_factorise(distances, scale, error, tolerance) for scale in scales]
     indefinite = [k for k, result in enumerate(factored) if result is None]
-    iterated = _conjugate_gradients(points, scales[indefinite], tolerance)
+    iterated = _conjugate_gradients(tiles, scales[indefinite], tolerance)
     others = iter(iterated.estimates)
     estimates = tuple(next(others) if result is None else result[0] for result in factored)
     last = factored[-1]
@@ -388,8 +404,9 @@ def _most_products(n: int) -> int:
     return 50 + 4 * math.isqrt(n)
 
 
-def _conjugate_gradients(points: Points, scales: Float64Array, tolerance: float) -> _Solution:
+def _conjugate_gradients(tiles: DistanceTiles, scales: Float64Array, tolerance: float) -> _Solution:
     """Solve at all scales together; a scale leaves when its estimated error is small enough."""
+    points = tiles.points
     n, s = len(points), len(scales)
     weights, residuals, directions = np.zeros((n, s)), np.ones((n, s)), np.ones((n, s))
     squared = np.full(s, float(n))  # of the residuals' lengths
@@ -401,7 +418,7 @@ def _conjugate_gradients(points: Points, scales: Float64Array, tolerance: float)
     products = 0
     while len(active) and products < _most_products(n):
         moving = directions[:, active]
-        images = exponential_products(points, scales[active], moving)
+        images = exponential_products(points, scales[active], moving, tiles=tiles)
         products += 1
         curvature = np.einsum("ik,ik->k", moving, images)
         usable = curvature > 0
@@ -419,8 +436,8 @@ def _conjugate_gradients(points: Points, scales: Float64Array, tolerance: float)
             exhausted = remaining[position] <= n * (4.0 * EPSILON * mass[k]) ** 2
             if exhausted:
                 errors[k] = SAFETY * longest[k] * remaining[position]
-            elif usable[position]:
-                errors[k] = _remaining_error(gains[k])
+            else:
+                errors[k] = _remaining_error(gains[k]) if usable[position] else math.inf
             converged = errors[k] <= STOPPING_SHARE * tolerance * sum(gains[k])
             staying[position] &= not (exhausted or converged)
         squared[active] = remaining
@@ -437,15 +454,10 @@ def _conjugate_gradients(points: Points, scales: Float64Array, tolerance: float)
 
 
 def _remaining_error(gains: Sequence[float]) -> float:
-    """Estimate what all further steps will add, from what the past ones did."""
+    """Estimate the error from the last steps' gains, which bound it some steps ago from below."""
     count = len(gains)
-    if count <= DELAY:
-        return math.inf
-    steps = np.asarray(gains)
-    following = np.cumsum(steps[::-1])[::-1]  # a step and all after it
-    window = slice(min(count // 3, count - DELAY - 1), count - DELAY)
-    ratio = float(((following[window] - steps[window]) / steps[window]).max())
-    return SAFETY * ratio * float(steps[-1])
+    delay = max(DELAY, math.ceil(DELAY_SHARE * count))
+    return SAFETY * math.fsum(gains[-delay:]) if count > delay else math.inf
 
 
 def _quotient(
@@ -469,25 +481,30 @@ def _quotient(
 
 # --- The convergence scale -------------------------------------------------------------------
 
-SUBSET_ROWS = 500
-"""Rows of the evenly spaced subset whose convergence scale places the first grid."""
+SUBSET_ROWS = (300, 1200)
+"""Sizes of the evenly spaced subsets whose convergence scales are extrapolated to all rows."""
+
+ABOUT = np.linspace(0.8, 1.2, 9)
+"""First group of scales, relative to the extrapolated one."""
+
+NARROW = 0.06
+"""Relative width of the interval in which the root is interpolated in the end."""
+
+ROOT_ACCURACY = 5e-4
+"""Relative error allowed to that interpolation."""
+
+VANISHING = 750.0
+"""exp(-750) is 0: at this multiple of the inverse smallest distance nothing changes any more."""
 
 MOST_GROUPS = 40
-"""Groups of scales after which the search for the convergence scale gives up."""
-
-COARSE = 1e-2
-"""Relative error of the magnitudes that place the root roughly."""
-
-ABOUT = 1.0 + np.linspace(-0.03, 0.03, 5)
-"""Scales of the finer group, relative to the rough root."""
-
-NARROW = 0.02
-"""Relative width of the interval in which the root is interpolated in the end."""
+"""Groups of scales after which the search gives up."""
 
 
 def _dense_convergence_scale(points: Points, target: float, tolerance: float) -> Estimate:
+    tiles = DistanceTiles(points)
     distances = _all_distances(points)
     error = _relative_error(points, _closest(distances)) / math.e
+    largest = VANISHING / float(distances[distances > 0].min(initial=math.inf))
     goal = target * len(points)
     known: dict[float, Estimate] = {0.0: Estimate.exact(1.0, "definition")}
 
@@ -495,17 +512,17 @@ def _dense_convergence_scale(points: Points, target: float, tolerance: float) ->
         if scale not in known:
             result = _factorise(distances, scale, error, tolerance)
             known[scale] = (
-                _conjugate_gradients(points, np.array([scale]), tolerance).estimates[0]
+                _conjugate_gradients(tiles, np.array([scale]), tolerance).estimates[0]
                 if result is None
                 else result[0]
             )
         return known[scale].value - goal
 
-    low, high = 0.0, 1.0 / float(distances.mean())
+    low, high = 0.0, min(1.0 / float(max(distances.mean(), TINY)), largest)
     while excess(high) < 0:
-        low, high = high, 2.0 * high
-        if not math.isfinite(high):
+        if not high < largest:
             raise ValueError(_UNREACHED)
+        low, high = high, min(2.0 * high, largest)
     root = float(toms748(excess, low, high, rtol=1e-12, xtol=1e-300))
     excess(root)
     step = 1e-4 * root
@@ -527,51 +544,63 @@ def _root_estimate(
         raise ValueError(f"the magnitude function is flat at {goal}: no convergence scale there")
     earlier = max(magnitude.upper - goal, 0.0) / slope + inaccuracy
     later = max(goal - magnitude.lower, 0.0) / slope + inaccuracy
-    return Estimate(
-        root, max(root - earlier, 0.0), root + later, magnitude.bounds, magnitude.method
+    lower, upper = float(max(root - earlier, 0.0)), float(root + later)
+    return Estimate(root, lower, upper, magnitude.bounds, magnitude.method)
+
+
+def _iterated_convergence_scale(tiles: DistanceTiles, target: float, tolerance: float) -> Estimate:
+    points = tiles.points
+    n = len(points)
+    goal = target * n
+    accuracy = min(tolerance, 1e-3)
+    start = _extrapolated_scale(points, target, tolerance)
+    known = _evaluate_about(tiles, goal, start * ABOUT, accuracy)
+    for _ in range(MOST_GROUPS):
+        low, high = _bracket(known, goal)
+        root, inaccuracy = _interpolate(known, goal, n)
+        if high <= (1.0 + NARROW) * low and inaccuracy <= ROOT_ACCURACY * root:
+            slope = (known[high].value - known[low].value) / (high - low)
+            nearest = known[low] if root - low < high - root else known[high]
+            return _root_estimate(root, _shift(nearest, goal), goal, slope, inaccuracy)
+        wanted = root + (high - low) / 8.0 * np.linspace(-1.0, 1.0, 5)
+        known |= _evaluate(tiles, wanted[(wanted > low) & (wanted < high)], accuracy)
+    raise ValueError(_UNREACHED)
+
+
+def _extrapolated_scale(points: Points, target: float, tolerance: float) -> float:
+    """Guess the convergence scale from two subsets: it grows like a power of their size."""
+    n = len(points)
+    sizes = [min(n, rows) for rows in SUBSET_ROWS]
+    small, large = (
+        _dense_convergence_scale(
+            points.take(np.linspace(0, n - 1, rows).astype(np.int64)),
+            max(target, 1.5 / rows),
+            tolerance,
+        ).value
+        for rows in sizes
     )
+    if n == sizes[1]:
+        return large
+    power = math.log(large / small) / math.log(sizes[1] / sizes[0])
+    return large * math.pow(n / sizes[1], min(max(power, 0.0), 1.0))
 
 
 Evaluated = dict[float, Estimate]
 
 
-def _iterated_convergence_scale(points: Points, target: float, tolerance: float) -> Estimate:
-    n = len(points)
-    goal = target * n
-    subset = points.take(np.linspace(0, n - 1, min(n, SUBSET_ROWS)).astype(np.int64))
-    start = _dense_convergence_scale(subset, max(target, 2.0 / len(subset)), tolerance).value
-    coarse_grid = start * 2.0 ** np.linspace(-0.5, 2.5, 7)
-    coarse = _evaluate_about(points, goal, coarse_grid, COARSE, 2.0)
-    root = _interpolate(coarse, goal, n)
-    accuracy = min(tolerance, 1e-3)
-    fine = _evaluate_about(points, goal, root * ABOUT, accuracy, 1.05)
-    for _ in range(MOST_GROUPS):
-        low, high = _bracket(fine, goal)
-        root = _interpolate(fine, goal, n)
-        if high <= (1.0 + NARROW) * low:
-            rise = fine[high].value - fine[low].value
-            secant = low + (goal - fine[low].value) / rise * (high - low)
-            nearest = fine[low] if root - low < high - root else fine[high]
-            at_root = _shift(nearest, goal)
-            return _root_estimate(root, at_root, goal, rise / (high - low), abs(secant - root))
-        wanted = root + (high - low) / 8.0 * np.linspace(-1.0, 1.0, 5)
-        wanted = wanted[(wanted > low) & (wanted < high)]
-        fine |= _evaluate(points, wanted, accuracy)
-    raise ValueError(_UNREACHED)
-
-
-def _evaluate(points: Points, scales: Float64Array, tolerance: float) -> Evaluated:
-    estimates = _conjugate_gradients(points, scales, tolerance).estimates
+def _evaluate(tiles: DistanceTiles, scales: Float64Array, tolerance: float) -> Evaluated:
+    estimates = _conjugate_gradients(tiles, scales, tolerance).estimates
     return dict(zip(scales.tolist(), estimates, strict=True))
 
 
 def _evaluate_about(
-    points: Points, goal: float, scales: Float64Array, tolerance: float, factor: float
+    tiles: DistanceTiles, goal: float, scales: Float64Array, tolerance: float
 ) -> Evaluated:
     """Evaluate groups of scales, further and further out, until the goal lies among them."""
     known: Evaluated = {}
+    factor = 1.05
     for _ in range(MOST_GROUPS):
-        known |= _evaluate(points, scales, tolerance)
+        known |= _evaluate(tiles, scales, tolerance)
         first, last = min(known), max(known)
         if known[last].value < goal:
             scales = last * factor ** np.arange(1.0, 6.0)
@@ -592,16 +621,22 @@ def _bracket(known: Evaluated, goal: float) -> tuple[float, float]:
     return scales[reached - 1], scales[reached]
 
 
-def _interpolate(known: Evaluated, goal: float, n: int) -> float:
-    """Interpolate the scale of a magnitude; log(Mag / (n - Mag)) is smooth in the log scale."""
+def _interpolate(known: Evaluated, goal: float, n: int) -> tuple[float, float]:
+    """Interpolate the scale of a magnitude, and say how far two interpolations differ.
+
+    log(Mag / (n - Mag)) is smooth in the logarithm of the scale.
+    """
     low, high = _bracket(known, goal)
     scales = np.array(sorted(known))
     values = np.array([known[scale].value for scale in scales])
     share = np.clip(np.maximum.accumulate(values) / n, 1e-15, 1.0 - 1e-15)
     odds = np.log(share / (1.0 - share))
     keep = np.diff(odds, prepend=-np.inf) > 0
+    wanted = math.log(goal / (n - goal))
     curve = PchipInterpolator(odds[keep], np.log(scales[keep]))
-    return float(np.clip(np.exp(curve(math.log(goal / (n - goal)))), low, high))
+    chord = np.interp(wanted, odds[keep], np.log(scales[keep]))
+    root, straight = (float(np.clip(np.exp(at), low, high)) for at in (curve(wanted), chord))
+    return root, abs(root - straight)
 
 
 def _shift(estimate: Estimate, value: float) -> Estimate:

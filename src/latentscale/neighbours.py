@@ -1,16 +1,17 @@
 r"""Nearest neighbours by tiles: exact, with ties broken fairly.
 
-The ``k`` nearest candidates of a block of queries are kept while its tiles go by. A matrix product
-gives every squared distance up to an error that is at most
+The ``k`` nearest candidates of a block of queries are kept while its tiles go by. A float32 matrix
+product of the rows, moved to the candidates' mean and scaled, gives every squared distance up to an
+error of at most
 
-.. math:: \gamma\,(\|x\|^2 + \|y\|^2), \qquad \gamma = 4\,(d + 4)\,\varepsilon,
+.. math:: \gamma\,(\|x\|^2 + \|y\|^2), \qquad \gamma = (d + 16)\,2^{-24}
 
-(Higham, *Accuracy and Stability of Numerical Algorithms*, section 3.1, for the product, the norms
-and the comparison together), so a candidate farther
-than the present ``k``-th neighbour by more than that is passed over. The few that remain, about
-``k (1 + log(n / k))`` of ``n`` for each query, are measured again coordinate by coordinate, and
-only those distances decide. The result therefore doesn't depend on how the rows were cut into
-blocks, nor on how the matrix product rounds.
+(rounding of the rows, of the product and of the comparison together; Higham, *Accuracy and
+Stability of Numerical Algorithms*, section 3.1), so a candidate farther than the present ``k``-th
+neighbour by more than that is passed over. The few that remain, about ``k (1 + log(n / k))`` of
+``n`` for each query, are measured in float64, coordinate by coordinate, and only those distances
+decide. The result therefore doesn't depend on how the rows were cut into blocks, nor on how the
+matrix product rounds.
 
 Ties
 ----
@@ -27,6 +28,7 @@ counts when its distance is at most the true ``k``-th distance, so that a tie is
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numba
@@ -38,13 +40,11 @@ from latentscale.distances import Float64Array, Points, _direct_squared, row_blo
 
 Int64Array = NDArray[np.int64]
 
-QUERY_BLOCK = 512
-CANDIDATE_BLOCK = 4096
-"""Rows of a tile, 16 MiB of products: large enough for the matrix product, small enough for cache.
-"""
+QUERY_BLOCK = 2048
+CANDIDATE_BLOCK = 2048
+"""Rows of a tile: 16 MiB of float32 products."""
 
 _NO_HASH = np.uint64(0xFFFFFFFFFFFFFFFF)
-_EPSILON = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -121,17 +121,34 @@ def nearest(
 
     Notes
     -----
-    Costs ``2 m n d`` floating point operations, and 16 MiB beyond the result.
+    Costs ``2 m n d`` float32 operations, and 16 MiB and two float32 blocks beyond the result.
     """
     _check_blocks(queries, candidates, k, query_ids, candidate_ids)
     indices, distances, hashes = _empty(len(queries), k)
     key = _hash_key(seed)
+    rounding = None if queries.metric == "manhattan" else _Rounding.around(candidates, queries)
     for rows in row_blocks(len(queries), QUERY_BLOCK):
         block = queries.take(rows)
         kept = (distances[rows], hashes[rows], indices[rows])
+        near = rounding.apply(block) if rounding else None
         for columns in row_blocks(len(candidates), CANDIDATE_BLOCK):
-            _fold_tile(
-                block, candidates.take(columns), query_ids[rows], candidate_ids[columns], key, kept
+            others = candidates.take(columns)
+            ids = (query_ids[rows], candidate_ids[columns])
+            if rounding is None or near is None:
+                _fold_manhattan(*kept, block.rows, others.rows, *ids, key)
+                continue
+            far = rounding.apply(others)
+            _fold_products(
+                *kept,
+                near.rows @ far.rows.T,
+                near.half_norms,
+                far.half_norms,
+                0.5 / rounding.scale**2,
+                block.rows,
+                others.rows,
+                queries.metric == "cosine",
+                *ids,
+                key,
             )
     return Neighbours(indices, distances)
 
@@ -277,30 +294,37 @@ def _hash_key(seed: int) -> np.uint64:
     return np.uint64(seed & 0xFFFFFFFFFFFFFFFF)
 
 
-def _fold_tile(
-    queries: Points,
-    candidates: Points,
-    query_ids: Int64Array,
-    candidate_ids: Int64Array,
-    key: np.uint64,
-    kept: tuple[Float64Array, NDArray[np.uint64], Int64Array],
-) -> None:
-    if queries.metric == "manhattan":
-        _fold_manhattan(*kept, queries.rows, candidates.rows, query_ids, candidate_ids, key)
-        return
-    _fold_products(
-        *kept,
-        queries.rows @ candidates.rows.T,
-        queries.rows,
-        candidates.rows,
-        queries.squared_norms,
-        candidates.squared_norms,
-        4 * (queries.dimension + 4) * _EPSILON,
-        queries.metric == "cosine",
-        query_ids,
-        candidate_ids,
-        key,
-    )
+@dataclass(frozen=True)
+class _RoundedRows:
+    """Float32 rows, and half of their squared norms less their share of the error."""
+
+    rows: NDArray[np.float32]
+    half_norms: Float64Array
+
+
+@dataclass(frozen=True)
+class _Rounding:
+    """How rows become float32: moved to a centre, where norms are small, and scaled below 1."""
+
+    centre: Float64Array
+    scale: float
+
+    @classmethod
+    def around(cls, candidates: Points, queries: Points) -> _Rounding:
+        centre = candidates.rows.mean(axis=0)
+        largest = max(candidates.squared_norms.max(), queries.squared_norms.max())
+        reach = math.sqrt(float(largest)) + float(np.sqrt(centre @ centre))
+        # A power of two, so that scaling rounds nothing.
+        return cls(centre, 2.0 ** math.ceil(math.log2(reach)) if reach > 0 else 1.0)
+
+    def apply(self, points: Points) -> _RoundedRows:
+        rows = ((points.rows - self.centre) / self.scale).astype(np.float32)
+        exact = rows.astype(np.float64)
+        squared = np.einsum("ij,ij->i", exact, exact)
+        share = (points.dimension + 16) * 2.0**-24
+        # What underflows in float32 is at most its least normal number for each coordinate.
+        lost = (points.dimension + 16) * float(np.finfo(np.float32).tiny)
+        return _RoundedRows(rows, 0.5 * ((1.0 - share) * squared - lost))
 
 
 @numba.njit(cache=True, nogil=True)
@@ -357,12 +381,12 @@ def _fold_products(
     distances: Float64Array,
     hashes: NDArray[np.uint64],
     indices: Int64Array,
-    products: Float64Array,
+    products: NDArray[np.float32],
+    query_halves: Float64Array,
+    candidate_halves: Float64Array,
+    limit_scale: float,
     queries: Float64Array,
     candidates: Float64Array,
-    query_norms: Float64Array,
-    candidate_norms: Float64Array,
-    error_share: float,
     cosine: bool,
     query_ids: Int64Array,
     candidate_ids: Int64Array,
@@ -372,9 +396,10 @@ def _fold_products(
     for i in range(products.shape[0]):
         query_hash = _query_hash(key, query_ids[i])
         limit = _squared_limit(distances[i, last], cosine)
+        # Half the least possible squared distance is the two halves less the product.
+        start = query_halves[i] - limit * limit_scale
         for j in range(products.shape[1]):
-            norms = query_norms[i] + candidate_norms[j]
-            if norms - 2.0 * products[i, j] - error_share * norms > limit:
+            if start + candidate_halves[j] > products[i, j]:
                 continue
             if candidate_ids[j] == query_ids[i]:
                 continue
@@ -385,6 +410,7 @@ def _fold_products(
             distance = 0.5 * distance if cosine else np.sqrt(distance)
             _offer(distances[i], hashes[i], indices[i], distance, pair_hash, candidate_ids[j])
             limit = _squared_limit(distances[i, last], cosine)
+            start = query_halves[i] - limit * limit_scale
 
 
 @numba.njit(cache=True, nogil=True)

@@ -35,16 +35,18 @@ computation, and eigenvalues at or below it count as zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.linalg import eigvalsh
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import eigh, eigvalsh
+from scipy.optimize import brentq
 
 from latentscale.distances import Float64Array, Points, as_points, block_pairs, row_blocks
 from latentscale.estimate import Estimate
 from latentscale.kernels import Kernel, check_kernel, kernel_tile
+from latentscale.majorisation import pour_on_largest, raise_smallest
 
 TILE_ROWS = 1024
 """Rows of a kernel tile: 8 MiB of similarities."""
@@ -55,6 +57,9 @@ MOMENT_ROWS = 4096
 No sum runs through more terms than this one after the other, however many rows there are, which
 keeps the rounding of a second moment, and so the tolerance of its spectrum, independent of n.
 """
+
+BRACKET_SLACK = 1e-12
+"""Relative allowance for the rounding of sums in a certified bracket, beside n roundings."""
 
 EPSILON = float(np.finfo(np.float64).eps)
 
@@ -100,6 +105,34 @@ class Spectrum:
     size: int
 
 
+@dataclass(frozen=True)
+class NystromSpectrum:
+    r"""What landmark rows tell about the eigenvalues of a normalised kernel matrix.
+
+    Attributes
+    ----------
+    eigenvalues : ndarray of float64
+        Of the projected matrix, descending and positive, at most one a landmark. The i-th is a
+        lower bound of the i-th eigenvalue of the whole matrix.
+    squares : float
+        :math:`\sum \lambda_i^2 = \|K/n\|_F^2` of the whole matrix, exact.
+    size : int
+        Number of rows of the corpus.
+    landmarks : ndarray of int64, ascending
+        Row numbers of the landmarks.
+    """
+
+    eigenvalues: Float64Array
+    squares: float
+    size: int
+    landmarks: NDArray[np.int64]
+
+    @property
+    def lost_trace(self) -> float:
+        """Sum of the differences to the true eigenvalues, between 0 and 1."""
+        return max(0.0, 1.0 - math.fsum(self.eigenvalues))
+
+
 def second_moment(vectors: ArrayLike, weights: ArrayLike | None = None) -> SecondMoment:
     """Second moment of a block of rows, each scaled to unit length.
 
@@ -122,7 +155,8 @@ def second_moment(vectors: ArrayLike, weights: ArrayLike | None = None) -> Secon
 
     Notes
     -----
-    Costs ``n d^2`` multiplications and a float64 copy of the block.
+    Costs ``n d^2`` multiplications and, while it scales the rows, three float64 copies of the
+    block: cut a large corpus into blocks and merge their moments.
     """
     rows = as_points(vectors, "cosine").rows
     if weights is None:
@@ -131,8 +165,8 @@ def second_moment(vectors: ArrayLike, weights: ArrayLike | None = None) -> Secon
         masses = checked_weights(weights, len(rows))
         total = math.fsum(masses)
         rows *= np.sqrt(masses)[:, None]
-    products = [rows[block].T @ rows[block] for block in row_blocks(len(rows), MOMENT_ROWS)]
-    return SecondMoment(total, _pairwise_sum(products))
+    blocks = row_blocks(len(rows), MOMENT_ROWS)
+    return SecondMoment(total, _pairwise_sum(rows[block].T @ rows[block] for block in blocks))
 
 
 def merge_moments(moments: Sequence[SecondMoment]) -> SecondMoment:
@@ -160,7 +194,7 @@ def merge_moments(moments: Sequence[SecondMoment]) -> SecondMoment:
         raise ValueError(f"moments of different dimensions can't be merged: {dimensions}")
     return SecondMoment(
         math.fsum(moment.total for moment in moments),
-        _pairwise_sum([moment.matrix for moment in moments]),
+        _pairwise_sum(moment.matrix for moment in moments),
     )
 
 
@@ -240,7 +274,7 @@ def kernel_spectrum(
         raise ValueError("all weights are 0: there is nothing to measure")
     masses = masses / total
     roots = np.sqrt(masses)
-    points = centred(points)
+    points = _centred(points)
     # Only the lower triangle is read; column-major, so that LAPACK works in place.
     matrix = np.empty((n, n), order="F")
     for columns, rows in block_pairs(n, TILE_ROWS):
@@ -277,6 +311,138 @@ def vendi_score(spectrum: Spectrum, order: float) -> Estimate:
     check_order(order)
     positive = spectrum.eigenvalues[spectrum.eigenvalues > spectrum.tolerance]
     return Estimate.exact(hill_number(positive / positive.sum(), order), "exact")
+
+
+def nystrom_spectrum(
+    points: Points,
+    kernel: Kernel,
+    bandwidth: float | None,
+    landmarks: int,
+    generator: np.random.Generator,
+) -> NystromSpectrum:
+    r"""Lower bounds of the spectrum of any kernel, from random landmark rows.
+
+    With C the similarities of all rows to the landmarks and W those among the landmarks,
+    :math:`\hat K = C W^{+} C^\top` satisfies :math:`0 \preceq \hat K \preceq K`. W is shifted by
+    a multiple of machine epsilon, which keeps the inequality and dwarfs the rounding in its
+    inverse.
+
+    Parameters
+    ----------
+    points : Points
+        The ``n`` rows, with the kernel's metric.
+    kernel : {"cosine", "rbf", "laplacian"}
+        The similarity.
+    bandwidth : float or None
+        Positive; None for the cosine kernel.
+    landmarks : int
+        How many rows to project on, from 1 to ``n``.
+    generator : numpy.random.Generator
+        Draws the landmarks, all sets equally likely.
+
+    Returns
+    -------
+    NystromSpectrum
+
+    Raises
+    ------
+    ValueError
+        On a kernel that doesn't suit the points, or a number of landmarks out of range.
+
+    Notes
+    -----
+    Costs one pass over all pairs of rows for the squares, ``n m^2`` multiplications and
+    ``O(m^3)``; needs a few arrays of ``m`` by ``m`` and a tile.
+    """
+    check_kernel(points, kernel, bandwidth)
+    n = len(points)
+    if not 1 <= landmarks <= n:
+        raise ValueError(f"landmarks must be from 1 to the {n} rows, got {landmarks}")
+    points = _centred(points)
+    chosen = np.sort(generator.choice(n, landmarks, replace=False))
+    anchors = points.take(chosen)
+    core = kernel_tile(anchors, anchors, kernel, bandwidth)
+    np.fill_diagonal(core, 1.0)
+    strengths, directions = eigh(core)
+    shift = landmarks * EPSILON * float(strengths[-1])
+    whitening = directions / np.sqrt(np.maximum(strengths, 0.0) + shift)
+    gram = np.zeros((landmarks, landmarks))
+    for block in row_blocks(n, TILE_ROWS):
+        features = kernel_tile(points.take(block), anchors, kernel, bandwidth) @ whitening
+        gram += features.T @ features
+    ascending = np.asarray(eigvalsh(gram), dtype=np.float64) / n
+    # Each may be too high by the rounding of the solver.
+    bounds = ascending[::-1] - landmarks * EPSILON * float(ascending[-1])
+    squares = _mean_squared_similarity(points, kernel, bandwidth)
+    return NystromSpectrum(bounds[bounds > 0], squares, n, chosen.astype(np.int64, copy=False))
+
+
+def vendi_bracket(nystrom: NystromSpectrum, order: float) -> Estimate:
+    r"""Vendi score of order q with certified bounds from a projected spectrum.
+
+    Parameters
+    ----------
+    nystrom : NystromSpectrum
+        From :func:`nystrom_spectrum`.
+    order : float
+        q in [0, inf].
+
+    Returns
+    -------
+    Estimate
+        ``certified``: the bracket contains the score of :func:`kernel_spectrum` of the same rows.
+        Order 2 is exact.
+
+    Raises
+    ------
+    ValueError
+        On a negative or NaN order.
+
+    Notes
+    -----
+    The true eigenvalues are :math:`\lambda_i = \hat\lambda_i + e_i` with :math:`e_i \ge 0` (Weyl),
+    :math:`\sum e_i = \tau`, the lost trace, and :math:`\sum \lambda_i^2 = s` known, so that
+    :math:`\lambda_i \le \sqrt{\hat\lambda_i^2 + s - \sum \hat\lambda_j^2}`. Among all such
+    spectra, pouring :math:`\tau` on the largest eigenvalues, each up to its limit, gives one that
+    majorises all others, and raising the smallest to a common level one that all others majorise.
+    Every Hill number falls under majorisation, so the two give the lower and the upper bound.
+    Eigenvalues at or below the tolerance of the dense solver count as zero, so those beyond the
+    landmarks number at most :math:`\tau` over the tolerance.
+
+    From :math:`VS_2 = 1/s` come further bounds: scores fall with q, and
+    :math:`\lambda^q` lies on one side of :math:`\lambda^2 \lambda_{\max}^{q-2}`.
+
+    The value is the score of a smooth continuation of the known eigenvalues with the true sum and
+    sum of squares.
+    """
+    check_order(order)
+    if order == 2:
+        return Estimate.exact(1.0 / nystrom.squares, "exact")
+    n, rounding = nystrom.size, nystrom.size * EPSILON
+    slack = BRACKET_SLACK + rounding
+    # Eigenvalues that the dense solver counts for certain, and what they lack.
+    known = nystrom.eigenvalues[nystrom.eigenvalues > 2.0 * rounding * math.sqrt(nystrom.squares)]
+    lost = max(0.0, 1.0 - math.fsum(known))
+    excess = max(0.0, nystrom.squares * (1.0 + slack) - math.fsum(known**2))
+    padded = np.concatenate([known, np.zeros(n - len(known))])
+    # The dense solver drops at most this trace and scales the rest up to 1.
+    dropped = min(lost, n * rounding * math.sqrt(nystrom.squares), 0.5)
+    poured = pour_on_largest(padded, np.sqrt(padded**2 + excess) / (1.0 - dropped), lost)
+    counted = min(n, len(known) + int(2.0 * lost / (rounding * float(known[0]))))
+    level = raise_smallest(padded[:counted], lost)
+    lower, upper = _tighten(
+        hill_number(poured[poured > 0] / poured.sum(), order),
+        hill_number(level / level.sum(), order),
+        order,
+        nystrom.squares / (1.0 - dropped) ** 2,
+        nystrom.squares,
+        float(poured[0]),
+    )
+    lower, upper = lower * (1.0 - slack), upper * (1.0 + slack)
+    likely = _likely_spectrum(known, lost, nystrom.squares, n)
+    likely = likely[likely > rounding * likely[0]]
+    value = hill_number(likely / likely.sum(), order)
+    return Estimate(min(max(value, lower), upper), lower, upper, "certified", "nystrom")
 
 
 def hill_number(proportions: Float64Array, order: float) -> float:
@@ -341,7 +507,7 @@ def checked_weights(weights: ArrayLike, n: int) -> Float64Array:
     return masses
 
 
-def centred(points: Points) -> Points:
+def _centred(points: Points) -> Points:
     """Move Euclidean points to their mean: distances stay, their rounding errors shrink.
 
     The error of a squared distance is a share of the squared norms, so vectors far from the
@@ -352,14 +518,82 @@ def centred(points: Points) -> Points:
     return as_points(points.rows - points.rows.mean(axis=0), "euclidean")
 
 
+def _mean_squared_similarity(points: Points, kernel: Kernel, bandwidth: float | None) -> float:
+    sums = []
+    for first, second in block_pairs(len(points), TILE_ROWS):
+        tile = kernel_tile(points.take(first), points.take(second), kernel, bandwidth)
+        squares = float(np.vdot(tile, tile))
+        sums.append(squares if first == second else 2.0 * squares)
+    return math.fsum(sums) / len(points) ** 2
+
+
+def _tighten(
+    lower: float,
+    upper: float,
+    order: float,
+    squares_upper: float,
+    squares_lower: float,
+    largest: float,
+) -> tuple[float, float]:
+    """Bounds of a score also from the sum of squares and the largest eigenvalue."""
+    if order < 2:
+        lower = max(lower, 1.0 / squares_upper)
+    else:
+        upper = min(upper, 1.0 / squares_lower)
+    # Powers between the two orders: p^q >= p^2 largest^(q - 2) for q < 2, <= for q > 2.
+    if 1 < order < 2:
+        logarithm = math.log(squares_lower) + (order - 2) * math.log(largest) - BRACKET_SLACK
+        upper = math.exp(min(math.log(upper), logarithm / (1 - order)))
+    elif 2 < order < math.inf:
+        logarithm = math.log(squares_upper) + (order - 2) * math.log(largest)
+        lower = max(lower, math.exp(logarithm / (1 - order)))
+    return lower, upper
+
+
+def _likely_spectrum(known: Float64Array, lost: float, squares: float, n: int) -> Float64Array:
+    """Spectrum that continues the known part smoothly and has the sum of squares asked for.
+
+    One share of the lost trace scales the known eigenvalues up, the other is a tail that falls
+    geometrically from the last of them, or is even where there is no room for that.
+    """
+    length = n - len(known)
+    if lost == 0 or length == 0:
+        return known
+    ratio = max(0.0, 1.0 - float(known[-1]) / lost)
+    tail: Float64Array = ratio ** np.arange(length, dtype=np.float64)
+    tail *= lost / tail.sum()
+    growth = lost / float(known.sum())
+    known_squares, tail_squares = float(known @ known), float(tail @ tail)
+
+    def surplus(share: float) -> float:
+        grown = known_squares * (1.0 + share * growth) ** 2
+        return grown + tail_squares * (1.0 - share) ** 2 - squares
+
+    if surplus(0.0) >= 0:
+        share = 0.0
+    elif surplus(1.0) <= 0:
+        share = 1.0
+    else:
+        share = float(brentq(surplus, 0.0, 1.0))
+    return np.concatenate([known * (1.0 + share * growth), tail * (1.0 - share)])
+
+
 def _spectrum(ascending: ArrayLike, roundings: int, n: int) -> Spectrum:
     eigenvalues = np.maximum(np.asarray(ascending, dtype=np.float64)[::-1], 0.0)
     eigenvalues /= eigenvalues.sum()
     return Spectrum(eigenvalues, roundings * EPSILON * float(eigenvalues[0]), n)
 
 
-def _pairwise_sum(matrices: list[Float64Array]) -> Float64Array:
-    while len(matrices) > 1:
-        pairs = [a + b for a, b in zip(matrices[::2], matrices[1::2], strict=False)]
-        matrices = pairs + matrices[len(pairs) * 2 :]
-    return matrices[0]
+def _pairwise_sum(matrices: Iterable[Float64Array]) -> Float64Array:
+    # Sums of 2^k matrices wait until there are two of a kind, so that few are held at a time.
+    waiting: list[tuple[int, Float64Array]] = []
+    for matrix in matrices:
+        count, total = 1, matrix
+        while waiting and waiting[-1][0] == count:
+            total = waiting.pop()[1] + total
+            count *= 2
+        waiting.append((count, total))
+    _, total = waiting.pop()
+    while waiting:
+        total = waiting.pop()[1] + total
+    return total

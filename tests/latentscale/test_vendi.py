@@ -19,8 +19,10 @@ from latentscale.vendi import (
     kernel_spectrum,
     merge_moments,
     moment_spectrum,
+    nystrom_spectrum,
     order_name,
     second_moment,
+    vendi_bracket,
     vendi_score,
 )
 from tests import oracles
@@ -307,6 +309,124 @@ def test_large_orders_reach_the_limit():
     assert hill_number(proportions, 1e6) == pytest.approx(50, rel=1e-9)
     proportions = np.array([0.4, 0.3, 0.3])
     assert hill_number(proportions, 1e9) == pytest.approx(2.5, rel=1e-6)
+
+
+# --- Nyström brackets -----------------------------------------------------------------------
+
+
+def nystrom_of(vectors, kernel, bandwidth, landmarks, seed=0):
+    points = as_points(vectors, METRIC_OF_KERNEL[kernel])
+    return nystrom_spectrum(points, kernel, bandwidth, landmarks, np.random.default_rng(seed))
+
+
+def assert_bracketed(nystrom, spectrum, orders=ORDERS):
+    for order in orders:
+        exact, bracket = vendi_score(spectrum, order).value, vendi_bracket(nystrom, order)
+        if order == 2:
+            assert bracket == Estimate.exact(bracket.value, "exact")
+            assert bracket.value == pytest.approx(exact, rel=1e-10)
+        else:
+            assert bracket.lower <= exact <= bracket.upper, order
+            assert (bracket.bounds, bracket.method) == ("certified", "nystrom")
+
+
+BRACKET_ORDERS = [0.0, 0.1, 0.5, 0.9, 1.0, 1.0001, 1.5, 2.0, 2.5, 7.0, math.inf]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    ROWS,
+    st.sampled_from([*KERNELS, ("rbf", 5.0), ("rbf", 0.1), ("rbf", 100.0), ("laplacian", 50.0)]),
+    st.data(),
+)
+def test_brackets_contain_the_dense_score(vectors, kernel_and_bandwidth, data):
+    kernel, bandwidth = kernel_and_bandwidth
+    assume(vectors.any(axis=1).all())
+    landmarks = data.draw(st.integers(1, len(vectors)))
+    nystrom = nystrom_of(vectors, kernel, bandwidth, landmarks, data.draw(st.integers(0, 99)))
+    assert_bracketed(nystrom, spectrum_of(vectors, kernel, bandwidth), BRACKET_ORDERS)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.integers(20, 90),
+    st.integers(1, 12),
+    st.sampled_from(["rbf", "laplacian", "cosine"]),
+    st.floats(-2, 2),
+    st.floats(0, 1),
+    st.floats(0, 1e3),
+)
+def test_brackets_contain_the_dense_score_of_clusters(seed, n, d, kernel, width, share, offset):
+    generator = np.random.default_rng(seed)
+    centres = generator.normal(size=(4, d)) * 3 + offset
+    vectors = centres[generator.integers(0, 4, size=n)] + generator.normal(size=(n, d))
+    bandwidth = None if kernel == "cosine" else 10.0**width
+    landmarks = 1 + round(share * (n - 1))
+    nystrom = nystrom_of(vectors, kernel, bandwidth, landmarks, seed + 1)
+    assert_bracketed(nystrom, spectrum_of(vectors, kernel, bandwidth), BRACKET_ORDERS)
+
+
+@pytest.mark.parametrize("landmarks", [50, 400, 1000])
+def test_brackets_on_digits(digits, digits_spectra, landmarks):
+    nystrom = nystrom_of(digits, "rbf", 20.0, landmarks)
+    assert len(nystrom.landmarks) == len(set(nystrom.landmarks.tolist())) == landmarks
+    assert_bracketed(nystrom, digits_spectra["rbf"])
+    true = digits_spectra["rbf"].eigenvalues
+    assert (nystrom.eigenvalues <= true[: len(nystrom.eigenvalues)] + 1e-14).all()
+    assert nystrom.squares == pytest.approx((true**2).sum(), rel=1e-12)
+    assert nystrom.lost_trace == pytest.approx(1 - nystrom.eigenvalues.sum(), abs=1e-15)
+
+
+def test_more_landmarks_give_narrower_brackets(digits, digits_spectra):
+    for order, promised in ((0.5, 0.6), (1.0, 0.6), (3.0, 0.08), (math.inf, 0.02)):
+        exact = vendi_score(digits_spectra["rbf"], order).value
+        brackets = [
+            vendi_bracket(nystrom_of(digits, "rbf", 20.0, landmarks), order)
+            for landmarks in (100, 400, 1000)
+        ]
+        widths = [bracket.upper - bracket.lower for bracket in brackets]
+        assert widths == sorted(widths, reverse=True)
+        assert widths[-1] < promised * exact
+        assert brackets[-1].value == pytest.approx(exact, rel=0.12)
+
+
+def test_all_rows_as_landmarks_leave_nothing_open():
+    vectors = np.random.default_rng(9).normal(size=(60, 5))
+    spectrum = spectrum_of(vectors, "rbf", 1.0)
+    nystrom = nystrom_of(vectors, "rbf", 1.0, 60)
+    assert nystrom.lost_trace < 1e-11
+    for order in (0.5, 1.0, 1.5, 5.0, math.inf):
+        bracket = vendi_bracket(nystrom, order)
+        assert bracket.upper - bracket.lower < 1e-8 * bracket.value
+        assert bracket.value == pytest.approx(vendi_score(spectrum, order).value, rel=1e-8)
+
+
+def test_the_projection_sees_a_low_rank_whole():
+    generator = np.random.default_rng(10)
+    vectors = generator.normal(size=(300, 8)) @ generator.normal(size=(8, 50))
+    nystrom = nystrom_of(vectors, "cosine", None, 20)
+    rank = vendi_bracket(nystrom, 0)
+    assert rank.lower == pytest.approx(8, rel=1e-9)
+    assert 8 <= rank.upper < 12
+    assert vendi_bracket(nystrom, 1).value == pytest.approx(
+        vendi_score(spectrum_of(vectors, "cosine"), 1).value, rel=1e-9
+    )
+
+
+def test_squares_of_more_rows_than_a_tile():
+    vectors = np.random.default_rng(11).normal(size=(1300, 2))
+    squared = ((vectors[:, None] - vectors[None]) ** 2).sum(axis=2)
+    nystrom = nystrom_of(vectors, "laplacian", 0.7, 3)
+    expected = np.exp(-2 * np.sqrt(squared) / 0.7).mean()
+    assert nystrom.squares == pytest.approx(expected, rel=1e-12)
+    assert vendi_bracket(nystrom, 2).value == pytest.approx(1 / expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("landmarks", [0, -1, 4])
+def test_landmarks_are_rows(landmarks):
+    with pytest.raises(ValueError, match=f"from 1 to the 3 rows, got {landmarks}"):
+        nystrom_of(np.eye(3), "rbf", 1.0, landmarks)
 
 
 # --- names and bad input --------------------------------------------------------------------

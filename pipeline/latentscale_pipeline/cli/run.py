@@ -91,6 +91,7 @@ def _run_text(
     from latentscale_pipeline.cli.run_progress import show_progress
     from latentscale_pipeline.job.config import read_config
     from latentscale_pipeline.plan import comparing_measures, make_plan, measure_sections
+    from latentscale_pipeline.progress import reported, silent
     from latentscale_pipeline.run import run_job
 
     _log_to_stderr()
@@ -102,7 +103,8 @@ def _run_text(
         measures=measure_sections(),
         comparing=comparing_measures(),
     )
-    plan = make_plan(config)
+    with reported("ingest", "rows") as progress:
+        plan = make_plan(config, progress=silent if quiet else progress)
     with show_progress(Console(stderr=True), quiet=quiet) as notify:
         return run_job(plan, notify, wait=wait, take_over=take_over)
 

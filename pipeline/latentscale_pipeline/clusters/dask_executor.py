@@ -20,24 +20,28 @@ from latentscale_pipeline.engine.memory import task_memory
 from latentscale_pipeline.engine.task import Task, run_task
 from latentscale_pipeline.job.config import Local
 
-SINGLE_THREADED = {
+WORKER_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "NUMBA_NUM_THREADS": "1",
     "VECLIB_MAXIMUM_THREADS": "1",
+    # Freed arrays go back to the system at once, so that what a task holds is what it needs.
+    "MALLOC_TRIM_THRESHOLD_": "65536",
 }
 """One thread inside a task: what a task computes must not depend on how many run beside it."""
 
 SETTINGS: dict[str, Any] = {
-    "distributed.nanny.pre-spawn-environ": SINGLE_THREADED,
+    "distributed.nanny.pre-spawn-environ": WORKER_ENVIRONMENT,
     # Nothing of size lives in the scheduler's care, so there is nothing to spill; only the
     # limit itself counts.
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.pause": False,
     "distributed.worker.memory.terminate": 0.98,
-    "distributed.scheduler.work-stealing": True,
+    # No pages and no logs over unencrypted HTTP.
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
     "distributed.admin.tick.limit": "60s",
     "logging.distributed": "error",
 }
@@ -93,7 +97,8 @@ def local_cluster(settings: Local) -> Iterator[DaskExecutor]:
             resources={"memory": task_memory(settings.memory_limit)},
             security=Security.temporary(),
             protocol="tls://",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
             silence_logs="ERROR",
         ) as cluster,
         distributed.Client(cluster) as client,

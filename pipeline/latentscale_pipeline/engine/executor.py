@@ -7,7 +7,6 @@ in it. The serial one is the reference: every other must give the same results.
 from __future__ import annotations
 
 from collections import deque
-from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Protocol
 
@@ -18,11 +17,12 @@ Ending = Cost | BaseException
 """How a task ended: what it cost, or what it raised."""
 
 
-class Executor(AbstractContextManager["Executor"], Protocol):
+class Executor(Protocol):
     """Something that runs tasks, any number at once, in any order."""
 
-    window: int
-    """How many tasks may be handed over at once."""
+    @property
+    def window(self) -> int:
+        """How many tasks may be handed over at once."""
 
     def submit(self, task: Task) -> None:
         """Hand over a task."""

@@ -10,7 +10,7 @@ their shapes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -19,22 +19,26 @@ from latentscale_pipeline.notation import (
     printable,
     write_estimate,
     write_number,
-    write_share,
 )
-from latentscale_pipeline.report.meanings import HEAT_UNITS
+from latentscale_pipeline.report.meanings import BOUNDS, HEAT_UNITS
 
 Json = dict[str, Any]
 
-ROLES = ("reference", "corpus")
-"""The corpora of a job, in the order in which they are drawn."""
+ROLES = ("corpus", "reference")
+"""The corpora of a job, in the order in which they are drawn: dashes over a solid line."""
 
 DASHES = {"corpus": "solid", "reference": "dash"}
 SYMBOLS = {"corpus": "circle", "reference": "diamond"}
 NORMAL_QUANTILE = 1.96
 """Half the width of a 95 % interval in standard errors, where a trace comes without its band."""
 
+ENDS = ("value", "lower", "upper")
+
 SHOWN_COMPONENTS = 30
 """Components in the chart; smaller ones are in the job's store."""
+
+DWARFING = 20
+"""How many times larger than the next a component makes the others invisible beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ def magnitude_figures(magnitude: Json) -> list[Figure]:
     data: list[Json] = []
     for role, function in functions.items():
         hover = [
-            [lower, upper, bounds, printable(method)]
+            [lower, upper, BOUNDS[bounds].name, _in_plot(method)]
             for lower, upper, bounds, method in zip(
                 function["lower"],
                 function["upper"],
@@ -97,13 +101,13 @@ def magnitude_figures(magnitude: Json) -> list[Figure]:
         else:
             data.append(_convergence_line(role, function, scale, top))
     counts = " and ".join(f"{function['n']:,} ({role})" for role, function in functions.items())
-    widest = _widest(functions.values(), "value")
+    widest = _widest(functions.values())
     caption = " ".join(
         [
             f"The function starts at 1 and approaches the number of distinct rows: {counts}.",
             "Dotted lines mark the convergence scales t_conv.",
             *sentences,
-            f"The band is the bracket, at its widest ± {widest} of the value.",
+            f"The band is the bracket: {widest}.",
         ]
     )
     layout = _layout("scale t (1/distance)", "magnitude (effective points)")
@@ -128,12 +132,53 @@ def vendi_figures(vendi: Json) -> list[Figure]:
 
 
 def geomca_figures(geomca: Json) -> list[Figure]:
-    """Return the chart of the largest components, unless there are none."""
+    """Return the chart of the largest components, unless there are none.
+
+    Bars are stacked; where one component dwarfs the others they stand side by side on a
+    logarithmic axis, since a stack has no meaning there.
+    """
     components = geomca["components"][:SHOWN_COMPONENTS]
     if not components:
         return []
     ranks = [component["rank"] for component in components]
-    data: list[Json] = [
+    sizes = sorted((component["size"] for component in components), reverse=True)
+    dwarfed = len(sizes) > 1 and sizes[0] > DWARFING * sizes[1]
+    layout = _layout("component, by rank", "thinned points")
+    layout["barmode"] = "group" if dwarfed else "stack"
+    layout["bargap"] = 0.25
+    layout["xaxis"] |= {
+        "anchor": "y2",
+        "dtick": max(1, len(ranks) // 10),
+        "tick0": ranks[0],
+        "range": [ranks[0] - 0.7, ranks[-1] + 0.7],
+    }
+    layout["yaxis"] |= {"domain": [0.42, 1.0]}
+    if dwarfed:
+        layout["yaxis"] |= {
+            "type": "log",
+            "range": [math.log10(0.5), math.log10(2 * sizes[0])],
+            "title": {"text": "thinned points (log.)", "standoff": 8},
+            "dtick": "D1" if sizes[0] < 100 else 1,
+        }
+    layout["yaxis2"] = _axis("score") | {
+        "domain": [0.0, 0.32],
+        "range": [-0.08, 1.08],
+        "tickvals": [0, 0.5, 1],
+    }
+    layout["height"] = 460
+    count = geomca.get("component_count")
+    of_all = "" if count is None else f" of {count:,}"
+    caption = (
+        f"The {len(components)} largest components{of_all}: above, how many thinned points of each "
+        "corpus they hold; below, consistency (1 for equally many of both) and quality (share of "
+        "edges between the two corpora)."
+    )
+    data = [*_component_bars(components, ranks), *_component_scores(components, ranks)]
+    return [Figure("geomca-components", "Components", caption, {"data": data, "layout": layout})]
+
+
+def _component_bars(components: list[Json], ranks: list[int]) -> list[Json]:
+    return [
         {
             "type": "bar",
             "name": role,
@@ -144,7 +189,10 @@ def geomca_figures(geomca: Json) -> list[Figure]:
         }
         for role in ROLES
     ]
-    data += [
+
+
+def _component_scores(components: list[Json], ranks: list[int]) -> list[Json]:
+    return [
         {
             "type": "scatter",
             "mode": "markers",
@@ -152,28 +200,16 @@ def geomca_figures(geomca: Json) -> list[Figure]:
             "x": ranks,
             "y": [component[name] for component in components],
             "yaxis": "y2",
-            "marker": {"color": f"@{name}", "symbol": symbol, "size": 9},
+            "marker": {
+                "color": f"@{name}",
+                "symbol": symbol,
+                "size": size,
+                "line": {"color": f"@{name}", "width": 2},
+            },
             "hovertemplate": "%{y:.3f}",
         }
-        for name, symbol in (("consistency", "square"), ("quality", "triangle-up"))
+        for name, symbol, size in (("consistency", "square", 7), ("quality", "diamond-open", 12))
     ]
-    layout = _layout("component, by rank", "thinned points")
-    layout["barmode"] = "stack"
-    layout["bargap"] = 0.25
-    layout["xaxis"] |= {"anchor": "y2", "dtick": max(1, len(ranks) // 10), "tick0": ranks[0]}
-    layout["yaxis"] |= {"domain": [0.42, 1.0]}
-    layout["yaxis2"] = _axis("score") | {
-        "domain": [0.0, 0.32],
-        "range": [-0.08, 1.08],
-        "tickvals": [0, 0.5, 1],
-    }
-    layout["height"] = 460
-    caption = (
-        f"The {len(components)} largest components: above, how many thinned points of each corpus "
-        "they hold; below, consistency (1 for equally many of both) and quality (share of edges "
-        "between the two corpora)."
-    )
-    return [Figure("geomca-components", "Components", caption, {"data": data, "layout": layout})]
 
 
 def _present(measure: Json) -> dict[str, Any]:
@@ -195,7 +231,7 @@ def _heat_trace(traces: dict[str, Json]) -> Figure:
             custom=[list(ends) for ends in zip(lower, upper, strict=True)],
         )
     normalization = next(iter(traces.values()))["normalization"]
-    unit = HEAT_UNITS.get(normalization, printable(normalization))
+    unit = HEAT_UNITS.get(normalization, _in_plot(normalization))
     layout = _layout("diffusion time t (logarithmic)", unit)
     layout["xaxis"] |= _log_axis()
     bands = [
@@ -203,7 +239,7 @@ def _heat_trace(traces: dict[str, Json]) -> Figure:
     ]
     caption = (
         "Left: local neighbourhoods. Right: the corpus as a whole. "
-        f"The band is a 95 % interval, at its widest ± {_widest(bands, 'value')} of the value."
+        f"The band is a 95 % interval: {_widest(bands)}."
     )
     return Figure("heat-trace", "Heat trace", caption, {"data": data, "layout": layout})
 
@@ -226,7 +262,7 @@ def _weighted_gap(corpus: Json, reference: Json, imd: Json) -> Figure:
         middle,
         low,
         high,
-        hover="%{y:.3~g} [%{customdata[0]:.3~g}, %{customdata[1]:.3~g}]",
+        hover="%{y:.2~e} [%{customdata[0]:.2~e}, %{customdata[1]:.2~e}]",
         custom=[list(ends) for ends in zip(low, high, strict=True)],
     )
     data.append(
@@ -244,7 +280,7 @@ def _weighted_gap(corpus: Json, reference: Json, imd: Json) -> Figure:
                 "color": "@ink",
             },
             "marker": {"color": "@ink", "symbol": "diamond", "size": 10},
-            "hovertemplate": "%{y:.3~g}",
+            "hovertemplate": "%{y:.2~e}",
         }
     )
     layout = _layout("diffusion time t (logarithmic)", "weighted gap")
@@ -299,7 +335,12 @@ def _vendi_by_order(
                 "line": {"color": f"@{role}", "width": 2, "dash": DASHES[role]},
                 "marker": {"color": f"@{role}", "symbol": SYMBOLS[role], "size": 9},
                 "customdata": [
-                    [entry["lower"], entry["upper"], entry["bounds"], printable(entry["method"])]
+                    [
+                        entry["lower"],
+                        entry["upper"],
+                        BOUNDS[entry["bounds"]].name,
+                        _in_plot(entry["method"]),
+                    ]
                     for entry in known
                 ],
                 "hovertemplate": "%{y:,.6~g} [%{customdata[0]:,.6~g}, %{customdata[1]:,.6~g}] "
@@ -328,15 +369,14 @@ def _vendi_by_order(
     )
     width = "" if bandwidth is None else f" with bandwidth σ = {write_number(bandwidth)}"
     known_scores = [
-        {name: [entry[name] for entry in scores if entry["value"] is not None] for name in _ENDS}
+        {name: [entry[name] for entry in scores if entry["value"] is not None] for name in ENDS}
         for scores in chosen.values()
     ]
     caption = " ".join(
         [
             (
                 f"Effective number of items out of {counts}, kernel {printable(kernel)}{width}. "
-                f"Bars are the brackets, at their widest ± {_widest(known_scores, 'value')} "
-                "of the value."
+                f"Bars are the brackets: {_widest(known_scores)}."
             ),
             *missing,
         ]
@@ -345,11 +385,13 @@ def _vendi_by_order(
     return Figure(key, title, caption, {"data": data, "layout": layout})
 
 
-_ENDS = ("value", "lower", "upper")
+def _in_plot(text: object) -> str:
+    """Escape a text for plotly, which reads some markup in labels and hover texts."""
+    return escape(printable(text), quote=False)
 
 
 def _order(entry: Json) -> str:
-    return "∞" if entry["order"] == "inf" else escape(printable(entry["order"]))
+    return "∞" if entry["order"] == "inf" else _in_plot(entry["order"])
 
 
 def _band(trace: Json) -> tuple[list[float], list[float]]:
@@ -429,17 +471,17 @@ def _convergence_line(role: str, function: Json, scale: float, top: float) -> Js
     }
 
 
-def _widest(brackets: Any, key: str) -> str:
-    """Return the widest half bracket as a share of its value."""
-    shares = list(_half_widths(brackets, key))
-    return write_share(max(shares)) if shares and max(shares) > 0 else "0 %"
+def _widest(brackets: Iterable[Json]) -> str:
+    """Say how wide the widest bracket is, as a share of its value."""
+    share = max(_half_widths(brackets), default=0.0)
+    if share == 0:
+        return "all of zero width"
+    return f"at the widest ± {write_number(100 * share, 2)} % of the value"
 
 
-def _half_widths(brackets: Any, key: str) -> Iterator[float]:
+def _half_widths(brackets: Iterable[Json]) -> Iterator[float]:
     for bracket in brackets:
-        for value, lower, upper in zip(
-            bracket[key], bracket["lower"], bracket["upper"], strict=True
-        ):
+        for value, lower, upper in zip(*(bracket[end] for end in ENDS), strict=True):
             if value:
                 yield max(upper - value, value - lower) / abs(value)
 
@@ -483,7 +525,13 @@ def _layout(x_title: str, y_title: str) -> Json:
             "bordercolor": "@axis",
             "font": {"color": "@ink"},
         },
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "y": 1.02,
+            "yanchor": "bottom",
+            "traceorder": "normal",
+        },
         "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": "@axis", "activecolor": "@ink"},
         "xaxis": _axis(x_title),
         "yaxis": _axis(y_title),

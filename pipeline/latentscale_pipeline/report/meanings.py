@@ -23,6 +23,14 @@ class Measure:
     scores: dict[str, Meaning]
 
 
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A way to obtain a bracket and what its two ends promise."""
+
+    name: str
+    sentence: str
+
+
 MEASURES: dict[str, Measure] = {
     "heat": Measure(
         "Shape: heat trace and IMD",
@@ -121,13 +129,15 @@ MEASURES: dict[str, Measure] = {
 }
 """The measures with sections of their own, in the order in which the report shows them."""
 
-BOUNDS: dict[str, tuple[str, str]] = {
-    "exact": ("exact", "computed directly; the bracket is rounding"),
-    "certified": ("certified", "a mathematical inequality holds at both ends"),
-    "interval95": ("95 % interval", "a confidence interval over the computation's own randomness"),
-    "estimate": ("estimate", "a heuristic at one end or both"),
+BOUNDS: dict[str, Promise] = {
+    "exact": Promise("exact", "computed directly; the bracket is rounding"),
+    "certified": Promise("certified", "a mathematical inequality holds at both ends"),
+    "interval95": Promise(
+        "95 % interval", "a confidence interval over the computation's own randomness"
+    ),
+    "estimate": Promise("estimate", "a heuristic at one end or both"),
 }
-"""How a bracket was obtained: its name and what it promises."""
+"""How a bracket was obtained, and what that promises."""
 
 BETTER: dict[str, str] = {"high": "higher", "low": "lower", "none": "neither"}
 """Which direction of a score is the better one."""

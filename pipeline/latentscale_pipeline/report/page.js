@@ -33,6 +33,10 @@
         figure.layout.font.size = 11;
         figure.layout.dragmode = false;
       }
+      if (root.hasAttribute("data-printing")) {
+        figure.layout.font.size = 10;
+        figure.layout.height *= 0.7;
+      }
       const bar = plot.clientWidth < 480 ? false : "hover";
       Plotly.react(plot, figure.data, figure.layout, { ...config, displayModeBar: bar });
     }
@@ -45,10 +49,13 @@
 
   draw();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  let waiting = 0;
+  let width = innerWidth;
   addEventListener("resize", () => {
-    cancelAnimationFrame(waiting);
-    waiting = requestAnimationFrame(draw);
+    // A phone's browser changes its height on every scroll; only the width matters to a plot.
+    if (innerWidth !== width) {
+      width = innerWidth;
+      requestAnimationFrame(draw);
+    }
   });
   addEventListener("beforeprint", () => print(true));
   addEventListener("afterprint", () => print(false));

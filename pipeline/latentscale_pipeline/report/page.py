@@ -22,6 +22,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from latentscale_pipeline.notation import (
+    Written,
     printable,
     score_name,
     write_bytes,
@@ -177,7 +178,7 @@ def _how_diverse(results: Json) -> Answer:
     for kernel in kernels:
         rows = [row for row in scores if row["measure"] == "vendi" and row.get("kernel") == kernel]
         order = "1" if any(row.get("order") == "1" for row in rows) else rows[0].get("order")
-        name = f"effective items ({printable(kernel)} Vendi score of order {printable(order)})"
+        name = f"Vendi score, {printable(kernel)} kernel, order {printable(order)}"
         facts += _beside_reference(
             name,
             [row for row in rows if row.get("order") == order],
@@ -185,8 +186,9 @@ def _how_diverse(results: Json) -> Answer:
         )
     area = [row for row in scores if (row["measure"], row["score"]) == ("magnitude", "area")]
     facts += _beside_reference("MagArea, diversity over all scales", area, "")
+    remark = "Counts say how many completely dissimilar items would be as diverse."
     return Answer(
-        "How diverse?", facts, "" if facts else "This run asked for no measure of diversity."
+        "How diverse?", facts, remark if facts else "This run asked for no measure of diversity."
     )
 
 
@@ -205,35 +207,61 @@ def _beside_reference(name: str, rows: list[Json], remark: str) -> list[Fact]:
 
 def _fact(name: str, row: Json, note: str = "") -> Fact:
     if row["value"] is None:
-        return Fact(name, "none", "", printable(row.get("reason", "")))
+        return Fact(name, "none", "", printable(row.get("reason") or "no reason was recorded"))
     written = _written(row)
-    return Fact(name, written.value, written.bracket, note)
+    error = row["sampling_error"]
+    if error is not None:
+        known = f"sampling error ± {write_number(error, 2, typeset=True)}"
+        note = f"{known}; {note}" if note else known
+    unit = "" if row["unit"] == "fraction" else f" {printable(row['unit'])}"
+    return Fact(name, written.value, f"{written.bracket}{unit}, {_how(row)}", note)
+
+
+def _how(row: Json) -> str:
+    return BOUNDS[row["bounds"]].name if row["bounds"] in BOUNDS else ""
 
 
 def _how_certain(results: Json) -> Answer:
     scores = results["scores"]
-    facts = []
-    for bounds, (name, promise) in BOUNDS.items():
-        count = sum(row["bounds"] == bounds for row in scores)
-        if count:
-            facts.append(Fact(f"{name}: {promise}", f"{count}", _of_scores(count)))
+    counts = {bounds: sum(row["bounds"] == bounds for row in scores) for bounds in BOUNDS}
+    kinds = [f"{BOUNDS[bounds].name}: {count}" for bounds, count in counts.items() if count]
     missing = sum(row["value"] is None for row in scores)
     if missing:
-        facts.append(Fact("could not be computed", f"{missing}", _of_scores(missing)))
-    heat = results["measures"].get("heat", {})
+        kinds.append(f"could not be computed: {missing}")
+    facts = [
+        Fact("scores, by how their brackets were obtained", f"{len(scores)}", "", ", ".join(kinds))
+    ]
+    widest = _widest_bracket(scores)
+    if widest is not None:
+        facts.append(widest)
+    return Answer("How certain?", facts, _recall_remark(results["measures"].get("heat", {})))
+
+
+def _widest_bracket(scores: list[Json]) -> Fact | None:
+    """Return the score whose bracket is the widest in relation to its value."""
+    shares = [
+        (max(row["upper"] - row["value"], row["value"] - row["lower"]) / abs(row["value"]), row)
+        for row in scores
+        if row["value"]
+    ]
+    if not shares:
+        return None
+    share, row = max(shares, key=lambda pair: pair[0])
+    where = f"{printable(row['measure'])}: {_title(row)}, {printable(row['of'])}"
+    return Fact("widest bracket", f"± {write_number(100 * share, 2)} %", "of the value", where)
+
+
+def _recall_remark(heat: Json) -> str:
     recalls = [heat[role]["graph"]["recall"] for role in ("corpus", "reference") if heat.get(role)]
-    note = ""
-    if recalls:
-        lowest = min(recalls, key=lambda recall: float(recall["lower"]))
-        note = (
-            f"Recall of the neighbour graph: {write_number(lowest['value'], 5)}, at least "
-            f"{write_number(lowest['lower'], 5)} ({lowest['sampled']:,} rows checked)."
-        )
-    return Answer("How certain?", facts, note)
-
-
-def _of_scores(count: int) -> str:
-    return "score" if count == 1 else "scores"
+    if not recalls:
+        return ""
+    lowest = min(recalls, key=lambda recall: float(recall["lower"]))
+    if lowest["lower"] == 1:
+        return "The neighbour graphs are exact."
+    return (
+        f"Recall of the neighbour graph: {write_number(lowest['value'], 5)}, at least "
+        f"{write_number(lowest['lower'], 5)} ({lowest['sampled']:,} rows checked)."
+    )
 
 
 def _compared_with_what(results: Json) -> Answer:
@@ -251,13 +279,14 @@ def _compared_with_what(results: Json) -> Answer:
         ("magnitude", "difference"),
     )
     facts = [
-        _fact(MEASURES[measure].scores[score].title, row, printable(row["unit"]))
+        _fact(meaning.title, row, meaning.sentence)
         for measure, score in wanted
+        for meaning in (MEASURES[measure].scores[score],)
         for row in results["scores"]
         if (row["measure"], row["score"], row["of"]) == (measure, score, "pair")
         and row.get("label") is None
     ]
-    return Answer("Compared with what?", facts, f"The reference {printable(reference['uri'])}.")
+    return Answer("Compared with what?", facts, f"Reference: {printable(reference['uri'])}")
 
 
 def _sampling_warning(scores: list[Json]) -> str:
@@ -281,7 +310,11 @@ def _sections(results: Json) -> list[Section]:
     known = [name for name in MEASURES if name in scored or name in results["measures"]]
     return [
         *(_known_section(name, results) for name in known),
-        *(_further_section(name, results) for name in scored if name not in MEASURES),
+        *(
+            _further_section(f"further-{position}", name, results)
+            for position, name in enumerate(scored)
+            if name not in MEASURES
+        ),
     ]
 
 
@@ -306,10 +339,10 @@ def _known_section(name: str, results: Json) -> Section:
     )
 
 
-def _further_section(name: str, results: Json) -> Section:
+def _further_section(key: str, name: str, results: Json) -> Section:
     rows = [row for row in results["scores"] if row["measure"] == name]
     return Section(
-        key=f"further-{list(results['scores']).index(rows[0])}",
+        key=key,
         title=printable(name),
         question="",
         source="",
@@ -327,11 +360,18 @@ def _scores_table(rows: list[Json]) -> Table:
     )
 
 
-def _score_cells(row: Json) -> Sequence[str]:
-    meaning = MEASURES[row["measure"]].scores.get(row["score"]) if _is_known(row) else None
+def _title(row: Json) -> str:
+    """Return the name of a score in the papers, with its qualifiers."""
     name = score_name(row)
-    if meaning is not None and row["score"] != row["measure"]:
-        name = name.replace(row["score"], meaning.title, 1)
+    measure = MEASURES.get(row["measure"])
+    meaning = measure.scores.get(row["score"]) if measure else None
+    if meaning is None or row["score"] == row["measure"]:
+        return name
+    return name.replace(row["score"], meaning.title, 1)
+
+
+def _score_cells(row: Json) -> Sequence[str]:
+    name = _title(row)
     ends = (printable(row["unit"]), BETTER.get(row["better"], ""))
     if row["value"] is None:
         reason = printable(row.get("reason") or "no reason was recorded")
@@ -343,17 +383,13 @@ def _score_cells(row: Json) -> Sequence[str]:
         row["of"],
         written.value,
         written.bracket,
-        BOUNDS[row["bounds"]][0] if row["bounds"] in BOUNDS else "",
+        _how(row),
         "unknown" if error is None else f"± {write_number(error, 2, typeset=True)}",
         *ends,
     )
 
 
-def _is_known(row: Json) -> bool:
-    return row["measure"] in MEASURES
-
-
-def _written(row: Json) -> Any:
+def _written(row: Json) -> Written:
     return write_estimate(row["value"], row["lower"], row["upper"], typeset=True)
 
 
@@ -399,8 +435,8 @@ def _geomca_notes(geomca: Json) -> list[str]:
     sizes = geomca["sizes"]
     notes = [
         (
-            f"Thinning kept {sizes['corpus_sparse']:,} of {sizes['corpus']:,} rows of the corpus and "
-            f"{sizes['reference_sparse']:,} of {sizes['reference']:,} rows of the reference."
+            f"Thinning kept {sizes['corpus_sparse']:,} of {sizes['corpus']:,} rows of the corpus "
+            f"and {sizes['reference_sparse']:,} of {sizes['reference']:,} rows of the reference."
         ),
         (
             "The scores depend on the order of the rows: thinning keeps the first of several close "
@@ -433,8 +469,8 @@ def _vendi_notes(vendi: Json) -> list[str]:
         return []
     return [
         (
-            "Scores of two corpora are comparable only under the same kernel and bandwidth, and grow "
-            "with the number of rows: compare corpora of like size."
+            "Scores of two corpora are comparable only under the same kernel and bandwidth, and "
+            "can grow with the number of rows: compare corpora of like size."
         )
     ]
 

@@ -218,7 +218,7 @@ def collect_geomca(section: Geomca, facts: JobFacts, results: Results) -> Findin
             measure="geomca",
             of="pair",
             score=name,
-            unit="share",
+            unit="fraction",
             better="high",
         )
         for name, value in values["scores"].items()

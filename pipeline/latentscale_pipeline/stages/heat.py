@@ -12,7 +12,7 @@ import scipy.sparse
 from latentscale.cells import approximate_neighbours
 from latentscale.distances import as_points
 from latentscale.graph import GraphSummary, normalised_laplacian, summarise, symmetrise
-from latentscale.heat import HeatTrace, heat_trace, imd, normalise
+from latentscale.heat import HeatTrace, Normalization, heat_trace, imd, normalise
 from latentscale.neighbours import Neighbours, Recall, merge, nearest, recall_certificate
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Inputs, Stage
@@ -320,10 +320,21 @@ def _headline(heat: HeatTrace, role: Role, unit: str) -> Score:
     )
 
 
-def _normalised(published: Published, graph: Mapping[str, Any], kind: Any) -> HeatTrace:
-    arrays = {name: published.array(name) for name in HEAT_ARRAYS}
+def _normalised(published: Published, graph: Mapping[str, Any], kind: Normalization) -> HeatTrace:
+    values = published.values
+    heat = HeatTrace(
+        times=published.array("times"),
+        trace=published.array("trace"),
+        lower=published.array("lower"),
+        upper=published.array("upper"),
+        standard_error=published.array("standard_error"),
+        deviations=published.array("deviations"),
+        quadrature=published.array("quadrature"),
+        vertices=values["vertices"],
+        probes=values["probes"],
+        steps=values["steps"],
+    )
     summary = GraphSummary(**graph["summary"])
-    heat = HeatTrace(**arrays, **published.values)
     return normalise(heat, kind, mean_degree=2.0 * summary.edges / summary.vertices)
 
 

@@ -211,7 +211,7 @@ def collect_magnitude(section: Magnitude, facts: JobFacts, results: Results) -> 
             "measure": "magnitude",
             "of": "pair",
             "score": "difference",
-            "unit": f"{UNIT} x scale",
+            "unit": f"{UNIT} × 1/distance",
             "better": "high",
         }
         compared = results("magnitude-difference").values
@@ -267,11 +267,11 @@ def _corpus_scores(
     convergence: Mapping[str, Any],
 ) -> list[Score]:
     fields: dict[str, Any] = {"measure": "magnitude", "of": role}
-    area_fields = {**fields, "score": "area", "unit": f"{UNIT} x scale", "better": "high"}
+    area_fields = {**fields, "score": "area", "unit": f"{UNIT} × 1/distance", "better": "high"}
     scale_fields = {
         **fields,
         "score": "convergence_scale",
-        "unit": "1 / distance",
+        "unit": "1/distance",
         "better": "none",
     }
     return [

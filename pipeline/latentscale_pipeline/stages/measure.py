@@ -145,7 +145,7 @@ class Findings:
 class Results(Protocol):
     """Gives the published result of a stage that is done."""
 
-    def __call__(self, stage: str) -> Published:
+    def __call__(self, name: str, /) -> Published:
         """Return a stage's result by the stage's name."""
 
 

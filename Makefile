@@ -1,0 +1,33 @@
+# Two commands on a machine with Python 3.11+ and make: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test test-full check clean
+
+demo: $(VENV)/.installed
+	$(BIN)/latentscale demo --output demo-output
+
+test: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -m "not full"
+
+test-full: $(VENV)/.installed-test
+	$(BIN)/python tests/full.py
+
+check: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --editable ".[test]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) demo-output

@@ -1,0 +1,67 @@
+"""The neighbour graph against loops over a dense matrix."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from latentscale.graph import exact_moments, normalised_laplacian, summarise, symmetrise
+from tests import oracles
+
+LISTS = st.integers(1, 12).flatmap(
+    lambda n: st.integers(1, 4).flatmap(
+        lambda k: st.lists(
+            st.lists(st.integers(0, n - 1), min_size=k, max_size=k), min_size=n, max_size=n
+        )
+    )
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(LISTS)
+def test_graph_equals_the_dense_loops(lists):
+    adjacency = symmetrise(np.array(lists, dtype=np.int64))
+    expected = oracles.adjacency_by_loops(lists)
+    np.testing.assert_array_equal(adjacency.toarray(), expected)
+    assert adjacency.data.dtype == np.float64
+    assert adjacency.has_canonical_format
+    assert adjacency.nnz == np.count_nonzero(expected)
+
+    dense = oracles.laplacian_by_loops(expected)
+    laplacian = normalised_laplacian(adjacency)
+    np.testing.assert_allclose(laplacian.toarray(), dense, rtol=1e-15, atol=1e-16)
+    assert laplacian.has_sorted_indices
+
+    summary = summarise(adjacency)
+    assert summary.vertices == len(lists)
+    assert summary.edges == np.triu(expected).sum()
+    assert summary.components == oracles.components_by_search(expected)
+    assert summary.isolated == (expected.sum(axis=1) == 0).sum()
+
+    powers = [np.trace(np.linalg.matrix_power(dense, j)) for j in range(5)]
+    np.testing.assert_allclose(exact_moments(laplacian), powers, rtol=1e-12, atol=1e-12)
+
+
+def test_moments_of_a_graph_with_a_hub():
+    lists = np.random.default_rng(0).integers(0, 300, size=(300, 4))
+    lists[:, 0] = 0
+    laplacian = normalised_laplacian(symmetrise(lists))
+    powers = [np.trace(np.linalg.matrix_power(laplacian.toarray(), j)) for j in range(5)]
+    np.testing.assert_allclose(exact_moments(laplacian), powers, rtol=1e-13)
+
+
+def test_moments_of_a_long_ring_have_closed_forms():
+    # A ring: L = I - (S + S') / 2, so the traces per vertex are 1, 3/2, 5/2 and 35/8.
+    n = 100_000
+    ring = symmetrise((np.arange(n)[:, None] + 1) % n)
+    moments = exact_moments(normalised_laplacian(ring)) / n
+    np.testing.assert_allclose(moments, [1, 1, 3 / 2, 5 / 2, 35 / 8], rtol=1e-14)
+
+
+def test_unfinished_lists_are_refused():
+    with pytest.raises(ValueError, match="row 1 has a neighbour outside"):
+        symmetrise(np.array([[1], [-1]], dtype=np.int64))
+    with pytest.raises(ValueError, match="row 0 has a neighbour outside"):
+        symmetrise(np.array([[2], [0]], dtype=np.int64))
+    with pytest.raises(ValueError, match="shape"):
+        symmetrise(np.zeros(3, dtype=np.int64))

@@ -1,0 +1,272 @@
+"""The engine: same results on every executor, nothing done twice, nothing lost."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from latentscale_pipeline.clusters.dask_executor import DaskExecutor, local_cluster
+from latentscale_pipeline.engine.executor import Executor, SerialExecutor
+from latentscale_pipeline.engine.memory import IDLE_WORKER_BYTES, check_memory
+from latentscale_pipeline.engine.run import Standing, Work, run_stages, survey
+from latentscale_pipeline.engine.stage import Inputs, Stage, stage_keys
+from latentscale_pipeline.errors import BadInput, Incomplete
+from latentscale_pipeline.job.config import Local
+from latentscale_pipeline.objects import ObjectStore
+from tests.pipeline import toy_stages as toy
+
+
+@pytest.fixture(scope="module")
+def dask_executor() -> Iterator[DaskExecutor]:
+    with local_cluster(Local(workers=2, threads=2, memory_limit=2**30)) as executor:
+        yield executor
+
+
+@pytest.fixture(params=["serial", "dask"])
+def executor(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[Executor]]:
+    if request.param == "serial":
+        return SerialExecutor
+    running = request.getfixturevalue("dask_executor")
+    return lambda: nullcontext(running)
+
+
+class Events(list[tuple[str, dict[str, Any]]]):
+    """Everything a run told, in order."""
+
+    def __call__(self, event: str, **fields: Any) -> None:
+        self.append((event, fields))
+
+    def computed(self) -> Counter[str]:
+        """How many parts of each stage were computed."""
+        return Counter(fields["stage"] for event, fields in self if event == "part_done")
+
+
+def make_work(root: Path, stages: list[Stage], siblings: tuple[ObjectStore, ...] = ()) -> Work:
+    return Work(ObjectStore(str(root)), stages, stage_keys(stages, {}), {}, {}, siblings)
+
+
+def run(
+    work: Work, executor: Callable[[], AbstractContextManager[Executor]], attempt: str = "run"
+) -> tuple[Events, list[Standing]]:
+    events = Events()
+    standings = survey(work)
+    run_stages(work, standings, executor, attempt, events)
+    return events, standings
+
+
+def numbers(work: Work) -> list[Any]:
+    drawn = work.result(work.stages[0])
+    parts = [drawn.partition(i).array("numbers").tolist() for i in range(4)]
+    return [parts, *(work.result(stage).values for stage in work.stages)]
+
+
+def contents(work: Work) -> dict[str, bytes]:
+    keys = work.store.keys()
+    return {key: work.store.read(key) for key in keys}
+
+
+def test_both_executors_give_the_same_numbers(tmp_path: Path, dask_executor: DaskExecutor) -> None:
+    serial = make_work(tmp_path / "serial", toy.chain())
+    parallel = make_work(tmp_path / "parallel", toy.chain())
+    run(serial, SerialExecutor)
+    run(parallel, lambda: nullcontext(dask_executor))
+    assert numbers(serial) == numbers(parallel)
+
+
+def test_values_order_and_count(
+    tmp_path: Path, executor: Callable[[], AbstractContextManager[Executor]]
+) -> None:
+    work = make_work(tmp_path, toy.chain())
+    events, _ = run(work, executor)
+    parts, drawn, squared, side = numbers(work)
+    assert drawn["order"] == [0, 1, 2, 3]
+    assert drawn["total"] == pytest.approx(np.sum(parts), rel=1e-12)
+    assert squared["square"] == drawn["total"] ** 2
+    assert squared["largest"] == np.max(parts)
+    assert side["constant"] == 7
+    assert events.computed() == {"draw": 5, "square": 1, "side": 1}
+
+
+def test_nothing_is_done_twice(
+    tmp_path: Path, executor: Callable[[], AbstractContextManager[Executor]]
+) -> None:
+    work = make_work(tmp_path, toy.chain())
+    run(work, executor)
+    before = contents(work)
+
+    def never() -> AbstractContextManager[Executor]:
+        raise AssertionError("nothing is missing")
+
+    events, standings = run(work, never)
+    assert events.computed() == {}
+    assert [standing.reason for standing in standings] == ["already done"] * 3
+    assert contents(work) == before
+
+
+@pytest.mark.parametrize("lost", ["marker", "object"])
+def test_only_what_is_missing_is_done(
+    tmp_path: Path, executor: Callable[[], AbstractContextManager[Executor]], lost: str
+) -> None:
+    work = make_work(tmp_path, toy.chain())
+    run(work, executor)
+    before = numbers(work)
+    part = work.result(work.stages[0]).partition(2)
+    work.store.remove(f"{part.part}.json" if lost == "marker" else part.path("numbers"))
+    work.store.remove(f"{work.folder(work.stages[0])}/result.json")
+    events, standings = run(work, executor, "second")
+    assert events.computed() == {"draw": 2}
+    assert standings[0].reason == "resumed: 3 of 4 parts were there"
+    assert numbers(work) == before
+
+
+def test_a_part_found_corrupt_by_its_reader_is_redone(
+    tmp_path: Path, executor: Callable[[], AbstractContextManager[Executor]]
+) -> None:
+    work = make_work(tmp_path, toy.chain())
+    run(work, executor)
+    before = numbers(work)
+    key = work.result(work.stages[0]).partition(1).path("numbers")
+    data = bytearray(work.store.read(key))
+    data[200] ^= 1
+    work.store.write(key, bytes(data))
+    work.store.remove(f"{work.folder(work.stages[1])}/result.json")
+    events, _ = run(work, executor, "second")
+    corrupt = [fields["problem"] for event, fields in events if event == "part_corrupt"]
+    assert len(corrupt) == 1
+    assert "part-00001" in corrupt[0]
+    assert "differs from its checksum" in corrupt[0]
+    assert next(f["part"] for e, f in events if e == "part_done" and f["stage"] == "draw") == 1
+    assert numbers(work) == before
+
+
+def test_failures_are_retried_logged_and_contained(
+    tmp_path: Path, executor: Callable[[], AbstractContextManager[Executor]]
+) -> None:
+    allowed = tmp_path / "allowed"
+    stages = [
+        toy.one("failing", toy.fail_until_allowed, allowed=str(allowed)),
+        Stage("after", toy.after, toy.MEMORY, needs=("failing",)),
+        *toy.chain(),
+    ]
+    work = make_work(tmp_path / "job", stages)
+    events = Events()
+    with pytest.raises(Incomplete) as caught:
+        run_stages(work, survey(work), executor, "first", events)
+    message = str(caught.value)
+    assert message.startswith("failing: RuntimeError: not today (log: stages/failing/")
+    assert message.endswith("run the same command again to retry")
+    assert sum(event == "part_retried" for event, _ in events) == 2
+    assert events.computed() == {"draw": 5, "square": 1, "side": 1}
+    logs = [key for key in work.store.keys("stages/failing") if key.endswith(".log")]
+    assert len(logs) == 3
+    assert b"RuntimeError: not today\nnor tomorrow" in work.store.read(logs[0])
+
+    allowed.write_text("yes")
+    events, _ = run(work, executor, "second")
+    assert events.computed() == {"failing": 1, "after": 1}
+    assert work.result(stages[1]).values == {"after": ["failing"]}
+
+
+def test_bad_input_ends_the_run(
+    tmp_path: Path, executor: Callable[[], AbstractContextManager[Executor]]
+) -> None:
+    work = make_work(tmp_path, [toy.one("refusing", toy.refuse)])
+    with pytest.raises(BadInput, match="corpus: shard 3 is damaged"):
+        run(work, executor)
+
+
+def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
+    stages = [toy.one("dying", toy.die_once, died=str(tmp_path / "died")), *toy.chain()]
+    work = make_work(tmp_path / "job", stages)
+    run(work, lambda: local_cluster(Local(workers=1, memory_limit=2**30)))
+    assert work.result(stages[0]).values == {"survived": True}
+    assert work.result(stages[2]).values["square"] > 0
+
+
+def test_a_sibling_job_lends_its_results(tmp_path: Path) -> None:
+    first = make_work(tmp_path / "first", toy.chain())
+    run(first, SerialExecutor)
+    second = make_work(tmp_path / "second", toy.chain(), siblings=(first.store,))
+    events, standings = run(second, SerialExecutor)
+    assert events.computed() == {}
+    assert {standing.reason for standing in standings} == {"reused from first"}
+    assert numbers(second) == numbers(first)
+
+
+def test_another_seed_is_another_result(tmp_path: Path) -> None:
+    first = make_work(tmp_path, toy.chain())
+    run(first, SerialExecutor)
+    second = make_work(tmp_path, toy.chain(seed=4))
+    events, standings = run(second, SerialExecutor)
+    assert events.computed() == {"draw": 5, "square": 1}
+    assert standings[0].reason.startswith("computed: configuration, input or code differ")
+    assert numbers(second)[0] != numbers(first)[0]
+
+
+def test_keys_cover_everything_a_result_depends_on() -> None:
+    def keys(fingerprint: str = "f", **changes: Any) -> dict[str, str]:
+        fields: dict[str, Any] = {
+            "name": "a",
+            "work": toy.draw,
+            "memory_bytes": 1,
+            "corpora": ("corpus",),
+            "seed": 0,
+        }
+        stages = [
+            Stage(**{**fields, **changes}),
+            Stage("b", toy.after, 1, needs=(changes.get("name", "a"),)),
+        ]
+        return stage_keys(stages, {"corpus": fingerprint})
+
+    base = keys()
+    for changed in (
+        keys("g"),
+        keys(seed=1),
+        keys(parameters={"k": 6}),
+        keys(work=toy.constant),
+        keys(partitions=2, finalise=toy.add_up),
+    ):
+        assert changed["a"] != base["a"]
+        assert changed["b"] != base["b"], "what needs it changes too"
+    assert keys(memory_bytes=5) == base
+
+
+@pytest.mark.parametrize(
+    "stages",
+    [
+        [Stage("b", toy.after, 1, needs=("a",)), toy.one("a", toy.constant)],
+        [toy.one("a", toy.constant), toy.one("a", toy.constant)],
+    ],
+)
+def test_stages_out_of_order_are_refused(stages: list[Stage]) -> None:
+    with pytest.raises(ValueError, match="out of order, or twice"):
+        stage_keys(stages, {})
+
+
+def test_no_two_streams_of_random_numbers_are_related() -> None:
+    streams = [
+        Inputs(Stage(name, toy.draw, 1, seed=seed), index, {}, {}).generator().normal(size=2000)
+        for name in ("heat-corpus", "heat-reference")
+        for index in (-1, 0, 1)
+        for seed in (0, 1)
+    ]
+    correlation = np.corrcoef(streams) - np.eye(len(streams))
+    assert np.abs(correlation).max() < 5 / np.sqrt(2000)
+
+
+def test_drawing_without_a_seed_is_refused() -> None:
+    with pytest.raises(ValueError, match="has no seed"):
+        Inputs(toy.one("a", toy.draw), 0, {}, {}).generator()
+
+
+def test_a_task_that_can_not_fit_is_refused() -> None:
+    stages = [Stage("small", toy.draw, 10), Stage("large", toy.draw, 2**30)]
+    check_memory(stages, 2**30 + IDLE_WORKER_BYTES)
+    with pytest.raises(BadInput) as caught:
+        check_memory(stages, 2**30 + IDLE_WORKER_BYTES - 1)
+    assert "stage large needs 1.3 GiB in one process" in str(caught.value)
+    assert "cluster.memory_limit is 1.3 GiB" in str(caught.value)

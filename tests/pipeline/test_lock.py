@@ -1,0 +1,150 @@
+"""The job lock: one holder, immediate succession on this host, patience with others."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.job.lock import Holder, hold_lock
+from latentscale_pipeline.objects import ObjectStore
+
+HOLD = """
+import sys, time
+from latentscale_pipeline.job.lock import hold_lock
+from latentscale_pipeline.objects import ObjectStore
+with hold_lock(ObjectStore(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture(params=["disk", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    if request.param == "disk":
+        return ObjectStore(str(tmp_path / "job"))
+    return ObjectStore(f"{request.getfixturevalue('s3_url')}/job")
+
+
+@pytest.fixture
+def other_process(tmp_path: Path) -> Iterator[tuple[ObjectStore, "subprocess.Popen[str]"]]:
+    store = ObjectStore(str(tmp_path / "job"))
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, store.url], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    yield store, process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def write_holder(store: ObjectStore, holder: Holder, beaten: float | None) -> None:
+    store.create("lock/000001.json", json.dumps(asdict(holder)).encode())
+    if beaten is not None:
+        store.write(f"heartbeats/{holder.attempt}.json", json.dumps({"time": beaten}).encode())
+
+
+def test_it_is_free_again_afterwards(store: ObjectStore) -> None:
+    with hold_lock(store) as first:
+        pass
+    with hold_lock(store) as second:
+        assert second.attempt != first.attempt
+    assert store.keys("heartbeats") == []
+
+
+def test_it_is_released_when_the_run_fails(store: ObjectStore) -> None:
+    with pytest.raises(RuntimeError), hold_lock(store):
+        raise RuntimeError
+    with hold_lock(store):
+        pass
+
+
+def test_a_living_holder_is_named(
+    other_process: tuple[ObjectStore, "subprocess.Popen[str]"],
+) -> None:
+    store, process = other_process
+    with pytest.raises(BadInput) as caught, hold_lock(store):
+        pass
+    message = str(caught.value)
+    assert f"process {process.pid} on {socket.gethostname()}" in message
+    assert "--wait" in message
+    assert "--take-over" in message
+
+
+def test_a_killed_holder_is_succeeded_at_once(
+    other_process: tuple[ObjectStore, "subprocess.Popen[str]"],
+) -> None:
+    store, process = other_process
+    process.kill()
+    begun = time.monotonic()
+    # The killed process isn't collected by its parent yet: a zombie counts as gone.
+    with hold_lock(store):
+        assert time.monotonic() - begun < 1.0
+
+
+def test_take_over_succeeds_a_living_holder(
+    other_process: tuple[ObjectStore, "subprocess.Popen[str]"],
+) -> None:
+    store, _ = other_process
+    with hold_lock(store, take_over=True), pytest.raises(BadInput), hold_lock(store):
+        pass
+
+
+def test_waiting_ends_with_the_holder(
+    other_process: tuple[ObjectStore, "subprocess.Popen[str]"],
+) -> None:
+    store, process = other_process
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lambda: hold_lock(store, wait=True).__enter__())
+        time.sleep(0.3)
+        assert not waiting.done()
+        process.kill()
+        process.wait()
+        assert waiting.result(timeout=10).pid == os.getpid()
+
+
+def test_another_host_counts_by_its_heartbeat(store: ObjectStore) -> None:
+    elsewhere = replace(Holder.here(), host="elsewhere")
+    write_holder(store, elsewhere, beaten=time.time() - 50)
+    with pytest.raises(BadInput, match="on elsewhere"), hold_lock(store):
+        pass
+    write_holder(store, elsewhere, beaten=time.time() - 61)
+    with hold_lock(store):
+        pass
+
+
+def test_a_reused_pid_is_another_process(store: ObjectStore) -> None:
+    earlier = replace(Holder.here(), process_start=1.0)
+    write_holder(store, earlier, beaten=time.time())
+    with hold_lock(store):
+        pass
+
+
+def test_of_sixteen_contenders_one_holds(store: ObjectStore) -> None:
+    write_holder(store, replace(Holder.here(), process_start=1.0), beaten=None)
+
+    def contend(_: int) -> str | None:
+        try:
+            return hold_lock(store).__enter__().attempt
+        except BadInput:
+            return None
+
+    with ThreadPoolExecutor(16) as pool:
+        held = [attempt for attempt in pool.map(contend, range(16)) if attempt]
+    assert len(held) == 1
+
+
+def test_a_damaged_lock_is_succeeded(store: ObjectStore) -> None:
+    store.write("lock/000001.json", b"{")
+    with hold_lock(store):
+        pass

@@ -1,0 +1,144 @@
+"""Publishing: one winner, checked reads, nothing of a loser left; on disk and on S3."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from latentscale_pipeline.job.publishing import (
+    CorruptResult,
+    Cost,
+    Output,
+    adopt,
+    is_whole,
+    need_marker,
+    publish,
+    read_marker,
+    sweep_losers,
+    withdraw,
+)
+from latentscale_pipeline.objects import ObjectStore
+
+COST = Cost(1.5, 1000)
+FOLDER = "stages/toy/0123456789abcdef"
+PART = f"{FOLDER}/part-00012"
+
+
+@pytest.fixture(params=["disk", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    if request.param == "disk":
+        return ObjectStore(str(tmp_path / "job"))
+    return ObjectStore(f"{request.getfixturevalue('s3_url')}/job")
+
+
+def output(seed: int) -> Output:
+    array = np.random.default_rng(seed).normal(size=(5, 3))
+    return Output({"seed": seed, "value": 0.1}, {"array": array, "whole": np.arange(seed)})
+
+
+def test_what_is_published_is_read_back(store: ObjectStore) -> None:
+    assert read_marker(store, PART) is None
+    published = publish(store, PART, "a-0", output(7), COST)
+    again = need_marker(store, PART)
+    assert again == published
+    assert (again.attempt, again.cost) == ("a-0", COST)
+    assert again.values == {"seed": 7, "value": 0.1}
+    np.testing.assert_array_equal(again.array("array"), output(7).arrays["array"])
+    np.testing.assert_array_equal(again.array("whole"), np.arange(7))
+    assert again.path("array") == f"{PART}.a-0/array.npy"
+    assert is_whole(again, store.sizes(FOLDER))
+
+
+def test_a_second_attempt_with_other_bytes_is_harmless(store: ObjectStore) -> None:
+    publish(store, PART, "a-0", output(1), COST)
+    second = publish(store, PART, "b-0", output(2), COST)
+    assert (second.attempt, second.values["seed"]) == ("a-0", 1)
+    np.testing.assert_array_equal(second.array("array"), output(1).arrays["array"])
+    assert [key for key in store.keys(FOLDER) if "b-0" in key] == []
+
+
+def test_sixteen_racers_have_one_winner(store: ObjectStore) -> None:
+    def race(seed: int) -> str:
+        return publish(store, PART, f"attempt-{seed}", output(seed), COST).attempt
+
+    with ThreadPoolExecutor(16) as pool:
+        winners = set(pool.map(race, range(16)))
+    assert len(winners) == 1
+    winner = need_marker(store, PART)
+    assert winner.attempt in winners
+    seed = int(winner.attempt.removeprefix("attempt-"))
+    np.testing.assert_array_equal(winner.array("array"), output(seed).arrays["array"])
+    assert sorted(store.keys(FOLDER)) == sorted(
+        [f"{PART}.json", winner.path("array"), winner.path("whole")]
+    )
+
+
+def test_objects_of_a_killed_attempt_are_swept(store: ObjectStore) -> None:
+    store.write(f"{PART}.dead-0/array.npy", b"half an arr")
+    publish(store, PART, "a-0", output(3), COST)
+    assert sweep_losers(store, FOLDER) == [f"{PART}.dead-0/array.npy"]
+    np.testing.assert_array_equal(need_marker(store, PART).array("whole"), np.arange(3))
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "flipped"])
+def test_a_damaged_object_is_found_on_reading(store: ObjectStore, damage: str) -> None:
+    published = publish(store, PART, "a-0", output(4), COST)
+    key = published.path("array")
+    data = store.read(key)
+    flipped = data[:150] + bytes([data[150] ^ 1]) + data[151:]
+    changed = {"empty": b"", "truncated": data[:-1], "flipped": flipped}
+    if damage == "missing":
+        store.remove(key)
+    else:
+        store.write(key, changed[damage])
+    with pytest.raises(CorruptResult) as caught:
+        published.array("array")
+    assert caught.value.part == PART
+    assert key in str(caught.value)
+    assert is_whole(published, store.sizes(FOLDER)) == (damage == "flipped")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"attempt": "a"}'])
+def test_a_damaged_marker_counts_as_none(store: ObjectStore, content: bytes) -> None:
+    store.write(f"{PART}.json", content)
+    assert read_marker(store, PART) is None
+    with pytest.raises(CorruptResult, match="marker is missing or damaged"):
+        need_marker(store, PART)
+
+
+def test_an_altered_marker_counts_as_none(store: ObjectStore) -> None:
+    publish(store, PART, "a-0", output(4), COST)
+    body = json.loads(store.read(f"{PART}.json"))
+    body["values"]["seed"] = 5
+    store.write(f"{PART}.json", json.dumps(body).encode())
+    assert read_marker(store, PART) is None
+
+
+def test_withdrawing_removes_every_attempt(store: ObjectStore) -> None:
+    publish(store, PART, "a-0", output(4), COST)
+    store.write(f"{PART}.b-0/array.npy", b"x")
+    publish(store, f"{FOLDER}/part-00013", "a-0", output(5), COST)
+    withdraw(store, PART)
+    assert all("part-00013" in key for key in store.keys(FOLDER))
+    assert need_marker(store, f"{FOLDER}/part-00013").values["seed"] == 5
+
+
+def test_adopting_copies_and_checks(store: ObjectStore, tmp_path: Path) -> None:
+    target = ObjectStore(str(tmp_path / "other"))
+    publish(store, PART, "a-0", output(4), COST)
+    assert not adopt(store, target, FOLDER)
+    result = publish(store, f"{FOLDER}/result", "a-0", output(5), COST)
+    assert adopt(store, target, FOLDER)
+    adopted = need_marker(target, f"{FOLDER}/result")
+    np.testing.assert_array_equal(adopted.array("array"), output(5).arrays["array"])
+    np.testing.assert_array_equal(need_marker(target, PART).array("whole"), np.arange(4))
+    store.write(result.path("array"), b"other")
+    assert not adopt(store, ObjectStore(str(tmp_path / "third")), FOLDER)
+
+
+def test_numbers_json_has_not_are_refused(store: ObjectStore) -> None:
+    with pytest.raises(ValueError, match=r"not JSON compliant|Out of range"):
+        publish(store, PART, "a-0", Output({"value": float("nan")}), COST)
+    assert read_marker(store, PART) is None
