@@ -130,7 +130,7 @@ def test_shards_of_zeros_are_stored(tmp_path: Path) -> None:
     assert not corpus.read_all().any()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     n=st.integers(1, 3000),
     d=st.integers(1, 40),
@@ -151,7 +151,7 @@ def test_shards_decode_to_what_was_encoded(n: int, d: int, dtype: str, shard_byt
     assert decoded.dtype == rows.dtype
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(st.text(), min_size=1, max_size=50))
 def test_strings_decode_to_what_was_encoded(texts: list[str]) -> None:
     layout = zarr_format.Layout(len(texts), (), "string", 1024, 1024)

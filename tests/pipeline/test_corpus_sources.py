@@ -77,7 +77,7 @@ def test_the_suffix_plays_no_part(tmp_path: Path) -> None:
     np.testing.assert_array_equal(rows_of(tmp_path / "x.bin"), PLAIN)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     dtype=st.sampled_from(["<f2", "<f4", "<f8", ">f4", ">f8", "i1", "u1", "<i4", ">i8"]),
     order=st.sampled_from("CF"),

@@ -58,7 +58,7 @@ def test_values_are_kept_or_cast(tmp_path: Path, source: str, stored: str, order
     assert verify(corpus).problems == ()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     n=st.integers(1, 4000),
     d=st.integers(1, 12),
@@ -477,8 +477,8 @@ def test_two_processes_may_ensure_the_same_corpus_at_once(tmp_path: Path) -> Non
         "print(verify(ensure_corpus(sys.argv[1], sys.argv[2])).problems)"
     )
     command = [sys.executable, "-c", script, source, str(tmp_path / "jobs")]
-    racers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    assert [racer.communicate()[0] for racer in racers] == ["()\n"] * 3
+    racers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [racer.communicate()[0] for racer in racers] == ["()\n"] * 2
 
 
 def test_a_corpus_with_any_one_document_damaged_can_be_overwritten(tmp_path: Path) -> None:
