@@ -104,6 +104,15 @@ def test_it_pickles_small_and_notices_when_it_was_replaced(corpus: Corpus, tmp_p
     assert "the corpus was replaced while it was in use" in ended.stderr
 
 
+def test_a_relative_path_holds_in_any_working_directory(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(corpus.url).parent)
+    pickled = pickle.dumps(open_corpus("c.zarr"))
+    monkeypatch.chdir("/")
+    assert pickle.loads(pickled).url == corpus.url
+
+
 def test_anyone_reads_the_same_with_plain_zarr(corpus: Corpus) -> None:
     group = zarr.open_group(corpus.url, mode="r")
     np.testing.assert_array_equal(group["vectors"][:], vectors())
@@ -121,7 +130,7 @@ def test_shards_of_zeros_are_stored(tmp_path: Path) -> None:
     assert not corpus.read_all().any()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     n=st.integers(1, 3000),
     d=st.integers(1, 40),
@@ -142,7 +151,7 @@ def test_shards_decode_to_what_was_encoded(n: int, d: int, dtype: str, shard_byt
     assert decoded.dtype == rows.dtype
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(st.text(), min_size=1, max_size=50))
 def test_strings_decode_to_what_was_encoded(texts: list[str]) -> None:
     layout = zarr_format.Layout(len(texts), (), "string", 1024, 1024)

@@ -9,15 +9,16 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latentscale_pipeline.corpus import ingest, open_sources, source_key
+from latentscale_pipeline.corpus import ensure_corpus, ingest, open_sources, source_key
 from latentscale_pipeline.corpus.sources import natural_order
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.objects import ObjectStore
 
 PLAIN = np.random.default_rng(0).standard_normal((20, 4)).astype(np.float32)
@@ -76,7 +77,7 @@ def test_the_suffix_plays_no_part(tmp_path: Path) -> None:
     np.testing.assert_array_equal(rows_of(tmp_path / "x.bin"), PLAIN)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     dtype=st.sampled_from(["<f2", "<f4", "<f8", ">f4", ">f8", "i1", "u1", "<i4", ">i8"]),
     order=st.sampled_from("CF"),
@@ -117,11 +118,8 @@ def test_many_blocks_and_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         np.testing.assert_array_equal(rows_of(tmp_path / name), PLAIN)
 
 
-@pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.parametrize("shards", [None, (8, 4)])
+@pytest.mark.parametrize(("version", "shards"), [(2, None), (3, None), (3, (8, 4))])
 def test_existing_zarr(tmp_path: Path, version: int, shards: tuple[int, int] | None) -> None:
-    if version == 2 and shards:
-        pytest.skip("Zarr 2 has no shards")
     chunks = {"chunks": (4, 2), "shards": shards}
     group = zarr.create_group(str(tmp_path / "g"), zarr_format=version)
     group.create_array("deep/vectors", data=PLAIN, **chunks)
@@ -355,3 +353,49 @@ def test_the_key_in_an_object_store(s3_url: str) -> None:
     assert key == source_key([f"{s3_url}/*.npy"])
     store.write("a.npy", as_npy(PLAIN + 1))
     assert source_key([f"{s3_url}/a.npy"]) != key
+
+
+def test_results_among_the_sources_are_no_sources(tmp_path: Path) -> None:
+    """A corpus or a job folder may lie in the folder that is ingested."""
+    np.save(tmp_path / "v.npy", PLAIN)
+    (tmp_path / "sub").mkdir()
+    target = str(tmp_path / "sub/c.zarr")
+    corpus = ingest([str(tmp_path)], target)
+    assert ingest([str(tmp_path)], target, overwrite=True).fingerprint == corpus.fingerprint
+    Path(target, "manifest.json").unlink()
+    assert ingest([str(tmp_path)], target).fingerprint == corpus.fingerprint
+    np.save(tmp_path / "sub/w.npy", PLAIN)
+    for pattern in ("**", "*", "sub/*"):
+        n = 20 if pattern == "sub/*" else 40
+        assert ingest([str(tmp_path / pattern)], target, overwrite=True).n == n
+    output = str(tmp_path / "jobs")
+    first = ensure_corpus(str(tmp_path / "sub"), output)
+    assert ensure_corpus(str(tmp_path / "sub"), output).url == first.url
+    key = source_key([str(tmp_path)], output)
+    ensure_corpus(str(tmp_path), output)
+    assert source_key([str(tmp_path)], output) == key
+
+
+def test_a_pipe_is_refused_and_a_link_is_followed(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.npy")
+    with pytest.raises(BadInput, match=r"pipe\.npy: not a regular file"):
+        open_sources([str(tmp_path / "pipe.npy")])
+    (tmp_path / "d").mkdir()
+    np.save(tmp_path / "v.npy", PLAIN)
+    (tmp_path / "d/link.npy").symlink_to(tmp_path / "v.npy")
+    np.testing.assert_array_equal(rows_of(tmp_path / "d"), PLAIN)
+    (tmp_path / "d/broken.npy").symlink_to(tmp_path / "gone.npy")
+    with pytest.raises(BadInput, match=r"broken\.npy: "):
+        open_sources([str(tmp_path / "d")])
+
+
+def test_an_unreachable_store_is_one_line_and_resumable(
+    s3_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(*arguments: object, **options: object) -> None:
+        raise ConnectionError("Connection reset by peer")
+
+    ObjectStore(s3_url).write("a.npy", NPY)
+    monkeypatch.setattr(fsspec.filesystem("s3"), "cat_file", cut)
+    with pytest.raises(Incomplete, match=r"a\.npy: can't be read \(Connection reset by peer\)"):
+        open_sources([f"{s3_url}/a.npy"])

@@ -58,7 +58,7 @@ def test_values_are_kept_or_cast(tmp_path: Path, source: str, stored: str, order
     assert verify(corpus).problems == ()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     n=st.integers(1, 4000),
     d=st.integers(1, 12),
@@ -468,3 +468,23 @@ def test_ensure_corpus_does_not_hide_what_is_wrong(tmp_path: Path) -> None:
         ensure_corpus(corpus.url, str(tmp_path / "jobs"))
     with pytest.raises(BadInput, match="no such file or folder"):
         ensure_corpus(str(tmp_path / "none"), str(tmp_path / "jobs"))
+
+
+def test_two_processes_may_ensure_the_same_corpus_at_once(tmp_path: Path) -> None:
+    source = saved(tmp_path / "v.npy", vectors(40_000, 8))
+    script = (
+        "import sys; from latentscale_pipeline.corpus import ensure_corpus, verify; "
+        "print(verify(ensure_corpus(sys.argv[1], sys.argv[2])).problems)"
+    )
+    command = [sys.executable, "-c", script, source, str(tmp_path / "jobs")]
+    racers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [racer.communicate()[0] for racer in racers] == ["()\n"] * 2
+
+
+def test_a_corpus_with_any_one_document_damaged_can_be_overwritten(tmp_path: Path) -> None:
+    source = saved(tmp_path / "v.npy", vectors())
+    target = str(tmp_path / "c")
+    for key in ("zarr.json", "manifest.json", "vectors/zarr.json"):
+        ingest([source], target, overwrite=True)
+        Path(target, key).write_bytes(b"{")
+        assert verify(ingest([source], target, overwrite=True)).problems == ()

@@ -71,7 +71,7 @@ def ingest(
     from latentscale_pipeline.corpus import open_sources
     from latentscale_pipeline.progress import reported
 
-    opened = open_sources(sources)
+    opened = open_sources(sources, corpus)
     for skipped in opened.skipped:
         click.echo(f"ingest: {skipped}: left out, neither .npy, .npz nor Zarr", err=True)
     with reported("ingest", "rows") as progress:

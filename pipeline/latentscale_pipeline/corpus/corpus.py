@@ -233,7 +233,9 @@ def open_corpus(url: str) -> Corpus:
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         raise _not_a_corpus(store) from None
     manifest = read_manifest(data, store.locate(MANIFEST_KEY))
-    return Corpus(store.url, manifest, url, checksum(data))
+    # Workers may have another working directory, and need any user info that the URL carries.
+    address = store.url if store.is_local else url
+    return Corpus(store.url, manifest, address, checksum(data))
 
 
 def is_unfinished(store: ObjectStore) -> bool:

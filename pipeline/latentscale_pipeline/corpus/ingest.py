@@ -31,6 +31,7 @@ from latentscale_pipeline.corpus.corpus import (
 from latentscale_pipeline.corpus.fingerprint import Fingerprint
 from latentscale_pipeline.corpus.manifest import (
     MANIFEST_KEY,
+    SCHEMA,
     DroppedRows,
     Manifest,
     Shard,
@@ -100,7 +101,7 @@ def ingest(
     """
     if on_invalid not in {"error", "drop"}:
         raise ValueError(f"on_invalid must be 'error' or 'drop', not {on_invalid!r}")
-    opened = sources if isinstance(sources, Sources) else open_sources(sources)
+    opened = sources if isinstance(sources, Sources) else open_sources(sources, corpus_url)
     given = {"ids": ids, "labels": labels, "weights": weights}
     sidecars = [
         open_sidecar(name, url, opened.rows) for name, url in given.items() if url is not None
@@ -109,20 +110,27 @@ def ingest(
     store = ObjectStore(corpus_url)
     _check_target(store, opened, overwrite)
     started = time.time()
-    try:
-        # From here to the last line there is no corpus at the target.
+    if overwrite:
         store.remove(MANIFEST_KEY)
+    # From here until the manifest is written there is no corpus at the target.
+    try:
         manifest = _write_rows(
             store, opened, sidecars, stored_dtype, on_invalid == "drop", shard_bytes, progress
         )
         _sweep(store, manifest, started)
         store.write(MANIFEST_KEY, manifest.to_bytes())
-        corpus = open_corpus(corpus_url)
-        corpus.check_sizes()
     except BadInput:
         with contextlib.suppress(BadInput, Incomplete, OSError):
             _remove(store)
         raise
+    try:
+        corpus = open_corpus(corpus_url)
+        corpus.check_sizes()
+    except BadInput as error:
+        raise Incomplete(
+            f"{store.url}: another process changed it during ingest; run the same command again "
+            "once that has ended"
+        ) from error
     return corpus
 
 
@@ -147,12 +155,18 @@ def ensure_corpus(url: str, output_store_url: str, progress: Progress | None = N
     store = ObjectStore(url)
     if store.exists(MANIFEST_KEY) or is_unfinished(store):
         return open_corpus(url)
-    target = f"{output_store_url.rstrip('/')}/corpora/{source_key([url])}.zarr"
+    key = source_key([url], output_store_url)
+    target = f"{output_store_url.rstrip('/')}/corpora/{key}.zarr"
     with contextlib.suppress(BadInput):
         corpus = open_corpus(target)
         corpus.check_sizes()
         return corpus
-    return ingest([url], target, overwrite=True, progress=progress or silent)
+    return ingest(
+        open_sources([url], output_store_url),
+        target,
+        overwrite=ObjectStore(target).exists(MANIFEST_KEY),
+        progress=progress or silent,
+    )
 
 
 def _stored_dtype(sources: Sources, dtype: str | None) -> np.dtype[Any]:
@@ -184,12 +198,12 @@ def _check_target(store: ObjectStore, sources: Sources, overwrite: bool) -> None
 
 
 def _owned(store: ObjectStore) -> bool:
-    """Tell whether an ingest wrote the group that is here (or its manifest, if that is left)."""
-    try:
+    """Tell whether an ingest wrote the group or the manifest here: one of them may be damaged."""
+    with contextlib.suppress(FileNotFoundError):
         attributes = zarr_format.group_attributes(store.read(GROUP_KEY))
-    except FileNotFoundError:
-        return OWNERSHIP["latentscale"].encode() in store.read(MANIFEST_KEY)
-    return OWNERSHIP.items() <= attributes.items()
+        if OWNERSHIP.items() <= attributes.items():
+            return True
+    return SCHEMA.encode() in store.read(MANIFEST_KEY)
 
 
 @dataclass

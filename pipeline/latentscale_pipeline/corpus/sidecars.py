@@ -81,14 +81,18 @@ def open_sidecar(name: str, url: str, rows: int) -> Sidecar:
 def take(sidecar: Sidecar) -> Callable[[int], npt.NDArray[Any]]:
     """Return a function that returns the next so many values at each call."""
     blocks = sidecar.blocks()
-    rest: list[npt.NDArray[Any]] = []
+    block, used = next(blocks), 0
 
     def take_next(count: int) -> npt.NDArray[Any]:
-        while sum(map(len, rest)) < count:
-            rest.append(next(blocks))
-        values = np.concatenate(rest)
-        rest[:] = [values[count:]]
-        return values[:count]
+        nonlocal block, used
+        pieces = []
+        while count > len(block) - used:
+            pieces.append(block[used:])
+            count -= len(pieces[-1])
+            block, used = next(blocks), 0
+        pieces.append(block[used : used + count])
+        used += count
+        return np.concatenate(pieces)
 
     return take_next
 

@@ -35,6 +35,9 @@ from latentscale_pipeline.objects import ObjectStore, strip_credentials
 ARRAY_SUFFIXES = (".npy", ".npz", ".zarr")
 """Entries of a folder that must be readable; others are taken only if their content is known."""
 
+_HEAD_BYTES = 16384  # numpy refuses headers of more than 10 000 characters
+_READ_AHEAD = 8 << 20
+_CHANGES = ("ETag", "etag", "mtime", "LastModified")  # what tells that a file was changed
 _ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 _STORE_LIBRARIES = {"botocore", "aiohttp", "google", "azure"}  # they raise kinds of their own
 _ZARR_DOCUMENTS = ("zarr.json", ".zarray", ".zgroup")
@@ -86,10 +89,17 @@ class Sources:
 
 @dataclass(frozen=True)
 class _Entry:
-    """A file or Zarr folder that was found, by its path within its file system."""
+    """A file or folder that was found: its file system, and what a listing says of it."""
 
     fs: Any
     path: str
+    is_folder: bool
+    size: int
+
+    @staticmethod
+    def of(fs: Any, about: dict[str, Any]) -> _Entry:
+        path = str(about["name"]).rstrip("/")
+        return _Entry(fs, path, about["type"] == "directory", int(about["size"] or 0))
 
     @property
     def is_local(self) -> bool:
@@ -101,27 +111,30 @@ class _Entry:
             self.path if self.is_local else strip_credentials(self.fs.unstrip_protocol(self.path))
         )
 
-    @property
-    def is_folder(self) -> bool:
-        return bool(self.fs.isdir(self.path))
-
     def open(self) -> BinaryIO:
         if self.is_local:
             return cast(BinaryIO, Path(self.path).open("rb", buffering=0))
-        return cast(BinaryIO, self.fs.open(self.path, "rb", cache_type="readahead"))
+        return cast(
+            BinaryIO, self.fs.open(self.path, "rb", cache_type="readahead", block_size=_READ_AHEAD)
+        )
 
-    @property
-    def size(self) -> int:
-        return int(self.fs.info(self.path)["size"])
+    def head(self) -> bytes:
+        """Return the first bytes, enough for any header: one small request in a store."""
+        if self.is_local:
+            with self.open() as file:
+                return file.read(_HEAD_BYTES)
+        return bytes(self.fs.cat_file(self.path, start=0, end=min(_HEAD_BYTES, self.size)))
 
 
-def open_sources(patterns: Sequence[str]) -> Sources:
+def open_sources(patterns: Sequence[str], target: str | None = None) -> Sources:
     """Find the sources and read their headers.
 
     Parameters
     ----------
     patterns : sequence of str
         Files, globs, folders, Zarr arrays or groups, corpora; paths or fsspec URLs.
+    target : str, optional
+        Where results go: what folders and globs find there is no source.
 
     Raises
     ------
@@ -131,7 +144,7 @@ def open_sources(patterns: Sequence[str]) -> Sources:
     items: list[Source] = []
     skipped: list[str] = []
     for pattern in patterns:
-        found = _find(pattern)
+        found = _find(pattern, target)
         for entry in found:
             source = _open(entry, must=len(found) == 1 or entry.path.endswith(ARRAY_SUFFIXES))
             if source is None:
@@ -152,27 +165,21 @@ def open_sources(patterns: Sequence[str]) -> Sources:
     return Sources(tuple(items), tuple(skipped))
 
 
-def source_key(patterns: Sequence[str]) -> str:
+def source_key(patterns: Sequence[str], target: str | None = None) -> str:
     """Name the content of sources without reading it: 32 hexadecimal characters.
 
-    It hashes path, size and modification time (or etag) of every file, in order.
+    It hashes path, size and modification time (or etag) of every file, in order; the arguments are
+    those of :func:`open_sources`.
     """
     whole = xxhash.xxh3_128()
     for pattern in patterns:
-        for entry in _find(pattern):
+        for entry in _find(pattern, target):
             with reaching(entry.name):
                 files = entry.fs.find(entry.path, detail=True)
             for path, about in sorted(files.items()):
-                changed = next(
-                    (
-                        about[key]
-                        for key in ("ETag", "etag", "mtime", "LastModified")
-                        if key in about
-                    ),
-                    None,
-                )
-                line = [_Entry(entry.fs, path).name, about["size"], str(changed)]
-                whole.update(json.dumps(line).encode() + b"\n")
+                changed = next((str(about[key]) for key in _CHANGES if key in about), None)
+                file = _Entry.of(entry.fs, about | {"name": path})
+                whole.update(json.dumps([file.name, file.size, changed]).encode() + b"\n")
     return whole.hexdigest()
 
 
@@ -185,8 +192,9 @@ def natural_order(path: str) -> list[tuple[int, int, str]]:
     ]
 
 
-def _find(pattern: str) -> list[_Entry]:
+def _find(pattern: str, target: str | None) -> list[_Entry]:
     """List the files and Zarr folders that one argument stands for, in order."""
+    results = ObjectStore(target).url if target else None
     shown = strip_credentials(pattern)
     with reaching(shown):
         try:
@@ -196,30 +204,45 @@ def _find(pattern: str) -> list[_Entry]:
         fs.invalidate_cache()  # a remembered listing may be older than the files
         path = str(path).rstrip("/") or "/"
         if fs.exists(path):
-            paths = [path]
+            given = [_Entry.of(fs, fs.info(path))]
         elif any(sign in path for sign in "*?["):
-            paths = sorted(map(str, fs.glob(path)), key=natural_order)
-            if not paths:
+            matches = fs.glob(path, detail=True)
+            matching = {str(match).rstrip("/"): about for match, about in matches.items()}
+            entries = [_Entry.of(fs, matching[m]) for m in sorted(matching, key=natural_order)]
+            # A folder that matches stands for all that is below it.
+            given = [
+                entry
+                for entry in entries
+                if entry.name != results and not any(a in matching for a in _above(entry.path))
+            ]
+            if not matching:
                 raise BadInput(f"{shown}: no file matches; check the pattern")
         else:
             raise BadInput(f"{shown}: no such file or folder; check the path")
-        found = [entry for path in paths for entry in _below(_Entry(fs, path))]
+        found = [entry for item in given for entry in _below(item, results)]
     if not found:
         raise BadInput(f"{shown}: an empty folder; name the files that hold the vectors")
     return found
 
 
-def _below(entry: _Entry) -> list[_Entry]:
+def _above(path: str) -> list[str]:
+    """Return the paths of all folders that a path lies in."""
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def _below(entry: _Entry, results: str | None) -> list[_Entry]:
     """Return the entry itself, or what a plain folder holds at any depth."""
     if not entry.is_folder or _is_zarr(entry):
         return [entry]
-    children = sorted(map(str, entry.fs.ls(entry.path, detail=False)), key=natural_order)
-    visible = [path.rstrip("/") for path in children]
+    listed = [_Entry.of(entry.fs, about) for about in entry.fs.ls(entry.path, detail=True)]
     return [
         found
-        for path in visible
-        if path != entry.path and not path.rsplit("/", 1)[-1].startswith(".")
-        for found in _below(_Entry(entry.fs, path))
+        for child in sorted(listed, key=lambda child: natural_order(child.path))
+        if child.path != entry.path
+        and child.name != results
+        and not child.path.rsplit("/", 1)[-1].startswith(".")
+        for found in _below(child, results)
     ]
 
 
@@ -235,10 +258,11 @@ def _open(entry: _Entry, must: bool) -> Source | None:
     with reaching(entry.name):
         if entry.is_folder:
             return _checked(_open_zarr(entry))
-        with entry.open() as file:
-            start = file.read(8)
+        if entry.is_local and not Path(entry.path).is_file():
+            raise BadInput(f"{entry.name}: not a regular file; write the vectors to one first")
+        start = entry.head()
         if start.startswith(npy.MAGIC):
-            return _checked(_open_npy(entry))
+            return _checked(_open_npy(entry, start))
         if start.startswith(_ZIP_MAGIC):
             return _checked(_open_npz(entry))
     if not must:
@@ -246,8 +270,8 @@ def _open(entry: _Entry, must: bool) -> Source | None:
     if not start:
         raise BadInput(f"{entry.name}: an empty file (0 bytes); write it again or leave it out")
     raise BadInput(
-        f"{entry.name}: neither .npy, .npz nor Zarr (it begins with {start!r}); convert it with "
-        "numpy.save"
+        f"{entry.name}: neither .npy, .npz nor Zarr (it begins with {start[:8]!r}); convert it "
+        "with numpy.save"
     )
 
 
@@ -273,10 +297,9 @@ def _plane(shape: tuple[int, ...], where: str) -> tuple[int, int]:
     return shape[0], shape[1]
 
 
-def _open_npy(entry: _Entry) -> Source:
+def _open_npy(entry: _Entry, start: bytes) -> Source:
     where = entry.name
-    with entry.open() as file:
-        header = npy.read_header(file, where)
+    header = npy.read_header(io.BytesIO(start), where)
     rows, d = _plane(header.shape, where)
     npy.check_size(header, entry.size, where)
 
@@ -347,13 +370,11 @@ def _open_zarr(entry: _Entry) -> Source:
         found = zarr_format.open_existing(address, entry.is_local)
     where = f"{entry.name}/{found.name}".rstrip("/")
     rows, d = _plane(found.shape, where)
-    try:
+    with _decoding(entry.name):
         found.check_written(
             store.sizes(),
             lambda key, count: cast(bytes, entry.fs.tail(f"{entry.path}/{key}", count)),
         )
-    except BadInput as error:
-        raise BadInput(f"{entry.name}: {error}") from None
 
     def blocks() -> Iterator[npt.NDArray[Any]]:
         with _decoding(where):
@@ -411,21 +432,20 @@ def _unpacking(where: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _decoding(where: str) -> Iterator[None]:
-    """Name the Zarr in any error: its codecs raise many kinds on damaged data."""
-    try:
-        with reaching(where):
-            try:
-                yield
-            except FileNotFoundError as error:
-                raise BadInput(
-                    f"{where}: not a readable Zarr (it has no metadata document); write it again"
-                ) from error
-    except (BadInput, Incomplete) as error:
-        raise type(error)(
-            str(error) if str(error).startswith(where) else f"{where}: {error}"
-        ) from None
-    except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise BadInput(
-            f"{where}: not a readable Zarr ({type(error).__name__}: {reason}); write it again"
-        ) from error
+    """Turn what may go wrong in a Zarr into one line: its codecs raise many kinds."""
+    with reaching(where):
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise BadInput(
+                f"{where}: not a readable Zarr (it has no metadata document); write it again"
+            ) from error
+        except BadInput as error:
+            raise BadInput(f"{where}: {error}") from error
+        except (PermissionError, ConnectionError, TimeoutError):
+            raise
+        except Exception as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise BadInput(
+                f"{where}: not a readable Zarr ({type(error).__name__}: {reason}); write it again"
+            ) from error

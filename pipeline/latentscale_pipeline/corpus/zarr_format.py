@@ -37,6 +37,9 @@ CHUNK_BYTES = 1 << 20
 BLOCK_ROWS = 1024
 """Shards hold a multiple of so many rows (the last one excepted)."""
 
+READ_BYTES = 8 << 20
+"""About how many bytes of an existing array are read at once, if its shards are smaller."""
+
 _NEVER_WRITTEN = 2**64 - 1
 
 
@@ -170,7 +173,7 @@ class ExistingArray:
     shape, dtype
         As Zarr has them.
     block_rows : int
-        Rows of one of its shards (or chunks, where it has no shards).
+        Rows that are read at once: a multiple of those of its shards (or chunks, without shards).
     """
 
     name: str
@@ -180,7 +183,7 @@ class ExistingArray:
     array: zarr.Array[Any]
 
     def blocks(self) -> Iterator[npt.NDArray[Any]]:
-        """Yield all rows in order, one row of shards (or chunks) at a time."""
+        """Yield all rows in order, in whole shards (or chunks) of some MiB at least."""
         for start in range(0, self.shape[0], self.block_rows):
             yield np.asarray(self.array[start : start + self.block_rows])
 
@@ -271,8 +274,15 @@ def open_existing(url: str, is_local: bool) -> ExistingArray:
         what = "several two-dimensional float arrays" if names else "no two-dimensional float array"
         raise BadInput(f"{what} (it holds {listed}); give the path of one array inside it")
     array = arrays[names[0]]
-    block_rows = (array.shards or array.chunks)[0] if array.ndim else 1
-    return ExistingArray(names[0], array.shape, array.dtype, block_rows, array)
+    return ExistingArray(names[0], array.shape, array.dtype, _block_rows(array), array)
+
+
+def _block_rows(array: zarr.Array[Any]) -> int:
+    if not array.ndim:
+        return 1
+    whole = max(1, (array.shards or array.chunks)[0])
+    row_bytes = max(1, array.dtype.itemsize * math.prod(array.shape[1:]))
+    return whole * max(1, READ_BYTES // (whole * row_bytes))
 
 
 def _arrays(group: zarr.Group) -> Iterator[tuple[str, zarr.Array[Any]]]:
