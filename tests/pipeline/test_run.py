@@ -43,7 +43,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
     centres = generator.normal(size=(6, 12)) * 3
     return {
         role: (centres[generator.integers(6, size=n)] + generator.normal(size=(n, 12))).astype("f4")
-        for role, n in (("corpus", 400), ("reference", 350))
+        for role, n in (("corpus", 200), ("reference", 170))
     }
 
 
@@ -112,7 +112,7 @@ def test_values_against_dense_algebra(
     _check_imd(results["measures"]["heat"])
     folder = next((tmp_path / "jobs").glob("toy-job-*"))
     weights = np.load(folder / results["arrays"]["magnitude/corpus/weights"])
-    assert weights.shape == (400,)
+    assert weights.shape == (200,)
     assert weights.sum() == pytest.approx(results["measures"]["magnitude"]["corpus"]["value"][-1])
     neighbours = np.load(folder / results["arrays"]["heat/corpus/neighbours"])
     expected = [
@@ -211,8 +211,8 @@ def _check_geomca(found: dict[str, Any], data: dict[str, np.ndarray]) -> None:
         for role, rows in (("reference", reference), ("corpus", corpus))
     }
     assert found["sizes"] == {
-        "reference": 350,
-        "corpus": 400,
+        "reference": 170,
+        "corpus": 200,
         "reference_sparse": len(kept["reference"]),
         "corpus_sparse": len(kept["corpus"]),
     }
@@ -381,16 +381,23 @@ def test_differing_dimensions_are_refused_before_any_work(
     assert not list((tmp_path / "jobs").glob("toy-job-*"))
 
 
-def test_a_job_that_can_not_fit_is_refused(job: Callable[..., Path], latentscale: Command) -> None:
+def test_a_job_that_can_not_fit_is_refused_before_any_work(
+    job: Callable[..., Path], latentscale: Command, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "many.npy", np.random.default_rng(0).normal(size=(12_000, 2)))
     ended = latentscale(
         "run",
-        job(),
+        job(corpus=str(tmp_path / "many.npy"), reference="null"),
         "-o",
         "cluster.memory_limit=1GiB",
         "-o",
         "measures={vendi: {kernels: [rbf], method: exact}}",
     )
-    assert ended.code == 0, "400 rows fit"
+    assert ended.code == 2
+    line = ended.err.strip().splitlines()[-1]
+    assert "stage vendi-rbf-median-corpus needs 1." in line
+    assert "cluster.memory_limit is 1.0 GiB; raise it" in line
+    assert not list((tmp_path / "jobs").glob("toy-job-*"))
 
 
 def test_identical_rows_have_reasons_for_what_they_lack(

@@ -47,7 +47,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="latentscale", prog_name="latentscale")
 def cli() -> None:
-    r"""Measure the shape and the diversity of huge embedding corpora.
+    """Measure the shape and the diversity of huge embedding corpora.
 
     \b
     Example:

@@ -21,7 +21,7 @@ def info(corpus: str, as_json: bool) -> None:
     Example:
       latentscale info corpus.zarr
       latentscale info s3://bucket/corpus.zarr --json
-    """  # noqa: D301  (the escape is click's mark for keeping lines)
+    """
     from latentscale_pipeline.corpus import open_corpus
 
     show_corpus(open_corpus(corpus), as_json)

@@ -65,7 +65,7 @@ def ingest(
     Example:
       latentscale ingest train/ extra.npy corpus.zarr --labels labels.txt
       latentscale ingest 'shards/*.npy' s3://bucket/corpus.zarr --on-invalid drop
-    """  # noqa: D301  (the escape is click's mark for keeping lines)
+    """
     from latentscale_pipeline.cli.info import show_corpus
     from latentscale_pipeline.corpus import ingest as write_corpus
     from latentscale_pipeline.corpus import open_sources

@@ -32,7 +32,7 @@ def run(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    r"""Run the job that CONFIG (a YAML file) describes.
+    """Run the job that CONFIG (a YAML file) describes.
 
     Running the same command again resumes an interrupted job; a finished one is recognised in
     seconds and nothing is computed.
@@ -61,7 +61,7 @@ def run(
 )
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 def demo(output: str, quiet: bool) -> None:
-    r"""Run all measures on the sentence embeddings that come with this package.
+    """Run all measures on the sentence embeddings that come with this package.
 
     \b
     Example:

@@ -19,7 +19,7 @@ def verify(corpus: str, as_json: bool) -> None:
     \b
     Example:
       latentscale verify corpus.zarr
-    """  # noqa: D301  (the escape is click's mark for keeping lines)
+    """
     from latentscale_pipeline.corpus import open_corpus
     from latentscale_pipeline.corpus import verify as check
     from latentscale_pipeline.errors import BadInput

@@ -529,6 +529,8 @@ def _method(results: Json) -> Table:
             )
         )
     for role, function in _sides(measures.get("magnitude")):
+        if not function["scales"]:
+            continue
         rows.append(
             (
                 f"magnitude, {role}",
