@@ -379,7 +379,8 @@ def _factorise(
 ) -> tuple[Estimate, Float64Array] | None:
     """Solve with a Cholesky factor; None when the matrix isn't safely positive definite."""
     n = len(distances)
-    similarities = np.exp(distances * -scale)
+    similarities = distances * -scale
+    np.exp(similarities, out=similarities)
     try:
         factor = cholesky(similarities.T, lower=True, overwrite_a=True, check_finite=False)
     except LinAlgError:
@@ -501,33 +502,64 @@ MOST_GROUPS = 40
 
 
 def _dense_convergence_scale(points: Points, target: float, tolerance: float) -> Estimate:
+    n = len(points)
     tiles = DistanceTiles(points)
     distances = _all_distances(points)
     error = _relative_error(points, _closest(distances)) / math.e
-    largest = VANISHING / float(distances[distances > 0].min(initial=math.inf))
-    goal = target * len(points)
-    known: dict[float, Estimate] = {0.0: Estimate.exact(1.0, "definition")}
+    smallest = float(distances.min(initial=math.inf, where=distances > 0))
+    largest = VANISHING / smallest
+    goal = target * n
+    excesses: dict[float, float] = {}
+
+    def evaluate(scale: float) -> tuple[Estimate, Float64Array]:
+        result = _factorise(distances, scale, error, tolerance)
+        if result is None:
+            iterated = _conjugate_gradients(tiles, np.array([scale]), tolerance)
+            result = iterated.estimates[0], iterated.weights
+        return result
 
     def excess(scale: float) -> float:
-        if scale not in known:
-            result = _factorise(distances, scale, error, tolerance)
-            known[scale] = (
-                _conjugate_gradients(tiles, np.array([scale]), tolerance).estimates[0]
-                if result is None
-                else result[0]
-            )
-        return known[scale].value - goal
+        if scale not in excesses:
+            value = evaluate(scale)[0].value
+            excesses[scale] = _log_odds(value, n) - _log_odds(goal, n)
+        return excesses[scale]
 
-    low, high = 0.0, min(1.0 / float(max(distances.mean(), TINY)), largest)
+    low = high = min(_first_scale(points, distances, target, tolerance), largest)
     while excess(high) < 0:
         if not high < largest:
             raise ValueError(_UNREACHED)
-        low, high = high, min(2.0 * high, largest)
+        low, high = high, min(1.6 * high, largest)
+    while excess(low) >= 0:
+        low, high = low / 1.6, low
     root = float(toms748(excess, low, high, rtol=1e-12, xtol=1e-300))
-    excess(root)
-    step = 1e-4 * root
-    slope = (excess(root + step) - excess(root - step)) / (2.0 * step)
-    return _root_estimate(root, known[root], goal, slope, 1e-12 * root)
+    estimate, weights = evaluate(root)
+    slope = _slope(distances, root, weights)
+    return _root_estimate(root, estimate, goal, slope, 1e-12 * root)
+
+
+def _log_odds(value: float, n: int) -> float:
+    """Return log(Mag / (n - Mag)), which is nearly linear in the logarithm of the scale."""
+    share = min(value / n, 1.0 - EPSILON)
+    return math.log(share / (1.0 - share))
+
+
+def _first_scale(points: Points, distances: Float64Array, target: float, tolerance: float) -> float:
+    """Guess the convergence scale: a subset's, or the inverse mean distance of few points."""
+    n = len(points)
+    few = SUBSET_ROWS[0]
+    if n < 2 * few:
+        return 1.0 / max(float(distances.mean()), TINY)
+    subset = points.take(np.linspace(0, n - 1, few).astype(np.int64))
+    return _dense_convergence_scale(subset, max(target, 1.5 / few), tolerance).value
+
+
+def _slope(distances: Float64Array, scale: float, weights: Float64Array) -> float:
+    """Differentiate the magnitude by the scale: w' (D K) w, entry by entry."""
+    total = 0.0
+    for rows in row_blocks(len(distances), 512):
+        derivative = distances[rows] * np.exp(distances[rows] * -scale)
+        total += float(weights[rows] @ (derivative @ weights))
+    return total
 
 
 _UNREACHED = (
@@ -622,17 +654,13 @@ def _bracket(known: Evaluated, goal: float) -> tuple[float, float]:
 
 
 def _interpolate(known: Evaluated, goal: float, n: int) -> tuple[float, float]:
-    """Interpolate the scale of a magnitude, and say how far two interpolations differ.
-
-    log(Mag / (n - Mag)) is smooth in the logarithm of the scale.
-    """
+    """Interpolate the scale of a magnitude, and say how far two interpolations differ."""
     low, high = _bracket(known, goal)
     scales = np.array(sorted(known))
     values = np.array([known[scale].value for scale in scales])
-    share = np.clip(np.maximum.accumulate(values) / n, 1e-15, 1.0 - 1e-15)
-    odds = np.log(share / (1.0 - share))
+    odds = np.array([_log_odds(value, n) for value in np.maximum.accumulate(values)])
     keep = np.diff(odds, prepend=-np.inf) > 0
-    wanted = math.log(goal / (n - goal))
+    wanted = _log_odds(goal, n)
     curve = PchipInterpolator(odds[keep], np.log(scales[keep]))
     chord = np.interp(wanted, odds[keep], np.log(scales[keep]))
     root, straight = (float(np.clip(np.exp(at), low, high)) for at in (curve(wanted), chord))
