@@ -47,11 +47,15 @@ ASSIGN_BLOCK = 4096
 EXACT_WORK = 2e12
 """Multiplications (40 s on one core) up to which exact search beats compiling the descent."""
 
-EXACT_CELL = 2048
-"""Rows up to which a cell's exact search is as fast as a compiled descent."""
+EXACT_CELL = 1 << 22
+"""Coordinates (rows times dimensions) up to which a cell's exact search is as fast as a descent."""
 
-DESCENT_NEIGHBOURS = 16
-"""Least list length inside a descent: shorter lists converge to worse graphs."""
+DESCENT_NEIGHBOURS = 32
+"""Least list length inside a descent: shorter lists converge to worse graphs.
+
+On 20000 sentence embeddings, the recall of 5 neighbours is 0.962 with lists of 16, 0.987 with 24
+and 0.995 with 32.
+"""
 
 REFINEMENTS = 2
 """Rounds of :func:`refine` over the merged lists; a third gains little."""
@@ -265,8 +269,8 @@ def approximate_neighbours(
         )
         indices[short], distances[short] = exact.indices, exact.distances
     found = Neighbours(indices, distances)
-    # One cell searched exactly has nothing to mend.
-    for _ in range(REFINEMENTS if descend or len(cells) > 1 else 0):
+    # One cell has no borders to mend.
+    for _ in range(REFINEMENTS if len(cells) > 1 else 0):
         found = refine(points, found, seed=seed)
     return found
 
@@ -333,7 +337,7 @@ def cell_neighbours(
     k : int
         Neighbours of a row, at least 1.
     descend : bool
-        Search cells of over 2048 distinct rows by descent; exactly otherwise.
+        Search cells of over 2²² distinct coordinates by descent; exactly otherwise.
     generator : numpy.random.Generator
         Source of the descent's starting graph.
     seed : int
@@ -346,7 +350,7 @@ def cell_neighbours(
     """
     first, group_of = _equal_rows(points)
     distinct = points.take(first)
-    if descend and len(distinct) > EXACT_CELL:
+    if descend and len(distinct) * points.dimension > EXACT_CELL:
         graph = _descend(distinct, k, generator, seed)
     else:
         numbers = np.arange(len(distinct), dtype=np.int64)
