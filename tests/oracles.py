@@ -39,7 +39,8 @@ def sorted_distances(rows, metric):
 def neighbours_lowest_row_first(integer_rows, k):
     """The k nearest other rows of integer vectors, ties to the lower row number."""
     rows = np.asarray(integer_rows, dtype=np.int64)
-    squared = ((rows[:, None, :] - rows[None, :, :]) ** 2).sum(axis=2)
+    norms = (rows**2).sum(axis=1)
+    squared = norms[:, None] + norms - 2 * (rows @ rows.T)  # integers: exact
     np.fill_diagonal(squared, np.iinfo(np.int64).max)
     return np.argsort(squared, axis=1, kind="stable")[:, :k]
 

@@ -622,7 +622,7 @@ def _summarise_probes(
     return HeatTrace(
         times=times,
         trace=trace,
-        lower=trace - half,
+        lower=np.minimum(np.maximum(trace - half, 0.0), trace),  # a trace is positive
         upper=trace + half,
         standard_error=np.hypot(spread, control.rounding),
         deviations=deviations,

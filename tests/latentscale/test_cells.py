@@ -13,9 +13,11 @@ from latentscale.cells import (
     cell_neighbours,
     find_centres,
     partition,
+    refine,
 )
 from latentscale.distances import as_points
-from latentscale.neighbours import exact_neighbours, recall_certificate
+from latentscale.neighbours import Neighbours, exact_neighbours, recall_certificate
+from tests import oracles
 
 METRICS = ["euclidean", "cosine", "manhattan"]
 
@@ -132,6 +134,25 @@ def test_overlap_buys_recall(monkeypatch, metric):
     assert recalls[2] > 0.98
 
 
+@pytest.mark.parametrize("metric", METRICS)
+def test_refinement_equals_trying_every_neighbour_of_a_neighbour(metric):
+    # Lists from a poor graph, in which no row has more than k others pointing at it.
+    n, k = 60, 4
+    points = as_points(clustered(n, 3, 9) + 50, metric)
+    table = oracles.sorted_distances(points.rows, metric)
+    near = [{j: distance for distance, j in pairs} for pairs in table]
+    lists = (np.arange(n)[:, None] + np.arange(1, k + 1)) % n
+    lists = np.array([sorted(row, key=near[i].get) for i, row in enumerate(lists)])
+    distances = np.array([[near[i][j] for j in row] for i, row in enumerate(lists)])
+    refined = refine(points, Neighbours(lists, distances), seed=0)
+    for i in range(n):
+        joined = {*lists[i], *(j for j in range(n) if i in lists[j])}
+        tried = {*joined, *(second for j in joined for second in lists[j])} - {i}
+        best = sorted((near[i][j], j) for j in tried)[:k]
+        np.testing.assert_array_equal(refined.indices[i], [j for _, j in best])
+        np.testing.assert_allclose(refined.distances[i], [d for d, _ in best], rtol=1e-12)
+
+
 def test_rows_that_cells_leave_short_are_completed(monkeypatch):
     # Cells of at most 4 rows cannot hold 6 neighbours.
     monkeypatch.setattr(module, "cell_cap", lambda n, d: 4)
@@ -170,8 +191,9 @@ def test_bad_settings_are_refused():
         partition(points, overlap=1, cap=1, generator=generator)
 
 
-def test_descent_finds_nearly_all():
+def test_descent_finds_nearly_all(monkeypatch):
     """The one test that compiles pynndescent, up to a minute: both metrics, duplicates, repeats."""
+    monkeypatch.setattr(module, "EXACT_CELL", 0)
     rows = clustered(2600, 10, 8)
     rows[:60] = rows[0]
     ids = np.arange(2600, dtype=np.int64)
