@@ -12,6 +12,7 @@ from latentscale.distances import as_points
 from latentscale.duplicates import find_distinct
 from latentscale.magnitude import (
     CHOLESKY_ROWS,
+    KEPT_BYTES,
     MagnitudeFunction,
     convergence_scale,
     magnitude_area,
@@ -112,7 +113,8 @@ def _function_stage(section: Magnitude, facts: JobFacts, role: Role) -> Stage:
 def _memory(section: Magnitude, facts: JobFacts, role: Role, scales: int) -> int:
     corpus = facts.corpora[role]
     dense = corpus.n <= CHOLESKY_ROWS or section.method == "cholesky"
-    work = 16 * corpus.n**2 if dense else 8 * corpus.n * scales * 6
+    kept = min(KEPT_BYTES, 4 * corpus.n**2)
+    work = 16 * corpus.n**2 if dense else 8 * corpus.n * scales * 6 + kept
     # Rows are held twice while duplicates are merged.
     return 2 * corpus.points_bytes + work + TILE_BYTES
 
