@@ -333,7 +333,7 @@ def assert_bracketed(nystrom, spectrum, orders=ORDERS):
 BRACKET_ORDERS = [0.0, 0.1, 0.5, 0.9, 1.0, 1.0001, 1.5, 2.0, 2.5, 7.0, math.inf]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     ROWS,
     st.sampled_from([*KERNELS, ("rbf", 5.0), ("rbf", 0.1), ("rbf", 100.0), ("laplacian", 50.0)]),
@@ -379,7 +379,7 @@ def test_brackets_on_digits(digits, digits_spectra, landmarks):
 
 
 def test_more_landmarks_give_narrower_brackets(digits, digits_spectra):
-    for order, promised in ((0.5, 0.6), (1.0, 0.6), (3.0, 0.08), (math.inf, 0.02)):
+    for order, promised in ((0.5, 0.5), (1.0, 0.4), (3.0, 0.08), (math.inf, 0.02)):
         exact = vendi_score(digits_spectra["rbf"], order).value
         brackets = [
             vendi_bracket(nystrom_of(digits, "rbf", 20.0, landmarks), order)
