@@ -27,7 +27,7 @@ def test_proportions_known_entirely_leave_no_gap(order):
     assert bound == pytest.approx(value, rel=1e-4)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, derandomize=True)
 @given(
     arrays(np.float64, st.integers(1, 12), elements=st.floats(1e-9, 1)),
     arrays(np.float64, 12, elements=st.floats(0.01, 1)),
@@ -44,7 +44,9 @@ def test_no_proportions_that_fit_fall_below(masses, shares, known, width, order)
     squares = float(proportions @ proportions) * (1 + 1e-12)
     candidates = Proportions(lower, upper, len(proportions) - known + 3, limit, squares)
     bound = least_hill_number(candidates, order)
-    assert 1 - 1e-12 <= bound <= oracles.hill_number(proportions, order) * (1 + 1e-12)
+    # The plain formula magnifies the rounding of the power sum by 1 / |1 - q|.
+    rounding = 1e-12 if order == 1 else 1e-12 + 2e-15 / abs(1 - order)
+    assert bound <= oracles.hill_number(proportions, order) * (1 + rounding)
     assert bound >= 1 / squares
 
 
