@@ -47,6 +47,7 @@ from latentscale.distances import Float64Array, Points, as_points, block_pairs, 
 from latentscale.estimate import Estimate
 from latentscale.kernels import Kernel, check_kernel, kernel_tile
 from latentscale.majorisation import pour_on_largest, raise_smallest
+from latentscale.power_sums import Proportions, least_hill_number
 
 TILE_ROWS = 1024
 """Rows of a kernel tile: 8 MiB of similarities."""
@@ -409,7 +410,8 @@ def vendi_bracket(nystrom: NystromSpectrum, order: float) -> Estimate:
     Eigenvalues at or below the tolerance of the dense solver count as zero, so those beyond the
     landmarks number at most :math:`\tau` over the tolerance.
 
-    From :math:`VS_2 = 1/s` come further bounds: scores fall with q, and
+    The sum of squares sharpens this: below order 2 the least score with that sum is bounded by
+    duality (:mod:`latentscale.power_sums`), above it :math:`VS_q \le VS_2 = 1/s`, and
     :math:`\lambda^q` lies on one side of :math:`\lambda^2 \lambda_{\max}^{q-2}`.
 
     The value is the score of a smooth continuation of the known eigenvalues with the true sum and
@@ -427,16 +429,22 @@ def vendi_bracket(nystrom: NystromSpectrum, order: float) -> Estimate:
     padded = np.concatenate([known, np.zeros(n - len(known))])
     # The dense solver drops at most this trace and scales the rest up to 1.
     dropped = min(lost, n * rounding * math.sqrt(nystrom.squares), 0.5)
-    poured = pour_on_largest(padded, np.sqrt(padded**2 + excess) / (1.0 - dropped), lost)
+    limits = np.sqrt(padded**2 + excess) / (1.0 - dropped)
+    poured = pour_on_largest(padded, limits, lost)
     counted = min(n, len(known) + int(2.0 * lost / (rounding * float(known[0]))))
     level = raise_smallest(padded[:counted], lost)
     lower, upper = _tighten(
         hill_number(poured[poured > 0] / poured.sum(), order),
         hill_number(level / level.sum(), order),
         order,
-        nystrom.squares / (1.0 - dropped) ** 2,
         nystrom.squares,
-        float(poured[0]),
+        Proportions(
+            lower=known,
+            upper=np.minimum(limits, padded + lost)[: len(known)],
+            others=n - len(known),
+            limit=min(float(limits[-1]), lost) if lost > 0 else 1.0,
+            squares=nystrom.squares * (1.0 + slack) / (1.0 - dropped) ** 2,
+        ),
     )
     lower, upper = lower * (1.0 - slack), upper * (1.0 + slack)
     likely = _likely_spectrum(known, lost, nystrom.squares, n)
@@ -528,24 +536,20 @@ def _mean_squared_similarity(points: Points, kernel: Kernel, bandwidth: float | 
 
 
 def _tighten(
-    lower: float,
-    upper: float,
-    order: float,
-    squares_upper: float,
-    squares_lower: float,
-    largest: float,
+    lower: float, upper: float, order: float, squares: float, proportions: Proportions
 ) -> tuple[float, float]:
     """Bounds of a score also from the sum of squares and the largest eigenvalue."""
-    if order < 2:
-        lower = max(lower, 1.0 / squares_upper)
-    else:
-        upper = min(upper, 1.0 / squares_lower)
+    largest = math.log(float(proportions.upper[0]))
+    if 0 < order < 2:
+        lower = max(lower, least_hill_number(proportions, order))
+    elif order > 2:
+        upper = min(upper, 1.0 / squares)
     # Powers between the two orders: p^q >= p^2 largest^(q - 2) for q < 2, <= for q > 2.
     if 1 < order < 2:
-        logarithm = math.log(squares_lower) + (order - 2) * math.log(largest) - BRACKET_SLACK
+        logarithm = math.log(squares) + (order - 2) * largest - BRACKET_SLACK
         upper = math.exp(min(math.log(upper), logarithm / (1 - order)))
     elif 2 < order < math.inf:
-        logarithm = math.log(squares_upper) + (order - 2) * math.log(largest)
+        logarithm = math.log(proportions.squares) + (order - 2) * largest
         lower = max(lower, math.exp(logarithm / (1 - order)))
     return lower, upper
 

@@ -214,7 +214,7 @@ def test_the_rank_of_a_rank_eight_kernel_is_eight(kernel):
 # --- theory ---------------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=8), st.sampled_from(ORDERS))
 def test_completely_dissimilar_groups_give_hill_numbers(sizes, order):
     # Theorem 4.1: the eigenvalues are the prevalences.
@@ -242,7 +242,7 @@ def test_identical_rows_count_as_one(n):
         assert scores(spectrum) == pytest.approx([1.0] * len(ORDERS), abs=1e-12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(ROWS, st.sampled_from(KERNELS))
 def test_scores_fall_with_the_order_and_bound_each_other(vectors, kernel_and_bandwidth):
     kernel, bandwidth = kernel_and_bandwidth
@@ -257,7 +257,7 @@ def test_scores_fall_with_the_order_and_bound_each_other(vectors, kernel_and_ban
     assert largest <= two * (1 + 1e-12)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(ROWS, st.data())
 def test_weights_equal_repeated_rows(vectors, data):
     assume(vectors.any(axis=1).all())
@@ -283,7 +283,7 @@ def test_rows_without_weight_do_not_count():
         )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(
     st.lists(st.floats(1e-12, 1.0), min_size=1, max_size=20),
     st.floats(0, 300) | st.floats(0.8, 1.2) | st.sampled_from(ORDERS),
@@ -333,7 +333,7 @@ def assert_bracketed(nystrom, spectrum, orders=ORDERS):
 BRACKET_ORDERS = [0.0, 0.1, 0.5, 0.9, 1.0, 1.0001, 1.5, 2.0, 2.5, 7.0, math.inf]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None, derandomize=True)
 @given(
     ROWS,
     st.sampled_from([*KERNELS, ("rbf", 5.0), ("rbf", 0.1), ("rbf", 100.0), ("laplacian", 50.0)]),
@@ -347,7 +347,7 @@ def test_brackets_contain_the_dense_score(vectors, kernel_and_bandwidth, data):
     assert_bracketed(nystrom, spectrum_of(vectors, kernel, bandwidth), BRACKET_ORDERS)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     st.integers(0, 10**6),
     st.integers(20, 90),
@@ -379,7 +379,7 @@ def test_brackets_on_digits(digits, digits_spectra, landmarks):
 
 
 def test_more_landmarks_give_narrower_brackets(digits, digits_spectra):
-    for order, promised in ((0.5, 0.6), (1.0, 0.6), (3.0, 0.08), (math.inf, 0.02)):
+    for order, promised in ((0.5, 0.5), (1.0, 0.4), (3.0, 0.08), (math.inf, 0.02)):
         exact = vendi_score(digits_spectra["rbf"], order).value
         brackets = [
             vendi_bracket(nystrom_of(digits, "rbf", 20.0, landmarks), order)
