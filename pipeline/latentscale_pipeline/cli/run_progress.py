@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -77,7 +77,7 @@ class _Bars:
 
 class _Lines:
     def __init__(self) -> None:
-        self._begun: dict[str, float] = {}
+        self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def __call__(self, event: str, **fields: Any) -> None:
         stage = fields.get("stage", "")
@@ -86,10 +86,13 @@ class _Lines:
         elif event == "stage_found":
             _log.info("%s: %s", stage, fields["reason"])
         elif event == "stage_started":
-            self._begun[stage] = time.monotonic()
-            _log.info("%s: started, %d tasks%s", stage, fields["parts"], _note(fields, ", "))
+            _log.info("%s: queued, tasks: %d%s", stage, fields["parts"], _note(fields, "; "))
+        elif event == "part_done":
+            self._seconds[stage] += fields["seconds"]
+            if fields["parts"] > 1 and fields["part"] >= 0:
+                _log.info("%s: task %d of %d done", stage, fields["done"], fields["parts"])
         elif event == "stage_done":
-            _log.info("%s: done in %.1f s", stage, time.monotonic() - self._begun[stage])
+            _log.info("%s: done, %.1f s of work", stage, self._seconds[stage])
         _warn(event, **fields)
 
 

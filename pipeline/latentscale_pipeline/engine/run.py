@@ -265,6 +265,8 @@ class _Loop:
             "part_done",
             stage=stage.name,
             part=task.index,
+            parts=stage.partitions,
+            done=stage.partitions - len(standing.waiting) - len(standing.running),
             seconds=cost.seconds,
             peak_memory_bytes=cost.peak_memory_bytes,
         )
