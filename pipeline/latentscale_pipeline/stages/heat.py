@@ -50,6 +50,14 @@ GRAPH_ERROR = 2.0e-4
 HEADLINE_TIME = 1.0
 """Diffusion time whose trace is a score: where the weight of IMD peaks."""
 
+UNITS: dict[Normalization, str] = {
+    "none": "trace",
+    "empty": "trace per vertex",
+    "complete": "trace / complete graph's",
+    "er": "trace / random graph's",
+}
+"""What a normalised trace is measured in."""
+
 
 def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
     """Plan neighbours, graph and trace of every corpus, and IMD when there are two."""
@@ -256,7 +264,7 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
     found: dict[str, Any] = {}
     scores: list[Score] = []
     arrays: dict[str, str] = {}
-    unit = "trace" if section.normalization == "none" else f"trace / {section.normalization}"
+    unit = UNITS[section.normalization]
     for role in facts.corpora:
         graph = results(f"graph-{role}").values
         published = results(f"heat-{role}")
