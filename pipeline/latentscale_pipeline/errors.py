@@ -1,4 +1,4 @@
-"""The three ways a command ends early, each with its exit code.
+"""The ways a command ends early, each with its exit code.
 
 A person sees one line: what is wrong, where, and what to do about it. Anything else that escapes
 is a defect of this program and is reported as such.
@@ -13,12 +13,6 @@ class LatentscaleError(Exception):
     exit_code = 3
 
 
-class GateFailed(LatentscaleError):
-    """A gate on the results failed (exit code 1)."""
-
-    exit_code = 1
-
-
 class BadInput(LatentscaleError):
     """Bad usage or bad data (exit code 2): running again changes nothing until it is mended."""
 
@@ -27,5 +21,11 @@ class BadInput(LatentscaleError):
 
 class Incomplete(LatentscaleError):
     """An interrupted or failed part (exit code 3): running the same command again resumes."""
+
+    exit_code = 3
+
+
+class TargetMissed(LatentscaleError):
+    """A quality that was asked for wasn't reached (exit code 3), and trying again won't help."""
 
     exit_code = 3

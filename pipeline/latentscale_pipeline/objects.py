@@ -31,6 +31,9 @@ from latentscale_pipeline.errors import BadInput, Incomplete
 RETRY_DELAYS = (0.2, 0.5, 1.0, 2.0, 4.0)
 """Seconds between attempts to reach a remote store."""
 
+NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
+"""What file systems without hard links answer."""
+
 _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 
 
@@ -97,7 +100,7 @@ class ObjectStore:
         if self.is_local:
             self._locally(key, lambda path: self._place(path, data, os.replace))
         else:
-            self._attempt(lambda: self._fs.pipe_file(self._path(key), data), key)
+            self._send(key, data, "overwrite")
 
     def create(self, key: str, data: bytes) -> bool:
         """Store a whole object only if its key is free.
@@ -109,7 +112,7 @@ class ObjectStore:
             if self.is_local:
                 self._locally(key, lambda path: self._place(path, data, _link))
             else:
-                self._attempt(lambda: self._fs.pipe_file(self._path(key), data, mode="create"), key)
+                self._send(key, data, "create")
         except FileExistsError:
             return not self.is_local and self.read(key) == data
         return True
@@ -117,10 +120,6 @@ class ObjectStore:
     def exists(self, key: str) -> bool:
         """Tell whether there is an object or a folder of this key."""
         return bool(self._attempt(lambda: self._fs.exists(self._path(key)), key))
-
-    def size(self, key: str) -> int:
-        """Return an object's size in bytes; FileNotFoundError if there is none."""
-        return int(self._attempt(lambda: self._fs.info(self._path(key))["size"], key))
 
     def keys(self, prefix: str = "") -> list[str]:
         """List the keys of all objects below a prefix (a folder), sorted."""
@@ -171,10 +170,22 @@ class ObjectStore:
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}".rstrip("/") if key else self._root
 
+    def _send(self, key: str, data: bytes, mode: str) -> None:
+        try:
+            self._attempt(lambda: self._fs.pipe_file(self._path(key), data, mode=mode), key)
+        except FileNotFoundError:
+            raise BadInput(
+                f"{self.locate(key)}: there is no such bucket or container; create it, "
+                "or choose another place"
+            ) from None
+
     def _locally(self, key: str, operation: Callable[[Path], None]) -> None:
         path = Path(self._path(key))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _explained(error, self.locate(key)) from error
+        try:
             operation(path)
         except FileExistsError:
             raise
@@ -234,7 +245,7 @@ def _link(temporary: Path, path: Path) -> None:
     except FileExistsError:
         raise
     except OSError as error:
-        if error.errno not in {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}:
+        if error.errno not in NO_HARD_LINKS:
             raise
         # No hard links here: exclusive creation still has one winner, and a reader refuses a
         # marker that was cut short because its content doesn't parse.
@@ -248,5 +259,7 @@ def _explained(error: Exception, where: str) -> Exception:
         return BadInput(f"{where}: the disk is full or over quota; free some space and run again")
     if number in {errno.EACCES, errno.EPERM, errno.EROFS} or isinstance(error, PermissionError):
         return BadInput(f"{where}: permission denied; choose another place or change its rights")
+    if number in {errno.ENOTDIR, errno.EEXIST, errno.EISDIR}:
+        return BadInput(f"{where}: a file is in the way of a folder; choose another place")
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return Incomplete(f"{where}: {reason}; run the same command again once this is mended")

@@ -6,7 +6,6 @@ nothing of the cluster enters it, so the same job has the same plan everywhere.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +17,7 @@ from latentscale_pipeline.engine.stage import Stage, stage_keys
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.job.config import JobConfig, Section
 from latentscale_pipeline.job.identity import config_hash, job_id
-from latentscale_pipeline.objects import ObjectStore
+from latentscale_pipeline.lent_scales import read_scales
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.stages import MEASURES
 from latentscale_pipeline.stages.duplicates import plan_duplicates
@@ -100,6 +99,7 @@ def make_plan(
     sources: dict[Role, str] = {"corpus": config.corpus}
     if config.reference is not None:
         sources["reference"] = config.reference
+    fixed_scales = read_scales(config)
     corpora: dict[Role, Corpus] = {
         role: ensure_corpus(url, config.output, progress) for role, url in sources.items()
     }
@@ -108,7 +108,7 @@ def make_plan(
         seed=config.seed,
         pairs=config.budget.pairs,
         scale_role=_scale_role(config),
-        fixed_scales=_fixed_scales(config),
+        fixed_scales=fixed_scales,
     )
     stages = plan_duplicates(facts)
     for name, section in config.measures.items():
@@ -120,7 +120,7 @@ def make_plan(
         corpora=corpora,
         facts=facts,
         stages=tuple(stages),
-        config_hash=config_hash(config, prints["corpus"], prints.get("reference")),
+        config_hash=config_hash(config, prints["corpus"], prints.get("reference"), fixed_scales),
     )
 
 
@@ -151,31 +151,3 @@ def _scale_role(config: JobConfig) -> Role:
     if config.scales_from in {"auto", "reference"} and config.reference is not None:
         return "reference"
     return "corpus"
-
-
-def _fixed_scales(config: JobConfig) -> dict[str, float]:
-    """Read the scales of a finished job, when that is where they come from."""
-    if config.scales_from in {"auto", "reference", "corpus"}:
-        return {}
-    store = ObjectStore(config.scales_from)
-    try:
-        measures = json.loads(store.read("results.json"))["measures"]
-    except (FileNotFoundError, ValueError, KeyError):
-        raise BadInput(
-            f"scales_from: {store.url} has no results.json; write auto, corpus, reference or the "
-            "folder of a finished job"
-        ) from None
-    found: dict[str, float] = {}
-    if "geomca" in measures:
-        found["epsilon"] = measures["geomca"]["epsilon"]
-    scales = measures.get("magnitude", {}).get("corpus", {}).get("scales")
-    if scales:
-        found["t_cut"] = scales[-1]
-    bandwidths = [
-        entry["bandwidth"]
-        for entry in measures.get("vendi", {}).get("corpus", [])
-        if entry["bandwidth"] is not None
-    ]
-    if bandwidths:
-        found["bandwidth"] = bandwidths[0]
-    return found

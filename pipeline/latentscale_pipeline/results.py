@@ -15,7 +15,7 @@ from latentscale_pipeline.objects import strip_credentials
 from latentscale_pipeline.plan import Plan
 from latentscale_pipeline.stages import MEASURES
 from latentscale_pipeline.stages.duplicates import stage_name as duplicates_stage
-from latentscale_pipeline.stages.measure import Measure
+from latentscale_pipeline.stages.measure import Findings, Measure
 
 SCHEMA = "latentscale.results/1"
 
@@ -85,10 +85,20 @@ def assemble_results(
             },
         },
         "scores": scores,
-        "measures": {name: finding.section for name, finding in findings.items()},
+        "measures": {
+            key: value
+            for name, finding in findings.items()
+            for key, value in _section(name, finding).items()
+        },
         "arrays": arrays,
         "timings": [_timing(work, standing) for standing in standings],
     }
+
+
+def _section(name: str, finding: Findings) -> dict[str, Any]:
+    if finding.section is None:
+        return {name: None, f"{name}_reason": finding.reason}
+    return {name: finding.section}
 
 
 def dump_results(results: Mapping[str, Any]) -> bytes:

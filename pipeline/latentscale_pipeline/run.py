@@ -10,10 +10,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from latentscale_pipeline.engine.executor import Executor, SerialExecutor
-from latentscale_pipeline.engine.run import Notify, Standing, Work, run_stages, survey
+from latentscale_pipeline.engine.run import (
+    ATTEMPTS,
+    Notify,
+    Standing,
+    Work,
+    run_stages,
+    survey,
+)
+from latentscale_pipeline.errors import Incomplete, LatentscaleError
 from latentscale_pipeline.job.config import JobConfig, Local
 from latentscale_pipeline.job.events import EventLog
 from latentscale_pipeline.job.lock import hold_lock
+from latentscale_pipeline.job.publishing import CorruptResult, withdraw
 from latentscale_pipeline.objects import ObjectStore, strip_credentials
 from latentscale_pipeline.plan import Plan
 from latentscale_pipeline.report import render_report
@@ -88,27 +97,48 @@ def _run_locked(
         store=store,
         stages=plan.stages,
         keys=plan.keys,
-        corpora={role: corpus.url for role, corpus in plan.corpora.items()},
-        fingerprints=plan.fingerprints,
-        siblings=_siblings(plan),
+        corpora={str(role): corpus for role, corpus in plan.corpora.items()},
+        lenders=_lenders(plan),
     )
     standings = survey(work)
     previous = _previous_results(plan, store, standings)
     if previous is not None:
         notify("run_ended", computed=False)
         return Finished(store, previous, computed=False)
-    store.write("config.json", _frozen_config(plan.config))
+    store.write("config.json", frozen_config(plan.config))
     store.write("plan.json", (json.dumps(plan.describe(), indent=1) + "\n").encode())
-    run_stages(work, standings, _executor(plan.config), attempt, notify)
-    results = assemble_results(
-        plan, work, standings, started=started, finished=_now(), measures=measures
-    )
+    results = _compute(plan, work, standings, attempt, notify, started, measures)
     store.write("report.html", render_report(results).encode())
     # Last: its presence says that everything else is there.
     store.write("results.json", dump_results(results))
     store.sweep_partial()
     notify("run_ended", computed=True)
     return Finished(store, results, computed=True)
+
+
+def _compute(
+    plan: Plan,
+    work: Work,
+    standings: list[Standing],
+    attempt: str,
+    notify: Notify,
+    started: str,
+    measures: Mapping[str, Measure],
+) -> dict[str, Any]:
+    """Run the stages and collect their results, redoing what turns out to be damaged."""
+    problem: CorruptResult | None = None
+    for repair in range(ATTEMPTS):
+        run_stages(work, standings, _executor(plan.config), f"{attempt}-{repair}", notify)
+        try:
+            return assemble_results(
+                plan, work, standings, started=started, finished=_now(), measures=measures
+            )
+        except CorruptResult as found:
+            problem = found
+            notify("part_corrupt", stage=found.part.split("/")[1], problem=str(found))
+            withdraw(work.store, found.part)
+            standings = survey(work)
+    raise Incomplete(f"{work.store.locate(str(problem))}; check this disk, then run again")
 
 
 def _executor(config: JobConfig) -> Callable[[], AbstractContextManager[Executor]]:
@@ -124,9 +154,22 @@ def _executor(config: JobConfig) -> Callable[[], AbstractContextManager[Executor
     return SerialExecutor
 
 
-def _siblings(plan: Plan) -> list[ObjectStore]:
+def _lenders(plan: Plan) -> dict[str, list[ObjectStore]]:
+    """Find the other jobs below the same output that planned stages with our keys."""
     output = ObjectStore(plan.config.output)
-    return [output.child(name) for name in output.folders() if name not in {plan.id, "corpora"}]
+    lenders: dict[str, list[ObjectStore]] = {}
+    for name in output.folders():
+        if name in {plan.id, "corpora"}:
+            continue
+        other = output.child(name)
+        try:
+            stages = json.loads(other.read("plan.json"))["stages"]
+            keys = {str(stage["key"]) for stage in stages}
+        except (OSError, LatentscaleError, ValueError, KeyError, TypeError):
+            continue  # not a job, or none of ours to read
+        for key in keys & set(plan.keys.values()):
+            lenders.setdefault(key, []).append(other)
+    return lenders
 
 
 def _previous_results(
@@ -143,14 +186,15 @@ def _previous_results(
     return results if known and results["job"]["name"] == plan.config.name else None
 
 
-def _frozen_config(config: JobConfig) -> bytes:
+def frozen_config(config: JobConfig) -> bytes:
+    """Return the configuration as it is stored with the job: complete, without credentials."""
     frozen = {
         **config.model_dump(mode="json", exclude={"measures"}),
         "measures": {
             name: section.model_dump(mode="json") for name, section in config.measures.items()
         },
     }
-    for role in ("corpus", "reference", "output"):
+    for role in ("corpus", "reference", "output", "scales_from"):
         if frozen[role] is not None:
             frozen[role] = strip_credentials(frozen[role])
     return (json.dumps(frozen, indent=1) + "\n").encode()

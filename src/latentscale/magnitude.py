@@ -90,6 +90,10 @@ EPSILON = float(np.finfo(np.float64).eps)
 TINY = float(np.finfo(np.float64).tiny)
 
 
+class NoConvergenceScale(ValueError):
+    """No scale at which the magnitude is the share of the points that was asked for."""
+
+
 @dataclass(frozen=True)
 class MagnitudeFunction:
     """The magnitude of one set of points over a list of scales.
@@ -220,7 +224,9 @@ def convergence_scale(
     points = points.take(distinct.rows)
     n = len(points)
     if n == 1:
-        raise ValueError("one distinct point has magnitude 1 at every scale: no convergence scale")
+        raise NoConvergenceScale(
+            "one distinct point has magnitude 1 at every scale: no convergence scale"
+        )
     if not 1.0 / n < target < 1.0:
         raise ValueError(
             f"the magnitude of {n} distinct points lies between 1 and {n}, so the target share "
@@ -527,7 +533,7 @@ def _dense_convergence_scale(points: Points, target: float, tolerance: float) ->
     low = high = min(_first_scale(points, distances, target, tolerance), largest)
     while excess(high) < 0:
         if not high < largest:
-            raise ValueError(_UNREACHED)
+            raise NoConvergenceScale(_UNREACHED)
         low, high = high, min(1.6 * high, largest)
     while excess(low) >= 0:
         low, high = low / 1.6, low
@@ -573,7 +579,9 @@ def _root_estimate(
 ) -> Estimate:
     """Turn the magnitude's bracket at the root into one of the scale."""
     if not slope > 0:
-        raise ValueError(f"the magnitude function is flat at {goal}: no convergence scale there")
+        raise NoConvergenceScale(
+            f"the magnitude function is flat at {goal}: no convergence scale there"
+        )
     earlier = max(magnitude.upper - goal, 0.0) / slope + inaccuracy
     later = max(goal - magnitude.lower, 0.0) / slope + inaccuracy
     lower, upper = float(max(root - earlier, 0.0)), float(root + later)
@@ -596,7 +604,7 @@ def _iterated_convergence_scale(tiles: DistanceTiles, target: float, tolerance: 
             return _root_estimate(root, _shift(nearest, goal), goal, slope, inaccuracy)
         wanted = root + (high - low) / 8.0 * np.linspace(-1.0, 1.0, 5)
         known |= _evaluate(tiles, wanted[(wanted > low) & (wanted < high)], accuracy)
-    raise ValueError(_UNREACHED)
+    raise NoConvergenceScale(_UNREACHED)
 
 
 def _extrapolated_scale(points: Points, target: float, tolerance: float) -> float:
@@ -643,7 +651,7 @@ def _evaluate_about(
         factor = min(factor * factor, 1e3)
         if not np.isfinite(scales).all():
             break
-    raise ValueError(_UNREACHED)
+    raise NoConvergenceScale(_UNREACHED)
 
 
 def _bracket(known: Evaluated, goal: float) -> tuple[float, float]:

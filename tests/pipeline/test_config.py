@@ -63,6 +63,13 @@ def test_overrides_apply_in_order() -> None:
     assert config.cluster == Serial(kind="serial", memory_limit=2 * 2**30)
 
 
+def test_an_override_of_one_measure_keeps_the_others() -> None:
+    overrides = ("measures.heat.k=10", "reference=r.npy")
+    config = read("name: a\ncorpus: c.npy\n", *overrides)
+    assert list(config.measures) == ["heat", "geomca", "magnitude", "vendi"]
+    assert config.measures["heat"].k == 10
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -109,6 +116,28 @@ def test_overrides_apply_in_order() -> None:
             "name: a\ncorpus: c\nmeasures: {vendi: {kernels: [{name: cosine, bandwidth: 1}]}}\n",
             "the cosine kernel has no bandwidth",
         ),
+        (
+            "name: a\ncorpus: c\nmeasures: {magnitude: {tolerance: 5}}\n",
+            "measures.magnitude.tolerance: Input should be less than 1",
+        ),
+        (
+            "name: a\ncorpus: c\nmeasures: {magnitude: {scales: [1, .inf]}}\n",
+            "Input should be a finite number",
+        ),
+        (
+            "name: a\ncorpus: c\nmeasures: {heat: {times: {stop: .inf}}}\n",
+            "measures.heat.times.stop: Input should be a finite number",
+        ),
+        (
+            "name: a\ncorpus: c\nmeasures: {vendi: {kernels: [{name: rbf, bandwidth: 1e-200}]}}\n",
+            "measures.vendi.kernels.0.bandwidth: Input should be greater than or equal to 0.0000",
+        ),
+        (
+            "name: a\ncorpus: c\nmeasures: {heat: {probes: 1}}\n",
+            "measures.heat.probes: Input should be greater than or equal to 2",
+        ),
+        ("name: a\ncorpus: c\nmeasures: {heat: false}\n", "measures.heat: Input should be a valid"),
+        ("name: a\ncorpus: c\noutput: ''\n", "output: String should have at least 1 character"),
         ("- a\n", "a job is a mapping of keys"),
         ("name: [\n", "not valid YAML: line 2"),
     ],

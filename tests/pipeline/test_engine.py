@@ -45,8 +45,9 @@ class Events(list[tuple[str, dict[str, Any]]]):
         return Counter(fields["stage"] for event, fields in self if event == "part_done")
 
 
-def make_work(root: Path, stages: list[Stage], siblings: tuple[ObjectStore, ...] = ()) -> Work:
-    return Work(ObjectStore(str(root)), stages, stage_keys(stages, {}), {}, {}, siblings)
+def make_work(root: Path, stages: list[Stage], lenders: tuple[ObjectStore, ...] = ()) -> Work:
+    keys = stage_keys(stages, {})
+    return Work(ObjectStore(str(root)), stages, keys, {}, dict.fromkeys(keys.values(), lenders))
 
 
 def run(
@@ -157,7 +158,7 @@ def test_failures_are_retried_logged_and_contained(
     with pytest.raises(Incomplete) as caught:
         run_stages(work, survey(work), executor, "first", events)
     message = str(caught.value)
-    assert message.startswith("failing: RuntimeError: not today (log: stages/failing/")
+    assert message.startswith("stage failing: RuntimeError: not today (log: stages/failing/")
     assert message.endswith("run the same command again to retry")
     assert sum(event == "part_retried" for event, _ in events) == 2
     assert events.computed() == {"draw": 5, "square": 1, "side": 1}
@@ -190,7 +191,7 @@ def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
 def test_a_sibling_job_lends_its_results(tmp_path: Path) -> None:
     first = make_work(tmp_path / "first", toy.chain())
     run(first, SerialExecutor)
-    second = make_work(tmp_path / "second", toy.chain(), siblings=(first.store,))
+    second = make_work(tmp_path / "second", toy.chain(), lenders=(first.store,))
     events, standings = run(second, SerialExecutor)
     assert events.computed() == {}
     assert {standing.reason for standing in standings} == {"reused from first"}

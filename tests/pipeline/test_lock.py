@@ -147,7 +147,18 @@ def test_of_sixteen_contenders_one_holds(store: ObjectStore) -> None:
             assert sum(pool.map(contend, range(16))) == 1
 
 
-def test_a_damaged_lock_is_succeeded(store: ObjectStore) -> None:
+def test_a_lock_that_can_not_be_read_is_no_free_lock(store: ObjectStore) -> None:
     store.write("lock/000001.json", b"{")
-    with hold_lock(store):
+    with pytest.raises(BadInput, match="an unknown host"), hold_lock(store):
         pass
+    with hold_lock(store, take_over=True):
+        pass
+
+
+def test_foreign_objects_beside_the_locks_are_ignored(store: ObjectStore) -> None:
+    for name in ("notes.json", "1.json", "000001.json.bak"):
+        store.write(f"lock/{name}", b"x")
+    store.create("lock/1000000.json", json.dumps(asdict(Holder.here())).encode())
+    store.create("lock/1000000.released", b"")
+    with hold_lock(store):
+        assert "lock/1000001.json" in store.keys("lock")

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from latentscale_pipeline.job.identity import digest
 from latentscale_pipeline.job.publishing import (
     CorruptResult,
     Cost,
@@ -136,6 +137,18 @@ def test_adopting_copies_and_checks(store: ObjectStore, tmp_path: Path) -> None:
     np.testing.assert_array_equal(need_marker(target, PART).array("whole"), np.arange(4))
     store.write(result.path("array"), b"other")
     assert not adopt(store, ObjectStore(str(tmp_path / "third")), FOLDER)
+
+
+@pytest.mark.parametrize(
+    "key", ["../../payload.npy", f"{PART}.a-0/../../x.npy", f"{FOLDER}/part-00013.a-0/array.npy"]
+)
+def test_a_marker_that_leads_elsewhere_counts_as_none(store: ObjectStore, key: str) -> None:
+    publish(store, PART, "a-0", output(4), COST)
+    body = json.loads(store.read(f"{PART}.json"))
+    del body["digest"]
+    body["objects"]["array"]["key"] = key
+    store.write(f"{PART}.json", json.dumps({**body, "digest": digest(body)}).encode())
+    assert read_marker(store, PART) is None
 
 
 def test_numbers_json_has_not_are_refused(store: ObjectStore) -> None:

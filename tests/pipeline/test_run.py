@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +16,9 @@ import numpy as np
 import pytest
 
 from latentscale_pipeline.corpus import open_corpus
+from latentscale_pipeline.job.config import JobConfig
 from latentscale_pipeline.objects import ObjectStore
+from latentscale_pipeline.run import frozen_config
 from tests import oracles
 from tests.conftest import Ended
 from tests.results_documents import check_results
@@ -450,3 +454,164 @@ def test_missing_corpus_is_named(job: Callable[..., Path], latentscale: Command)
     ended = latentscale("run", job(corpus="/nowhere/at-all.npy"))
     assert ended.code == 2
     assert "/nowhere/at-all.npy" in ended.err.strip().splitlines()[-1]
+
+
+def finished(ended: Ended) -> dict[str, Any]:
+    assert ended.code == 0, ended.err
+    results: dict[str, Any] = json.loads(ended.out)
+    check_results(results)
+    return results
+
+
+def test_damage_found_while_collecting_is_mended(
+    job: Callable[..., Path], latentscale: Command, tmp_path: Path
+) -> None:
+    config = job()
+    before = finished(latentscale("run", config, "--json"))
+    [folder] = (tmp_path / "jobs").glob("toy-job-*")
+    for name in ("heat-corpus/*/*/trace.npy", "geomca/*/*/n_corpus.npy"):
+        [path] = folder.glob(f"stages/{name}")
+        content = bytearray(path.read_bytes())
+        content[-3] ^= 1
+        path.write_bytes(bytes(content))
+    (folder / "results.json").unlink()
+    ended = latentscale("run", config, "--json")
+    assert timeless(finished(ended)) == timeless(before)
+    assert "heat-corpus" in ended.err
+    assert "differs from its checksum" in ended.err
+
+
+def test_scales_from_a_finished_job(
+    job: Callable[..., Path], latentscale: Command, tmp_path: Path
+) -> None:
+    finished(latentscale("run", job(), "--json"))
+    [first] = (tmp_path / "jobs").glob("toy-job-*")
+    lent = json.loads((first / "results.json").read_text())["measures"]
+    swapped = job(
+        corpus=str(tmp_path / "reference.npy"),
+        reference=str(tmp_path / "corpus.npy"),
+        output=str(tmp_path / "other"),
+    )
+    kernels = "measures.vendi.kernels=[{name: rbf, bandwidth: 0.3}, {name: rbf, bandwidth: median}]"
+    arguments = ("run", swapped, "-o", kernels, "--json", "-o", f"scales_from={first}")
+    found = finished(latentscale(*arguments))["measures"]
+    assert found["geomca"]["epsilon"] == lent["geomca"]["epsilon"]
+    assert found["geomca"]["percentile"] is None
+    assert found["magnitude"]["corpus"]["scales"] == lent["magnitude"]["corpus"]["scales"]
+    median = next(e["bandwidth"] for e in lent["vendi"]["corpus"] if e["kernel"] == "rbf")
+    assert {entry["bandwidth"] for entry in found["vendi"]["corpus"]} == {0.3, median}
+
+    for override, missing in (
+        ("measures.magnitude.metric=manhattan", "t_cut"),
+        ("scales_from=/nowhere", "results.json"),
+    ):
+        ended = latentscale(*arguments, "-o", override)
+        assert ended.code == 2
+        assert missing in ended.err.strip().splitlines()[-1]
+
+
+def test_identity_counts_lent_scales_not_their_place(
+    job: Callable[..., Path], latentscale: Command, tmp_path: Path
+) -> None:
+    finished(latentscale("run", job(), "--json"))
+    [first] = (tmp_path / "jobs").glob("toy-job-*")
+    moved = tmp_path / "moved"
+    shutil.copytree(first, moved)
+    config = job(output=str(tmp_path / "other"))
+    ids = {
+        finished(latentscale("run", config, "-o", f"scales_from={place}", "--json"))["job"]["id"]
+        for place in (first, moved)
+    }
+    assert len(ids) == 1
+
+
+def test_strangers_below_the_output_are_left_alone(
+    job: Callable[..., Path], latentscale: Command, tmp_path: Path
+) -> None:
+    for name in ("notes", "file-as-stages", "odd-plan"):
+        (tmp_path / "jobs" / name).mkdir(parents=True)
+    (tmp_path / "jobs" / "file-as-stages" / "stages").write_text("x")
+    (tmp_path / "jobs" / "odd-plan" / "plan.json").write_text("[]")
+    finished(latentscale("run", job(), "--json"))
+
+
+def test_no_secret_is_stored() -> None:
+    secret = "s3://KEY:SECRET@bucket/path?token=TOKEN"
+    config = JobConfig(name="a", corpus=secret, reference=secret, output=secret, scales_from=secret)
+    frozen = frozen_config(config)
+    assert not re.search(b"KEY|SECRET|TOKEN", frozen)
+    assert frozen.count(b"s3://bucket/path") == 4
+
+
+def test_identical_rows_end_no_other_measure(
+    job: Callable[..., Path], latentscale: Command, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "same.npy", np.ones((50, 12), dtype="f4"))
+    same = str(tmp_path / "same.npy")
+    results = finished(latentscale("run", job(corpus=same, reference=same), "--json"))
+    assert results["measures"]["geomca"] is None
+    assert results["measures"]["geomca_reason"]
+    for row in rows(results, measure="geomca") + rows(results, kernel="rbf"):
+        assert row["value"] is None
+        assert row["reason"]
+    assert [row["value"] for row in rows(results, kernel="cosine")] == [1.0] * 10
+    assert rows(results, score="imd")[0]["value"] < 0.02
+
+
+def test_a_recall_that_is_missed_ends_at_once(
+    job: Callable[..., Path], latentscale: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import latentscale_pipeline.stages.heat as heat
+
+    calls = []
+
+    def poor(points: Any, k: int, *, overlap: int, **rest: Any) -> Any:
+        calls.append(overlap)
+        n = len(points)
+        distances = np.full((n, k), 1e9)
+        return heat.Neighbours((np.arange(n)[:, None] + np.arange(1, k + 1)) % n, distances)
+
+    monkeypatch.setattr(heat, "approximate_neighbours", poor)
+    ended = latentscale("run", job(reference="null"), "-o", "measures={heat: {neighbours: cells}}")
+    assert ended.code == 3
+    line = ended.err.strip().splitlines()[-1]
+    assert "stage neighbours-corpus: recall is certified at 0.0000 only" in line
+    assert "run the same command again" not in line
+    assert calls == list(heat.OVERLAPS)
+
+
+def test_cells_are_certified_exactly_when_all_rows_are_looked_at(
+    job: Callable[..., Path], latentscale: Command
+) -> None:
+    measures = "measures={heat: {neighbours: cells, recall: 0.99}}"
+    results = finished(latentscale("run", job(reference="null"), "-o", measures, "--json"))
+    recall = results["measures"]["heat"]["corpus"]["graph"]["recall"]
+    assert recall == {"value": 1.0, "lower": 1.0, "upper": 1.0, "sampled": 200}
+    assert results["measures"]["heat"]["corpus"]["bounds"] == "exact"
+
+
+def test_a_missing_bucket_and_a_file_in_the_way(
+    job: Callable[..., Path], latentscale: Command, tmp_path: Path, s3_url: str
+) -> None:
+    (tmp_path / "file").write_text("x")
+    for output, message in (
+        ("s3://no-such-bucket/jobs", "no such bucket or container"),
+        (str(tmp_path / "file"), "a file is in the way of a folder"),
+        ("''", "output: String should have at least 1 character"),
+    ):
+        ended = latentscale("run", job(output=output))
+        assert ended.code == 2, ended.err
+        assert message in ended.err.strip().splitlines()[-1]
+
+
+def test_a_defect_is_one_line_and_not_a_failed_gate(
+    job: Callable[..., Path], latentscale: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("latentscale_pipeline.run.render_report", lambda results: 1 / 0)
+    ended = latentscale("run", job())
+    assert ended.code == 3
+    line = ended.err.strip().splitlines()[-1]
+    assert line.startswith("latentscale: unexpected ZeroDivisionError: division by zero (a defect")
+    log = Path(line.rpartition(" ")[2].rstrip(")"))
+    assert "render_report" in log.read_text()
+    log.unlink()

@@ -7,7 +7,10 @@ answers at once although the measures need heavy libraries.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import tempfile
+import traceback
 from typing import NoReturn, cast
 
 import click
@@ -75,4 +78,24 @@ def main() -> NoReturn:
     except LatentscaleError as error:
         click.echo(f"latentscale: {error}", err=True)
         sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # Whoever read the output has had enough; writing the rest at exit would fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(3)
+    except Exception as error:  # noqa: BLE001 -- the last place where it can become one line
+        click.echo(f"latentscale: {_keep_traceback(error)}", err=True)
+        sys.exit(3)
     sys.exit(0)
+
+
+def _keep_traceback(error: Exception) -> str:
+    """Store the traceback of a defect and say in one line what happened and where it is."""
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="latentscale-", suffix=".log", delete=False, encoding="utf-8"
+    ) as log:
+        traceback.print_exception(error, file=log)
+    reason = (str(error).splitlines() or [""])[0]
+    return (
+        f"unexpected {type(error).__name__}: {reason} (a defect of this program; "
+        f"please report it with {log.name})"
+    )

@@ -15,10 +15,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.executor import Ending, Executor
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.engine.task import FINALISE, Task, part_key
-from latentscale_pipeline.errors import BadInput, Incomplete
+from latentscale_pipeline.errors import BadInput, Incomplete, TargetMissed
 from latentscale_pipeline.job.publishing import (
     CorruptResult,
     Cost,
@@ -55,18 +56,17 @@ class Work:
         Each after those it needs.
     keys : mapping
         Stage keys by name.
-    corpora, fingerprints : mapping
-        Where each corpus is and what it is, by role.
-    siblings : sequence of ObjectStore
-        Other job folders, whose results may be used again.
+    corpora : mapping
+        The corpora by role.
+    lenders : mapping
+        By stage key: other job folders that planned the same stage and may have its result.
     """
 
     store: ObjectStore
     stages: Sequence[Stage]
     keys: Mapping[str, str]
-    corpora: Mapping[str, str]
-    fingerprints: Mapping[str, str]
-    siblings: Sequence[ObjectStore] = ()
+    corpora: Mapping[str, Corpus]
+    lenders: Mapping[str, Sequence[ObjectStore]] = field(default_factory=dict)
 
     def folder(self, stage: Stage) -> str:
         """Where a stage's results are: its name and its key."""
@@ -88,7 +88,7 @@ class Standing:
     running: set[int] = field(default_factory=set)
     found: int = 0
     reason: str = ""
-    failure: str | None = None
+    failure: Exception | None = None
     started: bool = False
 
 
@@ -102,14 +102,15 @@ def _stand(work: Work, stage: Stage) -> Standing:
     standing = Standing(stage, folder)
     sizes = work.store.sizes(folder)
     whole = _is_published(work.store, f"{folder}/result", sizes)
-    if not whole and (origin := _adopt_sibling(work, folder)):
-        standing.done, standing.reason = True, f"reused from {origin}"
-        return standing
+    lender = None if whole else _borrow(work, stage)
+    if lender is not None:
+        sizes = work.store.sizes(folder)
+        whole = _is_published(work.store, f"{folder}/result", sizes)
     parts = range(stage.partitions)
     missing = [i for i in parts if not _is_published(work.store, part_key(folder, stage, i), sizes)]
     standing.found = stage.partitions - len(missing)
     standing.done = whole and not missing
-    standing.reason = _reason(work.store, standing)
+    standing.reason = f"reused from {lender}" if lender else _reason(work.store, standing)
     standing.waiting.extend(missing)
     if not missing and not whole:
         standing.waiting.append(FINALISE)
@@ -126,10 +127,11 @@ def _is_published(store: ObjectStore, part: str, sizes: Mapping[str, int]) -> bo
     return False
 
 
-def _adopt_sibling(work: Work, folder: str) -> str | None:
-    for sibling in work.siblings:
-        if adopt(sibling, work.store, folder):
-            return sibling.url.rpartition("/")[2]
+def _borrow(work: Work, stage: Stage) -> str | None:
+    """Copy a stage's result from another job, and return that job's name."""
+    for lender in work.lenders.get(work.keys[stage.name], ()):
+        if adopt(lender, work.store, work.folder(stage)):
+            return lender.url.rpartition("/")[2]
     return None
 
 
@@ -169,7 +171,7 @@ def run_stages(
     ------
     BadInput
         If a corpus turns out to be damaged.
-    Incomplete
+    Incomplete, TargetMissed
         If parts kept failing; everything that doesn't depend on them is done.
     """
     for standing in standings:
@@ -179,10 +181,13 @@ def run_stages(
         return
     with open_executor() as executor:
         _Loop(work, standings, executor, attempt, notify).run()
-    failures = [standing.failure for standing in standings if standing.failure]
-    if failures:
-        more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
-        raise Incomplete(f"{failures[0]}{more}; run the same command again to retry")
+    failed = [standing for standing in standings if standing.failure]
+    if failed:
+        more = f" (and {len(failed) - 1} more stages)" if len(failed) > 1 else ""
+        message = f"stage {failed[0].stage.name}: {failed[0].failure}{more}"
+        if all(isinstance(standing.failure, TargetMissed) for standing in failed):
+            raise TargetMissed(message)
+        raise Incomplete(f"{message}; run the same command again to retry")
 
 
 class _Loop:
@@ -237,12 +242,11 @@ class _Loop:
             )
         names = (stage.name, *stage.needs)
         task = Task(
-            job=self._work.store.url,
+            store=self._work.store,
             stage=stage,
             index=index,
             folders={name: self._folders[name] for name in names},
             corpora={role: self._work.corpora[role] for role in stage.corpora},
-            fingerprints={role: self._work.fingerprints[role] for role in stage.corpora},
             attempt=f"{self._attempt}-{self._tries.total()}",
         )
         standing.running.add(index)
@@ -256,6 +260,8 @@ class _Loop:
             self._repair(standing, task, ending)
         elif isinstance(ending, BadInput) or not isinstance(ending, Exception):
             raise ending
+        elif isinstance(ending, TargetMissed):
+            self._fail(standing, task, ending)
         else:
             self._retry(standing, task, ending)
 
@@ -307,5 +313,5 @@ class _Loop:
         standing.waiting.append(task.index)
 
     def _fail(self, standing: Standing, task: Task, error: Exception) -> None:
-        standing.failure = str(error) or f"{task.label}: {type(error).__name__}"
-        self._notify("stage_failed", stage=task.stage.name, problem=standing.failure)
+        standing.failure = error
+        self._notify("stage_failed", stage=task.stage.name, problem=str(error))

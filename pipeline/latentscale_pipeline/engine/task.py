@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 import psutil
 from threadpoolctl import threadpool_limits
 
-from latentscale_pipeline.corpus import open_corpus
+from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Inputs, Stage
-from latentscale_pipeline.errors import Incomplete, LatentscaleError
+from latentscale_pipeline.errors import LatentscaleError
 from latentscale_pipeline.job.publishing import (
     CorruptResult,
     Cost,
@@ -41,7 +41,7 @@ class Task:
 
     Attributes
     ----------
-    job : str
+    store : ObjectStore
         The job folder.
     stage : Stage
         The stage that it is a part of.
@@ -50,19 +50,16 @@ class Task:
     folders : mapping
         Folder of the stage's and its needs' results by name; it names the stage key.
     corpora : mapping
-        Where each corpus is, by role.
-    fingerprints : mapping
-        What each corpus must be, by role.
+        The corpora by role; a worker opens them again, and refuses one that was replaced.
     attempt : str
         Unique to this attempt.
     """
 
-    job: str
+    store: ObjectStore
     stage: Stage
     index: int
     folders: Mapping[str, str]
-    corpora: Mapping[str, str] = field(repr=False)
-    fingerprints: Mapping[str, str] = field(repr=False)
+    corpora: Mapping[str, Corpus] = field(repr=False)
     attempt: str
 
     @property
@@ -103,7 +100,7 @@ def run_task(task: Task) -> Cost:
     TaskFailed
         Anything else, its traceback stored beside the part.
     """
-    store = ObjectStore(task.job)
+    store = task.store
     done = read_marker(store, task.part)
     if done is not None:
         return done.cost
@@ -120,7 +117,7 @@ def run_task(task: Task) -> Cost:
         log = f"{task.part}.{task.attempt}.log"
         store.write(log, traceback.format_exc().encode())
         reason = str(error).splitlines()[0] if str(error) else ""
-        raise TaskFailed(f"{task.label}: {type(error).__name__}: {reason} (log: {log})") from None
+        raise TaskFailed(f"{type(error).__name__}: {reason} (log: {log})") from None
 
 
 def _inputs(store: ObjectStore, task: Task) -> Inputs:
@@ -129,14 +126,10 @@ def _inputs(store: ObjectStore, task: Task) -> Inputs:
     if task.index == FINALISE:
         folder = task.folders[stage.name]
         parts = [need_marker(store, part_key(folder, stage, i)) for i in range(stage.partitions)]
-    corpora = {role: open_corpus(task.corpora[role]) for role in stage.corpora}
-    for role, corpus in corpora.items():
-        if corpus.fingerprint != task.fingerprints[role]:
-            raise Incomplete(f"{corpus.url}: changed while the job was running; run it again")
     return Inputs(
         stage=stage,
         index=task.index,
-        corpora=corpora,
+        corpora=task.corpora,
         results={name: need_marker(store, f"{task.folders[name]}/result") for name in stage.needs},
         parts=parts,
     )

@@ -31,6 +31,9 @@ Model = TypeVar("Model", bound=BaseModel)
 Auto = Literal["auto"]
 Metric = Literal["euclidean", "cosine", "manhattan"]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Tolerance = Annotated[float, Field(gt=0.0, lt=1.0)]
+Length = Annotated[float, Field(ge=1e-100, le=1e100)]
+"""A distance whose square is still a number."""
 
 _SIZES = {"b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 _SIZES |= {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
@@ -57,7 +60,7 @@ Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(gt=0)]
 class Section(BaseModel):
     """A part of the configuration: closed to unknown keys, and immutable once read."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Replicates(Section):
@@ -78,7 +81,7 @@ class HeatTimes(Section):
 
     start: PositiveFloat = 0.1
     stop: PositiveFloat = 10.0
-    count: Annotated[int, Field(ge=2, le=100_000)] = 256
+    count: Annotated[int, Field(ge=2, le=10_000)] = 256
 
     @model_validator(mode="after")
     def _ordered(self) -> HeatTimes:
@@ -97,8 +100,8 @@ class Heat(Section):
     overlap: Auto | PositiveInt = "auto"
     times: HeatTimes = HeatTimes()
     steps: Annotated[int, Field(ge=2, le=1000)] = 10
-    probes: Auto | Annotated[int, Field(ge=2)] = "auto"
-    tolerance: PositiveFloat = 1.0e-3
+    probes: Auto | Annotated[int, Field(ge=2, le=100_000)] = "auto"
+    tolerance: Tolerance = 1.0e-3
     normalization: Literal["none", "empty", "complete", "er"] = "empty"
 
 
@@ -106,7 +109,7 @@ class Geomca(Section):
     """Geometric component analysis of a corpus against a reference."""
 
     percentile: Annotated[float, Field(gt=0.0, le=100.0)] = 10.0
-    epsilon: PositiveFloat | None = None
+    epsilon: Length | None = None
     delta: Annotated[float, Field(ge=0.0)] = 1.0
     eta_c: Fraction = 0.0
     eta_q: Fraction = 0.0
@@ -117,10 +120,10 @@ class Magnitude(Section):
     """Magnitude function, its area, and the difference to a reference."""
 
     metric: Metric = "euclidean"
-    scales: Annotated[int, Field(ge=2)] | list[Annotated[float, Field(ge=0.0)]] = 20
+    scales: Annotated[int, Field(ge=2, le=1000)] | list[Annotated[float, Field(ge=0.0)]] = 20
     target: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.95
     method: Literal["auto", "cholesky", "cg"] = "auto"
-    tolerance: PositiveFloat = 1.0e-3
+    tolerance: Tolerance = 1.0e-3
 
     @field_validator("scales")
     @classmethod
@@ -136,7 +139,7 @@ class VendiKernel(Section):
     """A kernel of the Vendi score; the bandwidth is in units of the Euclidean distance."""
 
     name: Literal["cosine", "rbf", "laplacian"]
-    bandwidth: Literal["median"] | PositiveFloat | None = None
+    bandwidth: Literal["median"] | Length | None = None
 
     @model_validator(mode="after")
     def _bandwidth_fits(self) -> VendiKernel:
@@ -157,7 +160,7 @@ def _order(order: Any) -> Any:
     return order
 
 
-Order = Annotated[float, BeforeValidator(_order), Field(ge=0.0)]
+Order = Annotated[float, Field(ge=0.0, allow_inf_nan=True), BeforeValidator(_order)]
 """Order of a Vendi score, infinity included (written ``inf``)."""
 
 
@@ -221,7 +224,7 @@ class JobConfig(Section):
     name: Annotated[str, Field(min_length=1, max_length=200)]
     corpus: Annotated[str, Field(min_length=1)]
     reference: Annotated[str, Field(min_length=1)] | None = None
-    output: str = "jobs/"
+    output: Annotated[str, Field(min_length=1)] = "jobs/"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     replicates: Replicates = Replicates()
     budget: Budget = Budget()
@@ -284,8 +287,7 @@ def read_config(
         raise BadInput(f"{where}: not valid YAML: {_first_line(error)}") from None
     if not isinstance(document, dict):
         raise BadInput(f"{where}: a job is a mapping of keys such as name and corpus")
-    for override in overrides:
-        _apply_override(document, override)
+    _apply_overrides(document, overrides, measures, set(comparing))
     config = _validate(JobConfig, document, where, "")
     sections = _measure_sections(document, config, where, measures, set(comparing))
     return config.model_copy(update={"measures": sections})
@@ -298,12 +300,9 @@ def _measure_sections(
     known: Mapping[str, type[Section]],
     comparing: set[str],
 ) -> dict[str, Section]:
+    chosen = config.measures
     if "measures" not in document:
-        chosen: dict[str, Any] = {
-            name: {} for name in known if config.reference or name not in comparing
-        }
-    else:
-        chosen = config.measures
+        chosen = _default_measures(known, comparing, with_reference=config.reference is not None)
     if not chosen:
         raise BadInput(f"{where}: measures is empty; name one of {', '.join(known)}")
     for name in chosen:
@@ -315,7 +314,9 @@ def _measure_sections(
                 "add reference: or leave it out"
             )
     return {
-        name: _validate(known[name], chosen[name] or {}, where, f"measures.{name}")
+        name: _validate(
+            known[name], {} if chosen[name] is None else chosen[name], where, f"measures.{name}"
+        )
         for name in known
         if name in chosen
     }
@@ -329,7 +330,11 @@ def _validate(model: type[Model], document: Any, where: str, prefix: str) -> Mod
 
 
 def _explain(error: ValidationError, model: type[BaseModel], prefix: str) -> str:
-    first = error.errors()[0]
+    # Of a union's branches, the one that got furthest says most; a word that isn't the one
+    # allowed word says least.
+    first = max(
+        error.errors(), key=lambda found: (found["type"] != "literal_error", len(found["loc"]))
+    )
     parts = [str(part) for part in first["loc"] if not _is_union_tag(part)]
     path = ".".join([*([prefix] if prefix else []), *parts])
     if first["type"] == "extra_forbidden":
@@ -369,6 +374,31 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"; did you mean {close[0]}?" if close else f"; it can be {', '.join(names)}"
+
+
+def _default_measures(
+    known: Iterable[str], comparing: set[str], *, with_reference: bool
+) -> dict[str, Any]:
+    return {name: {} for name in known if with_reference or name not in comparing}
+
+
+def _apply_overrides(
+    document: dict[str, Any],
+    overrides: Sequence[str],
+    known: Iterable[str],
+    comparing: set[str],
+) -> None:
+    """Apply overrides in order; a key of one measure doesn't drop the others' defaults."""
+    inner = [override for override in overrides if override.startswith("measures.")]
+    for override in overrides:
+        if override not in inner:
+            _apply_override(document, override)
+    if inner and "measures" not in document:
+        document["measures"] = _default_measures(
+            known, comparing, with_reference=document.get("reference") is not None
+        )
+    for override in inner:
+        _apply_override(document, override)
 
 
 def _apply_override(document: dict[str, Any], override: str) -> None:

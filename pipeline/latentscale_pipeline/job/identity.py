@@ -47,7 +47,12 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
-def config_hash(config: JobConfig, corpus: str, reference: str | None) -> str:
+def config_hash(
+    config: JobConfig,
+    corpus: str,
+    reference: str | None,
+    fixed_scales: Mapping[str, float] | None = None,
+) -> str:
     """Hash everything that determines a job's numbers.
 
     Parameters
@@ -56,6 +61,8 @@ def config_hash(config: JobConfig, corpus: str, reference: str | None) -> str:
         The resolved configuration.
     corpus, reference : str
         Fingerprints of the corpora.
+    fixed_scales : mapping, optional
+        The scales that come from a finished job: they count, not where that job is.
     """
     return digest(
         {
@@ -63,7 +70,7 @@ def config_hash(config: JobConfig, corpus: str, reference: str | None) -> str:
             "seed": config.seed,
             "replicates": config.replicates.model_dump(),
             "budget": config.budget.model_dump(),
-            "scales_from": config.scales_from,
+            "scales_from": fixed_scales or config.scales_from,
             "measures": {name: part.model_dump() for name, part in config.measures.items()},
         }
     )

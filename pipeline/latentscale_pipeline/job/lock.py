@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import threading
 import time
@@ -61,6 +62,12 @@ class Holder:
             )
         except psutil.NoSuchProcess:
             return True
+
+
+UNKNOWN = Holder("an unknown host", 0, 0.0, "unknown")
+"""Whoever holds a lock that can't be read."""
+
+_LOCK = re.compile(r"\d{6,}\.json")
 
 
 @contextmanager
@@ -114,8 +121,7 @@ def _acquire(store: ObjectStore, me: Holder, wait: bool, take_over: bool) -> int
             if created and _current(store)[0] == mine:
                 return mine
             take_over = False
-            continue
-        if not wait and time.monotonic() - begun >= GRACE_SECONDS:
+        elif not wait and time.monotonic() - begun >= GRACE_SECONDS:
             raise BadInput(
                 f"{store.url}: process {holder.pid} on {holder.host} is running this job; "
                 "use --wait to wait for it or --take-over to succeed it"
@@ -125,8 +131,8 @@ def _acquire(store: ObjectStore, me: Holder, wait: bool, take_over: bool) -> int
 
 def _current(store: ObjectStore) -> tuple[int, Holder | None]:
     """Return the highest lock and who holds it (None when it is free)."""
-    keys = [key.removeprefix("lock/") for key in store.keys("lock")]
-    numbers = [int(key[:6]) for key in keys if key.endswith(".json")]
+    keys = {key.removeprefix("lock/") for key in store.keys("lock")}
+    numbers = [int(key.removesuffix(".json")) for key in keys if _LOCK.fullmatch(key)]
     if not numbers:
         return 0, None
     highest = max(numbers)
@@ -135,10 +141,13 @@ def _current(store: ObjectStore) -> tuple[int, Holder | None]:
     try:
         return highest, Holder(**json.loads(store.read(f"lock/{highest:06d}.json")))
     except (ValueError, TypeError, FileNotFoundError):
-        return highest, None
+        # Perhaps it is being written this moment: that is no reason to think it free.
+        return highest, UNKNOWN
 
 
 def _lives(store: ObjectStore, holder: Holder) -> bool:
+    if holder == UNKNOWN:
+        return True
     if holder.host == socket.gethostname():
         return not holder.is_gone()
     try:

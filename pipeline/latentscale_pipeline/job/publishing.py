@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,10 +20,14 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from latentscale_pipeline.errors import LatentscaleError
 from latentscale_pipeline.job.identity import digest
 from latentscale_pipeline.objects import ObjectStore
 
 Array = NDArray[Any]
+
+_ATTEMPT = re.compile(r"[A-Za-z0-9-]+")
+_NAME = re.compile(r"[A-Za-z0-9_]+")
 
 
 class CorruptResult(Exception):
@@ -115,11 +120,28 @@ def publish(store: ObjectStore, part: str, attempt: str, output: Output, cost: C
 def read_marker(store: ObjectStore, part: str) -> Published | None:
     """Return a part's result, or None when it has none that can be trusted."""
     try:
-        body = json.loads(store.read(f"{part}.json"))
-        recorded = body.pop("digest")
-    except (FileNotFoundError, ValueError, KeyError, AttributeError, TypeError):
+        return _parse_marker(store, part, store.read(f"{part}.json"))
+    except FileNotFoundError:
         return None
-    return _published(store, part, body) if digest(body) == recorded else None
+
+
+def _parse_marker(store: ObjectStore, part: str, data: bytes) -> Published | None:
+    try:
+        body = json.loads(data)
+        recorded = body.pop("digest")
+        if digest(body) != recorded:
+            return None
+        published = _published(store, part, body)
+        inside = all(
+            _ATTEMPT.fullmatch(published.attempt)
+            and _NAME.fullmatch(name)
+            and described["key"] == f"{part}.{published.attempt}/{name}.npy"
+            for name, described in published.objects.items()
+        )
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return None
+    # A marker from elsewhere must not lead out of its own part.
+    return published if inside else None
 
 
 def need_marker(store: ObjectStore, part: str) -> Published:
@@ -143,21 +165,22 @@ def adopt(origin: ObjectStore, target: ObjectStore, folder: str) -> bool:
     bool
         False when the other job hasn't got it whole; nothing that counts was written then.
     """
-    result = read_marker(origin, f"{folder}/result")
-    if result is None:
-        return False
-    parts = [key.removesuffix(".json") for key in origin.keys(folder) if key.endswith(".json")]
     try:
-        markers = [need_marker(origin, part) for part in parts]
-        for marker in markers:
-            for recorded in marker.objects.values():
-                data = _read_checked(origin, marker.part, recorded)
-                target.write(recorded["key"], data)
-    except CorruptResult:
+        parts = [key.removesuffix(".json") for key in origin.keys(folder) if key.endswith(".json")]
+        markers = {part: origin.read(f"{part}.json") for part in parts}
+        parsed = [_parse_marker(origin, part, data) for part, data in markers.items()]
+        whole = [marker for marker in parsed if marker is not None]
+        if f"{folder}/result" not in parts or len(whole) < len(parts):
+            return False
+        for marker in whole:
+            for described in marker.objects.values():
+                target.write(described["key"], _read_checked(origin, marker.part, described))
+    except (CorruptResult, OSError, LatentscaleError):
+        # Another job's folder may be private, damaged, or changing under our eyes.
         return False
     # The stage's own marker goes last: without it the rest is only parts.
     for part in sorted(parts, key=lambda part: part.endswith("/result")):
-        target.create(f"{part}.json", origin.read(f"{part}.json"))
+        target.create(f"{part}.json", markers[part])
     return True
 
 

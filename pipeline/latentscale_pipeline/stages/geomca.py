@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from latentscale import Estimate
 from latentscale.distances import as_points
 from latentscale.geomca import (
     Components,
+    GeomcaScores,
     Sparsification,
     epsilon_components,
     estimate_epsilon,
@@ -33,6 +34,8 @@ from latentscale_pipeline.stages.measure import (
 
 LISTED_COMPONENTS = 200
 """Components that results.json lists, largest first; all are in the store."""
+
+SCORES = tuple(field.name for field in fields(GeomcaScores))
 
 COMPONENT_ARRAYS = (
     "labels_reference",
@@ -123,29 +126,32 @@ def find_epsilon(inputs: Inputs) -> Output:
     try:
         epsilon = estimate_epsilon(points, p["percentile"], generator=inputs.generator())
     except ValueError as error:
-        raise BadInput(f"geomca epsilon: {error}") from None
-    if epsilon <= 0:
-        raise BadInput(
-            f"geomca: the {p['percentile']:g}th percentile of distances is 0 because of equal "
-            "rows; raise geomca.percentile or set geomca.epsilon"
-        )
+        return Output(values={"reason": str(error)})
     return Output(values={"epsilon": epsilon})
 
 
-def _epsilon(inputs: Inputs) -> float:
+def _epsilon(inputs: Inputs) -> float | None:
     given = inputs.parameters["epsilon"]
-    return float(inputs.results["epsilon"].values["epsilon"] if given is None else given)
+    found = inputs.results["epsilon"].values.get("epsilon") if given is None else given
+    return None if found is None else float(found)
+
+
+def _without_epsilon(inputs: Inputs) -> Output:
+    return Output(values={"reason": inputs.results["epsilon"].values["reason"]})
 
 
 def sparsify_corpus(inputs: Inputs) -> Output:
     """Thin out a corpus (or a random part of it) so that kept rows are more than delta apart."""
     p = inputs.parameters
+    epsilon = _epsilon(inputs)
+    if epsilon is None:
+        return _without_epsilon(inputs)
     corpus = inputs.corpora[p["role"]]
     rows = np.arange(corpus.n)
     if p["rows"] is not None and p["rows"] < corpus.n:
         rows = np.sort(inputs.generator().choice(corpus.n, p["rows"], replace=False))
     vectors = corpus.read_all() if len(rows) == corpus.n else corpus.read_index(rows)
-    thinned = sparsify(as_points(vectors, "euclidean"), p["delta"] * _epsilon(inputs))
+    thinned = sparsify(as_points(vectors, "euclidean"), p["delta"] * epsilon)
     return Output(
         values={"considered": len(rows)},
         arrays={
@@ -160,6 +166,8 @@ def compare_components(inputs: Inputs) -> Output:
     """Build the graph on both sparse corpora, and score its components."""
     p = inputs.parameters
     epsilon = _epsilon(inputs)
+    if epsilon is None:
+        return _without_epsilon(inputs)
     points, stands_for, membership = {}, {}, {}
     thinned: dict[str, Sparsification] = {}
     for role in ("reference", "corpus"):
@@ -200,11 +208,16 @@ def collect_geomca(section: Geomca, facts: JobFacts, results: Results) -> Findin
     """Collect global scores and the largest components."""
     published = results("geomca")
     values = published.values
+    if "reason" in values:
+        reason = str(values["reason"])
+        return Findings(None, [Score.unknown(reason, **_fields(n)) for n in SCORES], reason=reason)
     components = Components(**{name: published.array(name) for name in COMPONENT_ARRAYS})
     found = {
         "epsilon": values["epsilon"],
         "delta": section.delta * values["epsilon"],
-        "percentile": section.percentile,
+        "percentile": None
+        if "epsilon" in facts.fixed_scales or section.epsilon is not None
+        else section.percentile,
         **values["scores"],
         "eta_c": section.eta_c,
         "eta_q": section.eta_q,
@@ -214,14 +227,9 @@ def collect_geomca(section: Geomca, facts: JobFacts, results: Results) -> Findin
     }
     scores = [
         Score.known(
-            Estimate.exact(value, "greedy sparsification"),
-            measure="geomca",
-            of="pair",
-            score=name,
-            unit="fraction",
-            better="high",
+            Estimate.exact(values["scores"][name], "greedy sparsification"), **_fields(name)
         )
-        for name, value in values["scores"].items()
+        for name in SCORES
     ]
     arrays = {
         f"geomca/{name.replace('_', '/')}": published.path(name)
@@ -229,6 +237,16 @@ def collect_geomca(section: Geomca, facts: JobFacts, results: Results) -> Findin
     }
     arrays |= {f"geomca/components/{name}": published.path(name) for name in COMPONENT_ARRAYS}
     return Findings(found, scores, arrays)
+
+
+def _fields(score: str) -> dict[str, Any]:
+    return {
+        "measure": "geomca",
+        "of": "pair",
+        "score": score,
+        "unit": "fraction",
+        "better": "high",
+    }
 
 
 def _listed(components: Components) -> list[dict[str, Any]]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
 from latentscale.cells import approximate_neighbours
-from latentscale.distances import as_points
+from latentscale.distances import Points, as_points
 from latentscale.graph import GraphSummary, normalised_laplacian, summarise, symmetrise
 from latentscale.heat import HeatTrace, Normalization, heat_trace, imd, normalise
 from latentscale.neighbours import Neighbours, Recall, merge, nearest, recall_certificate
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Inputs, Stage
-from latentscale_pipeline.errors import BadInput, Incomplete
+from latentscale_pipeline.errors import BadInput, TargetMissed
 from latentscale_pipeline.job.config import Heat
 from latentscale_pipeline.job.publishing import Output, Published
 from latentscale_pipeline.stages.measure import (
@@ -42,10 +43,16 @@ OVERLAPS = (2, 3, 4, 6)
 """Cells that a row is put in, tried in turn until the recall certificate meets its target."""
 
 CERTIFIED_ROWS = 1000
-"""Rows whose exact neighbours the recall certificate is measured on."""
+"""Rows, at the least, whose exact neighbours a recall certificate is measured on."""
 
 GRAPH_ERROR = 2.0e-4
 """IMD error of an approximate graph per unit of missed recall: 2e-6 at a recall of 0.99."""
+
+TRACE_ERROR = GRAPH_ERROR * math.exp(4.0)
+"""The same for the trace per vertex: IMD weighs a difference by at most exp(-4)."""
+
+TIME_BYTES = 2 * 8 * 4096
+"""Memory for one time: the deviation of every probe, and a bootstrap's draws."""
 
 HEADLINE_TIME = 1.0
 """Diffusion time whose trace is a score: where the weight of IMD peaks."""
@@ -63,6 +70,8 @@ def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
     """Plan neighbours, graph and trace of every corpus, and IMD when there are two."""
     if section.metric == "cosine":
         facts.refuse_zero_rows("heat.metric cosine")
+    if section.neighbours == "cells" and section.recall == 1.0:
+        raise BadInput("heat.recall is 1, which only neighbours: exact can promise")
     stages = [stage for role in facts.corpora for stage in _corpus_stages(section, facts, role)]
     if len(facts.corpora) > 1:
         stages.append(
@@ -74,7 +83,7 @@ def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
                 ),
                 parameters={"normalization": section.normalization},
                 seed=facts.seed,
-                memory_bytes=TILE_BYTES,
+                memory_bytes=TILE_BYTES + TIME_BYTES * section.times.count,
             )
         )
     return stages
@@ -108,7 +117,10 @@ def _corpus_stages(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
                 "tolerance": section.tolerance,
             },
             seed=facts.seed,
-            memory_bytes=graph_bytes + corpus.n * 8 * 32 * 4 + TILE_BYTES,
+            memory_bytes=graph_bytes
+            + corpus.n * 8 * 32 * 4
+            + TIME_BYTES * section.times.count
+            + TILE_BYTES,
         ),
     ]
 
@@ -163,36 +175,52 @@ def find_cell_neighbours(inputs: Inputs) -> Output:
 
     Raises
     ------
-    Incomplete
+    TargetMissed
         If the certificate misses its target even with the largest overlap.
     """
     p = inputs.parameters
     corpus = inputs.corpora[p["role"]]
     points = as_points(corpus.read_all(), p["metric"])
     seed = _tie_seed(inputs)
-    sampling, *streams = inputs.generator().spawn(1 + len(OVERLAPS))
-    sample = np.sort(sampling.choice(corpus.n, min(CERTIFIED_ROWS, corpus.n), replace=False))
-    true = nearest(
-        points.take(sample),
-        points,
-        p["k"],
-        query_ids=sample,
-        candidate_ids=np.arange(corpus.n),
-        seed=seed,
-    )
     overlaps = OVERLAPS if p["overlap"] == "auto" else (int(p["overlap"]),)
-    for overlap, stream in zip(overlaps, streams, strict=False):
+    for overlap, stream in zip(overlaps, inputs.generator().spawn(len(overlaps)), strict=True):
         found = approximate_neighbours(points, p["k"], overlap=overlap, generator=stream, seed=seed)
-        recall = recall_certificate(found.distances[sample], true.distances)
+        recall = _certify(points, found, p["k"], p["recall"], stream, seed)
         if recall.lower >= p["recall"]:
             return Output(
                 values={"method": f"cells, overlap {overlap}", "recall": asdict(recall)},
                 arrays={"indices": found.indices, "distances": found.distances},
             )
-    raise Incomplete(
-        f"{inputs.stage.name}: recall is certified at {recall.lower:.4f} only and heat.recall asks "
-        f"for {p['recall']}; lower it, raise heat.overlap, or use neighbours: exact"
+    raise TargetMissed(
+        f"recall is certified at {recall.lower:.4f} only and heat.recall asks for {p['recall']}; "
+        "lower it, raise heat.overlap, or use neighbours: exact"
     )
+
+
+def _certify(
+    points: Points,
+    found: Neighbours,
+    k: int,
+    target: float,
+    generator: np.random.Generator,
+    seed: int,
+) -> Recall:
+    """Compare the lists of fresh random rows with exact ones.
+
+    Even without a miss the certificate of m rows can't exceed 0.025^(1/m), so m follows from the
+    target; when all rows are looked at, recall is known.
+    """
+    n = len(points)
+    needed = CERTIFIED_ROWS if target == 0 else 4 * math.log(0.025) / math.log(min(target, 0.9999))
+    size = min(n, max(CERTIFIED_ROWS, math.ceil(needed)))
+    sample = np.sort(generator.choice(n, size, replace=False))
+    true = nearest(
+        points.take(sample), points, k, query_ids=sample, candidate_ids=np.arange(n), seed=seed
+    )
+    recall = recall_certificate(found.distances[sample], true.distances)
+    if len(sample) == n:
+        return Recall(value=recall.value, lower=recall.value, upper=recall.value, sampled=n)
+    return recall
 
 
 def build_graph(inputs: Inputs) -> Output:
@@ -248,15 +276,28 @@ HEAT_ARRAYS = (
 def compare_traces(inputs: Inputs) -> Output:
     """Compute IMD from the traces of both corpora."""
     kind = inputs.parameters["normalization"]
-    traces, missed = [], 0.0
+    traces, graph_error = [], 0.0
     for role in ("corpus", "reference"):
         graph = inputs.results[f"graph-{role}"].values
-        traces.append(_normalised(inputs.results[f"heat-{role}"], graph, kind))
-        missed += 1.0 - graph["recall"]["lower"]
-    result = imd(
-        traces[0], traces[1], generator=inputs.generator(), graph_error=GRAPH_ERROR * missed
-    )
-    return Output(values={"estimate": store_estimate(result.estimate), "time": result.time})
+        published = inputs.results[f"heat-{role}"]
+        traces.append(_normalised(published, graph, kind))
+        graph_error += GRAPH_ERROR * _missed(graph) * _unit_of_error(published, traces[-1])
+    result = imd(traces[0], traces[1], generator=inputs.generator(), graph_error=graph_error)
+    # How much an approximate graph moves IMD was measured, not proven.
+    bounds = "estimate" if graph_error > 0 else result.estimate.bounds
+    estimate = replace(result.estimate, bounds=bounds)
+    return Output(values={"estimate": store_estimate(estimate), "time": result.time})
+
+
+def _missed(graph: Mapping[str, Any]) -> float:
+    return 1.0 - float(graph["recall"]["lower"])
+
+
+def _unit_of_error(per_vertex: Published, normalised: HeatTrace) -> float:
+    """How much an IMD per vertex grows, at most, under a normalisation."""
+    weight = np.exp(-2.0 * (normalised.times + 1.0 / normalised.times))
+    ratio = normalised.trace / per_vertex.array("trace")
+    return float((weight * ratio).max() * math.exp(4.0))
 
 
 def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
@@ -270,7 +311,7 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
         published = results(f"heat-{role}")
         heat = _normalised(published, graph, section.normalization)
         found[role] = _trace_section(section, heat, graph)
-        scores.append(_headline(heat, role, unit))
+        scores.append(_headline(heat, graph, role, unit))
         arrays[f"heat/{role}/neighbours"] = results(f"neighbours-{role}").path("indices")
         arrays[f"heat/{role}/deviations"] = published.path("deviations")
     found["imd"] = None
@@ -298,6 +339,7 @@ def _trace_section(section: Heat, heat: HeatTrace, graph: Mapping[str, Any]) -> 
         "lower": heat.lower.tolist(),
         "upper": heat.upper.tolist(),
         "standard_error": heat.standard_error.tolist(),
+        "bounds": _trace_bounds(heat, graph),
         "normalization": section.normalization,
         "k": section.k,
         "steps": heat.steps,
@@ -312,7 +354,13 @@ def _trace_section(section: Heat, heat: HeatTrace, graph: Mapping[str, Any]) -> 
     }
 
 
-def _headline(heat: HeatTrace, role: Role, unit: str) -> Score:
+def _trace_bounds(heat: HeatTrace, graph: Mapping[str, Any]) -> str:
+    if _missed(graph) > 0:
+        return "estimate"
+    return "exact" if heat.probes == 0 else "interval95"
+
+
+def _headline(heat: HeatTrace, graph: Mapping[str, Any], role: Role, unit: str) -> Score:
     at = int(np.argmin(np.abs(np.log(heat.times / HEADLINE_TIME))))
     return Score(
         measure="heat",
@@ -322,7 +370,7 @@ def _headline(heat: HeatTrace, role: Role, unit: str) -> Score:
         value=float(heat.trace[at]),
         lower=float(heat.lower[at]),
         upper=float(heat.upper[at]),
-        bounds="interval95",
+        bounds=_trace_bounds(heat, graph),
         unit=unit,
         better="none",
     )
@@ -330,11 +378,12 @@ def _headline(heat: HeatTrace, role: Role, unit: str) -> Score:
 
 def _normalised(published: Published, graph: Mapping[str, Any], kind: Normalization) -> HeatTrace:
     values = published.values
+    error = TRACE_ERROR * _missed(graph)
     heat = HeatTrace(
         times=published.array("times"),
         trace=published.array("trace"),
-        lower=published.array("lower"),
-        upper=published.array("upper"),
+        lower=np.maximum(published.array("lower") - error, 0.0),
+        upper=published.array("upper") + error,
         standard_error=published.array("standard_error"),
         deviations=published.array("deviations"),
         quadrature=published.array("quadrature"),

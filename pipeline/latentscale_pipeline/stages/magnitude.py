@@ -14,6 +14,7 @@ from latentscale.magnitude import (
     CHOLESKY_ROWS,
     KEPT_BYTES,
     MagnitudeFunction,
+    NoConvergenceScale,
     convergence_scale,
     magnitude_area,
     magnitude_difference,
@@ -114,7 +115,7 @@ def _memory(section: Magnitude, facts: JobFacts, role: Role, scales: int) -> int
     corpus = facts.corpora[role]
     dense = corpus.n <= CHOLESKY_ROWS or section.method == "cholesky"
     kept = min(KEPT_BYTES, 4 * corpus.n**2)
-    work = 16 * corpus.n**2 if dense else 8 * corpus.n * scales * 6 + kept
+    work = 8 * corpus.n * scales * 6 + kept + (16 * corpus.n**2 if dense else 0)
     # Rows are held twice while duplicates are merged.
     return 2 * corpus.points_bytes + work + TILE_BYTES
 
@@ -132,7 +133,7 @@ def find_convergence_scale(inputs: Inputs) -> Output:
             tolerance=p["tolerance"],
             distinct=distinct,
         )
-    except ValueError as error:
+    except NoConvergenceScale as error:
         return Output(values={"reason": str(error)})
     return Output(values={"estimate": store_estimate(estimate)})
 
@@ -200,7 +201,7 @@ def collect_magnitude(section: Magnitude, facts: JobFacts, results: Results) -> 
         convergence = results(f"convergence-{role}").values
         area = magnitude_area(function.scales, function.estimates) if function else None
         found[role] = {
-            **_function_section(function, section, corpus.n),
+            **_function_section(function, section, corpus.n, published.values.get("reason")),
             **_convergence_section(convergence),
             **_area_section(area, published.values),
         }
@@ -228,7 +229,7 @@ def collect_magnitude(section: Magnitude, facts: JobFacts, results: Results) -> 
 
 
 def _function_section(
-    function: MagnitudeFunction | None, section: Magnitude, n: int
+    function: MagnitudeFunction | None, section: Magnitude, n: int, reason: str | None
 ) -> dict[str, Any]:
     estimates = function.estimates if function else ()
     return {
@@ -240,6 +241,7 @@ def _function_section(
         "method": [estimate.method for estimate in estimates],
         "n": n,
         "points": function.points if function else None,
+        **({} if function else {"points_reason": reason}),
         "metric": section.metric,
     }
 

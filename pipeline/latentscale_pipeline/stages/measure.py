@@ -135,11 +135,12 @@ class Score:
 
 @dataclass(frozen=True)
 class Findings:
-    """What a measure contributes to the results."""
+    """What a measure contributes to the results; no section needs a reason."""
 
-    section: Mapping[str, Any]
+    section: Mapping[str, Any] | None
     scores: list[Score]
     arrays: Mapping[str, str] = field(default_factory=dict)
+    reason: str | None = None
 
 
 class Results(Protocol):

@@ -123,8 +123,8 @@ def _kernel_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: Ro
 
 def _kernel_bytes(corpus: CorpusFacts, dense: bool) -> int:
     if dense:
-        return 8 * corpus.n**2 + 8 * 64 * corpus.n
-    return 8 * 3 * corpus.n * min(LANDMARKS, corpus.n) + 8 * 3 * LANDMARKS**2
+        return 8 * corpus.n**2 + 8 * corpus.n * (corpus.d + 64)
+    return 8 * corpus.n * corpus.d + 8 * 5 * min(LANDMARKS, corpus.n) ** 2
 
 
 def find_bandwidth(inputs: Inputs) -> Output:
@@ -133,7 +133,7 @@ def find_bandwidth(inputs: Inputs) -> Output:
     try:
         bandwidth = median_bandwidth(points, generator=inputs.generator())
     except ValueError as error:
-        raise BadInput(f"vendi bandwidth: {error}") from None
+        return Output(values={"reason": str(error)})
     return Output(values={"bandwidth": bandwidth})
 
 
@@ -168,6 +168,8 @@ def score_kernel(inputs: Inputs) -> Output:
     p = inputs.parameters
     points = as_points(inputs.corpora[p["role"]].read_all(), "euclidean")
     bandwidth = _bandwidth(inputs)
+    if bandwidth is None:
+        return _without_bandwidth(inputs)
     spectrum = kernel_spectrum(points, cast(Kernel, p["kernel"]), bandwidth)
     scores = {order: store_estimate(vendi_score(spectrum, float(order))) for order in p["orders"]}
     return Output(
@@ -181,6 +183,8 @@ def bracket_kernel(inputs: Inputs) -> Output:
     p = inputs.parameters
     points = as_points(inputs.corpora[p["role"]].read_all(), "euclidean")
     bandwidth = _bandwidth(inputs)
+    if bandwidth is None:
+        return _without_bandwidth(inputs)
     landmarks = min(LANDMARKS, len(points))
     nystrom = nystrom_spectrum(
         points, cast(Kernel, p["kernel"]), bandwidth, landmarks, inputs.generator()
@@ -189,9 +193,14 @@ def bracket_kernel(inputs: Inputs) -> Output:
     return Output(values={"scores": scores, "bandwidth": bandwidth})
 
 
-def _bandwidth(inputs: Inputs) -> float:
+def _bandwidth(inputs: Inputs) -> float | None:
     given = inputs.parameters["bandwidth"]
-    return float(inputs.results["bandwidth"].values["bandwidth"] if given == "median" else given)
+    found = inputs.results["bandwidth"].values.get("bandwidth") if given == "median" else given
+    return None if found is None else float(found)
+
+
+def _without_bandwidth(inputs: Inputs) -> Output:
+    return Output(values={"reason": inputs.results["bandwidth"].values["reason"]})
 
 
 def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings:
@@ -204,22 +213,22 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
         for kernel in section.kernels:
             published = results(stage_name(kernel, role))
             label = _kernel_label(kernel, section)
-            for order, values in published.values["scores"].items():
-                entries.append(
-                    _entry(kernel, order, values, published.values["bandwidth"], corpus.n)
-                )
-                scores.append(
-                    Score.known(
-                        load_estimate(values),
-                        measure="vendi",
-                        of=role,
-                        score="vendi",
-                        kernel=label,
-                        order=order,
-                        unit="effective items",
-                        better="high",
-                    )
-                )
+            for order in _orders(section):
+                fields: dict[str, Any] = {
+                    "measure": "vendi",
+                    "of": role,
+                    "score": "vendi",
+                    "kernel": label,
+                    "order": order,
+                    "unit": "effective items",
+                    "better": "high",
+                }
+                entries.append(_entry(kernel, order, published.values, corpus.n))
+                if "reason" in published.values:
+                    scores.append(Score.unknown(published.values["reason"], **fields))
+                else:
+                    estimate = load_estimate(published.values["scores"][order])
+                    scores.append(Score.known(estimate, **fields))
             if "eigenvalues" in published.objects:
                 arrays[f"vendi/{role}/{label}/eigenvalues"] = published.path("eigenvalues")
         found[role] = entries
@@ -232,25 +241,14 @@ def _kernel_label(kernel: VendiKernel, section: Vendi) -> str:
     return kernel.name if same == 1 else f"{kernel.name} {kernel.bandwidth}"
 
 
-def _entry(
-    kernel: VendiKernel,
-    order: str,
-    values: Mapping[str, Any],
-    bandwidth: float | None,
-    n: int,
-) -> dict[str, Any]:
-    return {
-        "kernel": kernel.name,
-        "bandwidth": bandwidth,
-        "order": order,
-        "value": values["value"],
-        "lower": values["lower"],
-        "upper": values["upper"],
-        "standard_error": values["standard_error"],
-        "bounds": values["bounds"],
-        "method": values["method"],
-        "n": n,
-    }
+def _entry(kernel: VendiKernel, order: str, published: Mapping[str, Any], n: int) -> dict[str, Any]:
+    entry = {"kernel": kernel.name, "bandwidth": published.get("bandwidth"), "order": order, "n": n}
+    if "reason" in published:
+        return entry | dict.fromkeys(_ESTIMATED) | {"value_reason": published["reason"]}
+    return entry | {name: published["scores"][order][name] for name in _ESTIMATED}
+
+
+_ESTIMATED = ("value", "lower", "upper", "standard_error", "bounds", "method")
 
 
 VENDI = Measure(section=Vendi, plan=plan_vendi, collect=collect_vendi)
