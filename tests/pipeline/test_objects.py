@@ -26,7 +26,7 @@ def test_an_object_is_read_as_it_was_written(store: ObjectStore) -> None:
     store.write("a/b.bin", b"first")
     store.write("a/b.bin", b"second")
     assert store.read("a/b.bin") == b"second"
-    assert store.size("a/b.bin") == 6
+    assert store.sizes("a") == {"a/b.bin": 6}
     assert store.exists("a/b.bin")
     assert not store.exists("a/c.bin")
 
