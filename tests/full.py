@@ -521,6 +521,15 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
 }
 
 
+def tried(name: str, bench: Bench) -> list[dict[str, Any]]:
+    """Try one promise; one that can't be tried isn't held, and the others go on."""
+    try:
+        return PROMISES[name](bench)
+    except Exception as error:  # noqa: BLE001 -- hours of other figures mustn't be lost
+        problem = f"{type(error).__name__}: {error}".replace(str(bench.folder), "")
+        return [record(f"{name} can be tried", {"problem": problem}, "no problem", held=False)]
+
+
 def stand_in() -> np.ndarray:
     """Make clustered unit vectors, some of them twice, as many as the real ones are."""
     generator = np.random.default_rng(0)
@@ -590,7 +599,7 @@ def main() -> None:
     for name in asked.only:
         with tempfile.TemporaryDirectory(prefix="latentscale-full-") as folder:
             load = os.getloadavg()[0]
-            for entry in PROMISES[name](Bench(rows, Path(folder))):
+            for entry in tried(name, Bench(rows, Path(folder))):
                 entries.append({**entry, "load_before": round(load, 1)})
                 show(entry)
     held = all(entry["held"] for entry in entries)
