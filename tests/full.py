@@ -278,7 +278,7 @@ KILLS = 20
 def killed_at_random(bench: Bench) -> list[dict[str, Any]]:
     """Kill -9 at random times, what it started left to itself, and run again at once."""
     keys = {"measures": MEASURES, "cluster": TWO_WORKERS}
-    corpus, reference = bench.rows[:1200:2], bench.rows[1:1200:2]
+    corpus, reference = bench.rows[:4000:2], bench.rows[1:4000:2]
     begun = time.perf_counter()
     whole = run_command("run", bench.job("undisturbed", corpus, reference, **keys))
     seconds = time.perf_counter() - begun
@@ -315,6 +315,7 @@ def killed_at_random(bench: Bench) -> list[dict[str, Any]]:
         record(
             f"killed at {KILLS} random times and run again at once: the same results",
             {
+                "rows_a_side": len(corpus),
                 "undisturbed_seconds": round(seconds, 1),
                 "killed_after_seconds": sorted(moments),
                 "same": KILLS - len(different),
