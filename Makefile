@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-full check clean
+.PHONY: demo test test-full test-lowest check clean
 
 demo: $(VENV)/.installed
 	$(BIN)/latentscale demo --output demo-output
@@ -13,6 +13,14 @@ test: $(VENV)/.installed-test
 
 test-full: $(VENV)/.installed-test
 	$(BIN)/python tests/full.py
+
+# The tests at the lowest versions that pyproject.toml allows; best with PYTHON=python3.11.
+test-lowest:
+	$(PYTHON) -m venv --clear $(VENV)/lowest
+	$(VENV)/lowest/bin/python -m pip install --quiet uv
+	$(VENV)/lowest/bin/uv pip install --quiet --python $(VENV)/lowest/bin/python \
+		--resolution lowest-direct --editable ".[test]"
+	$(VENV)/lowest/bin/python -m pytest -m "not full"
 
 check: $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from latentscale_pipeline.objects import ObjectStore
 from latentscale_pipeline.run import frozen_config
 from tests import oracles
 from tests.conftest import Ended
+from tests.jobs import DAMAGES, command_line, damage, results_of, timeless
 from tests.results_documents import check_results
 
 Command = Callable[..., Ended]
@@ -71,25 +71,6 @@ def job(tmp_path: Path, data: dict[str, np.ndarray]) -> Callable[..., Path]:
         return config
 
     return write
-
-
-def results_of(output: Path) -> dict[str, Any]:
-    """Read the results of the only job below an output folder."""
-    [path] = output.glob("*/results.json")
-    results: dict[str, Any] = json.loads(path.read_text())
-    return results
-
-
-def timeless(results: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what may differ between two runs of one job: times, cluster, places."""
-    kept = json.loads(json.dumps(results))
-    for key in ("started", "finished", "cluster"):
-        del kept["job"][key]
-    del kept["timings"]
-    for corpus in kept["corpora"].values():
-        del corpus["uri"]
-    kept["arrays"] = sorted(kept["arrays"])
-    return dict(kept)
 
 
 def rows(results: dict[str, Any], **wanted: Any) -> list[dict[str, Any]]:
@@ -303,7 +284,7 @@ def test_killed_in_the_middle_and_run_again_at_once(
 ) -> None:
     assert latentscale("run", job(output=str(tmp_path / "undisturbed"))).code == 0
     config = job(cluster=cluster)
-    arguments = [sys.executable, "-m", "latentscale_pipeline.cli", "run", str(config)]
+    arguments = command_line("run", config)
     process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     jobs = tmp_path / "jobs"
     wait_for(lambda: len(list(jobs.glob("*/stages/*/*/result.json"))) >= 4)
@@ -319,7 +300,7 @@ def test_killed_in_the_middle_and_run_again_at_once(
 
 def test_terminated_politely(job: Callable[..., Path], tmp_path: Path) -> None:
     config = job(cluster="{kind: local, workers: 1}")
-    arguments = [sys.executable, "-m", "latentscale_pipeline.cli", "run", str(config)]
+    arguments = command_line("run", config)
     process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
     wait_for(lambda: bool(list((tmp_path / "jobs").glob("*/stages/*/*/result.json"))))
     workers = _children(process.pid)
@@ -339,22 +320,16 @@ def _children(pid: int) -> list[int]:
     return [child.pid for child in psutil.Process(pid).children(recursive=True)]
 
 
-@pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "flipped"])
+@pytest.mark.parametrize("kind", DAMAGES)
 @pytest.mark.parametrize("cluster", [SERIAL, "{kind: local, workers: 1}"])
 def test_a_damaged_shard_is_named(
-    job: Callable[..., Path], latentscale: Command, tmp_path: Path, damage: str, cluster: str
+    job: Callable[..., Path], latentscale: Command, tmp_path: Path, kind: str, cluster: str
 ) -> None:
     target = tmp_path / "corpus.zarr"
     job()
     assert latentscale("ingest", tmp_path / "corpus.npy", target).code == 0
     shard = target / open_corpus(str(target)).manifest.vectors.shards[0].key
-    content = shard.read_bytes()
-    if damage == "missing":
-        shard.unlink()
-    elif damage == "flipped":
-        shard.write_bytes(content[:5000] + bytes([content[5000] ^ 1]) + content[5001:])
-    else:
-        shard.write_bytes(b"" if damage == "empty" else content[:-100])
+    damage(shard, kind)
     ended = latentscale("run", job(corpus=str(target), cluster=cluster))
     assert ended.code == 2
     line = ended.err.strip().splitlines()[-1]
