@@ -34,8 +34,6 @@ def test_an_object_is_read_as_it_was_written(store: ObjectStore) -> None:
 def test_what_is_not_there_raises_file_not_found(store: ObjectStore) -> None:
     with pytest.raises(FileNotFoundError):
         store.read("nothing")
-    with pytest.raises(FileNotFoundError):
-        store.size("nothing")
     store.remove("nothing")
     store.remove_all("nowhere")
     assert store.keys("nowhere") == []
