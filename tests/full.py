@@ -460,8 +460,8 @@ def progress_is_visible(bench: Bench) -> list[dict[str, Any]]:
     corpus, reference = bench.rows[:600:2], bench.rows[1:600:2]
     keys = {"measures": MEASURES, "cluster": SERIAL}
     plain = run_command("run", bench.job("plain", corpus, reference, **keys))
-    started = set(re.findall(r"^[\d:]{8} (\S+): started, ", plain.stderr, re.MULTILINE))
-    done = set(re.findall(r"^[\d:]{8} (\S+): done in ", plain.stderr, re.MULTILINE))
+    started = set(re.findall(r"^[\d:]{8} (\S+): queued, ", plain.stderr, re.MULTILINE))
+    done = set(re.findall(r"^[\d:]{8} (\S+): done, ", plain.stderr, re.MULTILINE))
     code, seen = run_on_terminal("run", bench.job("bars", corpus, reference, **keys))
     shown = CONTROL.sub("", seen)
     stages = {timing["stage"] for timing in results_of(bench.output("plain"))["timings"]}
@@ -472,7 +472,7 @@ def progress_is_visible(bench: Bench) -> list[dict[str, Any]]:
             "progress is visible, with and without a terminal",
             {
                 "stages": len(stages),
-                "lines_started": len(started),
+                "lines_queued": len(started),
                 "lines_done": len(done),
                 "bars": len(bars),
                 "control_codes_in_lines": bool(CONTROL.search(plain.stderr)),

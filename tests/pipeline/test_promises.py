@@ -72,8 +72,8 @@ def test_plain_lines_tell_progress_without_a_terminal(small_job: Path) -> None:
     ended = run_command("run", small_job)
     assert ended.returncode == 0, ended.stderr
     assert "\x1b" not in ended.stderr
-    started = re.findall(r"^[\d:]{8} (\S+): started, \d+ tasks$", ended.stderr, re.MULTILINE)
-    done = re.findall(r"^[\d:]{8} (\S+): done in [\d.]+ s$", ended.stderr, re.MULTILINE)
+    started = re.findall(r"^[\d:]{8} (\S+): queued, tasks: \d+$", ended.stderr, re.MULTILINE)
+    done = re.findall(r"^[\d:]{8} (\S+): done, [\d.]+ s of work$", ended.stderr, re.MULTILINE)
     assert len(started) == len(done) == len(STAGES)
     assert set(started) == set(done) == STAGES
 
@@ -83,7 +83,7 @@ def test_bars_tell_progress_on_a_terminal(small_job: Path) -> None:
     assert code == 0, seen
     assert CONTROL.search(seen)
     seen = CONTROL.sub("", seen)
-    assert ": started," not in seen
+    assert ": queued," not in seen
     for stage in STAGES:
         assert re.search(rf"{stage} .*━ 1/1\b", seen), stage
 
