@@ -236,6 +236,8 @@ def collect_geomca(section: Geomca, facts: JobFacts, results: Results) -> Findin
         for name in ("membership_reference", "membership_corpus")
     }
     arrays |= {f"geomca/components/{name}": published.path(name) for name in COMPONENT_ARRAYS}
+    # Membership is given for the rows considered: all of them, unless geomca.rows drew some.
+    arrays |= {f"geomca/rows/{r}": results(f"sparsify-{r}").path("rows") for r in facts.corpora}
     return Findings(found, scores, arrays)
 
 
