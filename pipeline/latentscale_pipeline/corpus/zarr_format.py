@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import zarr
-from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec, ShardingCodecIndexLocation
+from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
 from zarr.core.buffer import Buffer
 from zarr.core.buffer.cpu import Buffer as HostBuffer
 from zarr.storage import FsspecStore, LocalStore, MemoryStore
@@ -230,7 +230,8 @@ class ExistingArray:
         codec = codecs[0] if codecs else None
         if not (
             isinstance(codec, ShardingCodec)
-            and codec.index_location is ShardingCodecIndexLocation.end
+            # An enumeration's member in older versions of Zarr, plain text in newer ones.
+            and getattr(codec.index_location, "value", codec.index_location) == "end"
             and [type(step) for step in codec.index_codecs] == [BytesCodec, Crc32cCodec]
         ):
             return 0
