@@ -65,7 +65,7 @@ def demo(output: str, quiet: bool) -> None:
 
     \b
     Example:
-      latentscale demo --output /tmp/demo
+      latentscale demo --output demo-jobs
     """
     data = resources.files("latentscale_pipeline") / "demo"
     overrides = (
