@@ -124,6 +124,16 @@ def test_another_host_counts_by_its_heartbeat(store: ObjectStore) -> None:
         pass
 
 
+def test_a_store_that_overwrites_is_refused(tmp_path: Path) -> None:
+    class Overwriting(ObjectStore):
+        def create(self, key: str, data: bytes) -> bool:
+            self.write(key, data)
+            return True
+
+    with pytest.raises(BadInput, match="overwrites objects"), hold_lock(Overwriting(str(tmp_path))):
+        pass
+
+
 def test_a_reused_pid_is_another_process(store: ObjectStore) -> None:
     earlier = replace(Holder.here(), process_start=1.0)
     write_holder(store, earlier, beaten=time.time())

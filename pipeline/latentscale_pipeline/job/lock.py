@@ -116,7 +116,13 @@ def _acquire(store: ObjectStore, me: Holder, wait: bool, take_over: bool) -> int
         generation, holder = _current(store)
         if holder is None or take_over or not _lives(store, holder):
             mine = generation + 1
-            created = store.create(f"lock/{mine:06d}.json", json.dumps(asdict(me)).encode())
+            key = f"lock/{mine:06d}.json"
+            created = store.create(key, json.dumps(asdict(me)).encode())
+            if created and store.create(key, b"{}"):
+                raise BadInput(
+                    f"{store.url}: this store overwrites objects that it was told to create only "
+                    "if absent, so a job can't be locked there; choose another, or a newer driver"
+                )
             # Between the look and the creation others may have gone further.
             if created and _current(store)[0] == mine:
                 return mine
