@@ -144,6 +144,22 @@ def test_a_part_found_corrupt_by_its_reader_is_redone(
     assert numbers(work) == before
 
 
+def test_many_readers_of_one_corrupt_part_have_it_redone_once(
+    tmp_path: Path, executor: Callable[[], AbstractContextManager[Executor]]
+) -> None:
+    readers = [Stage(f"square-{i}", toy.square, toy.MEMORY, needs=("draw",)) for i in range(8)]
+    work = make_work(tmp_path, [toy.chain()[0], *readers])
+    run(make_work(tmp_path, [toy.chain()[0]]), SerialExecutor)
+    key = work.result(work.stages[0]).partition(1).path("numbers")
+    data = bytearray(work.store.read(key))
+    data[200] ^= 1
+    work.store.write(key, bytes(data))
+    events, _ = run(work, executor, "second")
+    assert sum(event == "part_corrupt" for event, _ in events) == 1
+    assert events.computed()["draw"] == 2, "the part, and a look at the sum that is there"
+    assert len({work.result(stage).values["square"] for stage in readers}) == 1
+
+
 def test_failures_are_retried_logged_and_contained(
     tmp_path: Path, executor: Callable[[], AbstractContextManager[Executor]]
 ) -> None:

@@ -206,12 +206,16 @@ class _Loop:
         self._notify = notify
         self._tries: Counter[str] = Counter()
         self._running = 0
+        self._steps = 0
+        self._submitted: dict[str, int] = {}
+        self._withdrawn: dict[str, int] = {}
         self._folders = {name: standing.folder for name, standing in self._standings.items()}
 
     def run(self) -> None:
         while self._submit_ready() or self._running:
             task, ending = self._executor.next_ended()
             self._running -= 1
+            self._steps += 1
             standing = self._standings[task.stage.name]
             standing.running.discard(task.index)
             self._settle(standing, task, ending)
@@ -250,6 +254,7 @@ class _Loop:
             attempt=f"{self._attempt}-{self._tries.total()}",
         )
         standing.running.add(index)
+        self._submitted[task.part] = self._steps
         self._running += 1
         self._executor.submit(task)
 
@@ -288,12 +293,17 @@ class _Loop:
         owner = next(
             (s for s in self._standings.values() if problem.part.startswith(f"{s.folder}/")), None
         )
+        if self._submitted[task.part] < self._withdrawn.get(problem.part, -1):
+            # It read the damaged result before that was withdrawn on another reader's word.
+            standing.waiting.append(task.index)
+            return
         self._tries[problem.part] += 1
         if owner is None or self._tries[problem.part] >= ATTEMPTS:
             self._fail(standing, task, problem)
             return
         self._notify("part_corrupt", stage=owner.stage.name, problem=str(problem))
         withdraw(self._work.store, problem.part)
+        self._withdrawn[problem.part] = self._steps
         owner.done = False
         name = problem.part.rpartition("/")[2]
         damaged = FINALISE if name == "result" else int(name.removeprefix("part-"))

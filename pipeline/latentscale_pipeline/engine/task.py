@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import traceback
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -52,7 +53,7 @@ class Task:
     corpora : mapping
         The corpora by role; a worker opens them again, and refuses one that was replaced.
     attempt : str
-        Unique to this attempt.
+        Names the run and the try; each execution adds something of its own.
     """
 
     store: ObjectStore
@@ -104,17 +105,19 @@ def run_task(task: Task) -> Cost:
     done = read_marker(store, task.part)
     if done is not None:
         return done.cost
+    # An executor may start a task again while a first, cut-off worker still runs it.
+    attempt = f"{task.attempt}-{uuid.uuid4().hex[:8]}"
     try:
         with threadpool_limits(limits=1), _measured() as costs:
             work = task.stage.finalise if task.index == FINALISE else task.stage.work
             if work is None:
                 raise ValueError(f"stage {task.stage.name} has nothing to finalise")
             output = work(_inputs(store, task))
-        return publish(store, task.part, task.attempt, output, costs.total()).cost
+        return publish(store, task.part, attempt, output, costs.total()).cost
     except (LatentscaleError, CorruptResult):
         raise
     except Exception as error:  # noqa: BLE001 -- whatever a measure raises is logged and retried
-        log = f"{task.part}.{task.attempt}.log"
+        log = f"{task.part}.{attempt}.log"
         store.write(log, traceback.format_exc().encode())
         reason = str(error).splitlines()[0] if str(error) else ""
         raise TaskFailed(f"{type(error).__name__}: {reason} (log: {log})") from None
