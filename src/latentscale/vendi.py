@@ -44,6 +44,7 @@ from scipy.linalg import eigh, eigvalsh
 from scipy.optimize import brentq
 
 from latentscale.distances import Float64Array, Points, as_points, block_pairs, row_blocks
+from latentscale.eigenvalues import symmetric_eigenvalues
 from latentscale.estimate import Estimate
 from latentscale.kernels import Kernel, check_kernel, kernel_tile
 from latentscale.majorisation import pour_on_largest, raise_smallest
@@ -284,8 +285,7 @@ def kernel_spectrum(
         tile *= roots[columns]
         matrix[rows, columns] = tile
     np.fill_diagonal(matrix, masses)
-    eigenvalues = eigvalsh(matrix, lower=True, overwrite_a=True, check_finite=False, driver="ev")
-    return _spectrum(eigenvalues, n, n)
+    return _spectrum(symmetric_eigenvalues(matrix), n, n)
 
 
 def vendi_score(spectrum: Spectrum, order: float) -> Estimate:

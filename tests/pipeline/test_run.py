@@ -222,6 +222,10 @@ def test_results_do_not_depend_on_the_executor(
     ended = latentscale("run", job(output=str(tmp_path / "b"), cluster=cluster))
     assert ended.code == 0, ended.err
     first, second = results_of(tmp_path / "a"), results_of(tmp_path / "b")
+    [plan] = (tmp_path / "b").glob("*/plan.json")
+    projected = {s["stage"]: s["peak_memory_bytes"] for s in json.loads(plan.read_text())["stages"]}
+    for timing in second["timings"]:
+        assert timing["peak_memory_bytes"] < 1.2 * projected[timing["stage"]], timing
     assert first["job"]["cluster"] != second["job"]["cluster"]
     assert timeless(first) == timeless(second)
 

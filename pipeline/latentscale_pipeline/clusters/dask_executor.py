@@ -39,9 +39,6 @@ SETTINGS: dict[str, Any] = {
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.pause": False,
     "distributed.worker.memory.terminate": 0.98,
-    # LAPACK's eigenvalues keep a worker from answering for minutes: that is no death. A worker
-    # that did die is noticed by its closed connection, and its nanny starts another.
-    "distributed.scheduler.worker-ttl": None,
     # No pages and no logs over unencrypted HTTP.
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
