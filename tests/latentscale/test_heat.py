@@ -132,6 +132,26 @@ def test_interval_covers_over_seeds(name, probes):
     assert covered.mean(axis=0).min() >= 0.9
 
 
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", ["ring", "disconnected", "neighbours"])
+def test_interval_covers_over_thousands_of_seeds(name):
+    laplacian = laplacian_of(families(72)[name])
+    truth = oracles.dense_trace(oracles.laplacian_by_loops(families(72)[name]), TIMES)
+    streams = np.random.SeedSequence(7).spawn(3000)
+    covered = np.mean(
+        [
+            covers(
+                heat_trace(laplacian, TIMES, generator=np.random.default_rng(stream), probes=8),
+                truth,
+            )
+            for stream in streams
+        ],
+        axis=0,
+    )
+    assert covered.min() >= 0.93
+
+
 def test_interval_covers_with_automatic_probes():
     laplacian = normalised_laplacian(neighbour_graph(700, 4, 2))
     truth = oracles.dense_trace(laplacian.toarray(), TIMES)
