@@ -13,11 +13,10 @@ from latentscale_pipeline.engine.task import part_key
 from latentscale_pipeline.job.publishing import Published, read_marker
 from latentscale_pipeline.objects import strip_credentials
 from latentscale_pipeline.plan import Plan
+from latentscale_pipeline.schema import RESULTS_SCHEMA
 from latentscale_pipeline.stages import MEASURES
 from latentscale_pipeline.stages.duplicates import stage_name as duplicates_stage
 from latentscale_pipeline.stages.measure import Findings, Measure
-
-SCHEMA = "latentscale.results/1"
 
 
 def assemble_results(
@@ -59,7 +58,7 @@ def assemble_results(
     scores = [score.row() for finding in findings.values() for score in finding.scores]
     arrays = {key: path for finding in findings.values() for key, path in finding.arrays.items()}
     return {
-        "schema": SCHEMA,
+        "schema": RESULTS_SCHEMA,
         "job": {
             "id": plan.id,
             "name": plan.config.name,
