@@ -66,6 +66,11 @@ def copy(tmp_path: Path) -> Path:
             "import latentscale_pipeline.engine.run",
             "From commands down to objects",
         ),
+        (
+            "pipeline/latentscale_pipeline/summary.py",
+            "import latentscale_pipeline.job.lock",
+            "The summary and the report read results only",
+        ),
     ],
 )
 def test_contracts_fail_when_broken(
