@@ -139,6 +139,69 @@ def dense_magnitude(distances: np.ndarray, scale: float) -> tuple[float, np.ndar
     return float(weights.sum()), weights, float(epsilon * np.abs(weights).sum() ** 2)
 
 
+def distance_in_extended_precision(x, y, metric):
+    """One distance in extended precision; rows of unit length for the cosine metric."""
+    differences = x.astype(np.longdouble) - y.astype(np.longdouble)
+    if metric == "manhattan":
+        return np.abs(differences).sum()
+    squared = (differences * differences).sum()
+    return np.sqrt(squared) if metric == "euclidean" else squared / 2
+
+
+def similarities_by_loops(first, second, metric, scale):
+    """exp(-t d) of all pairs of two sets of rows, in extended precision."""
+    similarities = np.empty((len(first), len(second)), dtype=np.longdouble)
+    for i, x in enumerate(first):
+        for j, y in enumerate(second):
+            distance = distance_in_extended_precision(x, y, metric)
+            similarities[i, j] = np.exp(-np.longdouble(scale) * distance)
+    return similarities
+
+
+def gaussian_sums_by_loops(first, second, exponent, *, skip_own):
+    """Sums over the second set of exp(-s d^2), for each row of the first, in extended precision."""
+    sums = []
+    for i, x in enumerate(first):
+        total = np.longdouble(0)
+        for j, y in enumerate(second):
+            if not (skip_own and i == j):
+                distance = distance_in_extended_precision(x, y, "euclidean")
+                total += np.exp(-np.longdouble(exponent) * distance * distance)
+        sums.append(total)
+    return np.array(sums)
+
+
+def extended_magnitude(rows: np.ndarray, metric: str, scale: float) -> tuple[float, float]:
+    """Magnitude in extended precision by Gaussian elimination, and a bound on its rounding.
+
+    Rows are taken as they are: under the cosine metric half their squared distance counts.
+    """
+    rows = rows.astype(np.longdouble)
+    n = len(rows)
+    matrix = np.empty((n, n), dtype=np.longdouble)
+    for i in range(n):
+        difference = rows - rows[i]
+        if metric == "manhattan":
+            distances = np.abs(difference).sum(axis=1)
+        else:
+            squared = (difference**2).sum(axis=1)
+            distances = np.sqrt(squared) if metric == "euclidean" else squared / 2
+        matrix[i] = np.exp(-np.longdouble(scale) * distances)
+    augmented = np.concatenate((matrix, np.ones((n, 1), dtype=np.longdouble)), axis=1)
+    for k in range(n):
+        if not augmented[k, k] > 0:
+            return float("nan"), float("inf")
+        factors = augmented[k + 1 :, k] / augmented[k, k]
+        augmented[k + 1 :, k:] -= factors[:, None] * augmented[k, k:]
+    weights = np.zeros(n, dtype=np.longdouble)
+    for k in range(n - 1, -1, -1):
+        weights[k] = (augmented[k, n] - augmented[k, k + 1 : n] @ weights[k + 1 :]) / augmented[
+            k, k
+        ]
+    epsilon = np.finfo(np.longdouble).eps * 30 * n
+    return float(weights.sum()), float(epsilon * np.abs(weights).sum() ** 2)
+
+
 def two_point_magnitude(scale: float, distance: float) -> float:
     """Two points (Leinster 2013, example 2.1.1)."""
     return 2.0 / (1.0 + np.exp(-scale * distance))
@@ -148,6 +211,38 @@ def line_magnitude(positions: np.ndarray, scale: float) -> float:
     """Points on a line: 1 plus tanh of half of each gap (Leinster 2013, corollary 2.4.7)."""
     gaps = np.diff(np.sort(np.unique(positions)))
     return float(1.0 + np.tanh(scale * gaps / 2.0).sum())
+
+
+def marginal_gain(similarities: np.ndarray, given: list[int], point: int) -> float:
+    """What a point adds to the magnitude of others: the difference of two dense solutions."""
+
+    def magnitude(members: list[int]) -> float:
+        block = similarities[np.ix_(members, members)]
+        return float(np.linalg.solve(block, np.ones(len(members))).sum()) if members else 0.0
+
+    return magnitude([*given, point]) - magnitude(given)
+
+
+def star_gain(leaves: int, to_centre: float, among: float) -> float:
+    """Gain of a star's centre: equal similarities to its leaves, and equal ones among them.
+
+    The leaves weigh the same, so the two systems of equations have one unknown each.
+    """
+    row = 1.0 + (leaves - 1) * among
+    miss = 1.0 - leaves * to_centre / row
+    return miss**2 / (1.0 - leaves * to_centre**2 / row)
+
+
+def random_line_magnitude(points: int, scale: float) -> float:
+    """Expected magnitude of uniform points on the unit interval: 1 plus tanh of half of each gap.
+
+    A gap between n points has the density n (1 - x)^(n - 1); Simpson's rule where it matters.
+    """
+    x = np.linspace(0.0, min(1.0, 60.0 / points), 20_001)
+    heights = np.tanh(scale * x / 2.0) * points * (1.0 - x) ** (points - 1)
+    weights = np.where(np.arange(len(x)) % 2, 4.0, 2.0)
+    weights[[0, -1]] = 1.0
+    return 1.0 + (points - 1) * float(weights @ heights) * x[1] / 3.0
 
 
 # --- Vendi ----------------------------------------------------------------------------------
@@ -273,3 +368,41 @@ def geomca_scores(components, n_reference, eta_c, eta_q, counts):
         share(reference, counts),
     )
     return tuple(float(value) for value in exact)
+
+
+# --- baselines ------------------------------------------------------------------------------
+
+
+def frechet(x, y, square_root):
+    """Squared Fréchet distance with the matrix square root, as its definition reads."""
+    a, b = np.cov(x, rowvar=False), np.cov(y, rowvar=False)
+    difference = x.mean(axis=0) - y.mean(axis=0)
+    return float(difference @ difference + np.trace(a + b - 2 * square_root(a @ b).real))
+
+
+def kernel_distance(x, y):
+    """Unbiased squared discrepancy under the cubic kernel, all pairs written out."""
+
+    def kernel(a, b):
+        return (a @ b.T / x.shape[1] + 1) ** 3
+
+    def without_diagonal(matrix):
+        return (matrix.sum() - np.trace(matrix)) / (len(matrix) * (len(matrix) - 1))
+
+    return float(
+        without_diagonal(kernel(x, x)) + without_diagonal(kernel(y, y)) - 2 * kernel(x, y).mean()
+    )
+
+
+def gaussian_kernel_distance(dimension, shift):
+    """Its expectation for unit normal laws that differ by a shift of every coordinate."""
+    d, s2 = dimension, dimension * shift**2
+
+    def moment(mu2, mean):
+        # x.y for x ~ N(a, 1), y ~ N(b, 1): moments from its conditional normal law given y.
+        # mean = a.b, mu2 = |a|^2 + |b|^2.
+        second = mean**2 + mu2 + d
+        third = mean**3 + 3 * mean * (mu2 + d) + 6 * mean
+        return 1 + 3 * mean / d + 3 * second / d**2 + third / d**3
+
+    return moment(2 * s2, s2) + moment(0.0, 0.0) - 2 * moment(s2, 0.0)

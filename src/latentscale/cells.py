@@ -28,18 +28,18 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.distances import METRICS, Float64Array, Points, _direct_squared, row_blocks
+from latentscale.backend import inner_products
+from latentscale.distances import METRICS, Float64Array, Points, row_blocks
+from latentscale.neighbour_lists import offer, pair_hash, query_hash
 from latentscale.neighbours import (
     Int64Array,
     Neighbours,
     _empty,
     _hash_key,
-    _offer,
-    _pair_hash,
-    _query_hash,
     merge,
     nearest,
 )
+from latentscale.pairs import exact_distance
 
 LLOYD_ROUNDS = 8
 ASSIGN_BLOCK = 4096
@@ -126,8 +126,10 @@ def find_centres(
         else:
             groups += [largest[side], largest[~side]]
     centres = np.array([rows[group].mean(axis=0) for group in finished + groups])
+    products = np.empty((len(rows), len(centres)))
     for _ in range(LLOYD_ROUNDS):
-        nearest_centre = (np.square(centres).sum(axis=1) - 2.0 * rows @ centres.T).argmin(axis=1)
+        inner_products(rows, centres, products)
+        nearest_centre = (np.square(centres).sum(axis=1) - 2.0 * products).argmin(axis=1)
         for cell in range(len(centres)):
             group = rows[nearest_centre == cell]
             if len(group):
@@ -449,31 +451,19 @@ def _measure(
     key: np.uint64,
 ) -> None:
     for i in range(found.shape[0]):
-        query_hash = _query_hash(key, i)
+        hash_of_query = query_hash(key, i)
         for j in found[i]:
             if j < 0:
                 continue
-            distance = _distance(rows[i], rows[j], metric)
-            _offer(distances[i], hashes[i], indices[i], distance, _pair_hash(query_hash, j), j)
-
-
-@numba.njit(cache=True, nogil=True)
-def _distance(x: Float64Array, y: Float64Array, metric: int) -> float:
-    """Measure one pair by the metric's place in METRICS, to the bit as the exact search does."""
-    if metric == 2:
-        total = 0.0
-        for c in range(len(x)):
-            total += abs(x[c] - y[c])
-        return total
-    squared = _direct_squared(x, y)
-    return 0.5 * squared if metric == 1 else np.sqrt(squared)
+            distance = exact_distance(rows[i], rows[j], metric)
+            offer(distances[i], hashes[i], indices[i], distance, pair_hash(hash_of_query, j), j)
 
 
 @numba.njit(cache=True, nogil=True)
 def _try(
     i: int,
     j: int,
-    query_hash: np.uint64,
+    hash_of_query: np.uint64,
     distances: Float64Array,
     hashes: NDArray[np.uint64],
     indices: Int64Array,
@@ -486,9 +476,9 @@ def _try(
     for kept in indices[i]:
         if kept == j:
             return
-    distance = _distance(rows[i], rows[j], metric)
+    distance = exact_distance(rows[i], rows[j], metric)
     if distance <= distances[i, -1]:
-        _offer(distances[i], hashes[i], indices[i], distance, _pair_hash(query_hash, j), j)
+        offer(distances[i], hashes[i], indices[i], distance, pair_hash(hash_of_query, j), j)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -506,27 +496,27 @@ def _join(
 ) -> None:
     n, k = found.shape
     for i in range(n):
-        query_hash = _query_hash(key, i)
+        hash_of_query = query_hash(key, i)
         for place in range(k):
             j = found[i, place]
-            _offer(
+            offer(
                 distances[i],
                 hashes[i],
                 indices[i],
                 found_distances[i, place],
-                _pair_hash(query_hash, j),
+                pair_hash(hash_of_query, j),
                 j,
             )
         for j in found[i]:
             for second in found[j]:
-                _try(i, second, query_hash, distances, hashes, indices, rows, metric)
+                _try(i, second, hash_of_query, distances, hashes, indices, rows, metric)
         count = starts[i + 1] - starts[i]
-        first = query_hash % np.uint64(max(count, 1))
+        first = hash_of_query % np.uint64(max(count, 1))
         for place in range(min(count, k)):
             j = pointing[starts[i] + (np.int64(first) + place) % count]
-            _try(i, j, query_hash, distances, hashes, indices, rows, metric)
+            _try(i, j, hash_of_query, distances, hashes, indices, rows, metric)
             for second in found[j]:
-                _try(i, second, query_hash, distances, hashes, indices, rows, metric)
+                _try(i, second, hash_of_query, distances, hashes, indices, rows, metric)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -546,7 +536,7 @@ def _expand(
     last = distances.shape[1] - 1
     for i in range(len(group_of)):
         group = group_of[i]
-        query_hash = _query_hash(key, ids[i])
+        hash_of_query = query_hash(key, ids[i])
         for near in range(-1, group_neighbours.shape[1]):
             other = group if near < 0 else group_neighbours[group, near]
             distance = 0.0 if near < 0 else group_distances[group, near]
@@ -555,5 +545,5 @@ def _expand(
             for place in range(starts[other], starts[other + 1]):
                 row = members[place]
                 if row != i:
-                    pair_hash = _pair_hash(query_hash, ids[row])
-                    _offer(distances[i], hashes[i], indices[i], distance, pair_hash, ids[row])
+                    hash_of_pair = pair_hash(hash_of_query, ids[row])
+                    offer(distances[i], hashes[i], indices[i], distance, hash_of_pair, ids[row])

@@ -21,8 +21,9 @@ one set, so quality is 1 wherever there are edges.
 :math:`\varepsilon` is a percentile of the distances between two disjoint random samples of R
 (section 3.1).
 
-Every decision compares float64 distances, close calls being computed coordinate by coordinate
-(:func:`latentscale.distances.within`), so the results are exact and independent of the tiling.
+Every decision is that of a float64 distance, summed coordinate by coordinate, at the price of
+single precision (:func:`latentscale.distances.within`), so the results are exact and independent
+of the tiling.
 The graph is never stored: a tile's edges are counted, joined into a union–find forest, and
 forgotten.
 """
@@ -51,7 +52,7 @@ SAMPLE_ROWS = 2000
 """Rows a side behind the estimate of epsilon: four million distances."""
 
 BLOCK_ROWS = 1024
-"""Rows of a block; a tile of distances takes 8 MiB."""
+"""Rows of a block; a tile and its decisions take 5 MiB."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from latentscale.backend import exponentials, inner_products
 from latentscale.distances import Float64Array, Metric, Points, distance_tile, squared_tile
 
 Kernel = Literal["cosine", "rbf", "laplacian"]
@@ -93,16 +94,16 @@ def kernel_tile(a: Points, b: Points, kernel: Kernel, bandwidth: float | None) -
                 f"blocks differ: {a.metric} in {a.dimension} dimensions against "
                 f"{b.metric} in {b.dimension}"
             )
-        similarities: Float64Array = a.rows @ b.rows.T
-        return similarities
+        tile = np.empty((len(a), len(b)))
+        inner_products(a.rows, b.rows, tile)
+        return tile
     assert bandwidth is not None  # noqa: S101  (check_kernel has seen to it)
     if kernel == "rbf":
         tile = squared_tile(a, b)
-        tile *= -0.5 / (bandwidth * bandwidth)
+        exponentials(tile, -0.5 / (bandwidth * bandwidth))
     else:
         tile = distance_tile(a, b)
-        tile *= -1.0 / bandwidth
-    np.exp(tile, out=tile)
+        exponentials(tile, -1.0 / bandwidth)
     return tile
 
 

@@ -1,17 +1,12 @@
 r"""Nearest neighbours by tiles: exact, with ties broken fairly.
 
-The ``k`` nearest candidates of a block of queries are kept while its tiles go by. A float32 matrix
-product of the rows, moved to the candidates' mean and scaled, gives every squared distance up to an
-error of at most
-
-.. math:: \gamma\,(\|x\|^2 + \|y\|^2), \qquad \gamma = (d + 16)\,2^{-24}
-
-(rounding of the rows, of the product and of the comparison together; Higham, *Accuracy and
-Stability of Numerical Algorithms*, section 3.1), so a candidate farther than the present ``k``-th
+The ``k`` nearest candidates of a block of queries are kept while its tiles go by. A tile in single
+precision, about the candidates' mean, gives every distance up to a proven error
+(:mod:`latentscale.backend.host_separations`), so a candidate farther than the present ``k``-th
 neighbour by more than that is passed over. The few that remain, about ``k (1 + log(n / k))`` of
 ``n`` for each query, are measured in float64, coordinate by coordinate, and only those distances
 decide. The result therefore doesn't depend on how the rows were cut into blocks, nor on how the
-matrix product rounds.
+tiles round.
 
 Ties
 ----
@@ -28,7 +23,6 @@ counts when its distance is at most the true ``k``-th distance, so that a tie is
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numba
@@ -36,7 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from latentscale.distances import Float64Array, Points, _direct_squared, row_blocks
+from latentscale.backend import offer_near
+from latentscale.distances import Float64Array, Points, common_unit, row_blocks
+from latentscale.neighbour_lists import offer, pair_hash, query_hash
 
 Int64Array = NDArray[np.int64]
 
@@ -125,30 +121,22 @@ def nearest(
     """
     _check_blocks(queries, candidates, k, query_ids, candidate_ids)
     indices, distances, hashes = _empty(len(queries), k)
-    key = _hash_key(seed)
-    rounding = None if queries.metric == "manhattan" else _Rounding.around(candidates, queries)
+    origin = candidates.rows.mean(axis=0)
+    queries, candidates = queries.about(origin), candidates.about(origin)
+    unit = common_unit(queries, candidates)
     for rows in row_blocks(len(queries), QUERY_BLOCK):
-        block = queries.take(rows)
-        kept = (distances[rows], hashes[rows], indices[rows])
-        near = rounding.apply(block) if rounding else None
+        near = queries.take(rows).tile_rows("single", unit)
         for columns in row_blocks(len(candidates), CANDIDATE_BLOCK):
-            others = candidates.take(columns)
-            ids = (query_ids[rows], candidate_ids[columns])
-            if rounding is None or near is None:
-                _fold_manhattan(*kept, block.rows, others.rows, *ids, key)
-                continue
-            far = rounding.apply(others)
-            _fold_products(
-                *kept,
-                near.rows @ far.rows.T,
-                near.half_norms,
-                far.half_norms,
-                0.5 / rounding.scale**2,
-                block.rows,
-                others.rows,
-                queries.metric == "cosine",
-                *ids,
-                key,
+            offer_near(
+                distances[rows],
+                hashes[rows],
+                indices[rows],
+                near,
+                candidates.take(columns).tile_rows("single", unit),
+                query_ids[rows],
+                candidate_ids[columns],
+                _hash_key(seed),
+                cosine=queries.metric == "cosine",
             )
     return Neighbours(indices, distances)
 
@@ -294,159 +282,6 @@ def _hash_key(seed: int) -> np.uint64:
     return np.uint64(seed & 0xFFFFFFFFFFFFFFFF)
 
 
-@dataclass(frozen=True)
-class _RoundedRows:
-    """Float32 rows, and half of their squared norms less their share of the error."""
-
-    rows: NDArray[np.float32]
-    half_norms: Float64Array
-
-
-@dataclass(frozen=True)
-class _Rounding:
-    """How rows become float32: moved to a centre, where norms are small, and scaled below 1."""
-
-    centre: Float64Array
-    scale: float
-
-    @classmethod
-    def around(cls, candidates: Points, queries: Points) -> _Rounding:
-        centre = candidates.rows.mean(axis=0)
-        largest = max(candidates.squared_norms.max(), queries.squared_norms.max())
-        reach = math.sqrt(float(largest)) + float(np.sqrt(centre @ centre))
-        # A power of two, so that scaling rounds nothing.
-        return cls(centre, 2.0 ** math.ceil(math.log2(reach)) if reach > 0 else 1.0)
-
-    def apply(self, points: Points) -> _RoundedRows:
-        rows = ((points.rows - self.centre) / self.scale).astype(np.float32)
-        exact = rows.astype(np.float64)
-        squared = np.einsum("ij,ij->i", exact, exact)
-        share = (points.dimension + 16) * 2.0**-24
-        # What underflows in float32 is at most its least normal number for each coordinate.
-        lost = (points.dimension + 16) * float(np.finfo(np.float32).tiny)
-        return _RoundedRows(rows, 0.5 * ((1.0 - share) * squared - lost))
-
-
-@numba.njit(cache=True, nogil=True)
-def _mixed(word: np.uint64) -> np.uint64:
-    # The output function of SplitMix64 (Steele, Lea & Flood 2014).
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return word ^ (word >> np.uint64(31))
-
-
-@numba.njit(cache=True, nogil=True)
-def _query_hash(key: np.uint64, query: int) -> np.uint64:
-    return _mixed(_mixed(key + np.uint64(0x9E3779B97F4A7C15)) ^ np.uint64(query))
-
-
-@numba.njit(cache=True, nogil=True)
-def _pair_hash(query_hash: np.uint64, candidate: int) -> np.uint64:
-    return _mixed(query_hash + np.uint64(candidate) * np.uint64(0x9E3779B97F4A7C15))
-
-
-@numba.njit(cache=True, nogil=True)
-def _offer(
-    distances: Float64Array,
-    hashes: NDArray[np.uint64],
-    indices: Int64Array,
-    distance: float,
-    pair_hash: np.uint64,
-    index: int,
-) -> None:
-    """Insert a candidate into one sorted list, if it comes before the last."""
-    place = len(distances)
-    while place > 0:
-        before = place - 1
-        if distance > distances[before]:
-            break
-        if distance == distances[before]:
-            if pair_hash > hashes[before]:
-                break
-            if pair_hash == hashes[before] and index >= indices[before] >= 0:
-                break
-        if place < len(distances):
-            distances[place] = distances[before]
-            hashes[place] = hashes[before]
-            indices[place] = indices[before]
-        place = before
-    if place < len(distances):
-        distances[place] = distance
-        hashes[place] = pair_hash
-        indices[place] = index
-
-
-@numba.njit(cache=True, nogil=True)
-def _fold_products(
-    distances: Float64Array,
-    hashes: NDArray[np.uint64],
-    indices: Int64Array,
-    products: NDArray[np.float32],
-    query_halves: Float64Array,
-    candidate_halves: Float64Array,
-    limit_scale: float,
-    queries: Float64Array,
-    candidates: Float64Array,
-    cosine: bool,
-    query_ids: Int64Array,
-    candidate_ids: Int64Array,
-    key: np.uint64,
-) -> None:
-    last = distances.shape[1] - 1
-    for i in range(products.shape[0]):
-        query_hash = _query_hash(key, query_ids[i])
-        limit = _squared_limit(distances[i, last], cosine)
-        # Half the least possible squared distance is the two halves less the product.
-        start = query_halves[i] - limit * limit_scale
-        for j in range(products.shape[1]):
-            if start + candidate_halves[j] > products[i, j]:
-                continue
-            if candidate_ids[j] == query_ids[i]:
-                continue
-            pair_hash = _pair_hash(query_hash, candidate_ids[j])
-            if limit == 0.0 and pair_hash > hashes[i, last]:
-                continue  # no distance is below 0, so the hash decides alone
-            distance = _direct_squared(queries[i], candidates[j])
-            distance = 0.5 * distance if cosine else np.sqrt(distance)
-            _offer(distances[i], hashes[i], indices[i], distance, pair_hash, candidate_ids[j])
-            limit = _squared_limit(distances[i, last], cosine)
-            start = query_halves[i] - limit * limit_scale
-
-
-@numba.njit(cache=True, nogil=True)
-def _squared_limit(distance: float, cosine: bool) -> float:
-    # Rounded up, so that no candidate at exactly this distance is passed over.
-    squared = 2.0 * distance if cosine else distance * distance
-    return squared * (1.0 + 1e-15)
-
-
-@numba.njit(cache=True, nogil=True)
-def _fold_manhattan(
-    distances: Float64Array,
-    hashes: NDArray[np.uint64],
-    indices: Int64Array,
-    queries: Float64Array,
-    candidates: Float64Array,
-    query_ids: Int64Array,
-    candidate_ids: Int64Array,
-    key: np.uint64,
-) -> None:
-    last = distances.shape[1] - 1
-    for i in range(queries.shape[0]):
-        query_hash = _query_hash(key, query_ids[i])
-        for j in range(candidates.shape[0]):
-            if candidate_ids[j] == query_ids[i]:
-                continue
-            distance = 0.0
-            for c in range(queries.shape[1]):
-                distance += abs(queries[i, c] - candidates[j, c])
-                if distance > distances[i, last]:
-                    break
-            if distance <= distances[i, last]:
-                pair_hash = _pair_hash(query_hash, candidate_ids[j])
-                _offer(distances[i], hashes[i], indices[i], distance, pair_hash, candidate_ids[j])
-
-
 @numba.njit(cache=True, nogil=True)
 def _offer_lists(
     distances: Float64Array,
@@ -459,7 +294,7 @@ def _offer_lists(
 ) -> None:
     last = distances.shape[1] - 1
     for i in range(offered.shape[0]):
-        query_hash = _query_hash(key, query_ids[i])
+        hash_of_query = query_hash(key, query_ids[i])
         for j in range(offered.shape[1]):
             if offered[i, j] < 0 or offered_distances[i, j] > distances[i, last]:
                 continue
@@ -468,12 +303,12 @@ def _offer_lists(
                 known = known or kept == offered[i, j]
             if known:
                 continue
-            pair_hash = _pair_hash(query_hash, offered[i, j])
-            _offer(
+            hash_of_pair = pair_hash(hash_of_query, offered[i, j])
+            offer(
                 distances[i],
                 hashes[i],
                 indices[i],
                 offered_distances[i, j],
-                pair_hash,
+                hash_of_pair,
                 offered[i, j],
             )

@@ -35,7 +35,7 @@ computation, and eigenvalues at or below it count as zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -171,14 +171,15 @@ def second_moment(vectors: ArrayLike, weights: ArrayLike | None = None) -> Secon
     return SecondMoment(total, _pairwise_sum(rows[block].T @ rows[block] for block in blocks))
 
 
-def merge_moments(moments: Sequence[SecondMoment]) -> SecondMoment:
+def merge_moments(moments: Iterable[SecondMoment]) -> SecondMoment:
     """Second moment of several blocks together.
 
     Parameters
     ----------
-    moments : sequence of SecondMoment
+    moments : iterable of SecondMoment
         At least one, of equal dimension. They are added pairwise in the order given, so equal
-        sequences give equal bits.
+        sequences give equal bits; of ``p`` moments from a generator no more than about
+        ``log2(p) + 2`` are held at a time.
 
     Returns
     -------
@@ -187,17 +188,22 @@ def merge_moments(moments: Sequence[SecondMoment]) -> SecondMoment:
     Raises
     ------
     ValueError
-        On an empty sequence or differing dimensions.
+        Without any moment, or on differing dimensions.
     """
-    if not moments:
-        raise ValueError("there are no moments to merge")
-    dimensions = sorted({moment.dimension for moment in moments})
-    if len(dimensions) > 1:
-        raise ValueError(f"moments of different dimensions can't be merged: {dimensions}")
-    return SecondMoment(
-        math.fsum(moment.total for moment in moments),
-        _pairwise_sum(moment.matrix for moment in moments),
-    )
+    totals: list[float] = []
+    dimensions: set[int] = set()
+
+    def matrices() -> Iterator[Float64Array]:
+        for moment in moments:
+            totals.append(moment.total)
+            dimensions.add(moment.dimension)
+            if len(dimensions) > 1:
+                different = sorted(dimensions)
+                raise ValueError(f"moments of different dimensions can't be merged: {different}")
+            yield moment.matrix
+
+    matrix = _pairwise_sum(matrices())
+    return SecondMoment(math.fsum(totals), matrix)
 
 
 def moment_spectrum(moment: SecondMoment, n: int) -> Spectrum:
@@ -599,6 +605,8 @@ def _pairwise_sum(matrices: Iterable[Float64Array]) -> Float64Array:
             total = waiting.pop()[1] + total
             count *= 2
         waiting.append((count, total))
+    if not waiting:
+        raise ValueError("there are no moments to merge")
     _, total = waiting.pop()
     while waiting:
         total = waiting.pop()[1] + total

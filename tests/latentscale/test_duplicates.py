@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latentscale.distances import Metric, as_points
-from latentscale.duplicates import find_distinct
+from latentscale.distances import METRICS, Metric, as_points
+from latentscale.duplicates import (
+    find_candidates,
+    find_distinct,
+    merge_candidates,
+    merge_within,
+    project,
+)
+from tests.oracles import pairwise_distances
 
 
 def assert_groups(rows: np.ndarray, metric: Metric, expected: list[int]) -> None:
@@ -82,3 +89,53 @@ def test_many_equal_rows_take_no_quadratic_time() -> None:
         start = time.perf_counter()
         assert find_distinct(points).duplicates == len(rows) - 2
         assert time.perf_counter() - start < 5.0
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan", "cosine"])
+def test_blocks_of_rows_find_the_same_as_all_together(metric: Metric) -> None:
+    rng = np.random.default_rng(8)
+    rows = rng.normal(size=(300, 24))
+    copies = rng.integers(0, 300, size=200)
+    factors = rng.uniform(0.1, 9.0, size=(200, 1)) if metric == "cosine" else 1.0
+    rows = np.vstack([rows, factors * rows[copies]])[rng.permutation(500)]
+    cuts = np.sort(rng.integers(0, 500, size=6))
+    blocks = [as_points(block, metric) for block in np.split(rows, cuts) if len(block)]
+    candidates = find_candidates(np.concatenate([project(b) for b in blocks]), metric)
+    assert len(candidates) < 400  # those without a copy are never looked at
+    among = find_distinct(as_points(rows[candidates], metric))
+    merged = merge_candidates(500, candidates, among)
+    whole = find_distinct(as_points(rows, metric))
+    np.testing.assert_array_equal(merged.rows, whole.rows)
+    np.testing.assert_array_equal(merged.group, whole.group)
+    assert merged.duplicates == 200
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    n=st.integers(1, 60),
+    d=st.integers(1, 5),
+    tolerance=st.floats(0.0, 1.0),
+    metric=st.sampled_from(METRICS),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_rows_merge_within_a_distance(
+    n: int, d: int, tolerance: float, metric: Metric, seed: int
+) -> None:
+    rows = np.random.default_rng(seed).normal(size=(n, d))
+    merged = merge_within(as_points(rows, metric), tolerance)
+    distances = pairwise_distances(rows, metric)
+    to_its_own = distances[np.arange(n), merged.rows[merged.group]]
+    assert (to_its_own <= tolerance * (1 + 1e-9) + 1e-15).all()
+    between = distances[np.ix_(merged.rows, merged.rows)]
+    np.fill_diagonal(between, np.inf)
+    assert (between >= tolerance * (1 - 1e-9)).all()
+    assert (np.diff(merged.rows) > 0).all()
+    np.testing.assert_array_equal(merged.group[merged.rows], np.arange(len(merged.rows)))
+
+
+def test_a_negative_tolerance_is_refused() -> None:
+    points = as_points(np.eye(3), "euclidean")
+    for tolerance in (-1.0, np.nan, np.inf):
+        with pytest.raises(ValueError, match="tolerance must be a distance"):
+            merge_within(points, tolerance)
+    assert merge_within(points, 0.0).duplicates == 0
