@@ -1,5 +1,7 @@
 """The engine: same results on every executor, nothing done twice, nothing lost."""
 
+import http.client
+import importlib.util
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -11,11 +13,16 @@ import pytest
 
 from latentscale_pipeline.clusters.dask_executor import DaskExecutor, local_cluster
 from latentscale_pipeline.engine.executor import Executor, SerialExecutor
-from latentscale_pipeline.engine.memory import IDLE_WORKER_BYTES, check_memory
-from latentscale_pipeline.engine.run import Standing, Work, run_stages, survey
-from latentscale_pipeline.engine.stage import Inputs, Stage, stage_keys
+from latentscale_pipeline.engine.memory import (
+    IDLE_WORKER_BYTES,
+    check_memory,
+    idle_memory,
+    tasks_that_fit,
+)
+from latentscale_pipeline.engine.run import Standing, Work, foresee, run_stages, survey
+from latentscale_pipeline.engine.stage import Effort, Inputs, Stage, stage_keys
 from latentscale_pipeline.errors import BadInput, Incomplete
-from latentscale_pipeline.job.config import Local
+from latentscale_pipeline.job.config import Local, parse_bytes
 from latentscale_pipeline.objects import ObjectStore
 from tests.pipeline import toy_stages as toy
 
@@ -108,6 +115,11 @@ def test_nothing_is_done_twice(
     assert contents(work) == before
 
 
+def inside(key: str) -> str:
+    """A key below its stage's folder."""
+    return "/".join(key.split("/")[3:])
+
+
 @pytest.mark.parametrize("lost", ["marker", "object"])
 def test_only_what_is_missing_is_done(
     tmp_path: Path, executor: Callable[[], AbstractContextManager[Executor]], lost: str
@@ -120,7 +132,8 @@ def test_only_what_is_missing_is_done(
     work.store.remove(f"{work.folder(work.stages[0])}/result.json")
     events, standings = run(work, executor, "second")
     assert events.computed() == {"draw": 2}
-    assert standings[0].reason == "resumed: 3 of 4 parts were there"
+    why = "" if lost == "marker" else f"; recomputed: {inside(part.path('numbers'))} is missing"
+    assert standings[0].reason == f"resumed: 3 of 4 parts were there{why}"
     assert numbers(work) == before
 
 
@@ -156,8 +169,45 @@ def test_many_readers_of_one_corrupt_part_have_it_redone_once(
     work.store.write(key, bytes(data))
     events, _ = run(work, executor, "second")
     assert sum(event == "part_corrupt" for event, _ in events) == 1
-    assert events.computed()["draw"] == 2, "the part, and a look at the sum that is there"
+    assert events.computed()["draw"] == 1
     assert len({work.result(stage).values["square"] for stage in readers}) == 1
+
+
+@pytest.mark.parametrize("lost", ["nothing", "marker", "object", "result", "all"])
+def test_looking_ahead_finds_what_a_survey_would_and_touches_nothing(
+    tmp_path: Path, lost: str
+) -> None:
+    work = make_work(tmp_path, toy.chain())
+    if lost != "all":
+        run(work, SerialExecutor)
+        part = work.result(work.stages[0]).partition(2)
+        gone = {
+            "marker": [f"{part.part}.json"],
+            "object": [part.path("numbers")],
+            "result": [f"{work.folder(work.stages[0])}/result.json"],
+        }
+        for key in gone.get(lost, []):
+            work.store.remove(key)
+    before = contents(work)
+    seen = [(s.done, s.found, list(s.waiting), s.reason) for s in foresee(work)]
+    assert contents(work) == before
+    assert seen == [(s.done, s.found, list(s.waiting), s.reason) for s in survey(work)]
+    assert [done for done, *_ in seen] == {
+        "nothing": [True, True, True],
+        "all": [False, False, False],
+    }.get(lost, [False, True, True])
+
+
+def test_looking_ahead_names_the_sibling_that_lends(tmp_path: Path) -> None:
+    first = make_work(tmp_path / "first", toy.chain())
+    run(first, SerialExecutor)
+    second = make_work(tmp_path / "second", toy.chain(), lenders=(first.store,))
+    assert {s.reason for s in foresee(second)} == {"reused from first"}
+    first.store.remove(first.result(first.stages[0]).partition(1).path("numbers"))
+    draw, *others = foresee(second)
+    assert (draw.done, draw.reason) == (False, "computed")
+    assert {s.reason for s in others} == {"reused from first"}
+    assert second.store.keys() == []
 
 
 def test_failures_are_retried_logged_and_contained(
@@ -174,8 +224,9 @@ def test_failures_are_retried_logged_and_contained(
     with pytest.raises(Incomplete) as caught:
         run_stages(work, survey(work), executor, "first", events)
     message = str(caught.value)
-    assert message.startswith("stage failing: RuntimeError: not today (log: stages/failing/")
-    assert message.endswith("run the same command again to retry")
+    folder = f"{work.store.url}/{work.folder(stages[0])}"
+    assert message.startswith(f"stage failing: RuntimeError: not today (log: {folder}/result.")
+    assert message.endswith(".log); run the same command again to retry")
     assert sum(event == "part_retried" for event, _ in events) == 2
     assert events.computed() == {"draw": 5, "square": 1, "side": 1}
     logs = [key for key in work.store.keys("stages/failing") if key.endswith(".log")]
@@ -202,6 +253,37 @@ def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
     run(work, lambda: local_cluster(Local(workers=1, memory_limit=2**30)))
     assert work.result(stages[0]).values == {"survived": True}
     assert work.result(stages[2]).values["square"] > 0
+
+
+def test_the_dashboard_is_off_without_bokeh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with local_cluster(Local(workers=1, memory_limit=2**30, dashboard=True)) as executor:
+        assert executor.dashboard is None
+
+
+@pytest.mark.skipif(importlib.util.find_spec("bokeh") is None, reason="needs bokeh")
+def test_the_dashboard_is_shown_to_its_own_pages_on_loopback() -> None:
+    upgrade = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+        "Sec-WebSocket-Version": "13",
+    }
+    with local_cluster(Local(workers=1, memory_limit=2**30, dashboard=True)) as executor:
+        assert executor.dashboard is not None
+        place = executor.dashboard.removeprefix("http://").removesuffix("/status")
+        assert place.startswith("127.0.0.1:")
+
+        def answer(path: str, **headers: str) -> int:
+            connection = http.client.HTTPConnection(place, timeout=10)
+            connection.request("GET", path, headers=headers)
+            status = connection.getresponse().status
+            connection.close()
+            return status
+
+        assert answer("/status") == 200
+        assert answer("/info/main/workers.html") == 404
+        assert answer("/status/ws", **upgrade, Origin="http://elsewhere.example") == 403
 
 
 def test_a_sibling_job_lends_its_results(tmp_path: Path) -> None:
@@ -249,7 +331,7 @@ def test_keys_cover_everything_a_result_depends_on() -> None:
     ):
         assert changed["a"] != base["a"]
         assert changed["b"] != base["b"], "what needs it changes too"
-    assert keys(memory_bytes=5) == base
+    assert keys(memory_bytes=5, lasting_bytes=7, effort=Effort(3, 4, why="because")) == base
 
 
 @pytest.mark.parametrize(
@@ -285,5 +367,25 @@ def test_a_task_that_can_not_fit_is_refused() -> None:
     check_memory(stages, 2**30 + IDLE_WORKER_BYTES)
     with pytest.raises(BadInput) as caught:
         check_memory(stages, 2**30 + IDLE_WORKER_BYTES - 1)
-    assert "stage large needs 1.3 GiB in one process" in str(caught.value)
-    assert "cluster.memory_limit is 1.3 GiB" in str(caught.value)
+    assert str(caught.value).startswith(
+        "stage large needs 1.4GiB in one process and cluster.memory_limit is 1.3GiB; set "
+        "cluster.memory_limit to 1.4GiB or more"
+    )
+    check_memory(stages, parse_bytes("1.4GiB"))
+
+
+def test_libraries_that_stay_loaded_count_for_every_task() -> None:
+    stages = [
+        Stage("heavy", toy.draw, 10, lasting_bytes=2**28),
+        Stage("large", toy.draw, 2**30),
+    ]
+    assert idle_memory(stages) == IDLE_WORKER_BYTES + 2**28
+    check_memory(stages, 2**30 + 2**28 + IDLE_WORKER_BYTES)
+    with pytest.raises(BadInput, match=r"needs 1\.6GiB in one process"):
+        check_memory(stages, 2**30 + 2**28 + IDLE_WORKER_BYTES - 1)
+
+
+@pytest.mark.parametrize(("limit", "fit"), [(2**30, 2), (2**30 + 2**28, 3), (1, 1)])
+def test_memory_decides_how_many_tasks_fit(limit: int, fit: int) -> None:
+    stage = Stage("a", toy.draw, 2**28)
+    assert tasks_that_fit(stage, limit, 2**28 + 2**27) == fit

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,60 @@ def die_once(inputs: Inputs) -> Output:
     return Output({"survived": True})
 
 
+def wait_for_each_other(inputs: Inputs) -> Output:
+    """Go on once the other part has begun."""
+    met = Path(inputs.parameters["folder"])
+    (met / str(inputs.index)).touch()
+    deadline = time.monotonic() + 30
+    while len(list(met.iterdir())) < inputs.stage.partitions and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return Output({"met": len(list(met.iterdir()))})
+
+
+def make_large(inputs: Inputs) -> Output:
+    return Output({}, {"ones": np.ones(inputs.parameters["megabytes"] * 2**20, dtype=np.uint8)})
+
+
 def after(inputs: Inputs) -> Output:
     return Output({"after": sorted(inputs.results)})
+
+
+def halve(inputs: Inputs) -> Output:
+    """One part of a round: its share of the state, halved."""
+    state = inputs.state
+    assert state is not None
+    share = state.array("numbers")[inputs.index :: inputs.stage.partitions]
+    noise = inputs.generator().normal()
+    return Output({"noise": noise}, {"share": share / 2})
+
+
+def gather(inputs: Inputs) -> Output:
+    """Begin with ones, put the shares together, and finish after five rounds."""
+    if inputs.state is None:
+        return Output({"noises": []}, {"numbers": np.ones(10)}, finished=False)
+    numbers = np.empty(10)
+    for index, part in enumerate(inputs.parts):
+        numbers[index :: len(inputs.parts)] = part.array("share")
+    noises = [*inputs.state.values["noises"], [part.values["noise"] for part in inputs.parts]]
+    finished = inputs.round_number == inputs.parameters["rounds"]
+    return Output({"noises": noises}, {"numbers": numbers}, finished=finished)
+
+
+def read_numbers(inputs: Inputs) -> Output:
+    return Output({"total": float(inputs.results["halve"].array("numbers").sum())})
+
+
+def iterated(rounds: int = 5, name: str = "halve") -> Stage:
+    """A stage whose three parts are computed in rounds."""
+    return Stage(
+        name=name,
+        work=halve,
+        memory_bytes=MEMORY,
+        partitions=3,
+        parameters={"rounds": rounds},
+        seed=5,
+        advance=gather,
+    )
 
 
 def chain(seed: int = 3) -> list[Stage]:
@@ -68,3 +121,67 @@ def chain(seed: int = 3) -> list[Stage]:
 
 def one(name: str, work: Any, **parameters: Any) -> Stage:
     return Stage(name, work, MEMORY, parameters=parameters)
+
+
+def wait_for_file(inputs: Inputs) -> Output:
+    """Take as long as nobody lets it end."""
+    begun = time.monotonic()
+    Path(inputs.parameters["begun"]).write_text("yes")
+    while not Path(inputs.parameters["allowed"]).exists() and time.monotonic() - begun < 60:
+        time.sleep(0.01)
+    return Output({"waited": time.monotonic() - begun})
+
+
+def fail_on_the_first_worker(inputs: Inputs) -> Output:
+    """Fail in the process that comes first, and say which ones came."""
+    met = Path(inputs.parameters["met"])
+    with met.open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    first, *_ = pids = met.read_text().split()
+    if first == str(os.getpid()):
+        raise RuntimeError("not in this process")
+    return Output({"pids": pids})
+
+
+def die(inputs: Inputs) -> Output:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return Output()
+
+
+def hold(inputs: Inputs) -> Output:
+    """Hold as much memory as is asked for, for longer than anyone allows."""
+    held = np.ones(inputs.parameters["bytes"] // 8)
+    time.sleep(60)
+    return Output({"sum": float(held.sum())})
+
+
+def fail_in_one_part(inputs: Inputs) -> Output:
+    if inputs.index == 2:
+        raise RuntimeError("part two is cursed")
+    return Output({"index": inputs.index})
+
+
+def work_on(inputs: Inputs) -> Output:
+    """Say who works, and compute without a pause."""
+    Path(inputs.parameters["begun"], str(os.getpid())).touch()
+    total, end = 0.0, time.monotonic() + inputs.parameters["seconds"]
+    while time.monotonic() < end:
+        total += float(np.linalg.norm(np.ones((200, 200)) @ np.ones((200, 200))))
+    return Output({"total": 1.0 if total else 0.0})
+
+
+def count_parts(inputs: Inputs) -> Output:
+    return Output({"count": len(inputs.parts)})
+
+
+class Bomb:
+    """Ends any other process that unpickles it."""
+
+    def __reduce__(self) -> tuple[Any, tuple[int]]:
+        return explode, (os.getpid(),)
+
+
+def explode(pid: int) -> Bomb:
+    if os.getpid() != pid:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Bomb()

@@ -7,17 +7,31 @@ decides how many run at once and never what they compute.
 
 from __future__ import annotations
 
+import asyncio
+import importlib.util
+import queue
+import signal
+import socket
+import sys
+import time
+from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from typing import Any
 
 import dask
 import distributed
+from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
 from distributed.security import Security
+from distributed.utils import silence_logging_cmgr, sync
 
 from latentscale_pipeline.engine.executor import Ending
-from latentscale_pipeline.engine.memory import task_memory
-from latentscale_pipeline.engine.task import Task, run_task
+from latentscale_pipeline.engine.memory import IDLE_WORKER_BYTES, task_memory
+from latentscale_pipeline.engine.task import Task, WorkerDied, run_task
+from latentscale_pipeline.errors import Incomplete
 from latentscale_pipeline.job.config import Local
 
 WORKER_ENVIRONMENT = {
@@ -39,68 +53,292 @@ SETTINGS: dict[str, Any] = {
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.pause": False,
     "distributed.worker.memory.terminate": 0.98,
+    # A task whose worker died is told at once: how often it is tried again is the job's to say.
+    "distributed.scheduler.allowed-failures": 0,
+    # Workers that die are started again within seconds; none at all means none will come.
+    "distributed.scheduler.no-workers-timeout": "60s",
     # No pages and no logs over unencrypted HTTP.
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
     "distributed.admin.tick.limit": "60s",
-    "logging.distributed": "error",
+    # Whatever matters comes back from a task as what it raised, and is told in one line.
+    "logging.distributed": "critical",
 }
 
 
+BEGUN = "latentscale-begun"
+"""Topic under which workers say which task they begin."""
+
+OVER_LIMIT = "worker-restart-memory"
+"""Topic under which Dask's nannies say that they end a worker for the memory it holds."""
+
+IDLE_DEATHS = 10
+"""Workers that may die before they begin a task, as long as no task ends in between."""
+
+
 class DaskExecutor:
-    """Hands tasks to the workers of a Dask client."""
+    """Hands tasks to the workers of a Dask client.
+
+    A task that failed is sent to another worker where there is one. When a worker dies, only
+    tasks that it had begun are told as failed; those that waited on it are sent again.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Connected to a scheduler whose workers offer ``memory``.
+    memory_limit : int
+        What one worker may hold, in bytes.
+    dashboard : str or None
+        Address of the scheduler's pages, when they are served.
+    """
 
     window = 10_000
 
-    def __init__(self, client: distributed.Client) -> None:
+    def __init__(
+        self, client: distributed.Client, memory_limit: int, dashboard: str | None = None
+    ) -> None:
+        if client.loop is None:
+            raise ValueError("the client is closed")
+        self.dashboard = dashboard
         self._client = client
-        self._tasks: dict[str, Task] = {}
-        self._ended = distributed.as_completed()
+        self._loop = client.loop
+        self._memory_limit = memory_limit
+        self._tasks: dict[Any, Task] = {}
+        self._sent = 0
+        self._begun: dict[Any, str] = {}
+        self._failed_on: defaultdict[str, set[str]] = defaultdict(set)
+        self._ended: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self._held: dict[str, int] = {}
+        self._died_idle: set[str] = set()
+        client.subscribe_topic(BEGUN, self._note_begun)
+        client.subscribe_topic(OVER_LIMIT, self._note_over_limit)
 
     def submit(self, task: Task) -> None:
         """Send a task to whichever worker has room for it."""
-        key = f"{task.label}-{task.attempt}-{len(self._tasks)}".replace(" ", "-")
+        with _scheduler_needed():
+            self._send(task)
+
+    def _send(self, task: Task) -> None:
+        key = f"{task.label}-{task.attempt}-{self._sent}".replace(" ", "-")
+        self._sent += 1
         self._tasks[key] = task
         future = self._client.submit(
-            run_task, task, key=key, pure=False, resources={"memory": task.stage.memory_bytes}
+            run_on_worker,
+            task,
+            key=key,
+            pure=False,
+            resources={"memory": task.stage.memory_bytes},
+            **self._elsewhere(task),
         )
-        self._ended.add(future)
+        self._loop.add_callback(self._collect, key, future)
 
-    def next_ended(self) -> tuple[Task, Ending]:
-        """Wait for the first task to end."""
-        future = next(self._ended)
-        task = self._tasks[future.key]
-        error = future.exception()
-        ending: Ending = future.result() if error is None else error
+    async def _collect(self, key: str, future: distributed.Future[Any]) -> None:
+        """Fetch how a task ended.
+
+        A worker that has done it but doesn't answer, because it is suspended or its next task
+        keeps Python's lock, isn't waited for by whoever asks for the next ending.
+        """
+        outcome: Any
+        try:
+            outcome = await self._client.gather(future, asynchronous=True)
+        except BaseException as error:  # noqa: BLE001 -- how a task ended is judged elsewhere
+            outcome = error
         future.release()
-        return task, ending
+        self._ended.put((key, outcome))
+
+    def _elsewhere(self, task: Task) -> dict[str, Any]:
+        """Ask for other workers than those that a task has failed on."""
+        failed_on = self._failed_on.get(task.part)
+        if not failed_on:
+            return {}
+        others = [worker for worker in self._client.nthreads() if worker not in failed_on]
+        return {"workers": others, "allow_other_workers": True} if others else {}
+
+    def next_ended(self, seconds: float) -> tuple[Task, Ending] | None:
+        """Wait for the first task to end.
+
+        Raises
+        ------
+        Incomplete
+            If the scheduler or all workers are gone.
+        """
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                key, outcome = self._ended.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                return None
+            with _scheduler_needed():
+                ending = self._ending(key, outcome)
+            task = self._tasks.pop(key)
+            if ending is not None:
+                return task, ending
+            self.submit(task)
+
+    def _ending(self, key: str, outcome: Any) -> Ending | None:
+        """Say how a task ended; None when it hadn't begun."""
+        worker: str
+        ending: Ending | None
+        if isinstance(outcome, BaseException):
+            worker, ending = self._mishap(key, outcome)
+        else:
+            worker, ending = outcome
+            self._begun.pop(key, None)
+            self._died_idle.clear()
+        if isinstance(ending, Exception):
+            self._failed_on[self._tasks[key].part].add(worker)
+        return ending
+
+    def _mishap(self, key: str, error: BaseException) -> tuple[str, Ending | None]:
+        """Explain what ended a task other than its own doing."""
+        if isinstance(error, OSError | CancelledError | asyncio.CancelledError):
+            raise error
+        if isinstance(error, NoWorkerError | NoValidWorkerError):
+            raise Incomplete(
+                "no worker is left and none could be started; look at the free memory of this "
+                "machine, then run the same command again to go on"
+            )
+        if not isinstance(error, KilledWorker):
+            return "", error
+        worker = error.last_worker.address
+        if self._begun.get(key) == worker:
+            return worker, WorkerDied(worker, self._memory_limit, self._held.get(worker))
+        if worker not in self._begun.values():
+            self._died_idle.add(worker)
+        if len(self._died_idle) > IDLE_DEATHS:
+            raise Incomplete(
+                f"{len(self._died_idle)} workers died one after another without ending any task; "
+                "look at the free memory of this machine, then run the same command again to go on"
+            )
+        return worker, None
+
+    def _note_begun(self, event: tuple[float, dict[str, str]]) -> None:
+        self._begun[event[1]["key"]] = event[1]["worker"]
+
+    def _note_over_limit(self, event: tuple[float, dict[str, Any]]) -> None:
+        self._held[event[1]["worker"]] = event[1]["rss"]
 
 
 @contextmanager
-def local_cluster(settings: Local) -> Iterator[DaskExecutor]:
+def _scheduler_needed() -> Iterator[None]:
+    """Say in one line that the scheduler can't be reached."""
+    try:
+        yield
+    except (OSError, CancelledError, asyncio.CancelledError) as error:
+        raise Incomplete(
+            "the scheduler is gone, and with it the workers; run the same command again to go on"
+        ) from error
+
+
+def run_on_worker(task: Task) -> tuple[str, Ending]:
+    """Run a task on a Dask worker; return the worker's address and how the task ended."""
+    worker = distributed.get_worker()
+    begun = {"key": worker.get_current_task(), "worker": worker.address}
+    # Waits for the scheduler to know: a task that kills its worker at once has begun, too.
+    sync(worker.loop, worker.scheduler.log_event, topic=BEGUN, msg=begun)
+    try:
+        return worker.address, run_task(task)
+    except Exception as error:  # noqa: BLE001 -- how a task ended is the caller's to judge
+        return worker.address, error
+
+
+@contextmanager
+def local_cluster(settings: Local, idle_bytes: int = IDLE_WORKER_BYTES) -> Iterator[DaskExecutor]:
     """Start worker processes on this machine and stop them at the end.
 
     Traffic is encrypted with keys made for this run alone, because loopback isn't private on a
-    shared machine; the dashboard is off.
+    shared machine. For the same reason the dashboard, which asks nobody who they are, is off
+    unless it is asked for; it listens on loopback only and serves pages that can't be acted on.
+    Scheduler and nannies live in this process: when it dies, its workers end at once.
 
     Parameters
     ----------
     settings : Local
-        Workers, threads and the memory limit of each worker.
+        Workers, threads, the memory limit of each worker, and whether to serve the dashboard. It
+        needs bokeh; without it the executor has no ``dashboard``.
+    idle_bytes : int
+        What a worker holds of its limit without any task.
+
+    Raises
+    ------
+    Incomplete
+        If the workers can't be started.
     """
-    with (
-        dask.config.set(SETTINGS),
-        distributed.LocalCluster(
-            n_workers=settings.workers,
-            threads_per_worker=settings.threads,
-            memory_limit=settings.memory_limit,
-            resources={"memory": task_memory(settings.memory_limit)},
-            security=Security.temporary(),
-            protocol="tls://",
-            dashboard_address="127.0.0.1:0",
-            scheduler_kwargs={"dashboard": False},
-            silence_logs="ERROR",
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield DaskExecutor(client)
+    # Whoever interrupts the main thread must not find the cluster half started or half stopped.
+    with ThreadPoolExecutor(1) as undisturbed:
+        opening = undisturbed.submit(_open_or_explain, settings, idle_bytes)
+        try:
+            yield opening.result().executor
+        finally:
+            undisturbed.submit(_close, opening).result()
+
+
+@dataclass(frozen=True)
+class _Cluster:
+    executor: DaskExecutor
+    stop: ExitStack
+
+
+def _open_or_explain(settings: Local, idle_bytes: int) -> _Cluster:
+    try:
+        return _open(settings, idle_bytes)
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise Incomplete(
+            f"{settings.workers} workers could not be started on this machine ({reason}); "
+            "lower cluster.workers, or run the same command again"
+        ) from error
+
+
+def _open(settings: Local, idle_bytes: int) -> _Cluster:
+    if sys.platform != "win32":
+        # Workers inherit this: Ctrl-C reaches all processes of a terminal, and only the one that
+        # hands out the tasks is to act on it. Starting the tracker would lift the block.
+        resource_tracker.ensure_running()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    dashboard = settings.dashboard and importlib.util.find_spec("bokeh") is not None
+    port = _free_port() if dashboard else 0
+    with ExitStack() as stack:
+        # Also while everything closes, when one side finds the other gone.
+        stack.enter_context(silence_logging_cmgr("CRITICAL"))
+        stack.enter_context(
+            dask.config.set(SETTINGS | (_dashboard_settings(port) if dashboard else {}))
+        )
+        cluster = stack.enter_context(
+            distributed.LocalCluster(
+                n_workers=settings.workers,
+                threads_per_worker=settings.threads,
+                memory_limit=settings.memory_limit,
+                resources={"memory": task_memory(settings.memory_limit, idle_bytes)},
+                security=Security.temporary(),
+                protocol="tls://",
+                dashboard_address=f"127.0.0.1:{port}",
+                scheduler_kwargs={"dashboard": dashboard},
+                silence_logs="CRITICAL",
+            )
+        )
+        client = stack.enter_context(distributed.Client(cluster))
+        link = cluster.dashboard_link if dashboard else None
+        executor = DaskExecutor(client, settings.memory_limit, link)
+        return _Cluster(executor, stack.pop_all())
+
+
+def _close(opening: Future[_Cluster]) -> None:
+    if opening.exception() is None:
+        opening.result().stop.close()
+
+
+def _dashboard_settings(port: int) -> dict[str, Any]:
+    """Return what changes when the dashboard is asked for."""
+    application = "distributed.scheduler.dashboard.bokeh-application"
+    return {
+        "distributed.scheduler.http.routes": ["distributed.http.statics"],
+        # What a browser shows of other sites may not read along.
+        f"{application}.allow_websocket_origin": [f"127.0.0.1:{port}", f"localhost:{port}"],
+        "distributed.dashboard.link": "http://127.0.0.1:{port}/status",
+    }
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])

@@ -6,34 +6,33 @@ Running a task twice, or two attempts at once, gives the same published result a
 
 from __future__ import annotations
 
-import threading
-import time
+import math
 import traceback
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
-import psutil
 from threadpoolctl import threadpool_limits
 
-from latentscale_pipeline.corpus import Corpus
-from latentscale_pipeline.engine.stage import Inputs, Stage
-from latentscale_pipeline.errors import LatentscaleError
+from latentscale_pipeline.corpus import Corpus, CorruptShard
+from latentscale_pipeline.engine.measuring import measured
+from latentscale_pipeline.engine.rounds import round_folder
+from latentscale_pipeline.engine.stage import Inputs, Stage, Work
+from latentscale_pipeline.errors import BadInput, LatentscaleError
 from latentscale_pipeline.job.publishing import (
+    SPENT,
     CorruptResult,
     Cost,
     Published,
+    create_marker,
     need_marker,
-    publish,
     read_marker,
+    write_arrays,
 )
 from latentscale_pipeline.objects import ObjectStore
 
 FINALISE = -1
 """Index of the task that combines a stage's partitions."""
-
-SAMPLING_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,8 @@ class Task:
         The corpora by role; a worker opens them again, and refuses one that was replaced.
     attempt : str
         Names the run and the try; each execution adds something of its own.
+    round_number : int
+        Of an iterated stage: which round.
     """
 
     store: ObjectStore
@@ -62,24 +63,63 @@ class Task:
     folders: Mapping[str, str]
     corpora: Mapping[str, Corpus] = field(repr=False)
     attempt: str
+    round_number: int = 0
+
+    @property
+    def folder(self) -> str:
+        """Where the stage's results are."""
+        return self.folders[self.stage.name]
 
     @property
     def part(self) -> str:
-        """Key of what is published, without ending."""
-        return part_key(self.folders[self.stage.name], self.stage, self.index)
+        """Key of what is published, without ending; a state that finishes becomes the result."""
+        if self.stage.advance is None:
+            return part_key(self.folder, self.stage, self.index)
+        inside = round_folder(self.folder, self.round_number)
+        return f"{inside}/state" if self.index == FINALISE else f"{inside}/part-{self.index:05d}"
 
     @property
     def label(self) -> str:
         """Name of the task for people."""
-        if self.stage.partitions == 1:
-            return self.stage.name
+        stage = self.stage
+        name = stage.name if stage.advance is None else f"{stage.name}, round {self.round_number}"
         if self.index == FINALISE:
-            return f"{self.stage.name} (combining)"
-        return f"{self.stage.name} {self.index + 1}/{self.stage.partitions}"
+            return f"{name}, combining"
+        if stage.advance is None and stage.finalise is None:
+            return name
+        return f"{name}, part {self.index + 1} of {stage.partitions}"
 
 
 class TaskFailed(Exception):
-    """A task raised: the last line of what it said, and where the whole log is."""
+    """An attempt at a task failed: why, in one line, and the key of its whole log."""
+
+    def __init__(self, reason: str, log: str) -> None:
+        super().__init__(reason, log)
+        self.reason = reason
+        self.log = log
+
+    def __str__(self) -> str:
+        return f"{self.reason} (log: {self.log})"
+
+
+class WorkerDied(Exception):
+    """The process that worked on a task is gone.
+
+    Attributes
+    ----------
+    worker : str
+        Which one it was.
+    memory_limit : int
+        What it was allowed to hold, in bytes.
+    held : int or None
+        What it held when it was ended for holding more; None when nobody knows what ended it.
+    """
+
+    def __init__(self, worker: str, memory_limit: int, held: int | None = None) -> None:
+        super().__init__(worker, memory_limit, held)
+        self.worker = worker
+        self.memory_limit = memory_limit
+        self.held = held
 
 
 def part_key(folder: str, stage: Stage, index: int) -> str:
@@ -102,76 +142,93 @@ def run_task(task: Task) -> Cost:
         Anything else, its traceback stored beside the part.
     """
     store = task.store
-    done = read_marker(store, task.part)
+    done = _found(store, task)
     if done is not None:
         return done.cost
     # An executor may start a task again while a first, cut-off worker still runs it.
     attempt = f"{task.attempt}-{uuid.uuid4().hex[:8]}"
     try:
-        with threadpool_limits(limits=1), _measured() as costs:
-            work = task.stage.finalise if task.index == FINALISE else task.stage.work
-            if work is None:
-                raise ValueError(f"stage {task.stage.name} has nothing to finalise")
-            output = work(_inputs(store, task))
-        return publish(store, task.part, attempt, output, costs.total()).cost
+        with threadpool_limits(limits=1), measured() as measurement:
+            inputs = _inputs(store, task)
+            output = _work(task)(inputs)
+            advanced = task.stage.advance is not None and task.index == FINALISE
+            part = f"{task.folder}/result" if advanced and output.finished else task.part
+            objects = write_arrays(store, part, attempt, output.arrays)
+        cost = measurement.cost()
+        values = {**output.values, SPENT: _spent(inputs, cost)} if advanced else output.values
+        return create_marker(store, part, attempt, values, objects, cost).cost
+    except CorruptShard as damage:
+        raise BadInput(f"{damage}{_way_out(task, damage)}") from None
     except (LatentscaleError, CorruptResult):
         raise
     except Exception as error:  # noqa: BLE001 -- whatever a measure raises is logged and retried
         log = f"{task.part}.{attempt}.log"
         store.write(log, traceback.format_exc().encode())
         reason = str(error).splitlines()[0] if str(error) else ""
-        raise TaskFailed(f"{type(error).__name__}: {reason} (log: {log})") from None
+        raise TaskFailed(f"{type(error).__name__}: {reason}".rstrip(": "), log) from None
+
+
+def _way_out(task: Task, damage: CorruptShard) -> str:
+    """Say how a job can do without the rows of a damaged shard."""
+    for role, corpus in task.corpora.items():
+        shards = {shard.key: shard for shard in corpus.manifest.vectors.shards}
+        if str(damage).startswith(f"{corpus.url}/{damage.key}: ") and damage.key in shards:
+            if corpus.shard_count == 1:
+                return ""
+            excluded = ", ".join([*corpus.excluded, damage.key])
+            return (
+                f"; or leave its {shards[damage.key].rows} rows out of the job: "
+                f"-o 'exclude_shards.{role}=[{excluded}]'"
+            )
+    return ""
+
+
+def _found(store: ObjectStore, task: Task) -> Published | None:
+    found = read_marker(store, task.part)
+    if found is None and task.stage.advance is not None and task.index == FINALISE:
+        return read_marker(store, f"{task.folder}/result")
+    return found
+
+
+def _work(task: Task) -> Work:
+    stage = task.stage
+    combine = stage.finalise if stage.advance is None else stage.advance
+    work = combine if task.index == FINALISE else stage.work
+    if work is None:
+        raise ValueError(f"stage {stage.name} has nothing to finalise")
+    return work
 
 
 def _inputs(store: ObjectStore, task: Task) -> Inputs:
     stage = task.stage
+    first = stage.advance is not None and task.round_number == 0
     parts: list[Published] = []
-    if task.index == FINALISE:
-        folder = task.folders[stage.name]
-        parts = [need_marker(store, part_key(folder, stage, i)) for i in range(stage.partitions)]
+    if task.index == FINALISE and not first:
+        siblings = (replace(task, index=index) for index in range(stage.partitions))
+        parts = [need_marker(store, sibling.part) for sibling in siblings]
+    before = round_folder(task.folder, task.round_number - 1)
     return Inputs(
         stage=stage,
         index=task.index,
         corpora=task.corpora,
         results={name: need_marker(store, f"{task.folders[name]}/result") for name in stage.needs},
         parts=parts,
+        state=None if stage.advance is None or first else need_marker(store, f"{before}/state"),
+        round_number=task.round_number,
     )
 
 
-@contextmanager
-def _measured() -> Iterator[_Costs]:
-    """Measure a block's wall time and the process's peak resident memory during it."""
-    costs = _Costs()
-    costs.start()
-    try:
-        yield costs
-    finally:
-        costs.stop()
-
-
-class _Costs:
-    def __init__(self) -> None:
-        self._process = psutil.Process()
-        self._peak = 0
-        self._seconds = 0.0
-        self._begun = 0.0
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
-
-    def total(self) -> Cost:
-        return Cost(round(self._seconds, 3), self._peak)
-
-    def start(self) -> None:
-        self._begun = time.perf_counter()
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._seconds = time.perf_counter() - self._begun
-        self._end.set()
-        self._thread.join()
-
-    def _sample(self) -> None:
-        while True:
-            self._peak = max(self._peak, int(self._process.memory_info().rss))
-            if self._end.wait(SAMPLING_SECONDS):
-                return
+def _spent(inputs: Inputs, own: Cost) -> dict[str, float]:
+    """Add up what all rounds so far cost: their parts don't outlive them."""
+    costs = [own, *(part.cost for part in inputs.parts)]
+    before = inputs.state.values[SPENT] if inputs.state is not None else {}
+    return {
+        "seconds": math.fsum([before.get("seconds", 0.0), *(cost.seconds for cost in costs)]),
+        "tasks": before.get("tasks", 0) + len(costs),
+        "peak_memory_bytes": max(
+            before.get("peak_memory_bytes", 0), *(cost.peak_memory_bytes for cost in costs), 0
+        ),
+        "tasks_at_once": max(
+            before.get("tasks_at_once", 1), *(cost.tasks_at_once for cost in costs), 1
+        ),
+    }

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import xxhash
 
-from latentscale_pipeline.engine.stage import Inputs, Stage
+from latentscale_pipeline.engine.stage import Effort, Inputs, Stage
 from latentscale_pipeline.job.publishing import Output
-from latentscale_pipeline.stages.measure import JobFacts, Role
+from latentscale_pipeline.stages.measure import RESULT_BYTES, CorpusFacts, JobFacts, Role
 
 SHARDS_PER_TASK = 16
+
+DIGEST_BYTES = 16
 
 
 def plan_duplicates(facts: JobFacts) -> list[Stage]:
@@ -31,7 +35,28 @@ def _stage(role: Role, facts: JobFacts) -> Stage:
         partitions=-(-corpus.shards // SHARDS_PER_TASK),
         corpora=(role,),
         parameters={"role": role},
-        memory_bytes=corpus.shard_bytes + 64 * corpus.n,
+        memory_bytes=_memory(corpus),
+        effort=_effort(corpus),
+    )
+
+
+def _memory(corpus: CorpusFacts) -> int:
+    """Bytes of a task that hashes shards, or of the one that counts, whichever holds more."""
+    digests = DIGEST_BYTES * min(corpus.n, SHARDS_PER_TASK * corpus.shard_rows)
+    shard = corpus.shard_stored_bytes
+    # A shard is read, then decoded; digests grow in place, are copied once, and are published.
+    hashing = max(2 * shard + digests, shard + 2 * digests) + digests // 4
+    # All digests, sorted, and those that differ.
+    return max(hashing, 3 * DIGEST_BYTES * corpus.n + 2 * corpus.n)
+
+
+def _effort(corpus: CorpusFacts) -> Effort:
+    digests = DIGEST_BYTES * corpus.n
+    return Effort(
+        bytes_read=corpus.stored_bytes + digests,
+        bytes_written=digests + RESULT_BYTES * (-(-corpus.shards // SHARDS_PER_TASK) + 1),
+        # Python's loop over rows, and a sort that compares digests byte by byte.
+        folds=corpus.n * (100 + 10 * math.log2(corpus.n + 1)),
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from latentscale import Estimate
 from latentscale.distances import as_points
 from latentscale.geomca import (
+    SAMPLE_ROWS,
     Components,
     GeomcaScores,
     Sparsification,
@@ -18,12 +19,15 @@ from latentscale.geomca import (
     geomca_scores,
     sparsify,
 )
-from latentscale_pipeline.engine.stage import Inputs, Stage
+from latentscale_pipeline.engine.stage import Effort, Inputs, Stage
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.job.config import Geomca
 from latentscale_pipeline.job.publishing import Output
 from latentscale_pipeline.stages.measure import (
-    TILE_BYTES,
+    CONVERSION_FOLDS,
+    FEW_TILES_BYTES,
+    RESULT_BYTES,
+    CorpusFacts,
     Findings,
     JobFacts,
     Measure,
@@ -34,6 +38,9 @@ from latentscale_pipeline.stages.measure import (
 
 LISTED_COMPONENTS = 200
 """Components that results.json lists, largest first; all are in the store."""
+
+KEPT_SHARE = 0.25
+"""Share of the rows that sparsification is expected to keep."""
 
 SCORES = tuple(field.name for field in fields(GeomcaScores))
 
@@ -68,8 +75,6 @@ def plan_geomca(section: Geomca, facts: JobFacts) -> list[Stage]:
     needs = ("epsilon",) if epsilon is None else ()
     stages = [_epsilon_stage(section, facts)] if epsilon is None else []
     stages += [_sparsify_stage(section, facts, role, epsilon, needs) for role in facts.corpora]
-    rows = sum(_rows(section, facts, role) for role in facts.corpora)
-    dimension = dimensions[0]
     stages.append(
         Stage(
             name="geomca",
@@ -77,10 +82,36 @@ def plan_geomca(section: Geomca, facts: JobFacts) -> list[Stage]:
             needs=(*needs, *(f"sparsify-{role}" for role in facts.corpora)),
             parameters={"epsilon": epsilon, "eta_c": section.eta_c, "eta_q": section.eta_q},
             corpora=tuple(facts.corpora),
-            memory_bytes=rows * (dimension * 16 + 200) + 2 * TILE_BYTES,
+            memory_bytes=_components_memory(section, facts),
+            effort=_components_effort(section, facts),
         )
     )
     return stages
+
+
+def _components_memory(section: Geomca, facts: JobFacts) -> int:
+    """Bytes when every row is kept: how many are is known only then."""
+    largest, total = 0, 0
+    for role, corpus in facts.corpora.items():
+        rows = _rows(section, facts, role)
+        total += rows * ((corpus.d + 1) * 8 + 200)
+        stored = corpus.stored_bytes // corpus.n * rows
+        largest = max(largest, stored, 2 * corpus.shard_stored_bytes)
+    return total + largest + FEW_TILES_BYTES
+
+
+def _components_effort(section: Geomca, facts: JobFacts) -> Effort:
+    rows = sum(_rows(section, facts, role) for role in facts.corpora)
+    pairs = (KEPT_SHARE * rows) ** 2 / 2
+    d = facts.corpora["corpus"].d
+    return Effort(
+        bytes_read=sum(corpus.stored_bytes for corpus in facts.corpora.values()) + 24 * rows,
+        bytes_written=8 * rows + 40 * int(KEPT_SHARE * rows) + RESULT_BYTES,
+        products=pairs * d,
+        folds=3 * pairs + CONVERSION_FOLDS * KEPT_SHARE * rows * d,
+        method="union and find over tiles",
+        why=f"about {KEPT_SHARE:.0%} of the rows are expected to be kept",
+    )
 
 
 def _rows(section: Geomca, facts: JobFacts, role: Role) -> int:
@@ -90,19 +121,31 @@ def _rows(section: Geomca, facts: JobFacts, role: Role) -> int:
 
 def _epsilon_stage(section: Geomca, facts: JobFacts) -> Stage:
     role = facts.scale_role
+    corpus = facts.corpora[role]
+    sample = min(SAMPLE_ROWS, corpus.n // 2)
     return Stage(
         name="epsilon",
         work=find_epsilon,
         corpora=(role,),
         parameters={"role": role, "percentile": section.percentile},
         seed=facts.seed,
-        memory_bytes=facts.corpora[role].points_bytes + 4 * TILE_BYTES,
+        memory_bytes=corpus.points_bytes + FEW_TILES_BYTES,
+        effort=Effort(
+            bytes_read=corpus.stored_bytes,
+            bytes_written=RESULT_BYTES,
+            products=float(sample**2) * corpus.d,
+            folds=CONVERSION_FOLDS * corpus.n * corpus.d + 20 * float(sample**2),
+            method="percentile of sampled distances",
+            why="neither geomca.epsilon nor scales_from gives it",
+        ),
     )
 
 
 def _sparsify_stage(
     section: Geomca, facts: JobFacts, role: Role, epsilon: float | None, needs: tuple[str, ...]
 ) -> Stage:
+    corpus = facts.corpora[role]
+    rows = _rows(section, facts, role)
     return Stage(
         name=f"sparsify-{role}",
         work=sparsify_corpus,
@@ -115,7 +158,28 @@ def _sparsify_stage(
             "rows": section.rows,
         },
         seed=facts.seed if section.rows is not None else None,
-        memory_bytes=2 * facts.corpora[role].points_bytes + 2 * TILE_BYTES,
+        memory_bytes=_sparsify_memory(corpus, rows),
+        effort=_sparsify_effort(corpus, rows),
+    )
+
+
+def _sparsify_memory(corpus: CorpusFacts, rows: int) -> int:
+    stored = corpus.stored_bytes // corpus.n * rows
+    points = max(stored + rows * (corpus.d + 1) * 8, stored + 2 * corpus.shard_stored_bytes)
+    drawing = 0 if rows == corpus.n else 16 * corpus.n
+    return points + drawing + 48 * rows + FEW_TILES_BYTES
+
+
+def _sparsify_effort(corpus: CorpusFacts, rows: int) -> Effort:
+    # A row that is kept was compared with all that were kept before it, another with half.
+    pairs = KEPT_SHARE * float(rows) ** 2 / 2
+    return Effort(
+        bytes_read=corpus.stored_bytes,
+        bytes_written=int((16 + 8 * KEPT_SHARE) * rows) + RESULT_BYTES,
+        products=pairs * corpus.d,
+        folds=3 * pairs + CONVERSION_FOLDS * rows * corpus.d,
+        method="greedy in row order",
+        why="all rows" if rows == corpus.n else f"{rows:,} random rows (geomca.rows)",
     )
 
 
@@ -210,7 +274,8 @@ def collect_geomca(section: Geomca, facts: JobFacts, results: Results) -> Findin
     values = published.values
     if "reason" in values:
         reason = str(values["reason"])
-        return Findings(None, [Score.unknown(reason, **_fields(n)) for n in SCORES], reason=reason)
+        unknown = [Score.unknown(reason, **_fields(name, section, facts)) for name in SCORES]
+        return Findings(None, unknown, reason=reason)
     components = Components(**{name: published.array(name) for name in COMPONENT_ARRAYS})
     found = {
         "epsilon": values["epsilon"],
@@ -227,7 +292,8 @@ def collect_geomca(section: Geomca, facts: JobFacts, results: Results) -> Findin
     }
     scores = [
         Score.known(
-            Estimate.exact(values["scores"][name], "greedy sparsification"), **_fields(name)
+            Estimate.exact(values["scores"][name], "greedy sparsification"),
+            **_fields(name, section, facts),
         )
         for name in SCORES
     ]
@@ -241,13 +307,16 @@ def collect_geomca(section: Geomca, facts: JobFacts, results: Results) -> Findin
     return Findings(found, scores, arrays)
 
 
-def _fields(score: str) -> dict[str, Any]:
+def _fields(score: str, section: Geomca, facts: JobFacts) -> dict[str, Any]:
+    drawn = section.rows
     return {
         "measure": "geomca",
         "of": "pair",
         "score": score,
         "unit": "fraction",
         "better": "high",
+        # More rows at the same epsilon cover more; a fixed number drawn from each side doesn't.
+        "size_dependent": drawn is None or any(c.n < drawn for c in facts.corpora.values()),
     }
 
 

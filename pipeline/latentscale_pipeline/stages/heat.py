@@ -10,17 +10,33 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from latentscale.cells import approximate_neighbours
+from latentscale.cells import EXACT_WORK, REFINEMENTS, approximate_neighbours, cell_cap
 from latentscale.distances import Points, as_points
 from latentscale.graph import GraphSummary, normalised_laplacian, summarise, symmetrise
-from latentscale.heat import HeatTrace, Normalization, heat_trace, imd, normalise
+from latentscale.heat import (
+    BLOCK_BYTES,
+    BOOTSTRAP_DRAWS,
+    DENSE_VERTICES,
+    LEAST_PROBES,
+    MOST_PROBES,
+    PILOT_PROBES,
+    WIDEST_BLOCK,
+    HeatTrace,
+    Normalization,
+    heat_trace,
+    imd,
+    normalise,
+)
 from latentscale.neighbours import Neighbours, Recall, merge, nearest, recall_certificate
 from latentscale_pipeline.corpus import Corpus
-from latentscale_pipeline.engine.stage import Inputs, Stage
+from latentscale_pipeline.engine.stage import Effort, Inputs, Stage
 from latentscale_pipeline.errors import BadInput, TargetMissed
 from latentscale_pipeline.job.config import Heat
 from latentscale_pipeline.job.publishing import Output, Published
 from latentscale_pipeline.stages.measure import (
+    CONVERSION_FOLDS,
+    FEW_TILES_BYTES,
+    RESULT_BYTES,
     TILE_BYTES,
     CorpusFacts,
     Findings,
@@ -50,6 +66,15 @@ GRAPH_ERROR = 2.0e-4
 
 TRACE_ERROR = GRAPH_ERROR * math.exp(4.0)
 """The same for the trace per vertex: IMD weighs a difference by at most exp(-4)."""
+
+DESCENT_BYTES = 280 * 2**20
+"""Memory that a process keeps once it has compiled the nearest neighbour descent."""
+
+DESCENT_ROW_FOLDS, DESCENT_COORDINATE_FOLDS, DESCENT_START_FOLDS = 50_000, 150, 2.5e10
+"""Folds that a descent takes on a row, on each of its coordinates, and to compile it once."""
+
+PROBE_DEVIATION = 2.4
+"""Relative standard deviation of one probe at the largest times, times the root of the rows."""
 
 TIME_BYTES = 2 * 8 * 4096
 """Memory for one time: the deviation of every probe, and a bootstrap's draws."""
@@ -84,6 +109,7 @@ def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
                 parameters={"normalization": section.normalization},
                 seed=facts.seed,
                 memory_bytes=TILE_BYTES + TIME_BYTES * section.times.count,
+                effort=_imd_effort(section, facts),
             )
         )
     return stages
@@ -95,7 +121,6 @@ def _corpus_stages(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
         raise BadInput(
             f"{role}: heat.k is {section.k} and there are {corpus.n} rows; use a smaller k"
         )
-    graph_bytes = corpus.n * section.k * 80
     return [
         _neighbours_stage(section, facts, role, corpus),
         Stage(
@@ -103,7 +128,8 @@ def _corpus_stages(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
             work=build_graph,
             needs=(f"neighbours-{role}",),
             parameters={"neighbours": f"neighbours-{role}"},
-            memory_bytes=graph_bytes,
+            memory_bytes=_graph_memory(section, corpus),
+            effort=_graph_effort(section, corpus),
         ),
         Stage(
             name=f"heat-{role}",
@@ -117,17 +143,88 @@ def _corpus_stages(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
                 "tolerance": section.tolerance,
             },
             seed=facts.seed,
-            memory_bytes=graph_bytes
-            + corpus.n * 8 * 32 * 4
-            + TIME_BYTES * section.times.count
-            + TILE_BYTES,
+            memory_bytes=_trace_memory(section, corpus),
+            effort=_trace_effort(section, corpus),
         ),
     ]
 
 
+def _graph_memory(section: Heat, corpus: CorpusFacts) -> int:
+    entries = 2 * corpus.n * section.k
+    # Beyond 2^31 entries rows are numbered in 64 bits.
+    return entries * (40 if entries < 2**31 else 60)
+
+
+def _graph_effort(section: Heat, corpus: CorpusFacts) -> Effort:
+    listed = corpus.n * section.k
+    return Effort(
+        bytes_read=16 * listed,
+        # Two of three pairs are neighbours in one direction only.
+        bytes_written=8 * (listed * 5 // 3 + corpus.n) + RESULT_BYTES,
+        folds=80.0 * listed,
+    )
+
+
+def _trace_memory(section: Heat, corpus: CorpusFacts) -> int:
+    entries = 2 * corpus.n * section.k
+    blocks = min(3 * 8 * WIDEST_BLOCK * corpus.n, max(BLOCK_BYTES, 3 * 8 * corpus.n))
+    # The Laplacian is formed before any probe is drawn.
+    work = max(entries * 61, entries * 34 + blocks)
+    if corpus.n <= DENSE_VERTICES:
+        work += 2 * 8 * corpus.n**2
+    return work + TIME_BYTES * section.times.count + FEW_TILES_BYTES
+
+
+def _trace_effort(section: Heat, corpus: CorpusFacts) -> Effort:
+    n, entries = float(corpus.n), 5 / 3 * corpus.n * section.k
+    graph = Effort(
+        bytes_read=int(8 * (entries + n)),
+        bytes_written=8 * 7 * section.times.count + RESULT_BYTES,
+        # The Laplacian, and a product of it with itself for the exact moments.
+        folds=14 * entries + 9 * entries**2 / n,
+    )
+    if section.probes == "auto" and corpus.n <= DENSE_VERTICES:
+        return replace(
+            graph,
+            products=2 * n**3,
+            method="all eigenvalues",
+            why=f"heat.probes is auto and there are at most {DENSE_VERTICES} rows",
+        )
+    probes = _expected_probes(section, corpus)
+    return replace(
+        graph,
+        bytes_written=graph.bytes_written + 8 * section.times.count * probes,
+        folds=graph.folds + (probes + PILOT_PROBES) * section.steps * (entries + n),
+        method=f"{probes} probes of {section.steps} Lanczos steps",
+        why=f"expected for heat.tolerance {section.tolerance:g}; from {LEAST_PROBES}, doubled to "
+        f"{MOST_PROBES} at most"
+        if section.probes == "auto"
+        else f"heat.probes is {section.probes}",
+    )
+
+
+def _expected_probes(section: Heat, corpus: CorpusFacts) -> int:
+    if isinstance(section.probes, int):
+        return section.probes
+    needed = (PROBE_DEVIATION / section.tolerance) ** 2 / corpus.n
+    doublings = math.ceil(math.log2(max(needed / LEAST_PROBES, 1.0)))
+    return min(LEAST_PROBES << doublings, MOST_PROBES)
+
+
+def _imd_effort(section: Heat, facts: JobFacts) -> Effort:
+    probes = sum(_expected_probes(section, corpus) for corpus in facts.corpora.values())
+    times = section.times.count
+    return Effort(
+        bytes_read=8 * times * (probes + 14),
+        bytes_written=RESULT_BYTES,
+        products=float(BOOTSTRAP_DRAWS * probes * times),
+        folds=10.0 * BOOTSTRAP_DRAWS * (probes + 2 * times),
+    )
+
+
 def _neighbours_stage(section: Heat, facts: JobFacts, role: Role, corpus: CorpusFacts) -> Stage:
     parameters = {"role": role, "k": section.k, "metric": section.metric}
-    lists_bytes = corpus.n * section.k * 16
+    asked = f"heat.neighbours is {section.neighbours}"
     if section.neighbours == "exact" or (section.neighbours == "auto" and corpus.n <= EXACT_ROWS):
         return Stage(
             name=f"neighbours-{role}",
@@ -137,7 +234,12 @@ def _neighbours_stage(section: Heat, facts: JobFacts, role: Role, corpus: Corpus
             corpora=(role,),
             parameters=parameters,
             seed=facts.seed,
-            memory_bytes=2 * corpus.shard_bytes + 3 * lists_bytes + TILE_BYTES,
+            memory_bytes=_exact_memory(section, corpus),
+            effort=replace(
+                _exact_effort(section, corpus),
+                method="exact",
+                why=asked if section.neighbours == "exact" else f"at most {EXACT_ROWS:,} rows",
+            ),
         )
     return Stage(
         name=f"neighbours-{role}",
@@ -145,7 +247,86 @@ def _neighbours_stage(section: Heat, facts: JobFacts, role: Role, corpus: Corpus
         corpora=(role,),
         parameters={**parameters, "recall": section.recall, "overlap": section.overlap},
         seed=facts.seed,
-        memory_bytes=2 * corpus.points_bytes + 8 * lists_bytes + 4 * TILE_BYTES,
+        memory_bytes=_cells_memory(section, corpus),
+        effort=replace(
+            _cells_effort(section, corpus),
+            why=asked if section.neighbours == "cells" else f"more than {EXACT_ROWS:,} rows",
+        ),
+        lasting_bytes=DESCENT_BYTES if _descends(section, corpus, _overlaps(section)[-1]) else 0,
+    )
+
+
+def _exact_memory(section: Heat, corpus: CorpusFacts) -> int:
+    """Bytes of a task that searches, or of the one that puts the lists together."""
+    queries = min(QUERY_ROWS, corpus.n)
+    query_bytes = queries * ((corpus.d + 1) * 8 + 3 * section.k * 24)
+    searching = corpus.shard_bytes + query_bytes + FEW_TILES_BYTES
+    return max(searching, 2 * 16 * corpus.n * section.k)
+
+
+def _exact_effort(section: Heat, corpus: CorpusFacts) -> Effort:
+    n, tasks = float(corpus.n), -(-corpus.n // QUERY_ROWS)
+    lists = 16 * corpus.n * section.k
+    return Effort(
+        bytes_read=(tasks + 1) * corpus.stored_bytes + lists,
+        bytes_written=2 * lists + (tasks + 1) * RESULT_BYTES,
+        single_products=n * n * corpus.d,
+        folds=n * n + 2 * CONVERSION_FOLDS * (tasks + 1) * n * corpus.d,
+    )
+
+
+def _overlaps(section: Heat) -> tuple[int, ...]:
+    return OVERLAPS if section.overlap == "auto" else (int(section.overlap),)
+
+
+def _cell_pairs(corpus: CorpusFacts, overlap: int) -> float:
+    """Row pairs inside cells, which are filled to half of their cap on average."""
+    cap = cell_cap(corpus.n, corpus.d)
+    return float(corpus.n) * (corpus.n if corpus.n <= cap else overlap * cap / 2)
+
+
+def _descends(section: Heat, corpus: CorpusFacts, overlap: int) -> bool:
+    work = _cell_pairs(corpus, overlap) * corpus.d
+    return section.metric != "manhattan" and work > EXACT_WORK
+
+
+def _cells_memory(section: Heat, corpus: CorpusFacts) -> int:
+    cell = 8 * corpus.d * min(corpus.n, cell_cap(corpus.n, corpus.d))
+    lists = 16 * corpus.n * section.k
+    # A cell's rows, without their duplicates, and sorted for finding these; later, all lists and
+    # who points to whom.
+    searching = max(corpus.stored_bytes, 5 * cell + lists, 5 * lists)
+    return corpus.float_bytes + searching + FEW_TILES_BYTES
+
+
+def _cells_effort(section: Heat, corpus: CorpusFacts) -> Effort:
+    n, d = float(corpus.n), corpus.d
+    cap, overlap = cell_cap(corpus.n, d), _overlaps(section)[0]
+    lists = 16 * corpus.n * section.k
+    cells = 1 if corpus.n <= cap else 2 * overlap * n / cap
+    sample = min(n, 256 * cells)
+    mending = 0.0 if cells == 1 else REFINEMENTS * 4 * n * section.k**2 * d
+    common = Effort(
+        bytes_read=corpus.stored_bytes,
+        bytes_written=lists + RESULT_BYTES,
+        products=16 * sample * d * cells,
+        single_products=n * d * (cells + CERTIFIED_ROWS),
+        folds=CONVERSION_FOLDS * n * d + mending + n * cells,
+    )
+    if _descends(section, corpus, overlap):
+        return replace(
+            common,
+            folds=common.folds
+            + DESCENT_START_FOLDS
+            + overlap * n * (DESCENT_ROW_FOLDS + DESCENT_COORDINATE_FOLDS * d),
+            method=f"cells, overlap {overlap}, searched by descent",
+        )
+    pairs = _cell_pairs(corpus, overlap)
+    return replace(
+        common,
+        single_products=common.single_products + pairs * d,
+        folds=common.folds + pairs,
+        method=f"cells, overlap {overlap}, searched exactly",
     )
 
 
@@ -326,9 +507,10 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
             "bounds": estimate.bounds,
             "time": compared["time"],
         }
-        scores.append(
-            Score.known(estimate, measure="heat", of="pair", score="imd", unit=unit, better="low")
-        )
+        fields: dict[str, Any] = {"measure": "heat", "of": "pair", "score": "imd"}
+        scores.append(Score.known(estimate, **fields, unit=unit, better="low"))
+    if section.normalization != "none":
+        scores = [replace(score, size_dependent=False) for score in scores]
     return Findings(found, scores, arrays)
 
 

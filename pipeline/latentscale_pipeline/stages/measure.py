@@ -7,6 +7,7 @@ and its arrays. Comparison, gates, history and the terminal summary read only ``
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
@@ -21,6 +22,31 @@ Role = Literal["corpus", "reference"]
 
 TILE_BYTES = 64 * 2**20
 """Allowance for the distance tiles that a task holds at once."""
+
+FEW_TILES_BYTES = 32 * 2**20
+"""The same for tasks that hold two or three tiles of 8 MiB, and what goes with them."""
+
+CONVERSION_FOLDS = 2
+"""Folds to turn a stored coordinate into float64."""
+
+UNIT_FOLDS = 6
+"""Folds to turn a stored coordinate into one of a unit row."""
+
+RESULT_BYTES = 1024
+"""About what a part's marker takes."""
+
+
+def write_pairs(pairs: float) -> str:
+    """Write a number of row pairs as a configuration takes it, rounded up: ``4.1e+12``."""
+    exponent = math.floor(math.log10(pairs))
+    return f"{math.ceil(pairs / 10 ** (exponent - 1)) / 10:.1f}e+{exponent:02d}"
+
+
+LEFT_OUT = {
+    **dict.fromkeys(("kernel", "order", "label", "scale", "reason")),
+    "size_dependent": True,
+}
+"""Fields that a row of ``scores`` has only where they differ from this."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +63,36 @@ class CorpusFacts:
     @property
     def points_bytes(self) -> int:
         """Memory of all rows as float64 points, made from a copy in the stored type."""
-        return self.n * (self.d + 1) * 8 + self.stored_bytes
+        return self.float_bytes + self.stored_bytes
+
+    @property
+    def float_bytes(self) -> int:
+        """Memory of all rows as float64 points."""
+        return self.n * (self.d + 1) * 8
 
     @property
     def stored_bytes(self) -> int:
         """Memory of all rows in the stored type."""
-        return self.n * self.d * (2 if self.dtype == "float16" else 4)
+        return self.n * self._stored_row_bytes
 
     @property
     def shard_bytes(self) -> int:
         """Memory of one shard read, checked, decoded and turned into float64 points."""
-        rows = min(self.shard_rows, self.n)
-        return rows * self.d * (8 + 3 * (2 if self.dtype == "float16" else 4))
+        return self.rows_of_shard * (self.d + 1) * 8 + self.shard_stored_bytes
+
+    @property
+    def shard_stored_bytes(self) -> int:
+        """Memory of one shard in the stored type."""
+        return self.rows_of_shard * self._stored_row_bytes
+
+    @property
+    def rows_of_shard(self) -> int:
+        """Rows of the largest shard."""
+        return min(self.shard_rows, self.n)
+
+    @property
+    def _stored_row_bytes(self) -> int:
+        return self.d * (2 if self.dtype == "float16" else 4)
 
 
 @dataclass(frozen=True)
@@ -93,7 +137,11 @@ class JobFacts:
 
 @dataclass(frozen=True)
 class Score:
-    """One row of ``scores``: a number of a measure, and how well it is known."""
+    """One row of ``scores``: a number of a measure, and how well it is known.
+
+    A score counts as one that depends on the number of rows unless its measure says that it is
+    made to compare corpora of different sizes (``size_dependent=False``).
+    """
 
     measure: str
     of: Literal["corpus", "reference", "pair"]
@@ -110,6 +158,7 @@ class Score:
     scale: float | None = None
     reason: str | None = None
     sampling_error: float | None = None
+    size_dependent: bool = True
 
     @classmethod
     def known(cls, estimate: Estimate, **fields: Any) -> Score:
@@ -129,8 +178,7 @@ class Score:
 
     def row(self) -> dict[str, Any]:
         """Return the JSON form; qualifiers that don't apply are absent."""
-        optional = {"kernel", "order", "label", "scale", "reason"}
-        return {k: v for k, v in asdict(self).items() if v is not None or k not in optional}
+        return {k: v for k, v in asdict(self).items() if k not in LEFT_OUT or v != LEFT_OUT[k]}
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from latentscale.distances import as_points
-from latentscale.kernels import Kernel, median_bandwidth
+from latentscale.kernels import MEDIAN_PAIRS, Kernel, median_bandwidth
 from latentscale.vendi import (
+    MOMENT_ROWS,
+    TILE_ROWS,
     SecondMoment,
     kernel_spectrum,
     merge_moments,
@@ -18,12 +22,15 @@ from latentscale.vendi import (
     vendi_bracket,
     vendi_score,
 )
-from latentscale_pipeline.engine.stage import Inputs, Stage
+from latentscale_pipeline.engine.stage import Effort, Inputs, Stage
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.job.config import Vendi, VendiKernel
 from latentscale_pipeline.job.publishing import Output
 from latentscale_pipeline.stages.measure import (
-    TILE_BYTES,
+    CONVERSION_FOLDS,
+    FEW_TILES_BYTES,
+    RESULT_BYTES,
+    UNIT_FOLDS,
     CorpusFacts,
     Findings,
     JobFacts,
@@ -33,6 +40,7 @@ from latentscale_pipeline.stages.measure import (
     Score,
     load_estimate,
     store_estimate,
+    write_pairs,
 )
 
 SHARDS_PER_TASK = 8
@@ -43,6 +51,15 @@ DENSE_ROWS = 12_000
 
 LANDMARKS = 2_000
 """Landmarks of the Nystrom bracket beyond that."""
+
+KERNEL_FOLDS = 2
+"""Folds to turn a matrix product's entry into a similarity."""
+
+VALUES_ONLY = 1.5
+"""Multiply-adds to find all eigenvalues of a matrix, over its rows cubed."""
+
+WITH_VECTORS = 4.0
+"""The same with eigenvectors."""
 
 
 def plan_vendi(section: Vendi, facts: JobFacts) -> list[Stage]:
@@ -72,13 +89,22 @@ def _orders(section: Vendi) -> list[str]:
 
 def _bandwidth_stage(facts: JobFacts) -> Stage:
     role = facts.scale_role
+    corpus = facts.corpora[role]
     return Stage(
         name="bandwidth",
         work=find_bandwidth,
         corpora=(role,),
         parameters={"role": role},
         seed=facts.seed,
-        memory_bytes=facts.corpora[role].points_bytes + TILE_BYTES,
+        memory_bytes=corpus.points_bytes + FEW_TILES_BYTES,
+        effort=Effort(
+            bytes_read=corpus.stored_bytes,
+            bytes_written=RESULT_BYTES,
+            folds=CONVERSION_FOLDS * corpus.n * corpus.d
+            + 10 * min(corpus.n**2 // 2, MEDIAN_PAIRS) * corpus.d,
+            method="median distance of random pairs",
+            why="a bandwidth is median",
+        ),
     )
 
 
@@ -91,7 +117,34 @@ def _moments_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
         partitions=-(-corpus.shards // SHARDS_PER_TASK),
         corpora=(role,),
         parameters={"role": role, "orders": _orders(section)},
-        memory_bytes=corpus.shard_bytes + 6 * 8 * corpus.d**2,
+        memory_bytes=_moments_memory(corpus),
+        effort=_moments_effort(corpus),
+    )
+
+
+def _moments_memory(corpus: CorpusFacts) -> int:
+    """Bytes of a task that sums the moments of shards, or of the one that adds them up."""
+    matrix = 8 * corpus.d**2
+    points = corpus.rows_of_shard * (corpus.d + 1) * 8
+    # Sums are added pairwise: of p sums about log2(p) wait for their like at a time.
+    waiting = math.ceil(math.log2(corpus.rows_of_shard / MOMENT_ROWS + 1)) + 1
+    one_shard = corpus.shard_stored_bytes + max(2 * points, points + waiting * matrix)
+    shards = min(SHARDS_PER_TASK, corpus.shards)
+    summing = one_shard + math.ceil(math.log2(shards) + 1) * matrix
+    parts = -(-corpus.shards // SHARDS_PER_TASK)
+    return max(summing, math.ceil(math.log2(parts) + 4) * matrix)
+
+
+def _moments_effort(corpus: CorpusFacts) -> Effort:
+    matrix = 8 * corpus.d**2
+    parts = -(-corpus.shards // SHARDS_PER_TASK)
+    return Effort(
+        bytes_read=corpus.stored_bytes + parts * matrix,
+        bytes_written=(parts + 1) * (matrix + RESULT_BYTES),
+        products=corpus.n * float(corpus.d) ** 2 + VALUES_ONLY * float(corpus.d) ** 3,
+        folds=UNIT_FOLDS * float(corpus.n) * corpus.d,
+        method="exact",
+        why="the cosine kernel needs the second moment only, whatever the number of rows",
     )
 
 
@@ -103,7 +156,8 @@ def _kernel_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: Ro
     if corpus.n**2 > facts.pairs:
         raise BadInput(
             f"{role}: the {kernel.name} kernel of {corpus.n} rows has {corpus.n**2:.1e} pairs and "
-            f"budget.pairs is {facts.pairs:.1e}; raise it, or keep to the cosine kernel"
+            f"budget.pairs is {facts.pairs:.1e}; set budget.pairs to {write_pairs(corpus.n**2)}, "
+            "or keep to the cosine kernel"
         )
     return Stage(
         name=stage_name(kernel, role),
@@ -117,14 +171,50 @@ def _kernel_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: Ro
             "orders": _orders(section),
         },
         seed=None if dense else facts.seed,
-        memory_bytes=corpus.points_bytes + _kernel_bytes(corpus, dense) + TILE_BYTES,
+        memory_bytes=_kernel_memory(corpus, dense),
+        effort=_kernel_effort(section, corpus, dense),
     )
 
 
-def _kernel_bytes(corpus: CorpusFacts, dense: bool) -> int:
+def _kernel_memory(corpus: CorpusFacts, dense: bool) -> int:
+    # The rows, and the rows moved to their mean.
+    points = 2 * corpus.float_bytes
     if dense:
-        return 8 * corpus.n**2 + 8 * corpus.n * (corpus.d + 64)
-    return 8 * corpus.n * corpus.d + 8 * 5 * min(LANDMARKS, corpus.n) ** 2
+        work = 8 * corpus.n**2 + 64 * 8 * corpus.n
+    else:
+        landmarks = min(LANDMARKS, corpus.n)
+        work = 8 * (5 * landmarks + 2 * TILE_ROWS) * landmarks
+    return max(corpus.points_bytes, points + work) + FEW_TILES_BYTES
+
+
+def _kernel_effort(section: Vendi, corpus: CorpusFacts, dense: bool) -> Effort:
+    n, pairs = float(corpus.n), corpus.n**2 / 2
+    asked = f"vendi.method is {section.method}"
+    tiles = Effort(
+        bytes_read=corpus.stored_bytes,
+        bytes_written=RESULT_BYTES,
+        products=pairs * corpus.d,
+        folds=CONVERSION_FOLDS * n * corpus.d + KERNEL_FOLDS * pairs,
+    )
+    if dense:
+        return replace(
+            tiles,
+            bytes_written=8 * corpus.n + RESULT_BYTES,
+            # Half of the diagonalisation's operations wait for memory, entry by entry.
+            products=tiles.products + n**3 / 3,
+            folds=tiles.folds + 0.06 * n**3,
+            method="exact",
+            why=asked if section.method == "exact" else f"at most {DENSE_ROWS:,} rows",
+        )
+    m = min(LANDMARKS, corpus.n)
+    spectra = (VALUES_ONLY + WITH_VECTORS) * m**3
+    return replace(
+        tiles,
+        products=tiles.products + n * m * (corpus.d + 2 * m) + spectra,
+        folds=tiles.folds + KERNEL_FOLDS * n * m,
+        method="nystrom",
+        why=asked if section.method == "nystrom" else f"more than {DENSE_ROWS:,} rows",
+    )
 
 
 def find_bandwidth(inputs: Inputs) -> Output:
@@ -142,14 +232,14 @@ def sum_moments(inputs: Inputs) -> Output:
     corpus = inputs.corpora[inputs.parameters["role"]]
     first = inputs.index * SHARDS_PER_TASK
     shards = range(first, min(first + SHARDS_PER_TASK, corpus.shard_count))
-    moment = merge_moments([second_moment(corpus.read_shard(shard)) for shard in shards])
+    moment = merge_moments(second_moment(corpus.read_shard(shard)) for shard in shards)
     return Output(values={"total": moment.total}, arrays={"matrix": moment.matrix})
 
 
 def score_moments(inputs: Inputs) -> Output:
     """Merge the moments in order and score their spectrum."""
     moment = merge_moments(
-        [SecondMoment(part.values["total"], part.array("matrix")) for part in inputs.parts]
+        SecondMoment(part.values["total"], part.array("matrix")) for part in inputs.parts
     )
     n = inputs.corpora[inputs.parameters["role"]].n
     spectrum = moment_spectrum(moment, n)

@@ -1,0 +1,98 @@
+"""How fast this machine works: one thread, a second or so, best of several tries.
+
+An estimated time needs four rates: multiply-adds in matrix products of float64 and of float32,
+entries folded one at a time, and bytes read from where the corpus is. The first three are measured
+on tiles of the size that stages work on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from latentscale.distances import as_points, squared_tile
+from latentscale_pipeline.engine.stage import Effort
+
+TILE_ROWS = 1024
+TILE_DIMENSION = 384
+TRY_SECONDS = 0.2
+"""For how long each kind of work is tried."""
+
+READ_SECONDS = 0.4
+"""After how long no further piece of a corpus is read."""
+
+SLOWEST_READ = 1.0e6
+"""Bytes a second that are assumed where nothing could be read."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What one thread does in a second.
+
+    Attributes
+    ----------
+    products, single_products : float
+        Multiply-adds in matrix products of float64, of float32.
+    folds : float
+        Entries of a tile turned from products into distances.
+    read_bytes : float
+        Bytes of vectors read, checked and decoded.
+    """
+
+    products: float
+    single_products: float
+    folds: float
+    read_bytes: float
+
+    def seconds(self, effort: Effort) -> float:
+        """Return how long one thread takes; writing counts like reading."""
+        return (
+            effort.products / self.products
+            + effort.single_products / self.single_products
+            + effort.folds / self.folds
+            + (effort.bytes_read + effort.bytes_written) / self.read_bytes
+        )
+
+
+def calibrate(pieces: Iterator[int]) -> Rates:
+    """Measure the rates.
+
+    Parameters
+    ----------
+    pieces : iterator of int
+        Reads a piece of the corpus whenever it is asked for the next, and gives its size in bytes.
+    """
+    rows = np.random.default_rng(0).normal(size=(2, TILE_ROWS, TILE_DIMENSION))
+    single = rows.astype(np.float32)
+    first, second = (as_points(part[:, :2], "euclidean") for part in rows)
+    work = float(TILE_ROWS**2 * TILE_DIMENSION)
+    with threadpool_limits(limits=1):
+        return Rates(
+            products=work / _best(lambda: rows[0] @ rows[1].T),
+            single_products=work / _best(lambda: single[0] @ single[1].T),
+            folds=TILE_ROWS**2 / _best(lambda: squared_tile(first, second)),
+            read_bytes=_reading_rate(pieces),
+        )
+
+
+def _best(work: Callable[[], object]) -> float:
+    work()  # compiled and in the caches
+    best, end = np.inf, time.perf_counter() + TRY_SECONDS
+    while time.perf_counter() < end:
+        begun = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - begun)
+    return float(best)
+
+
+def _reading_rate(pieces: Iterator[int]) -> float:
+    size, begun = 0, time.perf_counter()
+    for piece in pieces:
+        size += piece
+        if time.perf_counter() - begun > READ_SECONDS:
+            break
+    return max(size / (time.perf_counter() - begun), SLOWEST_READ)

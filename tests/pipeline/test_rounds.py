@@ -1,0 +1,191 @@
+"""Iterated stages: rounds, their states, and what a kill or damage between them costs."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from latentscale_pipeline.clusters.dask_executor import DaskExecutor, local_cluster
+from latentscale_pipeline.engine.executor import Ending, SerialExecutor
+from latentscale_pipeline.engine.run import Work, foresee, run_stages, survey
+from latentscale_pipeline.engine.stage import Effort, Stage
+from latentscale_pipeline.engine.task import Task
+from latentscale_pipeline.job.config import Local
+from latentscale_pipeline.job.publishing import SPENT, Published, need_marker
+from tests.pipeline import toy_stages as toy
+from tests.pipeline.test_engine import Events, make_work, run
+
+
+@pytest.fixture(scope="module")
+def dask_executor() -> Iterator[DaskExecutor]:
+    with local_cluster(Local(workers=2, threads=1, memory_limit=2**30)) as executor:
+        yield executor
+
+
+class Killed(BaseException):
+    """The driver dies."""
+
+
+class MortalExecutor(SerialExecutor):
+    """Runs so many tasks, then takes the driver down."""
+
+    def __init__(self, tasks: int) -> None:
+        super().__init__()
+        self._left = tasks
+
+    def next_ended(self, seconds: float) -> tuple[Task, Ending] | None:
+        if self._left == 0:
+            raise Killed
+        ended = super().next_ended(seconds)
+        self._left -= ended is not None
+        return ended
+
+
+def outcome(work: Work, stage: Stage) -> tuple[list[float], Any]:
+    result = work.result(stage)
+    return result.array("numbers").tolist(), result.values["noises"]
+
+
+def undisturbed(root: Path) -> tuple[list[float], Any]:
+    stage = toy.iterated()
+    work = make_work(root, [stage])
+    run(work, SerialExecutor)
+    return outcome(work, stage)
+
+
+def test_rounds_go_on_until_the_state_is_finished(tmp_path: Path) -> None:
+    stage = toy.iterated(rounds=5)
+    work = make_work(tmp_path, [stage])
+    events, standings = run(work, SerialExecutor)
+    numbers, noises = outcome(work, stage)
+    assert numbers == [2.0**-5] * 10
+    assert np.unique(np.array(noises)).size == 15  # every part of every round draws its own
+    assert events.computed() == {"halve": 1 + 5 * 4}
+    assert standings[0].done
+    assert work.result(stage).values[SPENT]["tasks"] == 21
+    rounds = [fields["round"] for event, fields in events if event == "part_done"]
+    assert rounds == [0] + [number for number in range(1, 6) for _ in range(4)]
+
+
+def test_only_the_newest_states_outlive_their_round(tmp_path: Path) -> None:
+    stage = toy.iterated(rounds=5)
+    work = make_work(tmp_path, [stage])
+    run(work, SerialExecutor)
+    folders = work.store.folders(work.folder(stage))
+    assert [name for name in folders if name.startswith("round")] == ["round-0004"]
+    assert work.store.exists(f"{work.folder(stage)}/round-0004/state.json")
+
+
+def test_both_executors_give_the_same_numbers(tmp_path: Path, dask_executor: DaskExecutor) -> None:
+    stage = toy.iterated()
+    work = make_work(tmp_path / "parallel", [stage])
+    run(work, lambda: nullcontext(dask_executor))
+    assert outcome(work, stage) == undisturbed(tmp_path / "serial")
+
+
+@pytest.mark.parametrize("tasks", [0, 1, 2, 3, 4, 5, 12, 19, 20])
+def test_a_kill_costs_no_more_than_what_was_under_way(tmp_path: Path, tasks: int) -> None:
+    stage = toy.iterated()
+    work = make_work(tmp_path / "killed", [stage])
+    with pytest.raises(Killed):
+        run_stages(work, survey(work), lambda: MortalExecutor(tasks), "first", Events())
+    events, _ = run(work, SerialExecutor, "second")
+    assert events.computed() == {"halve": 21 - tasks}
+    assert outcome(work, stage) == undisturbed(tmp_path / "calm")
+    assert work.result(stage).values[SPENT]["tasks"] == 21
+
+
+def test_where_a_resumed_stage_stands_is_said(tmp_path: Path) -> None:
+    work = make_work(tmp_path, [toy.iterated()])
+    with pytest.raises(Killed):
+        run_stages(work, survey(work), lambda: MortalExecutor(7), "first", Events())
+    assert survey(work)[0].reason == "resumed in round 2: 2 of 3 parts were there"
+
+
+def flip(work: Work, published: Published, name: str) -> None:
+    key = published.path(name)
+    data = bytearray(work.store.read(key))
+    data[-1] ^= 1
+    work.store.write(key, bytes(data))
+
+
+def test_a_damaged_part_of_a_round_is_redone_alone(tmp_path: Path) -> None:
+    stage = toy.iterated()
+    work = make_work(tmp_path / "damaged", [stage])
+    with pytest.raises(Killed):
+        run_stages(work, survey(work), lambda: MortalExecutor(7), "first", Events())
+    folder = work.folder(stage)
+    flip(work, need_marker(work.store, f"{folder}/round-0002/part-00000"), "share")
+    events, _ = run(work, SerialExecutor, "second")
+    assert events.computed() == {"halve": 21 - 7 + 1}
+    problem = next(str(fields["problem"]) for event, fields in events if event == "part_corrupt")
+    assert problem.startswith("recomputed: round-0002/part-00000.first-")
+    assert problem.endswith("share.npy differs from its checksum")
+    assert outcome(work, stage) == undisturbed(tmp_path / "calm")
+
+
+def test_a_damaged_state_costs_one_round(tmp_path: Path) -> None:
+    stage = toy.iterated()
+    work = make_work(tmp_path / "damaged", [stage])
+    with pytest.raises(Killed):
+        run_stages(work, survey(work), lambda: MortalExecutor(13), "first", Events())
+    flip(work, need_marker(work.store, f"{work.folder(stage)}/round-0003/state"), "numbers")
+    events, _ = run(work, SerialExecutor, "second")
+    assert events.computed() == {"halve": 21 - 13 + 4}
+    assert outcome(work, stage) == undisturbed(tmp_path / "calm")
+
+
+def test_a_damaged_result_costs_one_round(tmp_path: Path) -> None:
+    reader = Stage("reader", toy.read_numbers, toy.MEMORY, needs=("halve",))
+    stage = toy.iterated()
+    work = make_work(tmp_path / "damaged", [stage, reader])
+    run(work, SerialExecutor)
+    flip(work, work.result(stage), "numbers")
+    work.store.remove(f"{work.folder(reader)}/result.json")
+    events, _ = run(work, SerialExecutor, "second")
+    assert events.computed() == {"halve": 4, "reader": 1}
+    assert outcome(work, stage) == undisturbed(tmp_path / "calm")
+    assert work.result(reader).values["total"] == pytest.approx(10 / 32)
+
+
+def test_a_sibling_job_lends_a_finished_iterated_stage(tmp_path: Path) -> None:
+    stage = toy.iterated()
+    lender = make_work(tmp_path / "first", [stage])
+    run(lender, SerialExecutor)
+    borrower = make_work(tmp_path / "second", [stage], (lender.store,))
+    events, standings = run(borrower, SerialExecutor)
+    assert events.computed() == {}
+    assert standings[0].reason == "reused from first"
+    assert outcome(borrower, stage) == outcome(lender, stage)
+
+
+def test_looking_ahead_finds_the_round_that_comes_next(tmp_path: Path) -> None:
+    stage = toy.iterated()
+    work = make_work(tmp_path, [stage])
+    with pytest.raises(Killed):
+        run_stages(work, survey(work), lambda: MortalExecutor(11), "first", Events())
+    before = work.store.sizes()
+    [seen] = foresee(work)
+    assert work.store.sizes() == before
+    [found] = survey(work)
+    assert (seen.round_number, seen.found, seen.reason) == (3, 2, found.reason)
+    assert found.reason == "resumed in round 3: 2 of 3 parts were there"
+
+
+def test_tasks_of_an_iterated_stage_are_those_of_its_expected_rounds(tmp_path: Path) -> None:
+    stage = replace(toy.iterated(), effort=Effort(rounds=5))
+    work = make_work(tmp_path, [stage])
+    events, _ = run(work, SerialExecutor)
+    assert stage.tasks == events.computed()["halve"] == 21
+    assert stage.side_by_side == 3
+    at_once = replace(stage, effort=Effort(rounds=0))
+    assert (at_once.tasks, at_once.side_by_side) == (1, 1)
+
+
+def test_a_stage_is_combined_in_one_way() -> None:
+    with pytest.raises(ValueError, match="either finalise or advance"):
+        Stage("both", toy.halve, 1, finalise=toy.gather, advance=toy.gather)
