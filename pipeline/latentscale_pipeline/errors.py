@@ -13,6 +13,12 @@ class LatentscaleError(Exception):
     exit_code = 3
 
 
+class GateFailed(LatentscaleError):
+    """A comparison was made, and a gate on it failed (exit code 1)."""
+
+    exit_code = 1
+
+
 class BadInput(LatentscaleError):
     """Bad usage or bad data (exit code 2): running again changes nothing until it is mended."""
 
@@ -25,7 +31,27 @@ class Incomplete(LatentscaleError):
     exit_code = 3
 
 
+class StoreFailed(Incomplete):
+    """A store that couldn't be reached or written to, for longer than it is waited for."""
+
+
+class StoreFull(StoreFailed):
+    """There is no room in a store."""
+
+
 class TargetMissed(LatentscaleError):
     """A quality that was asked for wasn't reached (exit code 3), and trying again won't help."""
 
     exit_code = 3
+
+
+class Cancelled(Incomplete):
+    """A run that ended because someone asked it to (exit code 3); it can be resumed."""
+
+
+class Interrupted(BaseException):
+    """A signal asked this process to end (exit code 3).
+
+    Not a KeyboardInterrupt, after which Python may end the process by that signal instead of the
+    exit code it was given.
+    """

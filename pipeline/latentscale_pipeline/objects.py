@@ -5,14 +5,15 @@ whole, and the one primitive that several writers may race for is *create if abs
 (:meth:`ObjectStore.create`). No rename, append or shared mutable object is relied on, so the same
 protocol holds on a disk and on S3.
 
-Writing is retried with backoff when a remote store is unreachable for a while; local errors are
-reported at once, as one line that names the object.
+What may pass is waited for: a store that can't be reached, a network file system that lost its
+server, for a while a full disk. What won't pass, or didn't, becomes one line that names the object.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import re
 import time
@@ -26,10 +27,36 @@ from urllib.parse import urlsplit, urlunsplit
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from latentscale_pipeline.errors import BadInput, Incomplete
+from latentscale_pipeline.errors import BadInput, LatentscaleError, StoreFailed, StoreFull
 
-RETRY_DELAYS = (0.2, 0.5, 1.0, 2.0, 4.0)
-"""Seconds between attempts to reach a remote store."""
+PATIENCE_SECONDS = 120.0
+"""How long a store that can't be reached is waited for."""
+
+SHORT_PATIENCE_SECONDS = 8.0
+"""How long a full disk is waited for, and a remote error that may or may not pass."""
+
+FIRST_DELAY, LONGEST_DELAY = 0.2, 15.0
+"""Seconds between the first two attempts, and what doubling them leads to."""
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""What a file system answers when there is no room."""
+
+PASSING = {
+    getattr(errno, name)
+    for name in (
+        *("EAGAIN", "EBUSY", "ECONNABORTED", "ECONNREFUSED", "ECONNRESET", "EHOSTDOWN"),
+        *("EHOSTUNREACH", "EIO", "ENETDOWN", "ENETRESET", "ENETUNREACH", "ENOLCK", "ENOTCONN"),
+        *("EPIPE", "EREMOTEIO", "ESTALE", "ETIMEDOUT"),
+    )
+    if hasattr(errno, name)
+}
+"""What network file systems and servers answer while they are away or overloaded."""
+
+UNREACHABLE = {"ConnectionError", "HTTPClientError", "TimeoutError", "ClientConnectionError"}
+"""Names under which the libraries of object stores, which are optional, say the same."""
+
+WITHOUT_CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError"}
+"""Names under which they say that nobody told them who is asking."""
 
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
 """What file systems without hard links answer."""
@@ -61,6 +88,7 @@ class ObjectStore:
         self._root = str(root).rstrip("/")
         self.url = str(Path(self._root)) if self.is_local else strip_credentials(url).rstrip("/")
         self._given = url
+        self._gave_up = -math.inf
 
     def __reduce__(self) -> tuple[type[ObjectStore], tuple[str]]:
         return ObjectStore, (self._given,)
@@ -92,21 +120,31 @@ class ObjectStore:
         data: bytes = self._attempt(lambda: self._fs.cat_file(self._path(key)), key)
         return data
 
-    def write(self, key: str, data: bytes) -> None:
+    def write(self, key: str, data: bytes, *, durable: bool = True) -> None:
         """Store a whole object, replacing one of the same key.
 
         A reader never sees half of it: local files are written beside and moved into place.
+
+        Parameters
+        ----------
+        key : str
+            Where.
+        data : bytes
+            What.
+        durable : bool
+            Wait until a local disk has it. Waiting takes longer than writing; an object whose
+            loss in a power cut is noticed and made good can do without.
         """
         if self.is_local:
-            self._locally(key, lambda path: self._place(path, data, os.replace))
+            self._locally(key, lambda path: self._place(path, data, os.replace, durable=durable))
         else:
             self._send(key, data, "overwrite")
 
     def create(self, key: str, data: bytes) -> bool:
         """Store a whole object only if its key is free.
 
-        Of any number of racing writers exactly one gets True. After a lost connection the object
-        may turn out to be our own: that counts as created.
+        Of any number of racing writers exactly one gets True, as long as what they write differs.
+        After a lost answer the object may turn out to be our own: that counts as created.
         """
         try:
             if self.is_local:
@@ -114,7 +152,7 @@ class ObjectStore:
             else:
                 self._send(key, data, "create")
         except FileExistsError:
-            return not self.is_local and self.read(key) == data
+            return self.read(key) == data
         return True
 
     def exists(self, key: str) -> bool:
@@ -181,46 +219,59 @@ class ObjectStore:
 
     def _locally(self, key: str, operation: Callable[[Path], None]) -> None:
         path = Path(self._path(key))
+        in_the_way = BadInput(
+            f"{self.locate(key)}: a file is in the way of a folder; choose another place"
+        )
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise _explained(error, self.locate(key)) from error
+            self._attempt(lambda: path.parent.mkdir(parents=True, exist_ok=True), key)
+        except (FileExistsError, NotADirectoryError):
+            raise in_the_way from None
         try:
-            operation(path)
-        except FileExistsError:
-            raise
-        except OSError as error:
-            raise _explained(error, self.locate(key)) from error
+            self._attempt(lambda: operation(path), key)
+        except (IsADirectoryError, NotADirectoryError):
+            raise in_the_way from None
 
     @staticmethod
-    def _place(path: Path, data: bytes, publish: Callable[[Path, Path], None]) -> None:
+    def _place(
+        path: Path, data: bytes, publish: Callable[[Path, Path], None], *, durable: bool = True
+    ) -> None:
         temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
         try:
             with temporary.open("wb") as file:
                 file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
             publish(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
 
     def _attempt(self, operation: Callable[[], Any], key: str) -> Any:
-        """Run an operation, again after a pause when a remote store can't be reached."""
-        delays = () if self.is_local else RETRY_DELAYS
-        for delay in (*delays, None):
+        """Run an operation, again after a pause as long as what is wrong with the store may pass.
+
+        Once a store has been given up on it isn't waited for again at once: whatever ends because
+        of it ends soon.
+        """
+        begun = time.monotonic()
+        delay = FIRST_DELAY
+        while True:
             try:
                 return operation()
             except (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError):
                 raise
-            except PermissionError as error:
-                raise _explained(error, self.locate(key)) from error
+            except LatentscaleError:
+                raise
             except Exception as error:
-                if self.is_local or delay is None:
-                    if isinstance(error, OSError) or not self.is_local:
-                        raise _explained(error, self.locate(key)) from error
+                if self.is_local and not isinstance(error, OSError):
                     raise
+                patience = _patience(error, self.is_local)
+                now = time.monotonic()
+                if now - self._gave_up < PATIENCE_SECONDS or now - begun + delay > patience:
+                    if patience:
+                        self._gave_up = now
+                    raise _explained(error, self.locate(key)) from error
                 time.sleep(delay)
-        raise AssertionError("unreachable")
+                delay = min(2 * delay, LONGEST_DELAY)
 
 
 def strip_credentials(url: str) -> str:
@@ -253,13 +304,28 @@ def _link(temporary: Path, path: Path) -> None:
             file.write(temporary.read_bytes())
 
 
-def _explained(error: Exception, where: str) -> Exception:
+def _patience(error: Exception, is_local: bool) -> float:
+    """Say for how many seconds it makes sense to wait for an error to pass."""
+    if isinstance(error, PermissionError):
+        return 0.0
     number = error.errno if isinstance(error, OSError) else None
-    if number in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
-        return BadInput(f"{where}: the disk is full or over quota; free some space and run again")
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if number in PASSING or names & UNREACHABLE:
+        return PATIENCE_SECONDS
+    passes_perhaps = number in FULL - {errno.EFBIG} or (isinstance(error, OSError) and not is_local)
+    return SHORT_PATIENCE_SECONDS if passes_perhaps else 0.0
+
+
+def _explained(error: Exception, where: str) -> LatentscaleError:
+    number = error.errno if isinstance(error, OSError) else None
+    if number in FULL:
+        return StoreFull(
+            f"{where}: the disk is full or over quota; free some space and run the "
+            "same command again"
+        )
     if number in {errno.EACCES, errno.EPERM, errno.EROFS} or isinstance(error, PermissionError):
         return BadInput(f"{where}: permission denied; choose another place or change its rights")
-    if number in {errno.ENOTDIR, errno.EEXIST, errno.EISDIR}:
-        return BadInput(f"{where}: a file is in the way of a folder; choose another place")
+    if type(error).__name__ in WITHOUT_CREDENTIALS:
+        return BadInput(f"{where}: there are no credentials for it; put them into the environment")
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return Incomplete(f"{where}: {reason}; run the same command again once this is mended")
+    return StoreFailed(f"{where}: {reason}; run the same command again once this is mended")

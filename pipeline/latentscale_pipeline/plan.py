@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from latentscale_pipeline.corpus import Corpus, ensure_corpus
-from latentscale_pipeline.engine.memory import IDLE_WORKER_BYTES, check_memory
-from latentscale_pipeline.engine.stage import Stage, stage_keys
+from latentscale_pipeline.corpus import Corpus, Prospect, ensure_corpus
+from latentscale_pipeline.engine.memory import check_memory, idle_memory
+from latentscale_pipeline.engine.stage import Stage, stage_dependences, stage_key
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.job.config import JobConfig, Section
 from latentscale_pipeline.job.identity import config_hash, job_id
 from latentscale_pipeline.lent_scales import read_scales
+from latentscale_pipeline.objects import strip_credentials
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.stages import MEASURES
 from latentscale_pipeline.stages.duplicates import plan_duplicates
@@ -59,27 +60,64 @@ class Plan:
         return {role: corpus.fingerprint for role, corpus in self.corpora.items()}
 
     @cached_property
+    def dependences(self) -> dict[str, dict[str, Any]]:
+        """What the result of each stage depends on, by name."""
+        return stage_dependences(self.stages, self.fingerprints)
+
+    @cached_property
     def keys(self) -> dict[str, str]:
         """Key of each stage by name."""
-        return stage_keys(self.stages, self.fingerprints)
+        return {name: stage_key(found) for name, found in self.dependences.items()}
+
+    @cached_property
+    def idle_bytes(self) -> int:
+        """Resident memory of a worker that runs no task."""
+        return idle_memory(self.stages)
+
+    def projected_bytes(self, stage: Stage) -> int:
+        """Peak resident memory of a worker that runs one task of a stage."""
+        return self.idle_bytes + stage.memory_bytes
 
     def describe(self) -> dict[str, Any]:
-        """Return the plan as JSON: what each stage needs, and what it will hold in memory."""
+        """Return the plan as JSON: what each stage is made from, needs, and will take."""
         return {
             "job": self.id,
             "config_hash": self.config_hash,
+            "corpora": {
+                role: {"uri": strip_credentials(corpus.url), "fingerprint": corpus.fingerprint}
+                for role, corpus in self.corpora.items()
+            },
+            "scales": dict(self.facts.fixed_scales),
             "stages": [
                 {
-                    "stage": stage.name,
                     "key": self.keys[stage.name],
-                    "needs": list(stage.needs),
-                    "corpora": list(stage.corpora),
-                    "partitions": stage.partitions,
-                    "peak_memory_bytes": stage.memory_bytes + IDLE_WORKER_BYTES,
+                    **describe_stage(stage, self.idle_bytes),
+                    "peak_memory_bytes": self.projected_bytes(stage),
+                    "depends_on": self.dependences[stage.name],
                 }
                 for stage in self.stages
             ],
         }
+
+
+def describe_stage(stage: Stage, idle_bytes: int) -> dict[str, Any]:
+    """Return as JSON what a stage needs and what all its tasks take together."""
+    effort = stage.effort
+    return {
+        "stage": stage.name,
+        "needs": list(stage.needs),
+        "corpora": list(stage.corpora),
+        "partitions": stage.partitions,
+        "rounds": effort.rounds,
+        "tasks": stage.tasks,
+        "projected_memory_bytes": idle_bytes + stage.memory_bytes,
+        "bytes_read": effort.bytes_read,
+        "bytes_written": effort.bytes_written,
+        "multiply_adds": effort.multiply_adds,
+        "folds": effort.folds,
+        "method": effort.method or None,
+        "why": effort.why or None,
+    }
 
 
 def make_plan(
@@ -87,8 +125,21 @@ def make_plan(
     *,
     measures: Mapping[str, Measure] = MEASURES,
     progress: Progress = silent,
+    corpora: Mapping[Role, Corpus] | None = None,
+    scales: Mapping[str, float] | None = None,
 ) -> Plan:
     """Open the corpora (ingesting sources that aren't one yet) and plan every stage.
+
+    Parameters
+    ----------
+    config : JobConfig
+        The job.
+    measures : mapping
+        The measures by name.
+    progress : callable
+        ``progress(rows read, rows in all)`` of an ingest.
+    corpora, scales : mapping, optional
+        Those of a job that was planned before, instead of what the configuration names.
 
     Raises
     ------
@@ -96,32 +147,85 @@ def make_plan(
         If a corpus can't be had, a measure doesn't fit the corpora, or a task doesn't fit the
         memory limit: before any work is done.
     """
-    sources: dict[Role, str] = {"corpus": config.corpus}
-    if config.reference is not None:
-        sources["reference"] = config.reference
-    fixed_scales = read_scales(config)
-    corpora: dict[Role, Corpus] = {
-        role: ensure_corpus(url, config.output, progress) for role, url in sources.items()
+    fixed_scales = read_scales(config) if scales is None else scales
+    if corpora is None:
+        corpora = {
+            role: ensure_corpus(source.url, config.output, progress).without(source.excluded)
+            for role, source in corpus_sources(config).items()
+        }
+    facts = job_facts(config, corpora, fixed_scales)
+    return identify_plan(config, corpora, facts, plan_stages(config, facts, measures))
+
+
+@dataclass(frozen=True)
+class CorpusSource:
+    """Where a corpus of a job comes from, and which of its shards are left out."""
+
+    url: str
+    excluded: tuple[str, ...]
+
+
+def corpus_sources(config: JobConfig) -> dict[Role, CorpusSource]:
+    """Return where the corpora of a job come from, by role.
+
+    Raises
+    ------
+    BadInput
+        If shards of a reference are left out and there is none.
+    """
+    excluded = config.exclude_shards
+    sources: dict[Role, CorpusSource] = {
+        "corpus": CorpusSource(config.corpus, tuple(excluded.corpus))
     }
-    facts = JobFacts(
-        corpora={role: _facts(corpus) for role, corpus in corpora.items()},
+    if config.reference is not None:
+        sources["reference"] = CorpusSource(config.reference, tuple(excluded.reference))
+    elif excluded.reference:
+        raise BadInput("exclude_shards.reference names shards and there is no reference")
+    return sources
+
+
+def job_facts(
+    config: JobConfig,
+    corpora: Mapping[Role, Corpus] | Mapping[Role, Corpus | Prospect],
+    fixed_scales: Mapping[str, float],
+) -> JobFacts:
+    """Gather what the stages are planned from."""
+    return JobFacts(
+        corpora={role: corpus_facts(corpus) for role, corpus in corpora.items()},
         seed=config.seed,
         pairs=config.budget.pairs,
         scale_role=_scale_role(config),
         fixed_scales=fixed_scales,
     )
+
+
+def plan_stages(
+    config: JobConfig, facts: JobFacts, measures: Mapping[str, Measure] = MEASURES
+) -> tuple[Stage, ...]:
+    """Plan every stage, each after those it needs.
+
+    Raises
+    ------
+    BadInput
+        If a measure doesn't fit the corpora or the budget, or a task the memory limit.
+    """
     stages = plan_duplicates(facts)
     for name, section in config.measures.items():
         stages += measures[name].plan(section, facts)
     check_memory(stages, config.cluster.memory_limit)
+    return tuple(stages)
+
+
+def identify_plan(
+    config: JobConfig,
+    corpora: Mapping[Role, Corpus],
+    facts: JobFacts,
+    stages: tuple[Stage, ...],
+) -> Plan:
+    """Put a plan together once the fingerprints of its corpora are known."""
     prints = {role: corpus.fingerprint for role, corpus in corpora.items()}
-    return Plan(
-        config=config,
-        corpora=corpora,
-        facts=facts,
-        stages=tuple(stages),
-        config_hash=config_hash(config, prints["corpus"], prints.get("reference"), fixed_scales),
-    )
+    hashed = config_hash(config, prints["corpus"], prints.get("reference"), facts.fixed_scales)
+    return Plan(config, corpora, facts, stages, hashed)
 
 
 def measure_sections(measures: Mapping[str, Measure] = MEASURES) -> dict[str, type[Section]]:
@@ -134,14 +238,15 @@ def comparing_measures(measures: Mapping[str, Measure] = MEASURES) -> list[str]:
     return [name for name, measure in measures.items() if measure.compares]
 
 
-def _facts(corpus: Corpus) -> CorpusFacts:
+def corpus_facts(corpus: Corpus | Prospect) -> CorpusFacts:
+    """Return what a plan may depend on of a corpus, or of one that is yet to be."""
     return CorpusFacts(
         n=corpus.n,
         d=corpus.d,
         dtype=str(corpus.dtype),
         shards=corpus.shard_count,
         shard_rows=corpus.shard_rows,
-        zero_rows=corpus.manifest.zero_rows.count,
+        zero_rows=corpus.zero_rows,
     )
 
 

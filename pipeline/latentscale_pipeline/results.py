@@ -10,9 +10,10 @@ from typing import Any
 from latentscale import __version__
 from latentscale_pipeline.engine.run import Standing, Work
 from latentscale_pipeline.engine.task import part_key
-from latentscale_pipeline.job.publishing import Published, read_marker
+from latentscale_pipeline.job.publishing import SPENT, Published, read_marker
 from latentscale_pipeline.objects import strip_credentials
 from latentscale_pipeline.plan import Plan
+from latentscale_pipeline.provenance import PROVENANCE_KEY
 from latentscale_pipeline.schema import RESULTS_SCHEMA
 from latentscale_pipeline.stages import MEASURES
 from latentscale_pipeline.stages.duplicates import stage_name as duplicates_stage
@@ -68,6 +69,7 @@ def assemble_results(
             "started": started,
             "finished": finished,
             "cluster": plan.config.cluster.model_dump(),
+            "provenance": PROVENANCE_KEY,
         },
         "corpora": {
             "reference": None,
@@ -79,6 +81,14 @@ def assemble_results(
                     "dtype": str(corpus.dtype),
                     "fingerprint": corpus.fingerprint,
                     "duplicates": result(duplicates_stage(role)).values["duplicates"],
+                    **(
+                        {
+                            "excluded_shards": list(corpus.excluded),
+                            "excluded_rows": corpus.excluded_rows,
+                        }
+                        if corpus.excluded
+                        else {}
+                    ),
                 }
                 for role, corpus in plan.corpora.items()
             },
@@ -90,7 +100,7 @@ def assemble_results(
             for key, value in _section(name, finding).items()
         },
         "arrays": arrays,
-        "timings": [_timing(work, standing) for standing in standings],
+        "timings": [_timing(plan, work, standing) for standing in standings],
     }
 
 
@@ -105,7 +115,7 @@ def dump_results(results: Mapping[str, Any]) -> bytes:
     return (json.dumps(results, indent=1, allow_nan=False) + "\n").encode()
 
 
-def _timing(work: Work, standing: Standing) -> dict[str, Any]:
+def _timing(plan: Plan, work: Work, standing: Standing) -> dict[str, Any]:
     stage = standing.stage
     keys = dict.fromkeys(
         [
@@ -113,12 +123,21 @@ def _timing(work: Work, standing: Standing) -> dict[str, Any]:
             f"{standing.folder}/result",
         ]
     )
-    costs = [marker.cost for key in keys if (marker := read_marker(work.store, key))]
-    return {
-        "stage": stage.name,
-        "seconds": round(math.fsum(cost.seconds for cost in costs), 3),
+    markers = [marker for key in keys if (marker := read_marker(work.store, key))]
+    costs = [marker.cost for marker in markers]
+    spent = {
+        "seconds": math.fsum(cost.seconds for cost in costs),
         "tasks": len(costs),
         "peak_memory_bytes": max(cost.peak_memory_bytes for cost in costs),
+        "tasks_at_once": max(cost.tasks_at_once for cost in costs),
+    }
+    if stage.advance is not None:
+        spent = markers[-1].values[SPENT]
+    return {
+        "stage": stage.name,
+        **spent,
+        "seconds": round(spent["seconds"], 3),
+        "projected_memory_bytes": plan.projected_bytes(stage),
         "resumed": standing.found > 0 or standing.reason.startswith("reused"),
         "reason": standing.reason,
     }

@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from latentscale_pipeline.engine.executor import Executor, SerialExecutor
 from latentscale_pipeline.engine.run import (
-    ATTEMPTS,
+    REPAIRS,
+    Earlier,
     Notify,
     Standing,
     Work,
+    foresee,
+    is_complete,
+    redo,
     run_stages,
     survey,
 )
-from latentscale_pipeline.errors import Incomplete, LatentscaleError
+from latentscale_pipeline.errors import Cancelled, Incomplete, LatentscaleError
 from latentscale_pipeline.job.config import JobConfig, Local
 from latentscale_pipeline.job.events import EventLog
+from latentscale_pipeline.job.identity import plain
 from latentscale_pipeline.job.lock import hold_lock
-from latentscale_pipeline.job.publishing import CorruptResult, withdraw
+from latentscale_pipeline.job.publishing import CorruptResult
+from latentscale_pipeline.job.stopping import Check, stop_when_asked
+from latentscale_pipeline.job.verification import check_documents
 from latentscale_pipeline.objects import ObjectStore, strip_credentials
 from latentscale_pipeline.plan import Plan
+from latentscale_pipeline.provenance import write_provenance
 from latentscale_pipeline.report import render_report
 from latentscale_pipeline.results import assemble_results, dump_results
 from latentscale_pipeline.stages import MEASURES
 from latentscale_pipeline.stages.measure import Measure
+
+MISSING_DASHBOARD = (
+    "cluster.dashboard: the dashboard needs bokeh, which isn't installed; pip install bokeh"
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +60,9 @@ def run_job(
     *,
     wait: bool = False,
     take_over: bool = False,
+    verify: bool = False,
     measures: Mapping[str, Measure] = MEASURES,
+    command: Sequence[str] = (),
 ) -> Finished:
     """Bring a job to its end; what is there already isn't computed again.
 
@@ -58,61 +74,99 @@ def run_job(
         Told of every event, for progress.
     wait, take_over : bool
         What to do when another run holds the job's folder.
+    verify : bool
+        Check every byte of what is there already, and compute again what is damaged.
     measures : mapping
         The measures by name.
+    command : sequence of str
+        Arguments of the command line that asked for this, for the provenance.
 
     Raises
     ------
     LatentscaleError
         With one line and an exit code.
     """
-    store = ObjectStore(plan.config.output).child(plan.id)
-    started = _now()
-    with hold_lock(store, wait=wait, take_over=take_over) as holder:
-        events = EventLog(store, holder.attempt)
+    work = _work(plan)
+    store = work.store
+    notify("run_started", job=plan.id, folder=store.url, stages=len(plan.stages))
+    previous = None if verify else _previous_results(plan, work)
+    if previous is not None:
+        return Finished(store, previous, computed=False)
 
-        def tell(event: str, **fields: Any) -> None:
-            events.record(event, **fields)
-            notify(event, **fields)
+    def tell_waiting(line: str) -> None:
+        notify("waiting", line=line)
 
-        try:
-            return _run_locked(plan, store, holder.attempt, tell, started, measures)
-        except BaseException as error:
-            events.record("run_ended", error=str(error) or type(error).__name__)
-            raise
-        finally:
+    with (
+        hold_lock(store, wait=wait, take_over=take_over, tell=tell_waiting) as holder,
+        stop_when_asked(store, holder) as check,
+    ):
+        # Whoever held the job until now may have finished it.
+        previous = None if verify else _previous_results(plan, work)
+        if previous is not None:
+            return Finished(store, previous, computed=False)
+        with _recorded(plan, EventLog(store, holder.attempt), notify) as tell:
+            return _run_locked(plan, work, holder.attempt, tell, check, verify, measures, command)
+
+
+@contextmanager
+def _recorded(plan: Plan, events: EventLog, notify: Notify) -> Iterator[Notify]:
+    """Record what a run tells, from its beginning to its end, however that comes."""
+
+    def tell(event: str, **fields: Any) -> None:
+        events.record(event, **fields)
+        notify(event, **fields)
+
+    events.record("run_started", job=plan.id, stages=len(plan.stages))
+    try:
+        yield tell
+        events.record("run_ended", ending="finished")
+    except BaseException as error:
+        ending, problem = _ending(error)
+        with contextlib.suppress(LatentscaleError):  # perhaps the store is what failed
+            events.record("run_ended", ending=ending, error=problem)
+        raise
+    finally:
+        with contextlib.suppress(LatentscaleError):
             events.flush()
+
+
+def _ending(error: BaseException) -> tuple[str, str]:
+    """Return how a run ended, in one word, and what it said."""
+    problem = str(error) or type(error).__name__
+    if isinstance(error, Cancelled):
+        return "cancelled", problem
+    return ("failed" if isinstance(error, Exception) else "interrupted"), problem
 
 
 def _run_locked(
     plan: Plan,
-    store: ObjectStore,
+    work: Work,
     attempt: str,
     notify: Notify,
-    started: str,
+    check: Check,
+    verify: bool,
     measures: Mapping[str, Measure],
+    command: Sequence[str],
 ) -> Finished:
-    notify("run_started", job=plan.id, folder=store.url, stages=len(plan.stages))
-    work = Work(
-        store=store,
-        stages=plan.stages,
-        keys=plan.keys,
-        corpora={str(role): corpus for role, corpus in plan.corpora.items()},
-        lenders=_lenders(plan),
-    )
-    standings = survey(work)
-    previous = _previous_results(plan, store, standings)
-    if previous is not None:
-        notify("run_ended", computed=False)
-        return Finished(store, previous, computed=False)
+    started = _now()
+    store = work.store
+    plans = _earlier_plans(plan)
+    work = _with_earlier(plan, work, plans)
+    standings = survey(work, thorough=verify)
+    if verify and not check_documents(store, finished=True):
+        previous = _previous_results(plan, work)
+        if previous is not None:
+            return Finished(store, previous, computed=False)
+    # Results say that everything is there: they can't stand beside what is about to be redone.
+    store.remove("results.json")
+    store.write("plan.json", _describe(plan, plans.get(plan.id, {})))
     store.write("config.json", frozen_config(plan.config))
-    store.write("plan.json", (json.dumps(plan.describe(), indent=1) + "\n").encode())
-    results = _compute(plan, work, standings, attempt, notify, started, measures)
-    store.write("report.html", render_report(results).encode())
+    provenance = write_provenance(store, plan, attempt=attempt, started=started, command=command)
+    results = _compute(plan, work, standings, attempt, notify, check, started, measures)
+    store.write("report.html", render_report(results, provenance).encode())
     # Last: its presence says that everything else is there.
     store.write("results.json", dump_results(results))
     store.sweep_partial()
-    notify("run_ended", computed=True)
     return Finished(store, results, computed=True)
 
 
@@ -122,68 +176,139 @@ def _compute(
     standings: list[Standing],
     attempt: str,
     notify: Notify,
+    check: Check,
     started: str,
     measures: Mapping[str, Measure],
 ) -> dict[str, Any]:
     """Run the stages and collect their results, redoing what turns out to be damaged."""
-    problem: CorruptResult | None = None
-    for repair in range(ATTEMPTS):
-        run_stages(work, standings, _executor(plan.config), f"{attempt}-{repair}", notify)
+    repairs: Counter[str] = Counter()
+    while True:
+        check()
+        executor = _executor(plan, notify)
+        run_stages(work, standings, executor, f"{attempt}-{repairs.total()}", notify, check)
         try:
             return assemble_results(
                 plan, work, standings, started=started, finished=_now(), measures=measures
             )
-        except CorruptResult as found:
-            problem = found
-            notify("part_corrupt", stage=found.part.split("/")[1], problem=str(found))
-            withdraw(work.store, found.part)
-            standings = survey(work)
-    raise Incomplete(f"{work.store.locate(str(problem))}; check this disk, then run again")
+        except CorruptResult as problem:
+            repairs[problem.part] += 1
+            if repairs[problem.part] > REPAIRS:
+                raise Incomplete(
+                    f"{work.store.locate(problem.problem)}; check this disk, then run the same "
+                    "command again"
+                ) from problem
+            owner = next(s for s in standings if problem.part.startswith(f"{s.folder}/"))
+            redo(work.store, owner, problem)
+            notify("part_corrupt", stage=owner.stage.name, problem=owner.part_reason(problem.part))
 
 
-def _executor(config: JobConfig) -> Callable[[], AbstractContextManager[Executor]]:
-    cluster = config.cluster
-    if isinstance(cluster, Local):
+def _executor(plan: Plan, notify: Notify) -> Callable[[], AbstractContextManager[Executor]]:
+    cluster = plan.config.cluster
+    if not isinstance(cluster, Local):
+        return SerialExecutor
 
-        def start() -> AbstractContextManager[Executor]:
-            from latentscale_pipeline.clusters.dask_executor import local_cluster
+    @contextmanager
+    def start() -> Iterator[Executor]:
+        from latentscale_pipeline.clusters.dask_executor import local_cluster
 
-            return local_cluster(cluster)
+        with local_cluster(cluster, plan.idle_bytes) as executor:
+            if executor.dashboard:
+                notify("dashboard_opened", link=executor.dashboard)
+            elif cluster.dashboard:
+                notify("dashboard_missing", problem=MISSING_DASHBOARD)
+            yield executor
 
-        return start
-    return SerialExecutor
+    return start
 
 
-def _lenders(plan: Plan) -> dict[str, list[ObjectStore]]:
-    """Find the other jobs below the same output that planned stages with our keys."""
+def foresee_run(plan: Plan) -> list[Standing]:
+    """Tell where every stage of a job stands, and why; nothing is changed."""
+    return foresee(_with_earlier(plan, _work(plan), _earlier_plans(plan)))
+
+
+def _work(plan: Plan) -> Work:
+    return Work(
+        store=ObjectStore(plan.config.output).child(plan.id),
+        stages=plan.stages,
+        keys=plan.keys,
+        corpora={str(role): corpus for role, corpus in plan.corpora.items()},
+        retries=plan.config.cluster.retries,
+    )
+
+
+def _with_earlier(plan: Plan, work: Work, plans: Mapping[str, StoredPlan]) -> Work:
+    return replace(
+        work,
+        lenders=_lenders(plan, plans),
+        dependences=plan.dependences,
+        earlier=_earlier(plan, plans),
+    )
+
+
+StoredPlan = Mapping[str, Mapping[str, Any]]
+"""The stages of a plan that was stored with a job, by name."""
+
+
+def _earlier_plans(plan: Plan) -> dict[str, StoredPlan]:
+    """Read the plans of all jobs below the same output, this one's included."""
     output = ObjectStore(plan.config.output)
-    lenders: dict[str, list[ObjectStore]] = {}
+    plans: dict[str, StoredPlan] = {}
     for name in output.folders():
-        if name in {plan.id, "corpora"}:
-            continue
-        other = output.child(name)
         try:
-            stages = json.loads(other.read("plan.json"))["stages"]
-            keys = {str(stage["key"]) for stage in stages}
+            stages = json.loads(output.read(f"{name}/plan.json"))["stages"]
+            plans[name] = {str(stage["stage"]): stage for stage in stages if "key" in stage}
         except (OSError, LatentscaleError, ValueError, KeyError, TypeError):
             continue  # not a job, or none of ours to read
+    return plans
+
+
+def _lenders(plan: Plan, plans: Mapping[str, StoredPlan]) -> dict[str, list[ObjectStore]]:
+    """Find the other jobs that planned stages with our keys."""
+    output = ObjectStore(plan.config.output)
+    lenders: dict[str, list[ObjectStore]] = {}
+    for name, stages in plans.items():
+        keys = {str(stage["key"]) for stage in stages.values()} if name != plan.id else set()
         for key in keys & set(plan.keys.values()):
-            lenders.setdefault(key, []).append(other)
+            lenders.setdefault(key, []).append(output.child(name))
     return lenders
 
 
-def _previous_results(
-    plan: Plan, store: ObjectStore, standings: list[Standing]
-) -> dict[str, Any] | None:
-    """Return the results of an earlier run when nothing at all is missing."""
-    if not all(standing.done for standing in standings) or not store.exists("report.html"):
-        return None
+def _earlier(plan: Plan, plans: Mapping[str, StoredPlan]) -> dict[str, list[Earlier]]:
+    """Find what our stages depended on before: in this job, then in jobs of the same name."""
+    named = plan.id.rpartition("-")[0]
+    others = [name for name in plans if name.rpartition("-")[0] == named and name != plan.id]
+    earlier: dict[str, list[Earlier]] = {}
+    for job in [plan.id, *others]:
+        when = "the last run" if job == plan.id else job
+        for name, stage in plans.get(job, {}).items():
+            same = stage["key"] == plan.keys.get(name)
+            dependences = stage.get("before" if same and job == plan.id else "depends_on")
+            if isinstance(dependences, dict):
+                earlier.setdefault(name, []).append(Earlier(when, dependences))
+    return earlier
+
+
+def _describe(plan: Plan, previous: StoredPlan) -> bytes:
+    """Return the plan as it is stored, with what its stages depended on when their keys changed."""
+    description = plan.describe()
+    for stage in description["stages"]:
+        last = previous.get(stage["stage"], {})
+        before = last.get("before" if last.get("key") == stage["key"] else "depends_on")
+        if before is not None:
+            stage["before"] = before
+    return (json.dumps(description, indent=1) + "\n").encode()
+
+
+def _previous_results(plan: Plan, work: Work) -> dict[str, Any] | None:
+    """Return the results of an earlier run when nothing at all is missing; change nothing."""
+    store = work.store
     try:
         results: dict[str, Any] = json.loads(store.read("results.json"))
-        known = results["job"]["config_hash"] == plan.config_hash
+        job = results["job"]
+        known = job["config_hash"] == plan.config_hash and job["name"] == plan.config.name
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-    return results if known and results["job"]["name"] == plan.config.name else None
+    return results if known and store.exists("report.html") and is_complete(work) else None
 
 
 def frozen_config(config: JobConfig) -> bytes:
@@ -197,7 +322,7 @@ def frozen_config(config: JobConfig) -> bytes:
     for role in ("corpus", "reference", "output", "scales_from"):
         if frozen[role] is not None:
             frozen[role] = strip_credentials(frozen[role])
-    return (json.dumps(frozen, indent=1) + "\n").encode()
+    return (json.dumps(plain(frozen), indent=1, allow_nan=False) + "\n").encode()
 
 
 def _now() -> str:

@@ -75,6 +75,7 @@ def _header(results: Mapping[str, Any]) -> Iterator[str]:
         parts = (
             f"{corpus['n']:,} × {corpus['d']:,} {corpus['dtype']}",
             "duplicates unknown" if duplicates is None else f"{duplicates:,} duplicates",
+            *([f"{corpus['excluded_rows']:,} rows left out"] if "excluded_rows" in corpus else []),
             f"fingerprint {printable(corpus['fingerprint'])[:FINGERPRINT_DIGITS]}",
             printable(corpus["uri"]),
         )

@@ -10,17 +10,28 @@ import importlib
 import os
 import sys
 import tempfile
+import threading
 import traceback
 from typing import NoReturn, cast
 
 import click
 
+from latentscale_pipeline.engine import TASK_THREAD
+
 COMMANDS: dict[str, tuple[str, str]] = {
     "ingest": ("ingest:ingest", "Turn embedding files into a corpus."),
     "info": ("info:info", "Describe a corpus."),
+    "plan": ("plan:plan", "Tell what a job will do and take, before it runs."),
     "run": ("run:run", "Run a job, or resume it."),
+    "status": ("status:status", "Say where a job stands."),
+    "list": ("status:list_jobs", "Say where every job of an output folder stands."),
+    "logs": ("logs:logs", "Show what happened in a job, and the logs of failed tasks."),
+    "cancel": ("cancel:cancel", "End a running job tidily, from any machine."),
+    "resume": ("resume:resume", "Go on with a job, from its folder alone."),
+    "compare": ("compare:compare", "Compare a finished job with a baseline, with gates for CI."),
+    "config": ("config:config", "Print a job's resolved configuration, or what one may say."),
     "demo": ("run:demo", "Run all measures on data that comes with the package."),
-    "verify": ("verify:verify", "Check every byte of a corpus against its manifest."),
+    "verify": ("verify:verify", "Check every byte of a corpus or a job."),
 }
 """Name of each command: where it is defined and what it does in one line."""
 
@@ -63,7 +74,7 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line and turn every expected ending into one line and an exit code."""
-    from latentscale_pipeline.errors import LatentscaleError
+    from latentscale_pipeline.errors import Interrupted, LatentscaleError
 
     try:
         cli(standalone_mode=False)
@@ -72,12 +83,12 @@ def main() -> NoReturn:
     except click.ClickException as error:
         error.show()
         sys.exit(2)
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt, Interrupted):
         click.echo("latentscale: interrupted; run the same command again to go on", err=True)
-        sys.exit(3)
+        _leave(3)
     except LatentscaleError as error:
         click.echo(f"latentscale: {error}", err=True)
-        sys.exit(error.exit_code)
+        _leave(error.exit_code)
     except BrokenPipeError:
         # Whoever read the output has had enough; writing the rest at exit would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -86,6 +97,15 @@ def main() -> NoReturn:
         click.echo(f"latentscale: {_keep_traceback(error)}", err=True)
         sys.exit(3)
     sys.exit(0)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process; at once when a task still computes in it."""
+    if any(thread.name == TASK_THREAD for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _keep_traceback(error: Exception) -> str:

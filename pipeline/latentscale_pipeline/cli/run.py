@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.cli.text_files import read_text
+from latentscale_pipeline.errors import Interrupted
 
 if TYPE_CHECKING:
+    from latentscale_pipeline.plan import Plan
     from latentscale_pipeline.run import Finished
 
 
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 @click.option("-o", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
 @click.option("--wait", is_flag=True, help="Wait while another run holds the job.")
 @click.option("--take-over", is_flag=True, help="Succeed another run, alive or not.")
+@click.option("--verify", is_flag=True, help="Check every stored byte; redo what is damaged.")
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of a summary.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 def run(
@@ -29,6 +34,7 @@ def run(
     overrides: tuple[str, ...],
     wait: bool,
     take_over: bool,
+    verify: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -41,18 +47,18 @@ def run(
     Example:
       latentscale run quickstart.yaml -o corpus=embeddings.npy -o measures.heat.k=10
     """
-    try:
-        text = config.read_text(encoding="utf-8")
-    except OSError as error:
-        raise BadInput(
-            f"{config}: {error.strerror}; name a YAML file that describes a job"
-        ) from None
-    except UnicodeDecodeError:
-        raise BadInput(
-            f"{config}: not a text file; name a YAML file that describes a job"
-        ) from None
-    finished = _run_text(text, str(config), overrides, wait=wait, take_over=take_over, quiet=quiet)
-    _print_finished(finished, as_json)
+    with ended_by_signals():
+        text = read_text(config, "a YAML file that describes a job")
+        finished = _run_text(
+            text,
+            str(config),
+            overrides,
+            wait=wait,
+            take_over=take_over,
+            verify=verify,
+            quiet=quiet,
+        )
+    print_finished(finished, as_json)
 
 
 @click.command()
@@ -74,7 +80,9 @@ def demo(output: str, quiet: bool) -> None:
         f"reference={json.dumps(str(data / 'reference.npy'))}",
     )
     text = (data / "demo.yaml").read_text(encoding="utf-8")
-    _print_finished(_run_text(text, "demo.yaml", overrides, quiet=quiet), as_json=False)
+    with ended_by_signals():
+        finished = _run_text(text, "demo.yaml", overrides, quiet=quiet)
+    print_finished(finished, as_json=False)
 
 
 def _run_text(
@@ -84,32 +92,51 @@ def _run_text(
     *,
     wait: bool = False,
     take_over: bool = False,
+    verify: bool = False,
     quiet: bool = False,
 ) -> Finished:
-    from rich.console import Console
-
-    from latentscale_pipeline.cli.run_progress import show_progress
     from latentscale_pipeline.job.config import read_config
     from latentscale_pipeline.plan import comparing_measures, make_plan, measure_sections
     from latentscale_pipeline.progress import reported, silent
+
+    def plan() -> Plan:
+        config = read_config(
+            text,
+            where,
+            overrides=overrides,
+            measures=measure_sections(),
+            comparing=comparing_measures(),
+        )
+        with reported("ingest", "rows") as progress:
+            return make_plan(config, progress=silent if quiet else progress)
+
+    return run_plan(plan, wait=wait, take_over=take_over, verify=verify, quiet=quiet)
+
+
+def run_plan(
+    plan: Callable[[], Plan], *, wait: bool, take_over: bool, verify: bool = False, quiet: bool
+) -> Finished:
+    """Make a plan and run it, with progress on standard error."""
+    from rich.console import Console
+
+    from latentscale_pipeline.cli.run_progress import show_progress
     from latentscale_pipeline.run import run_job
 
     _log_to_stderr()
-    signal.signal(signal.SIGTERM, _interrupt)
-    config = read_config(
-        text,
-        where,
-        overrides=overrides,
-        measures=measure_sections(),
-        comparing=comparing_measures(),
-    )
-    with reported("ingest", "rows") as progress:
-        plan = make_plan(config, progress=silent if quiet else progress)
+    planned = plan()
     with show_progress(Console(stderr=True), quiet=quiet) as notify:
-        return run_job(plan, notify, wait=wait, take_over=take_over)
+        return run_job(
+            planned,
+            notify,
+            wait=wait,
+            take_over=take_over,
+            verify=verify,
+            command=sys.argv[1:],
+        )
 
 
-def _print_finished(finished: Finished, as_json: bool) -> None:
+def print_finished(finished: Finished, as_json: bool) -> None:
+    """Print what a job found, as a summary for people or as its results document."""
     from rich.console import Console
 
     from latentscale_pipeline.summary import print_summary
@@ -124,8 +151,25 @@ def _print_finished(finished: Finished, as_json: bool) -> None:
         click.echo("nothing had to be computed: this job was finished before")
 
 
-def _interrupt(number: int, frame: object) -> NoReturn:
-    raise KeyboardInterrupt
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Take Ctrl-C and SIGTERM as an interruption.
+
+    What follows is tidying up, which another SIGTERM may not end; an impatient Ctrl-C may.
+    """
+
+    def interrupt(number: int, frame: object) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise Interrupted(f"by {signal.Signals(number).name}")
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _log_to_stderr() -> None:

@@ -6,7 +6,7 @@ every shard for us.
 """
 
 from latentscale_pipeline.corpus.corpus import Corpus, CorruptShard, open_corpus
-from latentscale_pipeline.corpus.ingest import ensure_corpus, ingest
+from latentscale_pipeline.corpus.ingest import Prospect, ensure_corpus, find_corpus, ingest
 from latentscale_pipeline.corpus.manifest import Manifest
 from latentscale_pipeline.corpus.sources import Sources, open_sources, source_key
 from latentscale_pipeline.corpus.verification import Verification, verify
@@ -15,9 +15,11 @@ __all__ = [
     "Corpus",
     "CorruptShard",
     "Manifest",
+    "Prospect",
     "Sources",
     "Verification",
     "ensure_corpus",
+    "find_corpus",
     "ingest",
     "open_corpus",
     "open_sources",

@@ -7,8 +7,8 @@ never read as zeros.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from latentscale_pipeline.corpus import zarr_format
+from latentscale_pipeline.corpus.fingerprint import of_rows
 from latentscale_pipeline.corpus.manifest import (
     MANIFEST_KEY,
     SCHEMA,
@@ -33,7 +34,14 @@ OWNERSHIP = {"latentscale": SCHEMA}
 
 
 class CorruptShard(BadInput):
-    """A stored object that isn't what the manifest says."""
+    """A stored object that isn't what the manifest says; ``key`` is its key in the corpus."""
+
+    def __init__(self, message: str, key: str) -> None:
+        super().__init__(message, key)
+        self.key = key
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 @dataclass(frozen=True)
@@ -47,16 +55,51 @@ class Corpus:
     url : str
         Path or URL, without credentials.
     manifest : Manifest
-        Everything that is known about it.
+        Everything that is known about what is stored.
+    excluded : tuple of str
+        Keys of shards that are left out: their rows don't exist for a reader, and the rows after
+        them move up.
     """
 
     url: str
     manifest: Manifest
     _address: str = field(repr=False, compare=False)
     _manifest_checksum: str = field(repr=False)
+    excluded: tuple[str, ...] = ()
 
-    def __reduce__(self) -> tuple[Any, tuple[str, str]]:
-        return _reopen, (self._address, self._manifest_checksum)
+    def __reduce__(self) -> tuple[Any, tuple[str, str, tuple[str, ...]]]:
+        return _reopen, (self._address, self._manifest_checksum, self.excluded)
+
+    def without(self, shards: Collection[str]) -> Corpus:
+        """Return the corpus without the rows of some shards.
+
+        Parameters
+        ----------
+        shards : collection of str
+            Keys such as ``vectors/c/3/0``, or the paths that messages name.
+
+        Raises
+        ------
+        BadInput
+            If there is no such shard, or none would be left.
+        """
+        known = [shard.key for shard in self.manifest.vectors.shards]
+        names = {shard.removeprefix(f"{self.url}/") for shard in shards}
+        unknown = sorted(names - set(known))
+        if unknown:
+            raise BadInput(
+                f"{self.url}: there is no shard {unknown[0]} to leave out; its shards are "
+                f"{known[0]} to {known[-1]}"
+            )
+        if len(names) == len(known):
+            raise BadInput(f"{self.url}: all of its {len(known)} shards are to be left out")
+        return replace(self, excluded=tuple(key for key in known if key in names))
+
+    @cached_property
+    def _kept(self) -> tuple[int, ...]:
+        """Which of the stored shards are there for a reader."""
+        shards = self.manifest.vectors.shards
+        return tuple(i for i, shard in enumerate(shards) if shard.key not in self.excluded)
 
     @cached_property
     def _store(self) -> ObjectStore:
@@ -65,7 +108,13 @@ class Corpus:
     @property
     def n(self) -> int:
         """Rows."""
-        return self.manifest.n
+        return self.manifest.n - self.excluded_rows
+
+    @property
+    def excluded_rows(self) -> int:
+        """Rows of the shards that are left out."""
+        shards = self.manifest.vectors.shards
+        return sum(shard.rows for shard in shards if shard.key in self.excluded)
 
     @property
     def d(self) -> int:
@@ -79,8 +128,25 @@ class Corpus:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the vectors' values, dtype and shape."""
-        return self.manifest.fingerprint
+        """Hash of the vectors' values, dtype and shape.
+
+        With shards left out, a hash of the whole corpus' fingerprint and the rows that are kept:
+        it can be known without reading all of them.
+        """
+        if not self.excluded:
+            return self.manifest.fingerprint
+        return of_rows(
+            self.manifest.fingerprint, [(rows.start, rows.stop) for rows in self._kept_rows()]
+        )
+
+    @cached_property
+    def zero_rows(self) -> int:
+        """How many rows are all zero; counted anew when there are some and shards are left out."""
+        stored = self.manifest.zero_rows.count
+        if not stored or not self.excluded:
+            return stored
+        shards = (self.read_shard(i) for i in range(self.shard_count))
+        return sum(int(np.count_nonzero(~rows.any(axis=1))) for rows in shards)
 
     @property
     def shard_rows(self) -> int:
@@ -90,7 +156,7 @@ class Corpus:
     @property
     def shard_count(self) -> int:
         """How many shards hold the vectors."""
-        return len(self.manifest.vectors.shards)
+        return len(self._kept)
 
     def shard_range(self, i: int) -> slice:
         """Return the rows that shard ``i`` holds."""
@@ -108,7 +174,7 @@ class Corpus:
             When its file is missing, empty, truncated or changed.
         """
         self.shard_range(i)
-        return self._read_shard("vectors", i)
+        return self._read_shard("vectors", self._kept[i])
 
     def read_rows(self, start: int, stop: int) -> npt.NDArray[Any]:
         """Return the rows from ``start`` up to ``stop``, shape (stop - start, d).
@@ -162,7 +228,8 @@ class Corpus:
         """Return the weight of every row, shape (n,), or None if the corpus has none."""
         if "weights" not in self.manifest.arrays:
             return None
-        return np.concatenate(list(self._read_array("weights")))
+        weights = np.concatenate(list(self._read_array("weights")))
+        return np.concatenate([weights[rows] for rows in self._kept_rows()])
 
     def read_object(self, stored: StoredObject) -> bytes:
         """Return the bytes of one stored object, checked against the manifest.
@@ -200,7 +267,8 @@ class Corpus:
     def _corrupt(self, stored: StoredObject, difference: str) -> CorruptShard:
         return CorruptShard(
             f"{self._store.locate(stored.key)}: {difference}; restore this file, or ingest the "
-            "corpus again with --overwrite"
+            "corpus again with --overwrite",
+            stored.key,
         )
 
     def _read_shard(self, name: str, i: int) -> npt.NDArray[Any]:
@@ -216,7 +284,13 @@ class Corpus:
     def _read_strings(self, name: str) -> list[str] | None:
         if name not in self.manifest.arrays:
             return None
-        return [text for shard in self._read_array(name) for text in shard.tolist()]
+        texts = [text for shard in self._read_array(name) for text in shard.tolist()]
+        return [text for rows in self._kept_rows() for text in texts[rows]]
+
+    def _kept_rows(self) -> list[slice]:
+        """Which of the stored rows are there for a reader."""
+        rows = self.shard_rows
+        return [slice(i * rows, min((i + 1) * rows, self.manifest.n)) for i in self._kept]
 
 
 def open_corpus(url: str) -> Corpus:
@@ -264,10 +338,10 @@ def _not_a_corpus(store: ObjectStore) -> BadInput:
 
 
 @lru_cache(maxsize=16)
-def _reopen(url: str, manifest_checksum: str) -> Corpus:
+def _reopen(url: str, manifest_checksum: str, excluded: tuple[str, ...]) -> Corpus:
     corpus = open_corpus(url)
     if corpus._manifest_checksum != manifest_checksum:
         raise BadInput(
             f"{corpus.url}: the corpus was replaced while it was in use; run the same command again"
         )
-    return corpus
+    return replace(corpus, excluded=excluded)

@@ -5,6 +5,9 @@ block may be shorter). The fingerprint is XXH3-128 over the blocks' digests in o
 one line that states dtype, rows and dimensions. So it doesn't depend on how the rows were cut into
 shards, on the source's format, or on ids and labels; and shards whose rows are a multiple of 1024
 can be hashed apart and combined (:func:`block_digests`, :func:`combine`).
+
+Some rows of a corpus are named by its fingerprint and their ranges (:func:`of_rows`), without
+reading them: it isn't the fingerprint that a corpus of just these rows would have.
 """
 
 from __future__ import annotations
@@ -87,3 +90,23 @@ def combine(digests: Iterable[bytes], dtype: npt.DTypeLike, rows: int, dimension
         whole.update(digest)
     whole.update(f"\n{np.dtype(dtype).name} {rows} {dimensions}\n".encode())
     return whole.hexdigest()
+
+
+def of_rows(fingerprint: str, ranges: Iterable[tuple[int, int]]) -> str:
+    """Return a name for some rows of a corpus: 32 hexadecimal characters.
+
+    Parameters
+    ----------
+    fingerprint : str
+        Of all rows.
+    ranges : iterable of (start, stop)
+        The rows, in order; ranges that meet count as one, so that it doesn't matter how the
+        corpus is cut into shards.
+    """
+    joined: list[tuple[int, int]] = []
+    for start, stop in ranges:
+        if joined and joined[-1][1] == start:
+            start = joined.pop()[0]
+        joined.append((start, stop))
+    rows = " ".join(f"{start}:{stop}" for start, stop in joined)
+    return xxhash.xxh3_128_hexdigest(f"{fingerprint}\nrows {rows}\n".encode())

@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import io
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
@@ -42,7 +42,7 @@ from latentscale_pipeline.corpus.manifest import (
 )
 from latentscale_pipeline.corpus.sidecars import DTYPES, Sidecar, open_sidecar, take
 from latentscale_pipeline.corpus.sources import Source, Sources, open_sources, source_key
-from latentscale_pipeline.errors import BadInput, Incomplete
+from latentscale_pipeline.errors import BadInput, Incomplete, StoreFull
 from latentscale_pipeline.objects import ObjectStore
 from latentscale_pipeline.progress import Progress, silent
 
@@ -119,9 +119,11 @@ def ingest(
         )
         _sweep(store, manifest, started)
         store.write(MANIFEST_KEY, manifest.to_bytes())
-    except BadInput:
+    except (BadInput, StoreFull) as error:
         with contextlib.suppress(BadInput, Incomplete, OSError):
             _remove(store)
+        if isinstance(error, StoreFull):  # it took the space back: there is nothing to resume
+            raise BadInput(str(error)) from error
         raise
     try:
         corpus = open_corpus(corpus_url)
@@ -132,6 +134,68 @@ def ingest(
             "once that has ended"
         ) from error
     return corpus
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """A corpus that isn't there yet: what an ingest of its source will make, by the headers.
+
+    Attributes
+    ----------
+    url : str
+        The source, without credentials.
+    target : str
+        Where the corpus will be.
+    sources : Sources
+        What will be read.
+    excluded : tuple of str
+        Keys of shards that are left out.
+    """
+
+    url: str
+    target: str
+    sources: Sources
+    excluded: tuple[str, ...] = ()
+
+    def without(self, shards: Collection[str]) -> Prospect:
+        """Return what will be there without the rows of some shards; see ``Corpus.without``."""
+        return replace(self, excluded=tuple(shards))
+
+    @property
+    def n(self) -> int:
+        """Rows, those of excluded shards left out."""
+        return max(1, self.sources.rows - self.shard_rows * len(self.excluded))
+
+    @property
+    def d(self) -> int:
+        """Dimensions."""
+        return self.sources.d
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the vectors as they will be stored."""
+        return _stored_dtype(self.sources, None)
+
+    @property
+    def shard_rows(self) -> int:
+        """Rows of every shard but the last."""
+        row_bytes = self.d * self.dtype.itemsize
+        return zarr_format.plan_rows(self.sources.rows, row_bytes, SHARD_BYTES)[0]
+
+    @property
+    def shard_count(self) -> int:
+        """How many shards will hold these rows."""
+        return -(-self.n // self.shard_rows)
+
+    @property
+    def zero_rows(self) -> int:
+        """How many rows are known to be zero: reading all of them tells, so none is."""
+        return 0
+
+    @property
+    def source_bytes(self) -> int:
+        """Size of the vectors as they are in the source."""
+        return sum(source.rows * source.d * source.dtype.itemsize for source in self.sources.items)
 
 
 def ensure_corpus(url: str, output_store_url: str, progress: Progress | None = None) -> Corpus:
@@ -152,6 +216,27 @@ def ensure_corpus(url: str, output_store_url: str, progress: Progress | None = N
     BadInput, Incomplete
         As :func:`ingest` and :func:`open_corpus`.
     """
+    found = find_corpus(url, output_store_url)
+    if isinstance(found, Corpus):
+        return found
+    return ingest(
+        found.sources,
+        found.target,
+        overwrite=ObjectStore(found.target).exists(MANIFEST_KEY),
+        progress=progress or silent,
+    )
+
+
+def find_corpus(url: str, output_store_url: str) -> Corpus | Prospect:
+    """Open what :func:`ensure_corpus` would open, or describe what it would make.
+
+    Reads manifests and headers only, and writes nothing.
+
+    Raises
+    ------
+    BadInput, Incomplete
+        As :func:`open_corpus`, and :func:`open_sources`.
+    """
     store = ObjectStore(url)
     if store.exists(MANIFEST_KEY) or is_unfinished(store):
         return open_corpus(url)
@@ -161,12 +246,7 @@ def ensure_corpus(url: str, output_store_url: str, progress: Progress | None = N
         corpus = open_corpus(target)
         corpus.check_sizes()
         return corpus
-    return ingest(
-        open_sources([url], output_store_url),
-        target,
-        overwrite=ObjectStore(target).exists(MANIFEST_KEY),
-        progress=progress or silent,
-    )
+    return Prospect(store.url, target, open_sources([url], output_store_url))
 
 
 def _stored_dtype(sources: Sources, dtype: str | None) -> np.dtype[Any]:

@@ -6,6 +6,7 @@ Every key is checked; one that isn't known is refused with its path and the near
 from __future__ import annotations
 
 import difflib
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -20,6 +21,7 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     ValidationError,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -54,7 +56,20 @@ def parse_bytes(size: Any) -> Any:
         ) from None
 
 
-Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(gt=0)]
+Bytes = Annotated[
+    int,
+    BeforeValidator(parse_bytes),
+    Field(gt=0),
+    WithJsonSchema(
+        {
+            "description": "Bytes, or a size such as 4GiB.",
+            "anyOf": [
+                {"type": "integer", "exclusiveMinimum": 0},
+                {"type": "string", "pattern": r"^\s*[0-9.]+\s*([kKmMgGtT]?i?[bB])?\s*$"},
+            ],
+        }
+    ),
+]
 
 
 class Section(BaseModel):
@@ -68,6 +83,13 @@ class Replicates(Section):
 
     count: Literal[1] = 1
     rows: None = None
+
+
+class ExcludedShards(Section):
+    """Shards whose rows are left out of the job, by their keys in the corpus' folder."""
+
+    corpus: list[str] = []
+    reference: list[str] = []
 
 
 class Budget(Section):
@@ -122,8 +144,9 @@ class Magnitude(Section):
     metric: Metric = "euclidean"
     scales: Annotated[int, Field(ge=2, le=1000)] | list[Annotated[float, Field(ge=0.0)]] = 20
     target: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.95
-    method: Literal["auto", "cholesky", "cg"] = "auto"
+    method: Literal["auto", "cholesky", "cg", "subsample", "nystrom"] = "auto"
     tolerance: Tolerance = 1.0e-3
+    merge_within: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.0
 
     @field_validator("scales")
     @classmethod
@@ -154,27 +177,47 @@ def _kernel_from_name(kernel: Any) -> Any:
     return {"name": kernel} if isinstance(kernel, str) else kernel
 
 
+KernelOrName = Annotated[
+    VendiKernel,
+    BeforeValidator(
+        _kernel_from_name,
+        json_schema_input_type=VendiKernel | Literal["cosine", "rbf", "laplacian"],
+    ),
+]
+
+
 def _order(order: Any) -> Any:
     if isinstance(order, str) and order.strip().lower() in {"inf", ".inf", "infinity"}:
         return math.inf
     return order
 
 
-Order = Annotated[float, Field(ge=0.0, allow_inf_nan=True), BeforeValidator(_order)]
+Order = Annotated[
+    float,
+    Field(ge=0.0, allow_inf_nan=True),
+    BeforeValidator(_order),
+    WithJsonSchema(
+        {"anyOf": [{"type": "number", "minimum": 0}, {"enum": ["inf", ".inf", "infinity"]}]}
+    ),
+]
 """Order of a Vendi score, infinity included (written ``inf``)."""
 
 
 class Vendi(Section):
     """Vendi scores of several orders under several kernels."""
 
-    kernels: list[Annotated[VendiKernel, BeforeValidator(_kernel_from_name)]] = Field(
+    kernels: list[KernelOrName] = Field(
         default_factory=lambda: [
             VendiKernel(name="cosine"),
             VendiKernel(name="rbf", bandwidth="median"),
         ],
         min_length=1,
     )
-    orders: list[Order] = Field(default=[0.1, 0.5, 1.0, 2.0, math.inf], min_length=1)
+    orders: list[Order] = Field(
+        default=[0.1, 0.5, 1.0, 2.0, math.inf],
+        min_length=1,
+        json_schema_extra={"default": [0.1, 0.5, 1.0, 2.0, "inf"]},
+    )
     method: Literal["auto", "exact", "nystrom"] = "auto"
 
     @model_validator(mode="after")
@@ -188,11 +231,26 @@ class Vendi(Section):
         return self
 
 
+Retries = Annotated[int, Field(ge=0, le=100)]
+"""How often a part that failed is tried again, on another worker where there is one."""
+
+
 class Serial(Section):
     """One process, one task after another: the reference for every other executor."""
 
     kind: Literal["serial"]
     memory_limit: Bytes = 4 * 2**30
+    retries: Retries = 2
+
+    @property
+    def workers(self) -> int:
+        """Processes that run tasks."""
+        return 1
+
+    @property
+    def threads(self) -> int:
+        """Tasks at once in each."""
+        return 1
 
 
 class Local(Section):
@@ -202,9 +260,16 @@ class Local(Section):
     workers: PositiveInt = 2
     threads: PositiveInt = 1
     memory_limit: Bytes = 4 * 2**30
+    dashboard: bool = False
+    retries: Retries = 2
 
 
 Cluster = Annotated[Serial | Local, Field(discriminator="kind")]
+
+CLUSTERS: dict[str, type[Section]] = {"serial": Serial, "local": Local}
+"""The section of every kind of cluster."""
+
+KIND = "cluster.kind"
 
 LEAST_MEMORY = 2**30
 """The smallest memory limit that is supported."""
@@ -224,6 +289,7 @@ class JobConfig(Section):
     name: Annotated[str, Field(min_length=1, max_length=200)]
     corpus: Annotated[str, Field(min_length=1)]
     reference: Annotated[str, Field(min_length=1)] | None = None
+    exclude_shards: ExcludedShards = ExcludedShards()
     output: Annotated[str, Field(min_length=1)] = "jobs/"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     replicates: Replicates = Replicates()
@@ -281,14 +347,70 @@ def read_config(
     BadInput
         One line for the first mistake: its place, what is wrong, and the nearest known name.
     """
+    document = parse_yaml(text, where)
+    return _resolve(document, where, overrides, measures, comparing)
+
+
+def read_frozen_config(
+    text: str,
+    where: str,
+    *,
+    overrides: Sequence[str] = (),
+    measures: Mapping[str, type[Section]],
+    comparing: Iterable[str] = (),
+) -> JobConfig:
+    """Parse and check the configuration that is stored with a job.
+
+    Parameters
+    ----------
+    text : str
+        JSON.
+    where, measures, comparing
+        As in :func:`read_config`.
+    overrides : sequence of str
+        Assignments to keys below ``cluster`` and ``driver``: all others would make it another job.
+
+    Raises
+    ------
+    BadInput
+        As :func:`read_config`, and for an override of anything else.
+    """
+    for override in overrides:
+        section = override.partition("=")[0].partition(".")[0].strip()
+        if section not in {"cluster", "driver"}:
+            raise BadInput(
+                f"-o {override}: only keys of cluster and driver can change when a job is resumed; "
+                "use latentscale run for a job that differs"
+            )
     try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise BadInput(f"{where}: not valid YAML: {_first_line(error)}") from None
+        document = json.loads(text)
+    except ValueError as error:
+        raise BadInput(f"{where}: not valid JSON: {error}") from None
+    if isinstance(document, dict):
+        _change_kind(document, overrides)
+    return _resolve(document, where, overrides, measures, comparing)
+
+
+def _change_kind(document: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Leave out the stored settings that the kind of cluster asked for doesn't have."""
+    kinds = [value for key, _, value in (o.partition("=") for o in overrides) if key == KIND]
+    model = CLUSTERS.get(kinds[-1].strip()) if kinds else None
+    stored = document.get("cluster")
+    if model is not None and isinstance(stored, dict):
+        document["cluster"] = {k: v for k, v in stored.items() if k in model.model_fields}
+
+
+def _resolve(
+    document: Any,
+    where: str,
+    overrides: Sequence[str],
+    measures: Mapping[str, type[Section]],
+    comparing: Iterable[str],
+) -> JobConfig:
     if not isinstance(document, dict):
         raise BadInput(f"{where}: a job is a mapping of keys such as name and corpus")
     _apply_overrides(document, overrides, measures, set(comparing))
-    config = _validate(JobConfig, document, where, "")
+    config = validate(JobConfig, document, where, "")
     sections = _measure_sections(document, config, where, measures, set(comparing))
     return config.model_copy(update={"measures": sections})
 
@@ -307,14 +429,14 @@ def _measure_sections(
         raise BadInput(f"{where}: measures is empty; name one of {', '.join(known)}")
     for name in chosen:
         if name not in known:
-            raise BadInput(f"{where}: measures.{name} is unknown{_nearest(name, known)}")
+            raise BadInput(f"{where}: measures.{name} is unknown{nearest(name, known)}")
         if name in comparing and config.reference is None:
             raise BadInput(
                 f"{where}: measures.{name} compares with a reference; "
                 "add reference: or leave it out"
             )
     return {
-        name: _validate(
+        name: validate(
             known[name], {} if chosen[name] is None else chosen[name], where, f"measures.{name}"
         )
         for name in known
@@ -322,7 +444,33 @@ def _measure_sections(
     }
 
 
-def _validate(model: type[Model], document: Any, where: str, prefix: str) -> Model:
+def parse_yaml(text: str, where: str) -> Any:
+    """Parse YAML, or say in which line of ``where`` it isn't."""
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:  # an impossible date is a ValueError
+        raise BadInput(f"{where}: not valid YAML: {_first_line(error)}") from None
+
+
+def validate(model: type[Model], document: Any, where: str, prefix: str) -> Model:
+    """Check a document against a model; a mistake is one line that names its place.
+
+    Parameters
+    ----------
+    model : type
+        A pydantic model.
+    document : object
+        What YAML or JSON gave.
+    where : str
+        Name of the file, for messages.
+    prefix : str
+        Path of the document within the file.
+
+    Raises
+    ------
+    BadInput
+        For the first mistake, with the nearest known name of an unknown key.
+    """
     try:
         return model.model_validate(document)
     except ValidationError as error:
@@ -339,7 +487,7 @@ def _explain(error: ValidationError, model: type[BaseModel], prefix: str) -> str
     path = ".".join([*([prefix] if prefix else []), *parts])
     if first["type"] == "extra_forbidden":
         names = _names_beside(model, [str(part) for part in first["loc"]])
-        return f"{path} is unknown{_nearest(parts[-1], names)}"
+        return f"{path} is unknown{nearest(parts[-1], names)}"
     if first["type"] == "missing":
         return f"{path} is missing"
     if first["type"] == "union_tag_invalid":
@@ -356,13 +504,12 @@ def _is_union_tag(part: int | str) -> bool:
 
 
 def _names_beside(model: type[BaseModel], location: list[str]) -> list[str]:
-    names: dict[str, type[BaseModel]] = {"serial": Serial, "local": Local}
     here: type[BaseModel] = model
     for part in location[:-1]:
         field = here.model_fields.get(part)
         annotation = field.annotation if field else None
-        if part in names:
-            here = names[part]
+        if part in CLUSTERS:
+            here = CLUSTERS[part]
         elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
             here = annotation
         elif part == "kernels":
@@ -370,7 +517,8 @@ def _names_beside(model: type[BaseModel], location: list[str]) -> list[str]:
     return list(here.model_fields)
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Write the end of a message about an unknown name: the nearest known one, or all."""
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"; did you mean {close[0]}?" if close else f"; it can be {', '.join(names)}"

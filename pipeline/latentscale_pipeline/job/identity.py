@@ -29,14 +29,15 @@ def slug(name: str) -> str:
 
 def canonical(value: Any) -> str:
     """Write a JSON value in its one canonical form: sorted keys, no spaces, infinity as text."""
-    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Turn a value into what JSON has: infinity becomes text, a tuple a list."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"
     return value

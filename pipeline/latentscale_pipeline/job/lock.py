@@ -18,8 +18,8 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 
 import psutil
@@ -29,6 +29,9 @@ from latentscale_pipeline.objects import ObjectStore
 
 HEARTBEAT_SECONDS = 10.0
 STALE_SECONDS = 60.0
+WAITING_SECONDS = 2.0
+"""Between two looks at a lock that is waited for."""
+
 GRACE_SECONDS = 1.0
 """A killed process takes a moment to disappear; running again at once must not fail on that."""
 
@@ -67,12 +70,55 @@ class Holder:
 UNKNOWN = Holder("an unknown host", 0, 0.0, "unknown")
 """Whoever holds a lock that can't be read."""
 
+_ATTEMPT = re.compile(r"[A-Za-z0-9-]+")
 _LOCK = re.compile(r"\d{6,}\.json")
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The state of a job's lock.
+
+    Attributes
+    ----------
+    generation : int
+        How many runs have held it; 0 when none ever did.
+    holder : Holder or None
+        The last of them.
+    released : bool
+        Whether that one ended tidily; True when nobody ever held it.
+    """
+
+    generation: int
+    holder: Holder | None
+    released: bool
+
+
+@dataclass(frozen=True)
+class Life:
+    """Whether a lock's holder lives, and how one can tell.
+
+    Attributes
+    ----------
+    alive : bool
+        False once others may take over.
+    sign : str
+        In words.
+    heartbeat_age : float or None
+        Seconds since its last heartbeat by the clock of this machine; None without one.
+    """
+
+    alive: bool
+    sign: str
+    heartbeat_age: float | None
 
 
 @contextmanager
 def hold_lock(
-    store: ObjectStore, *, wait: bool = False, take_over: bool = False
+    store: ObjectStore,
+    *,
+    wait: bool = False,
+    take_over: bool = False,
+    tell: Callable[[str], None] | None = None,
 ) -> Iterator[Holder]:
     """Hold a job folder's lock for the time of a ``with`` block.
 
@@ -84,6 +130,8 @@ def hold_lock(
         Wait until the present holder ends instead of giving up.
     take_over : bool
         Succeed the present holder whether or not it lives.
+    tell : callable
+        Told in one line who is waited for.
 
     Raises
     ------
@@ -94,7 +142,7 @@ def hold_lock(
     # A holder without a heartbeat counts as dead on other hosts, so the heart beats first.
     _beat_once(store, me)
     try:
-        generation = _acquire(store, me, wait, take_over)
+        generation = _acquire(store, me, wait, take_over, tell)
     except BaseException:
         store.remove(f"heartbeats/{me.attempt}.json")
         raise
@@ -106,17 +154,27 @@ def hold_lock(
     finally:
         stop.set()
         beating.join(timeout=HEARTBEAT_SECONDS)
-        store.create(f"lock/{generation:06d}.released", b"")
-        store.remove(f"heartbeats/{me.attempt}.json")
+        # A store that fails must not hide why the run ended; its process being gone is enough.
+        with suppress(LatentscaleError):
+            store.create(f"lock/{generation:06d}.released", b"")
+            store.remove(f"heartbeats/{me.attempt}.json")
 
 
-def _acquire(store: ObjectStore, me: Holder, wait: bool, take_over: bool) -> int:
+def _acquire(
+    store: ObjectStore,
+    me: Holder,
+    wait: bool,
+    take_over: bool,
+    tell: Callable[[str], None] | None,
+) -> int:
     begun = time.monotonic()
+    waiting_for: Holder | None = None
     while True:
-        generation, holder = _current(store)
-        if holder is None or take_over or not _lives(store, holder):
-            mine = generation + 1
-            key = f"lock/{mine:06d}.json"
+        lock = read_lock(store)
+        holder = lock.holder
+        if holder is None or lock.released or take_over or not look_for_life(store, holder).alive:
+            mine = lock.generation + 1
+            key = _key(mine)
             created = store.create(key, json.dumps(asdict(me)).encode())
             if created and store.create(key, b"{}"):
                 raise BadInput(
@@ -124,43 +182,80 @@ def _acquire(store: ObjectStore, me: Holder, wait: bool, take_over: bool) -> int
                     "if absent, so a job can't be locked there; choose another, or a newer driver"
                 )
             # Between the look and the creation others may have gone further.
-            if created and _current(store)[0] == mine:
+            if created and read_lock(store).generation == mine:
                 return mine
             take_over = False
-        elif not wait and time.monotonic() - begun >= GRACE_SECONDS:
-            raise BadInput(
-                f"{store.url}: process {holder.pid} on {holder.host} is running this job; "
-                "use --wait to wait for it or --take-over to succeed it"
-            )
+        elif time.monotonic() - begun >= GRACE_SECONDS:
+            if not wait:
+                raise BadInput(
+                    f"{store.url}: process {holder.pid} on {holder.host} is running this job; "
+                    "use --wait to wait for it or --take-over to succeed it"
+                )
+            if tell is not None and holder != waiting_for:
+                tell(f"waiting for process {holder.pid} on {holder.host}, which runs this job")
+                waiting_for = holder
+            time.sleep(WAITING_SECONDS)
         time.sleep(GRACE_SECONDS / 4)
 
 
-def _current(store: ObjectStore) -> tuple[int, Holder | None]:
-    """Return the highest lock and who holds it (None when it is free)."""
+def read_lock(store: ObjectStore) -> Lock:
+    """Return the state of a job folder's lock: three requests at most."""
     keys = {key.removeprefix("lock/") for key in store.keys("lock")}
-    numbers = [int(key.removesuffix(".json")) for key in keys if _LOCK.fullmatch(key)]
-    if not numbers:
-        return 0, None
-    highest = max(numbers)
-    if f"{highest:06d}.released" in keys:
-        return highest, None
+    generation = max(_generations(keys), default=0)
+    if generation == 0:
+        return Lock(0, None, released=True)
+    return Lock(generation, _read_holder(store, generation), f"{generation:06d}.released" in keys)
+
+
+def read_holders(store: ObjectStore) -> list[Holder]:
+    """Return everyone who ever held a job folder's lock, in order."""
+    keys = {key.removeprefix("lock/") for key in store.keys("lock")}
+    return [_read_holder(store, generation) for generation in sorted(_generations(keys))]
+
+
+def _generations(keys: set[str]) -> list[int]:
+    return [int(key.removesuffix(".json")) for key in keys if _LOCK.fullmatch(key)]
+
+
+def _key(generation: int) -> str:
+    return f"lock/{generation:06d}.json"
+
+
+def _read_holder(store: ObjectStore, generation: int) -> Holder:
     try:
-        return highest, Holder(**json.loads(store.read(f"lock/{highest:06d}.json")))
+        holder = Holder(**json.loads(store.read(_key(generation))))
+        # The attempt becomes part of the keys of other objects.
+        whole = isinstance(holder.pid, int) and _ATTEMPT.fullmatch(holder.attempt)
     except (ValueError, TypeError, FileNotFoundError):
         # Perhaps it is being written this moment: that is no reason to think it free.
-        return highest, UNKNOWN
+        return UNKNOWN
+    return holder if whole else UNKNOWN
 
 
-def _lives(store: ObjectStore, holder: Holder) -> bool:
+def look_for_life(store: ObjectStore, holder: Holder) -> Life:
+    """Tell whether the holder of a lock that wasn't released is still there."""
+    who = f"process {holder.pid} on {holder.host}"
+    age = _heartbeat_age(store, holder)
     if holder == UNKNOWN:
-        return True
+        return Life(True, "a lock that can't be read", age)
     if holder.host == socket.gethostname():
-        return not holder.is_gone()
+        if holder.is_gone():
+            return Life(False, f"{who} is gone", age)
+        # A process that was stopped, or can't reach the store, still holds its job.
+        stale = age is not None and age >= STALE_SECONDS
+        return Life(True, f"{who}, without a heartbeat for {age:.0f} s" if stale else who, age)
+    if age is None:
+        return Life(False, f"{who} has no heartbeat", age)
+    alive = age < STALE_SECONDS
+    return Life(alive, who if alive else f"{who} has had no heartbeat for {age:.0f} s", age)
+
+
+def _heartbeat_age(store: ObjectStore, holder: Holder) -> float | None:
     try:
         beaten = float(json.loads(store.read(f"heartbeats/{holder.attempt}.json"))["time"])
-    except (FileNotFoundError, ValueError, KeyError):
-        return False
-    return time.time() - beaten < STALE_SECONDS
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+    return time.time() - beaten
 
 
 def _beat(store: ObjectStore, me: Holder, stop: threading.Event) -> None:

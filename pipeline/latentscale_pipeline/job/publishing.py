@@ -26,12 +26,18 @@ from latentscale_pipeline.objects import ObjectStore
 
 Array = NDArray[Any]
 
+SPENT = "spent"
+"""Name under which the state of an iterated stage says what all its rounds cost."""
+
 _ATTEMPT = re.compile(r"[A-Za-z0-9-]+")
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 
 
 class CorruptResult(Exception):
-    """A stored result is missing, cut short or altered: it has to be computed again."""
+    """A stored result is missing, cut short or altered: it has to be computed again.
+
+    ``problem`` begins with the key of the object that is at fault.
+    """
 
     def __init__(self, part: str, problem: str) -> None:
         super().__init__(part, problem)
@@ -44,18 +50,33 @@ class CorruptResult(Exception):
 
 @dataclass(frozen=True)
 class Output:
-    """What one piece of work produced: small JSON values, and arrays."""
+    """What one piece of work produced: small JSON values, and arrays.
+
+    Only an iterated stage ever gives one that isn't ``finished``: a state to go on from.
+    """
 
     values: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, Array] = field(default_factory=dict)
+    finished: bool = True
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one piece of work took."""
+    """What one piece of work took.
+
+    Attributes
+    ----------
+    seconds : float
+        Wall time.
+    peak_memory_bytes : int
+        Most resident memory of the process meanwhile, whatever else ran in it included.
+    tasks_at_once : int
+        Most tasks that ran in that process at the same time, this one included.
+    """
 
     seconds: float
     peak_memory_bytes: int
+    tasks_at_once: int = 1
 
 
 @dataclass(frozen=True)
@@ -100,13 +121,39 @@ def publish(store: ObjectStore, part: str, attempt: str, output: Output, cost: C
     Published
         The part's result: this attempt's, or that of an earlier winner.
     """
-    objects = {name: _write(store, part, attempt, name, a) for name, a in output.arrays.items()}
+    objects = write_arrays(store, part, attempt, output.arrays)
+    return create_marker(store, part, attempt, output.values, objects, cost)
+
+
+def write_arrays(
+    store: ObjectStore, part: str, attempt: str, arrays: Mapping[str, Array]
+) -> dict[str, dict[str, Any]]:
+    """Store an attempt's arrays, which nobody sees yet, and describe them for its marker."""
+    return {name: _write(store, part, attempt, name, array) for name, array in arrays.items()}
+
+
+def create_marker(
+    store: ObjectStore,
+    part: str,
+    attempt: str,
+    values: Mapping[str, Any],
+    objects: Mapping[str, Mapping[str, Any]],
+    cost: Cost,
+) -> Published:
+    """Try to make an attempt whose arrays are stored the part's result.
+
+    Returns
+    -------
+    Published
+        The part's result: this attempt's, or that of an earlier winner.
+    """
     body = {
         "attempt": attempt,
-        "values": dict(output.values),
-        "objects": objects,
+        "values": dict(values),
+        "objects": dict(objects),
         "seconds": cost.seconds,
         "peak_memory_bytes": cost.peak_memory_bytes,
+        "tasks_at_once": cost.tasks_at_once,
     }
     marker = json.dumps({**body, "digest": digest(body)}, indent=1, allow_nan=False).encode()
     if store.create(f"{part}.json", marker):
@@ -148,13 +195,38 @@ def need_marker(store: ObjectStore, part: str) -> Published:
     """Return a part's result; CorruptResult when it has none that can be trusted."""
     found = read_marker(store, part)
     if found is None:
-        raise CorruptResult(part, "its marker is missing or damaged")
+        raise CorruptResult(part, f"{part}.json is missing or damaged")
     return found
 
 
-def is_whole(published: Published, sizes: Mapping[str, int]) -> bool:
-    """Tell whether all objects of a result are there with the right sizes, reading none."""
-    return all(sizes.get(o["key"]) == o["size"] for o in published.objects.values())
+def check_sizes(published: Published, sizes: Mapping[str, int]) -> None:
+    """Check that all objects of a result are there with the right sizes, reading none.
+
+    Raises
+    ------
+    CorruptResult
+        Naming the first that isn't.
+    """
+    for described in published.objects.values():
+        key, size = described["key"], described["size"]
+        if key not in sizes:
+            raise CorruptResult(published.part, f"{key} is missing")
+        if sizes[key] != size:
+            raise CorruptResult(published.part, f"{key} has {sizes[key]} bytes, not {size}")
+
+
+def check_bytes(published: Published) -> int:
+    """Check every byte of a result, one object in memory at a time; return how many there are.
+
+    Raises
+    ------
+    CorruptResult
+        Naming the first object that is missing, cut short or altered.
+    """
+    return sum(
+        len(_read_checked(published.store, published.part, described))
+        for described in published.objects.values()
+    )
 
 
 def adopt(origin: ObjectStore, target: ObjectStore, folder: str) -> bool:
@@ -216,7 +288,8 @@ def _write(store: ObjectStore, part: str, attempt: str, name: str, array: Array)
     np.save(buffer, np.ascontiguousarray(array), allow_pickle=False)
     data = buffer.getvalue()
     key = f"{part}.{attempt}/{name}.npy"
-    store.write(key, data)
+    # Readers check every byte against the marker: what a power cut takes is computed again.
+    store.write(key, data, durable=False)
     return {"key": key, "size": len(data), "xxh3": xxhash.xxh3_64_hexdigest(data)}
 
 
@@ -240,5 +313,5 @@ def _published(store: ObjectStore, part: str, body: Mapping[str, Any]) -> Publis
         attempt=body["attempt"],
         values=body["values"],
         objects=body["objects"],
-        cost=Cost(body["seconds"], body["peak_memory_bytes"]),
+        cost=Cost(body["seconds"], body["peak_memory_bytes"], body.get("tasks_at_once", 1)),
     )

@@ -1,10 +1,10 @@
 """The page: what a person wants to know first, then every measure, then how it was found.
 
-The page reads a results document and nothing else. Whatever a user may have named (the job, a
-corpus, a label, a measure) reaches the page through the template's escaping; figures travel as JSON
-whose ``<``, ``>`` and ``&`` are written as escapes, so that no text can end the element that holds
-it. The page carries its own content security policy: only its two scripts run, and nothing is
-fetched.
+The page reads a results document, the provenance that it names, and nothing else. Whatever a user
+may have named (the job, a corpus, a label, a measure) reaches the page through the template's
+escaping; figures travel as JSON whose ``<``, ``>`` and ``&`` are written as escapes, so that no
+text can end the element that holds it. The page carries its own content security policy: only its
+two scripts run, and nothing is fetched.
 """
 
 from __future__ import annotations
@@ -90,13 +90,15 @@ class Section:
     tables: list[Table] = field(default_factory=list)
 
 
-def render_report(results: Json) -> str:
+def render_report(results: Json, provenance: Json | None = None) -> str:
     """Return the report of a finished job as one self-contained HTML document.
 
     Parameters
     ----------
     results : dict
         A document of the schema ``latentscale.results/1``.
+    provenance : dict, optional
+        The job's document of the schema ``latentscale.provenance/1``.
 
     Returns
     -------
@@ -117,7 +119,11 @@ def render_report(results: Json) -> str:
         figures={figure.key: figure.document for part in sections for figure in part.figures},
         bounds=BOUNDS.values(),
         method=_method(results),
-        provenance=[_corpora_table(results["corpora"]), *_provenance_tables(results)],
+        provenance=[
+            _corpora_table(results["corpora"]),
+            *_provenance_tables(results),
+            *_run_tables(provenance),
+        ],
         timings=_timings_table(results["timings"]),
         warning=_sampling_warning(results["scores"]),
         style=Markup(_text("page.css")),  # noqa: S704  (the package's own file)
@@ -165,6 +171,8 @@ def _how_big(corpora: Json) -> Answer:
             note = "no duplicate rows"
         else:
             note = f"{duplicates:,} duplicate rows ({write_share(duplicates / corpus['n'])})"
+        if "excluded_rows" in corpus:
+            note += f", {corpus['excluded_rows']:,} rows left out"
         facts.append(
             Fact(f"rows of the {role}", f"{corpus['n']:,}", f"× {corpus['d']:,} dimensions", note)
         )
@@ -612,6 +620,55 @@ def _provenance_tables(results: Json) -> list[Table]:
     return tables
 
 
+def _run_tables(provenance: Json | None) -> list[Table]:
+    """Return with what, and on what, the run worked that finished the job."""
+    if not provenance or not provenance["runs"]:
+        return []
+    run = provenance["runs"][-1]
+    git, machine, threads = run["git"], run["machine"], run["threads"]
+    memory = write_bytes(machine["memory_bytes"])
+    rows: list[Sequence[str]] = [
+        ("command", printable(run["command"] or "none: called as a library")),
+        ("runs", f"{len(provenance['runs'])}"),
+        ("python", printable(run["python"])),
+        ("code of the measures", printable(run["latentscale"]["code"])),
+        ("working folder", _git_state(git)),
+        ("processor", printable(f"{machine['processor']}, {machine['cores']} cores, {memory}")),
+        ("system", printable(f"{machine['system']} {machine['architecture']}")),
+        ("workers × tasks at once", f"{threads['workers']} × {threads['tasks_of_a_worker']}"),
+        ("threads inside a task", f"{threads['inside_a_task']}"),
+        ("linear algebra", ", ".join(_linear_algebra(run["linear_algebra"])) or "unknown"),
+        *(
+            (f"source of the {role}", printable(_sources(corpus)))
+            for role, corpus in provenance["corpora"].items()
+        ),
+    ]
+    libraries = [(printable(name), printable(v)) for name, v in run["libraries"].items()]
+    return [
+        Table("Provenance", ("what", "value"), rows),
+        Table("Libraries", ("library", "version"), [*libraries]),
+    ]
+
+
+def _git_state(git: Json | None) -> str:
+    if git is None:
+        return "not in a git repository"
+    state = {None: "state unknown", True: "with changes", False: "clean"}[git["dirty"]]
+    return printable(f"git commit {git['commit'] or 'none yet'}, {state}")
+
+
+def _linear_algebra(libraries: list[Json]) -> Iterable[str]:
+    return dict.fromkeys(
+        printable(" ".join(str(part) for part in library.values() if part)) for library in libraries
+    )
+
+
+def _sources(corpus: Json) -> str:
+    first = corpus["sources"][0]["path"] if corpus["sources"] else "unknown"
+    more = corpus["source_count"] - 1
+    return f"{first} and {more:,} more" if more > 0 else str(first)
+
+
 def _elapsed(started: str | None, finished: str | None) -> float | None:
     if started is None or finished is None:
         return None
@@ -630,9 +687,10 @@ def _timings_table(timings: list[Json]) -> Table:
             printable(timing["stage"]),
             write_duration(timing["seconds"]),
             f"{timing['tasks']:,}",
-            "unknown"
-            if timing["peak_memory_bytes"] is None
-            else write_bytes(timing["peak_memory_bytes"]),
+            "unknown" if timing["peak_memory_bytes"] is None else _peak(timing),
+            write_bytes(timing["projected_memory_bytes"])
+            if "projected_memory_bytes" in timing
+            else "unknown",
             "yes" if timing["resumed"] else "no",
             printable(timing["reason"] or ""),
         )
@@ -649,11 +707,18 @@ def _timings_table(timings: list[Json]) -> Table:
                 write_bytes(max(peaks)) if peaks else "unknown",
                 "",
                 "",
+                "",
             )
         )
     return Table(
         "Time and memory",
-        ("stage", "time", "tasks", "peak memory", "reused", "reason"),
+        ("stage", "time", "tasks", "peak memory", "projected", "reused", "reason"),
         rows,
-        numeric=frozenset({1, 2, 3}),
+        numeric=frozenset({1, 2, 3, 4}),
     )
+
+
+def _peak(timing: Json) -> str:
+    """Write a peak, and of how many tasks together where it is that of several."""
+    peak, tasks = write_bytes(timing["peak_memory_bytes"]), timing.get("tasks_at_once", 1)
+    return peak if tasks == 1 else f"{peak} of {tasks} tasks"

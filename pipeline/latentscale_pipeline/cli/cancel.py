@@ -1,0 +1,37 @@
+"""``latentscale cancel``: end a running job tidily, from any machine."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(no_args_is_help=True)
+@click.argument("job")
+def cancel(job: str) -> None:
+    """End a running job tidily, from any machine that reaches its folder.
+
+    The run notices within seconds, even during a long task, stops its workers, keeps what is done,
+    and exits with code 3. latentscale resume, or the same latentscale run, goes on with the job.
+
+    \b
+    Example:
+      latentscale cancel s3://bucket/jobs/nightly-1a2b3c4d
+    """
+    from latentscale_pipeline.errors import BadInput
+    from latentscale_pipeline.job.lock import UNKNOWN
+    from latentscale_pipeline.job.stopping import request_cancel
+    from latentscale_pipeline.notation import printable
+    from latentscale_pipeline.status import open_job, read_status
+
+    store = open_job(job)
+    found = read_status(store)
+    holder = found.holder
+    if found.state != "running" or holder is None:
+        raise BadInput(
+            f"{store.url}: nothing to cancel, the job isn't running: {found.state} ({found.reason})"
+        )
+    if holder == UNKNOWN:
+        raise BadInput(f"{store.url}: nobody can tell who runs this job; its lock can't be read")
+    asked = request_cancel(store, holder)
+    who = printable(f"process {holder.pid} on {holder.host}")
+    click.echo(f"{who} {'will end within seconds' if asked else 'was asked to end before'}")

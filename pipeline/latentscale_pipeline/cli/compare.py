@@ -1,0 +1,110 @@
+"""``latentscale compare``: a job against a baseline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from latentscale_pipeline.cli.text_files import read_text, write_text
+from latentscale_pipeline.errors import GateFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from latentscale_pipeline.comparison.gate_checks import GateResult
+
+STANDARD_OUTPUT = "-"
+
+
+@click.command(no_args_is_help=True)
+@click.argument("job")
+@click.argument("baseline")
+@click.option("--gates", "gates_file", metavar="FILE", help="Limits that the job must keep (YAML).")
+@click.option("--allow-unlike", is_flag=True, help="Compare jobs whose settings or sizes differ.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--junit", metavar="FILE", help="Write the gates as JUnit XML.")
+@click.option(
+    "--markdown",
+    metavar="[FILE or -]",
+    is_flag=False,
+    flag_value=STANDARD_OUTPUT,
+    help="Write a comment for a pull request; given last, or with -, print it.",
+)
+def compare(
+    job: str,
+    baseline: str,
+    gates_file: str | None,
+    allow_unlike: bool,
+    as_json: bool,
+    junit: str | None,
+    markdown: str | None,
+) -> None:
+    """Compare the scores of JOB with those of BASELINE.
+
+    Both are folders of finished jobs, local or URLs such as s3://bucket/jobs/nightly-1a2b3c4d. A
+    difference is significant when it is beyond both brackets and beyond the sampling error of
+    both jobs; where that is unknown, no difference is called significant. Jobs whose measures were
+    set differently, or taken at other scales or on another number of rows, are refused.
+
+    \b
+    Example:
+      latentscale compare jobs/nightly-1a2b3c4d jobs/release-5e6f7a8b
+      latentscale compare jobs/nightly-1a2b3c4d s3://bucket/jobs/release-5e6f7a8b \\
+        --gates gates.yaml --junit gates.xml --markdown comment.md
+
+    \b
+    A gates file:
+      gates:
+        - {measure: vendi, kernel: cosine, order: '1', max_drop: 0.1}
+        - {measure: geomca, score: recall, min: 0.8}
+        - {measure: heat, score: imd, max: 1.0e-4}
+
+    Exit codes: 0 compared and every gate passed, 1 a gate failed, 2 bad input, or jobs that are
+    unlike.
+    """
+    from latentscale_pipeline.comparison.compare import compare as compare_jobs
+    from latentscale_pipeline.comparison.compare import refuse_unlike
+    from latentscale_pipeline.comparison.document import comparison_document, dump_document
+    from latentscale_pipeline.comparison.finished_job import read_job
+    from latentscale_pipeline.comparison.gate_checks import check_gates
+    from latentscale_pipeline.comparison.gates import read_gates
+    from latentscale_pipeline.comparison.junit import junit_xml
+    from latentscale_pipeline.comparison.markdown import comparison_markdown
+
+    if as_json and markdown == STANDARD_OUTPUT:
+        raise click.UsageError("--json and --markdown both print; name a file: --markdown FILE")
+    if junit is not None and gates_file is None:
+        raise click.UsageError("--junit writes how gates went; name them with --gates FILE")
+    gates = (
+        None
+        if gates_file is None
+        else read_gates(read_text(gates_file, "a YAML file with gates"), gates_file)
+    )
+    comparison = compare_jobs(read_job(job), read_job(baseline))
+    if not allow_unlike:
+        refuse_unlike(comparison)
+    results = None if gates is None else check_gates(gates, comparison, str(gates_file))
+    if junit is not None and results is not None:
+        write_text(junit, junit_xml(comparison, results))
+    if markdown not in (None, STANDARD_OUTPUT):
+        write_text(str(markdown), comparison_markdown(comparison, results))
+    if as_json:
+        click.echo(dump_document(comparison_document(comparison, results)))
+    elif markdown == STANDARD_OUTPUT:
+        click.echo(comparison_markdown(comparison, results), nl=False)
+    else:
+        from rich.console import Console
+
+        from latentscale_pipeline.comparison.table import print_comparison
+
+        print_comparison(comparison, results, Console())
+    _fail_with(results or ())
+
+
+def _fail_with(results: Sequence[GateResult]) -> None:
+    failed = [result for result in results if not result.passed]
+    for result in failed:
+        click.echo(f"gate failed: {result.message}", err=True)
+    if failed:
+        raise GateFailed(f"{len(failed)} of {len(results)} gates failed")

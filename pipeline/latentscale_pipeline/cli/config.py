@@ -1,0 +1,109 @@
+"""``latentscale config``: what a job's configuration resolves to, and what it may say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from latentscale_pipeline.cli.text_files import read_text
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.notation import printable
+
+PRESETS = Path("configs")
+"""Where presets are looked for, below the current folder."""
+
+LINE_WIDTH = 100
+"""Characters of a line of YAML, unless one word is longer."""
+
+
+@click.command(no_args_is_help=True)
+@click.argument("config", required=False)
+@click.option("-o", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of YAML.")
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of a configuration file.")
+@click.option("--presets", is_flag=True, help="List the files in configs/, and what each is for.")
+def config(
+    config: str | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+    schema: bool,
+    presets: bool,
+) -> None:
+    """Print the job that CONFIG (a YAML file) describes, every default filled in.
+
+    What is printed is a configuration again, except that places lose the credentials that were
+    written into them. Nothing is read but CONFIG.
+
+    \b
+    Example:
+      latentscale config configs/quickstart.yaml -o measures.heat.k=10
+      latentscale config --schema > latentscale.schema.json
+      latentscale config --presets
+    """
+    if (config is not None) + schema + presets != 1:
+        raise click.UsageError("name one of CONFIG, --schema and --presets")
+    if overrides and config is None:
+        raise click.UsageError("-o overrides a key of CONFIG; name that file")
+    if schema:
+        click.echo(json.dumps(_schema(), indent=2))
+    elif presets:
+        _print_presets(as_json)
+    else:
+        _print_config(str(config), overrides, as_json)
+
+
+def _schema() -> dict[str, Any]:
+    from latentscale_pipeline.job.config_schema import config_schema
+    from latentscale_pipeline.plan import measure_sections
+
+    return config_schema(measure_sections())
+
+
+def _print_config(path: str, overrides: tuple[str, ...], as_json: bool) -> None:
+    import yaml
+
+    from latentscale_pipeline.job.config import read_config
+    from latentscale_pipeline.plan import comparing_measures, measure_sections
+    from latentscale_pipeline.run import frozen_config
+
+    resolved = read_config(
+        read_text(path, "a YAML file that describes a job"),
+        path,
+        overrides=overrides,
+        measures=measure_sections(),
+        comparing=comparing_measures(),
+    )
+    text = frozen_config(resolved).decode()
+    if not as_json:
+        text = yaml.safe_dump(
+            json.loads(text),
+            sort_keys=False,
+            allow_unicode=True,
+            default_flow_style=None,
+            width=LINE_WIDTH,
+        )
+    click.echo(text, nl=False)
+
+
+def _print_presets(as_json: bool) -> None:
+    paths = sorted(PRESETS.glob("*.yaml"))
+    if not paths:
+        raise BadInput(f"{PRESETS}/: no presets here; change to a folder that has {PRESETS}/*.yaml")
+    presets = {str(path): _purpose(path) for path in paths}
+    if as_json:
+        listed = [{"path": path, "purpose": purpose} for path, purpose in presets.items()]
+        click.echo(json.dumps(listed, indent=2))
+        return
+    width = max(map(len, presets))
+    for path, purpose in presets.items():
+        click.echo(f"{path:<{width}}  {purpose}".rstrip())
+
+
+def _purpose(path: Path) -> str:
+    """Return the first comment line of a preset, which says what it is for."""
+    lines = read_text(path, "a YAML file that describes a job").splitlines()
+    comments = (line.removeprefix("#").strip() for line in lines if line.startswith("#"))
+    return printable(next(comments, ""))

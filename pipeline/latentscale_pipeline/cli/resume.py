@@ -1,0 +1,43 @@
+"""``latentscale resume``: go on with a job from its folder alone."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(no_args_is_help=True)
+@click.argument("job")
+@click.option(
+    "-o", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of cluster, driver."
+)
+@click.option("--wait", is_flag=True, help="Wait while another run holds the job.")
+@click.option("--take-over", is_flag=True, help="Succeed another run, alive or not.")
+@click.option("--json", "as_json", is_flag=True, help="Print results.json instead of a summary.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+def resume(
+    job: str,
+    overrides: tuple[str, ...],
+    wait: bool,
+    take_over: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Go on with a job from the configuration and the corpora stored in its folder.
+
+    JOB is a job's folder: a path, or a URL such as s3://bucket/jobs/nightly-1a2b3c4d. What the job
+    is can't change, so only keys of cluster and driver may be overridden. Credentials come from
+    the environment.
+
+    \b
+    Example:
+      latentscale resume jobs/nightly-1a2b3c4d -o cluster.workers=8
+    """
+    from latentscale_pipeline.cli.run import ended_by_signals, print_finished, run_plan
+
+    with ended_by_signals():
+        from latentscale_pipeline.resume import plan_again
+
+        finished = run_plan(
+            lambda: plan_again(job, overrides), wait=wait, take_over=take_over, quiet=quiet
+        )
+    print_finished(finished, as_json)

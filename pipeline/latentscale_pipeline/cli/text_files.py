@@ -1,0 +1,25 @@
+"""Text files that a command line names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from latentscale_pipeline.errors import BadInput
+
+
+def read_text(path: str | Path, what: str) -> str:
+    """Return a file's text, or say in one line why there is none and to name ``what`` instead."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}; name {what}") from None
+    except UnicodeDecodeError:
+        raise BadInput(f"{path}: not a text file; name {what}") from None
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a file, or say in one line why it can't be written."""
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}; name a file that can be written") from None

@@ -1,0 +1,114 @@
+"""How a comparison is written for people: the words of every cell, whatever shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from latentscale_pipeline.comparison.compare import Comparison
+from latentscale_pipeline.comparison.difference import ComparedScore, Verdict
+from latentscale_pipeline.comparison.finished_job import FinishedJob, Score
+from latentscale_pipeline.notation import (
+    Written,
+    printable,
+    score_name,
+    write_estimate,
+    write_number,
+)
+
+WORDS = {
+    Verdict.WITHIN_BOUNDS: "within brackets",
+    Verdict.WITHIN_SAMPLING_ERROR: "within sampling error",
+    Verdict.SIGNIFICANT: "significant",
+    Verdict.SAMPLING_ERROR_UNKNOWN: "beyond brackets, sampling error unknown",
+    Verdict.ONLY_IN_JOB: "only in the job",
+    Verdict.ONLY_IN_BASELINE: "only in the baseline",
+}
+"""What a reader sees of a verdict; a score that is null shows its reason instead."""
+
+ABSENT = Written("", "")
+
+
+@dataclass(frozen=True)
+class ComparedCells:
+    """A compared score, ready to be shown."""
+
+    measure: str
+    score: str
+    of: str
+    job: Written
+    baseline: Written
+    difference: str
+    relative: str
+    verdict: str
+    unlike: bool
+
+
+def write_scores(comparison: Comparison) -> list[ComparedCells]:
+    """Write every score, grouped by measure in order of appearance."""
+    order = list(dict.fromkeys(compared.score.measure for compared in comparison.scores))
+    arranged = sorted(comparison.scores, key=lambda found: order.index(found.score.measure))
+    return [_cells(compared) for compared in arranged]
+
+
+def write_identity(job: FinishedJob) -> str:
+    """Write a job's name, id and place."""
+    return f"{printable(job.name)} ({printable(job.id)}) · {printable(job.url)}"
+
+
+def write_notes(comparison: Comparison) -> Iterator[str]:
+    """Write what a reader must know of a comparison beside its numbers."""
+    yield from (f"Unlike: {printable(found)}." for found in comparison.describe_unlike())
+    yield from (f"Note: {printable(note)}." for note in comparison.notes)
+    unknown = sum(
+        compared.verdict is Verdict.SAMPLING_ERROR_UNKNOWN for compared in comparison.shared
+    )
+    if unknown:
+        differ = "differs" if unknown == 1 else "differ"
+        yield (
+            f"{unknown} of {len(comparison.shared)} scores {differ} beyond the brackets where the "
+            "sampling error is unknown: the numbers of the two corpora differ, but two samples "
+            "of one source may differ as much."
+        )
+
+
+def _cells(compared: ComparedScore) -> ComparedCells:
+    score = compared.score
+    return ComparedCells(
+        measure=printable(score.measure),
+        score=score_name(score.model_dump()),
+        of=score.of,
+        job=_bracketed(compared.job),
+        baseline=_bracketed(compared.baseline),
+        difference=_difference(compared),
+        relative=_relative(compared),
+        verdict=WORDS.get(compared.verdict) or compared.why_not,
+        unlike=bool(compared.unlike),
+    )
+
+
+def _bracketed(score: Score | None) -> Written:
+    if score is None:
+        return ABSENT
+    if score.value is None:
+        return Written("none", "")
+    return write_estimate(score.value, score.lower, score.upper)
+
+
+def _difference(compared: ComparedScore) -> str:
+    if compared.difference is None:
+        return ""
+    if compared.difference == 0.0:
+        return "0"
+    written = write_estimate(compared.difference, compared.lower, compared.upper)
+    return _signed(compared.difference, written.value)
+
+
+def _relative(compared: ComparedScore) -> str:
+    if compared.relative is None:
+        return ""
+    return _signed(compared.relative, f"{write_number(100 * compared.relative, 3)} %")
+
+
+def _signed(number: float, text: str) -> str:
+    return f"+{text}" if number > 0 else text
