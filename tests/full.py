@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -29,6 +30,7 @@ import numpy as np
 import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tests.chaos import disturb
 from tests.jobs import (
     CONTROL,
     DAMAGES,
@@ -41,6 +43,7 @@ from tests.jobs import (
     run_on_terminal,
     timeless,
 )
+from tests.promises_of_magnitude import a_hundred_thousand_rows, killed_between_products
 
 ROOT = Path(__file__).resolve().parent.parent
 GIB = 2**30
@@ -250,6 +253,48 @@ def contents(folder: Path) -> dict[str, tuple[int, int]]:
     }
 
 
+CAP = 2 * GIB
+CAPPED_WORKERS = (1, 2, 3, 4)
+
+
+def capped_memory(bench: Bench) -> list[dict[str, Any]]:
+    """A limit of 2 GiB is kept by every process, at any number of workers."""
+    figures, numbers, kept = {}, [], []
+    for workers in CAPPED_WORKERS:
+        name = f"capped-{workers}"
+        cluster = {"kind": "local", "workers": workers, "memory_limit": CAP}
+        config = bench.job(
+            name, bench.rows[::2], bench.rows[1::2], measures=MEASURES, cluster=cluster
+        )
+        planned = run_command("plan", config, "--json")
+        watched = watch("run", config, interval=0.1)
+        label = f"{workers} workers"
+        figures[label] = watched.figures() | {"processes": 1 + len(watched.workers)}
+        if planned.returncode != 0 or watched.code != 0:
+            figures[label]["said"] = planned.stderr[-300:] or watched.last_line
+            kept.append(False)
+            continue
+        figures[label]["planned_seconds"] = json.loads(planned.stdout)["total"]["seconds"]
+        over = [
+            timing["stage"]
+            for timing in results_of(bench.output(name))["timings"]
+            if timing["peak_memory_bytes"] > 1.2 * timing["projected_memory_bytes"]
+        ]
+        figures[label]["stages_over_their_projection"] = over
+        numbers.append(numbers_of(bench.output(name)))
+        processes = [watched.driver, *watched.workers.values()]
+        kept.append(max(processes) < CAP and not over)
+    same = all(found == numbers[0] for found in numbers)
+    return [
+        record(
+            "a limit of 2 GiB is kept by every process at any number of workers",
+            {**figures, "same_numbers": same},
+            "every process < 2 GiB, no task 20 % over its projection, equal results",
+            all(kept) and same,
+        )
+    ]
+
+
 def twice_the_rows(bench: Bench) -> list[dict[str, Any]]:
     """Twice the rows on each side: within memory, or refused in one line."""
     noise = np.random.default_rng(1).normal(scale=2e-3, size=bench.rows.shape)
@@ -341,6 +386,73 @@ def kill_after(seconds: float, *arguments: object) -> list[psutil.Process] | Non
     process.kill()
     process.wait()
     return left
+
+
+CHAOS_RUNS = 20
+
+
+def chaos(bench: Bench) -> list[dict[str, Any]]:
+    """Kill any of a two-minute job's processes, up to three, at random times."""
+    corpus, reference = bench.rows[::2], bench.rows[1::2]
+    keys = {"measures": MEASURES, "cluster": TWO_WORKERS}
+    begun = time.perf_counter()
+    whole = run_command("run", bench.job("undisturbed", corpus, reference, **keys))
+    seconds = time.perf_counter() - begun
+    if whole.returncode != 0:
+        return [record("chaos", {"said": whole.stderr[-300:]}, "exit 0", False)]
+    expected = numbers_of(bench.output("undisturbed"))
+    tasks = sum(t["tasks"] for t in results_of(bench.output("undisturbed"))["timings"])
+    runs: list[dict[str, Any]] = []
+    seed = 0
+    while len(runs) < CHAOS_RUNS:
+        seed += 1
+        generator = np.random.default_rng([40, seed])
+        config = bench.job(f"chaos-{seed}", corpus, reference, **keys)
+        kills = int(generator.integers(1, 4))
+        times = np.sort(generator.uniform(0.02, 0.98, kills)) * seconds
+        moments = [lambda passed, due=due: passed >= due for due in times]
+        output = bench.output(f"chaos-{seed}")
+        found = disturb(config, output, moments, generator, patience=10 * seconds + 120)
+        if not found.killed:  # it was faster than the first time and had ended
+            seconds *= 0.9
+            shutil.rmtree(output)
+            continue
+        runs.append(
+            {
+                "killed": found.killed,
+                "exit_codes": found.codes,
+                "same": found.finished and numbers_of(output) == expected,
+                "orphans_after_a_minute": found.orphans,
+                "computed_although_there": len(found.again),
+                "retried": found.retried,
+                "computed": found.computed,
+                **({} if found.finished else {"said": found.said}),
+            }
+        )
+        shutil.rmtree(output)
+    held = [
+        run["same"]
+        and not run["orphans_after_a_minute"]
+        and not run["computed_although_there"]
+        and run["retried"] <= len(run["killed"]) * TWO_WORKERS["workers"]
+        for run in runs
+    ]
+    return [
+        record(
+            f"{CHAOS_RUNS} seeded runs with up to three killed processes: the same results",
+            {
+                "rows_a_side": len(corpus),
+                "undisturbed_seconds": round(seconds, 1),
+                "tasks": tasks,
+                "held": sum(held),
+                "killed": sum(len(run["killed"]) for run in runs),
+                "runs": runs,
+            },
+            "each done after at most one more run, with the same results; nothing that was there "
+            "computed again, and nothing retried but what was under way",
+            all(held),
+        )
+    ]
 
 
 CLUSTERS: dict[str, dict[str, Any]] = {"serial": SERIAL} | {
@@ -514,10 +626,14 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "help": help_at_once,
     "progress": progress_is_visible,
     "main": main_job,
+    "cap": capped_memory,
     "same": the_same_everywhere,
     "kills": killed_at_random,
+    "chaos": chaos,
     "damage": damaged_shards,
     "double": twice_the_rows,
+    "magnitude-many": a_hundred_thousand_rows,
+    "magnitude-kill": killed_between_products,
     "marked": marked_tests,
 }
 

@@ -11,7 +11,10 @@ import sys
 import tempfile
 import termios
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from latentscale_pipeline.run import Finished
 
 HEAVY = frozenset(
     {"numpy", "numba", "scipy", "zarr", "dask", "distributed"}
@@ -47,6 +50,21 @@ def run_command(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command_line(*arguments), capture_output=True, text=True, check=False, timeout=3600
     )
+
+
+def run_here(config: Path) -> "Finished":
+    """Run a job in this process, without its progress."""
+    from latentscale_pipeline.job.config import read_config
+    from latentscale_pipeline.plan import comparing_measures, make_plan, measure_sections
+    from latentscale_pipeline.run import run_job
+
+    read = read_config(
+        config.read_text(),
+        str(config),
+        measures=measure_sections(),
+        comparing=comparing_measures(),
+    )
+    return run_job(make_plan(read), lambda event, **fields: None)
 
 
 def imported_libraries(*arguments: object) -> set[str]:

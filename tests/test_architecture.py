@@ -71,6 +71,11 @@ def copy(tmp_path: Path) -> Path:
             "import latentscale_pipeline.job.lock",
             "The summary and the report read results only",
         ),
+        (
+            "pipeline/latentscale_pipeline/comparison/compare.py",
+            "import latentscale_pipeline.stages",
+            "A comparison reads finished jobs only",
+        ),
     ],
 )
 def test_contracts_fail_when_broken(

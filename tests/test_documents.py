@@ -50,15 +50,34 @@ def test_readme_commands(place: Path, latentscale: Callable[..., Ended]) -> None
         for line in block.splitlines()
         if line.startswith("$ ")
     ]
-    assert len(commands) == 5
+    assert len(commands) == 13
+    (place / "gates.yaml").write_text(yaml_block("gates:"))
     for command in commands:
-        program, *arguments = shlex.split(command)
+        program, *arguments = shlex.split(with_job_folders(command, place))
         assert program == "latentscale"
         ended = latentscale(*arguments)
         assert ended.code == 0, f"{command}\n{ended.err}"
     assert len(list(place.glob("jobs/*/results.json"))) == 2
-    for name in ("results.json", "report.html", "stages", "config.json", "plan.json", "events"):
+    assert (place / "gates.xml").exists()
+    assert (place / "comment.md").exists()
+    documents = ("results.json", "report.html", "config.json", "plan.json", "provenance.json")
+    for name in (*documents, "stages", "events"):
         assert all((job / name).exists() for job in place.glob("jobs/*-*")), name
+
+
+def with_job_folders(command: str, place: Path) -> str:
+    """Put the folders of this run's jobs where a command names one by an invented hash."""
+
+    def folder(match: re.Match[str]) -> str:
+        [found] = place.glob(f"jobs/{match[1]}-*")
+        return str(found.relative_to(place))
+
+    return re.sub(r"jobs/([a-z]+)-[0-9a-f]{8}\b", folder, command)
+
+
+def yaml_block(start: str) -> str:
+    [block] = [block for block in blocks(README, "yaml") if block.startswith(start)]
+    return block
 
 
 def test_readme_library_example() -> None:
@@ -75,8 +94,7 @@ def test_readme_library_example() -> None:
 
 
 def test_the_readme_job_parses() -> None:
-    [job] = blocks(README, "yaml")
-    config = read_text(job)
+    config = read_text(yaml_block("name:"))
     assert config.name == "nightly"
     assert list(config.measures) == ["heat", "geomca", "magnitude", "vendi"]
 

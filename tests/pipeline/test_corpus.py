@@ -181,6 +181,74 @@ def flipped(path: Path) -> None:
     path.write_bytes(data)
 
 
+def test_without_a_shard_its_rows_are_gone_and_the_rest_moves_up(corpus: Corpus) -> None:
+    everything = vectors()
+    labels = np.array([f"l{i}" for i in range(ROWS)])
+    # The last shard is shorter than the others.
+    for left_out in ([0], [1], [2], [0, 2], [0, 1]):
+        keep = ~np.isin(np.arange(ROWS) // 1024, left_out)
+        reduced = corpus.without([f"vectors/c/{i}/0" for i in left_out])
+        expected = everything[keep]
+        for reader in (reduced, pickle.loads(pickle.dumps(reduced))):
+            assert (reader.n, reader.shard_count) == (len(expected), 3 - len(left_out))
+            assert reader.excluded_rows == ROWS - len(expected)
+            np.testing.assert_array_equal(reader.read_all(), expected)
+            for i in range(reader.shard_count):
+                np.testing.assert_array_equal(reader.read_shard(i), expected[reader.shard_range(i)])
+            chosen = np.array([0, 5, len(expected) - 1])
+            np.testing.assert_array_equal(reader.read_index(chosen), expected[chosen])
+            assert reader.labels() == labels[keep].tolist()
+            weights = reader.weights()
+            assert weights is not None
+            np.testing.assert_array_equal(weights, (np.arange(ROWS) / 2)[keep])
+
+
+def test_a_shard_that_is_left_out_may_be_damaged(corpus: Corpus) -> None:
+    flipped(Path(corpus.url, SHARD))
+    reduced = corpus.without([f"{corpus.url}/{SHARD}"])
+    np.testing.assert_array_equal(reduced.read_all(), np.delete(vectors(), np.s_[1024:2048], 0))
+
+
+def test_the_fingerprint_says_which_rows_of_which_corpus(corpus: Corpus, tmp_path: Path) -> None:
+    names = [f"vectors/c/{i}/0" for i in range(3)]
+    assert corpus.without([]) == corpus
+    prints = {corpus.without([name]).fingerprint for name in names}
+    assert len(prints | {corpus.fingerprint}) == 4
+    backwards = corpus.without([names[2], names[0]]).fingerprint
+    assert backwards == corpus.without([names[0], names[2]]).fingerprint
+    # The same rows of the same corpus, cut into other shards.
+    np.save(tmp_path / "long.npy", vectors(4096))
+    source = [str(tmp_path / "long.npy")]
+    small = ingest(source, str(tmp_path / "small"), shard_bytes=1)
+    large = ingest(source, str(tmp_path / "large"), shard_bytes=2048 * 7 * 4)
+    assert (small.shard_rows, large.shard_rows) == (1024, 2048)
+    assert (
+        small.without(["vectors/c/0/0", "vectors/c/1/0"]).fingerprint
+        == large.without(["vectors/c/0/0"]).fingerprint
+    )
+
+
+def test_leaving_out_what_is_not_there_or_everything_is_refused(corpus: Corpus) -> None:
+    with pytest.raises(BadInput) as raised:
+        corpus.without(["vectors/c/7/0"])
+    assert str(raised.value) == (
+        f"{corpus.url}: there is no shard vectors/c/7/0 to leave out; its shards are "
+        "vectors/c/0/0 to vectors/c/2/0"
+    )
+    with pytest.raises(BadInput, match="all of its 3 shards are to be left out"):
+        corpus.without([f"vectors/c/{i}/0" for i in range(3)])
+
+
+def test_zero_rows_in_a_shard_that_is_left_out_do_not_count(tmp_path: Path) -> None:
+    rows = vectors()
+    rows[[3, 2000, 2100]] = 0
+    np.save(tmp_path / "zeros.npy", rows)
+    corpus = ingest([str(tmp_path / "zeros.npy")], str(tmp_path / "z.zarr"), shard_bytes=1)
+    assert corpus.zero_rows == 3
+    assert corpus.without([SHARD]).zero_rows == 2
+    assert corpus.without(["vectors/c/0/0", "vectors/c/2/0"]).zero_rows == 1
+
+
 def made_a_folder(path: Path) -> None:
     path.unlink()
     path.mkdir()

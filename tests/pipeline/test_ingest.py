@@ -367,7 +367,10 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_a_full_disk_is_one_line_and_gets_its_space_back(tiny_disk: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_one_line_and_gets_its_space_back(
+    tiny_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("latentscale_pipeline.objects.SHORT_PATIENCE_SECONDS", 0.0)
     source = saved(tmp_path / "v.npy", vectors(60_000, 16))
     with pytest.raises(BadInput, match="the disk is full or over quota; free some space and run"):
         ingest([source], str(tiny_disk / "c"), shard_bytes=1 << 18)

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.job.lock import Holder, hold_lock
+from latentscale_pipeline.job import lock
+from latentscale_pipeline.job.lock import Holder, Lock, hold_lock
 from latentscale_pipeline.objects import ObjectStore
 
 HOLD = """
@@ -122,6 +123,45 @@ def test_another_host_counts_by_its_heartbeat(store: ObjectStore) -> None:
     write_holder(store, elsewhere, beaten=time.time() - 61)
     with hold_lock(store):
         pass
+
+
+def test_another_host_is_waited_for_until_its_heartbeat_is_old(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "WAITING_SECONDS", 0.1)
+    monkeypatch.setattr(lock, "GRACE_SECONDS", 0.1)
+    elsewhere = replace(Holder.here(), host="elsewhere", pid=77)
+    write_holder(store, elsewhere, beaten=time.time() - lock.STALE_SECONDS + 1.0)
+    said: list[str] = []
+    begun = time.monotonic()
+    with hold_lock(store, wait=True, tell=said.append) as holder:
+        assert 0.5 < time.monotonic() - begun < 30
+        assert lock.read_lock(store) == Lock(2, holder, released=False)
+    assert said == ["waiting for process 77 on elsewhere, which runs this job"]
+    assert lock.read_holders(store) == [elsewhere, holder]
+
+
+def test_another_host_with_a_fresh_heartbeat_can_be_taken_over(store: ObjectStore) -> None:
+    elsewhere = replace(Holder.here(), host="elsewhere")
+    write_holder(store, elsewhere, beaten=time.time())
+    with hold_lock(store, take_over=True) as holder:
+        assert lock.read_lock(store).holder == holder
+    assert lock.read_lock(store).released
+
+
+def test_another_host_without_a_heartbeat_is_dead(store: ObjectStore) -> None:
+    write_holder(store, replace(Holder.here(), host="elsewhere"), beaten=None)
+    with hold_lock(store):
+        pass
+
+
+@pytest.mark.parametrize("attempt", ["../../elsewhere", "", 3])
+def test_a_lock_whose_attempt_leads_elsewhere_is_nobodys(
+    store: ObjectStore, attempt: object
+) -> None:
+    hostile = {**asdict(Holder.here()), "attempt": attempt}
+    store.write("lock/000001.json", json.dumps(hostile).encode())
+    assert lock.read_lock(store).holder == lock.UNKNOWN
 
 
 def test_a_store_that_overwrites_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.errors import BadInput, StoreFull
 from latentscale_pipeline.objects import ObjectStore, strip_credentials
 
 
@@ -99,8 +99,9 @@ def test_a_failed_write_leaves_neither_object_nor_partial_file(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr("latentscale_pipeline.objects.SHORT_PATIENCE_SECONDS", 0.0)
     store = ObjectStore(str(tmp_path / "s"))
-    with pytest.raises(BadInput, match=r"s/key: the disk is full or over quota; free some space"):
+    with pytest.raises(StoreFull, match=r"s/key: the disk is full or over quota; free some space"):
         store.write("key", b"data")
     assert list((tmp_path / "s").iterdir()) == []
 

@@ -13,7 +13,8 @@ from latentscale_pipeline.job.publishing import (
     Cost,
     Output,
     adopt,
-    is_whole,
+    check_bytes,
+    check_sizes,
     need_marker,
     publish,
     read_marker,
@@ -49,7 +50,8 @@ def test_what_is_published_is_read_back(store: ObjectStore) -> None:
     np.testing.assert_array_equal(again.array("array"), output(7).arrays["array"])
     np.testing.assert_array_equal(again.array("whole"), np.arange(7))
     assert again.path("array") == f"{PART}.a-0/array.npy"
-    assert is_whole(again, store.sizes(FOLDER))
+    check_sizes(again, store.sizes(FOLDER))
+    assert check_bytes(again) == sum(described["size"] for described in again.objects.values())
 
 
 def test_a_second_attempt_with_other_bytes_is_harmless(store: ObjectStore) -> None:
@@ -98,14 +100,20 @@ def test_a_damaged_object_is_found_on_reading(store: ObjectStore, damage: str) -
         published.array("array")
     assert caught.value.part == PART
     assert key in str(caught.value)
-    assert is_whole(published, store.sizes(FOLDER)) == (damage == "flipped")
+    with pytest.raises(CorruptResult, match=key):
+        check_bytes(published)
+    if damage == "flipped":
+        check_sizes(published, store.sizes(FOLDER))
+    else:
+        with pytest.raises(CorruptResult, match=key):
+            check_sizes(published, store.sizes(FOLDER))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"attempt": "a"}'])
 def test_a_damaged_marker_counts_as_none(store: ObjectStore, content: bytes) -> None:
     store.write(f"{PART}.json", content)
     assert read_marker(store, PART) is None
-    with pytest.raises(CorruptResult, match="marker is missing or damaged"):
+    with pytest.raises(CorruptResult, match=r"part-00012\.json is missing or damaged"):
         need_marker(store, PART)
 
 

@@ -365,8 +365,10 @@ def test_no_score_at_all_still_makes_a_page() -> None:
 
 def test_method_time_memory_and_provenance_are_listed(page: Page) -> None:
     timings = {row[0]: row[1:] for row in page.tables["method: Time and memory"]}
-    assert timings["heat-corpus"] == ["6.4 s", "2", "370 MiB", "no", ""]
+    assert timings["heat-corpus"] == ["6.4 s", "2", "370 MiB", "384 MiB", "no", ""]
+    assert timings["heat-reference"][2:4] == ["373 MiB of 2 tasks", "384 MiB"]
     assert timings["neighbours-reference"][3:] == [
+        "unknown",
         "yes",
         "same stage key in digits-nightly-77aa01de",
     ]

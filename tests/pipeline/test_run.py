@@ -21,6 +21,7 @@ from latentscale_pipeline.run import frozen_config
 from tests import oracles
 from tests.conftest import Ended
 from tests.jobs import DAMAGES, command_line, damage, results_of, timeless
+from tests.pipeline.waiting import wait_for
 from tests.results_documents import check_results
 
 Command = Callable[..., Ended]
@@ -250,14 +251,16 @@ def test_a_second_run_computes_nothing(
 ) -> None:
     config = job()
     latentscale("run", config)
-    before = results_of(tmp_path / "jobs")
+    files = [path for path in (tmp_path / "jobs").rglob("*") if path.is_file()]
+    before = {path: path.stat().st_mtime_ns for path in files}
     begun = time.monotonic()
     ended = latentscale("run", config)
     assert time.monotonic() - begun < 5
     assert ended.code == 0
     assert "nothing had to be computed" in ended.out
     assert "started" not in ended.err
-    assert results_of(tmp_path / "jobs") == before
+    files = [path for path in (tmp_path / "jobs").rglob("*") if path.is_file()]
+    assert {path: path.stat().st_mtime_ns for path in files} == before, "no lock and no events"
 
 
 def test_a_changed_job_reuses_what_it_can(
@@ -268,18 +271,13 @@ def test_a_changed_job_reuses_what_it_can(
     [first] = (tmp_path / "jobs").glob("toy-job-*")
     ended = latentscale("run", config, "-o", "measures.geomca.eta_c=0.5", "--json")
     timings = {t["stage"]: t for t in json.loads(ended.out)["timings"]}
-    assert timings["geomca"]["reason"] == "computed"
+    assert timings["geomca"]["reason"] == (
+        f"computed: configuration (eta_c 0.0 → 0.5) changed since {first.name}"
+    )
     assert not timings["geomca"]["resumed"]
     others = [t for name, t in timings.items() if name != "geomca"]
     assert {t["reason"] for t in others} == {f"reused from {first.name}"}
     assert all(t["resumed"] for t in others)
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    begun = time.monotonic()
-    while not condition():
-        assert time.monotonic() - begun < seconds
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("cluster", [SERIAL, "{kind: local, workers: 2}"])
@@ -302,7 +300,9 @@ def test_killed_in_the_middle_and_run_again_at_once(
     assert any(t["reason"] == "computed" for t in found["timings"])
 
 
-def test_terminated_politely(job: Callable[..., Path], tmp_path: Path) -> None:
+def test_terminated_politely(
+    job: Callable[..., Path], latentscale: Command, tmp_path: Path
+) -> None:
     config = job(cluster="{kind: local, workers: 1}")
     arguments = command_line("run", config)
     process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
@@ -316,6 +316,10 @@ def test_terminated_politely(job: Callable[..., Path], tmp_path: Path) -> None:
     )
     assert workers
     wait_for(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in workers))
+    [folder] = (tmp_path / "jobs").glob("toy-job-*")
+    assert (folder / "lock" / "000001.released").exists()
+    ended = latentscale("status", folder)
+    assert ended.out.splitlines()[0] == f"{folder.name}: interrupted (by SIGTERM)"
 
 
 def _children(pid: int) -> list[int]:
@@ -379,7 +383,7 @@ def test_a_job_that_can_not_fit_is_refused_before_any_work(
     assert ended.code == 2
     line = ended.err.strip().splitlines()[-1]
     assert "stage vendi-rbf-median-corpus needs 1." in line
-    assert "cluster.memory_limit is 1.0 GiB; raise it" in line
+    assert "cluster.memory_limit is 1.0GiB; set cluster.memory_limit to 1.5GiB" in line
     assert not list((tmp_path / "jobs").glob("toy-job-*"))
 
 
@@ -586,7 +590,7 @@ def test_a_missing_bucket_and_a_file_in_the_way(
 def test_a_defect_is_one_line_and_not_a_failed_gate(
     job: Callable[..., Path], latentscale: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("latentscale_pipeline.run.render_report", lambda results: 1 / 0)
+    monkeypatch.setattr("latentscale_pipeline.run.render_report", lambda *_: 1 / 0)
     ended = latentscale("run", job())
     assert ended.code == 3
     line = ended.err.strip().splitlines()[-1]

@@ -68,7 +68,7 @@ CLOSED: list[Change] = [
     lambda results: results["measures"]["magnitude"]["reference"],
     lambda results: results["measures"]["vendi"],
     lambda results: results["measures"]["vendi"]["corpus"][0],
-    lambda results: results["timings"][0],
+    lambda results: results["timings"][2],
 ]
 
 
@@ -92,6 +92,9 @@ def test_a_missing_name_is_refused(where: Change) -> None:
         "order",
         "label",
         "scale",
+        "provenance",
+        "projected_memory_bytes",
+        "tasks_at_once",
     }
     names = set(where(example_results())) - optional
     assert names or where(example_results()).keys() <= optional | {"corpus"}
@@ -133,6 +136,10 @@ def test_a_null_score_needs_its_reason() -> None:
     )
 
 
+def test_a_score_may_say_that_it_does_not_depend_on_the_number_of_rows() -> None:
+    check_results(changed(lambda results: results["scores"][0].update(size_dependent=False)))
+
+
 def test_a_score_with_a_value_needs_its_bracket() -> None:
     for key in ("lower", "upper", "bounds"):
         with pytest.raises(jsonschema.ValidationError):
@@ -150,6 +157,7 @@ def test_a_score_with_a_value_needs_its_bracket() -> None:
         lambda results: results["scores"][0].update(better="maybe"),
         lambda results: results["scores"][0].update(value="1.0"),
         lambda results: results["scores"][0].update(sampling_error=-1.0),
+        lambda results: results["scores"][0].update(size_dependent=None),
         lambda results: results["measures"]["vendi"]["corpus"][0].update(lower=None),
         lambda results: results["corpora"]["corpus"].update(n=0),
         lambda results: results["measures"]["geomca"].update(eta_c=1.5),
