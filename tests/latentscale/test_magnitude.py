@@ -369,7 +369,7 @@ def test_block_size_and_kept_distances_do_not_matter(monkeypatch: pytest.MonkeyP
     for kept_bytes in (0, 10 * 8 * 37**2, 2**20):
         pieces = magnitude_function(points, [0.1, 0.2, 0.3], method="cg", kept_bytes=kept_bytes)
         np.testing.assert_allclose(values(pieces), values(whole), rtol=1e-7)
-        np.testing.assert_allclose(pieces.weights, whole.weights, atol=1e-6)
+        np.testing.assert_allclose(pieces.weights, whole.weights, atol=1e-4)
 
 
 @pytest.mark.parametrize("method", BOTH)
