@@ -40,7 +40,7 @@ from latentscale_pipeline.corpus.manifest import (
     StoredObject,
     ZeroRows,
 )
-from latentscale_pipeline.corpus.sidecars import DTYPES, Sidecar, open_sidecar, take
+from latentscale_pipeline.corpus.sidecars import DTYPES, Sidecar, column_sidecar, open_sidecar, take
 from latentscale_pipeline.corpus.sources import Source, Sources, open_sources, source_key
 from latentscale_pipeline.errors import BadInput, Incomplete, StoreFull
 from latentscale_pipeline.objects import ObjectStore
@@ -61,6 +61,7 @@ def ingest(
     ids: str | None = None,
     labels: str | None = None,
     weights: str | None = None,
+    columns: Mapping[str, str] | None = None,
     on_invalid: str = "error",
     dtype: str | None = None,
     shard_bytes: int = SHARD_BYTES,
@@ -76,7 +77,9 @@ def ingest(
     corpus_url : str
         A path or fsspec URL where there is nothing yet, or what an interrupted ingest left.
     ids, labels, weights : str, optional
-        Files with one value a source row: ``.npy``, or text with one value a line.
+        Files with one value a source row: a column of any format, or text with one value a line.
+    columns : mapping, optional
+        Which column of these files it is; for a name without a file, which column of the sources.
     on_invalid : {"error", "drop"}
         What to do with a row that holds NaN or infinity, or a value too large for the stored dtype.
     dtype : {"float16", "float32"}, optional
@@ -101,10 +104,20 @@ def ingest(
     """
     if on_invalid not in {"error", "drop"}:
         raise ValueError(f"on_invalid must be 'error' or 'drop', not {on_invalid!r}")
-    opened = sources if isinstance(sources, Sources) else open_sources(sources, corpus_url)
+    columns = columns or {}
     given = {"ids": ids, "labels": labels, "weights": weights}
+    inside = {name: column for name, column in columns.items() if given[name] is None}
+    opened = (
+        sources
+        if isinstance(sources, Sources)
+        else open_sources(sources, corpus_url, columns=inside)
+    )
     sidecars = [
-        open_sidecar(name, url, opened.rows) for name, url in given.items() if url is not None
+        column_sidecar(name, opened)
+        if url is None
+        else open_sidecar(name, url, opened.rows, columns.get(name))
+        for name, url in given.items()
+        if url is not None or name in opened.items[0].columns
     ]
     stored_dtype = _stored_dtype(opened, dtype)
     store = ObjectStore(corpus_url)

@@ -164,7 +164,7 @@ def _create(objects: dict[str, Buffer], layout: Layout) -> zarr.Array[Any]:
 
 @dataclass(frozen=True)
 class ExistingArray:
-    """The one array of vectors in an existing Zarr (version 2 or 3) group or array.
+    """An array in an existing Zarr (version 2 or 3) group, or the array that a Zarr is.
 
     Attributes
     ----------
@@ -182,10 +182,12 @@ class ExistingArray:
     block_rows: int
     array: zarr.Array[Any]
 
-    def blocks(self) -> Iterator[npt.NDArray[Any]]:
-        """Yield all rows in order, in whole shards (or chunks) of some MiB at least."""
-        for start in range(0, self.shape[0], self.block_rows):
-            yield np.asarray(self.array[start : start + self.block_rows])
+    def blocks(self, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
+        """Yield rows in order, in whole shards (or chunks) of some MiB at least."""
+        while start < stop:
+            end = min(stop, (start // self.block_rows + 1) * self.block_rows)
+            yield np.asarray(self.array[start:end])
+            start = end
 
     def check_written(self, sizes: dict[str, int], tail: Callable[[str, int], bytes]) -> None:
         """Refuse an array of which chunks were never written: Zarr would read them as zeros.
@@ -249,33 +251,22 @@ class ExistingArray:
         return int(np.count_nonzero(starts == _NEVER_WRITTEN))
 
 
-def open_existing(url: str, is_local: bool) -> ExistingArray:
-    """Open the only two-dimensional float array of an existing Zarr.
+def existing_arrays(url: str, is_local: bool) -> list[ExistingArray]:
+    """List the arrays of an existing Zarr.
 
     Parameters
     ----------
     url : str
         The Zarr's folder; a path if ``is_local``, else an fsspec URL.
-
-    Raises
-    ------
-    BadInput
-        When there is none, or several to choose from (they are listed).
     """
     store = LocalStore(url, read_only=True) if is_local else FsspecStore.from_url(url)
-    node = zarr.open(store, mode="r")
+    # A group's summary of what is below it may be wrong, or name what isn't below it.
+    node = zarr.open(store, mode="r", use_consolidated=False)
     arrays = {"": node} if isinstance(node, zarr.Array) else dict(_arrays(node))
-    names = [name for name, array in arrays.items() if array.ndim == 2 and array.dtype.kind == "f"]
-    if isinstance(node, zarr.Array):
-        names = [""]
-    if len(names) != 1:
-        listed = (
-            ", ".join(f"{name} {a.dtype} {a.shape}" for name, a in arrays.items()) or "no array"
-        )
-        what = "several two-dimensional float arrays" if names else "no two-dimensional float array"
-        raise BadInput(f"{what} (it holds {listed}); give the path of one array inside it")
-    array = arrays[names[0]]
-    return ExistingArray(names[0], array.shape, array.dtype, _block_rows(array), array)
+    return [
+        ExistingArray(name, array.shape, array.dtype, _block_rows(array), array)
+        for name, array in arrays.items()
+    ]
 
 
 def _block_rows(array: zarr.Array[Any]) -> int:
