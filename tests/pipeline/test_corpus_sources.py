@@ -228,7 +228,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty file": (lambda p: p.write_bytes(b""), r"an empty file \(0 bytes\); write it again"),
     "text": (
         lambda p: p.write_text("a text\n"),
-        r"of no known format \(it begins with b'a text\\n'\); name it with --format, or convert",
+        r"damaged \.npy header within its first 7 bytes",
     ),
     "header cut": (lambda p: p.write_bytes(NPY[:50]), r"damaged \.npy header within its first 50"),
     "header garbled": (

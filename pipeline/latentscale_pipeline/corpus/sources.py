@@ -138,7 +138,7 @@ def open_sources(
     for pattern in patterns:
         found = find_files(pattern, target)
         for file in found:
-            must = len(found) == 1 or file.path.lower().endswith(SUFFIXES)
+            must = len(found) == 1 or file.suffix in SUFFIXES or file.is_folder
             container = open_container(file, must, kind)
             if container is None:
                 skipped.append(file.name)

@@ -81,8 +81,9 @@ def _optional(module: str, opener: str, extra: str) -> Callable[[File], Containe
 
 def _is_arrow(file: File, head: bytes) -> bool:
     # A stream begins with a mark and the length of its first message.
-    stream = head.startswith(b"\xff\xff\xff\xff") and 0 < int.from_bytes(head[4:8], "little") < 1e8
-    return head.startswith((b"ARROW1", b"FEA1")) or (stream and len(head) > 8)
+    length = int.from_bytes(head[4:8], "little")
+    stream = head.startswith(b"\xff\xff\xff\xff") and 0 < length <= file.size - 8
+    return head.startswith((b"ARROW1", b"FEA1")) or stream
 
 
 def _is_hdf5(file: File, head: bytes) -> bool:
@@ -107,11 +108,12 @@ FORMATS: dict[str, Format] = {
 }
 """Every format by its name; ``csv``, ``tsv`` and ``word2vec`` are taken when they are named."""
 
-SUFFIXES = (
-    ".npy", ".npz", ".zarr", ".parquet", ".arrow", ".feather", ".h5", ".hdf5", ".fbin", ".f16bin",
-    ".u8bin", ".i8bin", ".fvecs", ".bvecs", ".safetensors", ".csv", ".tsv", ".vec",
-)  # fmt: skip
-"""Entries of a folder that must be readable; others are taken only if their content is known."""
+SUFFIXES = {
+    ".npy": "npy", ".npz": "npz", ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow",
+    ".h5": "hdf5", ".hdf5": "hdf5", ".safetensors": "safetensors", ".csv": "csv", ".tsv": "tsv",
+    ".vec": "word2vec", **{f".{kind}": kind for kind in (*raw.BIN_DTYPES, *raw.VECS_DTYPES)},
+}  # fmt: skip
+"""What a file was meant to be whose content looks like nothing; in a folder it must be readable."""
 
 
 def open_container(file: File, must: bool, kind: str | None = None) -> Container | None:
@@ -145,10 +147,12 @@ def open_container(file: File, must: bool, kind: str | None = None) -> Container
         for known in FORMATS.values():
             if start and known.recognises(file, start):
                 return known.opens(file)
+        if not start and must:
+            raise BadInput(f"{file.name}: an empty file (0 bytes); write it again or leave it out")
+        if start and file.suffix in SUFFIXES:
+            return FORMATS[SUFFIXES[file.suffix]].opens(file)
     if not must:
         return None
-    if not start:
-        raise BadInput(f"{file.name}: an empty file (0 bytes); write it again or leave it out")
     raise BadInput(
         f"{file.name}: of no known format (it begins with {start[:8]!r}); name it with --format, "
         "or convert it with numpy.save"

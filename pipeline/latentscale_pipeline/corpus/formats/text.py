@@ -250,10 +250,8 @@ def _first_lines(head: bytes, size: int) -> list[str]:
     if b"\0" in head:
         return []
     whole = head if len(head) >= size else head[: head.rfind(b"\n") + 1] or head
-    try:
-        text = whole.removeprefix(b"\xef\xbb\xbf").decode()
-    except UnicodeDecodeError:
-        return []
+    # What isn't UTF-8 is told with its place when it is read.
+    text = whole.removeprefix(b"\xef\xbb\xbf").decode(errors="replace")
     return [line for line in text.splitlines() if line.strip()][: SNIFFED_ROWS + 1]
 
 
@@ -262,22 +260,23 @@ def _fields(head: bytes, dialect: Dialect, rows: int) -> tuple[Field, ...]:
     lines = _first_lines(head, len(head))[dialect.skipped : dialect.skipped + SNIFFED_ROWS]
     table = [dialect.split(line) for line in lines]
     table = [row for row in table if len(row) == len(dialect.names)] or [[""] * len(dialect.names)]
-    kinds = {}
+    dtypes: dict[str, np.dtype[Any]] = {}
+    numbers: dict[str, bool] = {}  # by name: whether they are whole ones
     for place, name in enumerate(dialect.names):
         cells = [row[place].strip() for row in table]
-        if all(map(_WHOLE.fullmatch, cells)):
-            kinds[name] = "i"
-        else:
-            kinds[name] = "f" if all(map(_NUMBER.fullmatch, cells)) else "T"
-    dtypes = {"i": np.dtype(np.int64), "f": np.dtype(np.float64), "T": STRINGS}
-    fields = [
-        Field(name, (rows,), cast("np.dtype[Any]", dtypes[kind])) for name, kind in kinds.items()
-    ]
-    wanted = ["f"] if "f" in kinds.values() else ["i"]
-    if dialect.skipped == 0 or dialect.stated is not None:
-        wanted = ["f", "i"]  # without names a whole number is as likely a value
-    numbers = {name: np.dtype(np.float64) for name, kind in kinds.items() if kind in wanted}
-    return tuple(fields + joined_fields(numbers, rows))
+        matching = sum(bool(_NUMBER.fullmatch(cell)) for cell in cells)
+        whole = all(map(_WHOLE.fullmatch, cells))
+        # A column of numbers with a flaw is still one of numbers: reading it tells the flaw.
+        if 2 * matching > len(cells):
+            numbers[name] = whole
+        as_numbers = np.dtype(np.int64 if whole else np.float64)
+        dtypes[name] = as_numbers if matching == len(cells) else cast("np.dtype[Any]", STRINGS)
+    # Without names a column of whole numbers is as likely one of values as any.
+    unnamed = dialect.skipped == 0 or dialect.stated is not None
+    taken = unnamed or all(numbers.values())
+    joined = {name: np.dtype(np.float64) for name, whole in numbers.items() if taken or not whole}
+    fields = [Field(name, (rows,), dtype) for name, dtype in dtypes.items()]
+    return tuple(fields + joined_fields(joined, rows))
 
 
 def _count(file: File, skipped: int) -> tuple[int, tuple[int, ...]]:
