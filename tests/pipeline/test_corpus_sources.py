@@ -66,7 +66,7 @@ def test_arguments_keep_their_order_and_folders_and_globs_are_natural(tmp_path: 
     assert sources.skipped == (str(tmp_path / "d/readme.txt"),)
 
 
-def test_a_name_with_glob_signs_is_a_name_first(tmp_path: Path) -> None:
+def test_a_limitwith_glob_signs_is_a_limitfirst(tmp_path: Path) -> None:
     np.save(tmp_path / "x[1].npy", PLAIN)
     np.testing.assert_array_equal(rows_of(tmp_path / "x[1].npy"), PLAIN)
 
@@ -109,7 +109,8 @@ def test_npy_and_npz_hold_the_same_values(
 
 
 def test_many_blocks_and_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("latentscale_pipeline.corpus.formats.file.BLOCK_BYTES", 100)
+    for limit in ("BLOCK_BYTES", "PLAIN_BYTES"):
+        monkeypatch.setattr(f"latentscale_pipeline.corpus.formats.file.{limit}", 100)
     np.save(tmp_path / "c.npy", PLAIN)
     np.save(tmp_path / "f.npy", np.asfortranarray(PLAIN))
     np.savez_compressed(tmp_path / "c.npz", v=PLAIN)
@@ -324,7 +325,7 @@ def test_what_is_not_there_says_so(tmp_path: Path) -> None:
         open_sources([str(tmp_path)])
 
 
-def test_mixed_dimensions_name_both_files(tmp_path: Path) -> None:
+def test_mixed_dimensions_limitboth_files(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", PLAIN)
     np.save(tmp_path / "b.npy", PLAIN[:, :3])
     with pytest.raises(BadInput, match=r"b\.npy: rows of 3 dimensions, but .*a\.npy has 4; ingest"):

@@ -150,7 +150,8 @@ def test_a_round_trip_from_every_format_gives_the_same_fingerprint(
 def test_any_range_of_rows_is_read_from_every_format(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("latentscale_pipeline.corpus.formats.file.BLOCK_BYTES", 100)
+    for limit in ("BLOCK_BYTES", "PLAIN_BYTES"):
+        monkeypatch.setattr(f"latentscale_pipeline.corpus.formats.file.{limit}", 100)
     monkeypatch.setattr("latentscale_pipeline.corpus.formats.text.NOTED_ROWS", 8)
     values = rows(41, 6)
     WRITERS[name](tmp_path / name, values)

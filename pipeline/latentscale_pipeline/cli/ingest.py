@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from latentscale_pipeline.corpus import Sources
+    from latentscale_pipeline.corpus.encoding import Run
+    from latentscale_pipeline.progress import Progress
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -46,6 +52,18 @@ def _bytes(context: click.Context, parameter: click.Parameter, value: str) -> in
 @click.option(
     "--shard-size", callback=_bytes, default="64MiB", show_default=True, help="About, of a shard."
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    help="Processes that ingest at once. Default: one below 16 GiB, else up to 4, by cores.",
+)
+@click.option(
+    "--memory-limit",
+    callback=_bytes,
+    default="1GiB",
+    show_default=True,
+    help="Of each of several workers.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace the corpus that is there.")
 @click.option("--json", "as_json", is_flag=True, help="Describe the corpus as one JSON document.")
 def ingest(
@@ -62,6 +80,8 @@ def ingest(
     on_invalid: str,
     dtype: str | None,
     shard_size: int,
+    workers: int | None,
+    memory_limit: int,
     overwrite: bool,
     as_json: bool,
 ) -> None:
@@ -96,6 +116,7 @@ def ingest(
     for skipped in opened.skipped:
         click.echo(f"ingest: {skipped}: left out, of no known format", err=True)
     with reported("ingest", "rows") as progress:
+        run = _runner(opened, workers, memory_limit, progress)
         written = write_corpus(
             opened,
             corpus,
@@ -107,6 +128,19 @@ def ingest(
             dtype=dtype,
             shard_bytes=shard_size,
             overwrite=overwrite,
+            run=run,
             progress=progress,
         )
     show_corpus(written, as_json)
+
+
+def _runner(sources: Sources, workers: int | None, memory_limit: int, progress: Progress) -> Run:
+    from latentscale_pipeline.ingestion import ingest_runner, on_workers
+    from latentscale_pipeline.job.config import Local
+    from latentscale_pipeline.machine import usable_cores
+
+    count = workers or min(4, usable_cores())
+    cluster = Local(workers=count, memory_limit=memory_limit)
+    if workers is not None and workers > 1:
+        return on_workers(cluster, sources.rows, progress)
+    return ingest_runner(cluster, sources, progress)

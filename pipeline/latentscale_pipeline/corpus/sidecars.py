@@ -87,25 +87,6 @@ def column_sidecar(name: str, sources: Sources) -> Sidecar:
     return _sidecar(name, where, [(s.container, s.columns[name]) for s in sources.items])
 
 
-def take(sidecar: Sidecar) -> Callable[[int], npt.NDArray[Any]]:
-    """Return a function that returns the next so many values at each call."""
-    blocks = sidecar.blocks()
-    block, used = next(blocks), 0
-
-    def take_next(count: int) -> npt.NDArray[Any]:
-        nonlocal block, used
-        pieces = []
-        while count > len(block) - used:
-            pieces.append(block[used:])
-            count -= len(pieces[-1])
-            block, used = next(blocks), 0
-        pieces.append(block[used : used + count])
-        used += count
-        return np.concatenate(pieces)
-
-    return take_next
-
-
 def _sidecar(name: str, where: str, opened: Sequence[tuple[Container, Field]]) -> Sidecar:
     for container, field in opened:
         # A text file of one value a line has no type of its own: its values tell.

@@ -33,8 +33,6 @@ from latentscale_pipeline.corpus.formats.zarr import is_zarr
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.objects import ObjectStore, strip_credentials
 
-_CHANGES = ("ETag", "etag", "mtime", "LastModified")  # what tells that a file was changed
-
 
 @dataclass(frozen=True)
 class Source:
@@ -88,11 +86,13 @@ class Source:
 class Sources:
     """All sources of a corpus in order; every one has rows of ``d`` dimensions.
 
-    ``skipped`` names the files in folders that are none of the known formats.
+    ``skipped`` names the files in folders that are none of the known formats; ``key`` stands for
+    the content of the files and what was chosen in them (see :func:`source_key`).
     """
 
     items: tuple[Source, ...]
     skipped: tuple[str, ...]
+    key: str
 
     @property
     def rows(self) -> int:
@@ -135,9 +135,11 @@ def open_sources(
     """
     items: list[Source] = []
     skipped: list[str] = []
+    whole = xxhash.xxh3_128()
     for pattern in patterns:
         found = find_files(pattern, target)
         for file in found:
+            whole.update(_identity(file))
             must = len(found) == 1 or file.suffix in SUFFIXES or file.is_folder
             container = open_container(file, must, kind)
             if container is None:
@@ -155,7 +157,9 @@ def open_sources(
                 f"{source.path}: rows of {source.d} dimensions, but {items[0].path} has "
                 f"{items[0].d}; ingest them into separate corpora"
             )
-    return Sources(tuple(items), tuple(skipped))
+    for source in items:
+        whole.update(json.dumps([source.field.name, source.field.columns]).encode())
+    return Sources(tuple(items), tuple(skipped), whole.hexdigest())
 
 
 def _source(container: Container, vectors: str | None, columns: Mapping[str, str]) -> Source:
@@ -178,14 +182,20 @@ def source_key(patterns: Sequence[str], target: str | None = None) -> str:
     """
     whole = xxhash.xxh3_128()
     for pattern in patterns:
-        for entry in find_files(pattern, target):
-            with reaching(entry.name):
-                files = entry.fs.find(entry.path, detail=True)
-            for path, about in sorted(files.items()):
-                changed = next((str(about[key]) for key in _CHANGES if key in about), None)
-                file = File.of(entry.fs, about | {"name": path})
-                whole.update(json.dumps([file.name, file.size, changed]).encode() + b"\n")
+        for file in find_files(pattern, target):
+            whole.update(_identity(file))
     return whole.hexdigest()
+
+
+def _identity(file: File) -> bytes:
+    """Return what tells one state of a file, or of all files of a folder, from another."""
+    files = [file]
+    if file.is_folder:
+        with reaching(file.name):
+            found = file.fs.find(file.path, detail=True)
+        files = [File.of(file.fs, found[path] | {"name": path}) for path in sorted(found)]
+    lines = (json.dumps([each.name, each.size, each.changed]) + "\n" for each in files)
+    return "".join(lines).encode()
 
 
 def natural_order(path: str) -> list[tuple[int, int, str]]:

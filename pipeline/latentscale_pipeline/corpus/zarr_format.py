@@ -19,6 +19,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,48 @@ def encode_shard(rows: npt.NDArray[Any], layout: Layout) -> bytes:
     objects: dict[str, Buffer] = {}
     _create(objects, replace(layout, rows=len(rows)))[...] = rows
     return objects.pop(shard_key(layout, 0)).to_bytes()
+
+
+class ShardBuffer:
+    """Memory for one shard: its rows, to be filled, and the bytes that they are stored as.
+
+    A whole shard of numbers is its rows followed by an index that depends on the layout alone. So
+    whole shards are stored from where their rows are, without another copy.
+
+    Attributes
+    ----------
+    rows : ndarray, shape (shard_rows, row_shape)
+        Of the layout's dtype; may be filled again and again.
+    """
+
+    def __init__(self, layout: Layout, *, many: bool) -> None:
+        self._layout = layout
+        index = shard_index(replace(layout, rows=layout.shard_rows)) if many else None
+        shape = (layout.shard_rows, *layout.row_shape)
+        size = math.prod(shape) * np.dtype(layout.dtype).itemsize
+        self._bytes = np.empty(size + len(index or b""), np.uint8)
+        self._bytes[size:] = np.frombuffer(index or b"", np.uint8)
+        self._has_index = index is not None
+        self.rows = self._bytes[:size].view(np.dtype(layout.dtype).newbyteorder("<")).reshape(shape)
+
+    def encoded(self, count: int) -> bytes | memoryview:
+        """Return the bytes of the shard that holds the first so many rows."""
+        if self._has_index and count == self._layout.shard_rows:
+            return self._bytes.data
+        return encode_shard(self.rows[:count], self._layout)
+
+
+@lru_cache(maxsize=4)
+def shard_index(layout: Layout) -> bytes | None:
+    """Return what follows the rows in the bytes of a whole shard; None if it isn't that simple."""
+    rows = np.zeros((layout.shard_rows, *layout.row_shape), layout.dtype)
+    data = encode_shard(rows, layout)
+    # Chunks of zeros, in any order, are zeros: their order shows in the index only.
+    chunks = layout.shard_rows // layout.chunk_rows
+    index = data[rows.nbytes :]
+    starts = np.frombuffer(index[: 16 * chunks], "<u8")[::2]
+    in_order = np.arange(chunks, dtype=np.uint64) * np.uint64(rows.nbytes // chunks)
+    return index if np.array_equal(starts, in_order) else None
 
 
 def decode_shard(data: bytes, rows: int, layout: Layout) -> npt.NDArray[Any]:

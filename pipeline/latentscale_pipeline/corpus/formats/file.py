@@ -21,28 +21,37 @@ from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError
 from latentscale_pipeline.objects import strip_credentials
 
 BLOCK_BYTES = 8 << 20
-"""About how many bytes of rows are read at a time."""
+"""About how many bytes of rows are decoded at a time."""
+
+PLAIN_BYTES = 1 << 20
+"""About how many bytes are read at a time where nothing has to be decoded: it fits the caches."""
 
 HEAD_BYTES = 16384  # numpy refuses headers of more than 10 000 characters
 
+_CHANGES = ("ETag", "etag", "mtime", "LastModified")  # what tells that a file was changed
 _READ_AHEAD = 8 << 20
 _STORE_LIBRARIES = {"botocore", "aiohttp", "google", "azure"}  # they raise kinds of their own
 
 
 @dataclass(frozen=True)
 class File:
-    """A file or folder that was found: its file system, and what a listing says of it."""
+    """A file or folder that was found: its file system, and what a listing says of it.
+
+    ``changed`` is its etag, or the time of its last change.
+    """
 
     fs: Any
     path: str
     is_folder: bool
     size: int
+    changed: str | None = None
 
     @staticmethod
     def of(fs: Any, about: dict[str, Any]) -> File:
         """Return the file that an entry of a listing describes."""
         path = str(about["name"]).rstrip("/")
-        return File(fs, path, about["type"] == "directory", int(about["size"] or 0))
+        changed = next((str(about[key]) for key in _CHANGES if key in about), None)
+        return File(fs, path, about["type"] == "directory", int(about["size"] or 0), changed)
 
     @property
     def is_local(self) -> bool:
@@ -97,9 +106,17 @@ def fill(file: BinaryIO, block: npt.NDArray[Any]) -> int:
 
 def block_ranges(start: int, stop: int, row_bytes: int) -> Iterator[tuple[int, int]]:
     """Cut a range of rows into ranges of about :data:`BLOCK_BYTES`."""
-    step = max(1, BLOCK_BYTES // max(1, row_bytes))
-    for first in range(start, stop, step):
-        yield first, min(first + step, stop)
+    return _ranges(start, stop, BLOCK_BYTES // max(1, row_bytes))
+
+
+def plain_ranges(start: int, stop: int, row_bytes: int) -> Iterator[tuple[int, int]]:
+    """Cut a range of rows into ranges of about :data:`PLAIN_BYTES`."""
+    return _ranges(start, stop, PLAIN_BYTES // max(1, row_bytes))
+
+
+def _ranges(start: int, stop: int, step: int) -> Iterator[tuple[int, int]]:
+    for first in range(start, stop, max(1, step)):
+        yield first, min(first + max(1, step), stop)
 
 
 @contextlib.contextmanager

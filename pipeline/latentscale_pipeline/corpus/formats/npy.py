@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import io
 import math
+import tokenize
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -18,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from latentscale_pipeline.corpus.formats.container import Container, Field
-from latentscale_pipeline.corpus.formats.file import File, block_ranges, fill, reaching
+from latentscale_pipeline.corpus.formats.file import File, fill, first_line, plain_ranges, reaching
 from latentscale_pipeline.errors import BadInput
 
 MAGIC = b"\x93NUMPY"
@@ -55,16 +57,20 @@ def read_header(file: BinaryIO, where: str) -> Header:
     counted = _Counted(file)
     try:
         version = np.lib.format.read_magic(counted)
-        if version == (1, 0):
-            shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(counted)
-        elif version == (2, 0):
-            shape, fortran_order, dtype = np.lib.format.read_array_header_2_0(counted)
-        else:
-            raise BadInput(f"{where}: NPY version {version}, which plain arrays don't have")
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
-        reason = str(error).splitlines()[0]
+        with warnings.catch_warnings(action="ignore"):  # headers that Python 2 wrote are fine
+            if version == (1, 0):
+                shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(counted)
+            elif version == (2, 0):
+                shape, fortran_order, dtype = np.lib.format.read_array_header_2_0(counted)
+            else:
+                raise BadInput(f"{where}: NPY version {version}, which plain arrays don't have")
+    except (
+        ValueError, SyntaxError, TypeError, KeyError, AttributeError, OverflowError, MemoryError,
+        RecursionError, tokenize.TokenError,
+    ) as error:  # fmt: skip
         raise BadInput(
-            f"{where}: damaged .npy header within its first {counted.count} bytes ({reason}); "
+            f"{where}: damaged .npy header within its first {counted.count} bytes "
+            f"({first_line(error)}); "
             "write the file again"
         ) from error
     if dtype.hasobject:
@@ -144,7 +150,7 @@ def read_blocks(
         When the file ends early.
     """
     read = _read_columns if header.fortran_order and len(header.shape) == 2 else _read_rows
-    for first, last in block_ranges(start, stop, header.row_bytes):
+    for first, last in plain_ranges(start, stop, header.row_bytes):
         yield read(file, header, first, last, where)
 
 

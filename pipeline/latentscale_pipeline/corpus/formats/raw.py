@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from latentscale_pipeline.corpus.formats.container import Container, Field
-from latentscale_pipeline.corpus.formats.file import File, block_ranges, fill, reaching
+from latentscale_pipeline.corpus.formats.file import File, fill, plain_ranges, reaching
 from latentscale_pipeline.errors import BadInput
 
 BIN_DTYPES = {"fbin": "<f4", "f16bin": "<f2", "u8bin": "u1", "i8bin": "i1"}
@@ -50,7 +50,7 @@ class RawRows(Container):
         record = self.prefix + d * field.dtype.itemsize
         with reaching(self.path), self.file.open() as file:
             file.seek(self.offset + start * record)
-            for first, last in block_ranges(start, stop, record):
+            for first, last in plain_ranges(start, stop, record):
                 block = np.empty((last - first, record), np.uint8)
                 filled = fill(file, block)
                 if filled < block.nbytes:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from latentscale_pipeline.corpus.formats.container import Container, Field
-from latentscale_pipeline.corpus.formats.file import File, block_ranges, fill, reaching
+from latentscale_pipeline.corpus.formats.file import File, fill, plain_ranges, reaching
 from latentscale_pipeline.errors import BadInput
 
 DTYPES = {
@@ -57,7 +57,7 @@ class Safetensors(Container):
         row_bytes = stored.itemsize * math.prod(field.shape[1:])
         with reaching(self.path), self.file.open() as file:
             file.seek(tensor.offset + start * row_bytes)
-            for first, last in block_ranges(start, stop, row_bytes):
+            for first, last in plain_ranges(start, stop, row_bytes):
                 block = np.empty((last - first, *field.shape[1:]), stored)
                 filled = fill(file, block)
                 if filled < block.nbytes:
