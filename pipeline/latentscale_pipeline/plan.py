@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from latentscale_pipeline.corpus import Corpus, Prospect, ensure_corpus
+from latentscale_pipeline.corpus import Corpus, Prospect, Sources, ensure_corpus
+from latentscale_pipeline.corpus.encoding import Run
 from latentscale_pipeline.engine.memory import check_memory, idle_memory
 from latentscale_pipeline.engine.stage import Stage, stage_dependences, stage_key
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.ingestion import ingest_runner
 from latentscale_pipeline.job.config import JobConfig, Section
 from latentscale_pipeline.job.identity import config_hash, job_id
 from latentscale_pipeline.lent_scales import read_scales
@@ -149,8 +151,14 @@ def make_plan(
     """
     fixed_scales = read_scales(config) if scales is None else scales
     if corpora is None:
+
+        def run_for(sources: Sources) -> Run:
+            return ingest_runner(config.cluster, sources, progress)
+
         corpora = {
-            role: ensure_corpus(source.url, config.output, progress).without(source.excluded)
+            role: ensure_corpus(source.url, config.output, progress, run_for).without(
+                source.excluded
+            )
             for role, source in corpus_sources(config).items()
         }
     facts = job_facts(config, corpora, fixed_scales)
