@@ -106,8 +106,9 @@ something. As many steps as the magnitude took are given to it, no more."""
 PRECONDITIONED_ROWS = 2000
 """Rows from which a preconditioner is considered."""
 
-FORETOLD_STEPS = 4
-"""Foretold steps from which a preconditioner pays."""
+FORETOLD_STEPS = 5
+"""Foretold steps from which a preconditioner pays: all scales share a pass over the pairs, so the
+slowest ones decide."""
 
 FORETOLD_SHARE = 1e-4
 """Relative gain at which they end."""

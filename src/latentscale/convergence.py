@@ -43,7 +43,7 @@ from latentscale.positive_definiteness import Separations
 from latentscale.preconditioning import gather_rows
 from latentscale.procedures import Arrays, ReadRows, Request
 
-SUBSET_ROWS = (300, 1200)
+SUBSET_ROWS = (750, 3000)
 """Sizes of the evenly spaced subsets whose convergence scales are extrapolated to all rows."""
 
 ABOUT = np.linspace(0.7, 1.4, 8)

@@ -46,10 +46,11 @@ from latentscale.exponentials import block_sums
 from latentscale.predecessors import distances_among, nearest_predecessors
 from latentscale.procedures import ReadRows
 
-MOST_LANDMARKS = 1000
-"""A landmark for ten rows up to this number: a factor then takes 8 MB."""
+ROWS_FOR_A_LANDMARK = 40
+"""A landmark for so many rows: with more, preparing takes longer than the steps that it saves."""
 
-ROWS_FOR_A_LANDMARK = 10
+FEWEST_LANDMARKS, MOST_LANDMARKS = 250, 1000
+"""Of many rows; of few a tenth of the rows. A factor takes 8 MB at most."""
 
 PROBES = 256
 """Further random rows that show what the landmarks leave unexplained."""
@@ -60,13 +61,13 @@ PREDECESSORS = 10
 NUGGET = 1e-4
 """Added to the diagonals: residuals in single precision are no better than this."""
 
-CELL_ROWS = 2048
+CELL_ROWS = 1024
 """Mean number of rows of a cell in which predecessors are sought."""
 
 OVERLAP = 2
 """Cells whose rows are candidates for a row's predecessors."""
 
-MOST_MEMBERS = 4 * CELL_ROWS
+MOST_MEMBERS = 6 * CELL_ROWS
 """Rows of a cell beyond which it is cut, at random."""
 
 SAMPLE_SHARE = 8
@@ -87,7 +88,8 @@ Float32Array = NDArray[np.float32]
 
 def landmark_count(n: int) -> int:
     """Landmarks for ``n`` rows."""
-    return min(n // ROWS_FOR_A_LANDMARK, MOST_LANDMARKS)
+    by_rows = min(max(n // ROWS_FOR_A_LANDMARK, FEWEST_LANDMARKS), MOST_LANDMARKS)
+    return min(by_rows, n // 10)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from latentscale.distances import METRICS, Float64Array, Points, distance_tile, 
 from latentscale.neighbours import Int64Array, Neighbours, merge, nearest
 from latentscale.pairs import exact_distance
 
-BLOCK_ROWS = 1024
+BLOCK_ROWS = 256
 """Points whose predecessors are sought together."""
 
 
