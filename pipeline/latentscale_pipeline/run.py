@@ -159,13 +159,13 @@ def _run_locked(
             return Finished(store, previous, computed=False)
     # Results say that everything is there: they can't stand beside what is about to be redone.
     store.remove("results.json")
-    store.write("plan.json", _describe(plan, plans.get(plan.id, {})))
-    store.write("config.json", frozen_config(plan.config))
+    store.write_checked("plan.json", _describe(plan, plans.get(plan.id, {})))
+    store.write_checked("config.json", frozen_config(plan.config))
     provenance = write_provenance(store, plan, attempt=attempt, started=started, command=command)
     results = _compute(plan, work, standings, attempt, notify, check, started, measures)
-    store.write("report.html", render_report(results, provenance).encode())
+    store.write_checked("report.html", render_report(results, provenance).encode())
     # Last: its presence says that everything else is there.
-    store.write("results.json", dump_results(results))
+    store.write_checked("results.json", dump_results(results))
     store.sweep_partial()
     return Finished(store, results, computed=True)
 

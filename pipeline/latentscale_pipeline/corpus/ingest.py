@@ -118,7 +118,7 @@ def ingest(
             store, opened, sidecars, stored_dtype, on_invalid == "drop", shard_bytes, progress
         )
         _sweep(store, manifest, started)
-        store.write(MANIFEST_KEY, manifest.to_bytes())
+        store.write_checked(MANIFEST_KEY, manifest.to_bytes())
     except (BadInput, StoreFull) as error:
         with contextlib.suppress(BadInput, Incomplete, OSError):
             _remove(store)
@@ -507,17 +507,8 @@ def _record_dropped(store: ObjectStore, dropped: list[int]) -> DroppedRows:
 
 
 def _write_checked(store: ObjectStore, key: str, data: bytes) -> StoredObject:
-    """Store an object and read it back; once more if what came back differs."""
-    written = StoredObject.of(key, data)
-    for _ in range(2):
-        store.write(key, data)
-        with contextlib.suppress(FileNotFoundError):
-            if written.difference(store.read(key)) is None:
-                return written
-    raise Incomplete(
-        f"{store.locate(key)}: what was read back differs from what was written; check the "
-        "storage, then run the same command again"
-    )
+    store.write_checked(key, data)
+    return StoredObject.of(key, data)
 
 
 def _sweep(store: ObjectStore, manifest: Manifest, started: float) -> None:
