@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import math
 import os
 import re
@@ -25,7 +26,7 @@ import uuid
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from fsspec.implementations.local import LocalFileSystem
 
@@ -74,6 +75,9 @@ WITHOUT_CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError"}
 
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
 """What file systems without hard links answer."""
+
+READ_AHEAD = 8 << 20
+"""Bytes that are fetched at once of an object that is read as a file."""
 
 _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 
@@ -128,6 +132,32 @@ class ObjectStore:
         """
         data: bytes = self._attempt(lambda: self._fs.cat_file(self._path(key)), key)
         return data
+
+    def open(self, key: str = "") -> BinaryIO:
+        """Open an object for reading from any place in it, one request for every few MiB.
+
+        On a disk it isn't buffered. In an object store every request is waited for as in
+        :meth:`read`, so that reading goes on where it was once a store is back.
+        """
+        path = self._path(key)
+        if self.is_local:
+            return cast(BinaryIO, Path(path).open("rb", buffering=0))
+        size = self._attempt(lambda: self._fs.info(path), key)["size"]
+        if size is None:  # some servers don't tell, nor give parts
+            return cast(BinaryIO, self._fs.open(path, "rb"))
+        return cast(BinaryIO, io.BufferedReader(_Ranges(self, key, int(size)), READ_AHEAD))
+
+    def read_range(self, key: str, start: int, stop: int) -> bytes:
+        """Return the bytes of an object from ``start`` up to ``stop``, which it must have."""
+
+        def read() -> bytes:
+            data = bytes(self._fs.cat_file(self._path(key), start=start, end=stop))
+            if len(data) != stop - start:
+                raise OSError(errno.EIO, f"{len(data)} bytes came instead of {stop - start}")
+            return data
+
+        # No request can ask for nothing.
+        return cast(bytes, self._attempt(read, key)) if start < stop else b""
 
     def write(self, key: str, data: bytes, *, durable: bool = True) -> None:
         """Store a whole object, replacing one of the same key.
@@ -349,6 +379,37 @@ class ObjectStore:
                     raise _explained(error, self.locate(key)) from error
                 time.sleep(delay)
                 delay = min(2 * delay, LONGEST_DELAY)
+
+
+class _Ranges(io.RawIOBase):
+    """An object of known size as a file; every reading is a request of its own."""
+
+    def __init__(self, store: ObjectStore, key: str, size: int) -> None:
+        self._store, self._key, self._size, self._at = store, key, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(0, origin + offset)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        stop = min(self._at + len(view), self._size)
+        if stop <= self._at:
+            return 0
+        data = self._store.read_range(self._key, self._at, stop)
+        view[: len(data)] = data
+        self._at = stop
+        return len(data)
 
 
 def _link(temporary: Path, path: Path) -> None:

@@ -1,6 +1,7 @@
 """Object stores that fail at random; `make test-full` does it to a real server, and kills it."""
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,8 +41,6 @@ def reach(
 @pytest.fixture
 def server(s3_bucket: str) -> str:
     """The address of the S3 server."""
-    import os
-
     return os.environ["AWS_ENDPOINT_URL"]
 
 
@@ -107,6 +106,27 @@ def test_a_store_that_loses_all_it_acknowledges_is_told(
                 store_it("key", b"data")
 
 
+def test_a_file_at_a_faulty_store_is_read_from_any_place(
+    server: str,
+    s3_url: str,
+    reach: Callable[[FaultyStore], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = np.random.default_rng(5).bytes(40_000)
+    ObjectStore(s3_url).write("file", data)
+    monkeypatch.setattr(objects, "READ_AHEAD", 3000)
+    with faulty_store(server, 5, dict.fromkeys(NOISY, 0.06)) as proxy:
+        reach(proxy)
+        with ObjectStore(s3_url).open("file") as file:
+            assert file.read(10) == data[:10]
+            assert file.seek(-100, os.SEEK_END) == 39_900
+            assert file.read() == data[-100:]
+            file.seek(5)
+            assert file.read(20_000) + file.read() == data[5:]
+            assert file.read(1) == b""
+        assert ObjectStore(f"{s3_url}/file").read_range("", 0, 0) == b""
+
+
 def test_ingest_and_a_job_at_a_faulty_store_give_the_same(
     server: str,
     s3_url: str,
@@ -131,9 +151,10 @@ def test_ingest_and_a_job_at_a_faulty_store_give_the_same(
         return config
 
     local = latentscale("run", job(whole.url, str(tmp_path / "jobs")), "--json")
+    ObjectStore(s3_url).write("rows.npy", (tmp_path / "rows.npy").read_bytes())
     with faulty_store(server, 4, dict.fromkeys(FAULTS, 0.03)) as proxy:
         reach(proxy)
-        found = ingest([str(tmp_path / "rows.npy")], f"{s3_url}/corpus.zarr", shard_bytes=8192)
+        found = ingest([f"{s3_url}/rows.npy"], f"{s3_url}/corpus.zarr", shard_bytes=8192)
         assert found.shard_count == 4
         assert found.fingerprint == whole.fingerprint
         assert verify(found).problems == ()

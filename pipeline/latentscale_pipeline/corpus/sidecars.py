@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
-import fsspec
 import numpy as np
 import numpy.typing as npt
 
 from latentscale_pipeline.corpus import npy
 from latentscale_pipeline.corpus.sources import reaching
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.objects import strip_credentials
+from latentscale_pipeline.objects import ObjectStore, strip_credentials
 
 DTYPES = {"ids": "string", "labels": "string", "weights": "float64"}
 """The arrays a corpus may have beside its vectors, and how they are stored."""
@@ -98,8 +97,8 @@ def take(sidecar: Sidecar) -> Callable[[int], npt.NDArray[Any]]:
 
 
 def _opened(url: str) -> BinaryIO:
-    fs, path = fsspec.core.url_to_fs(url)
-    return cast(BinaryIO, fs.open(path, "rb"))
+    # Buffered on a disk, too: text is read line by line.
+    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, ObjectStore(url).open())))
 
 
 def _from_npy(name: str, url: str, where: str) -> Sidecar:

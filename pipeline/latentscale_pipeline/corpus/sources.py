@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-import fsspec
 import numpy as np
 import numpy.typing as npt
 import xxhash
 from fsspec.implementations.local import LocalFileSystem
 
+from latentscale_pipeline.addresses import open_url
 from latentscale_pipeline.corpus import npy, zarr_format
 from latentscale_pipeline.corpus.corpus import is_unfinished, open_corpus
 from latentscale_pipeline.corpus.manifest import MANIFEST_KEY
@@ -36,7 +36,6 @@ ARRAY_SUFFIXES = (".npy", ".npz", ".zarr")
 """Entries of a folder that must be readable; others are taken only if their content is known."""
 
 _HEAD_BYTES = 16384  # numpy refuses headers of more than 10 000 characters
-_READ_AHEAD = 8 << 20
 _CHANGES = ("ETag", "etag", "mtime", "LastModified")  # what tells that a file was changed
 _ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 _STORE_LIBRARIES = {"botocore", "aiohttp", "google", "azure"}  # they raise kinds of their own
@@ -111,19 +110,19 @@ class _Entry:
             self.path if self.is_local else strip_credentials(self.fs.unstrip_protocol(self.path))
         )
 
+    @property
+    def address(self) -> str:
+        return self.path if self.is_local else str(self.fs.unstrip_protocol(self.path))
+
     def open(self) -> BinaryIO:
-        if self.is_local:
-            return cast(BinaryIO, Path(self.path).open("rb", buffering=0))
-        return cast(
-            BinaryIO, self.fs.open(self.path, "rb", cache_type="readahead", block_size=_READ_AHEAD)
-        )
+        return ObjectStore(self.address).open()
 
     def head(self) -> bytes:
         """Return the first bytes, enough for any header: one small request in a store."""
         if self.is_local:
             with self.open() as file:
                 return file.read(_HEAD_BYTES)
-        return bytes(self.fs.cat_file(self.path, start=0, end=min(_HEAD_BYTES, self.size)))
+        return ObjectStore(self.address).read_range("", 0, min(_HEAD_BYTES, self.size))
 
 
 def open_sources(patterns: Sequence[str], target: str | None = None) -> Sources:
@@ -197,12 +196,9 @@ def _find(pattern: str, target: str | None) -> list[_Entry]:
     results = ObjectStore(target).url if target else None
     shown = strip_credentials(pattern)
     with reaching(shown):
-        try:
-            fs, path = fsspec.core.url_to_fs(pattern)
-        except (ImportError, ValueError) as error:
-            raise BadInput(f"{shown}: can't open this kind of URL ({error})") from None
+        fs, path = open_url(pattern)
         fs.invalidate_cache()  # a remembered listing may be older than the files
-        path = str(path).rstrip("/") or "/"
+        path = path.rstrip("/") or "/"
         if fs.exists(path):
             given = [_Entry.of(fs, fs.info(path))]
         elif any(sign in path for sign in "*?["):
@@ -358,8 +354,7 @@ def _open_npz(entry: _Entry) -> Source:
 
 
 def _open_zarr(entry: _Entry) -> Source:
-    address = entry.path if entry.is_local else entry.fs.unstrip_protocol(entry.path)
-    store = ObjectStore(address)
+    store = ObjectStore(entry.address)
     if store.exists(MANIFEST_KEY):
         return _open_other_corpus(store)
     if is_unfinished(store):
@@ -367,7 +362,7 @@ def _open_zarr(entry: _Entry) -> Source:
             f"{entry.name}: an unfinished corpus (its ingest was interrupted); run it again"
         )
     with _decoding(entry.name):
-        found = zarr_format.open_existing(address, entry.is_local)
+        found = zarr_format.open_existing(entry.address, entry.is_local)
     where = f"{entry.name}/{found.name}".rstrip("/")
     rows, d = _plane(found.shape, where)
     with _decoding(entry.name):
