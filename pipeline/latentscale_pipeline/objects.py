@@ -24,15 +24,24 @@ import re
 import time
 import uuid
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, ParamSpec, TypeVar, cast
 
 from fsspec.implementations.local import LocalFileSystem
 
 from latentscale_pipeline.addresses import open_url, without_credentials
 from latentscale_pipeline.addresses import strip_credentials as strip_credentials
-from latentscale_pipeline.errors import BadInput, LatentscaleError, StoreFailed, StoreFull
+from latentscale_pipeline.errors import (
+    BadInput,
+    Incomplete,
+    LatentscaleError,
+    StoreFailed,
+    StoreFull,
+)
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 PATIENCE_SECONDS = 120.0
 """How long a store that can't be reached is waited for."""
@@ -379,6 +388,34 @@ class ObjectStore:
                     raise _explained(error, self.locate(key)) from error
                 time.sleep(delay)
                 delay = min(2 * delay, LONGEST_DELAY)
+
+
+def again_while_away(
+    operation: Callable[Parameters, Result],
+) -> Callable[Parameters, Result]:
+    """Make a function that only reads begin again while a store is away, for as long as usual.
+
+    It is for those that reach stores in other ways than through :class:`ObjectStore`, and raise
+    :class:`Incomplete` from what a library raised.
+    """
+
+    @wraps(operation)
+    def patient(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
+        begun = time.monotonic()
+        delay = FIRST_DELAY
+        while True:
+            try:
+                return operation(*arguments, **options)
+            except Incomplete as error:
+                cause = error.__cause__
+                patience = _patience(cause, is_local=True) if isinstance(cause, Exception) else 0.0
+                # A store that was waited for already has had its time.
+                if isinstance(error, StoreFailed) or time.monotonic() - begun + delay > patience:
+                    raise
+                time.sleep(delay)
+                delay = min(2 * delay, LONGEST_DELAY)
+
+    return patient
 
 
 class _Ranges(io.RawIOBase):

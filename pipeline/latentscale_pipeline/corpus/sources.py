@@ -30,7 +30,7 @@ from latentscale_pipeline.corpus import npy, zarr_format
 from latentscale_pipeline.corpus.corpus import is_unfinished, open_corpus
 from latentscale_pipeline.corpus.manifest import MANIFEST_KEY
 from latentscale_pipeline.errors import BadInput, Incomplete
-from latentscale_pipeline.objects import ObjectStore, strip_credentials
+from latentscale_pipeline.objects import ObjectStore, again_while_away, strip_credentials
 
 ARRAY_SUFFIXES = (".npy", ".npz", ".zarr")
 """Entries of a folder that must be readable; others are taken only if their content is known."""
@@ -125,6 +125,7 @@ class _Entry:
         return ObjectStore(self.address).read_range("", 0, min(_HEAD_BYTES, self.size))
 
 
+@again_while_away
 def open_sources(patterns: Sequence[str], target: str | None = None) -> Sources:
     """Find the sources and read their headers.
 
@@ -164,6 +165,7 @@ def open_sources(patterns: Sequence[str], target: str | None = None) -> Sources:
     return Sources(tuple(items), tuple(skipped))
 
 
+@again_while_away
 def source_key(patterns: Sequence[str], target: str | None = None) -> str:
     """Name the content of sources without reading it: 32 hexadecimal characters.
 
