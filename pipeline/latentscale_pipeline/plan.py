@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from latentscale_pipeline.addresses import storage_options, strip_credentials
 from latentscale_pipeline.corpus import Corpus, Prospect, ensure_corpus
 from latentscale_pipeline.engine.memory import check_memory, idle_memory
 from latentscale_pipeline.engine.stage import Stage, stage_dependences, stage_key
@@ -18,7 +19,6 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.job.config import JobConfig, Section
 from latentscale_pipeline.job.identity import config_hash, job_id
 from latentscale_pipeline.lent_scales import read_scales
-from latentscale_pipeline.objects import strip_credentials
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.stages import MEASURES
 from latentscale_pipeline.stages.duplicates import plan_duplicates
@@ -147,13 +147,14 @@ def make_plan(
         If a corpus can't be had, a measure doesn't fit the corpora, or a task doesn't fit the
         memory limit: before any work is done.
     """
-    fixed_scales = read_scales(config) if scales is None else scales
-    if corpora is None:
-        corpora = {
-            role: ensure_corpus(source.url, config.output, progress).without(source.excluded)
-            for role, source in corpus_sources(config).items()
-        }
-    facts = job_facts(config, corpora, fixed_scales)
+    with storage_options(config.storage_options):
+        fixed_scales = read_scales(config) if scales is None else scales
+        if corpora is None:
+            corpora = {
+                role: ensure_corpus(source.url, config.output, progress).without(source.excluded)
+                for role, source in corpus_sources(config).items()
+            }
+        facts = job_facts(config, corpora, fixed_scales)
     return identify_plan(config, corpora, facts, plan_stages(config, facts, measures))
 
 

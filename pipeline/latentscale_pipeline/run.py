@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from latentscale_pipeline.addresses import storage_options, strip_credentials
 from latentscale_pipeline.engine.executor import Executor, SerialExecutor
 from latentscale_pipeline.engine.run import (
     REPAIRS,
@@ -32,7 +33,7 @@ from latentscale_pipeline.job.lock import hold_lock
 from latentscale_pipeline.job.publishing import CorruptResult
 from latentscale_pipeline.job.stopping import Check, stop_when_asked
 from latentscale_pipeline.job.verification import check_documents
-from latentscale_pipeline.objects import ObjectStore, strip_credentials
+from latentscale_pipeline.objects import ObjectStore
 from latentscale_pipeline.plan import Plan
 from latentscale_pipeline.provenance import write_provenance
 from latentscale_pipeline.report import render_report
@@ -86,6 +87,19 @@ def run_job(
     LatentscaleError
         With one line and an exit code.
     """
+    with storage_options(plan.config.storage_options):
+        return _run(plan, notify, wait, take_over, verify, measures, command)
+
+
+def _run(
+    plan: Plan,
+    notify: Notify,
+    wait: bool,
+    take_over: bool,
+    verify: bool,
+    measures: Mapping[str, Measure],
+    command: Sequence[str],
+) -> Finished:
     work = _work(plan)
     store = work.store
     notify("run_started", job=plan.id, folder=store.url, stages=len(plan.stages))
@@ -312,9 +326,13 @@ def _previous_results(plan: Plan, work: Work) -> dict[str, Any] | None:
 
 
 def frozen_config(config: JobConfig) -> bytes:
-    """Return the configuration as it is stored with the job: complete, without credentials."""
+    """Return the configuration as it is stored with the job: complete, without credentials.
+
+    Options of storage may be credentials, and which of them are is each library's own affair: none
+    is stored.
+    """
     frozen = {
-        **config.model_dump(mode="json", exclude={"measures"}),
+        **config.model_dump(mode="json", exclude={"measures", "storage_options"}),
         "measures": {
             name: section.model_dump(mode="json") for name, section in config.measures.items()
         },
