@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from latentscale_pipeline.addresses import storage_options, strip_credentials
-from latentscale_pipeline.corpus import Corpus, Prospect, ensure_corpus
+from latentscale_pipeline.corpus import Corpus, Prospect, ensure_corpus, rows_by_label
 from latentscale_pipeline.engine.memory import check_memory, idle_memory
 from latentscale_pipeline.engine.stage import Stage, stage_dependences, stage_key
 from latentscale_pipeline.errors import BadInput
@@ -21,6 +21,7 @@ from latentscale_pipeline.job.identity import config_hash, job_id
 from latentscale_pipeline.lent_scales import read_scales
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.stages import MEASURES
+from latentscale_pipeline.stages.by_label import plan_by_label
 from latentscale_pipeline.stages.duplicates import plan_duplicates
 from latentscale_pipeline.stages.measure import CorpusFacts, JobFacts, Measure, Role
 
@@ -197,7 +198,23 @@ def job_facts(
         pairs=config.budget.pairs,
         scale_role=_scale_role(config),
         fixed_scales=fixed_scales,
+        **_label_facts(config, corpora["corpus"]),
     )
+
+
+def _label_facts(config: JobConfig, corpus: Corpus | Prospect) -> dict[str, Any]:
+    if config.group_by is None:
+        return {}
+    if not isinstance(corpus, Corpus):
+        raise BadInput(
+            f"{corpus.url}: group_by needs labels, which a source has only once it is "
+            "ingested; run latentscale ingest with --labels first"
+        )
+    rows = rows_by_label(corpus)
+    return {
+        "labels": corpus.checksum_of("labels"),
+        "label_rows": {label: len(found) for label, found in rows.items()},
+    }
 
 
 def plan_stages(
@@ -213,6 +230,7 @@ def plan_stages(
     stages = plan_duplicates(facts)
     for name, section in config.measures.items():
         stages += measures[name].plan(section, facts)
+    stages += plan_by_label(measures, config.measures, facts)
     check_memory(stages, config.cluster.memory_limit)
     return tuple(stages)
 
@@ -225,7 +243,13 @@ def identify_plan(
 ) -> Plan:
     """Put a plan together once the fingerprints of its corpora are known."""
     prints = {role: corpus.fingerprint for role, corpus in corpora.items()}
-    hashed = config_hash(config, prints["corpus"], prints.get("reference"), facts.fixed_scales)
+    hashed = config_hash(
+        config,
+        prints["corpus"],
+        prints.get("reference"),
+        facts.fixed_scales,
+        {"group_by labels": facts.labels} if facts.labels else None,
+    )
     return Plan(config, corpora, facts, stages, hashed)
 
 

@@ -68,7 +68,7 @@ class Corpus:
     excluded: tuple[str, ...] = ()
 
     def __reduce__(self) -> tuple[Any, tuple[str, str, tuple[str, ...]]]:
-        return _reopen, (self._address, self._manifest_checksum, self.excluded)
+        return reopen, (self._address, self._manifest_checksum, self.excluded)
 
     def without(self, shards: Collection[str]) -> Corpus:
         """Return the corpus without the rows of some shards.
@@ -216,6 +216,13 @@ class Corpus:
         """Return all rows, shape (n, d): for corpora that fit in memory."""
         return self.read_rows(0, self.n)
 
+    def checksum_of(self, name: str) -> str | None:
+        """Return a checksum of a row-aligned array, excluded rows and all; None without it."""
+        if name not in self.manifest.arrays:
+            return None
+        shards = self.manifest.arrays[name].shards
+        return checksum("".join(shard.xxh3 for shard in shards).encode())
+
     def labels(self) -> list[str] | None:
         """Return the label of every row, or None if the corpus has none."""
         return self._read_strings("labels")
@@ -338,7 +345,8 @@ def _not_a_corpus(store: ObjectStore) -> BadInput:
 
 
 @lru_cache(maxsize=16)
-def _reopen(url: str, manifest_checksum: str, excluded: tuple[str, ...]) -> Corpus:
+def reopen(url: str, manifest_checksum: str, excluded: tuple[str, ...]) -> Corpus:
+    """Open a corpus that was open before, perhaps in another process, and refuse another one."""
     corpus = open_corpus(url)
     if corpus._manifest_checksum != manifest_checksum:
         raise BadInput(

@@ -289,6 +289,7 @@ class JobConfig(Section):
     name: Annotated[str, Field(min_length=1, max_length=200)]
     corpus: Annotated[str, Field(min_length=1)]
     reference: Annotated[str, Field(min_length=1)] | None = None
+    group_by: Literal["labels"] | None = None
     exclude_shards: ExcludedShards = ExcludedShards()
     output: Annotated[str, Field(min_length=1)] = "jobs/"
     storage_options: Annotated[dict[str, dict[str, Any]], Field(repr=False)] = {}
@@ -306,6 +307,14 @@ class JobConfig(Section):
         if isinstance(cluster, dict) and "kind" not in cluster:
             return {"kind": "local", **cluster}
         return cluster
+
+    @model_validator(mode="after")
+    def _groups_have_no_reference(self) -> JobConfig:
+        if self.group_by is not None and self.reference is not None:
+            raise ValueError(
+                "group_by measures the labels of one corpus; leave out the reference, or group_by"
+            )
+        return self
 
     @model_validator(mode="after")
     def _workers_reach_it(self) -> JobConfig:

@@ -111,6 +111,10 @@ class JobFacts:
         Which corpus bandwidth, epsilon and cut-off scale are taken from.
     fixed_scales : mapping
         Scales that come from a finished job instead, by name.
+    labels : str or None
+        Checksum of the corpus' labels, when each is measured.
+    label_rows : mapping
+        Rows of every label then.
     """
 
     corpora: Mapping[Role, CorpusFacts]
@@ -118,6 +122,8 @@ class JobFacts:
     pairs: float
     scale_role: Role
     fixed_scales: Mapping[str, float] = field(default_factory=dict)
+    labels: str | None = None
+    label_rows: Mapping[str, int] = field(default_factory=dict)
 
     def refuse_zero_rows(self, user: str) -> None:
         """Refuse corpora with rows that have no direction.
