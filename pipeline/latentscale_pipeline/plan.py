@@ -12,10 +12,12 @@ from functools import cached_property
 from typing import Any
 
 from latentscale_pipeline.addresses import storage_options, strip_credentials
-from latentscale_pipeline.corpus import Corpus, Prospect, ensure_corpus, rows_by_label
+from latentscale_pipeline.corpus import Corpus, Prospect, Sources, ensure_corpus, rows_by_label
+from latentscale_pipeline.corpus.encoding import Run
 from latentscale_pipeline.engine.memory import check_memory, idle_memory
 from latentscale_pipeline.engine.stage import Stage, stage_dependences, stage_key
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.ingestion import ingest_runner
 from latentscale_pipeline.job.config import JobConfig, Section
 from latentscale_pipeline.job.identity import config_hash, job_id
 from latentscale_pipeline.lent_scales import read_scales
@@ -151,8 +153,14 @@ def make_plan(
     with storage_options(config.storage_options):
         fixed_scales = read_scales(config) if scales is None else scales
         if corpora is None:
+
+            def run_for(sources: Sources) -> Run:
+                return ingest_runner(config.cluster, sources, progress)
+
             corpora = {
-                role: ensure_corpus(source.url, config.output, progress).without(source.excluded)
+                role: ensure_corpus(source.url, config.output, progress, run_for).without(
+                    source.excluded
+                )
                 for role, source in corpus_sources(config).items()
             }
         facts = job_facts(config, corpora, fixed_scales)
@@ -198,11 +206,11 @@ def job_facts(
         pairs=config.budget.pairs,
         scale_role=_scale_role(config),
         fixed_scales=fixed_scales,
-        **_label_facts(config, corpora["corpus"]),
+        label_rows=_label_rows(config, corpora["corpus"]),
     )
 
 
-def _label_facts(config: JobConfig, corpus: Corpus | Prospect) -> dict[str, Any]:
+def _label_rows(config: JobConfig, corpus: Corpus | Prospect) -> dict[str, int]:
     if config.group_by is None:
         return {}
     if not isinstance(corpus, Corpus):
@@ -210,11 +218,7 @@ def _label_facts(config: JobConfig, corpus: Corpus | Prospect) -> dict[str, Any]
             f"{corpus.url}: group_by needs labels, which a source has only once it is "
             "ingested; run latentscale ingest with --labels first"
         )
-    rows = rows_by_label(corpus)
-    return {
-        "labels": corpus.checksum_of("labels"),
-        "label_rows": {label: len(found) for label, found in rows.items()},
-    }
+    return {label: len(rows) for label, rows in rows_by_label(corpus).items()}
 
 
 def plan_stages(
@@ -248,9 +252,25 @@ def identify_plan(
         prints["corpus"],
         prints.get("reference"),
         facts.fixed_scales,
-        {"group_by labels": facts.labels} if facts.labels else None,
+        _beside(config, facts),
     )
     return Plan(config, corpora, facts, stages, hashed)
+
+
+def _beside(config: JobConfig, facts: JobFacts) -> dict[str, Any]:
+    """Checksums of the weights and labels that a measure of the job reads, or that group it."""
+    read = {
+        name
+        for name in ("weights", "labels")
+        if config.group_by == name
+        or any(getattr(section, name, False) for section in config.measures.values())
+    }
+    return {
+        f"{role} {name}": checksum
+        for role, corpus in facts.corpora.items()
+        for name, checksum in (("weights", corpus.weights), ("labels", corpus.labels))
+        if checksum and name in read
+    }
 
 
 def measure_sections(measures: Mapping[str, Measure] = MEASURES) -> dict[str, type[Section]]:
@@ -272,6 +292,8 @@ def corpus_facts(corpus: Corpus | Prospect) -> CorpusFacts:
         shards=corpus.shard_count,
         shard_rows=corpus.shard_rows,
         zero_rows=corpus.zero_rows,
+        weights=corpus.checksum_of("weights"),
+        labels=corpus.checksum_of("labels"),
     )
 
 

@@ -31,11 +31,13 @@ def make_rows(folder: Path, times: int) -> None:
     rows = generator.normal(size=(len(labels), 6)).astype("f4")
     rows[labels == "plain", 3] = 0
     np.save(folder / "rows.npy", rows)
-    np.save(folder / "weights.npy", generator.random(len(labels)))
+    weights = generator.random(len(labels))
+    np.save(folder / "weights.npy", weights)
     (folder / "labels.txt").write_text("".join(f"{label}\n" for label in labels))
     (folder / "ids.txt").write_text("".join(f"row {i}\n" for i in range(len(labels))))
     for label, name in (("plain", "plain"), ("né/../ *", "other")):
         np.save(folder / f"{name}.npy", rows[labels == label])
+        np.save(folder / f"{name}-weights.npy", weights[labels == label])
 
 
 def ingest_rows(folder: Path) -> Corpus:
@@ -121,7 +123,9 @@ def test_a_label_has_the_scores_of_a_corpus_of_its_rows(
     assert by[None] == whole[None]
     assert set(by) == {None, "", "né/../ *", "plain"}
     for label, name in (("plain", "plain"), ("né/../ *", "other")):
-        ended = latentscale("run", write_job(str(data / f"{name}.npy")), "--json")
+        weights = str(data / f"{name}-weights.npy")
+        lone = ingest([str(data / f"{name}.npy")], str(data / f"{name}.zarr"), weights=weights)
+        ended = latentscale("run", write_job(lone.url), "--json")
         alone = rows_of_scores(json.loads(ended.out))[None]
         assert by[label].keys() == alone.keys()
         for naming, score in alone.items():
@@ -168,7 +172,7 @@ def test_labels_are_measured_by_workers_once_and_are_part_of_the_identity(
         ({"corpus": "bare.zarr"}, "bare.zarr: it has no labels; ingest it again with --labels"),
         ({"reference": "plain.npy"}, "group_by measures the labels of one corpus; leave out the"),
         ({"group_by": "ids"}, "group_by: Input should be 'labels'"),
-        ({"measures": {"heat": {"k": 30}}}, "label : heat.k is 30"),
+        ({"measures": {"heat": {"k": 30}}}, "label '': corpus: heat.k is 30"),
     ],
 )
 def test_what_can_not_be_grouped_is_refused(

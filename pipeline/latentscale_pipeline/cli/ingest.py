@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from latentscale_pipeline.corpus import Sources
+    from latentscale_pipeline.corpus.encoding import Run
+    from latentscale_pipeline.progress import Progress
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -23,9 +29,14 @@ def _bytes(context: click.Context, parameter: click.Parameter, value: str) -> in
 @click.command()
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @click.argument("corpus")
-@click.option("--ids", help="One id a row: .npy, or text with one a line.")
-@click.option("--labels", help="One label a row: .npy, or text with one a line.")
-@click.option("--weights", help="One weight a row: .npy, or text with one a line.")
+@click.option("--format", "kind", help="Of all sources, instead of finding it: npy, csv, u8bin ….")
+@click.option("--vectors", help="Array, dataset or column of the vectors, where there are several.")
+@click.option("--ids", help="File with one id a row: a column, or text with one a line.")
+@click.option("--labels", help="File with one label a row.")
+@click.option("--weights", help="File with one weight a row.")
+@click.option("--ids-column", help="Which column of that file, or without one of the sources.")
+@click.option("--labels-column", help="The same for labels.")
+@click.option("--weights-column", help="The same for weights.")
 @click.option(
     "--on-invalid",
     type=click.Choice(["error", "drop"]),
@@ -41,50 +52,95 @@ def _bytes(context: click.Context, parameter: click.Parameter, value: str) -> in
 @click.option(
     "--shard-size", callback=_bytes, default="64MiB", show_default=True, help="About, of a shard."
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    help="Processes that ingest at once. Default: one below 16 GiB, else up to 4, by cores.",
+)
+@click.option(
+    "--memory-limit",
+    callback=_bytes,
+    default="1GiB",
+    show_default=True,
+    help="Of each of several workers.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace the corpus that is there.")
 @click.option("--json", "as_json", is_flag=True, help="Describe the corpus as one JSON document.")
 def ingest(
     sources: tuple[str, ...],
     corpus: str,
+    kind: str | None,
+    vectors: str | None,
     ids: str | None,
     labels: str | None,
     weights: str | None,
+    ids_column: str | None,
+    labels_column: str | None,
+    weights_column: str | None,
     on_invalid: str,
     dtype: str | None,
     shard_size: int,
+    workers: int | None,
+    memory_limit: int,
     overwrite: bool,
     as_json: bool,
 ) -> None:
     """Turn embedding files into a corpus.
 
-    SOURCE is a .npy or .npz file, an existing Zarr array or group, a folder or a glob; CORPUS is
-    where the corpus goes. Both may be URLs such as s3://bucket/name. Sources are taken in the order
-    given, the files of a folder or glob in natural order (part_2 before part_10).
+    SOURCE is a file of any known format, a folder or a glob: .npy, .npz, Parquet, Arrow, HDF5,
+    safetensors, .fbin .f16bin .u8bin .i8bin, .fvecs .bvecs, CSV, TSV, word2vec text, Zarr, or
+    another corpus. What a file is, is found from its content. CORPUS is where the corpus goes. Both
+    may be URLs such as s3://bucket/name. Sources are taken in the order given, the files of a
+    folder or glob in natural order (part_2 before part_10). The only two-dimensional float array of
+    a file is taken; of several, name one with --vectors (columns emb_0, emb_1 … are 'emb_*').
 
     \b
     Example:
       latentscale ingest train/ extra.npy corpus.zarr --labels labels.txt
       latentscale ingest 'shards/*.npy' s3://bucket/corpus.zarr --on-invalid drop
+      latentscale ingest 'part-*.parquet' corpus.zarr --vectors emb --ids-column id
     """
     from latentscale_pipeline.cli.info import show_corpus
     from latentscale_pipeline.corpus import ingest as write_corpus
     from latentscale_pipeline.corpus import open_sources
+    from latentscale_pipeline.corpus.formats import FORMATS
     from latentscale_pipeline.progress import reported
 
-    opened = open_sources(sources, corpus)
+    if kind is not None and kind not in FORMATS:
+        raise click.BadParameter(f"{kind!r} is no format; the formats are {', '.join(FORMATS)}")
+    files = {"ids": ids, "labels": labels, "weights": weights}
+    given = {"ids": ids_column, "labels": labels_column, "weights": weights_column}
+    columns = {name: column for name, column in given.items() if column is not None}
+    inside = {name: column for name, column in columns.items() if files[name] is None}
+    opened = open_sources(sources, corpus, kind=kind, vectors=vectors, columns=inside)
     for skipped in opened.skipped:
-        click.echo(f"ingest: {skipped}: left out, neither .npy, .npz nor Zarr", err=True)
+        click.echo(f"ingest: {skipped}: left out, of no known format", err=True)
     with reported("ingest", "rows") as progress:
+        run = _runner(opened, workers, memory_limit, progress)
         written = write_corpus(
             opened,
             corpus,
             ids=ids,
             labels=labels,
             weights=weights,
+            columns=columns,
             on_invalid=on_invalid,
             dtype=dtype,
             shard_bytes=shard_size,
             overwrite=overwrite,
+            run=run,
             progress=progress,
         )
     show_corpus(written, as_json)
+
+
+def _runner(sources: Sources, workers: int | None, memory_limit: int, progress: Progress) -> Run:
+    from latentscale_pipeline.ingestion import ingest_runner, on_workers
+    from latentscale_pipeline.job.config import Local
+    from latentscale_pipeline.machine import usable_cores
+
+    count = workers or min(4, usable_cores())
+    cluster = Local(workers=count, memory_limit=memory_limit)
+    if workers is not None and workers > 1:
+        return on_workers(cluster, sources.rows, progress)
+    return ingest_runner(cluster, sources, progress)

@@ -212,6 +212,24 @@ class Corpus:
             chosen[first:last] = self.read_shard(int(i))[rows[first:last] - i * self.shard_rows]
         return chosen
 
+    def read_blocks(self, name: str, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
+        """Yield stored rows of ``vectors`` or of a row-aligned array, shard by shard.
+
+        Parameters
+        ----------
+        name : str
+            ``vectors``, ``ids``, ``labels`` or ``weights``.
+        start, stop : int
+            Which rows; those of shards that are left out count, too.
+        """
+        array = self.manifest.vectors if name == "vectors" else self.manifest.arrays[name]
+        first = 0
+        for i, shard in enumerate(array.shards):
+            low, high = max(start, first), min(stop, first + shard.rows)
+            if low < high:
+                yield self._read_shard(name, i)[low - first : high - first]
+            first += shard.rows
+
     def read_all(self) -> npt.NDArray[Any]:
         """Return all rows, shape (n, d): for corpora that fit in memory."""
         return self.read_rows(0, self.n)

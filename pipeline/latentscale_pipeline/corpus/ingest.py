@@ -1,17 +1,18 @@
-"""From sources to a corpus, in one pass and a few shards of memory.
+"""From sources to a corpus, in parts that any process can do, and a few shards of memory.
 
 Every shard is written whole, read back and compared. The Zarr group's document comes first and
 says whose folder this is; the manifest comes last. So an ingest that was interrupted at any moment
-leaves no corpus, and running it again replaces what it left. Files that no ingest wrote are never
-touched.
+leaves no corpus, and running it again goes on with the parts that are missing
+(:mod:`.encoding`). Files that no ingest wrote are never touched.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 
 from latentscale_pipeline.corpus import zarr_format
 from latentscale_pipeline.corpus.corpus import (
@@ -28,7 +30,19 @@ from latentscale_pipeline.corpus.corpus import (
     is_unfinished,
     open_corpus,
 )
-from latentscale_pipeline.corpus.fingerprint import Fingerprint
+from latentscale_pipeline.corpus.encoding import (
+    RECORDS,
+    Encoded,
+    EncodePart,
+    Encoding,
+    Run,
+    find_dropped,
+    missing_parts,
+    one_after_another,
+    shards_of_a_part,
+    write_checked,
+)
+from latentscale_pipeline.corpus.fingerprint import combine
 from latentscale_pipeline.corpus.manifest import (
     MANIFEST_KEY,
     SCHEMA,
@@ -40,8 +54,8 @@ from latentscale_pipeline.corpus.manifest import (
     StoredObject,
     ZeroRows,
 )
-from latentscale_pipeline.corpus.sidecars import DTYPES, Sidecar, open_sidecar, take
-from latentscale_pipeline.corpus.sources import Source, Sources, open_sources, source_key
+from latentscale_pipeline.corpus.sidecars import DTYPES, Sidecar, column_sidecar, open_sidecar
+from latentscale_pipeline.corpus.sources import Sources, open_sources, source_key
 from latentscale_pipeline.errors import BadInput, Incomplete, StoreFull
 from latentscale_pipeline.objects import ObjectStore
 from latentscale_pipeline.progress import Progress, silent
@@ -51,7 +65,7 @@ DROPPED_KEY = "dropped.npy"
 LISTED_DROPPED_ROWS = 1000
 
 _SIDECAR_ROWS = 1 << 18
-_SCAN_ROWS = 1024
+_ATTEMPTS = 4
 
 
 def ingest(
@@ -61,10 +75,12 @@ def ingest(
     ids: str | None = None,
     labels: str | None = None,
     weights: str | None = None,
+    columns: Mapping[str, str] | None = None,
     on_invalid: str = "error",
     dtype: str | None = None,
     shard_bytes: int = SHARD_BYTES,
     overwrite: bool = False,
+    run: Run = one_after_another,
     progress: Progress = silent,
 ) -> Corpus:
     """Write a corpus from sources.
@@ -76,7 +92,9 @@ def ingest(
     corpus_url : str
         A path or fsspec URL where there is nothing yet, or what an interrupted ingest left.
     ids, labels, weights : str, optional
-        Files with one value a source row: ``.npy``, or text with one value a line.
+        Files with one value a source row: a column of any format, or text with one value a line.
+    columns : mapping, optional
+        Which column of these files it is; for a name without a file, which column of the sources.
     on_invalid : {"error", "drop"}
         What to do with a row that holds NaN or infinity, or a value too large for the stored dtype.
     dtype : {"float16", "float32"}, optional
@@ -85,6 +103,8 @@ def ingest(
         About how many bytes a shard has. A few times as much memory is needed.
     overwrite : bool
         Replace a corpus that is there already.
+    run : callable
+        Does the parts of the work: one after another in this process, or elsewhere.
     progress : callable
         ``progress(rows read, rows in all)``.
 
@@ -101,10 +121,20 @@ def ingest(
     """
     if on_invalid not in {"error", "drop"}:
         raise ValueError(f"on_invalid must be 'error' or 'drop', not {on_invalid!r}")
-    opened = sources if isinstance(sources, Sources) else open_sources(sources, corpus_url)
+    columns = columns or {}
     given = {"ids": ids, "labels": labels, "weights": weights}
+    inside = {name: column for name, column in columns.items() if given[name] is None}
+    opened = (
+        sources
+        if isinstance(sources, Sources)
+        else open_sources(sources, corpus_url, columns=inside)
+    )
     sidecars = [
-        open_sidecar(name, url, opened.rows) for name, url in given.items() if url is not None
+        column_sidecar(name, opened)
+        if url is None
+        else open_sidecar(name, url, opened.rows, columns.get(name))
+        for name, url in given.items()
+        if url is not None or name in opened.items[0].columns
     ]
     stored_dtype = _stored_dtype(opened, dtype)
     store = ObjectStore(corpus_url)
@@ -114,11 +144,11 @@ def ingest(
         store.remove(MANIFEST_KEY)
     # From here until the manifest is written there is no corpus at the target.
     try:
-        manifest = _write_rows(
-            store, opened, sidecars, stored_dtype, on_invalid == "drop", shard_bytes, progress
-        )
+        encoding = _encoding(store, opened, stored_dtype, shard_bytes)
+        manifest = _write_rows(encoding, sidecars, on_invalid == "drop", run, progress)
         _sweep(store, manifest, started)
         store.write_checked(MANIFEST_KEY, manifest.to_bytes())
+        store.remove_all(RECORDS)
     except (BadInput, StoreFull) as error:
         with contextlib.suppress(BadInput, Incomplete, OSError):
             _remove(store)
@@ -192,13 +222,23 @@ class Prospect:
         """How many rows are known to be zero: reading all of them tells, so none is."""
         return 0
 
+    def checksum_of(self, name: str) -> str | None:
+        """Tell that nothing is known of a row-aligned array: a source on the fly has vectors."""
+        del name
+        return None
+
     @property
     def source_bytes(self) -> int:
         """Size of the vectors as they are in the source."""
         return sum(source.rows * source.d * source.dtype.itemsize for source in self.sources.items)
 
 
-def ensure_corpus(url: str, output_store_url: str, progress: Progress | None = None) -> Corpus:
+def ensure_corpus(
+    url: str,
+    output_store_url: str,
+    progress: Progress | None = None,
+    run_for: Callable[[Sources], Run] | None = None,
+) -> Corpus:
     """Open a corpus, or make one of a source that isn't a corpus yet.
 
     Parameters
@@ -210,6 +250,8 @@ def ensure_corpus(url: str, output_store_url: str, progress: Progress | None = N
         path, size and modification time, so a source that hasn't changed is ingested once.
     progress : callable, optional
         ``progress(rows read, rows in all)``.
+    run_for : callable, optional
+        Says what does the parts of the work for given sources; see :func:`ingest`.
 
     Raises
     ------
@@ -223,6 +265,7 @@ def ensure_corpus(url: str, output_store_url: str, progress: Progress | None = N
         found.sources,
         found.target,
         overwrite=ObjectStore(found.target).exists(MANIFEST_KEY),
+        run=one_after_another if run_for is None else run_for(found.sources),
         progress=progress or silent,
     )
 
@@ -298,7 +341,7 @@ class _ArrayWriter:
     def write(self, rows: npt.NDArray[Any]) -> None:
         data = zarr_format.encode_shard(rows, self.layout)
         key = f"{self.name}/{zarr_format.shard_key(self.layout, len(self.shards))}"
-        written = _write_checked(self.store, key, data)
+        written = write_checked(self.store, key, data)
         self.shards.append(Shard(key, written.size, written.xxh3, len(rows)))
 
     def finish(self) -> tuple[StoredArray, StoredObject]:
@@ -310,7 +353,7 @@ class _ArrayWriter:
             self.layout.shard_rows,
             self.layout.chunk_rows,
         )
-        document = _write_checked(
+        document = write_checked(
             self.store, f"{self.name}/{GROUP_KEY}", zarr_format.array_document(layout)
         )
         stored = StoredArray(layout.dtype, layout.shard_rows, layout.chunk_rows, tuple(self.shards))
@@ -325,13 +368,11 @@ class _SidecarWriter:
         layout = zarr_format.Layout(sidecar.rows, (), DTYPES[sidecar.name], shard_rows, chunk_rows)
         self._array = _ArrayWriter(store, sidecar.name, layout)
         self._sidecar = sidecar
-        self._take = take(sidecar)
         self._kept: list[npt.NDArray[Any]] = []
         self._positive = False
 
-    def keep(self, kept: npt.NDArray[np.bool_]) -> None:
-        """Read as many values as there are rows and keep those of the kept rows."""
-        values = self._take(len(kept))[kept]
+    def add(self, values: npt.NDArray[Any]) -> None:
+        """Take the next values."""
         self._positive = self._positive or self._sidecar.name != "weights" or bool(values.any())
         self._kept.append(values)
         shard_rows = self._array.layout.shard_rows
@@ -351,150 +392,90 @@ class _SidecarWriter:
         return self._array.finish()
 
 
-class _VectorWriter:
-    """Fills shards with valid rows; counts zero rows and hashes what it writes."""
-
-    def __init__(
-        self, store: ObjectStore, sources: Sources, dtype: np.dtype[Any], shard_bytes: int
-    ) -> None:
-        shard_rows, chunk_rows = zarr_format.plan_rows(
-            sources.rows, sources.d * dtype.itemsize, shard_bytes
-        )
-        layout = zarr_format.Layout(sources.rows, (sources.d,), dtype.name, shard_rows, chunk_rows)
-        self._array = _ArrayWriter(store, "vectors", layout)
-        self._buffer = np.empty((shard_rows, sources.d), dtype)
-        self._filled = 0
-        self._fingerprint = Fingerprint(dtype, sources.d)
-        self.n = 0
-        self.zero_count = 0
-        self.first_zero: int | None = None
-
-    def add(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Take the next source rows (at most 1024) and return which of them were valid."""
-        if self._filled + len(rows) > len(self._buffer):
-            room = len(self._buffer) - self._filled
-            return np.concatenate([self.add(rows[:room]), self.add(rows[room:])])
-        taken = self._buffer[self._filled : self._filled + len(rows)]
-        with np.errstate(over="ignore", invalid="ignore"):
-            taken[...] = rows
-        valid = np.asarray(np.isfinite(taken).all(axis=1))
-        if not valid.all():
-            kept = taken[valid]
-            taken = taken[: len(kept)]
-            taken[...] = kept
-        self._note_zeros(taken)
-        self._filled += len(taken)
-        self.n += len(taken)
-        if self._filled == len(self._buffer):
-            self._flush()
-        return valid
-
-    def finish(self) -> tuple[StoredArray, StoredObject, str]:
-        """Write the last shard and the array's document."""
-        if self._filled:
-            self._flush()
-        return *self._array.finish(), self._fingerprint.finish()
-
-    def _note_zeros(self, rows: npt.NDArray[Any]) -> None:
-        zeros = np.flatnonzero(~rows.any(axis=1))
-        if zeros.size and self.first_zero is None:
-            self.first_zero = self.n + int(zeros[0])
-        self.zero_count += zeros.size
-
-    def _flush(self) -> None:
-        rows = self._buffer[: self._filled]
-        self._fingerprint.update(rows)
-        self._array.write(rows)
-        self._filled = 0
+def _encoding(
+    store: ObjectStore, sources: Sources, dtype: np.dtype[Any], shard_bytes: int
+) -> Encoding:
+    row_bytes = sources.d * dtype.itemsize
+    shard_rows, chunk_rows = zarr_format.plan_rows(sources.rows, row_bytes, shard_bytes)
+    layout = zarr_format.Layout(sources.rows, (sources.d,), dtype.name, shard_rows, chunk_rows)
+    part_shards = shards_of_a_part(sources, shard_rows * row_bytes)
+    about = [sources.key, sources.rows, sources.d, dtype.name, shard_rows, chunk_rows, part_shards]
+    key = xxhash.xxh3_64_hexdigest(json.dumps(about).encode())
+    return Encoding(store, "vectors", sources, layout, key, part_shards, np.empty(0, np.int64))
 
 
 def _write_rows(
-    store: ObjectStore,
-    sources: Sources,
-    sidecars: Sequence[Sidecar],
-    dtype: np.dtype[Any],
-    drop: bool,
-    shard_bytes: int,
-    progress: Progress,
+    encoding: Encoding, sidecars: Sequence[Sidecar], drop: bool, run: Run, progress: Progress
 ) -> Manifest:
-    group = _write_checked(store, GROUP_KEY, zarr_format.group_document(OWNERSHIP))
-    vectors = _VectorWriter(store, sources, dtype, shard_bytes)
-    companions = {sidecar.name: _SidecarWriter(store, sidecar) for sidecar in sidecars}
-    dropped: list[int] = []
-    before = 0
-    for source in sources.items:
-        row = 0
-        for block in source.blocks():
-            for start in range(0, len(block), _SCAN_ROWS):
-                piece = block[start : start + _SCAN_ROWS]
-                valid = vectors.add(piece)
-                invalid = np.flatnonzero(~valid)
-                if invalid.size and not drop:
-                    raise _invalid(source, piece, invalid, row, before, dtype)
-                dropped.extend((before + row + invalid).tolist())
-                for companion in companions.values():
-                    companion.keep(valid)
-                row += len(piece)
-            progress(before + row, sources.rows)
-        before += row
-    if not vectors.n:
+    store, sources = encoding.store, encoding.sources
+    group = write_checked(store, GROUP_KEY, zarr_format.group_document(OWNERSHIP))
+    if drop:
+        encoding = find_dropped(encoding, run)
+    if not encoding.layout.rows:
         raise BadInput(
             f"{sources.items[0].path}: none of the {sources.rows} rows is free of NaN and "
             "infinity, so there is nothing to store; check how the vectors were made"
         )
-    stored, document, fingerprint = vectors.finish()
-    arrays, documents = _finish(companions)
+    encoded = _encode(encoding, run, progress)
+    document = write_checked(
+        store, f"{encoding.prefix}/{GROUP_KEY}", zarr_format.array_document(encoding.layout)
+    )
+    arrays, documents = _write_sidecars(encoding, sidecars)
+    layout = encoding.layout
+    firsts = [part.zero_rows[1] for part in encoded if part.zero_rows[0]]
     return Manifest(
-        n=vectors.n,
+        n=layout.rows,
         d=sources.d,
-        vectors=stored,
+        vectors=StoredArray(
+            layout.dtype,
+            layout.shard_rows,
+            layout.chunk_rows,
+            tuple(shard for part in encoded for shard in part.shards),
+        ),
         arrays=arrays,
         documents=(group, document, *documents),
-        fingerprint=fingerprint,
-        zero_rows=ZeroRows(vectors.zero_count, vectors.first_zero),
-        dropped=_record_dropped(store, dropped),
+        fingerprint=combine((p.digests for p in encoded), layout.dtype, layout.rows, sources.d),
+        zero_rows=ZeroRows(
+            sum(part.zero_rows[0] for part in encoded), firsts[0] if firsts else None
+        ),
+        dropped=_record_dropped(store, encoding.dropped.tolist()),
         sources=tuple(SourceRecord(s.path, s.rows, s.dtype.name) for s in sources.items),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         version=metadata.version("latentscale"),
     )
 
 
-def _finish(
-    companions: Mapping[str, _SidecarWriter],
+def _encode(encoding: Encoding, run: Run, progress: Progress) -> list[Encoded]:
+    """Encode the parts that are missing and return the records of all."""
+    for _ in range(_ATTEMPTS):
+        found, missing = missing_parts(encoding)
+        if not missing:
+            return [found[index] for index in range(encoding.parts)]
+        run(EncodePart(encoding, progress), missing, encoding.memory_bytes)
+    # Another ingest of the same sources may end, and sweep, while this one is at work.
+    raise Incomplete(
+        f"{encoding.store.url}: another process changed it during ingest; run the same command "
+        "again once that has ended"
+    )
+
+
+def _write_sidecars(
+    encoding: Encoding, sidecars: Sequence[Sidecar]
 ) -> tuple[dict[str, StoredArray], list[StoredObject]]:
-    arrays = {}
-    documents = []
-    for name, companion in companions.items():
-        arrays[name], document = companion.finish()
+    """Write ids, labels and weights of the rows that are kept."""
+    dropped, arrays, documents = encoding.dropped, {}, []
+    for sidecar in sidecars:
+        writer = _SidecarWriter(encoding.store, sidecar)
+        row = 0
+        for values in sidecar.blocks():
+            kept = np.ones(len(values), bool)
+            left_out = slice(*np.searchsorted(dropped, [row, row + len(values)]))
+            kept[dropped[left_out] - row] = False
+            writer.add(values[kept])
+            row += len(values)
+        arrays[sidecar.name], document = writer.finish()
         documents.append(document)
     return arrays, documents
-
-
-def _invalid(
-    source: Source,
-    piece: npt.NDArray[Any],
-    invalid: npt.NDArray[np.intp],
-    row: int,
-    before: int,
-    dtype: np.dtype[Any],
-) -> BadInput:
-    """Explain the first invalid row of a piece that begins at a row of its source."""
-    values = piece[invalid[0]]
-    if np.isnan(values).any():
-        what = "holds NaN"
-    elif np.isinf(values).any():
-        what = "holds infinity"
-    else:
-        what = f"holds a value too large for {dtype.name}"
-    at = row + int(invalid[0])
-    more = (
-        f"; {invalid.size} such rows up to row {row + len(piece) - 1}" if invalid.size > 1 else ""
-    )
-    whole = f" (row {before + at} of all sources)" if before else ""
-    return BadInput(
-        f"{source.path}: row {at}{whole} {what}{more}; mend the source, or leave such rows out "
-        "with --on-invalid drop"
-    )
 
 
 def _record_dropped(store: ObjectStore, dropped: list[int]) -> DroppedRows:
@@ -502,13 +483,8 @@ def _record_dropped(store: ObjectStore, dropped: list[int]) -> DroppedRows:
     if len(dropped) > LISTED_DROPPED_ROWS:
         file = io.BytesIO()
         np.save(file, np.array(dropped, np.int64))
-        all_rows = _write_checked(store, DROPPED_KEY, file.getvalue())
+        all_rows = write_checked(store, DROPPED_KEY, file.getvalue())
     return DroppedRows(len(dropped), tuple(dropped[:LISTED_DROPPED_ROWS]), all_rows)
-
-
-def _write_checked(store: ObjectStore, key: str, data: bytes) -> StoredObject:
-    store.write_checked(key, data)
-    return StoredObject.of(key, data)
 
 
 def _sweep(store: ObjectStore, manifest: Manifest, started: float) -> None:
@@ -525,7 +501,7 @@ def _sweep(store: ObjectStore, manifest: Manifest, started: float) -> None:
 
 
 def _remove(store: ObjectStore) -> None:
-    for name in ("vectors", *DTYPES):
+    for name in ("vectors", *DTYPES, RECORDS):
         store.remove_all(name)
     for key in (DROPPED_KEY, GROUP_KEY):
         store.remove(key)

@@ -205,7 +205,7 @@ def read_manifest(data: bytes, where: str) -> Manifest:
     return manifest
 
 
-def checksum(data: bytes) -> str:
+def checksum(data: bytes | memoryview) -> str:
     """Return the XXH3-64 of bytes as 16 hexadecimal characters."""
     return xxhash.xxh3_64_hexdigest(data)
 

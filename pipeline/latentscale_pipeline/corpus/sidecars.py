@@ -1,29 +1,30 @@
-"""Row-aligned companions of the vectors: ids, labels and weights from files of their own.
+"""Row-aligned companions of the vectors: ids, labels and weights.
 
-A ``.npy`` holds one value a row; any other file is UTF-8 text with one value a line. They are read
-twice as streams, once to count and once to store, so they may be longer than memory.
+They are a column of the sources themselves, or come from files of their own, in the same order of
+rows: any known format with one column that will do (or whose column is named), or UTF-8 text with
+one value a line. They are read as streams, so they may be longer than memory.
 """
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from latentscale_pipeline.corpus import npy
-from latentscale_pipeline.corpus.sources import reaching
+from latentscale_pipeline.corpus.formats import Container, Field, open_values
+from latentscale_pipeline.corpus.formats.container import STRINGS
+from latentscale_pipeline.corpus.sources import Sources, find_files
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.objects import ObjectStore, strip_credentials
+from latentscale_pipeline.objects import again_while_away, strip_credentials
 
 DTYPES = {"ids": "string", "labels": "string", "weights": "float64"}
 """The arrays a corpus may have beside its vectors, and how they are stored."""
 
-_STRINGS = np.dtypes.StringDType()
-_LINES = 65536
+KINDS = {"ids": "USTiu", "labels": "USTiub", "weights": "fiu"}
+"""Kinds of numpy dtypes that each of them may have in a file."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ class Sidecar:
     blocks: Callable[[], Iterator[npt.NDArray[Any]]]
 
 
-def open_sidecar(name: str, url: str, rows: int) -> Sidecar:
+@again_while_away
+def open_sidecar(name: str, url: str, rows: int, column: str | None = None) -> Sidecar:
     """Open a file of ids, labels or weights and check that it has one value a row.
 
     Parameters
@@ -56,9 +58,11 @@ def open_sidecar(name: str, url: str, rows: int) -> Sidecar:
     name : str
         ``ids``, ``labels`` or ``weights``.
     url : str
-        Path or fsspec URL of a ``.npy`` or of text, one value a line.
+        Path or fsspec URL of a file, or of several: a folder or a glob, in natural order.
     rows : int
         Rows of the sources, before any is dropped.
+    column : str, optional
+        Which of the file's columns it is.
 
     Raises
     ------
@@ -66,99 +70,56 @@ def open_sidecar(name: str, url: str, rows: int) -> Sidecar:
         When it can't be read, or the number of values differs.
     """
     where = strip_credentials(url)
-    with reaching(where), _opened(url) as file:
-        is_npy = file.read(len(npy.MAGIC)) == npy.MAGIC
-    sidecar = _from_npy(name, url, where) if is_npy else _from_text(name, url, where)
-    if sidecar.rows != rows:
+    opened = [open_values(file, KINDS[name], column) for file in find_files(url)]
+    counted = sum(field.shape[0] if field.shape else 0 for _, field in opened)
+    sidecar = _sidecar(name, where, opened)
+    if counted != rows:
         raise BadInput(
-            f"{where}: {sidecar.rows} {name} for {rows} rows of vectors; give exactly one a row, "
+            f"{where}: {counted} {name} for {rows} rows of vectors; give exactly one a row, "
             "in the order of the sources"
         )
     return sidecar
 
 
-def take(sidecar: Sidecar) -> Callable[[int], npt.NDArray[Any]]:
-    """Return a function that returns the next so many values at each call."""
-    blocks = sidecar.blocks()
-    block, used = next(blocks), 0
-
-    def take_next(count: int) -> npt.NDArray[Any]:
-        nonlocal block, used
-        pieces = []
-        while count > len(block) - used:
-            pieces.append(block[used:])
-            count -= len(pieces[-1])
-            block, used = next(blocks), 0
-        pieces.append(block[used : used + count])
-        used += count
-        return np.concatenate(pieces)
-
-    return take_next
+def column_sidecar(name: str, sources: Sources) -> Sidecar:
+    """Take ids, labels or weights from a column that every source has."""
+    first = sources.items[0]
+    where = first.container.locate(first.columns[name])
+    return _sidecar(name, where, [(s.container, s.columns[name]) for s in sources.items])
 
 
-def _opened(url: str) -> BinaryIO:
-    # Buffered on a disk, too: text is read line by line.
-    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, ObjectStore(url).open())))
-
-
-def _from_npy(name: str, url: str, where: str) -> Sidecar:
-    with reaching(where), _opened(url) as file:
-        header = npy.read_header(file, where)
-        npy.check_size(header, file.seek(0, io.SEEK_END), where)
-    kinds = "fiu" if name == "weights" else "USiu"
-    if len(header.shape) != 1 or header.dtype.kind not in kinds:
-        wanted = "numbers" if name == "weights" else "text or integers"
-        raise BadInput(
-            f"{where}: {name} must be {wanted}, one a row, but this is an array of shape "
-            f"{header.shape} and dtype {header.dtype}"
-        )
+def _sidecar(name: str, where: str, opened: Sequence[tuple[Container, Field]]) -> Sidecar:
+    for container, field in opened:
+        # A text file of one value a line has no type of its own: its values tell.
+        kinds = KINDS[name] + ("T" if container.single else "")
+        if len(field.shape) != 1 or field.dtype.kind not in kinds:
+            wanted = "numbers" if name == "weights" else "text or integers"
+            raise BadInput(
+                f"{container.locate(field)}: {name} must be {wanted}, one a row, but this is an "
+                f"array of shape {field.shape} and dtype {field.dtype}"
+            )
 
     def blocks() -> Iterator[npt.NDArray[Any]]:
-        row = 0
-        with reaching(where), _opened(url) as file:
-            file.seek(header.offset)
-            for block in npy.read_blocks(file, header, where):
-                if name == "weights":
-                    yield _checked_weights(block.astype(np.float64), row, where)
-                elif block.dtype.kind == "S":
-                    yield np.array(
-                        [_decoded(text, row, where) for text in block.tolist()], _STRINGS
-                    )
-                else:
-                    yield np.array([str(value) for value in block.tolist()], _STRINGS)
+        for container, field in opened:
+            row = 0
+            for block in container.blocks(field, 0, field.shape[0]):
+                yield _converted(name, block, row, container.locate(field))
                 row += len(block)
 
-    return Sidecar(name, where, header.shape[0], blocks)
+    return Sidecar(name, where, sum(field.shape[0] for _, field in opened), blocks)
 
 
-def _from_text(name: str, url: str, where: str) -> Sidecar:
-    with reaching(where), _opened(url) as file:
-        rows = sum(1 for _ in file)
-
-    def blocks() -> Iterator[npt.NDArray[Any]]:
-        row = 0
-        for lines in _batches(url, where):
-            if name == "weights":
-                yield _checked_weights(_numbers(lines, row, where), row, where)
-            else:
-                yield np.array(lines, _STRINGS)
-            row += len(lines)
-
-    return Sidecar(name, where, rows, blocks)
-
-
-def _batches(url: str, where: str) -> Iterator[list[str]]:
-    with reaching(where), _opened(url) as file:
-        lines: list[str] = []
-        for row, line in enumerate(file):
-            if row == 0:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            lines.append(_decoded(line.rstrip(b"\r\n"), row, where))
-            if len(lines) == _LINES:
-                yield lines
-                lines = []
-        if lines:
-            yield lines
+def _converted(name: str, block: npt.NDArray[Any], row: int, where: str) -> npt.NDArray[Any]:
+    if name == "weights":
+        is_text = block.dtype.kind == "T"
+        values = _numbers(block.tolist(), row, where) if is_text else block.astype(np.float64)
+        return _checked_weights(values, row, where)
+    if block.dtype.kind == "S":
+        texts = [_decoded(text, row + i, where) for i, text in enumerate(block.tolist())]
+        return np.array(texts, STRINGS)
+    if block.dtype.kind == "T":
+        return block
+    return np.array([str(value) for value in block.tolist()], STRINGS)
 
 
 def _decoded(text: bytes, row: int, where: str) -> str:

@@ -19,6 +19,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -136,6 +137,48 @@ def encode_shard(rows: npt.NDArray[Any], layout: Layout) -> bytes:
     return objects.pop(shard_key(layout, 0)).to_bytes()
 
 
+class ShardBuffer:
+    """Memory for one shard: its rows, to be filled, and the bytes that they are stored as.
+
+    A whole shard of numbers is its rows followed by an index that depends on the layout alone. So
+    whole shards are stored from where their rows are, without another copy.
+
+    Attributes
+    ----------
+    rows : ndarray, shape (shard_rows, row_shape)
+        Of the layout's dtype; may be filled again and again.
+    """
+
+    def __init__(self, layout: Layout, *, many: bool) -> None:
+        self._layout = layout
+        index = shard_index(replace(layout, rows=layout.shard_rows)) if many else None
+        shape = (layout.shard_rows, *layout.row_shape)
+        size = math.prod(shape) * np.dtype(layout.dtype).itemsize
+        self._bytes = np.empty(size + len(index or b""), np.uint8)
+        self._bytes[size:] = np.frombuffer(index or b"", np.uint8)
+        self._has_index = index is not None
+        self.rows = self._bytes[:size].view(np.dtype(layout.dtype).newbyteorder("<")).reshape(shape)
+
+    def encoded(self, count: int) -> bytes | memoryview:
+        """Return the bytes of the shard that holds the first so many rows."""
+        if self._has_index and count == self._layout.shard_rows:
+            return self._bytes.data
+        return encode_shard(self.rows[:count], self._layout)
+
+
+@lru_cache(maxsize=4)
+def shard_index(layout: Layout) -> bytes | None:
+    """Return what follows the rows in the bytes of a whole shard; None if it isn't that simple."""
+    rows = np.zeros((layout.shard_rows, *layout.row_shape), layout.dtype)
+    data = encode_shard(rows, layout)
+    # Chunks of zeros, in any order, are zeros: their order shows in the index only.
+    chunks = layout.shard_rows // layout.chunk_rows
+    index = data[rows.nbytes :]
+    starts = np.frombuffer(index[: 16 * chunks], "<u8")[::2]
+    in_order = np.arange(chunks, dtype=np.uint64) * np.uint64(rows.nbytes // chunks)
+    return index if np.array_equal(starts, in_order) else None
+
+
 def decode_shard(data: bytes, rows: int, layout: Layout) -> npt.NDArray[Any]:
     """Return the rows in the bytes of one shard, as :func:`encode_shard` took them.
 
@@ -164,7 +207,7 @@ def _create(objects: dict[str, Buffer], layout: Layout) -> zarr.Array[Any]:
 
 @dataclass(frozen=True)
 class ExistingArray:
-    """The one array of vectors in an existing Zarr (version 2 or 3) group or array.
+    """An array in an existing Zarr (version 2 or 3) group, or the array that a Zarr is.
 
     Attributes
     ----------
@@ -182,10 +225,12 @@ class ExistingArray:
     block_rows: int
     array: zarr.Array[Any]
 
-    def blocks(self) -> Iterator[npt.NDArray[Any]]:
-        """Yield all rows in order, in whole shards (or chunks) of some MiB at least."""
-        for start in range(0, self.shape[0], self.block_rows):
-            yield np.asarray(self.array[start : start + self.block_rows])
+    def blocks(self, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
+        """Yield rows in order, in whole shards (or chunks) of some MiB at least."""
+        while start < stop:
+            end = min(stop, (start // self.block_rows + 1) * self.block_rows)
+            yield np.asarray(self.array[start:end])
+            start = end
 
     def check_written(self, sizes: dict[str, int], tail: Callable[[str, int], bytes]) -> None:
         """Refuse an array of which chunks were never written: Zarr would read them as zeros.
@@ -249,33 +294,22 @@ class ExistingArray:
         return int(np.count_nonzero(starts == _NEVER_WRITTEN))
 
 
-def open_existing(url: str, is_local: bool) -> ExistingArray:
-    """Open the only two-dimensional float array of an existing Zarr.
+def existing_arrays(url: str, is_local: bool) -> list[ExistingArray]:
+    """List the arrays of an existing Zarr.
 
     Parameters
     ----------
     url : str
         The Zarr's folder; a path if ``is_local``, else an fsspec URL.
-
-    Raises
-    ------
-    BadInput
-        When there is none, or several to choose from (they are listed).
     """
     store = LocalStore(url, read_only=True) if is_local else FsspecStore.from_url(url)
-    node = zarr.open(store, mode="r")
+    # A group's summary of what is below it may be wrong, or name what isn't below it.
+    node = zarr.open(store, mode="r", use_consolidated=False)
     arrays = {"": node} if isinstance(node, zarr.Array) else dict(_arrays(node))
-    names = [name for name, array in arrays.items() if array.ndim == 2 and array.dtype.kind == "f"]
-    if isinstance(node, zarr.Array):
-        names = [""]
-    if len(names) != 1:
-        listed = (
-            ", ".join(f"{name} {a.dtype} {a.shape}" for name, a in arrays.items()) or "no array"
-        )
-        what = "several two-dimensional float arrays" if names else "no two-dimensional float array"
-        raise BadInput(f"{what} (it holds {listed}); give the path of one array inside it")
-    array = arrays[names[0]]
-    return ExistingArray(names[0], array.shape, array.dtype, _block_rows(array), array)
+    return [
+        ExistingArray(name, array.shape, array.dtype, _block_rows(array), array)
+        for name, array in arrays.items()
+    ]
 
 
 def _block_rows(array: zarr.Array[Any]) -> int:

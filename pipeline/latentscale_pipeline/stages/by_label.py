@@ -76,6 +76,13 @@ def plan_by_label(
     BadInput
         If there are too many labels, or a measure doesn't fit one of them.
     """
+    if not facts.label_rows:
+        return []
+    for name, section in sections.items():
+        if getattr(section, "labels", False):
+            raise BadInput(
+                f"group_by and measures.{name}.labels both measure the labels; leave out one"
+            )
     if len(measured_labels(facts)) > MOST_LABELS:
         raise BadInput(
             f"corpus: group_by would measure {len(measured_labels(facts))} labels, and "
@@ -134,8 +141,8 @@ def _plan_label(measure: Measure, section: Any, facts: JobFacts, label: str) -> 
     try:
         stages = measure.plan(section, _facts_of_label(facts, label))
     except BadInput as error:
-        raise BadInput(f"label {label}: {error}") from None
-    prefix = stage_prefix(label)
+        raise BadInput(f"label {label!r}: {error}") from None
+    prefix, whole = stage_prefix(label), facts.corpora["corpus"]
     for stage in stages:
         yield replace(
             stage,
@@ -144,8 +151,8 @@ def _plan_label(measure: Measure, section: Any, facts: JobFacts, label: str) -> 
             work=OfLabel(stage.work, label),
             finalise=None if stage.finalise is None else OfLabel(stage.finalise, label),
             advance=None if stage.advance is None else OfLabel(stage.advance, label),
-            parameters={**stage.parameters, "label": label, "labels": facts.labels},
-            memory_bytes=stage.memory_bytes + _view_bytes(facts.corpora["corpus"]),
+            parameters={**stage.parameters, "label": label, "label_of": whole.labels},
+            memory_bytes=stage.memory_bytes + _view_bytes(whole),
         )
 
 
@@ -157,5 +164,5 @@ def _view_bytes(corpus: CorpusFacts) -> int:
 def _facts_of_label(facts: JobFacts, label: str) -> JobFacts:
     whole = facts.corpora["corpus"]
     n = facts.label_rows[label]
-    own = replace(whole, n=n, shards=-(-n // whole.shard_rows))
+    own = replace(whole, n=n, shards=-(-n // whole.shard_rows), labels=None)
     return replace(facts, corpora={"corpus": own}, label_rows={})

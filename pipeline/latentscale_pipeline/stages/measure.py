@@ -51,7 +51,11 @@ LEFT_OUT = {
 
 @dataclass(frozen=True)
 class CorpusFacts:
-    """What a plan may depend on: the size of a corpus, never its place."""
+    """What a plan may depend on: the size of a corpus, never its place.
+
+    ``weights`` and ``labels`` are checksums of what the corpus has beside its vectors, None where
+    it has none.
+    """
 
     n: int
     d: int
@@ -59,6 +63,8 @@ class CorpusFacts:
     shards: int
     shard_rows: int
     zero_rows: int = 0
+    weights: str | None = None
+    labels: str | None = None
 
     @property
     def points_bytes(self) -> int:
@@ -111,10 +117,8 @@ class JobFacts:
         Which corpus bandwidth, epsilon and cut-off scale are taken from.
     fixed_scales : mapping
         Scales that come from a finished job instead, by name.
-    labels : str or None
-        Checksum of the corpus' labels, when each is measured.
     label_rows : mapping
-        Rows of every label then.
+        Rows of every label of the corpus, when each is measured.
     """
 
     corpora: Mapping[Role, CorpusFacts]
@@ -122,7 +126,6 @@ class JobFacts:
     pairs: float
     scale_role: Role
     fixed_scales: Mapping[str, float] = field(default_factory=dict)
-    labels: str | None = None
     label_rows: Mapping[str, int] = field(default_factory=dict)
 
     def refuse_zero_rows(self, user: str) -> None:

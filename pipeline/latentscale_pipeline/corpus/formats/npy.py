@@ -1,13 +1,17 @@
-"""The NPY format as a stream: its header, and its rows block by block.
+"""NumPy's ``.npy``: one array behind a header.
 
-One reader serves files, objects in a store and members of an ``.npz`` archive. Nothing is ever
-unpickled, and a header is checked against the bytes there are before any row is believed.
+Rows are read in blocks, of any range of rows, and never mapped: a file that is cut short while it
+is mapped ends the process, and pages of a mapping count as its memory. One reader serves files,
+objects in a store and members of an ``.npz`` archive. Nothing is ever unpickled, and a header is
+checked against the bytes there are before any row is believed.
 """
 
 from __future__ import annotations
 
 import io
 import math
+import tokenize
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -15,11 +19,11 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from latentscale_pipeline.corpus.formats.container import Container, Field
+from latentscale_pipeline.corpus.formats.file import File, fill, first_line, plain_ranges, reaching
 from latentscale_pipeline.errors import BadInput
 
 MAGIC = b"\x93NUMPY"
-BLOCK_BYTES = 8 << 20
-"""About how many bytes are read at a time."""
 
 
 @dataclass(frozen=True)
@@ -53,16 +57,20 @@ def read_header(file: BinaryIO, where: str) -> Header:
     counted = _Counted(file)
     try:
         version = np.lib.format.read_magic(counted)
-        if version == (1, 0):
-            shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(counted)
-        elif version == (2, 0):
-            shape, fortran_order, dtype = np.lib.format.read_array_header_2_0(counted)
-        else:
-            raise BadInput(f"{where}: NPY version {version}, which plain arrays don't have")
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
-        reason = str(error).splitlines()[0]
+        with warnings.catch_warnings(action="ignore"):  # headers that Python 2 wrote are fine
+            if version == (1, 0):
+                shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(counted)
+            elif version == (2, 0):
+                shape, fortran_order, dtype = np.lib.format.read_array_header_2_0(counted)
+            else:
+                raise BadInput(f"{where}: NPY version {version}, which plain arrays don't have")
+    except (
+        ValueError, SyntaxError, TypeError, KeyError, AttributeError, OverflowError, MemoryError,
+        RecursionError, tokenize.TokenError,
+    ) as error:  # fmt: skip
         raise BadInput(
-            f"{where}: damaged .npy header within its first {counted.count} bytes ({reason}); "
+            f"{where}: damaged .npy header within its first {counted.count} bytes "
+            f"({first_line(error)}); "
             "write the file again"
         ) from error
     if dtype.hasobject:
@@ -93,16 +101,46 @@ def check_size(header: Header, size: int, where: str) -> None:
         )
 
 
-def read_blocks(file: BinaryIO, header: Header, where: str) -> Iterator[npt.NDArray[Any]]:
-    """Yield the rows in order, in blocks of about 8 MiB.
+@dataclass(frozen=True)
+class Npy(Container):
+    """A ``.npy`` file."""
+
+    path: str
+    fields: tuple[Field, ...]
+    file: File
+    header: Header
+    single = True
+
+    def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
+        """Yield rows, converted from the file's order of bytes and axes as needed."""
+        with reaching(self.path), self.file.open() as file:
+            if not self.header.fortran_order:
+                file.seek(self.header.offset + start * self.header.row_bytes)
+            yield from read_blocks(file, self.header, start, stop, self.path)
+
+
+def open_npy(file: File) -> Npy:
+    """Open a ``.npy``: its header is checked against its size."""
+    header = read_header(io.BytesIO(file.head()), file.name)
+    check_size(header, file.size, file.name)
+    field = Field("", header.shape, header.dtype)
+    return Npy(file.name, (field,), file, header)
+
+
+def read_blocks(
+    file: BinaryIO, header: Header, start: int, stop: int, where: str
+) -> Iterator[npt.NDArray[Any]]:
+    """Yield rows in order, in blocks of about 8 MiB.
 
     Parameters
     ----------
     file : binary file
-        Positioned at the first value. One in Fortran order must be seekable; it is read column by
+        Positioned at row ``start``. One in Fortran order must be seekable; it is read column by
         column.
     header : Header
         Its header.
+    start, stop : int
+        Which rows.
     where : str
         Its name, for messages.
 
@@ -111,17 +149,16 @@ def read_blocks(file: BinaryIO, header: Header, where: str) -> Iterator[npt.NDAr
     BadInput
         When the file ends early.
     """
-    step = max(1, BLOCK_BYTES // max(1, header.row_bytes))
     read = _read_columns if header.fortran_order and len(header.shape) == 2 else _read_rows
-    for start in range(0, header.shape[0], step):
-        yield read(file, header, start, min(start + step, header.shape[0]), where)
+    for first, last in plain_ranges(start, stop, header.row_bytes):
+        yield read(file, header, first, last, where)
 
 
 def _read_rows(
     file: BinaryIO, header: Header, start: int, stop: int, where: str
 ) -> npt.NDArray[Any]:
     block = np.empty((stop - start, *header.shape[1:]), header.dtype)
-    filled = _fill(file, block)
+    filled = fill(file, block)
     if filled < block.nbytes:
         at = header.offset + start * header.row_bytes + filled
         raise BadInput(
@@ -138,20 +175,9 @@ def _read_columns(
     block = np.empty((columns, stop - start), header.dtype)
     for column in range(columns):
         file.seek(header.offset + (column * rows + start) * header.dtype.itemsize)
-        if _fill(file, block[column]) < block[column].nbytes:
+        if fill(file, block[column]) < block[column].nbytes:
             raise BadInput(f"{where}: truncated in column {column}; copy or write it again")
     return block.T
-
-
-def _fill(file: BinaryIO, block: npt.NDArray[Any]) -> int:
-    view = block.reshape(-1).view(np.uint8).data
-    filled = 0
-    while filled < len(view):
-        count = file.readinto(view[filled:])  # type: ignore[attr-defined]  # every opener has it
-        if not count:
-            break
-        filled += count
-    return filled
 
 
 def _in_row(header: Header, size: int) -> str:

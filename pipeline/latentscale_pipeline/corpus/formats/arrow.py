@@ -1,0 +1,255 @@
+"""Parquet and Arrow tables: vectors in a list column, or one dimension a column.
+
+A column of lists, of fixed or equal length, or of fixed-shape tensors is a field of vectors; so are
+numbered float columns together (:mod:`.columns`). Rows are decoded in batches of a few MiB. Arrow's
+file format, known as Feather as well, gives access to any batch; its stream format is read from the
+beginning.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from latentscale_pipeline.corpus.formats.columns import joined_fields
+from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field
+from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File, decoding
+from latentscale_pipeline.errors import BadInput
+
+_TEXT_ROW_BYTES = 64
+
+
+@dataclass(frozen=True)
+class Table(Container):
+    """A table whose batches are decoded on demand.
+
+    Attributes
+    ----------
+    kind : str
+        ``parquet``, ``arrow file`` or ``arrow stream``.
+    groups : tuple of int
+        Rows of each row group (Parquet) or record batch (Arrow).
+    """
+
+    path: str
+    fields: tuple[Field, ...]
+    file: File
+    kind: str
+    groups: tuple[int, ...]
+
+    def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
+        """Yield rows of one field; row groups and batches before them aren't decoded."""
+        names = field.columns or (field.name,)
+        row = start
+        with decoding(self.path, self.kind, self.file.size):
+            for first, batch in self._batches(names, field, start, stop):
+                low, high = max(start - first, 0), min(stop - first, batch.num_rows)
+                if low < high:
+                    yield self._values(batch.slice(low, high - low), field, first + low)
+                    row = first + high
+        if row < stop:
+            raise BadInput(
+                f"{self.path}: it ends after row {row} of {stop} that its metadata names; copy or "
+                "write it again"
+            )
+
+    def _batches(
+        self, names: Sequence[str], field: Field, start: int, stop: int
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield batches that hold the rows, each with its first row's number."""
+        ends = list(itertools.accumulate(self.groups))
+        wanted = [
+            (end - rows, index)
+            for index, (end, rows) in enumerate(zip(ends, self.groups, strict=True))
+            if end - rows < stop and end > start
+        ]
+        with _opened(self.file) as source:
+            if self.kind == "parquet":
+                yield from _parquet_batches(source, wanted, names, field, start)
+            elif self.kind == "arrow file":
+                reader = pa.ipc.open_file(source, options=_only(source, names))
+                for first, index in wanted:
+                    yield first, reader.get_batch(index).select(list(names))
+            else:
+                first = 0
+                for batch in pa.ipc.open_stream(source):
+                    if first < stop and first + batch.num_rows > start:
+                        yield first, batch.select(list(names))
+                    first += batch.num_rows
+
+    def _values(self, batch: Any, field: Field, first: int) -> npt.NDArray[Any]:
+        """Turn a batch of one field's columns into an array."""
+        if field.columns:
+            columns = [self._column(batch.column(n), n, first) for n in field.columns]
+            return np.stack(columns, axis=1).astype(field.dtype, copy=False)
+        array = batch.column(field.name)
+        if len(field.shape) == 2:
+            return self._lists(array, field, first)
+        return self._column(array, field.name, first)
+
+    def _column(self, array: Any, name: str, first: int) -> npt.NDArray[Any]:
+        if array.null_count:
+            row = first + array.is_null().to_numpy(zero_copy_only=False).argmax()
+            raise BadInput(
+                f"{self.path}:{name}: row {row} has no value; fill it in or leave it out"
+            )
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if _is_text(array.type):
+            return np.array(array.to_pylist(), STRINGS)
+        return np.asarray(array.to_numpy(zero_copy_only=False))
+
+    def _lists(self, array: Any, field: Field, first: int) -> npt.NDArray[Any]:
+        d = field.shape[1]
+        where = f"{self.path}:{field.name}"
+        if isinstance(array, pa.ExtensionArray):
+            array = array.storage
+        if array.null_count:
+            row = first + array.is_null().to_numpy(zero_copy_only=False).argmax()
+            raise BadInput(f"{where}: row {row} has no vector; fill it in or leave it out")
+        if not pa.types.is_fixed_size_list(array.type):
+            lengths = np.diff(array.offsets.to_numpy())
+            wrong = np.flatnonzero(lengths != d)
+            if wrong.size:
+                raise BadInput(
+                    f"{where}: row {first + wrong[0]} has {lengths[wrong[0]]} dimensions and row 0 "
+                    f"has {d}; make all rows equally long"
+                )
+        values = array.flatten()
+        if values.null_count:
+            row = first + values.is_null().to_numpy(zero_copy_only=False).argmax() // d
+            raise BadInput(f"{where}: row {row} has a gap (null); fill it in or leave the row out")
+        return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(-1, d)
+
+
+def open_parquet(file: File) -> Table:
+    """Open a Parquet file: its metadata, and the first row of columns of lists."""
+    with decoding(file.name, "Parquet", file.size), _opened(file) as source:
+        opened = pq.ParquetFile(source, pre_buffer=False)
+        about = opened.metadata
+        groups = tuple(about.row_group(i).num_rows for i in range(about.num_row_groups))
+        first = None
+        if sum(groups):
+            lists = [f.name for f in opened.schema_arrow if _list_type(f.type) is not None]
+            first = next(opened.iter_batches(batch_size=1, columns=lists), None) if lists else None
+        fields = _fields(opened.schema_arrow, sum(groups), first)
+    return Table(file.name, fields, file, "parquet", groups)
+
+
+def open_arrow(file: File) -> Table:
+    """Open an Arrow file or stream: the numbers of rows of its batches, and its first batch."""
+    if file.head(4) == b"FEA1":
+        raise BadInput(
+            f"{file.name}: the first version of Feather, which is no Arrow format yet; write it "
+            "again as Feather 2 or Parquet"
+        )
+    is_file = file.head(6) == b"ARROW1"
+    groups: list[int] = []
+    first = None
+    with decoding(file.name, "Arrow", file.size), _opened(file) as source:
+        if is_file:
+            reader = pa.ipc.open_file(source)
+            batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+        else:
+            reader = pa.ipc.open_stream(source)
+            batches = iter(reader)
+        for batch in batches:
+            first = batch.slice(0, 1) if first is None and batch.num_rows else first
+            groups.append(batch.num_rows)
+        fields = _fields(reader.schema, sum(groups), first)
+    return Table(
+        file.name, fields, file, "arrow file" if is_file else "arrow stream", tuple(groups)
+    )
+
+
+@contextmanager
+def _opened(file: File) -> Iterator[Any]:
+    source = pa.OSFile(file.path) if file.is_local else pa.PythonFile(file.open(), mode="r")
+    try:
+        yield source
+    finally:
+        source.close()
+
+
+def _parquet_batches(
+    source: Any, wanted: list[tuple[int, int]], names: Sequence[str], field: Field, start: int
+) -> Iterator[tuple[int, Any]]:
+    itemsize = _TEXT_ROW_BYTES if field.dtype.kind == "T" else field.dtype.itemsize
+    row_bytes = itemsize * int(np.prod(field.shape[1:], dtype=np.int64))
+    opened = pq.ParquetFile(source, pre_buffer=False, buffer_size=BLOCK_BYTES)
+    for first, index in wanted:
+        for batch in opened.iter_batches(
+            batch_size=max(1, BLOCK_BYTES // max(1, row_bytes)),
+            row_groups=[index],
+            columns=list(names),
+            use_threads=False,
+        ):
+            yield first, batch
+            first += batch.num_rows
+
+
+def _only(source: Any, names: Sequence[str]) -> Any:
+    """Ask for these columns alone: the others needn't be unpacked."""
+    schema = pa.ipc.open_file(source).schema
+    return pa.ipc.IpcReadOptions(
+        included_fields=[schema.get_field_index(name) for name in names], use_threads=False
+    )
+
+
+def _fields(schema: Any, rows: int, first: Any) -> tuple[Field, ...]:
+    """Describe the columns that could be of use; ``first`` is a batch that begins at row 0."""
+    fields: list[Field] = []
+    floats: dict[str, np.dtype[Any]] = {}
+    for column in schema:
+        values = _list_type(column.type)
+        if values is not None:
+            d = _dimensions(column, first)
+            fields.append(Field(column.name, (rows, d), np.dtype(values.to_pandas_dtype())))
+        elif _is_text(column.type):
+            fields.append(Field(column.name, (rows,), STRINGS))
+        elif _is_number(column.type):
+            dtype = np.dtype(column.type.to_pandas_dtype())
+            fields.append(Field(column.name, (rows,), dtype))
+            if dtype.kind == "f":
+                floats[column.name] = dtype
+    return tuple(fields + joined_fields(floats, rows))
+
+
+def _list_type(kind: Any) -> Any | None:
+    """Return the type of a list's numbers; None for columns that aren't lists of numbers."""
+    if isinstance(kind, pa.ExtensionType):
+        kind = kind.storage_type
+    is_list = (
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+    return kind.value_type if is_list and _is_number(kind.value_type) else None
+
+
+def _dimensions(column: Any, first: Any) -> int:
+    kind = column.type.storage_type if isinstance(column.type, pa.ExtensionType) else column.type
+    if pa.types.is_fixed_size_list(kind):
+        return int(kind.list_size)
+    if first is None or not first.num_rows:
+        return 0
+    value = first.column(column.name)[0]
+    return len(value) if value.is_valid else 0
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _is_text(kind: Any) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )

@@ -1,0 +1,164 @@
+"""Files that rows are read from, on a disk or in an object store.
+
+Reaching a file and understanding it go wrong in different ways: what may pass
+(:func:`reaching`) is told apart from bytes that aren't what they should be (:func:`decoding`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+import numpy.typing as npt
+from fsspec.implementations.local import LocalFileSystem
+
+from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError
+from latentscale_pipeline.objects import ObjectStore, strip_credentials
+
+BLOCK_BYTES = 8 << 20
+"""About how many bytes of rows are decoded at a time."""
+
+PLAIN_BYTES = 1 << 20
+"""About how many bytes are read at a time where nothing has to be decoded: it fits the caches."""
+
+HEAD_BYTES = 16384  # numpy refuses headers of more than 10 000 characters
+
+_CHANGES = ("ETag", "etag", "mtime", "LastModified")  # what tells that a file was changed
+_STORE_LIBRARIES = {"botocore", "aiohttp", "google", "azure"}  # they raise kinds of their own
+
+
+@dataclass(frozen=True)
+class File:
+    """A file or folder that was found: its file system, and what a listing says of it.
+
+    ``changed`` is its etag, or the time of its last change.
+    """
+
+    fs: Any
+    path: str
+    is_folder: bool
+    size: int
+    changed: str | None = None
+
+    @staticmethod
+    def of(fs: Any, about: dict[str, Any]) -> File:
+        """Return the file that an entry of a listing describes."""
+        path = str(about["name"]).rstrip("/")
+        changed = next((str(about[key]) for key in _CHANGES if key in about), None)
+        return File(fs, path, about["type"] == "directory", int(about["size"] or 0), changed)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on one of this machine's file systems."""
+        return isinstance(self.fs, LocalFileSystem)
+
+    @property
+    def name(self) -> str:
+        """Path, or URL without credentials, for records and messages."""
+        return (
+            self.path if self.is_local else strip_credentials(self.fs.unstrip_protocol(self.path))
+        )
+
+    @property
+    def address(self) -> str:
+        """Path or URL that opens it."""
+        return self.path if self.is_local else str(self.fs.unstrip_protocol(self.path))
+
+    @property
+    def suffix(self) -> str:
+        """Ending of its name, in small letters, such as ``.fbin``."""
+        name = self.path.rsplit("/", 1)[-1].lower()
+        return name[name.rfind(".") :] if "." in name else ""
+
+    def open(self) -> BinaryIO:
+        """Open it for reading; unbuffered on a disk, read ahead in a store."""
+        return ObjectStore(self.address).open()
+
+    def head(self, size: int = HEAD_BYTES) -> bytes:
+        """Return the first bytes: one small request in a store."""
+        if self.is_local:
+            with self.open() as file:
+                return file.read(size)
+        return ObjectStore(self.address).read_range("", 0, min(size, self.size))
+
+
+def fill(file: BinaryIO, block: npt.NDArray[Any]) -> int:
+    """Read bytes into a contiguous array until it is full or the file ends; return how many."""
+    view = block.reshape(-1).view(np.uint8).data
+    filled = 0
+    while filled < len(view):
+        count = cast(io.RawIOBase, file).readinto(view[filled:])
+        if not count:
+            break
+        filled += count
+    return filled
+
+
+def block_ranges(start: int, stop: int, row_bytes: int) -> Iterator[tuple[int, int]]:
+    """Cut a range of rows into ranges of about :data:`BLOCK_BYTES`."""
+    return _ranges(start, stop, BLOCK_BYTES // max(1, row_bytes))
+
+
+def plain_ranges(start: int, stop: int, row_bytes: int) -> Iterator[tuple[int, int]]:
+    """Cut a range of rows into ranges of about :data:`PLAIN_BYTES`."""
+    return _ranges(start, stop, PLAIN_BYTES // max(1, row_bytes))
+
+
+def _ranges(start: int, stop: int, step: int) -> Iterator[tuple[int, int]]:
+    for first in range(start, stop, max(1, step)):
+        yield first, min(first + max(1, step), stop)
+
+
+@contextlib.contextmanager
+def reaching(where: str) -> Iterator[None]:
+    """Turn what may go wrong in reaching a file into one line."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise BadInput(f"{where}: no such file or folder; check the path") from None
+    except (IsADirectoryError, NotADirectoryError):
+        raise BadInput(
+            f"{where}: a folder where a file should be, or the other way round; check the path"
+        ) from None
+    except PermissionError as error:
+        raise BadInput(f"{where}: permission denied; change its rights or yours") from error
+    except OSError as error:
+        reason = error.strerror or first_line(error)
+        raise Incomplete(
+            f"{where}: can't be read ({reason}); run the same command again once this is mended"
+        ) from error
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in _STORE_LIBRARIES:
+            raise
+        raise Incomplete(
+            f"{where}: can't be reached ({first_line(error)}); check address and "
+            "credentials, then run the same command again"
+        ) from error
+
+
+@contextlib.contextmanager
+def decoding(where: str, what: str, size: int) -> Iterator[None]:
+    """Turn whatever a format's library raises on a damaged file of so many bytes into one line."""
+    with reaching(where):
+        try:
+            yield
+        except (LatentscaleError, PermissionError, ConnectionError, TimeoutError):
+            raise
+        except Exception as error:
+            module = type(error).__module__.partition(".")[0]
+            if module in _STORE_LIBRARIES or getattr(error, "filename", None) is not None:
+                raise
+            raise BadInput(
+                f"{where}: damaged, truncated or unknown {what} within its {size} bytes "
+                f"({first_line(error)}); copy or write it again"
+            ) from error
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says, or its kind."""
+    lines = str(error).splitlines()
+    return lines[0][:300] if lines and lines[0] else type(error).__name__

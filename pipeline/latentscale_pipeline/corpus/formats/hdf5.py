@@ -1,0 +1,90 @@
+"""HDF5: datasets by their paths inside the file.
+
+Only what is in the file itself is read: links to other files aren't followed, and datasets whose
+values are kept in other files (external storage, virtual datasets) are refused. HDF5 gives zeros
+for values that were never written, so a dataset with such values is refused as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field
+from latentscale_pipeline.corpus.formats.file import File, block_ranges, decoding
+from latentscale_pipeline.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Hdf5(Container):
+    """An HDF5 file; the names of its fields are the datasets' paths."""
+
+    path: str
+    fields: tuple[Field, ...]
+    file: File
+
+    def check(self, field: Field) -> None:
+        """Refuse a dataset that isn't wholly in this file."""
+        where = self.locate(field)
+        with decoding(where, "HDF5", self.file.size), _opened(self.file) as file:
+            dataset = file[field.name]
+            if dataset.is_virtual or dataset.external:
+                raise BadInput(
+                    f"{where}: its values are kept in other files, which aren't read; name those, "
+                    "or copy the dataset into one file"
+                )
+            if dataset.chunks:
+                grid = zip(dataset.shape, dataset.chunks, strict=True)
+                chunks = math.prod(math.ceil(size / cut) for size, cut in grid)
+                written = dataset.id.get_num_chunks()
+                missing = chunks - written
+                what = f"{missing} of its {chunks} chunks were never written"
+            else:
+                missing = dataset.size and not dataset.id.get_storage_size()
+                what = "it was never written"
+            if missing:
+                raise BadInput(f"{where}: {what} and would be read as zeros; write it again")
+
+    def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
+        """Yield rows of one dataset."""
+        row_bytes = field.dtype.itemsize * math.prod(field.shape[1:])
+        with decoding(self.locate(field), "HDF5", self.file.size), _opened(self.file) as file:
+            dataset = file[field.name]
+            for first, last in block_ranges(start, stop, row_bytes):
+                if field.dtype.kind == "T":
+                    yield np.array(dataset.asstr()[first:last].tolist(), STRINGS)
+                else:
+                    yield np.asarray(dataset[first:last])
+
+
+def open_hdf5(file: File) -> Hdf5:
+    """Open an HDF5 file and list its datasets; links out of it are left out."""
+    fields: list[Field] = []
+
+    def note(name: str, node: object) -> None:
+        if isinstance(node, h5py.Dataset) and node.shape is not None:
+            if h5py.check_string_dtype(node.dtype) is not None:
+                fields.append(Field(name, node.shape, STRINGS))
+            elif node.dtype.kind in "fiub":
+                fields.append(Field(name, node.shape, node.dtype))
+
+    with decoding(file.name, "HDF5", file.size), _opened(file) as opened:
+        opened.visititems(note)  # goes through hard links only
+    return Hdf5(file.name, tuple(fields), file)
+
+
+@contextmanager
+def _opened(file: File) -> Iterator[Any]:
+    if file.is_local:
+        with h5py.File(file.path, "r") as opened:
+            yield opened
+        return
+    with file.open() as remote, h5py.File(remote, "r") as opened:
+        yield opened

@@ -1,0 +1,124 @@
+"""Safetensors: a JSON header that says where each tensor's bytes are, and the bytes.
+
+The header's length comes first (unsigned, 64-bit, little-endian), then the header, then all tensors
+in C order, little-endian. Offsets count from the end of the header; nothing outside the file can be
+named. ``BF16``, which NumPy lacks, is widened to float32, exactly.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from latentscale_pipeline.corpus.formats.container import Container, Field
+from latentscale_pipeline.corpus.formats.file import File, fill, plain_ranges, reaching
+from latentscale_pipeline.errors import BadInput
+
+DTYPES = {
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<f4", "I64": "<i8", "I32": "<i4",
+    "I16": "<i2", "I8": "i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1", "BOOL": "?",
+}  # fmt: skip
+"""Types of values by their names in the header; tensors of others are left out."""
+
+MOST_HEADER_BYTES = 100_000_000
+"""The format's own limit."""
+
+_LENGTH = struct.Struct("<Q")
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Where a tensor begins in the file, and what its values are called there."""
+
+    offset: int
+    kind: str
+
+
+@dataclass(frozen=True)
+class Safetensors(Container):
+    """A ``.safetensors`` file; ``tensors`` are in the order of ``fields``."""
+
+    path: str
+    fields: tuple[Field, ...]
+    file: File
+    tensors: tuple[Tensor, ...]
+
+    def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
+        """Yield rows of one tensor."""
+        tensor = self.tensors[[known.name for known in self.fields].index(field.name)]
+        stored = np.dtype("<u2") if tensor.kind == "BF16" else field.dtype
+        row_bytes = stored.itemsize * math.prod(field.shape[1:])
+        with reaching(self.path), self.file.open() as file:
+            file.seek(tensor.offset + start * row_bytes)
+            for first, last in plain_ranges(start, stop, row_bytes):
+                block = np.empty((last - first, *field.shape[1:]), stored)
+                filled = fill(file, block)
+                if filled < block.nbytes:
+                    raise BadInput(
+                        f"{self.locate(field)}: truncated: the file ends at byte "
+                        f"{tensor.offset + first * row_bytes + filled}; copy or write it again"
+                    )
+                if tensor.kind == "BF16":
+                    block = (block.astype("<u4") << 16).view("<f4")
+                yield block
+
+
+def is_safetensors(file: File, head: bytes) -> bool:
+    """Tell whether a file has the length of a header, and a header, at its beginning."""
+    if len(head) < 9 or head[8:9] != b"{":
+        return False
+    return bool(_LENGTH.unpack_from(head)[0] <= min(file.size - 8, MOST_HEADER_BYTES))
+
+
+def open_safetensors(file: File) -> Safetensors:
+    """Open a ``.safetensors``: its header is checked against its size."""
+    where = file.name
+    with reaching(where), file.open() as opened:
+        start = opened.read(8)
+        length = _LENGTH.unpack(start)[0] if len(start) == 8 else -1
+        if not 0 < length <= min(file.size - 8, MOST_HEADER_BYTES):
+            raise BadInput(
+                f"{where}: its header would have {length} bytes from byte 8 on, and the file has "
+                f"{file.size}; copy or write it again"
+            )
+        data = b""
+        while len(data) < length and (piece := opened.read(length - len(data))):
+            data += piece
+    try:
+        header = json.loads(data)
+        entries = {name: about for name, about in header.items() if name != "__metadata__"}
+        parsed = {
+            name: _parsed(about, 8 + length, file.size)
+            for name, about in entries.items()
+            if about["dtype"] in DTYPES
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise BadInput(
+            f"{where}: damaged header in bytes 8 to {8 + length} ({error}); copy or write it again"
+        ) from error
+    fields = tuple(
+        Field(name, shape, np.dtype(DTYPES[tensor.kind]))
+        for name, (shape, tensor) in parsed.items()
+    )
+    return Safetensors(where, fields, file, tuple(tensor for _, tensor in parsed.values()))
+
+
+def _parsed(about: dict[str, Any], begin: int, size: int) -> tuple[tuple[int, ...], Tensor]:
+    kind, shape = about["dtype"], tuple(about["shape"])
+    first, last = about["data_offsets"]
+    numbers = (first, last, *shape)
+    if not all(isinstance(number, int) and number >= 0 for number in numbers):
+        raise ValueError(f"{shape} from {first} to {last} isn't a tensor's place")
+    itemsize = 2 if kind == "BF16" else np.dtype(DTYPES[kind]).itemsize
+    if last - first != itemsize * math.prod(shape):
+        raise ValueError(f"{last - first} bytes for shape {shape} of {kind}")
+    if begin + last > size:
+        raise ValueError(f"truncated: a tensor ends at byte {begin + last} of {size}")
+    return shape, Tensor(begin + first, kind)

@@ -1,0 +1,313 @@
+"""Vectors as text: CSV, TSV, and the text format of word2vec (and GloVe).
+
+A line is a row. Fields are separated by tabs, commas, semicolons or blanks; a first line without
+numbers names the columns, and without one they are called by their numbers, from 0. A first line
+of two whole numbers, rows and dimensions, is word2vec's. Columns of numbers are joined to vectors
+as in other tables (:mod:`.columns`); a column that holds whole numbers only, beside others that
+don't, is no part of them. Empty lines are skipped.
+
+To read from the middle of a file, its first reading (which counts the lines) notes where every
+4096th row begins.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from latentscale_pipeline.corpus.formats.columns import joined_fields
+from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field
+from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File, reaching
+from latentscale_pipeline.errors import BadInput
+
+NOTED_ROWS = 4096
+"""Rows between two that are found without reading those before them."""
+
+SNIFFED_BYTES = 1 << 20
+SNIFFED_ROWS = 50
+
+WHITESPACE = " "
+"""Stands for any run of blanks between two fields."""
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|nan|inf(inity)?)", re.I)
+_WHOLE = re.compile(r"[+-]?\d+")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a text file is to be read.
+
+    Attributes
+    ----------
+    delimiter : str
+        Between two fields; a blank stands for any number of them.
+    names : tuple of str
+        Of the columns.
+    skipped : int
+        Lines before the first row.
+    stated : tuple of int or None
+        Rows and dimensions as word2vec's first line states them.
+    """
+
+    delimiter: str
+    names: tuple[str, ...]
+    skipped: int
+    stated: tuple[int, int] | None = None
+
+    def split(self, line: str) -> list[str]:
+        """Cut a line into fields."""
+        if self.delimiter == WHITESPACE:
+            return line.split()
+        if '"' in line:
+            return next(csv.reader([line], delimiter=self.delimiter), [])
+        return line.split(self.delimiter)
+
+
+@dataclass(frozen=True)
+class Text(Container):
+    """A text file; ``starts`` are the offsets of every 4096th row."""
+
+    path: str
+    fields: tuple[Field, ...]
+    file: File
+    dialect: Dialect
+    starts: tuple[int, ...]
+
+    def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
+        """Yield rows of one column, or of several that are joined to vectors."""
+        places = [self.dialect.names.index(name) for name in field.columns or (field.name,)]
+        rows: list[Any] = []
+        most = max(1, BLOCK_BYTES // (8 * len(places)))
+        for row, offset, line in self._lines(start, stop):
+            cells = self._cells(line, row, offset)
+            if not field.columns:
+                rows.append(cells[places[0]])
+            else:
+                rows.append(self._numbers([cells[place] for place in places], row, offset))
+            if len(rows) == most:
+                yield self._array(rows, field, row)
+                rows = []
+        if rows:
+            yield self._array(rows, field, stop - 1)
+
+    def _lines(self, start: int, stop: int) -> Iterator[tuple[int, int, bytes]]:
+        """Yield the number, offset and bytes of each row."""
+        with _opened(self.file) as opened:
+            offset, row = self.starts[start // NOTED_ROWS], start // NOTED_ROWS * NOTED_ROWS
+            opened.seek(offset)
+            for line in opened:
+                if row >= stop:
+                    return
+                if line.strip():
+                    if row >= start:
+                        yield row, offset, line
+                    row += 1
+                offset += len(line)
+        if row < stop:
+            raise BadInput(
+                f"{self.path}: truncated: it ends at byte {offset}, before row {row}; copy or "
+                "write it again"
+            )
+
+    def _cells(self, line: bytes, row: int, offset: int) -> list[str]:
+        cells = self.dialect.split(_decoded(line, self.path, row, offset))
+        if len(cells) != len(self.dialect.names):
+            raise BadInput(
+                f"{self.path}: row {row}, at byte {offset}, has {len(cells)} fields instead of "
+                f"{len(self.dialect.names)}; mend the line"
+            )
+        return cells
+
+    def _numbers(self, cells: list[str], row: int, offset: int) -> npt.NDArray[np.float64]:
+        try:
+            return np.array(cells, dtype=np.float64)
+        except ValueError:
+            wrong = next((cell for cell in cells if not _NUMBER.fullmatch(cell.strip())), "")
+            raise BadInput(
+                f"{self.path}: row {row}, at byte {offset}: {wrong[:40]!r} isn't a number; mend it"
+            ) from None
+
+    def _array(self, rows: list[Any], field: Field, last: int) -> npt.NDArray[Any]:
+        if field.columns:
+            return np.stack(rows)
+        if field.dtype.kind == "T":
+            return np.array([cell.strip() for cell in rows], STRINGS)
+        try:
+            return np.array(rows, dtype=field.dtype)
+        except (ValueError, OverflowError):
+            raise BadInput(
+                f"{self.locate(field)}: not a number in rows {last - len(rows) + 1} to {last}; "
+                "mend them"
+            ) from None
+
+
+@dataclass(frozen=True)
+class Lines(Container):
+    """A text file of one value a line: ids, labels or weights."""
+
+    path: str
+    fields: tuple[Field, ...]
+    file: File
+    single = True
+
+    def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
+        """Yield lines without their ends."""
+        with _opened(self.file) as opened:
+            lines: list[str] = []
+            for row, line in enumerate(opened):
+                if row == 0:
+                    line = line.removeprefix(b"\xef\xbb\xbf")
+                if row >= stop:
+                    break
+                if row >= start:
+                    lines.append(_decoded(line.rstrip(b"\r\n"), self.path, row))
+                if len(lines) == NOTED_ROWS * 16:
+                    yield np.array(lines, STRINGS)
+                    lines = []
+            if lines:
+                yield np.array(lines, STRINGS)
+
+
+def open_lines(file: File) -> Lines:
+    """Open a text file of one value a line: its lines are counted."""
+    with _opened(file) as opened:
+        rows = sum(1 for _ in opened)
+    return Lines(file.name, (Field("", (rows,), STRINGS),), file)
+
+
+def is_text_vectors(file: File, head: bytes) -> bool:
+    """Tell whether a file's first lines are rows of several numbers."""
+    return _sniffed(file, head, None) is not None
+
+
+def opens_text(delimiter: str | None) -> Callable[[File], Text]:
+    """Return what opens text with a given delimiter; None finds it from the first lines."""
+
+    def open_text(file: File) -> Text:
+        head = file.head(SNIFFED_BYTES)
+        dialect = _sniffed(file, head, delimiter)
+        if dialect is None:
+            raise BadInput(
+                f"{file.name}: its first lines aren't rows of several numbers (it begins with "
+                f"{head[:20]!r}); name the format with --format, or convert it with numpy.save"
+            )
+        rows, starts = _count(file, dialect.skipped)
+        if dialect.stated is not None and rows != dialect.stated[0]:
+            raise BadInput(
+                f"{file.name}: its first line states {dialect.stated[0]} rows and {rows} follow "
+                f"up to byte {file.size}; copy or write it again"
+            )
+        return Text(file.name, _fields(head, dialect, rows), file, dialect, starts)
+
+    return open_text
+
+
+def _sniffed(file: File, head: bytes, delimiter: str | None) -> Dialect | None:
+    lines = _first_lines(head, file.size)
+    if lines and len(lines) < 2 and len(head) < file.size and len(head) < SNIFFED_BYTES:
+        with reaching(file.name):  # rows may be long
+            lines = _first_lines(file.head(SNIFFED_BYTES), file.size)
+    if not lines:
+        return None
+    second = lines[1].split() if len(lines) > 1 else []
+    stated = lines[0].split()
+    if delimiter in {None, WHITESPACE} and len(stated) == 2 and all(map(_WHOLE.fullmatch, stated)):
+        rows, d = int(stated[0]), int(stated[1])
+        if len(second) == d + 1 and all(map(_NUMBER.fullmatch, second[1:])):
+            names = ("word", *(str(i) for i in range(d)))
+            return Dialect(WHITESPACE, names, 1, (rows, d))
+    example = lines[1] if len(lines) > 1 else lines[0]
+    found = delimiter or next((sign for sign in "\t,;" if sign in example), WHITESPACE)
+    dialect = Dialect(found, (), 0)
+    cells = [[cell.strip() for cell in dialect.split(line)] for line in lines[:2]]
+    numbers = [[bool(_NUMBER.fullmatch(cell)) for cell in row] for row in cells]
+    if sum(numbers[-1]) < 2:
+        return None
+    if len(cells) == 2 and len(cells[0]) == len(cells[1]) and _names_columns(cells[0]):
+        names = tuple(cells[0])
+        return Dialect(found, names, 1) if len(set(names)) == len(names) else None
+    if len(lines) > 1 and sum(numbers[0]) < 2:
+        return None
+    return Dialect(found, tuple(str(place) for place in range(len(cells[0]))), 0)
+
+
+def _names_columns(cells: list[str]) -> bool:
+    """Tell whether a first line holds names, or the numbers that data frames count columns by."""
+    counted = [str(place) for place in range(len(cells))]
+    return cells in (counted, ["", *counted[:-1]]) or not any(map(_NUMBER.fullmatch, cells))
+
+
+def _first_lines(head: bytes, size: int) -> list[str]:
+    """Decode the whole lines of a file's beginning; none when it isn't text."""
+    if b"\0" in head:
+        return []
+    whole = head if len(head) >= size else head[: head.rfind(b"\n") + 1] or head
+    # What isn't UTF-8 is told with its place when it is read.
+    text = whole.removeprefix(b"\xef\xbb\xbf").decode(errors="replace")
+    return [line for line in text.splitlines() if line.strip()][: SNIFFED_ROWS + 1]
+
+
+def _fields(head: bytes, dialect: Dialect, rows: int) -> tuple[Field, ...]:
+    """Describe the columns from the first rows: text, whole numbers, or numbers."""
+    lines = _first_lines(head, len(head))[dialect.skipped : dialect.skipped + SNIFFED_ROWS]
+    table = [dialect.split(line) for line in lines]
+    table = [row for row in table if len(row) == len(dialect.names)] or [[""] * len(dialect.names)]
+    dtypes: dict[str, np.dtype[Any]] = {}
+    numbers: dict[str, bool] = {}  # by name: whether they are whole ones
+    for place, name in enumerate(dialect.names):
+        cells = [row[place].strip() for row in table]
+        matching = sum(bool(_NUMBER.fullmatch(cell)) for cell in cells)
+        whole = all(map(_WHOLE.fullmatch, cells))
+        # A column of numbers with a flaw is still one of numbers: reading it tells the flaw.
+        if 2 * matching > len(cells):
+            numbers[name] = whole
+        as_numbers = np.dtype(np.int64 if whole else np.float64)
+        dtypes[name] = as_numbers if matching == len(cells) else cast("np.dtype[Any]", STRINGS)
+    # Without names a column of whole numbers is as likely one of values as any.
+    unnamed = dialect.skipped == 0 or dialect.stated is not None
+    taken = unnamed or all(numbers.values())
+    joined = {name: np.dtype(np.float64) for name, whole in numbers.items() if taken or not whole}
+    fields = [Field(name, (rows,), dtype) for name, dtype in dtypes.items()]
+    return tuple(fields + joined_fields(joined, rows))
+
+
+def _count(file: File, skipped: int) -> tuple[int, tuple[int, ...]]:
+    """Count the rows, and note where every 4096th begins."""
+    rows, offset = -skipped, 0
+    starts: list[int] = []
+    with _opened(file) as opened:
+        for line in opened:
+            if line.strip():
+                if rows >= 0 and rows % NOTED_ROWS == 0:
+                    starts.append(offset)
+                rows += 1
+            offset += len(line)
+    return max(rows, 0), tuple(starts) or (offset,)
+
+
+@contextmanager
+def _opened(file: File) -> Iterator[io.BufferedReader[Any]]:
+    with (
+        reaching(file.name),
+        file.open() as raw,
+        io.BufferedReader(cast(io.RawIOBase, raw), 1 << 20) as lines,
+    ):
+        yield lines
+
+
+def _decoded(line: bytes, where: str, row: int, offset: int | None = None) -> str:
+    try:
+        return line.decode().strip("\r\n\ufeff")
+    except UnicodeDecodeError as error:
+        at = "" if offset is None else f", at byte {offset + error.start},"
+        raise BadInput(
+            f"{where}: row {row}{at} isn't UTF-8 ({error.reason}); convert the file"
+        ) from None
