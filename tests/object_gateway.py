@@ -25,7 +25,7 @@ KEY, SECRET = "gatewaykey", "gatewaysecret"
 BUCKET = "latentscale"
 
 INSTALL_SECONDS = 600.0
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 DISK_BYTES = 6 << 30
 """Room for objects; the file behind it is sparse."""
 
