@@ -142,9 +142,10 @@ def test_options_in_a_configuration_reach_workers_and_leave_no_trace(
 ) -> None:
     with storage_options(options):
         ObjectStore(s3_url).write("rows.npy", rows.read_bytes())
+        ingest([f"{s3_url}/rows.npy"], f"{s3_url}/corpus.zarr")
     first = latentscale("run", write_job(rows, tmp_path / "jobs"), "--json")
     config = write_job(
-        f"{s3_url}/rows.npy",
+        f"{s3_url}/corpus.zarr",
         f"{s3_url}/jobs",
         cluster={"kind": "local", "workers": 1},
         storage_options=options,
@@ -159,7 +160,7 @@ def test_options_in_a_configuration_reach_workers_and_leave_no_trace(
     over = threading.Event()
     watching = threading.Thread(target=_note_command_lines, args=(process.pid, lines, over))
     watching.start()
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=240)
     over.set()
     watching.join()
     assert process.returncode == 0, err
@@ -178,7 +179,7 @@ def test_options_in_a_configuration_reach_workers_and_leave_no_trace(
 
 
 def _note_command_lines(pid: int, lines: set[str], over: threading.Event) -> None:
-    while not over.wait(0.05):
+    while not over.wait(0.5):
         try:
             family = psutil.Process(pid).children(recursive=True)
             lines.update(" ".join(member.cmdline()) for member in family)
