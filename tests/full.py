@@ -44,6 +44,7 @@ from tests.jobs import (
     timeless,
 )
 from tests.promises_of_magnitude import a_hundred_thousand_rows, killed_between_products
+from tests.promises_of_stores import real_object_store
 
 ROOT = Path(__file__).resolve().parent.parent
 GIB = 2**30
@@ -634,6 +635,7 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "double": twice_the_rows,
     "magnitude-many": a_hundred_thousand_rows,
     "magnitude-kill": killed_between_products,
+    "stores": real_object_store,
     "marked": marked_tests,
 }
 
@@ -691,7 +693,7 @@ def machine() -> dict[str, Any]:
 
 def show(entry: dict[str, Any]) -> None:
     """Print one promise and its figures."""
-    verdict = "held" if entry["held"] else "NOT HELD"
+    verdict = {True: "held", False: "NOT HELD", None: "skipped"}[entry["held"]]
     say(f"{verdict:8}  {entry['promise']}  ({entry['limit']})")
     for name, value in entry["figures"].items():
         say(f"{'':10}{name}: {value}")
@@ -719,7 +721,8 @@ def main() -> None:
             for entry in tried(name, Bench(rows, Path(folder))):
                 entries.append({**entry, "load_before": round(load, 1)})
                 show(entry)
-    held = all(entry["held"] for entry in entries)
+    # What can't be tried on this machine says why, and is neither held nor broken.
+    held = all(entry["held"] is not False for entry in entries)
     document = {
         "schema": "latentscale.promises/1",
         "started": begun.isoformat(timespec="seconds"),

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from latentscale_pipeline.addresses import storage_options, strip_credentials
 from latentscale_pipeline.corpus import Corpus, Prospect, find_corpus
 from latentscale_pipeline.crew import Crew, check_machine
 from latentscale_pipeline.engine.calibration import Rates, calibrate
@@ -27,7 +28,7 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.job.config import JobConfig
 from latentscale_pipeline.lent_scales import read_scales
 from latentscale_pipeline.machine import describe_machine, memory_bytes
-from latentscale_pipeline.objects import ObjectStore, strip_credentials
+from latentscale_pipeline.objects import ObjectStore
 from latentscale_pipeline.plan import (
     Plan,
     corpus_sources,
@@ -119,6 +120,11 @@ def forecast_job(
         If a corpus can't be had, or the job can't fit budget, memory or disk: in one line that
         names the setting that would make it fit, and its value.
     """
+    with storage_options(config.storage_options):
+        return _forecast(config, measures)
+
+
+def _forecast(config: JobConfig, measures: Mapping[str, Measure]) -> dict[str, Any]:
     scales = read_scales(config)
     found: dict[Role, Corpus | Prospect] = {
         role: find_corpus(source.url, config.output).without(source.excluded)

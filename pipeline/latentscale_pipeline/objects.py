@@ -7,27 +7,41 @@ protocol holds on a disk and on S3.
 
 What may pass is waited for: a store that can't be reached, a network file system that lost its
 server, for a while a full disk. What won't pass, or didn't, becomes one line that names the object.
+
+An answer proves little. Between a writer and an object store stand libraries and proxies that try
+again, give up, or lose what they acknowledged; so what was written is looked at afterwards, and
+what was to be created is compared with what is there: only that decides.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import math
 import os
 import re
 import time
 import uuid
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from typing import Any, BinaryIO, ParamSpec, TypeVar, cast
 
-import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from latentscale_pipeline.errors import BadInput, LatentscaleError, StoreFailed, StoreFull
+from latentscale_pipeline.addresses import open_url, without_credentials
+from latentscale_pipeline.addresses import strip_credentials as strip_credentials
+from latentscale_pipeline.errors import (
+    BadInput,
+    Incomplete,
+    LatentscaleError,
+    StoreFailed,
+    StoreFull,
+)
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 PATIENCE_SECONDS = 120.0
 """How long a store that can't be reached is waited for."""
@@ -52,14 +66,27 @@ PASSING = {
 }
 """What network file systems and servers answer while they are away or overloaded."""
 
-UNREACHABLE = {"ConnectionError", "HTTPClientError", "TimeoutError", "ClientConnectionError"}
+UNREACHABLE = {
+    *("ConnectionError", "HTTPClientError", "TimeoutError", "ClientConnectionError"),
+    *("ClientPayloadError", "IncompleteRead", "ResponseParserError"),
+    *("ServiceRequestError", "ServiceResponseError"),
+}
 """Names under which the libraries of object stores, which are optional, say the same."""
+
+OVERLOADED = {408, 429, 500, 502, 503, 504}
+"""What servers answer that may do better the next time."""
+
+SENDINGS = 4
+"""How often an object is sent that a store acknowledges and then hasn't got."""
 
 WITHOUT_CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError"}
 """Names under which they say that nobody told them who is asking."""
 
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
 """What file systems without hard links answer."""
+
+READ_AHEAD = 8 << 20
+"""Bytes that are fetched at once of an object that is read as a file."""
 
 _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 
@@ -70,7 +97,7 @@ class ObjectStore:
     Parameters
     ----------
     url : str
-        A path, or a URL such as ``s3://bucket/prefix``. Credentials come from the environment.
+        A path, or a URL such as ``s3://bucket/prefix``.
 
     Raises
     ------
@@ -79,13 +106,8 @@ class ObjectStore:
     """
 
     def __init__(self, url: str) -> None:
-        try:
-            self._fs, root = fsspec.core.url_to_fs(url, **_options(url))
-        except (ImportError, ValueError) as error:
-            raise BadInput(
-                f"{strip_credentials(url)}: can't open this kind of URL ({error})"
-            ) from None
-        self._root = str(root).rstrip("/")
+        self._fs, root = open_url(url)
+        self._root = root.rstrip("/")
         self.url = str(Path(self._root)) if self.is_local else strip_credentials(url).rstrip("/")
         self._given = url
         self._gave_up = -math.inf
@@ -120,10 +142,37 @@ class ObjectStore:
         data: bytes = self._attempt(lambda: self._fs.cat_file(self._path(key)), key)
         return data
 
+    def open(self, key: str = "") -> BinaryIO:
+        """Open an object for reading from any place in it, one request for every few MiB.
+
+        On a disk it isn't buffered. In an object store every request is waited for as in
+        :meth:`read`, so that reading goes on where it was once a store is back.
+        """
+        path = self._path(key)
+        if self.is_local:
+            return cast(BinaryIO, Path(path).open("rb", buffering=0))
+        size = self._attempt(lambda: self._fs.info(path), key)["size"]
+        if size is None:  # some servers don't tell, nor give parts
+            return cast(BinaryIO, self._fs.open(path, "rb"))
+        return cast(BinaryIO, io.BufferedReader(_Ranges(self, key, int(size)), READ_AHEAD))
+
+    def read_range(self, key: str, start: int, stop: int) -> bytes:
+        """Return the bytes of an object from ``start`` up to ``stop``, which it must have."""
+
+        def read() -> bytes:
+            data = bytes(self._fs.cat_file(self._path(key), start=start, end=stop))
+            if len(data) != stop - start:
+                raise OSError(errno.EIO, f"{len(data)} bytes came instead of {stop - start}")
+            return data
+
+        # No request can ask for nothing.
+        return cast(bytes, self._attempt(read, key)) if start < stop else b""
+
     def write(self, key: str, data: bytes, *, durable: bool = True) -> None:
         """Store a whole object, replacing one of the same key.
 
-        A reader never sees half of it: local files are written beside and moved into place.
+        A reader never sees half of it: local files are written beside and moved into place. In an
+        object store its size is looked up afterwards, and it is sent again if it isn't there.
 
         Parameters
         ----------
@@ -137,27 +186,58 @@ class ObjectStore:
         """
         if self.is_local:
             self._locally(key, lambda path: self._place(path, data, os.replace, durable=durable))
-        else:
-            self._send(key, data, "overwrite")
+            return
+        for _ in range(SENDINGS):
+            self._send(key, lambda path: self._fs.pipe_file(path, data))
+            if self._size(key) == len(data):
+                return
+        raise self._lost(key)
+
+    def write_checked(self, key: str, data: bytes) -> None:
+        """Store a whole object, read it back and compare; again if what came back differs.
+
+        Raises
+        ------
+        StoreFailed
+            If it keeps differing.
+        """
+        for _ in range(SENDINGS):
+            self.write(key, data)
+            with contextlib.suppress(FileNotFoundError):
+                if self.read(key) == data:
+                    return
+        raise self._lost(key)
 
     def create(self, key: str, data: bytes) -> bool:
         """Store a whole object only if its key is free.
 
         Of any number of racing writers exactly one gets True, as long as what they write differs.
         After a lost answer the object may turn out to be our own: that counts as created.
+
+        Raises
+        ------
+        StoreFailed
+            If an object store acknowledges it and hasn't got it, again and again.
         """
-        try:
-            if self.is_local:
+        if self.is_local:
+            try:
                 self._locally(key, lambda path: self._place(path, data, _link))
-            else:
-                self._send(key, data, "create")
-        except FileExistsError:
-            return self.read(key) == data
-        return True
+            except FileExistsError:
+                return self.read(key) == data
+            return True
+        for _ in range(SENDINGS):
+            with contextlib.suppress(FileExistsError):
+                self._send(key, lambda path: self._put_if_absent(path, data))
+            with contextlib.suppress(FileNotFoundError):
+                return self.read(key) == data
+        raise self._lost(key)
 
     def exists(self, key: str) -> bool:
         """Tell whether there is an object or a folder of this key."""
-        return bool(self._attempt(lambda: self._fs.exists(self._path(key)), key))
+        if self.is_local:
+            return bool(self._attempt(lambda: self._fs.exists(self._path(key)), key))
+        # Some libraries take whatever goes wrong in asking for a no.
+        return self._size(key) is not None
 
     def keys(self, prefix: str = "") -> list[str]:
         """List the keys of all objects below a prefix (a folder), sorted."""
@@ -193,8 +273,12 @@ class ObjectStore:
 
     def remove_all(self, prefix: str = "") -> None:
         """Delete everything below a prefix, partial files of killed writers included."""
-        with contextlib.suppress(FileNotFoundError):
-            self._attempt(lambda: self._fs.rm(self._path(prefix), recursive=True), prefix)
+        for _ in range(SENDINGS):
+            with contextlib.suppress(FileNotFoundError):
+                self._attempt(lambda: self._fs.rm(self._path(prefix), recursive=True), prefix)
+            # Of many objects deleted by one request some may not be, and nobody is told.
+            if self.is_local or not self.sizes(prefix):
+                return
 
     def sweep_partial(self, prefix: str = "", older_than: float = 3600.0) -> None:
         """Delete the temporary files that killed writers left on a local disk."""
@@ -208,14 +292,46 @@ class ObjectStore:
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}".rstrip("/") if key else self._root
 
-    def _send(self, key: str, data: bytes, mode: str) -> None:
+    def _size(self, key: str) -> int | None:
+        """Return the size of an object, 0 of a folder, None if there is neither."""
         try:
-            self._attempt(lambda: self._fs.pipe_file(self._path(key), data, mode=mode), key)
+            about = self._attempt(lambda: self._fs.info(self._path(key)), key)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return int(about["size"] or 0)
+
+    def _send(self, key: str, operation: Callable[[str], Any]) -> None:
+        try:
+            self._attempt(lambda: operation(self._path(key)), key)
         except FileNotFoundError:
             raise BadInput(
                 f"{self.locate(key)}: there is no such bucket or container; create it, "
                 "or choose another place"
             ) from None
+
+    def _put_if_absent(self, path: str, data: bytes) -> None:
+        try:
+            self._fs.pipe_file(path, data, mode="create")
+        except (FileExistsError, FileNotFoundError):
+            raise
+        except Exception as error:
+            # Servers have many words for a key that is taken, and libraries don't know them all.
+            if self._is_there(path):
+                raise FileExistsError(path) from error
+            raise
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            self._fs.info(path)
+        except Exception:  # noqa: BLE001 -- the error that made someone ask is told instead
+            return False
+        return True
+
+    def _lost(self, key: str) -> StoreFailed:
+        return StoreFailed(
+            f"{self.locate(key)}: what was read back differs from what was written; check the "
+            "storage, then run the same command again"
+        )
 
     def _locally(self, key: str, operation: Callable[[Path], None]) -> None:
         path = Path(self._path(key))
@@ -274,19 +390,63 @@ class ObjectStore:
                 delay = min(2 * delay, LONGEST_DELAY)
 
 
-def strip_credentials(url: str) -> str:
-    """Remove user info, query string and fragment from a URL; paths are left as they are."""
-    parts = urlsplit(url)
-    if not parts.scheme or "://" not in url:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+def again_while_away(
+    operation: Callable[Parameters, Result],
+) -> Callable[Parameters, Result]:
+    """Make a function that only reads begin again while a store is away, for as long as usual.
+
+    It is for those that reach stores in other ways than through :class:`ObjectStore`, and raise
+    :class:`Incomplete` from what a library raised.
+    """
+
+    @wraps(operation)
+    def patient(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
+        begun = time.monotonic()
+        delay = FIRST_DELAY
+        while True:
+            try:
+                return operation(*arguments, **options)
+            except Incomplete as error:
+                cause = error.__cause__
+                patience = _patience(cause, is_local=True) if isinstance(cause, Exception) else 0.0
+                # A store that was waited for already has had its time.
+                if isinstance(error, StoreFailed) or time.monotonic() - begun + delay > patience:
+                    raise
+                time.sleep(delay)
+                delay = min(2 * delay, LONGEST_DELAY)
+
+    return patient
 
 
-def _options(url: str) -> dict[str, Any]:
-    # A listing remembered from before another process wrote is a wrong listing.
-    remote = "://" in url and not url.startswith(("file://", "memory://"))
-    return {"use_listings_cache": False} if remote else {}
+class _Ranges(io.RawIOBase):
+    """An object of known size as a file; every reading is a request of its own."""
+
+    def __init__(self, store: ObjectStore, key: str, size: int) -> None:
+        self._store, self._key, self._size, self._at = store, key, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(0, origin + offset)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        stop = min(self._at + len(view), self._size)
+        if stop <= self._at:
+            return 0
+        data = self._store.read_range(self._key, self._at, stop)
+        view[: len(data)] = data
+        self._at = stop
+        return len(data)
 
 
 def _link(temporary: Path, path: Path) -> None:
@@ -310,7 +470,8 @@ def _patience(error: Exception, is_local: bool) -> float:
         return 0.0
     number = error.errno if isinstance(error, OSError) else None
     names = {kind.__name__ for kind in type(error).__mro__}
-    if number in PASSING or names & UNREACHABLE:
+    status = getattr(error, "code", None) or getattr(error, "status_code", None)
+    if number in PASSING or names & UNREACHABLE or status in OVERLOADED:
         return PATIENCE_SECONDS
     passes_perhaps = number in FULL - {errno.EFBIG} or (isinstance(error, OSError) and not is_local)
     return SHORT_PATIENCE_SECONDS if passes_perhaps else 0.0
@@ -327,5 +488,5 @@ def _explained(error: Exception, where: str) -> LatentscaleError:
         return BadInput(f"{where}: permission denied; choose another place or change its rights")
     if type(error).__name__ in WITHOUT_CREDENTIALS:
         return BadInput(f"{where}: there are no credentials for it; put them into the environment")
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    reason = without_credentials((str(error).splitlines() or [type(error).__name__])[0])
     return StoreFailed(f"{where}: {reason}; run the same command again once this is mended")

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from latentscale_pipeline.corpus import Corpus, Prospect, Sources, ensure_corpus
+from latentscale_pipeline.addresses import storage_options, strip_credentials
+from latentscale_pipeline.corpus import Corpus, Prospect, Sources, ensure_corpus, rows_by_label
 from latentscale_pipeline.corpus.encoding import Run
 from latentscale_pipeline.engine.memory import check_memory, idle_memory
 from latentscale_pipeline.engine.stage import Stage, stage_dependences, stage_key
@@ -20,9 +21,9 @@ from latentscale_pipeline.ingestion import ingest_runner
 from latentscale_pipeline.job.config import JobConfig, Section
 from latentscale_pipeline.job.identity import config_hash, job_id
 from latentscale_pipeline.lent_scales import read_scales
-from latentscale_pipeline.objects import strip_credentials
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.stages import MEASURES
+from latentscale_pipeline.stages.by_label import plan_by_label
 from latentscale_pipeline.stages.duplicates import plan_duplicates
 from latentscale_pipeline.stages.measure import CorpusFacts, JobFacts, Measure, Role
 
@@ -149,19 +150,20 @@ def make_plan(
         If a corpus can't be had, a measure doesn't fit the corpora, or a task doesn't fit the
         memory limit: before any work is done.
     """
-    fixed_scales = read_scales(config) if scales is None else scales
-    if corpora is None:
+    with storage_options(config.storage_options):
+        fixed_scales = read_scales(config) if scales is None else scales
+        if corpora is None:
 
-        def run_for(sources: Sources) -> Run:
-            return ingest_runner(config.cluster, sources, progress)
+            def run_for(sources: Sources) -> Run:
+                return ingest_runner(config.cluster, sources, progress)
 
-        corpora = {
-            role: ensure_corpus(source.url, config.output, progress, run_for).without(
-                source.excluded
-            )
-            for role, source in corpus_sources(config).items()
-        }
-    facts = job_facts(config, corpora, fixed_scales)
+            corpora = {
+                role: ensure_corpus(source.url, config.output, progress, run_for).without(
+                    source.excluded
+                )
+                for role, source in corpus_sources(config).items()
+            }
+        facts = job_facts(config, corpora, fixed_scales)
     return identify_plan(config, corpora, facts, plan_stages(config, facts, measures))
 
 
@@ -204,7 +206,19 @@ def job_facts(
         pairs=config.budget.pairs,
         scale_role=_scale_role(config),
         fixed_scales=fixed_scales,
+        label_rows=_label_rows(config, corpora["corpus"]),
     )
+
+
+def _label_rows(config: JobConfig, corpus: Corpus | Prospect) -> dict[str, int]:
+    if config.group_by is None:
+        return {}
+    if not isinstance(corpus, Corpus):
+        raise BadInput(
+            f"{corpus.url}: group_by needs labels, which a source has only once it is "
+            "ingested; run latentscale ingest with --labels first"
+        )
+    return {label: len(rows) for label, rows in rows_by_label(corpus).items()}
 
 
 def plan_stages(
@@ -220,6 +234,7 @@ def plan_stages(
     stages = plan_duplicates(facts)
     for name, section in config.measures.items():
         stages += measures[name].plan(section, facts)
+    stages += plan_by_label(measures, config.measures, facts)
     check_memory(stages, config.cluster.memory_limit)
     return tuple(stages)
 
@@ -243,12 +258,18 @@ def identify_plan(
 
 
 def _beside(config: JobConfig, facts: JobFacts) -> dict[str, Any]:
-    """Checksums of the weights and labels that a measure of the job reads."""
+    """Checksums of the weights and labels that a measure of the job reads, or that group it."""
+    read = {
+        name
+        for name in ("weights", "labels")
+        if config.group_by == name
+        or any(getattr(section, name, False) for section in config.measures.values())
+    }
     return {
         f"{role} {name}": checksum
         for role, corpus in facts.corpora.items()
         for name, checksum in (("weights", corpus.weights), ("labels", corpus.labels))
-        if checksum and any(getattr(section, name, False) for section in config.measures.values())
+        if checksum and name in read
     }
 
 

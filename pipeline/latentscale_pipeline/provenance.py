@@ -13,7 +13,7 @@ import platform
 import re
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 from threadpoolctl import threadpool_info
 
 from latentscale import __version__
+from latentscale_pipeline.addresses import without_credentials
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.job.identity import code_version
 from latentscale_pipeline.machine import describe_machine
@@ -34,10 +35,6 @@ LISTED_SOURCES = 100
 """Sources of a corpus that are named; the corpus' manifest has them all."""
 
 GIT_SECONDS = 5.0
-
-_CREDENTIALS = re.compile(
-    r"(\w[\w+.-]*://)(?:[^/\s@:]+:\S*@|[^/\s]*@)?([^\s?#'\"]*)([?#][^\s'\"]*)?"
-)
 
 
 def write_provenance(
@@ -81,7 +78,7 @@ def write_provenance(
         "runs": [*_earlier_runs(store), run],
     }
     document = without_credentials(document)
-    store.write(PROVENANCE_KEY, (json.dumps(document, indent=1) + "\n").encode())
+    store.write_checked(PROVENANCE_KEY, (json.dumps(document, indent=1) + "\n").encode())
     return document
 
 
@@ -183,17 +180,3 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return None
     return ended.stdout.strip()
-
-
-def without_credentials(value: Any) -> Any:
-    """Return a JSON value whose texts hold no user info and no query string of any URL.
-
-    Rather too much is removed than too little: a password may hold slashes.
-    """
-    if isinstance(value, str):
-        return _CREDENTIALS.sub(r"\1\2", value)
-    if isinstance(value, Mapping):
-        return {key: without_credentials(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [without_credentials(item) for item in value]
-    return value

@@ -16,6 +16,7 @@ from latentscale_pipeline.plan import Plan
 from latentscale_pipeline.provenance import PROVENANCE_KEY
 from latentscale_pipeline.schema import RESULTS_SCHEMA
 from latentscale_pipeline.stages import MEASURES
+from latentscale_pipeline.stages.by_label import collect_by_label
 from latentscale_pipeline.stages.duplicates import stage_name as duplicates_stage
 from latentscale_pipeline.stages.measure import Findings, Measure
 
@@ -56,6 +57,8 @@ def assemble_results(
         name: measures[name].collect(section, plan.facts, result)
         for name, section in plan.config.measures.items()
     }
+    if plan.config.group_by is not None:
+        findings["labels"] = collect_by_label(measures, plan.config.measures, plan.facts, result)
     scores = [score.row() for finding in findings.values() for score in finding.scores]
     arrays = {key: path for finding in findings.values() for key, path in finding.arrays.items()}
     return {

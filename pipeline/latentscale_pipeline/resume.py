@@ -11,6 +11,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from latentscale_pipeline.addresses import storage_options
 from latentscale_pipeline.corpus import Corpus, open_corpus
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.job.config import JobConfig, read_frozen_config
@@ -35,7 +36,8 @@ def plan_again(
     folder : str
         The job's folder: a path or any fsspec URL.
     overrides : sequence of str
-        ``section.key=value`` assignments to keys of ``cluster`` and ``driver``.
+        ``section.key=value`` assignments to keys of ``cluster``, ``driver`` and
+        ``storage_options``.
     measures : mapping
         The measures by name.
 
@@ -51,16 +53,13 @@ def plan_again(
         output, _, name = store.url.rpartition("/")
     config = _read_config(store, output, overrides, measures)
     stored = _read_plan(store)
-    plan = make_plan(
-        config,
-        measures=measures,
-        corpora={
+    with storage_options(config.storage_options):
+        corpora = {
             role: _find(stored, role, output, getattr(config.exclude_shards, role))
             for role in ROLES
             if role in stored["corpora"]
-        },
-        scales=stored["scales"],
-    )
+        }
+    plan = make_plan(config, measures=measures, corpora=corpora, scales=stored["scales"])
     if plan.id != name:
         raise BadInput(
             f"{store.url}: its configuration and corpora make the job {plan.id}, not this one: the "

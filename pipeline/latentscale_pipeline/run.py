@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from latentscale_pipeline.addresses import storage_options, strip_credentials
 from latentscale_pipeline.engine.executor import Executor, SerialExecutor
 from latentscale_pipeline.engine.run import (
     REPAIRS,
@@ -32,7 +33,7 @@ from latentscale_pipeline.job.lock import hold_lock
 from latentscale_pipeline.job.publishing import CorruptResult
 from latentscale_pipeline.job.stopping import Check, stop_when_asked
 from latentscale_pipeline.job.verification import check_documents
-from latentscale_pipeline.objects import ObjectStore, strip_credentials
+from latentscale_pipeline.objects import ObjectStore
 from latentscale_pipeline.plan import Plan
 from latentscale_pipeline.provenance import write_provenance
 from latentscale_pipeline.report import render_report
@@ -86,6 +87,19 @@ def run_job(
     LatentscaleError
         With one line and an exit code.
     """
+    with storage_options(plan.config.storage_options):
+        return _run(plan, notify, wait, take_over, verify, measures, command)
+
+
+def _run(
+    plan: Plan,
+    notify: Notify,
+    wait: bool,
+    take_over: bool,
+    verify: bool,
+    measures: Mapping[str, Measure],
+    command: Sequence[str],
+) -> Finished:
     work = _work(plan)
     store = work.store
     notify("run_started", job=plan.id, folder=store.url, stages=len(plan.stages))
@@ -159,13 +173,13 @@ def _run_locked(
             return Finished(store, previous, computed=False)
     # Results say that everything is there: they can't stand beside what is about to be redone.
     store.remove("results.json")
-    store.write("plan.json", _describe(plan, plans.get(plan.id, {})))
-    store.write("config.json", frozen_config(plan.config))
+    store.write_checked("plan.json", _describe(plan, plans.get(plan.id, {})))
+    store.write_checked("config.json", frozen_config(plan.config))
     provenance = write_provenance(store, plan, attempt=attempt, started=started, command=command)
     results = _compute(plan, work, standings, attempt, notify, check, started, measures)
-    store.write("report.html", render_report(results, provenance).encode())
+    store.write_checked("report.html", render_report(results, provenance).encode())
     # Last: its presence says that everything else is there.
-    store.write("results.json", dump_results(results))
+    store.write_checked("results.json", dump_results(results))
     store.sweep_partial()
     return Finished(store, results, computed=True)
 
@@ -312,9 +326,13 @@ def _previous_results(plan: Plan, work: Work) -> dict[str, Any] | None:
 
 
 def frozen_config(config: JobConfig) -> bytes:
-    """Return the configuration as it is stored with the job: complete, without credentials."""
+    """Return the configuration as it is stored with the job: complete, without credentials.
+
+    Options of storage may be credentials, and which of them are is each library's own affair: none
+    is stored.
+    """
     frozen = {
-        **config.model_dump(mode="json", exclude={"measures"}),
+        **config.model_dump(mode="json", exclude={"measures", "storage_options"}),
         "measures": {
             name: section.model_dump(mode="json") for name, section in config.measures.items()
         },

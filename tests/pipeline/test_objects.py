@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from latentscale_pipeline.addresses import strip_credentials
 from latentscale_pipeline.errors import BadInput, StoreFull
-from latentscale_pipeline.objects import ObjectStore, strip_credentials
+from latentscale_pipeline.objects import ObjectStore
 
 
 @pytest.fixture(params=["disk", "s3"])

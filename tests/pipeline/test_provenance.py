@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from latentscale_pipeline import provenance
+from latentscale_pipeline.addresses import without_credentials
 from latentscale_pipeline.corpus import open_corpus
 from latentscale_pipeline.job.identity import code_version
 from latentscale_pipeline.objects import ObjectStore
-from latentscale_pipeline.provenance import git_state, without_credentials
+from latentscale_pipeline.provenance import git_state
 from tests.conftest import Ended
 from tests.jobs import results_of
 from tests.results_documents import check_results

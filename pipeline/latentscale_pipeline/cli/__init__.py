@@ -87,7 +87,7 @@ def main() -> NoReturn:
         click.echo("latentscale: interrupted; run the same command again to go on", err=True)
         _leave(3)
     except LatentscaleError as error:
-        click.echo(f"latentscale: {error}", err=True)
+        click.echo(f"latentscale: {_shown(error)}", err=True)
         _leave(error.exit_code)
     except BrokenPipeError:
         # Whoever read the output has had enough; writing the rest at exit would fail again.
@@ -108,13 +108,20 @@ def _leave(code: int) -> NoReturn:
     sys.exit(code)
 
 
+def _shown(said: object) -> str:
+    """Return what may be shown to anyone of what was said."""
+    from latentscale_pipeline.addresses import without_credentials
+
+    return str(without_credentials(str(said)))
+
+
 def _keep_traceback(error: Exception) -> str:
     """Store the traceback of a defect and say in one line what happened and where it is."""
     with tempfile.NamedTemporaryFile(
         "w", prefix="latentscale-", suffix=".log", delete=False, encoding="utf-8"
     ) as log:
-        traceback.print_exception(error, file=log)
-    reason = (str(error).splitlines() or [""])[0]
+        log.write(_shown("".join(traceback.format_exception(error))))
+    reason = _shown((str(error).splitlines() or [""])[0])
     return (
         f"unexpected {type(error).__name__}: {reason} (a defect of this program; "
         f"please report it with {log.name})"

@@ -28,6 +28,7 @@ from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerErro
 from distributed.security import Security
 from distributed.utils import silence_logging_cmgr, sync
 
+from latentscale_pipeline.addresses import Options, options_in_force, use_options
 from latentscale_pipeline.engine.executor import Ending
 from latentscale_pipeline.engine.memory import IDLE_WORKER_BYTES, task_memory
 from latentscale_pipeline.engine.task import Task, WorkerDied, run_task
@@ -74,6 +75,19 @@ OVER_LIMIT = "worker-restart-memory"
 
 IDLE_DEATHS = 10
 """Workers that may die before they begin a task, as long as no task ends in between."""
+
+
+class StorageOptions(distributed.WorkerPlugin):
+    """Lets every worker, whenever it starts, reach storage with the options of this process."""
+
+    name = "latentscale-storage-options"
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def setup(self, worker: distributed.Worker) -> None:
+        """Put the options in force."""
+        use_options(self._options)
 
 
 class DaskExecutor:
@@ -318,6 +332,7 @@ def _open(settings: Local, idle_bytes: int) -> _Cluster:
             )
         )
         client = stack.enter_context(distributed.Client(cluster))
+        client.register_plugin(StorageOptions(options_in_force()))
         link = cluster.dashboard_link if dashboard else None
         executor = DaskExecutor(client, settings.memory_limit, link)
         return _Cluster(executor, stack.pop_all())

@@ -7,6 +7,7 @@ every shard for us.
 
 from latentscale_pipeline.corpus.corpus import Corpus, CorruptShard, open_corpus
 from latentscale_pipeline.corpus.ingest import Prospect, ensure_corpus, find_corpus, ingest
+from latentscale_pipeline.corpus.labelled_rows import rows_by_label, rows_of_label
 from latentscale_pipeline.corpus.manifest import Manifest
 from latentscale_pipeline.corpus.sources import Sources, open_sources, source_key
 from latentscale_pipeline.corpus.verification import Verification, verify
@@ -23,6 +24,8 @@ __all__ = [
     "ingest",
     "open_corpus",
     "open_sources",
+    "rows_by_label",
+    "rows_of_label",
     "source_key",
     "verify",
 ]

@@ -68,7 +68,7 @@ class Corpus:
     excluded: tuple[str, ...] = ()
 
     def __reduce__(self) -> tuple[Any, tuple[str, str, tuple[str, ...]]]:
-        return _reopen, (self._address, self._manifest_checksum, self.excluded)
+        return reopen, (self._address, self._manifest_checksum, self.excluded)
 
     def without(self, shards: Collection[str]) -> Corpus:
         """Return the corpus without the rows of some shards.
@@ -363,7 +363,8 @@ def _not_a_corpus(store: ObjectStore) -> BadInput:
 
 
 @lru_cache(maxsize=16)
-def _reopen(url: str, manifest_checksum: str, excluded: tuple[str, ...]) -> Corpus:
+def reopen(url: str, manifest_checksum: str, excluded: tuple[str, ...]) -> Corpus:
+    """Open a corpus that was open before, perhaps in another process, and refuse another one."""
     corpus = open_corpus(url)
     if corpus._manifest_checksum != manifest_checksum:
         raise BadInput(

@@ -147,7 +147,7 @@ def ingest(
         encoding = _encoding(store, opened, stored_dtype, shard_bytes)
         manifest = _write_rows(encoding, sidecars, on_invalid == "drop", run, progress)
         _sweep(store, manifest, started)
-        store.write(MANIFEST_KEY, manifest.to_bytes())
+        store.write_checked(MANIFEST_KEY, manifest.to_bytes())
         store.remove_all(RECORDS)
     except (BadInput, StoreFull) as error:
         with contextlib.suppress(BadInput, Incomplete, OSError):

@@ -18,7 +18,7 @@ from latentscale_pipeline.corpus.formats import Container, Field, open_values
 from latentscale_pipeline.corpus.formats.container import STRINGS
 from latentscale_pipeline.corpus.sources import Sources, find_files
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.objects import strip_credentials
+from latentscale_pipeline.objects import again_while_away, strip_credentials
 
 DTYPES = {"ids": "string", "labels": "string", "weights": "float64"}
 """The arrays a corpus may have beside its vectors, and how they are stored."""
@@ -49,6 +49,7 @@ class Sidecar:
     blocks: Callable[[], Iterator[npt.NDArray[Any]]]
 
 
+@again_while_away
 def open_sidecar(name: str, url: str, rows: int, column: str | None = None) -> Sidecar:
     """Open a file of ids, labels or weights and check that it has one value a row.
 

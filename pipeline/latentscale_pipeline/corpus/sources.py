@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import fsspec
 import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from latentscale_pipeline.addresses import open_url
 from latentscale_pipeline.corpus.formats import (
     SUFFIXES,
     Container,
@@ -31,7 +31,7 @@ from latentscale_pipeline.corpus.formats import (
 )
 from latentscale_pipeline.corpus.formats.zarr import is_zarr
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.objects import ObjectStore, strip_credentials
+from latentscale_pipeline.objects import ObjectStore, again_while_away, strip_credentials
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,7 @@ class Sources:
         return self.items[0].d
 
 
+@again_while_away
 def open_sources(
     patterns: Sequence[str],
     target: str | None = None,
@@ -174,6 +175,7 @@ def _source(container: Container, vectors: str | None, columns: Mapping[str, str
     return Source(container, field, chosen)
 
 
+@again_while_away
 def source_key(patterns: Sequence[str], target: str | None = None) -> str:
     """Name the content of sources without reading it: 32 hexadecimal characters.
 
@@ -218,12 +220,9 @@ def find_files(pattern: str, target: str | None = None) -> list[File]:
     results = ObjectStore(target).url if target else None
     shown = strip_credentials(pattern)
     with reaching(shown):
-        try:
-            fs, path = fsspec.core.url_to_fs(pattern)
-        except (ImportError, ValueError) as error:
-            raise BadInput(f"{shown}: can't open this kind of URL ({error})") from None
+        fs, path = open_url(pattern)
         fs.invalidate_cache()  # a remembered listing may be older than the files
-        path = str(path).rstrip("/") or "/"
+        path = path.rstrip("/") or "/"
         if fs.exists(path):
             given = [File.of(fs, fs.info(path))]
         elif any(sign in path for sign in "*?["):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from threadpoolctl import threadpool_limits
 
+from latentscale_pipeline.addresses import without_credentials
 from latentscale_pipeline.corpus import Corpus, CorruptShard
 from latentscale_pipeline.engine.measuring import measured
 from latentscale_pipeline.engine.rounds import round_folder
@@ -163,8 +164,8 @@ def run_task(task: Task) -> Cost:
         raise
     except Exception as error:  # noqa: BLE001 -- whatever a measure raises is logged and retried
         log = f"{task.part}.{attempt}.log"
-        store.write(log, traceback.format_exc().encode())
-        reason = str(error).splitlines()[0] if str(error) else ""
+        store.write(log, without_credentials(traceback.format_exc()).encode())
+        reason = without_credentials(str(error).splitlines()[0] if str(error) else "")
         raise TaskFailed(f"{type(error).__name__}: {reason}".rstrip(": "), log) from None
 
 

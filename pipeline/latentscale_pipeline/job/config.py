@@ -297,8 +297,10 @@ class JobConfig(Section):
     name: Annotated[str, Field(min_length=1, max_length=200)]
     corpus: Annotated[str, Field(min_length=1)]
     reference: Annotated[str, Field(min_length=1)] | None = None
+    group_by: Literal["labels"] | None = None
     exclude_shards: ExcludedShards = ExcludedShards()
     output: Annotated[str, Field(min_length=1)] = "jobs/"
+    storage_options: Annotated[dict[str, dict[str, Any]], Field(repr=False)] = {}
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     replicates: Replicates = Replicates()
     budget: Budget = Budget()
@@ -313,6 +315,25 @@ class JobConfig(Section):
         if isinstance(cluster, dict) and "kind" not in cluster:
             return {"kind": "local", **cluster}
         return cluster
+
+    @model_validator(mode="after")
+    def _groups_have_no_reference(self) -> JobConfig:
+        if self.group_by is not None and self.reference is not None:
+            raise ValueError(
+                "group_by measures the labels of one corpus; leave out the reference, or group_by"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _workers_reach_it(self) -> JobConfig:
+        if not isinstance(self.cluster, Serial):
+            for role in ("corpus", "reference", "output"):
+                if str(getattr(self, role)).startswith("memory://"):
+                    raise ValueError(
+                        f"{role} is in the memory of one process, where workers can't reach it; "
+                        "set cluster.kind to serial, or choose another place"
+                    )
+        return self
 
     @field_validator("cluster")
     @classmethod
@@ -376,7 +397,8 @@ def read_frozen_config(
     where, measures, comparing
         As in :func:`read_config`.
     overrides : sequence of str
-        Assignments to keys below ``cluster`` and ``driver``: all others would make it another job.
+        Assignments to keys below ``cluster``, ``driver`` and ``storage_options``: all others would
+        make it another job.
 
     Raises
     ------
@@ -385,10 +407,10 @@ def read_frozen_config(
     """
     for override in overrides:
         section = override.partition("=")[0].partition(".")[0].strip()
-        if section not in {"cluster", "driver"}:
+        if section not in {"cluster", "driver", "storage_options"}:
             raise BadInput(
-                f"-o {override}: only keys of cluster and driver can change when a job is resumed; "
-                "use latentscale run for a job that differs"
+                f"-o {override}: only keys of cluster, driver and storage_options can change when "
+                "a job is resumed; use latentscale run for a job that differs"
             )
     try:
         document = json.loads(text)
@@ -560,19 +582,21 @@ def _apply_overrides(
 def _apply_override(document: dict[str, Any], override: str) -> None:
     path, separator, value = override.partition("=")
     keys = path.strip().split(".")
+    # A value may be a secret.
+    shown = path if keys[0] == "storage_options" else override
     if not separator or not all(keys):
-        raise BadInput(f"-o {override}: write it as section.key=value")
+        raise BadInput(f"-o {shown}: write it as section.key=value")
     try:
         parsed = yaml.safe_load(value)
     except yaml.YAMLError as error:
-        raise BadInput(f"-o {override}: not valid YAML: {_first_line(error)}") from None
+        raise BadInput(f"-o {shown}: not valid YAML: {_first_line(error)}") from None
     here = document
     for key in keys[:-1]:
         inner = here.get(key)
         if inner is None:
             inner = here[key] = {}
         if not isinstance(inner, dict):
-            raise BadInput(f"-o {override}: {key} has no keys below it")
+            raise BadInput(f"-o {shown}: {key} has no keys below it")
         here = inner
     here[keys[-1]] = parsed
 

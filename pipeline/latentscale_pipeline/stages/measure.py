@@ -117,6 +117,8 @@ class JobFacts:
         Which corpus bandwidth, epsilon and cut-off scale are taken from.
     fixed_scales : mapping
         Scales that come from a finished job instead, by name.
+    label_rows : mapping
+        Rows of every label of the corpus, when each is measured.
     """
 
     corpora: Mapping[Role, CorpusFacts]
@@ -124,6 +126,7 @@ class JobFacts:
     pairs: float
     scale_role: Role
     fixed_scales: Mapping[str, float] = field(default_factory=dict)
+    label_rows: Mapping[str, int] = field(default_factory=dict)
 
     def refuse_zero_rows(self, user: str) -> None:
         """Refuse corpora with rows that have no direction.

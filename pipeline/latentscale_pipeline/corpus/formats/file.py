@@ -10,7 +10,6 @@ import contextlib
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -18,7 +17,7 @@ import numpy.typing as npt
 from fsspec.implementations.local import LocalFileSystem
 
 from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError
-from latentscale_pipeline.objects import strip_credentials
+from latentscale_pipeline.objects import ObjectStore, strip_credentials
 
 BLOCK_BYTES = 8 << 20
 """About how many bytes of rows are decoded at a time."""
@@ -29,7 +28,6 @@ PLAIN_BYTES = 1 << 20
 HEAD_BYTES = 16384  # numpy refuses headers of more than 10 000 characters
 
 _CHANGES = ("ETag", "etag", "mtime", "LastModified")  # what tells that a file was changed
-_READ_AHEAD = 8 << 20
 _STORE_LIBRARIES = {"botocore", "aiohttp", "google", "azure"}  # they raise kinds of their own
 
 
@@ -78,18 +76,14 @@ class File:
 
     def open(self) -> BinaryIO:
         """Open it for reading; unbuffered on a disk, read ahead in a store."""
-        if self.is_local:
-            return cast(BinaryIO, Path(self.path).open("rb", buffering=0))
-        return cast(
-            BinaryIO, self.fs.open(self.path, "rb", cache_type="readahead", block_size=_READ_AHEAD)
-        )
+        return ObjectStore(self.address).open()
 
     def head(self, size: int = HEAD_BYTES) -> bytes:
         """Return the first bytes: one small request in a store."""
         if self.is_local:
             with self.open() as file:
                 return file.read(size)
-        return bytes(self.fs.cat_file(self.path, start=0, end=min(size, self.size)))
+        return ObjectStore(self.address).read_range("", 0, min(size, self.size))
 
 
 def fill(file: BinaryIO, block: npt.NDArray[Any]) -> int:

@@ -1,0 +1,109 @@
+"""The rows of a corpus that have one label, as a corpus of their own.
+
+They keep their order and are cut into shards as the corpus is, so whatever reads a corpus reads a
+label. A shard of a label is gathered from the stored shards that hold its rows, each checked whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from latentscale_pipeline.corpus.corpus import Corpus, reopen
+from latentscale_pipeline.errors import BadInput
+
+
+@dataclass(frozen=True)
+class LabelledRows(Corpus):
+    """The rows with one label. Get one from :func:`rows_of_label`."""
+
+    label: str = ""
+
+    @cached_property
+    def _whole(self) -> Corpus:
+        return Corpus(*(getattr(self, field.name) for field in fields(Corpus)))
+
+    @cached_property
+    def _rows(self) -> npt.NDArray[np.int64]:
+        return rows_by_label(self._whole)[self.label]
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return len(self._rows)
+
+    @property
+    def shard_count(self) -> int:
+        """How many shards of as many rows as the corpus' they would fill."""
+        return -(-self.n // self.shard_rows)
+
+    @cached_property
+    def zero_rows(self) -> int:
+        """How many of them are all zero; read to be counted when the corpus has some."""
+        if not self._whole.zero_rows:
+            return 0
+        shards = (self.read_shard(i) for i in range(self.shard_count))
+        return sum(int(np.count_nonzero(~rows.any(axis=1))) for rows in shards)
+
+    def read_shard(self, i: int) -> npt.NDArray[Any]:
+        """Return some of the rows, shape (rows, d), in the stored dtype; see ``Corpus``."""
+        return self._whole.read_index(self._rows[self.shard_range(i)])
+
+    def read_index(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[Any]:
+        """Return chosen rows, numbered among those of the label; see ``Corpus``."""
+        return self._whole.read_index(self._rows[rows])
+
+    def read_rows(self, start: int, stop: int) -> npt.NDArray[Any]:
+        """Return the rows from ``start`` up to ``stop``, numbered among those of the label."""
+        return self._whole.read_index(self._rows[start:stop])
+
+    def labels(self) -> list[str] | None:
+        """Return the label of every row."""
+        return [self.label] * self.n
+
+    def ids(self) -> list[str] | None:
+        """Return the id of every row, or None if the corpus has none."""
+        ids = self._whole.ids()
+        return None if ids is None else [ids[row] for row in self._rows]
+
+    def weights(self) -> npt.NDArray[np.float64] | None:
+        """Return the weight of every row, shape (n,), or None if the corpus has none."""
+        weights = self._whole.weights()
+        return None if weights is None else weights[self._rows]
+
+
+def rows_of_label(corpus: Corpus, label: str) -> LabelledRows:
+    """Return the rows of a corpus that have a label."""
+    values = {field.name: getattr(corpus, field.name) for field in fields(Corpus)}
+    return LabelledRows(**values, label=label)
+
+
+def rows_by_label(corpus: Corpus) -> dict[str, npt.NDArray[np.int64]]:
+    """Return the numbers of the rows of every label, ascending; labels in order of their text.
+
+    Raises
+    ------
+    BadInput
+        If the corpus has no labels.
+    """
+    # A corpus as a value is large; its address and checksum say which it is.
+    _, (address, manifest, excluded) = corpus.__reduce__()
+    return _rows_by_label(address, manifest, excluded)
+
+
+@lru_cache(maxsize=2)
+def _rows_by_label(
+    address: str, manifest: str, excluded: tuple[str, ...]
+) -> dict[str, npt.NDArray[np.int64]]:
+    corpus = reopen(address, manifest, excluded)
+    labels = corpus.labels()
+    if labels is None:
+        raise BadInput(f"{corpus.url}: it has no labels; ingest it again with --labels")
+    names, codes = np.unique(np.array(labels, np.dtypes.StringDType()), return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    cuts = np.cumsum(np.bincount(codes, minlength=len(names)))[:-1]
+    return dict(zip(names.tolist(), np.split(order, cuts), strict=True))
