@@ -232,8 +232,24 @@ def identify_plan(
 ) -> Plan:
     """Put a plan together once the fingerprints of its corpora are known."""
     prints = {role: corpus.fingerprint for role, corpus in corpora.items()}
-    hashed = config_hash(config, prints["corpus"], prints.get("reference"), facts.fixed_scales)
+    hashed = config_hash(
+        config,
+        prints["corpus"],
+        prints.get("reference"),
+        facts.fixed_scales,
+        _beside(config, facts),
+    )
     return Plan(config, corpora, facts, stages, hashed)
+
+
+def _beside(config: JobConfig, facts: JobFacts) -> dict[str, Any]:
+    """Checksums of the weights and labels that a measure of the job reads."""
+    return {
+        f"{role} {name}": checksum
+        for role, corpus in facts.corpora.items()
+        for name, checksum in (("weights", corpus.weights), ("labels", corpus.labels))
+        if checksum and any(getattr(section, name, False) for section in config.measures.values())
+    }
 
 
 def measure_sections(measures: Mapping[str, Measure] = MEASURES) -> dict[str, type[Section]]:
@@ -255,6 +271,8 @@ def corpus_facts(corpus: Corpus | Prospect) -> CorpusFacts:
         shards=corpus.shard_count,
         shard_rows=corpus.shard_rows,
         zero_rows=corpus.zero_rows,
+        weights=corpus.checksum_of("weights"),
+        labels=corpus.checksum_of("labels"),
     )
 
 

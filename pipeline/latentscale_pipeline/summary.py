@@ -26,6 +26,9 @@ UNIT_WIDTH = 12
 
 FINGERPRINT_DIGITS = 12
 
+LABELLED_ROWS = 20
+"""Scores of single labels beyond which they are counted and not shown."""
+
 Cells = dict[str, str]
 
 
@@ -40,7 +43,10 @@ def print_summary(results: Mapping[str, Any], console: Console) -> None:
     console : rich.console.Console
         Where to print: a table on a terminal, plain unwrapped lines anywhere else.
     """
-    scores: list[dict[str, Any]] = results["scores"]
+    every: list[dict[str, Any]] = results["scores"]
+    labelled = sum(row.get("label") is not None for row in every)
+    hidden = labelled if labelled > LABELLED_ROWS else 0
+    scores = [row for row in every if not hidden or row.get("label") is None]
     groups = _groups(scores)
     columns = [
         name
@@ -56,7 +62,7 @@ def print_summary(results: Mapping[str, Any], console: Console) -> None:
         for name, rows in groups:
             console.print(Text(f"{name} ({'; '.join(_units(rows))})", style="bold"))
             console.print(_table(NARROW_COLUMNS, [(name, rows)], indent=2))
-    _print_lines(console, _notes(scores))
+    _print_lines(console, _notes(scores, hidden))
 
 
 def _print_lines(console: Console, lines: Iterable[str]) -> None:
@@ -164,7 +170,9 @@ def _lines(columns: Sequence[str], groups: list[tuple[str, list[Cells]]]) -> lis
     return ["  ".join(row[name].ljust(widths[name]) for name in columns).rstrip() for row in rows]
 
 
-def _notes(scores: list[dict[str, Any]]) -> Iterator[str]:
+def _notes(scores: list[dict[str, Any]], hidden: int) -> Iterator[str]:
+    if hidden:
+        yield f"{hidden:,} scores of single labels are in results.json."
     unknown = sum(row.get("sampling_error") is None for row in scores)
     if unknown:
         yield (

@@ -41,7 +41,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -61,10 +61,13 @@ from latentscale.positive_definiteness import (
     smallest_eigenvalues,
 )
 from latentscale.preconditioning import (
+    BLOCK_ROWS,
     Landmarks,
     Preconditioner,
+    Solved,
     apply_preconditioners,
     landmark_count,
+    preconditioner_bytes,
     predicted_steps,
     prepare_preconditioners,
 )
@@ -97,8 +100,8 @@ PATIENCE = 3
 """Further steps, at least, that certainty is worth; or half of those already taken."""
 
 WEIGHT_ACCURACY = 1e-2
-"""Largest residual of any row, so that the weights of single rows mean something. As many steps as
-the magnitude took are given to it, no more."""
+"""Largest residual of any row at the largest scale, so that the weights of single rows mean
+something. As many steps as the magnitude took are given to it, no more."""
 
 PRECONDITIONED_ROWS = 2000
 """Rows from which a preconditioner is considered."""
@@ -176,7 +179,8 @@ class _Course:
     scale: float
     stand: Stand = "running"
     eigenvalue: float = 0.0  # lower bound of the smallest one
-    sigma: float | None = None  # of the preconditioner
+    preconditioned: bool = False
+    sharpest: float = 1.0  # largest r' M^-1 r / r' r
     energy: float = 0.0  # r' M^-1 r
     longest: float = 0.0  # step
     gains: list[float] = field(default_factory=list)
@@ -234,7 +238,8 @@ class ConjugateGradients:
         separations : Separations, optional
             From an earlier procedure on the same rows; else asked for with the first products.
         weight_accuracy : float
-            Largest residual allowed to any row; None when weights don't matter.
+            Largest residual allowed to any row at the largest scale, whose weights are of use
+            by themselves; None when weights don't matter.
 
         Notes
         -----
@@ -305,7 +310,7 @@ class ConjugateGradients:
             tuple(Estimate(**values) for values in self._values["estimates"]),
             np.stack(weights, axis=1) if weights else np.empty((self._values["n"], 0)),
             self._values["products"],
-            tuple(course.sigma is not None for course in self._courses),
+            tuple(course.preconditioned for course in self._courses),
             self.separations or Separations((), ()),
         )
 
@@ -347,9 +352,9 @@ class ConjugateGradients:
         if self._values["products"] == 1:
             self._bound_eigenvalues(products, gaussian_sums, read_rows)
         moved = [k for i, k in enumerate(places) if self._move(k, products[:, i])]
-        for k, (solved, correction) in self._precondition(moved, read_rows).items():
-            self._turn_direction(k, solved)
-            self._smooth(k, solved, correction)
+        for k, solved in self._precondition(moved, read_rows).items():
+            self._turn_direction(k, solved.solution)
+            self._smooth(k, solved)
             self._decide(k)
         if self._values["products"] >= most_products(self._values["n"]):
             for k in self._running():
@@ -383,13 +388,15 @@ class ConjugateGradients:
             for name in ("residuals", "best-residuals"):
                 self._arrays[f"{name}-{k}"] = np.ones(n, dtype)
         if n >= PRECONDITIONED_ROWS:
-            self._prepare(landmarks, read_rows)
-        for k, (solved, correction) in self._precondition(self._running(), read_rows).items():
+            self._prepare(landmarks, read_rows, generator)
+        for k, solved in self._precondition(self._running(), read_rows).items():
             self._arrays[f"directions-{k}"] = np.zeros(n, dtype)
-            self._turn_direction(k, solved)
-            self._smooth(k, solved, correction)
+            self._turn_direction(k, solved.solution)
+            self._smooth(k, solved)
 
-    def _prepare(self, landmarks: Landmarks, read_rows: ReadRows) -> None:
+    def _prepare(
+        self, landmarks: Landmarks, read_rows: ReadRows, generator: np.random.Generator
+    ) -> None:
         """Prepare preconditioners where many steps are foretold."""
         slow = [
             k
@@ -402,11 +409,15 @@ class ConjugateGradients:
         if not slow:
             return
         scales = [self._courses[k].scale for k in slow]
-        prepared = prepare_preconditioners(landmarks, scales, self._values["n"], read_rows)
+        prepared, predecessors = prepare_preconditioners(
+            landmarks, scales, self._values["n"], read_rows, generator
+        )
         for k, preconditioner in zip(slow, prepared, strict=True):
             if preconditioner is not None:
-                self._arrays[f"factor-{k}"] = preconditioner.factor
-                self._courses[k].sigma = preconditioner.sigma
+                self._arrays[f"landmark-factor-{k}"] = preconditioner.landmark_factor
+                self._arrays[f"row-factors-{k}"] = preconditioner.row_factors
+                self._courses[k].preconditioned = True
+        self._arrays["predecessors"] = predecessors
         self._arrays["landmarks"] = landmarks.points.rows
         self._arrays["positions"] = landmarks.positions
         origin = landmarks.points.origin
@@ -443,7 +454,7 @@ class ConjugateGradients:
             _, errors = _relative_errors(read_rows, scales, precision, n)
             for i, k in enumerate(places):
                 # Without preconditioner the first direction was the vector of ones.
-                if self._courses[k].sigma is None and errors[i] < 0.5:
+                if not self._courses[k].preconditioned and errors[i] < 0.5:
                     sums = float(products[:, i].max()) / (1.0 - float(errors[i]))
                     bounds[i] = max(bounds[i], 2.0 - sums)
         for i, k in enumerate(places):
@@ -471,53 +482,53 @@ class ConjugateGradients:
         course.longest = max(course.longest, step)
         return True
 
-    def _precondition(
-        self, places: Sequence[int], read_rows: ReadRows
-    ) -> dict[int, tuple[FloatArray, Float64Array | None]]:
-        """Apply each scale's preconditioner to its residual, up to the factor σ."""
-        solved: dict[int, tuple[FloatArray, Float64Array | None]] = {
-            k: (self._arrays[f"residuals-{k}"], None)
-            for k in places
-            if self._courses[k].sigma is None
-        }
-        rest = [k for k in places if k not in solved]
+    def _precondition(self, places: Sequence[int], read_rows: ReadRows) -> dict[int, Solved]:
+        """Apply each scale's preconditioner to its residual."""
+        residuals = {k: self._arrays[f"residuals-{k}"] for k in places}
+        rest = [k for k in places if self._courses[k].preconditioned]
+        solved = {k: Solved(residuals[k], residuals[k], None) for k in places}
         if rest:
-            vectors, corrections = apply_preconditioners(
+            found = apply_preconditioners(
                 self._landmarks(),
+                self._arrays["predecessors"],
                 [self._courses[k].scale for k in rest],
                 [self._preconditioner(k) for k in rest],
-                [self._arrays[f"residuals-{k}"] for k in rest],
+                [residuals[k] for k in rest],
                 read_rows,
             )
-            solved |= dict(zip(rest, zip(vectors, corrections, strict=True), strict=True))
-        return {k: solved[k] for k in places}
+            solved |= dict(zip(rest, found, strict=True))
+        return solved
 
     def _preconditioner(self, k: int) -> Preconditioner:
-        return Preconditioner(self._arrays[f"factor-{k}"], cast(float, self._courses[k].sigma))
+        return Preconditioner(
+            self._arrays[f"landmark-factor-{k}"], self._arrays[f"row-factors-{k}"]
+        )
 
-    def _turn_direction(self, k: int, solved: FloatArray) -> None:
+    def _turn_direction(self, k: int, solution: FloatArray) -> None:
         """Make the next direction conjugate to the last."""
         course, direction = self._courses[k], self._arrays[f"directions-{k}"]
-        scaling = 1.0 / (course.sigma or 1.0)
-        energy = scaling * _dot(self._arrays[f"residuals-{k}"], solved)
+        residual = self._arrays[f"residuals-{k}"]
+        energy, squared = _dot(residual, solution), _dot(residual, residual)
         direction *= energy / course.energy if course.energy > 0 else 0.0
-        direction += solved if course.sigma is None else scaling * solved
+        direction += solution
         course.energy = energy
+        if squared > 0:
+            course.sharpest = max(course.sharpest, energy / squared)
 
-    def _smooth(self, k: int, residual: FloatArray, correction: Float64Array | None) -> None:
+    def _smooth(self, k: int, solved: Solved) -> None:
         """Mix the new iterate into the one of least residual."""
         best = self._arrays.get(f"best-residuals-{k}")
         if best is None:
             return
         best_weights, weights = self._arrays[f"best-weights-{k}"], self._arrays[f"weights-{k}"]
-        change = residual - best
+        change = solved.corrected - best
         length = _dot(change, change)
         share = -_dot(best, change) / length if length > 0 else 0.0
         best += (share * change).astype(best.dtype, copy=False)
         change = weights - best_weights
-        if correction is not None:
-            chosen = self._arrays["positions"][: len(correction)]
-            change[chosen] += correction.astype(change.dtype)
+        if solved.correction is not None:
+            chosen = self._arrays["positions"][: len(solved.correction)]
+            change[chosen] += solved.correction.astype(change.dtype)
         best_weights += (share * change).astype(best.dtype, copy=False)
 
     # --- The decision ---
@@ -536,12 +547,16 @@ class ConjugateGradients:
             course.settled = course.settled or len(course.gains)
         residual = best if certain and best is not None else last
         if (certain or (estimated and not self._certain_soon(course))) and (
-            _size(residual) <= (self._values["weight_accuracy"] or math.inf)
+            _size(residual) <= self._weight_accuracy(k)
             or len(course.gains) >= course.settled + max(PATIENCE, course.settled)
         ):
             self._leave(k, "certain" if certain else "estimated")
         elif not _dot(last, last) > len(last) * float(np.finfo(last.dtype).eps) ** 2:
             self._leave(k, "exhausted")
+
+    def _weight_accuracy(self, k: int) -> float:
+        wanted: float | None = self._values["weight_accuracy"]
+        return math.inf if wanted is None or k + 1 < len(self._courses) else wanted
 
     def _certain_soon(self, course: _Course) -> bool:
         """Say whether the certified bracket will be narrow enough in a few more steps."""
@@ -565,13 +580,14 @@ class ConjugateGradients:
             self._arrays[f"weights-{k}"] = best
             self._arrays[f"residuals-{k}"] = best_residual
         del self._arrays[f"directions-{k}"]
-        self._arrays.pop(f"factor-{k}", None)
+        self._arrays.pop(f"landmark-factor-{k}", None)
+        self._arrays.pop(f"row-factors-{k}", None)
 
     def _turn(self) -> None:
         """Go over to the judgement when no scale is left."""
         if self._values["phase"] == "iterate" and not self._running():
             self._values["phase"] = "judge"
-            for name in ("landmarks", "positions", "origin"):
+            for name in ("landmarks", "positions", "origin", "predecessors"):
                 self._arrays.pop(name, None)
 
     def _bracket(self, course: _Course) -> Bracket:
@@ -617,7 +633,7 @@ class ConjugateGradients:
         if course.stand == "failed":
             return math.inf
         lost = residual if course.stand == "exhausted" else residual - expected
-        error = SAFETY * course.longest / (course.sigma or 1.0) * float(lost @ lost)
+        error = SAFETY * course.longest * course.sharpest * float(lost @ lost)
         return error if course.stand == "exhausted" else error + remaining_error(course.gains)
 
 
@@ -723,10 +739,11 @@ def step_bytes(n: int, scales: int, preconditioned: int, dimension: int) -> int:
     """
     item = 4 if n >= SINGLE_ROWS else 8
     m = landmark_count(n) if n >= PRECONDITIONED_ROWS else 0
-    vectors = n * item * (5 * scales + preconditioned + scales + 3)
-    landmarks = 8 * (m + 256) * dimension * 3 + 8 * m * m * (preconditioned + 4)
-    blocks = 2048 * (8 * dimension + 16 * m + 48 * scales) + 48 * n
-    return vectors + (landmarks + blocks if m else blocks)
+    vectors = n * item * (6 * scales + 2 * preconditioned + 3)
+    if m == 0:
+        return vectors + 48 * n
+    blocks = BLOCK_ROWS * (8 * dimension + 16 * m + 48 * scales) + 48 * n
+    return vectors + preconditioner_bytes(n, preconditioned, dimension) + blocks
 
 
 def _relative_errors(

@@ -41,10 +41,11 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.linalg.blas import dtrsm
 
 from latentscale.cells import partition
-from latentscale.distances import Float64Array, Points, distance_tile, row_blocks
+from latentscale.distances import Float64Array, Points, distance_tile
 from latentscale.duplicates import Distinct, find_distinct
 from latentscale.estimate import Estimate
-from latentscale.neighbours import Int64Array, Neighbours, merge, nearest
+from latentscale.neighbours import Int64Array
+from latentscale.predecessors import distances_among, nearest_predecessors
 
 LANDMARKS = 1000
 """Landmarks by default: their factors take 160 MB at 20 scales."""
@@ -57,9 +58,6 @@ CELL_ROWS = 8192
 
 OVERLAP = 2
 """Cells that a point joins."""
-
-PREDECESSOR_BLOCK = 1024
-"""Points whose predecessors are sought together."""
 
 TILE_ROWS = 8192
 """Rows whose similarities to the landmarks are held together: 130 MB for 1000 landmarks."""
@@ -223,63 +221,6 @@ def _factorise(distances: Float64Array, scale: float) -> Float64Array:
             jitter = max(10.0 * jitter, FIRST_JITTER * len(distances))
 
 
-def nearest_predecessors(points: Points, k: int) -> Neighbours:
-    """Find the ``k`` nearest earlier rows of every row.
-
-    Parameters
-    ----------
-    points : Points
-        ``n`` rows in their order.
-    k : int
-        Predecessors of a row, at least 1.
-
-    Returns
-    -------
-    Neighbours
-        Shape (n, k), nearest first; row ``i`` has ``min(i, k)`` of them, then -1.
-
-    Notes
-    -----
-    Visits ``n² / 2`` pairs in blocks.
-    """
-    ids = np.arange(len(points), dtype=np.int64)
-    found = []
-    for rows in row_blocks(len(points), PREDECESSOR_BLOCK):
-        block = points.take(rows)
-        own = _predecessors_inside(block, k, rows.start)
-        if rows.start > 0:
-            before = slice(0, rows.start)
-            earlier = nearest(
-                block,
-                points.take(before),
-                k,
-                query_ids=ids[rows],
-                candidate_ids=ids[before],
-                seed=0,
-            )
-            own = merge(earlier, own, k, query_ids=ids[rows], seed=0)
-        found.append(own)
-    return Neighbours(
-        np.concatenate([part.indices for part in found]),
-        np.concatenate([part.distances for part in found]),
-    )
-
-
-def _predecessors_inside(block: Points, k: int, start: int) -> Neighbours:
-    """Find the nearest earlier rows of the same block, whose first row has number ``start``."""
-    n = len(block)
-    distances = distance_tile(block, block)
-    distances[np.triu_indices(n)] = math.inf
-    nearest_first = np.argsort(distances, axis=1, kind="stable")[:, : min(k, n)]
-    sorted_distances = np.take_along_axis(distances, nearest_first, axis=1)
-    indices = np.where(np.isinf(sorted_distances), -1, nearest_first + start)
-    missing = ((0, 0), (0, k - indices.shape[1]))
-    return Neighbours(
-        np.pad(indices, missing, constant_values=-1),
-        np.pad(sorted_distances, missing, constant_values=math.inf),
-    )
-
-
 def marginal_gains(
     landmarks: Landmarks, points: Points, rows: Int64Array, predecessors: Int64Array
 ) -> Float64Array:
@@ -316,7 +257,7 @@ def marginal_gains(
         places = np.full(members.shape, -1, dtype=np.int64)
         places[members >= 0] = place
         related = points.take(present)
-        among = _distances_among(related, places)
+        among = distances_among(related, places)
         to_landmarks = distance_tile(related, landmarks.points)
         explained = np.empty_like(to_landmarks)
         for k, scale in enumerate(landmarks.scales):
@@ -339,16 +280,6 @@ def _related_blocks(members: Int64Array, most: int) -> Iterator[slice]:
             waiting += [slice(middle, block.stop), slice(block.start, middle)]
         else:
             yield block
-
-
-def _distances_among(points: Points, places: Int64Array) -> Float64Array:
-    """Distances among the members of each list, shape (q, c, c); 0 where there is none."""
-    distances = np.zeros((*places.shape, places.shape[1]))
-    for i, members in enumerate(places):
-        present = np.flatnonzero(members >= 0)
-        few = points.take(members[present])
-        distances[i][np.ix_(present, present)] = distance_tile(few, few)
-    return distances
 
 
 @numba.njit(cache=True, nogil=True)

@@ -15,9 +15,10 @@ With probabilities :math:`p_i` in place of 1/n the matrix is
 
 Three ways to the eigenvalues
 -----------------------------
-*Moments.* With the cosine kernel :math:`K/n = XX^\top/n` has the same non-zero eigenvalues as the
-d by d second moment :math:`X^\top X/n`. :func:`second_moment` of blocks of rows,
-:func:`merge_moments` and :func:`moment_spectrum` give every order exactly at any n.
+*Moments.* With the cosine kernel :math:`K/n` has the same non-zero eigenvalues as a d by d matrix,
+the second moment of the unit rows (:mod:`latentscale.second_moments`), so :func:`moment_spectrum`
+gives every order at any n. A moment may be summed in single precision where the orders asked for
+don't suffer (:func:`sufficient_precision`); what it may have changed is in the bracket.
 
 *Dense.* :func:`kernel_spectrum` builds K from tiles and diagonalises it.
 
@@ -30,61 +31,50 @@ Rounding
 Zero eigenvalues come out of any solver as noise of about machine epsilon, and a small order counts
 noise: :math:`(10^{-16})^{0.1} = 0.025`. A :class:`Spectrum` therefore carries the tolerance of the
 computation, and eigenvalues at or below it count as zero.
+
+Where more than rounding in the last place is known to have changed the eigenvalues, by an error of
+Frobenius norm :math:`\epsilon`, the differences :math:`\delta_i` satisfy
+:math:`\sum \delta_i^2 \le \epsilon^2` (Hoffman and Wielandt 1953) and so
+:math:`|\sum f(\lambda_i) - \sum f(\hat\lambda_i)| \le \epsilon\,\|f'\|_2` with derivatives taken
+where they are largest in reach. Eigenvalues within reach of 0 count as anything from 0 on.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh, eigvalsh
 from scipy.optimize import brentq
 
+from latentscale.backend import Precision
 from latentscale.distances import Float64Array, Points, as_points, block_pairs, row_blocks
 from latentscale.eigenvalues import symmetric_eigenvalues
 from latentscale.estimate import Estimate
 from latentscale.kernels import Kernel, check_kernel, kernel_tile
 from latentscale.majorisation import pour_on_largest, raise_smallest
 from latentscale.power_sums import Proportions, least_hill_number
+from latentscale.second_moments import (
+    BLOCK_ROWS,
+    MOMENT_ROWS,
+    SecondMoment,
+    checked_weights,
+    second_moment,
+)
 
 TILE_ROWS = 1024
 """Rows of a kernel tile: 8 MiB of similarities."""
 
-MOMENT_ROWS = 4096
-"""Rows whose products are summed in one go; such sums are then added pairwise.
-
-No sum runs through more terms than this one after the other, however many rows there are, which
-keeps the rounding of a second moment, and so the tolerance of its spectrum, independent of n.
-"""
+SINGLE_TOLERANCE = 5e-7
+"""Largest relative error of a score that single precision may add."""
 
 BRACKET_SLACK = 1e-12
 """Relative allowance for the rounding of sums in a certified bracket, beside n roundings."""
 
 EPSILON = float(np.finfo(np.float64).eps)
-
-
-@dataclass(frozen=True)
-class SecondMoment:
-    r"""Weighted sum of the outer products of unit rows.
-
-    Attributes
-    ----------
-    total : float
-        Sum of the weights (the number of rows without weights).
-    matrix : ndarray of float64, shape (d, d)
-        :math:`\sum_i w_i x_i x_i^\top` over rows scaled to unit length; its trace is ``total``.
-    """
-
-    total: float
-    matrix: Float64Array
-
-    @property
-    def dimension(self) -> int:
-        """Number of coordinates of a row."""
-        return int(self.matrix.shape[0])
 
 
 @dataclass(frozen=True)
@@ -100,11 +90,15 @@ class Spectrum:
         Numerical-rank tolerance: eigenvalues at or below it count as zero.
     size : int
         Number of rows of the corpus.
+    error : float
+        Bound of the Euclidean norm of all eigenvalues' errors beyond the rounding that
+        ``tolerance`` stands for; 0 when there are none.
     """
 
     eigenvalues: Float64Array
     tolerance: float
     size: int
+    error: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -135,77 +129,6 @@ class NystromSpectrum:
         return max(0.0, 1.0 - math.fsum(self.eigenvalues))
 
 
-def second_moment(vectors: ArrayLike, weights: ArrayLike | None = None) -> SecondMoment:
-    """Second moment of a block of rows, each scaled to unit length.
-
-    Parameters
-    ----------
-    vectors : array_like, shape (n, d)
-        Finite rows, none of them zero. Any float or integer type.
-    weights : array_like, shape (n,), optional
-        Non-negative and finite; they need not sum to 1. A weight of 2 counts as the row twice.
-
-    Returns
-    -------
-    SecondMoment
-        Accumulated in float64.
-
-    Raises
-    ------
-    ValueError
-        On a zero row or one with a NaN or infinity (the message names it), or bad weights.
-
-    Notes
-    -----
-    Costs ``n d^2`` multiplications and, while it scales the rows, three float64 copies of the
-    block: cut a large corpus into blocks and merge their moments.
-    """
-    rows = as_points(vectors, "cosine").rows
-    if weights is None:
-        total = float(len(rows))
-    else:
-        masses = checked_weights(weights, len(rows))
-        total = math.fsum(masses)
-        rows *= np.sqrt(masses)[:, None]
-    blocks = row_blocks(len(rows), MOMENT_ROWS)
-    return SecondMoment(total, _pairwise_sum(rows[block].T @ rows[block] for block in blocks))
-
-
-def merge_moments(moments: Iterable[SecondMoment]) -> SecondMoment:
-    """Second moment of several blocks together.
-
-    Parameters
-    ----------
-    moments : iterable of SecondMoment
-        At least one, of equal dimension. They are added pairwise in the order given, so equal
-        sequences give equal bits; of ``p`` moments from a generator no more than about
-        ``log2(p) + 2`` are held at a time.
-
-    Returns
-    -------
-    SecondMoment
-
-    Raises
-    ------
-    ValueError
-        Without any moment, or on differing dimensions.
-    """
-    totals: list[float] = []
-    dimensions: set[int] = set()
-
-    def matrices() -> Iterator[Float64Array]:
-        for moment in moments:
-            totals.append(moment.total)
-            dimensions.add(moment.dimension)
-            if len(dimensions) > 1:
-                different = sorted(dimensions)
-                raise ValueError(f"moments of different dimensions can't be merged: {different}")
-            yield moment.matrix
-
-    matrix = _pairwise_sum(matrices())
-    return SecondMoment(math.fsum(totals), matrix)
-
-
 def moment_spectrum(moment: SecondMoment, n: int) -> Spectrum:
     """Spectrum of the cosine kernel from the second moment (Friedman & Dieng 2023, section 3.3).
 
@@ -234,8 +157,61 @@ def moment_spectrum(moment: SecondMoment, n: int) -> Spectrum:
         raise ValueError(f"the number of rows must be at least 1, got {n}")
     if not moment.total > 0:
         raise ValueError("all weights are 0: there is nothing to measure")
-    eigenvalues = eigvalsh(moment.matrix / moment.total)
-    return _spectrum(eigenvalues, max(moment.dimension, min(n, MOMENT_ROWS)), n)
+    eigenvalues = np.asarray(eigvalsh(moment.matrix / moment.total), dtype=np.float64)
+    error = moment.rounding.error / moment.total
+    if error > 0:
+        # The eigenvalues are scaled to their true sum, which moves each of them in proportion.
+        error += abs(float(eigenvalues.sum()) - 1.0) * float(np.linalg.norm(eigenvalues))
+    return _spectrum(eigenvalues, max(moment.dimension, min(n, MOMENT_ROWS)), n, error)
+
+
+def sufficient_precision(vectors: ArrayLike, orders: Sequence[float], n: int) -> Precision:
+    """Choose the precision for a second moment of many rows by a sample of them.
+
+    Parameters
+    ----------
+    vectors : array_like, shape (m, d)
+        Some of the rows, better several times as many as dimensions.
+    orders : sequence of float
+        Orders that will be asked for.
+    n : int
+        Number of all rows.
+
+    Returns
+    -------
+    {"single", "double"}
+        ``single`` where the rounding of so many rows changes no score of the sample by more than
+        :data:`SINGLE_TOLERANCE`; not so when eigenvalues are near 0 and small orders count them.
+    """
+    sample = second_moment(vectors, precision="single")
+    whole = replace(sample.rounding, mass=n, squared_masses=float(n) * BLOCK_ROWS)
+    shares = SecondMoment(1.0, sample.matrix / sample.total, whole.share(1.0 / n))
+    spectrum = moment_spectrum(shares, n)
+    for order in orders:
+        estimate = vendi_score(spectrum, order)
+        if estimate.upper - estimate.lower > 2.0 * SINGLE_TOLERANCE * estimate.value:
+            return "double"
+    return "single"
+
+
+def spectrum_of_rows(rows: Float64Array, total: float) -> Spectrum:
+    """Spectrum of the cosine kernel from few rows.
+
+    Parameters
+    ----------
+    rows : ndarray of float64, shape (m, d)
+        Rows whose lengths are the roots of their weights.
+    total : float
+        Sum of the weights, positive.
+
+    Returns
+    -------
+    Spectrum
+        With as many eigenvalues as there are rows, or dimensions if those are fewer.
+    """
+    m, d = rows.shape
+    product = rows @ rows.T if m <= d else rows.T @ rows
+    return _spectrum(eigvalsh(product / total), max(m, d), m)
 
 
 def kernel_spectrum(
@@ -308,7 +284,7 @@ def vendi_score(spectrum: Spectrum, order: float) -> Estimate:
     Returns
     -------
     Estimate
-        Exact: the bracket has zero width.
+        Exact: the bracket has zero width, or that of the spectrum's error.
 
     Raises
     ------
@@ -319,7 +295,88 @@ def vendi_score(spectrum: Spectrum, order: float) -> Estimate:
     positive = spectrum.eigenvalues[spectrum.eigenvalues > spectrum.tolerance]
     score = hill_number(positive / positive.sum(), order)
     # Rounding may carry the score of wholly dissimilar rows a little beyond their number.
-    return Estimate.exact(min(score, float(spectrum.size)), "exact")
+    score = min(score, float(spectrum.size))
+    if spectrum.error == 0:
+        return Estimate.exact(score, "exact")
+    lower, upper = _within_reach(spectrum.eigenvalues, spectrum.error, order)
+    most = float(min(spectrum.size, len(spectrum.eigenvalues)))
+    lower, upper = max(1.0, min(lower, score)), min(max(upper, score), max(score, most))
+    return Estimate(score, lower, upper, "exact", "exact")
+
+
+def _within_reach(eigenvalues: Float64Array, error: float, order: float) -> tuple[float, float]:
+    """Least and largest Hill number of spectra whose distance from a given one is bounded."""
+    largest = float(eigenvalues[0])
+    if order == math.inf:
+        return 1.0 / (largest + error), 1.0 / max(largest - error, 1.0 / len(eigenvalues))
+    near = eigenvalues[eigenvalues <= 2.0 * error]
+    far = eigenvalues[eigenvalues > 2.0 * error]
+    if order == 0:
+        return float(max(1, len(far))), float(len(eigenvalues))
+    shares = _Shares(order)
+    # Both spectra sum to 1, so what all slopes have in common moves nothing, but for the errors of
+    # the eigenvalues near 0.
+    highest, least = shares.slope(far - error), shares.slope(far + error)
+    middle, spread = 0.5 * (highest + least), 0.5 * (highest - least)
+    common = float(middle.mean())
+    reach = error * float(np.linalg.norm(np.abs(middle - common) + np.abs(spread)))
+    top = near + error
+    reach += abs(common) * min(float(top.sum()), error * math.sqrt(len(near)))
+    value = float(shares.of(far).sum())
+    low = value - reach + float(np.minimum(shares.of(top), 0.0).sum())
+    high = value + reach + float(np.maximum(shares.of(np.minimum(top, shares.peak)), 0.0).sum())
+    return shares.number(low), shares.number(high)
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """What each proportion adds to an entropy of an order in (0, inf), a concave function.
+
+    About order 1 it is the entropy of Tsallis, (p^q - p) / (1 - q), whose slope stays finite there:
+    as proportions sum to 1, any multiple of p may be subtracted. Farther off it is p^q / (1 - q).
+    """
+
+    order: float
+
+    @property
+    def subtracted(self) -> float:
+        """Multiple of p that is subtracted from its power."""
+        return 1.0 if abs(self.order - 1.0) < 0.5 else 0.0
+
+    @property
+    def peak(self) -> float:
+        """Proportion with the largest share."""
+        if self.order == 1:
+            return 1.0 / math.e
+        inner = self.subtracted / self.order
+        return inner ** (1.0 / (self.order - 1.0)) if inner else math.inf
+
+    def of(self, p: Float64Array) -> Float64Array:
+        """Shares of positive proportions."""
+        if self.order == 1:
+            return np.asarray(-p * np.log(p))
+        if self.subtracted:
+            return np.asarray(p * np.expm1((self.order - 1.0) * np.log(p)) / (1.0 - self.order))
+        return np.asarray(p**self.order / (1.0 - self.order))
+
+    def slope(self, p: Float64Array) -> Float64Array:
+        """Give the derivatives of the shares."""
+        if self.order == 1:
+            return np.asarray(-1.0 - np.log(p))
+        power = self.order * p ** (self.order - 1.0)
+        return np.asarray((power - self.subtracted) / (1.0 - self.order))
+
+    def number(self, entropy: float) -> float:
+        """Hill number of an entropy; infinite where no proportions have so much."""
+        if self.order == 1:
+            return math.exp(entropy)
+        if self.subtracted:
+            excess = (1.0 - self.order) * entropy
+            return math.exp(math.log1p(excess) / (1.0 - self.order)) if excess > -1 else math.inf
+        power_sum = max((1.0 - self.order) * entropy, 0.0)
+        if power_sum == 0:
+            return 0.0 if self.order < 1 else math.inf
+        return float(power_sum ** (1.0 / (1.0 - self.order)))
 
 
 def nystrom_spectrum(
@@ -511,18 +568,6 @@ def check_order(order: float) -> None:
         raise ValueError(f"the order of a Vendi score is a number from 0 to inf, got {order}")
 
 
-def checked_weights(weights: ArrayLike, n: int) -> Float64Array:
-    """Weights of ``n`` rows as float64; a ValueError on a wrong shape, sign or NaN."""
-    masses = np.asarray(weights, dtype=np.float64)
-    if masses.shape != (n,):
-        raise ValueError(f"weights must have shape ({n},), one for each row, got {masses.shape}")
-    wrong = ~(np.isfinite(masses) & (masses >= 0))
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        raise ValueError(f"weights must be finite and not negative, row {row} has {masses[row]}")
-    return masses
-
-
 def _centred(points: Points) -> Points:
     """Move Euclidean points to their mean: distances stay, their rounding errors shrink.
 
@@ -590,24 +635,8 @@ def _likely_spectrum(known: Float64Array, lost: float, squares: float, n: int) -
     return np.concatenate([known * (1.0 + share * growth), tail * (1.0 - share)])
 
 
-def _spectrum(ascending: ArrayLike, roundings: int, n: int) -> Spectrum:
+def _spectrum(ascending: ArrayLike, roundings: int, n: int, error: float = 0.0) -> Spectrum:
     eigenvalues = np.maximum(np.asarray(ascending, dtype=np.float64)[::-1], 0.0)
     eigenvalues /= eigenvalues.sum()
-    return Spectrum(eigenvalues, roundings * EPSILON * float(eigenvalues[0]), n)
-
-
-def _pairwise_sum(matrices: Iterable[Float64Array]) -> Float64Array:
-    # Sums of 2^k matrices wait until there are two of a kind, so that few are held at a time.
-    waiting: list[tuple[int, Float64Array]] = []
-    for matrix in matrices:
-        count, total = 1, matrix
-        while waiting and waiting[-1][0] == count:
-            total = waiting.pop()[1] + total
-            count *= 2
-        waiting.append((count, total))
-    if not waiting:
-        raise ValueError("there are no moments to merge")
-    _, total = waiting.pop()
-    while waiting:
-        total = waiting.pop()[1] + total
-    return total
+    tolerance = max(roundings * EPSILON * float(eigenvalues[0]), error)
+    return Spectrum(eigenvalues, tolerance, n, error)

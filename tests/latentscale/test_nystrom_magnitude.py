@@ -7,15 +7,16 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 from latentscale import nystrom_magnitude as module
+from latentscale import predecessors
 from latentscale.distances import METRICS, Metric, as_points
 from latentscale.estimate import Estimate
 from latentscale.nystrom_magnitude import (
     NystromMagnitude,
     factorise_landmarks,
     marginal_gains,
-    nearest_predecessors,
     nystrom_magnitude,
 )
+from latentscale.predecessors import nearest_predecessors
 from tests.oracles import (
     dense_magnitude,
     marginal_gain,
@@ -103,7 +104,7 @@ def test_gains_against_differences_of_magnitudes(
 
 
 def test_predecessors_against_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PREDECESSOR_BLOCK", 17)
+    monkeypatch.setattr(predecessors, "BLOCK_ROWS", 17)
     rng = np.random.default_rng(1)
     for metric in METRICS:
         rows = rng.normal(size=(60, 4))
@@ -176,7 +177,7 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 
     whole = run()
     monkeypatch.setattr(module, "TILE_ROWS", 50)
-    monkeypatch.setattr(module, "PREDECESSOR_BLOCK", 64)
+    monkeypatch.setattr(predecessors, "BLOCK_ROWS", 64)
     np.testing.assert_allclose(run(), whole, rtol=1e-10)
 
 

@@ -7,7 +7,6 @@ from latentscale import preconditioning
 from latentscale.distances import METRICS, Metric, Points, as_points
 from latentscale.preconditioning import (
     Landmarks,
-    Preconditioner,
     apply_preconditioners,
     gather_rows,
     landmark_count,
@@ -47,34 +46,121 @@ def test_landmarks_are_distinct_rows() -> None:
     assert len(landmarks.probes) == 256
 
 
+def dense_preconditioner(
+    similarities: np.ndarray, chosen: np.ndarray, predecessors: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Invert the preconditioner by its definition; the factor of what landmarks leave beside it."""
+    n = len(similarities)
+    similarities = similarities + preconditioning.NUGGET * np.eye(n)
+    to_landmarks = np.linalg.solve(similarities[np.ix_(chosen, chosen)], similarities[chosen])
+    rest = similarities - similarities[:, chosen] @ to_landmarks
+    factor = np.zeros((n, n))
+    for row in np.setdiff1d(np.arange(n), chosen):
+        members = [*dict.fromkeys(p for p in predecessors[row].tolist() if p != row), row]
+        last = np.linalg.inv(rest[np.ix_(members, members)])[-1]
+        factor[row, members] = last / np.sqrt(last[-1])
+    # The landmarks' part of K⁻¹, then that of the other rows, which lifts to all.
+    inverse = np.zeros((n, n))
+    inverse[np.ix_(chosen, chosen)] = np.linalg.inv(similarities[np.ix_(chosen, chosen)])
+    lift = np.eye(n)
+    lift[chosen] -= to_landmarks
+    lift[:, chosen] = 0.0
+    return inverse + lift @ factor.T @ factor @ lift.T, factor
+
+
 @pytest.mark.parametrize("metric", METRICS)
-def test_it_is_the_inverse_of_nystrom_and_a_multiple_of_one(metric: Metric) -> None:
+def test_it_is_what_dense_algebra_makes_of_its_definition(metric: Metric) -> None:
     n = 600
-    # Smoother kernels leave no more than rounding to the last landmarks.
     scales = [20.0, 50.0, 100.0] if metric == "cosine" else [0.5, 2.0, 4.0]
     points = sample(n, metric)
     read_rows = reader(points, 250)
     landmarks = Landmarks.draw(n, read_rows, np.random.default_rng(2))
-    prepared = prepare_preconditioners(landmarks, scales, n, read_rows)
-    assert None not in prepared
+    prepared, predecessors = prepare_preconditioners(
+        landmarks, scales, n, read_rows, np.random.default_rng(3)
+    )
     ready = [p for p in prepared if p is not None]
+    assert len(ready) == 3
     residuals = [np.random.default_rng(k).normal(size=n) for k in range(3)]
     kept = [residual.copy() for residual in residuals]
-    solved, corrections = apply_preconditioners(landmarks, scales, ready, residuals, read_rows)
+    solved = apply_preconditioners(landmarks, predecessors, scales, ready, residuals, read_rows)
     distances = pairwise_distances(points.rows, metric)
     chosen = landmarks.positions[: landmarks.count]
     for k, scale in enumerate(scales):
         similarities = np.exp(-scale * distances)
-        columns = similarities[:, chosen]
-        approximation = columns @ np.linalg.solve(columns[chosen], columns.T)
-        matrix = approximation + ready[k].sigma * np.eye(n)
-        expected = ready[k].sigma * np.linalg.solve(matrix, residuals[k])
-        np.testing.assert_allclose(solved[k], expected, atol=2e-3)
-        # The same vector is the residual after the correction at the landmarks.
-        np.testing.assert_allclose(solved[k], residuals[k] - columns @ corrections[k], atol=2e-3)
+        inverse, _ = dense_preconditioner(similarities, chosen, predecessors)
+        expected = inverse @ residuals[k]
+        size = np.abs(expected).max()
+        np.testing.assert_allclose(solved[k].solution, expected, atol=5e-3 * size)
+        # The residual after the correction at the landmarks.
+        correction = solved[k].correction
+        assert correction is not None
+        left = residuals[k] - similarities[:, chosen] @ correction
+        np.testing.assert_allclose(solved[k].corrected, left, atol=2e-3)
+        assert np.abs(solved[k].corrected[chosen]).max() < 0.05
         np.testing.assert_array_equal(residuals[k], kept[k])
-        left = np.diag(similarities - approximation)
-        assert ready[k].sigma == pytest.approx(max(3.0 * left.mean(), 1e-4), rel=0.4)
+
+
+def test_predecessors_are_the_nearest_earlier_rows_in_one_order() -> None:
+    n = 800
+    points = sample(n, "euclidean")
+    landmarks = Landmarks.draw(n, reader(points, 300), np.random.default_rng(4))
+    _, predecessors = prepare_preconditioners(
+        landmarks, [1.0], n, reader(points, 300), np.random.default_rng(5)
+    )
+    chosen = set(landmarks.positions[: landmarks.count].tolist())
+    distances = pairwise_distances(points.rows, "euclidean")
+    earlier = [set(row.tolist()) - {i} for i, row in enumerate(predecessors)]
+    # An order exists: nobody precedes itself by way of others.
+    waiting, done = set(range(n)), set()
+    while waiting:
+        free = {i for i in waiting if earlier[i] <= done}
+        assert free
+        done |= free
+        waiting -= free
+    assert all(not earlier[i] for i in chosen)
+    assert not chosen & set().union(*earlier)
+    full = [i for i in range(n) if len(earlier[i]) == preconditioning.PREDECESSORS]
+    assert len(full) == n - len(chosen) - preconditioning.PREDECESSORS
+    # Of any two rows one is earlier; so nobody nearer than the farthest one is missed by both.
+    for i in full:
+        reach = max(distances[i, j] for j in earlier[i])
+        nearer = set(np.flatnonzero(distances[i] < reach).tolist()) - {i} - chosen
+        for j in nearer - earlier[i]:
+            assert i in earlier[j] or len(earlier[j]) == preconditioning.PREDECESSORS
+
+
+def test_cells_and_memory_change_the_predecessors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    n, scale = 1500, 1.0
+    points = sample(n, "euclidean")
+    landmarks = Landmarks.draw(n, reader(points, 300), np.random.default_rng(4))
+    distances = pairwise_distances(points.rows, "euclidean")
+
+    def prepare() -> tuple[np.ndarray, np.ndarray]:
+        prepared, predecessors = prepare_preconditioners(
+            landmarks, [scale], n, reader(points, 300), np.random.default_rng(5)
+        )
+        assert prepared[0] is not None
+        return prepared[0].row_factors, predecessors
+
+    _, whole = prepare()
+    monkeypatch.setattr(preconditioning, "CELL_ROWS", 200)
+    monkeypatch.setattr(preconditioning, "MOST_MEMBERS", 450)
+    factors, predecessors = prepare()
+    monkeypatch.setattr(preconditioning, "CELLS_BYTES", 1)
+    again, same = prepare()
+    np.testing.assert_array_equal(predecessors, same)
+    np.testing.assert_array_equal(factors, again)
+    assert np.mean(np.sort(predecessors, axis=1) == np.sort(whole, axis=1)) > 0.3
+    chosen = landmarks.positions[: landmarks.count]
+    _, expected = dense_preconditioner(np.exp(-scale * distances), chosen, predecessors)
+    rows = np.arange(n)
+    np.testing.assert_allclose(factors[:, -1], expected[rows, rows], rtol=1e-3, atol=1e-6)
+    for k in range(preconditioning.PREDECESSORS):
+        column = predecessors[:, k]
+        given = column != rows
+        np.testing.assert_allclose(
+            factors[given, k], expected[rows[given], column[given]], atol=2e-3
+        )
 
 
 def test_eigenvalues_come_together() -> None:
@@ -82,33 +168,23 @@ def test_eigenvalues_come_together() -> None:
     points = sample(n, "euclidean")
     read_rows = reader(points, n)
     landmarks = Landmarks.draw(n, read_rows, np.random.default_rng(3))
-    (prepared,) = prepare_preconditioners(landmarks, [scale], n, read_rows)
-    assert isinstance(prepared, Preconditioner)
+    (prepared,), predecessors = prepare_preconditioners(
+        landmarks, [scale], n, read_rows, np.random.default_rng(4)
+    )
+    assert prepared is not None
     similarities = np.exp(-scale * pairwise_distances(points.rows, "euclidean"))
-    solved = np.stack(
+    inverse = np.stack(
         [
-            apply_preconditioners(landmarks, [scale], [prepared], [row], read_rows)[0][0]
-            for row in similarities[::20]
+            apply_preconditioners(landmarks, predecessors, [scale], [prepared], [row], read_rows)[
+                0
+            ].solution
+            for row in np.eye(n)
         ]
     )
+    np.testing.assert_allclose(inverse, inverse.T, atol=1e-3 * np.abs(inverse).max())
+    eigenvalues = np.linalg.eigvals(inverse @ similarities).real
     assert np.linalg.cond(similarities) > 4e3
-    # M⁻¹K keeps vectors of noise and of the smooth directions alike at their size.
-    shares = np.linalg.norm(solved / prepared.sigma, axis=1)
-    assert shares.max() / shares.min() < 3.0
-
-
-def test_scales_in_groups_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = sample(600, "euclidean")
-    read_rows = reader(points, 100)
-    landmarks = Landmarks.draw(600, read_rows, np.random.default_rng(4))
-    together = prepare_preconditioners(landmarks, [0.5, 1.0, 2.0], 600, read_rows)
-    monkeypatch.setattr(preconditioning, "GRAM_BYTES", 1)
-    alone = prepare_preconditioners(landmarks, [0.5, 1.0, 2.0], 600, read_rows)
-    for first, second in zip(together, alone, strict=True):
-        assert first is not None
-        assert second is not None
-        assert first.sigma == second.sigma
-        np.testing.assert_array_equal(first.factor, second.factor)
+    assert eigenvalues.max() / eigenvalues.min() < 30.0
 
 
 def test_smaller_scales_take_more_steps() -> None:

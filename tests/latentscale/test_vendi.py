@@ -13,15 +13,15 @@ from sklearn.datasets import load_digits
 from latentscale.distances import as_points
 from latentscale.estimate import Estimate
 from latentscale.kernels import METRIC_OF_KERNEL
+from latentscale.second_moments import SecondMoment, merge_moments, second_moment
 from latentscale.vendi import (
-    SecondMoment,
+    Spectrum,
     hill_number,
     kernel_spectrum,
-    merge_moments,
     moment_spectrum,
     nystrom_spectrum,
     order_name,
-    second_moment,
+    sufficient_precision,
     vendi_bracket,
     vendi_score,
 )
@@ -182,6 +182,94 @@ def test_merged_moments_equal_the_whole():
         assert (merge_moments(parts).matrix == merged.matrix).all()
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     np.testing.assert_allclose(second_moment(vectors).matrix, unit.T @ unit, rtol=1e-11, atol=1e-11)
+
+
+# --- single precision -----------------------------------------------------------------------
+
+
+def rows_with_a_decay(n, d, decay, dtype=np.float32, seed=6):
+    generator = np.random.default_rng(seed)
+    turn = np.linalg.qr(generator.normal(size=(d, d)))[0]
+    scales = np.arange(1, d + 1) ** -decay
+    return (generator.normal(size=(n, d)) * scales @ turn).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_the_error_of_single_precision_is_bounded(dtype):
+    vectors = rows_with_a_decay(20_000, 48, 0.5, dtype)
+    weights = np.random.default_rng(7).uniform(0, 3, size=len(vectors))
+    for masses in (None, weights):
+        single = second_moment(vectors, masses, precision="single")
+        double = second_moment(vectors, masses)
+        assert double.rounding.error == 0
+        assert 0 < np.linalg.norm(single.matrix - double.matrix) < single.rounding.error
+        assert single.rounding.error < 1e-6 * single.total
+        truth, spectrum = moment_spectrum(double, 20_000), moment_spectrum(single, 20_000)
+        for order in ORDERS:
+            exact, estimate = vendi_score(truth, order), vendi_score(spectrum, order)
+            assert estimate.value == pytest.approx(exact.value, rel=1e-7)
+            assert estimate.lower <= exact.value <= estimate.upper
+            assert estimate.upper - estimate.lower < 1e-5 * estimate.value
+
+
+def test_merged_moments_know_their_rounding():
+    vectors = rows_with_a_decay(9000, 8, 0)
+    parts = [second_moment(part, precision="single") for part in (vectors[:5000], vectors[5000:])]
+    whole = merge_moments(parts)
+    assert whole.rounding == parts[0].rounding + parts[1].rounding
+    assert whole.rounding.checked == 2
+    exact = second_moment(vectors).matrix
+    assert 0 < np.linalg.norm(whole.matrix - exact) < whole.rounding.error
+
+
+@given(
+    st.lists(st.integers(0, 60), min_size=1, max_size=12),
+    st.integers(0, 2**32 - 1),
+    st.integers(-12, -2),
+    st.sampled_from(ORDERS),
+)
+def test_brackets_hold_whatever_an_error_did(masses, seed, size, order):
+    assume(sum(masses) > 0)
+    truth = np.sort(np.array(masses, dtype=float))[::-1] ** 3
+    truth /= truth.sum()
+    error = 10.0**size
+    moved = np.random.default_rng(seed).normal(size=len(truth))
+    moved *= error / np.linalg.norm(moved)
+    seen = np.maximum(np.sort(truth + moved)[::-1], 0.0)
+    seen /= seen.sum()
+    spectrum = Spectrum(seen, 2 * error, 10**6, 2 * error * math.sqrt(len(truth)))
+    estimate = vendi_score(spectrum, order)
+    exact = hill_number(truth[truth > 0], order)
+    assert estimate.lower <= exact * (1 + 1e-12)
+    assert exact * (1 - 1e-12) <= estimate.upper
+
+
+def test_single_precision_is_taken_where_it_suffices(digits):
+    full = rows_with_a_decay(60_000, 64, 0.3)
+    assert sufficient_precision(full, ORDERS, 10**6) == "single"
+    steep = rows_with_a_decay(6000, 64, 4.0)
+    assert sufficient_precision(steep, [0.1], 10**6) == "double"
+    # 61 of the 64 pixels are ever used: the rank is nobody's in single precision.
+    assert sufficient_precision(digits, [0.0], 10**6) == "double"
+    assert sufficient_precision(digits, [2.0, math.inf], 10**6) == "single"
+
+
+def test_rows_of_extreme_lengths_have_directions():
+    vectors = np.array([[3e-200, 4e-200], [3e150, 4e150], [6e-324, 0.0]])
+    expected = [[0.72 + 1, 0.96], [0.96, 1.28]]
+    np.testing.assert_allclose(second_moment(vectors).matrix, expected, rtol=1e-14)
+    halves = np.array([[6e-8, 6e-8], [65504, 0]], dtype=np.float16)
+    np.testing.assert_allclose(second_moment(halves).matrix, [[1.5, 0.5], [0.5, 0.5]], rtol=1e-14)
+
+
+def test_a_bad_row_in_a_later_block_is_named():
+    vectors = np.ones((5000, 2), dtype=np.float32)
+    vectors[4500] = 0
+    with pytest.raises(ValueError, match="row 4500 is zero"):
+        second_moment(vectors)
+    vectors[4500, 0] = np.nan
+    with pytest.raises(ValueError, match="row 4500 has a NaN"):
+        second_moment(vectors, precision="single")
 
 
 def test_merging_leaves_its_parts_alone():

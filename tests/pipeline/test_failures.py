@@ -168,12 +168,14 @@ def test_a_task_beyond_the_memory_limit_is_ended_and_told(tmp_path: Path) -> Non
     work = replace(make_work(tmp_path, [heavy]), retries=0)
     message, events = failing_run(work, lambda: local_cluster(Local(workers=1, memory_limit=GIB)))
     found = re.match(
-        r"stage heavy: worker died once on this task; out of memory: (\d\.\d\d) GiB held, "
+        r"stage heavy: worker died once on this task; "
+        # What it held is told unless it died before it was looked at.
+        r"(?:out of memory: (\d\.\d\d) GiB held, |likely out of memory: )"
         r"0\.31 GiB projected, limit 1\.00 GiB \(cluster\.memory_limit\) \(log: ",
         message,
     )
     assert found is not None, message
-    assert 0.98 <= float(found[1]) < 1.5
+    assert found[1] is None or 0.98 <= float(found[1]) < 1.5
     assert events.computed() == {}
 
 

@@ -246,6 +246,13 @@ class Corpus:
         """Return all rows, shape (n, d): for corpora that fit in memory."""
         return self.read_rows(0, self.n)
 
+    def checksum_of(self, name: str) -> str | None:
+        """Return a checksum of a row-aligned array, excluded rows and all; None without it."""
+        if name not in self.manifest.arrays:
+            return None
+        shards = self.manifest.arrays[name].shards
+        return checksum("".join(shard.xxh3 for shard in shards).encode())
+
     def labels(self) -> list[str] | None:
         """Return the label of every row, or None if the corpus has none."""
         return self._read_strings("labels")

@@ -219,6 +219,14 @@ class Vendi(Section):
         json_schema_extra={"default": [0.1, 0.5, 1.0, 2.0, "inf"]},
     )
     method: Literal["auto", "exact", "nystrom"] = "auto"
+    weights: bool = True
+    labels: bool = False
+
+    @model_validator(mode="after")
+    def _labels_have_a_kernel(self) -> Vendi:
+        if self.labels and all(kernel.name != "cosine" for kernel in self.kernels):
+            raise ValueError("labels are scored under the cosine kernel; add it to the kernels")
+        return self
 
     @model_validator(mode="after")
     def _distinct(self) -> Vendi:

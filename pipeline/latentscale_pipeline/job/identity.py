@@ -53,6 +53,7 @@ def config_hash(
     corpus: str,
     reference: str | None,
     fixed_scales: Mapping[str, float] | None = None,
+    beside: Mapping[str, Any] | None = None,
 ) -> str:
     """Hash everything that determines a job's numbers.
 
@@ -64,9 +65,12 @@ def config_hash(
         Fingerprints of the corpora.
     fixed_scales : mapping, optional
         The scales that come from a finished job: they count, not where that job is.
+    beside : mapping, optional
+        Checksums of what measures read beside the vectors.
     """
     return digest(
         {
+            **({"beside": beside} if beside else {}),
             "corpora": {"corpus": corpus, "reference": reference},
             "seed": config.seed,
             "replicates": config.replicates.model_dump(),

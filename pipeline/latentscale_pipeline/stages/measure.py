@@ -51,7 +51,11 @@ LEFT_OUT = {
 
 @dataclass(frozen=True)
 class CorpusFacts:
-    """What a plan may depend on: the size of a corpus, never its place."""
+    """What a plan may depend on: the size of a corpus, never its place.
+
+    ``weights`` and ``labels`` are checksums of what the corpus has beside its vectors, None where
+    it has none.
+    """
 
     n: int
     d: int
@@ -59,6 +63,8 @@ class CorpusFacts:
     shards: int
     shard_rows: int
     zero_rows: int = 0
+    weights: str | None = None
+    labels: str | None = None
 
     @property
     def points_bytes(self) -> int:

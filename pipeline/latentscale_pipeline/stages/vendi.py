@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, cast
 
+import numpy as np
+
+from latentscale.backend import Precision
 from latentscale.distances import as_points
 from latentscale.kernels import MEDIAN_PAIRS, Kernel, median_bandwidth
-from latentscale.vendi import (
-    MOMENT_ROWS,
-    TILE_ROWS,
+from latentscale.second_moments import (
+    BLOCK_ROWS,
+    MomentSum,
+    Rounding,
     SecondMoment,
-    kernel_spectrum,
     merge_moments,
+)
+from latentscale.vendi import (
+    TILE_ROWS,
+    kernel_spectrum,
     moment_spectrum,
     nystrom_spectrum,
     order_name,
-    second_moment,
+    sufficient_precision,
     vendi_bracket,
     vendi_score,
 )
@@ -26,11 +33,12 @@ from latentscale_pipeline.engine.stage import Effort, Inputs, Stage
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.job.config import Vendi, VendiKernel
 from latentscale_pipeline.job.publishing import Output
+from latentscale_pipeline.stages.labelled_vendi import label_scores, plan_labels
+from latentscale_pipeline.stages.labelled_vendi import stage_name as labels_stage
 from latentscale_pipeline.stages.measure import (
     CONVERSION_FOLDS,
     FEW_TILES_BYTES,
     RESULT_BYTES,
-    UNIT_FOLDS,
     CorpusFacts,
     Findings,
     JobFacts,
@@ -51,6 +59,12 @@ DENSE_ROWS = 12_000
 
 LANDMARKS = 2_000
 """Landmarks of the Nystrom bracket beyond that."""
+
+SINGLE_ROWS = 200_000
+"""Corpora of at least so many rows are tried in single precision."""
+
+SAMPLED_ROWS = 16_384
+"""Rows by which the precision of a task is chosen."""
 
 KERNEL_FOLDS = 2
 """Folds to turn a matrix product's entry into a similarity."""
@@ -74,6 +88,8 @@ def plan_vendi(section: Vendi, facts: JobFacts) -> list[Stage]:
             stages += [_moments_stage(section, facts, role) for role in facts.corpora]
         else:
             stages += [_kernel_stage(section, kernel, facts, role) for role in facts.corpora]
+    if section.labels:
+        stages += [plan_labels(section, facts, role) for role in facts.corpora]
     return stages
 
 
@@ -116,7 +132,11 @@ def _moments_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
         finalise=score_moments,
         partitions=-(-corpus.shards // SHARDS_PER_TASK),
         corpora=(role,),
-        parameters={"role": role, "orders": _orders(section)},
+        parameters={
+            "role": role,
+            "orders": _orders(section),
+            "weights": corpus.weights if section.weights else None,
+        },
         memory_bytes=_moments_memory(corpus),
         effort=_moments_effort(corpus),
     )
@@ -125,12 +145,13 @@ def _moments_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
 def _moments_memory(corpus: CorpusFacts) -> int:
     """Bytes of a task that sums the moments of shards, or of the one that adds them up."""
     matrix = 8 * corpus.d**2
-    points = corpus.rows_of_shard * (corpus.d + 1) * 8
-    # Sums are added pairwise: of p sums about log2(p) wait for their like at a time.
-    waiting = math.ceil(math.log2(corpus.rows_of_shard / MOMENT_ROWS + 1)) + 1
-    one_shard = corpus.shard_stored_bytes + max(2 * points, points + waiting * matrix)
-    shards = min(SHARDS_PER_TASK, corpus.shards)
-    summing = one_shard + math.ceil(math.log2(shards) + 1) * matrix
+    # A shard's bytes and what is decoded from them, a block of unit rows, and sums: they are added
+    # pairwise, of p sums about log2(p) wait for their like at a time.
+    rows = min(SHARDS_PER_TASK, corpus.shards) * corpus.rows_of_shard
+    waiting = math.ceil(math.log2(rows / BLOCK_ROWS + 1)) + 4
+    weights = 8 * corpus.n if corpus.weights else 0
+    block = 16 * BLOCK_ROWS * corpus.d
+    summing = 2 * corpus.shard_stored_bytes + block + waiting * matrix + weights
     parts = -(-corpus.shards // SHARDS_PER_TASK)
     return max(summing, math.ceil(math.log2(parts) + 4) * matrix)
 
@@ -141,8 +162,8 @@ def _moments_effort(corpus: CorpusFacts) -> Effort:
     return Effort(
         bytes_read=corpus.stored_bytes + parts * matrix,
         bytes_written=(parts + 1) * (matrix + RESULT_BYTES),
-        products=corpus.n * float(corpus.d) ** 2 + VALUES_ONLY * float(corpus.d) ** 3,
-        folds=UNIT_FOLDS * float(corpus.n) * corpus.d,
+        products=corpus.n * float(corpus.d) ** 2 / 2 + VALUES_ONLY * float(corpus.d) ** 3,
+        folds=float(corpus.n) * corpus.d,
         method="exact",
         why="the cosine kernel needs the second moment only, whatever the number of rows",
     )
@@ -169,6 +190,7 @@ def _kernel_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: Ro
             "kernel": kernel.name,
             "bandwidth": bandwidth,
             "orders": _orders(section),
+            "weights": corpus.weights if section.weights else None,
         },
         seed=None if dense else facts.seed,
         memory_bytes=_kernel_memory(corpus, dense),
@@ -228,19 +250,40 @@ def find_bandwidth(inputs: Inputs) -> Output:
 
 
 def sum_moments(inputs: Inputs) -> Output:
-    """Sum the second moment of a run of shards."""
+    """Sum the second moment of a run of shards, in single precision where that suffices."""
     corpus = inputs.corpora[inputs.parameters["role"]]
+    weights = corpus.weights() if inputs.parameters["weights"] else None
     first = inputs.index * SHARDS_PER_TASK
-    shards = range(first, min(first + SHARDS_PER_TASK, corpus.shard_count))
-    moment = merge_moments(second_moment(corpus.read_shard(shard)) for shard in shards)
-    return Output(values={"total": moment.total}, arrays={"matrix": moment.matrix})
+    moments: MomentSum | None = None
+    for shard in range(first, min(first + SHARDS_PER_TASK, corpus.shard_count)):
+        rows = corpus.read_shard(shard)
+        if moments is None:
+            moments = MomentSum(_precision(inputs, rows[:SAMPLED_ROWS], corpus.n))
+        moments.add(rows, None if weights is None else weights[corpus.shard_range(shard)])
+        del rows
+    assert moments is not None  # noqa: S101  (no task is without shards)
+    moment = moments.moment()
+    values = {"total": moment.total, "rounding": asdict(moment.rounding)}
+    return Output(values=values, arrays={"matrix": moment.matrix})
+
+
+def _precision(inputs: Inputs, sample: np.ndarray[Any, Any], n: int) -> Precision:
+    if n < SINGLE_ROWS:
+        return "double"
+    orders = [float(order) for order in inputs.parameters["orders"]]
+    return sufficient_precision(sample, orders, n)
 
 
 def score_moments(inputs: Inputs) -> Output:
     """Merge the moments in order and score their spectrum."""
     moment = merge_moments(
-        SecondMoment(part.values["total"], part.array("matrix")) for part in inputs.parts
+        SecondMoment(
+            part.values["total"], part.array("matrix"), Rounding(**part.values["rounding"])
+        )
+        for part in inputs.parts
     )
+    if moment.total == 0:
+        return Output(values={"reason": "all weights are 0", "bandwidth": None})
     n = inputs.corpora[inputs.parameters["role"]].n
     spectrum = moment_spectrum(moment, n)
     scores = {
@@ -260,7 +303,8 @@ def score_kernel(inputs: Inputs) -> Output:
     bandwidth = _bandwidth(inputs)
     if bandwidth is None:
         return _without_bandwidth(inputs)
-    spectrum = kernel_spectrum(points, cast(Kernel, p["kernel"]), bandwidth)
+    weights = inputs.corpora[p["role"]].weights() if p["weights"] else None
+    spectrum = kernel_spectrum(points, cast(Kernel, p["kernel"]), bandwidth, weights)
     scores = {order: store_estimate(vendi_score(spectrum, float(order))) for order in p["orders"]}
     return Output(
         values={"scores": scores, "bandwidth": bandwidth},
@@ -319,8 +363,13 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
                 else:
                     estimate = load_estimate(published.values["scores"][order])
                     scores.append(Score.known(estimate, **fields))
-            if "eigenvalues" in published.objects:
-                arrays[f"vendi/{role}/{label}/eigenvalues"] = published.path("eigenvalues")
+            for name, stored in (("eigenvalues", "eigenvalues"), ("second_moment", "matrix")):
+                if stored in published.objects:
+                    arrays[f"vendi/{role}/{label}/{name}"] = published.path(stored)
+        if section.labels:
+            labelled = results(labels_stage(role))
+            scores += label_scores(labelled, _orders(section), role)
+            arrays[f"vendi/{role}/labels/scores"] = labelled.path("scores")
         found[role] = entries
     return Findings(found, scores, arrays)
 

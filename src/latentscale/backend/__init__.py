@@ -8,6 +8,7 @@ own :class:`TileRows`, and be chosen here.
 
 =============================  ====================================================================
 :func:`tile_rows`              rows about an origin, scaled, in the precision of the tiles
+:func:`unit_rows`              rows scaled to given lengths
 :func:`inner_products`         :math:`x \cdot y` of all pairs
 :func:`separations`            squared distances or Manhattan distances of all pairs
 :func:`decide`                 which pairs are within a limit, as in float64
@@ -38,6 +39,7 @@ from latentscale.backend.host_separations import (
     separations,
     tile_rows,
 )
+from latentscale.backend.host_unit_rows import unit_rows
 
 __all__ = [
     "EXPONENTIAL_ERROR",
@@ -57,4 +59,5 @@ __all__ = [
     "rounding_unit",
     "separations",
     "tile_rows",
+    "unit_rows",
 ]
