@@ -43,6 +43,7 @@ from tests.jobs import (
     run_on_terminal,
     timeless,
 )
+from tests.promises_of_ingest import four_gibibytes_at_the_speed_of_the_disk
 from tests.promises_of_magnitude import a_hundred_thousand_rows, killed_between_products
 from tests.promises_of_stores import real_object_store
 
@@ -636,6 +637,7 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "magnitude-many": a_hundred_thousand_rows,
     "magnitude-kill": killed_between_products,
     "stores": real_object_store,
+    "ingest": four_gibibytes_at_the_speed_of_the_disk,
     "marked": marked_tests,
 }
 

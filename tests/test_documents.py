@@ -50,7 +50,7 @@ def test_readme_commands(place: Path, latentscale: Callable[..., Ended]) -> None
         for line in block.splitlines()
         if line.startswith("$ ")
     ]
-    assert len(commands) == 13
+    assert len(commands) == 17
     (place / "gates.yaml").write_text(yaml_block("gates:"))
     for command in commands:
         program, *arguments = shlex.split(with_job_folders(command, place))

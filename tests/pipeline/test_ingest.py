@@ -222,7 +222,7 @@ def test_labels_from_npy(tmp_path: Path, dtype: str) -> None:
 
 
 def test_long_sidecars_fill_several_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("latentscale_pipeline.corpus.ingest")
+    module = importlib.import_module("latentscale_pipeline.corpus.writing")
     monkeypatch.setattr(module, "_SIDECAR_ROWS", 1024)
     monkeypatch.setattr("latentscale_pipeline.corpus.formats.text.NOTED_ROWS", 44)
     (tmp_path / "l.txt").write_text("\ufeff" + "\n".join(f"l{i}" for i in range(5000)))

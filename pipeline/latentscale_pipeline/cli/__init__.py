@@ -21,6 +21,8 @@ from latentscale_pipeline.engine import TASK_THREAD
 COMMANDS: dict[str, tuple[str, str]] = {
     "ingest": ("ingest:ingest", "Turn embedding files into a corpus."),
     "info": ("info:info", "Describe a corpus."),
+    "subset": ("subset:subset", "Make a new corpus of some rows of another one."),
+    "export": ("subset:export", "Write a corpus, or some rows of it, to a file."),
     "plan": ("plan:plan", "Tell what a job will do and take, before it runs."),
     "run": ("run:run", "Run a job, or resume it."),
     "status": ("status:status", "Say where a job stands."),

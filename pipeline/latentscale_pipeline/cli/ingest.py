@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -65,6 +66,7 @@ def _bytes(context: click.Context, parameter: click.Parameter, value: str) -> in
     help="Of each of several workers.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace the corpus that is there.")
+@click.option("--append", "grow", is_flag=True, help="Add the rows to the corpus that is there.")
 @click.option("--json", "as_json", is_flag=True, help="Describe the corpus as one JSON document.")
 def ingest(
     sources: tuple[str, ...],
@@ -83,6 +85,7 @@ def ingest(
     workers: int | None,
     memory_limit: int,
     overwrite: bool,
+    grow: bool,
     as_json: bool,
 ) -> None:
     """Turn embedding files into a corpus.
@@ -98,9 +101,11 @@ def ingest(
     Example:
       latentscale ingest train/ extra.npy corpus.zarr --labels labels.txt
       latentscale ingest 'shards/*.npy' s3://bucket/corpus.zarr --on-invalid drop
+      latentscale ingest today.npy corpus.zarr --append
       latentscale ingest 'part-*.parquet' corpus.zarr --vectors emb --ids-column id
     """
     from latentscale_pipeline.cli.info import show_corpus
+    from latentscale_pipeline.corpus import append as add_rows
     from latentscale_pipeline.corpus import ingest as write_corpus
     from latentscale_pipeline.corpus import open_sources
     from latentscale_pipeline.corpus.formats import FORMATS
@@ -108,6 +113,8 @@ def ingest(
 
     if kind is not None and kind not in FORMATS:
         raise click.BadParameter(f"{kind!r} is no format; the formats are {', '.join(FORMATS)}")
+    if grow and (overwrite or dtype):
+        raise click.UsageError("--append keeps what is there: leave out --overwrite and --dtype")
     files = {"ids": ids, "labels": labels, "weights": weights}
     given = {"ids": ids_column, "labels": labels_column, "weights": weights_column}
     columns = {name: column for name, column in given.items() if column is not None}
@@ -117,7 +124,7 @@ def ingest(
         click.echo(f"ingest: {skipped}: left out, of no known format", err=True)
     with reported("ingest", "rows") as progress:
         run = _runner(opened, workers, memory_limit, progress)
-        written = write_corpus(
+        written = (add_rows if grow else partial(write_corpus, dtype=dtype, overwrite=overwrite))(
             opened,
             corpus,
             ids=ids,
@@ -125,9 +132,7 @@ def ingest(
             weights=weights,
             columns=columns,
             on_invalid=on_invalid,
-            dtype=dtype,
             shard_bytes=shard_size,
-            overwrite=overwrite,
             run=run,
             progress=progress,
         )

@@ -5,6 +5,7 @@ rows. The format is that of DESIGN: plain Zarr v3 for anyone, and a manifest wit
 every shard for us.
 """
 
+from latentscale_pipeline.corpus.append import append
 from latentscale_pipeline.corpus.corpus import Corpus, CorruptShard, open_corpus
 from latentscale_pipeline.corpus.ingest import Prospect, ensure_corpus, find_corpus, ingest
 from latentscale_pipeline.corpus.labelled_rows import rows_by_label, rows_of_label
@@ -19,6 +20,7 @@ __all__ = [
     "Prospect",
     "Sources",
     "Verification",
+    "append",
     "ensure_corpus",
     "find_corpus",
     "ingest",

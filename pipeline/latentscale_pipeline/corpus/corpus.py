@@ -150,8 +150,8 @@ class Corpus:
 
     @property
     def shard_rows(self) -> int:
-        """Rows of every shard but the last."""
-        return self.manifest.vectors.shard_rows
+        """Rows of a shard at most."""
+        return max(cut.shard_rows for cut in self.manifest.vectors.cuts)
 
     @property
     def shard_count(self) -> int:
@@ -162,8 +162,17 @@ class Corpus:
         """Return the rows that shard ``i`` holds."""
         if not 0 <= i < self.shard_count:
             raise IndexError(f"shard {i} of a corpus of {self.shard_count} shards")
-        start = i * self.shard_rows
-        return slice(start, min(start + self.shard_rows, self.n))
+        return slice(int(self._starts[i]), int(self._starts[i + 1]))
+
+    @cached_property
+    def _starts(self) -> npt.NDArray[np.int64]:
+        """First row of each shard, and the number of rows after the last."""
+        shards = self.manifest.vectors.shards
+        return np.cumsum([0, *(shards[i].rows for i in self._kept)])
+
+    def _shards_of(self, rows: npt.NDArray[Any] | list[int]) -> npt.NDArray[np.intp]:
+        """Return which shard holds each row."""
+        return np.searchsorted(self._starts, rows, side="right") - 1
 
     def read_shard(self, i: int) -> npt.NDArray[Any]:
         """Return the rows of one shard, shape (rows, d), in the stored dtype.
@@ -184,7 +193,10 @@ class Corpus:
         if not 0 <= start <= stop <= self.n:
             raise ValueError(f"rows {start} to {stop} of a corpus of {self.n} rows")
         rows = np.empty((stop - start, self.d), self.dtype)
-        for i in range(start // self.shard_rows, -(-stop // self.shard_rows)):
+        if start == stop:
+            return rows
+        first_shard, last_shard = self._shards_of([start, stop - 1])
+        for i in range(first_shard, last_shard + 1):
             held = self.shard_range(i)
             first, last = max(start, held.start), min(stop, held.stop)
             if first < last:
@@ -206,10 +218,10 @@ class Corpus:
         if rows.size and (rows[0] < 0 or rows[-1] >= self.n or (rows[1:] < rows[:-1]).any()):
             raise ValueError(f"rows must ascend within 0 to {self.n - 1}")
         chosen = np.empty((len(rows), self.d), self.dtype)
-        shards = rows // self.shard_rows
+        shards = self._shards_of(rows)
         for i in np.unique(shards):
             first, last = np.searchsorted(shards, [i, i + 1])
-            chosen[first:last] = self.read_shard(int(i))[rows[first:last] - i * self.shard_rows]
+            chosen[first:last] = self.read_shard(int(i))[rows[first:last] - self._starts[i]]
         return chosen
 
     def read_blocks(self, name: str, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
@@ -222,7 +234,7 @@ class Corpus:
         start, stop : int
             Which rows; those of shards that are left out count, too.
         """
-        array = self.manifest.vectors if name == "vectors" else self.manifest.arrays[name]
+        array = self.manifest.array(name)
         first = 0
         for i, shard in enumerate(array.shards):
             low, high = max(start, first), min(stop, first + shard.rows)
@@ -297,10 +309,9 @@ class Corpus:
         )
 
     def _read_shard(self, name: str, i: int) -> npt.NDArray[Any]:
-        array = self.manifest.vectors if name == "vectors" else self.manifest.arrays[name]
-        shard = array.shards[i]
+        shard = self.manifest.array(name).shards[i]
         data = self.read_object(shard)
-        return zarr_format.decode_shard(data, shard.rows, self.manifest.layout(name))
+        return zarr_format.decode_shard(data, shard.rows, self.manifest.layout(name, i))
 
     def _read_array(self, name: str) -> Iterator[npt.NDArray[Any]]:
         for i in range(len(self.manifest.arrays[name].shards)):
@@ -314,8 +325,9 @@ class Corpus:
 
     def _kept_rows(self) -> list[slice]:
         """Which of the stored rows are there for a reader."""
-        rows = self.shard_rows
-        return [slice(i * rows, min((i + 1) * rows, self.manifest.n)) for i in self._kept]
+        ends = np.cumsum([shard.rows for shard in self.manifest.vectors.shards])
+        shards = self.manifest.vectors.shards
+        return [slice(int(ends[i]) - shards[i].rows, int(ends[i])) for i in self._kept]
 
 
 def open_corpus(url: str) -> Corpus:

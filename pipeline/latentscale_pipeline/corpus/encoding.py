@@ -56,7 +56,7 @@ class Encoding:
     store : ObjectStore
         The corpus.
     prefix : str
-        Folder of the array below it.
+        What the keys of this piece begin with below it: nothing, or a folder and a slash.
     sources : Sources
         What is read.
     layout : Layout
@@ -258,7 +258,7 @@ def _store_shard(
     encoding: Encoding, shard: int, buffer: ShardBuffer, count: int
 ) -> tuple[Shard, bytes]:
     """Store a shard that is filled, and return its record and the digests of its rows."""
-    key = f"{encoding.prefix}/{shard_key(encoding.layout, shard)}"
+    key = f"{encoding.prefix}vectors/{shard_key(encoding.layout, shard)}"
     written = write_checked(encoding.store, key, buffer.encoded(count))
     digests = block_digests(buffer.rows[:count])
     return Shard(key, written.size, written.xxh3, count), digests
@@ -279,7 +279,7 @@ def missing_parts(encoding: Encoding) -> tuple[dict[int, Encoded], list[int]]:
 
     A record counts when all shards that it names are there and of the right size.
     """
-    sizes = encoding.store.sizes(encoding.prefix)
+    sizes = encoding.store.sizes(f"{encoding.prefix}vectors")
     records = set(encoding.store.keys(f"{RECORDS}/{encoding.key}"))
     found: dict[int, Encoded] = {}
     for index in range(encoding.parts):

@@ -22,6 +22,9 @@ import xxhash
 BLOCK_ROWS = 1024
 """Rows that are hashed together."""
 
+DIGEST_BYTES = 16
+"""Of the digest of a block."""
+
 
 class Fingerprint:
     """The fingerprint of rows that arrive piece by piece, in order.
@@ -40,6 +43,21 @@ class Fingerprint:
         self._rows = 0
         self._block = xxhash.xxh3_128()
         self._digests: list[bytes] = []
+
+    @staticmethod
+    def after(
+        digests: bytes, rows: npt.NDArray[Any], dtype: npt.DTypeLike, dimensions: int
+    ) -> Fingerprint:
+        """Go on from the digests of whole blocks, and the rows after them (fewer than 1024)."""
+        fingerprint = Fingerprint(dtype, dimensions)
+        fingerprint._digests = [digests]
+        fingerprint._rows = len(digests) // DIGEST_BYTES * BLOCK_ROWS
+        fingerprint.update(rows)
+        return fingerprint
+
+    def whole_blocks(self) -> bytes:
+        """Return the digests of the whole blocks so far."""
+        return b"".join(self._digests)
 
     def update(self, rows: npt.NDArray[Any]) -> None:
         """Take the next rows, shape (any number, dimensions)."""

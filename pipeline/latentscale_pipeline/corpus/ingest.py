@@ -9,18 +9,14 @@ leaves no corpus, and running it again goes on with the parts that are missing
 from __future__ import annotations
 
 import contextlib
-import io
-import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import xxhash
 
 from latentscale_pipeline.corpus import zarr_format
 from latentscale_pipeline.corpus.corpus import (
@@ -30,42 +26,30 @@ from latentscale_pipeline.corpus.corpus import (
     is_unfinished,
     open_corpus,
 )
-from latentscale_pipeline.corpus.encoding import (
-    RECORDS,
-    Encoded,
-    EncodePart,
-    Encoding,
-    Run,
-    find_dropped,
-    missing_parts,
-    one_after_another,
-    shards_of_a_part,
-    write_checked,
-)
+from latentscale_pipeline.corpus.encoding import RECORDS, Run, one_after_another, write_checked
 from latentscale_pipeline.corpus.fingerprint import combine
 from latentscale_pipeline.corpus.manifest import (
+    APPENDED,
     MANIFEST_KEY,
     SCHEMA,
-    DroppedRows,
     Manifest,
-    Shard,
-    SourceRecord,
-    StoredArray,
     StoredObject,
     ZeroRows,
 )
-from latentscale_pipeline.corpus.sidecars import DTYPES, Sidecar, column_sidecar, open_sidecar
+from latentscale_pipeline.corpus.sidecars import DTYPES
 from latentscale_pipeline.corpus.sources import Sources, open_sources, source_key
+from latentscale_pipeline.corpus.writing import (
+    DROPPED_KEY,
+    SHARD_BYTES,
+    Piece,
+    open_given,
+    plan_encoding,
+    record_dropped,
+    write_piece,
+)
 from latentscale_pipeline.errors import BadInput, Incomplete, StoreFull
 from latentscale_pipeline.objects import ObjectStore
 from latentscale_pipeline.progress import Progress, silent
-
-SHARD_BYTES = 64 << 20
-DROPPED_KEY = "dropped.npy"
-LISTED_DROPPED_ROWS = 1000
-
-_SIDECAR_ROWS = 1 << 18
-_ATTEMPTS = 4
 
 
 def ingest(
@@ -121,22 +105,9 @@ def ingest(
     """
     if on_invalid not in {"error", "drop"}:
         raise ValueError(f"on_invalid must be 'error' or 'drop', not {on_invalid!r}")
-    columns = columns or {}
-    given = {"ids": ids, "labels": labels, "weights": weights}
-    inside = {name: column for name, column in columns.items() if given[name] is None}
-    opened = (
-        sources
-        if isinstance(sources, Sources)
-        else open_sources(sources, corpus_url, columns=inside)
-    )
-    sidecars = [
-        column_sidecar(name, opened)
-        if url is None
-        else open_sidecar(name, url, opened.rows, columns.get(name))
-        for name, url in given.items()
-        if url is not None or name in opened.items[0].columns
-    ]
-    stored_dtype = _stored_dtype(opened, dtype)
+    files = {"ids": ids, "labels": labels, "weights": weights}
+    given = open_given(sources, corpus_url, files, dict(columns or {}))
+    opened = given.sources
     store = ObjectStore(corpus_url)
     _check_target(store, opened, overwrite)
     started = time.time()
@@ -144,8 +115,10 @@ def ingest(
         store.remove(MANIFEST_KEY)
     # From here until the manifest is written there is no corpus at the target.
     try:
-        encoding = _encoding(store, opened, stored_dtype, shard_bytes)
-        manifest = _write_rows(encoding, sidecars, on_invalid == "drop", run, progress)
+        group = write_checked(store, GROUP_KEY, zarr_format.group_document(OWNERSHIP))
+        encoding = plan_encoding(store, opened, _stored_dtype(opened, dtype), shard_bytes)
+        piece = write_piece(encoding, given.sidecars, on_invalid == "drop", run, progress)
+        manifest = _manifest(store, group, piece, opened.d)
         _sweep(store, manifest, started)
         store.write_checked(MANIFEST_KEY, manifest.to_bytes())
         store.remove_all(RECORDS)
@@ -329,168 +302,27 @@ def _owned(store: ObjectStore) -> bool:
     return SCHEMA.encode() in store.read(MANIFEST_KEY)
 
 
-@dataclass
-class _ArrayWriter:
-    """Writes one array shard by shard from rows that arrive in pieces."""
-
-    store: ObjectStore
-    name: str
-    layout: zarr_format.Layout
-    shards: list[Shard] = field(default_factory=list)
-
-    def write(self, rows: npt.NDArray[Any]) -> None:
-        data = zarr_format.encode_shard(rows, self.layout)
-        key = f"{self.name}/{zarr_format.shard_key(self.layout, len(self.shards))}"
-        written = write_checked(self.store, key, data)
-        self.shards.append(Shard(key, written.size, written.xxh3, len(rows)))
-
-    def finish(self) -> tuple[StoredArray, StoredObject]:
-        rows = sum(shard.rows for shard in self.shards)
-        layout = zarr_format.Layout(
-            rows,
-            self.layout.row_shape,
-            self.layout.dtype,
-            self.layout.shard_rows,
-            self.layout.chunk_rows,
-        )
-        document = write_checked(
-            self.store, f"{self.name}/{GROUP_KEY}", zarr_format.array_document(layout)
-        )
-        stored = StoredArray(layout.dtype, layout.shard_rows, layout.chunk_rows, tuple(self.shards))
-        return stored, document
-
-
-class _SidecarWriter:
-    """Writes the kept values of one sidecar."""
-
-    def __init__(self, store: ObjectStore, sidecar: Sidecar) -> None:
-        shard_rows, chunk_rows = zarr_format.plan_rows(sidecar.rows, 8, 8 * _SIDECAR_ROWS)
-        layout = zarr_format.Layout(sidecar.rows, (), DTYPES[sidecar.name], shard_rows, chunk_rows)
-        self._array = _ArrayWriter(store, sidecar.name, layout)
-        self._sidecar = sidecar
-        self._kept: list[npt.NDArray[Any]] = []
-        self._positive = False
-
-    def add(self, values: npt.NDArray[Any]) -> None:
-        """Take the next values."""
-        self._positive = self._positive or self._sidecar.name != "weights" or bool(values.any())
-        self._kept.append(values)
-        shard_rows = self._array.layout.shard_rows
-        while sum(map(len, self._kept)) >= shard_rows:
-            waiting = np.concatenate(self._kept)
-            self._array.write(waiting[:shard_rows])
-            self._kept = [waiting[shard_rows:]]
-
-    def finish(self) -> tuple[StoredArray, StoredObject]:
-        if not self._positive:
-            raise BadInput(
-                f"{self._sidecar.path}: all weights are zero; leave them out or mend them"
-            )
-        waiting = np.concatenate(self._kept)
-        if len(waiting):
-            self._array.write(waiting)
-        return self._array.finish()
-
-
-def _encoding(
-    store: ObjectStore, sources: Sources, dtype: np.dtype[Any], shard_bytes: int
-) -> Encoding:
-    row_bytes = sources.d * dtype.itemsize
-    shard_rows, chunk_rows = zarr_format.plan_rows(sources.rows, row_bytes, shard_bytes)
-    layout = zarr_format.Layout(sources.rows, (sources.d,), dtype.name, shard_rows, chunk_rows)
-    part_shards = shards_of_a_part(sources, shard_rows * row_bytes)
-    about = [sources.key, sources.rows, sources.d, dtype.name, shard_rows, chunk_rows, part_shards]
-    key = xxhash.xxh3_64_hexdigest(json.dumps(about).encode())
-    return Encoding(store, "vectors", sources, layout, key, part_shards, np.empty(0, np.int64))
-
-
-def _write_rows(
-    encoding: Encoding, sidecars: Sequence[Sidecar], drop: bool, run: Run, progress: Progress
-) -> Manifest:
-    store, sources = encoding.store, encoding.sources
-    group = write_checked(store, GROUP_KEY, zarr_format.group_document(OWNERSHIP))
-    if drop:
-        encoding = find_dropped(encoding, run)
-    if not encoding.layout.rows:
-        raise BadInput(
-            f"{sources.items[0].path}: none of the {sources.rows} rows is free of NaN and "
-            "infinity, so there is nothing to store; check how the vectors were made"
-        )
-    encoded = _encode(encoding, run, progress)
-    document = write_checked(
-        store, f"{encoding.prefix}/{GROUP_KEY}", zarr_format.array_document(encoding.layout)
-    )
-    arrays, documents = _write_sidecars(encoding, sidecars)
-    layout = encoding.layout
-    firsts = [part.zero_rows[1] for part in encoded if part.zero_rows[0]]
+def _manifest(store: ObjectStore, group: StoredObject, piece: Piece, d: int) -> Manifest:
+    count, first = piece.zero_rows
     return Manifest(
-        n=layout.rows,
-        d=sources.d,
-        vectors=StoredArray(
-            layout.dtype,
-            layout.shard_rows,
-            layout.chunk_rows,
-            tuple(shard for part in encoded for shard in part.shards),
-        ),
-        arrays=arrays,
-        documents=(group, document, *documents),
-        fingerprint=combine((p.digests for p in encoded), layout.dtype, layout.rows, sources.d),
-        zero_rows=ZeroRows(
-            sum(part.zero_rows[0] for part in encoded), firsts[0] if firsts else None
-        ),
-        dropped=_record_dropped(store, encoding.dropped.tolist()),
-        sources=tuple(SourceRecord(s.path, s.rows, s.dtype.name) for s in sources.items),
+        n=piece.rows,
+        d=d,
+        vectors=piece.vectors,
+        arrays=piece.arrays,
+        documents=(group, *piece.documents),
+        fingerprint=combine([piece.digests], piece.vectors.dtype, piece.rows, d),
+        zero_rows=ZeroRows(count, first if count else None),
+        dropped=record_dropped(store, piece.dropped),
+        sources=piece.sources,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         version=metadata.version("latentscale"),
     )
 
 
-def _encode(encoding: Encoding, run: Run, progress: Progress) -> list[Encoded]:
-    """Encode the parts that are missing and return the records of all."""
-    for _ in range(_ATTEMPTS):
-        found, missing = missing_parts(encoding)
-        if not missing:
-            return [found[index] for index in range(encoding.parts)]
-        run(EncodePart(encoding, progress), missing, encoding.memory_bytes)
-    # Another ingest of the same sources may end, and sweep, while this one is at work.
-    raise Incomplete(
-        f"{encoding.store.url}: another process changed it during ingest; run the same command "
-        "again once that has ended"
-    )
-
-
-def _write_sidecars(
-    encoding: Encoding, sidecars: Sequence[Sidecar]
-) -> tuple[dict[str, StoredArray], list[StoredObject]]:
-    """Write ids, labels and weights of the rows that are kept."""
-    dropped, arrays, documents = encoding.dropped, {}, []
-    for sidecar in sidecars:
-        writer = _SidecarWriter(encoding.store, sidecar)
-        row = 0
-        for values in sidecar.blocks():
-            kept = np.ones(len(values), bool)
-            left_out = slice(*np.searchsorted(dropped, [row, row + len(values)]))
-            kept[dropped[left_out] - row] = False
-            writer.add(values[kept])
-            row += len(values)
-        arrays[sidecar.name], document = writer.finish()
-        documents.append(document)
-    return arrays, documents
-
-
-def _record_dropped(store: ObjectStore, dropped: list[int]) -> DroppedRows:
-    all_rows = None
-    if len(dropped) > LISTED_DROPPED_ROWS:
-        file = io.BytesIO()
-        np.save(file, np.array(dropped, np.int64))
-        all_rows = write_checked(store, DROPPED_KEY, file.getvalue())
-    return DroppedRows(len(dropped), tuple(dropped[:LISTED_DROPPED_ROWS]), all_rows)
-
-
 def _sweep(store: ObjectStore, manifest: Manifest, started: float) -> None:
     """Delete what earlier ingests left here and this one didn't replace."""
     wanted = {stored.key for stored in manifest.objects()}
-    for name in ("vectors", *DTYPES):
+    for name in ("vectors", *DTYPES, APPENDED):
         for key in store.keys(name):
             if key not in wanted:
                 store.remove(key)
@@ -501,7 +333,7 @@ def _sweep(store: ObjectStore, manifest: Manifest, started: float) -> None:
 
 
 def _remove(store: ObjectStore) -> None:
-    for name in ("vectors", *DTYPES, RECORDS):
+    for name in ("vectors", *DTYPES, APPENDED, RECORDS):
         store.remove_all(name)
     for key in (DROPPED_KEY, GROUP_KEY):
         store.remove(key)

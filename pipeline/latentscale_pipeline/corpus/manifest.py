@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 import xxhash
@@ -19,6 +19,8 @@ from latentscale_pipeline.errors import BadInput
 
 SCHEMA = "latentscale.corpus/1"
 MANIFEST_KEY = "manifest.json"
+APPENDED = "appended"
+"""Folder of what was added to a corpus: a group of arrays for each time."""
 
 _T = TypeVar("_T")
 
@@ -55,13 +57,54 @@ class Shard(StoredObject):
 
 
 @dataclass(frozen=True)
+class Cut:
+    """How the shards of a corpus that has grown are cut, from some shard on.
+
+    Attributes
+    ----------
+    first : int
+        The first of these shards.
+    shard_rows, chunk_rows : int
+        Rows of each of them but the last, and of a chunk inside it.
+    """
+
+    first: int
+    shard_rows: int
+    chunk_rows: int
+
+
+@dataclass(frozen=True)
 class StoredArray:
-    """One array of the corpus: its dtype, how its rows are cut, and its shards in order."""
+    """One array of the corpus: its dtype, how its rows are cut, and its shards in order.
+
+    ``appended`` says how shards are cut that were added later; each such cut is a Zarr array of its
+    own.
+    """
 
     dtype: str
     shard_rows: int
     chunk_rows: int
     shards: tuple[Shard, ...]
+    appended: tuple[Cut, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Rows of all shards."""
+        return sum(shard.rows for shard in self.shards)
+
+    @property
+    def cuts(self) -> tuple[Cut, ...]:
+        """How the shards are cut, from the first one on."""
+        return Cut(0, self.shard_rows, self.chunk_rows), *self.appended
+
+    def cut(self, shard: int) -> Cut:
+        """Return how one shard is cut."""
+        return next(cut for cut in reversed(self.cuts) if cut.first <= shard)
+
+    def grown(self, added: StoredArray) -> StoredArray:
+        """Return the array with the shards of another one after its own."""
+        cut = Cut(len(self.shards), added.shard_rows, added.chunk_rows)
+        return replace(self, shards=self.shards + added.shards, appended=(*self.appended, cut))
 
 
 @dataclass(frozen=True)
@@ -121,6 +164,8 @@ class Manifest:
         When ingest finished, ISO 8601 in UTC.
     version : str
         The version of latentscale that wrote it.
+    digests : StoredObject or None
+        Of a corpus that has grown: the digests of its blocks, which the fingerprint is made from.
     """
 
     n: int
@@ -134,12 +179,18 @@ class Manifest:
     sources: tuple[SourceRecord, ...]
     created: str
     version: str
+    digests: StoredObject | None = None
 
-    def layout(self, name: str) -> Layout:
-        """Return the layout of ``vectors`` or of a row-aligned array."""
-        array = self.vectors if name == "vectors" else self.arrays[name]
+    def array(self, name: str) -> StoredArray:
+        """Return how ``vectors`` or a row-aligned array is stored."""
+        return self.vectors if name == "vectors" else self.arrays[name]
+
+    def layout(self, name: str, shard: int = 0) -> Layout:
+        """Return the layout of the Zarr array that a shard of ``vectors`` or another belongs to."""
+        array = self.array(name)
+        cut = array.cut(shard)
         row_shape = (self.d,) if name == "vectors" else ()
-        return Layout(self.n, row_shape, array.dtype, array.shard_rows, array.chunk_rows)
+        return Layout(array.rows, row_shape, array.dtype, cut.shard_rows, cut.chunk_rows)
 
     def objects(self) -> list[StoredObject]:
         """List every object of the corpus except the manifest itself."""
@@ -149,6 +200,7 @@ class Manifest:
             *self.vectors.shards,
             *(shard for array in self.arrays.values() for shard in array.shards),
             *([all_rows] if all_rows else []),
+            *([self.digests] if self.digests else []),
         ]
 
     def to_bytes(self) -> bytes:
@@ -239,6 +291,7 @@ def _parsed(document: dict[str, Any]) -> Manifest:
         sources=_each(SourceRecord, document["sources"]),
         created=str(document["created"]),
         version=str(document["version"]),
+        digests=StoredObject(**document["digests"]) if document.get("digests") else None,
     )
 
 
@@ -248,6 +301,7 @@ def _array(entry: dict[str, Any]) -> StoredArray:
         shard_rows=int(entry["shard_rows"]),
         chunk_rows=int(entry["chunk_rows"]),
         shards=_each(Shard, entry["shards"]),
+        appended=_each(Cut, entry.get("appended", [])),
     )
 
 
@@ -261,12 +315,23 @@ def _inconsistency(manifest: Manifest) -> str | None:
     if manifest.vectors.dtype not in {"float16", "float32"}:
         return f"it states the dtype {manifest.vectors.dtype!r}"
     for name, array in {"vectors": manifest.vectors, **manifest.arrays}.items():
-        if min(array.shard_rows, array.chunk_rows) < 1:
-            return f"the shards of {name} have no rows"
-        if array.shard_rows % BLOCK_ROWS or array.shard_rows % array.chunk_rows:
-            return f"the shards of {name} can't have {array.shard_rows} rows"
-        whole, rest = divmod(manifest.n, array.shard_rows)
-        expected = [array.shard_rows] * whole + ([rest] if rest else [])
-        if [shard.rows for shard in array.shards] != expected:
-            return f"the shards of {name} don't add up to {manifest.n} rows"
+        fault = _wrong_cut(name, array, manifest.n)
+        if fault:
+            return fault
     return None
+
+
+def _wrong_cut(name: str, array: StoredArray, rows: int) -> str | None:
+    """Say what is wrong with the numbers of rows of an array's shards."""
+    wrong_sum = f"the shards of {name} don't add up to {rows} rows"
+    ends = [*(cut.first for cut in array.appended), len(array.shards)]
+    for cut, end in zip(array.cuts, ends, strict=True):
+        if min(cut.shard_rows, cut.chunk_rows) < 1:
+            return f"the shards of {name} have no rows"
+        if cut.shard_rows % BLOCK_ROWS or cut.shard_rows % cut.chunk_rows:
+            return f"the shards of {name} can't have {cut.shard_rows} rows"
+        held = [shard.rows for shard in array.shards[cut.first : end]]
+        whole = all(count == cut.shard_rows for count in held[:-1])
+        if not held or not whole or not 0 < held[-1] <= cut.shard_rows:
+            return wrong_sum
+    return None if array.rows == rows else wrong_sum

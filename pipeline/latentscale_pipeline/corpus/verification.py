@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from latentscale_pipeline.corpus import zarr_format
 from latentscale_pipeline.corpus.corpus import Corpus, CorruptShard
-from latentscale_pipeline.corpus.fingerprint import block_digests, combine
+from latentscale_pipeline.corpus.fingerprint import Fingerprint
 from latentscale_pipeline.progress import Progress, silent
 
 
@@ -31,10 +31,9 @@ def verify(corpus: Corpus, progress: Progress = silent) -> Verification:
         ``progress(objects read, objects in all)``.
     """
     objects = corpus.manifest.objects()
-    shards = {shard.key: shard for shard in corpus.manifest.vectors.shards}
-    layout = corpus.manifest.layout("vectors")
+    shards = {shard.key: i for i, shard in enumerate(corpus.manifest.vectors.shards)}
     problems: list[str] = []
-    digests: list[bytes] = []
+    fingerprint = Fingerprint(corpus.dtype, corpus.d)
     size = 0
     for done, stored in enumerate(objects, start=1):
         try:
@@ -44,10 +43,12 @@ def verify(corpus: Corpus, progress: Progress = silent) -> Verification:
         else:
             size += len(data)
             if stored.key in shards:
-                rows = zarr_format.decode_shard(data, shards[stored.key].rows, layout)
-                digests.append(block_digests(rows))
+                shard = shards[stored.key]
+                layout = corpus.manifest.layout("vectors", shard)
+                rows = corpus.manifest.vectors.shards[shard].rows
+                fingerprint.update(zarr_format.decode_shard(data, rows, layout))
         progress(done, len(objects))
-    if not problems and combine(digests, corpus.dtype, corpus.n, corpus.d) != corpus.fingerprint:
+    if not problems and fingerprint.finish() != corpus.manifest.fingerprint:
         problems.append(
             f"{corpus.url}: the rows don't give the manifest's fingerprint; ingest the corpus again"
         )

@@ -1,0 +1,95 @@
+"""``latentscale subset`` and ``latentscale export``: some rows of a corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from latentscale_pipeline.cli.selecting import selecting, selection_of
+
+
+@click.command()
+@click.argument("corpus")
+@click.argument("target", metavar="NEW")
+@selecting
+@click.option("--overwrite", is_flag=True, help="Replace the corpus that is there.")
+@click.option("--json", "as_json", is_flag=True, help="Describe the corpus as one JSON document.")
+def subset(
+    corpus: str,
+    target: str,
+    ids: Path | None,
+    labels: tuple[str, ...],
+    where: str | None,
+    table: str | None,
+    sample: int | None,
+    seed: int,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Make a new corpus of some rows of another one.
+
+    Rows are kept that meet all that is asked for, in their order, with their ids, labels and
+    weights. A condition compares the columns ids, labels and weights, and those of --table, with
+    literals and with each other: ==, !=, <, <=, >, >=, in [...], and, or, not, parentheses.
+
+    \b
+    Example:
+      latentscale subset corpus.zarr english.zarr --label en --label en-GB
+      latentscale subset corpus.zarr recent.zarr --table meta.parquet --where "year >= 2020"
+      latentscale subset corpus.zarr small.zarr --sample 10000 --seed 1
+    """
+    from latentscale_pipeline.cli.info import show_corpus
+    from latentscale_pipeline.corpus import ingest, open_corpus
+    from latentscale_pipeline.corpus.selection import choose_rows, chosen_source
+    from latentscale_pipeline.progress import reported
+
+    opened = open_corpus(corpus)
+    rows = choose_rows(opened, selection_of(ids, labels, where, table, sample, seed))
+    with reported("subset", "rows") as progress:
+        written = ingest(
+            chosen_source(opened, rows),
+            target,
+            dtype=opened.dtype.name,
+            overwrite=overwrite,
+            progress=progress,
+        )
+    show_corpus(written, as_json)
+
+
+@click.command()
+@click.argument("corpus")
+@click.argument("target", metavar="FILE")
+@selecting
+@click.option("--overwrite", is_flag=True, help="Replace the file that is there.")
+def export(
+    corpus: str,
+    target: str,
+    ids: Path | None,
+    labels: tuple[str, ...],
+    where: str | None,
+    table: str | None,
+    sample: int | None,
+    seed: int,
+    overwrite: bool,
+) -> None:
+    """Write a corpus, or some rows of it, to a .npy or .parquet file.
+
+    A .npy holds the vectors; Parquet has ids, labels and weights as well, beside a column "vector".
+    Rows are chosen as by `latentscale subset`.
+
+    \b
+    Example:
+      latentscale export corpus.zarr vectors.npy
+      latentscale export corpus.zarr sample.parquet --sample 10000 --where "labels != 'test'"
+    """
+    from latentscale_pipeline.corpus import open_corpus
+    from latentscale_pipeline.corpus.export import export as write_file
+    from latentscale_pipeline.corpus.selection import choose_rows, chosen_source
+    from latentscale_pipeline.progress import reported
+
+    opened = open_corpus(corpus)
+    rows = choose_rows(opened, selection_of(ids, labels, where, table, sample, seed))
+    with reported("export", "rows") as progress:
+        write_file(chosen_source(opened, rows), target, overwrite=overwrite, progress=progress)
+    click.echo(f"{target}: {len(rows)} rows of {opened.d} dimensions")

@@ -1,0 +1,126 @@
+"""Rows of a corpus as a file that anything reads: ``.npy``, or Parquet with ids and labels.
+
+The file appears when it is whole: it is written under another name first, or, in an object store,
+published when it is closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import fsspec
+import numpy as np
+
+from latentscale_pipeline.corpus.formats.file import reaching
+from latentscale_pipeline.corpus.sources import Sources
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.objects import strip_credentials
+from latentscale_pipeline.progress import Progress, silent
+
+
+def export(
+    chosen: Sources, target: str, *, overwrite: bool = False, progress: Progress = silent
+) -> None:
+    """Write chosen rows of a corpus to a file.
+
+    Parameters
+    ----------
+    chosen : Sources
+        From :func:`.selection.chosen_source`.
+    target : str
+        Path or fsspec URL that ends in ``.npy`` (vectors alone) or ``.parquet`` (a column
+        ``vector``, and ``ids``, ``labels`` and ``weights`` where the corpus has them).
+    overwrite : bool
+        Replace a file that is there.
+    progress : callable
+        ``progress(rows written, rows in all)``.
+
+    Raises
+    ------
+    BadInput
+        If the file is there already, or its ending is another one.
+    """
+    where = strip_credentials(target)
+    suffix = next((suffix for suffix in WRITERS if target.lower().endswith(suffix)), None)
+    if suffix is None:
+        raise BadInput(f"{where}: unknown ending; name a file that ends in {' or '.join(WRITERS)}")
+    with reaching(where):
+        fs, path = fsspec.core.url_to_fs(target)
+        if fs.exists(path) and not overwrite:
+            raise BadInput(f"{where}: it exists; give another path, or --overwrite")
+        with _published(fs, str(path)) as file:
+            WRITERS[suffix](chosen, file, where, progress)
+
+
+def _write_npy(chosen: Sources, file: BinaryIO, where: str, progress: Progress) -> None:
+    [source] = chosen.items
+    about = {
+        "descr": np.lib.format.dtype_to_descr(source.dtype),
+        "fortran_order": False,
+        "shape": (source.rows, source.d),
+    }
+    np.lib.format.write_array_header_1_0(file, about)
+    done = 0
+    for block in source.blocks():
+        file.write(np.ascontiguousarray(block).data.cast("B"))
+        done += len(block)
+        progress(done, source.rows)
+
+
+def _write_parquet(chosen: Sources, file: BinaryIO, where: str, progress: Progress) -> None:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise BadInput(
+            f"{where}: writing it needs pyarrow; install it with: pip install "
+            "'latentscale[parquet]'"
+        ) from None
+    [source] = chosen.items
+    companions: dict[str, Any] = {}
+    for name, field in source.columns.items():
+        values = np.concatenate(list(source.container.blocks(field, 0, source.rows)))
+        companions[name] = pa.array(values.tolist())
+    kind = pa.list_(pa.from_numpy_dtype(source.dtype), source.d)
+    schema = pa.schema([(name, column.type) for name, column in companions.items()])
+    schema = schema.append(pa.field("vector", kind))
+    done = 0
+    with pq.ParquetWriter(file, schema) as writer:
+        for block in source.blocks():
+            vectors = pa.FixedSizeListArray.from_arrays(pa.array(block.reshape(-1)), source.d)
+            columns = [column.slice(done, len(block)) for column in companions.values()]
+            writer.write_table(pa.Table.from_arrays([*columns, vectors], schema=schema))
+            done += len(block)
+            progress(done, source.rows)
+
+
+WRITERS: dict[str, Callable[[Sources, BinaryIO, str, Progress], None]] = {
+    ".npy": _write_npy,
+    ".parquet": _write_parquet,
+}
+"""What writes a file, by its ending."""
+
+
+@contextlib.contextmanager
+def _published(fs: Any, path: str) -> Iterator[BinaryIO]:
+    """Open a file that is there only when it is whole."""
+    if "file" not in fs.protocol:
+        with fs.open(path, "wb") as file:
+            yield cast(BinaryIO, file)
+        return
+    final = Path(path)
+    temporary = final.with_name(f".{final.name}.{uuid.uuid4().hex}.partial")
+    final.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with temporary.open("wb") as local:
+            yield local
+            local.flush()
+            os.fsync(local.fileno())
+        temporary.replace(final)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,164 @@
+"""Conditions on columns, such as ``lang == 'en' and (year >= 2020 or not draft)``.
+
+The text is parsed by Python's grammar and evaluated by :func:`matching_rows` alone: comparisons of
+columns with literals and with each other, ``in`` and ``not in`` a list of literals, ``and``,
+``or``, ``not`` and parentheses. Nothing is called, imported or looked up but the columns that are
+given.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from latentscale_pipeline.errors import BadInput
+
+MOST_CHARACTERS = 10_000
+
+COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+"""What two columns, or a column and a literal, can be compared by."""
+
+GRAMMAR = (
+    *(ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.Compare, ast.In, ast.NotIn),
+    *(ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple),
+    *COMPARISONS,
+)
+"""Everything that a condition may be made of."""
+
+
+def names_in(expression: str) -> list[str]:
+    """List the columns that a condition names.
+
+    Raises
+    ------
+    BadInput
+        If it isn't a condition.
+    """
+    return sorted({node.id for node in ast.walk(_parsed(expression)) if isinstance(node, ast.Name)})
+
+
+def matching_rows(
+    expression: str, columns: Mapping[str, npt.NDArray[Any]], rows: int
+) -> npt.NDArray[np.bool_]:
+    """Tell for which rows a condition holds.
+
+    Parameters
+    ----------
+    expression : str
+        The condition.
+    columns : mapping
+        One value a row: text (any array of str) or numbers.
+    rows : int
+        How many rows there are.
+
+    Raises
+    ------
+    BadInput
+        If it isn't a condition, or names what isn't there.
+    """
+    found = _Evaluation(expression, columns).value(_parsed(expression))
+    if not isinstance(found, np.ndarray) or found.dtype != bool:
+        raise BadInput(f"{expression!r}: not a condition; write one such as label == 'en'")
+    return np.broadcast_to(found, (rows,))
+
+
+def _parsed(expression: str) -> ast.expr:
+    if len(expression) > MOST_CHARACTERS:
+        raise BadInput(f"a condition of {len(expression)} characters; {MOST_CHARACTERS} are enough")
+    try:
+        body = ast.parse(expression.strip(), mode="eval").body
+        nodes = list(ast.walk(body))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        reason = str(error).splitlines()[0] if str(error) else "too deep"
+        raise BadInput(
+            f"{expression!r}: not a condition ({reason}); write one such as label == 'en'"
+        ) from None
+    for node in nodes:
+        if not isinstance(node, GRAMMAR):
+            text = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
+            raise BadInput(f"{expression!r}: {text!r} can't be part of a condition")
+    return body
+
+
+class _Evaluation:
+    def __init__(self, expression: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+        self._expression = expression
+        self._columns = columns
+
+    def value(self, node: ast.expr) -> Any:
+        """Evaluate one node; whatever isn't listed here is refused."""
+        match node:
+            case ast.Name(id=name):
+                return self._column(name)
+            case ast.Constant(value=str() | bool() | int() | float() as value):
+                return value
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+                return -value
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return ~self._condition(operand)
+            case ast.BoolOp(op=op, values=values):
+                combine = np.logical_and if isinstance(op, ast.And) else np.logical_or
+                return combine.reduce([self._condition(value) for value in values])
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                sides = [left, *others]
+                pairs = zip(sides, ops, others, strict=False)
+                return np.logical_and.reduce([self._compared(a, op, b) for a, op, b in pairs])
+        raise self._refused(f"{ast.unparse(node)!r} can't be part of a condition")
+
+    def _condition(self, node: ast.expr) -> npt.NDArray[np.bool_]:
+        value = self.value(node)
+        if not isinstance(value, np.ndarray) or value.dtype != bool:
+            raise self._refused(f"{ast.unparse(node)!r} is no condition")
+        return value.astype(bool, copy=False)
+
+    def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> npt.NDArray[np.bool_]:
+        first = self.value(left)
+        if isinstance(op, ast.In | ast.NotIn) and isinstance(right, ast.List | ast.Tuple):
+            items = [self.value(item) for item in right.elts]
+            if any(isinstance(item, np.ndarray) for item in items):
+                raise self._refused("a list may hold literals only")
+            equal = [self._equal(first, item) for item in items]
+            among = np.logical_or.reduce([np.zeros(np.shape(first), bool), *equal])
+            return np.logical_not(among) if isinstance(op, ast.NotIn) else np.asarray(among)
+        if type(op) not in COMPARISONS:
+            raise self._refused("compare by ==, !=, <, <=, >, >=, or in [a, list]")
+        second = self.value(right)
+        if not (isinstance(first, np.ndarray) or isinstance(second, np.ndarray)):
+            raise self._refused("a comparison needs a column")
+        self._check_kinds(first, second)
+        compared: npt.NDArray[np.bool_] = np.asarray(COMPARISONS[type(op)](first, second), bool)
+        return compared
+
+    def _equal(self, column: Any, item: Any) -> npt.NDArray[np.bool_]:
+        self._check_kinds(column, item)
+        return np.asarray(column == item, dtype=bool)
+
+    def _check_kinds(self, first: Any, second: Any) -> None:
+        kinds = {_is_text(first), _is_text(second)}
+        if len(kinds) > 1:
+            raise self._refused("text and numbers can't be compared; put text in quotes")
+
+    def _column(self, name: str) -> npt.NDArray[Any]:
+        if name not in self._columns:
+            known = ", ".join(sorted(self._columns)) or "none"
+            raise self._refused(f"there is no column {name!r} (there are {known})")
+        return self._columns[name]
+
+    def _refused(self, reason: str) -> BadInput:
+        return BadInput(f"{self._expression!r}: {reason}")
+
+
+def _is_text(value: Any) -> bool:
+    return value.dtype.kind in "TUS" if isinstance(value, np.ndarray) else isinstance(value, str)

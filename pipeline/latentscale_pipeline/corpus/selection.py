@@ -1,0 +1,146 @@
+"""Some rows of a corpus: chosen by ids, labels, a condition or at random, and read as a source.
+
+Choosing reads ids, labels or columns, 8 to 100 bytes a row, never the vectors. The chosen rows keep
+their order. They are a source like any other, so that a new corpus is made of them by the same
+ingest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from latentscale_pipeline.corpus.corpus import Corpus
+from latentscale_pipeline.corpus.expressions import matching_rows, names_in
+from latentscale_pipeline.corpus.formats import Container, Field, open_container
+from latentscale_pipeline.corpus.formats.container import STRINGS, choose_column
+from latentscale_pipeline.corpus.sources import Source, Sources, find_files
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.objects import strip_credentials
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which rows to choose: those that meet all that is given.
+
+    Attributes
+    ----------
+    ids, labels : collection of str or None
+        Rows with one of these.
+    where : str or None
+        A condition on ``ids``, ``labels``, ``weights`` and the columns of ``table``.
+    table : str or None
+        Files with one row for each of the corpus, in natural order.
+    sample : int or None
+        So many of them, at random without replacement.
+    seed : int
+        Of the sample.
+    """
+
+    ids: Collection[str] | None = None
+    labels: Collection[str] | None = None
+    where: str | None = None
+    table: str | None = None
+    sample: int | None = None
+    seed: int = 0
+
+
+def choose_rows(corpus: Corpus, selection: Selection) -> npt.NDArray[np.int64]:
+    """Return the numbers of the chosen rows, ascending.
+
+    Raises
+    ------
+    BadInput
+        If the corpus lacks what is asked for, or no row is left.
+    """
+    chosen = np.ones(corpus.n, bool)
+    for name, wanted in (("ids", selection.ids), ("labels", selection.labels)):
+        if wanted is not None:
+            chosen &= np.isin(_companion(corpus, name), np.array(list(wanted), STRINGS))
+    if selection.where is not None:
+        columns = {
+            name: _column(corpus, name, selection.table) for name in names_in(selection.where)
+        }
+        chosen &= matching_rows(selection.where, columns, corpus.n)
+    rows = np.flatnonzero(chosen)
+    if selection.sample is not None:
+        if selection.sample > len(rows):
+            raise BadInput(
+                f"{corpus.url}: {selection.sample} rows asked for and {len(rows)} to draw from; "
+                "ask for fewer"
+            )
+        generator = np.random.default_rng(selection.seed)
+        rows = np.sort(generator.choice(rows, selection.sample, replace=False))
+    if not len(rows):
+        raise BadInput(f"{corpus.url}: no row is left; choose others")
+    return rows.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class ChosenRows(Container):
+    """Rows of a corpus, with what accompanies them, as a container."""
+
+    path: str
+    fields: tuple[Field, ...]
+    corpus: Corpus
+    rows: npt.NDArray[np.int64]
+
+    def locate(self, field: Field) -> str:
+        """Name the corpus that they are rows of."""
+        return self.path if field.name == "vectors" else f"{self.path}/{field.name}"
+
+    def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
+        """Yield chosen rows; every shard that holds some is read once."""
+        first = 0
+        for shard in self.corpus.manifest.array(field.name).shards:
+            low, high = np.searchsorted(self.rows, [first, first + shard.rows])
+            low, high = max(int(low), start), min(int(high), stop)
+            if low < high:
+                [held] = self.corpus.read_blocks(field.name, first, first + shard.rows)
+                yield held[self.rows[low:high] - first]
+            first += shard.rows
+
+
+def chosen_source(corpus: Corpus, rows: npt.NDArray[np.int64]) -> Sources:
+    """Return rows of a corpus as the source of another one, ids, labels and weights included."""
+    fields = [Field("vectors", (len(rows), corpus.d), corpus.dtype)]
+    for name, array in corpus.manifest.arrays.items():
+        dtype = STRINGS if array.dtype == "string" else np.dtype(array.dtype)
+        fields.append(Field(name, (len(rows),), dtype))
+    container = ChosenRows(corpus.url, tuple(fields), corpus, rows)
+    columns = {field.name: field for field in fields[1:]}
+    key = xxhash.xxh3_128(corpus.fingerprint.encode())
+    key.update(rows.data)
+    return Sources((Source(container, fields[0], columns),), (), key.hexdigest())
+
+
+def _column(corpus: Corpus, name: str, table: str | None) -> npt.NDArray[Any]:
+    if table is None or name in corpus.manifest.arrays:
+        return _companion(corpus, name)
+    where = strip_credentials(table)
+    blocks: list[npt.NDArray[Any]] = []
+    for file in find_files(table):
+        container = open_container(file, must=True)
+        if container is not None:
+            field = choose_column(container, name, "")
+            if len(field.shape) != 1:
+                raise BadInput(f"{container.locate(field)}: not one value a row; choose another")
+            blocks += container.blocks(field, 0, field.shape[0])
+    rows = sum(map(len, blocks))
+    if rows != corpus.n:
+        raise BadInput(
+            f"{where}: {rows} rows for {corpus.n} of {corpus.url}; give one for each, in order"
+        )
+    return np.concatenate(blocks)
+
+
+def _companion(corpus: Corpus, name: str) -> npt.NDArray[Any]:
+    if name not in corpus.manifest.arrays:
+        has = ", ".join(sorted(corpus.manifest.arrays)) or "no ids, labels or weights"
+        raise BadInput(f"{corpus.url}: it has no {name} (it has {has})")
+    return np.concatenate(list(corpus.read_blocks(name, 0, corpus.n)))
