@@ -218,7 +218,7 @@ class Vendi(Section):
         min_length=1,
         json_schema_extra={"default": [0.1, 0.5, 1.0, 2.0, "inf"]},
     )
-    method: Literal["auto", "exact", "nystrom"] = "auto"
+    method: Literal["auto", "exact", "lanczos", "nystrom", "fourier", "subsample"] = "auto"
     weights: bool = True
     labels: bool = False
 
