@@ -12,8 +12,8 @@ the approximate kernel matrix.
 
 Its entries err by about :math:`1/\sqrt{D}`, and so every score is off, mostly downwards for small
 orders: 2D features have no more than rank 2D. The error falls about like 1/D, so the value is
-extrapolated from D and D/2, and the interval reaches twice as far as the two differ. It is an estimate
-and not a bound.
+extrapolated from D and D/2, and the interval reaches twice as far as the two differ. It is an
+estimate and not a bound.
 """
 
 from __future__ import annotations
