@@ -44,6 +44,12 @@ from tests.jobs import (
     timeless,
 )
 from tests.promises_of_magnitude import a_hundred_thousand_rows, killed_between_products
+from tests.promises_of_vendi import (
+    a_million_rows,
+    coverage_of_intervals,
+    fifty_thousand_rows,
+    narrow_on_sentences,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 GIB = 2**30
@@ -634,6 +640,10 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "double": twice_the_rows,
     "magnitude-many": a_hundred_thousand_rows,
     "magnitude-kill": killed_between_products,
+    "vendi-million": a_million_rows,
+    "vendi-many": fifty_thousand_rows,
+    "vendi-narrow": narrow_on_sentences,
+    "vendi-coverage": coverage_of_intervals,
     "marked": marked_tests,
 }
 
