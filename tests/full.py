@@ -46,6 +46,12 @@ from tests.jobs import (
 from tests.promises_of_ingest import four_gibibytes_at_the_speed_of_the_disk
 from tests.promises_of_magnitude import a_hundred_thousand_rows, killed_between_products
 from tests.promises_of_stores import real_object_store
+from tests.promises_of_vendi import (
+    a_million_rows,
+    coverage_of_intervals,
+    fifty_thousand_rows,
+    narrow_on_sentences,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 GIB = 2**30
@@ -638,6 +644,10 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "magnitude-kill": killed_between_products,
     "stores": real_object_store,
     "ingest": four_gibibytes_at_the_speed_of_the_disk,
+    "vendi-million": a_million_rows,
+    "vendi-many": fifty_thousand_rows,
+    "vendi-narrow": narrow_on_sentences,
+    "vendi-coverage": coverage_of_intervals,
     "marked": marked_tests,
 }
 

@@ -406,3 +406,17 @@ def gaussian_kernel_distance(dimension, shift):
         return 1 + 3 * mean / d + 3 * second / d**2 + third / d**3
 
     return moment(2 * s2, s2) + moment(0.0, 0.0) - 2 * moment(s2, 0.0)
+
+
+def manifold_overlap(e, r, k):
+    """Improved precision and recall, density and coverage, as their definitions read."""
+    distances = np.linalg.norm(e[:, None] - r[None], axis=2)
+    own_e = np.sort(np.linalg.norm(e[:, None] - e[None], axis=2), axis=1)[:, k]
+    own_r = np.sort(np.linalg.norm(r[:, None] - r[None], axis=2), axis=1)[:, k]
+    inside = distances <= own_r[None]
+    return (
+        np.mean([row.any() for row in inside]),
+        np.mean([(distances[:, j] <= own_e).any() for j in range(len(r))]),
+        inside.sum() / (k * len(e)),
+        np.mean([inside[:, j].any() for j in range(len(r))]),
+    )

@@ -102,7 +102,16 @@ def replace_limit(config: JobConfig, limit: str) -> JobConfig:
         ("heat: {neighbours: exact}", 60_000, ("exact", "heat.neighbours is exact")),
         ("heat: {overlap: 3, neighbours: cells}", 9000, None),
         ("vendi: {kernels: [rbf]}", 12_000, ("exact", "at most 12,000 rows")),
-        ("vendi: {kernels: [rbf]}", 12_001, ("nystrom", "more than 12,000 rows")),
+        (
+            "vendi: {kernels: [rbf]}",
+            12_001,
+            ("lanczos", "more than 12,000 rows, within budget.pairs"),
+        ),
+        (
+            "vendi: {kernels: [rbf]}",
+            10**8,
+            ("subsample", "all pairs would take more than budget.pairs 1.0e+15"),
+        ),
         ("vendi: {kernels: [rbf], method: nystrom}", 99, ("nystrom", "vendi.method is nystrom")),
         ("magnitude: {}", 3000, ("cholesky", "at most 3,000 rows")),
         ("magnitude: {}", 3001, ("cg", "more than 3,000 rows")),

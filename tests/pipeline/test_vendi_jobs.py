@@ -1,5 +1,6 @@
 """Vendi scores through jobs: precision, weights, labels, and moments that are stored."""
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from latentscale.second_moments import SecondMoment, merge_moments
 from latentscale.vendi import moment_spectrum, vendi_score
 from latentscale_pipeline.corpus import ingest
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.stages import labelled_vendi, vendi
+from latentscale_pipeline.stages import labelled_vendi, row_groups, vendi
 from tests import oracles
 from tests.jobs import results_of, run_here
 
@@ -143,3 +144,81 @@ def test_single_precision_through_a_job(
     widths = [score["upper"] - score["lower"] for score in single["scores"]]
     assert widths[0] == 0  # the rank
     assert 0 < max(widths) < 1e-5 * 12
+
+
+# --- other kernels -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut even a small corpus into several groups, and call it too large for all eigenvalues."""
+    monkeypatch.setattr(row_groups, "LEAST_ROWS", 256)
+    monkeypatch.setattr(row_groups, "ROUNDED_ROWS", 64)
+    monkeypatch.setattr(vendi, "DENSE_ROWS", 300)
+
+
+def dense_scores(rows: np.ndarray, kernel: str, width: float, weights: Any = None) -> list[float]:
+    squared = ((rows[:, None].astype(float) - rows[None]) ** 2).sum(axis=2)
+    exponent = squared / (2 * width**2) if kernel == "rbf" else np.sqrt(squared) / width
+    shares = np.ones(len(rows)) if weights is None else weights
+    return [oracles.vendi_score(np.exp(-exponent), shares / shares.sum(), q) for q in ORDERS]
+
+
+@pytest.mark.usefixtures("small_groups")
+@pytest.mark.parametrize(
+    ("kernel", "width", "weighted"), [("rbf", 2.0, False), ("laplacian", 4.0, True)]
+)
+def test_lanczos_in_rounds_brackets_the_dense_scores(
+    tmp_path: Path, corpus: Path, kernel: str, width: float, weighted: bool
+) -> None:
+    rows = np.load(corpus / "rows.npy")[:600]
+    weights = np.load(corpus / "weights.npy")[:600]
+    np.save(tmp_path / "rows.npy", rows)
+    np.save(tmp_path / "weights.npy", weights)
+    source = tmp_path / "source.zarr"
+    beside = str(tmp_path / "weights.npy") if weighted else None
+    ingest([str(tmp_path / "rows.npy")], str(source), weights=beside)
+    kernels = [{"name": kernel, "bandwidth": width}]
+    results = run(tmp_path, source, kernels=json.dumps(kernels))
+    truth = dense_scores(rows, kernel, width, weights if weighted else None)
+    rows = results["measures"]["vendi"]["corpus"]
+    for row, value, order in zip(rows, truth, ORDERS, strict=True):
+        if order == 0:
+            continue
+        # One draw in twenty is outside its interval; none is far outside.
+        width = row["upper"] - row["lower"]
+        slack = 1e-9 * value + (width if row["bounds"] == "interval95" else 0.0)
+        assert row["method"] == ("exact" if order == 2 else "lanczos")
+        assert row["lower"] - slack <= value <= row["upper"] + slack, order
+        assert width < (0.02 if order >= 0.5 else 0.05) * value, order
+        assert row["bounds"] == {2: "exact", math.inf: "certified"}.get(order, "interval95")
+
+
+@pytest.mark.usefixtures("small_groups")
+@pytest.mark.parametrize("method", ["subsample", "fourier", "nystrom"])
+def test_every_other_method_brackets_the_dense_scores(
+    tmp_path: Path, corpus: Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vendi, "LEAST_SUBSET", 256)
+    rows = np.load(corpus / "rows.npy")[:1024]
+    np.save(tmp_path / "rows.npy", rows)
+    kernels = json.dumps([{"name": "rbf", "bandwidth": 6.0}])
+    results = run(
+        tmp_path, tmp_path / "rows.npy", kernels=kernels, method=method, orders=[0.5, 1, 2, "inf"]
+    )
+    truth = dense_scores(rows, "rbf", 6.0)[2:]
+    for row, value in zip(results["measures"]["vendi"]["corpus"], truth, strict=True):
+        assert row["method"] == ("exact" if (method, row["order"]) == ("nystrom", "2") else method)
+        assert row["lower"] * (1 - 1e-9) <= value <= row["upper"] * (1 + 1e-9), row
+        assert row["value"] == pytest.approx(value, rel=0.3)
+
+
+def test_methods_that_do_not_fit_are_refused(tmp_path: Path, corpus: Path) -> None:
+    kernels = "[rbf]"
+    with pytest.raises(BadInput, match="method nystrom doesn't know the corpus' weights"):
+        run(tmp_path, corpus / "weighted.zarr", kernels=kernels, method="nystrom")
+    np.save(tmp_path / "few.npy", np.eye(30, dtype="f4"))
+    with pytest.raises(
+        BadInput, match="method subsample needs at least 1024 rows and there are 30"
+    ):
+        run(tmp_path, tmp_path / "few.npy", kernels=kernels, method="subsample")

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import yaml
 from pydantic import (
@@ -76,6 +76,9 @@ class Section(BaseModel):
     """A part of the configuration: closed to unknown keys, and immutable once read."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    by_default: ClassVar[bool] = True
+    """Whether a measure with this section is taken where a job names no measures."""
 
 
 class Replicates(Section):
@@ -218,7 +221,7 @@ class Vendi(Section):
         min_length=1,
         json_schema_extra={"default": [0.1, 0.5, 1.0, 2.0, "inf"]},
     )
-    method: Literal["auto", "exact", "nystrom"] = "auto"
+    method: Literal["auto", "exact", "lanczos", "nystrom", "fourier", "subsample"] = "auto"
     weights: bool = True
     labels: bool = False
 
@@ -237,6 +240,15 @@ class Vendi(Section):
             if len(set(values)) < len(values):
                 raise ValueError(f"{name} are listed twice")
         return self
+
+
+class Baselines(Section):
+    """Measures that others compare with: similarity, FID, KID, precision, recall and the like."""
+
+    by_default: ClassVar[bool] = False
+
+    k: Annotated[int, Field(ge=1, le=100)] = 5
+    rows: Annotated[int, Field(ge=2)] = 20_000
 
 
 Retries = Annotated[int, Field(ge=0, le=100)]
@@ -555,15 +567,19 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _default_measures(
-    known: Iterable[str], comparing: set[str], *, with_reference: bool
+    known: Mapping[str, type[Section]], comparing: set[str], *, with_reference: bool
 ) -> dict[str, Any]:
-    return {name: {} for name in known if with_reference or name not in comparing}
+    return {
+        name: {}
+        for name, section in known.items()
+        if section.by_default and (with_reference or name not in comparing)
+    }
 
 
 def _apply_overrides(
     document: dict[str, Any],
     overrides: Sequence[str],
-    known: Iterable[str],
+    known: Mapping[str, type[Section]],
     comparing: set[str],
 ) -> None:
     """Apply overrides in order; a key of one measure doesn't drop the others' defaults."""

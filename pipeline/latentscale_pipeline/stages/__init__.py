@@ -1,5 +1,6 @@
 """The measures as stages: one module each, independent of the others."""
 
+from latentscale_pipeline.stages.baselines import BASELINES
 from latentscale_pipeline.stages.geomca import GEOMCA
 from latentscale_pipeline.stages.heat import HEAT
 from latentscale_pipeline.stages.magnitude import MAGNITUDE
@@ -11,6 +12,7 @@ MEASURES: dict[str, Measure] = {
     "geomca": GEOMCA,
     "magnitude": MAGNITUDE,
     "vendi": VENDI,
+    "baselines": BASELINES,
 }
 """Every measure by its name in the configuration and in the results."""
 

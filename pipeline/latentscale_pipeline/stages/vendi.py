@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
 from latentscale.backend import Precision
-from latentscale.distances import as_points
+from latentscale.distances import as_points, row_blocks
+from latentscale.fourier_features import (
+    FREQUENCIES,
+    draw_frequencies,
+    fourier_features,
+    fourier_score,
+)
 from latentscale.kernels import MEDIAN_PAIRS, Kernel, median_bandwidth
+from latentscale.rarefaction import (
+    HALVINGS,
+    SubsampleMagnitudes,
+    draw_replicates,
+    rarefaction_curve,
+)
 from latentscale.second_moments import (
     BLOCK_ROWS,
     MomentSum,
@@ -29,12 +41,22 @@ from latentscale.vendi import (
     vendi_bracket,
     vendi_score,
 )
+from latentscale.vendi_rarefaction import extrapolated_scores, subsample_scores
 from latentscale_pipeline.engine.stage import Effort, Inputs, Stage
+from latentscale_pipeline.engine.task import FINALISE
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.job.config import Vendi, VendiKernel
 from latentscale_pipeline.job.publishing import Output
 from latentscale_pipeline.stages.labelled_vendi import label_scores, plan_labels
 from latentscale_pipeline.stages.labelled_vendi import stage_name as labels_stage
+from latentscale_pipeline.stages.lanczos_vendi import (
+    advance_traces,
+    lanczos_effort,
+    lanczos_memory,
+    lanczos_pairs,
+    lanczos_partitions,
+    multiply_pair,
+)
 from latentscale_pipeline.stages.measure import (
     CONVERSION_FOLDS,
     FEW_TILES_BYTES,
@@ -65,6 +87,17 @@ SINGLE_ROWS = 200_000
 
 SAMPLED_ROWS = 16_384
 """Rows by which the precision of a task is chosen."""
+
+Method = Literal["exact", "lanczos", "nystrom", "fourier", "subsample"]
+
+LEAST_LANCZOS = 200
+"""Rows from which probes are worth their while."""
+
+SUBSETS, SUBSET_ROWS, LEAST_SUBSET = 2, 4096, 512
+"""Random subsets, their rows, and the fewest that can be divided into pieces."""
+
+FEATURE_ROWS = 8192
+"""Rows that are turned into features at once."""
 
 KERNEL_FOLDS = 2
 """Folds to turn a matrix product's entry into a similarity."""
@@ -173,69 +206,179 @@ def _kernel_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: Ro
     corpus = facts.corpora[role]
     fixed = facts.fixed_scales.get("bandwidth") if kernel.bandwidth == "median" else None
     bandwidth = fixed if fixed is not None else kernel.bandwidth
-    dense = section.method == "exact" or (section.method == "auto" and corpus.n <= DENSE_ROWS)
-    if corpus.n**2 > facts.pairs:
-        raise BadInput(
-            f"{role}: the {kernel.name} kernel of {corpus.n} rows has {corpus.n**2:.1e} pairs and "
-            f"budget.pairs is {facts.pairs:.1e}; set budget.pairs to {write_pairs(corpus.n**2)}, "
-            "or keep to the cosine kernel"
-        )
-    return Stage(
+    weights = corpus.weights if section.weights else None
+    method, why = _choose_method(section, kernel, facts, role, weighted=weights is not None)
+    parameters = {
+        "role": role,
+        "kernel": kernel.name,
+        "bandwidth": bandwidth,
+        "orders": _orders(section),
+        "weights": weights,
+    }
+    stage = Stage(
         name=stage_name(kernel, role),
-        work=score_kernel if dense else bracket_kernel,
+        work=score_kernel,
         needs=("bandwidth",) if bandwidth == "median" else (),
         corpora=(role,),
-        parameters={
-            "role": role,
-            "kernel": kernel.name,
-            "bandwidth": bandwidth,
-            "orders": _orders(section),
-            "weights": corpus.weights if section.weights else None,
-        },
-        seed=None if dense else facts.seed,
-        memory_bytes=_kernel_memory(corpus, dense),
-        effort=_kernel_effort(section, corpus, dense),
+        parameters=parameters,
+        seed=None if method == "exact" else facts.seed,
+        memory_bytes=0,
+    )
+    stage = _STAGES[method](stage, corpus)
+    return replace(stage, effort=replace(stage.effort, method=method, why=why))
+
+
+def _choose_method(
+    section: Vendi, kernel: VendiKernel, facts: JobFacts, role: Role, *, weighted: bool
+) -> tuple[Method, str]:
+    """Choose how to score a kernel, by the size of the corpus, the budget and what was asked."""
+    n, asked = facts.corpora[role].n, section.method
+    pairs: dict[Method, float] = {
+        "exact": n**2,
+        "lanczos": lanczos_pairs(n),
+        "nystrom": n**2,
+        "fourier": 0.0,
+        "subsample": 0.0,
+    }
+    if asked == "auto":
+        if n <= DENSE_ROWS and pairs["exact"] <= facts.pairs:
+            return "exact", f"at most {DENSE_ROWS:,} rows"
+        if n > DENSE_ROWS and pairs["lanczos"] <= facts.pairs:
+            return "lanczos", f"more than {DENSE_ROWS:,} rows, within budget.pairs"
+        if n < 2 * LEAST_SUBSET or weighted:
+            raise _over_budget(role, kernel, n, min(pairs["exact"], pairs["lanczos"]), facts.pairs)
+        return "subsample", f"all pairs would take more than budget.pairs {facts.pairs:.1e}"
+    if weighted and asked not in {"exact", "lanczos"}:
+        raise BadInput(
+            f"{role}: measures.vendi.method {asked} doesn't know the corpus' weights; use exact or "
+            "lanczos, or set measures.vendi.weights to false"
+        )
+    least = {"lanczos": LEAST_LANCZOS, "subsample": 2 * LEAST_SUBSET}.get(asked, 1)
+    if n < least:
+        raise BadInput(
+            f"{role}: measures.vendi.method {asked} needs at least {least} rows and there are {n}; "
+            "use method auto"
+        )
+    if pairs[asked] > facts.pairs:
+        raise _over_budget(role, kernel, n, pairs[asked], facts.pairs)
+    return asked, f"vendi.method is {asked}"
+
+
+def _over_budget(role: Role, kernel: VendiKernel, n: int, pairs: float, budget: float) -> BadInput:
+    return BadInput(
+        f"{role}: the {kernel.name} kernel of {n} rows takes {pairs:.1e} pairs and budget.pairs is "
+        f"{budget:.1e}; set budget.pairs to {write_pairs(pairs)}, set measures.vendi.method to "
+        "fourier, or keep to the cosine kernel"
     )
 
 
-def _kernel_memory(corpus: CorpusFacts, dense: bool) -> int:
+def _exact_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
+    memory = _kernel_memory(corpus, 8 * corpus.n**2 + 64 * 8 * corpus.n)
+    return replace(stage, memory_bytes=memory, effort=_exact_effort(corpus))
+
+
+def _nystrom_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
+    landmarks = min(LANDMARKS, corpus.n)
+    memory = _kernel_memory(corpus, 8 * (5 * landmarks + 2 * TILE_ROWS) * landmarks)
+    return replace(stage, work=bracket_kernel, memory_bytes=memory, effort=_nystrom_effort(corpus))
+
+
+def _lanczos_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
+    return replace(
+        stage,
+        work=multiply_pair,
+        advance=advance_kernel,
+        partitions=lanczos_partitions(corpus),
+        memory_bytes=lanczos_memory(corpus),
+        effort=lanczos_effort(corpus),
+    )
+
+
+def _fourier_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
+    matrix = 8 * (2 * FREQUENCIES) ** 2
+    rows = 8 * (corpus.d + 6 * FREQUENCIES) * FEATURE_ROWS
+    return replace(
+        stage,
+        work=sum_features,
+        finalise=score_features,
+        partitions=-(-corpus.shards // SHARDS_PER_TASK),
+        memory_bytes=2 * corpus.shard_stored_bytes + rows + 8 * matrix,
+        effort=Effort(
+            bytes_read=2 * corpus.stored_bytes,
+            bytes_written=matrix + RESULT_BYTES,
+            single_products=corpus.n * (2.0 * FREQUENCIES) ** 2 / 2,
+            products=float(corpus.n) * FREQUENCIES * corpus.d,
+            folds=8.0 * corpus.n * FREQUENCIES,
+        ),
+    )
+
+
+def _subsample_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
+    rows = min(SUBSET_ROWS, corpus.n // SUBSETS)
+    rows -= rows % 2**HALVINGS
+    return replace(
+        stage,
+        work=score_subset,
+        finalise=extrapolate_subsets,
+        partitions=SUBSETS * (HALVINGS + 1),
+        parameters={**stage.parameters, "rows": rows},
+        memory_bytes=8 * rows**2
+        + 24 * rows * corpus.d
+        + 2 * corpus.shard_stored_bytes
+        + 8 * corpus.n
+        + FEW_TILES_BYTES,
+        effort=Effort(
+            bytes_read=SUBSETS * (HALVINGS + 1) * corpus.stored_bytes,
+            bytes_written=SUBSETS * (HALVINGS + 1) * RESULT_BYTES,
+            products=SUBSETS * (float(rows) ** 2 * corpus.d + 4 / 9 * float(rows) ** 3),
+            folds=SUBSETS * 0.08 * float(rows) ** 3,
+        ),
+    )
+
+
+_STAGES: dict[Method, Callable[[Stage, CorpusFacts], Stage]] = {
+    "exact": _exact_stage,
+    "lanczos": _lanczos_stage,
+    "nystrom": _nystrom_stage,
+    "fourier": _fourier_stage,
+    "subsample": _subsample_stage,
+}
+
+
+def _kernel_memory(corpus: CorpusFacts, work: int) -> int:
     # The rows, and the rows moved to their mean.
     points = 2 * corpus.float_bytes
-    if dense:
-        work = 8 * corpus.n**2 + 64 * 8 * corpus.n
-    else:
-        landmarks = min(LANDMARKS, corpus.n)
-        work = 8 * (5 * landmarks + 2 * TILE_ROWS) * landmarks
     return max(corpus.points_bytes, points + work) + FEW_TILES_BYTES
 
 
-def _kernel_effort(section: Vendi, corpus: CorpusFacts, dense: bool) -> Effort:
-    n, pairs = float(corpus.n), corpus.n**2 / 2
-    asked = f"vendi.method is {section.method}"
-    tiles = Effort(
+def _tiles_effort(corpus: CorpusFacts) -> Effort:
+    pairs = float(corpus.n) ** 2 / 2
+    return Effort(
         bytes_read=corpus.stored_bytes,
         bytes_written=RESULT_BYTES,
         products=pairs * corpus.d,
-        folds=CONVERSION_FOLDS * n * corpus.d + KERNEL_FOLDS * pairs,
+        folds=CONVERSION_FOLDS * float(corpus.n) * corpus.d + KERNEL_FOLDS * pairs,
     )
-    if dense:
-        return replace(
-            tiles,
-            bytes_written=8 * corpus.n + RESULT_BYTES,
-            # Half of the diagonalisation's operations wait for memory, entry by entry.
-            products=tiles.products + n**3 / 3,
-            folds=tiles.folds + 0.06 * n**3,
-            method="exact",
-            why=asked if section.method == "exact" else f"at most {DENSE_ROWS:,} rows",
-        )
-    m = min(LANDMARKS, corpus.n)
+
+
+def _exact_effort(corpus: CorpusFacts) -> Effort:
+    n, tiles = float(corpus.n), _tiles_effort(corpus)
+    return replace(
+        tiles,
+        bytes_written=8 * corpus.n + RESULT_BYTES,
+        # Half of the diagonalisation's operations wait for memory, entry by entry.
+        products=tiles.products + n**3 / 3,
+        folds=tiles.folds + 0.06 * n**3,
+    )
+
+
+def _nystrom_effort(corpus: CorpusFacts) -> Effort:
+    n, tiles, m = float(corpus.n), _tiles_effort(corpus), min(LANDMARKS, corpus.n)
     spectra = (VALUES_ONLY + WITH_VECTORS) * m**3
     return replace(
         tiles,
         products=tiles.products + n * m * (corpus.d + 2 * m) + spectra,
         folds=tiles.folds + KERNEL_FOLDS * n * m,
-        method="nystrom",
-        why=asked if section.method == "nystrom" else f"more than {DENSE_ROWS:,} rows",
     )
 
 
@@ -276,12 +419,7 @@ def _precision(inputs: Inputs, sample: np.ndarray[Any, Any], n: int) -> Precisio
 
 def score_moments(inputs: Inputs) -> Output:
     """Merge the moments in order and score their spectrum."""
-    moment = merge_moments(
-        SecondMoment(
-            part.values["total"], part.array("matrix"), Rounding(**part.values["rounding"])
-        )
-        for part in inputs.parts
-    )
+    moment = _merged(inputs)
     if moment.total == 0:
         return Output(values={"reason": "all weights are 0", "bandwidth": None})
     n = inputs.corpora[inputs.parameters["role"]].n
@@ -293,6 +431,15 @@ def score_moments(inputs: Inputs) -> Output:
     return Output(
         values={"scores": scores, "bandwidth": None},
         arrays={"eigenvalues": spectrum.eigenvalues, "matrix": moment.matrix},
+    )
+
+
+def _merged(inputs: Inputs) -> SecondMoment:
+    return merge_moments(
+        SecondMoment(
+            part.values["total"], part.array("matrix"), Rounding(**part.values["rounding"])
+        )
+        for part in inputs.parts
     )
 
 
@@ -325,6 +472,93 @@ def bracket_kernel(inputs: Inputs) -> Output:
     )
     scores = {order: store_estimate(vendi_bracket(nystrom, float(order))) for order in p["orders"]}
     return Output(values={"scores": scores, "bandwidth": bandwidth})
+
+
+def advance_kernel(inputs: Inputs) -> Output:
+    """Go on with stochastic Lanczos."""
+    bandwidth = _bandwidth(inputs)
+    return _without_bandwidth(inputs) if bandwidth is None else advance_traces(inputs, bandwidth)
+
+
+def sum_features(inputs: Inputs) -> Output:
+    """Sum the second moment of the random Fourier features of a run of shards."""
+    p, corpus = inputs.parameters, inputs.corpora[inputs.parameters["role"]]
+    bandwidth = _bandwidth(inputs)
+    if bandwidth is None:
+        return Output()
+    # The same frequencies in every task, about the first row: any origin near the rows does.
+    generator = replace(inputs, index=FINALISE).generator()
+    frequencies = draw_frequencies(
+        cast(Kernel, p["kernel"]), bandwidth, corpus.d, FREQUENCIES, generator
+    )
+    origin = corpus.read_rows(0, 1)[0].astype(np.float64)
+    first = inputs.index * SHARDS_PER_TASK
+    moments = MomentSum("single")
+    for shard in range(first, min(first + SHARDS_PER_TASK, corpus.shard_count)):
+        rows = corpus.read_shard(shard)
+        for block in row_blocks(len(rows), FEATURE_ROWS):
+            moments.add(fourier_features(rows[block], origin, frequencies))
+    moment = moments.moment()
+    values = {"total": moment.total, "rounding": asdict(moment.rounding)}
+    return Output(values=values, arrays={"matrix": moment.matrix})
+
+
+def score_features(inputs: Inputs) -> Output:
+    """Score the spectrum of the features."""
+    bandwidth = _bandwidth(inputs)
+    if bandwidth is None:
+        return _without_bandwidth(inputs)
+    moment, n = _merged(inputs), inputs.corpora[inputs.parameters["role"]].n
+    scores = {
+        order: store_estimate(fourier_score(moment, n, float(order)))
+        for order in inputs.parameters["orders"]
+    }
+    return Output(values={"scores": scores, "bandwidth": bandwidth})
+
+
+def score_subset(inputs: Inputs) -> Output:
+    """Score the pieces of one size of one random subset."""
+    p, corpus = inputs.parameters, inputs.corpora[inputs.parameters["role"]]
+    bandwidth = _bandwidth(inputs)
+    if bandwidth is None:
+        return Output()
+    generator = replace(inputs, index=FINALISE).generator()
+    subset, halving = divmod(inputs.index, HALVINGS + 1)
+    rows = draw_replicates(corpus.n, p["rows"], SUBSETS, generator)[subset]
+    order = np.argsort(rows)
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    points = as_points(corpus.read_index(rows[order]), "euclidean").take(back)
+    found = subsample_scores(
+        points, cast(Kernel, p["kernel"]), bandwidth, _descending(inputs), 2**halving
+    )
+    return Output(values={"size": found.size}, arrays={"values": found.values})
+
+
+def extrapolate_subsets(inputs: Inputs) -> Output:
+    """Follow the subsets' scores to all rows."""
+    bandwidth = _bandwidth(inputs)
+    if bandwidth is None:
+        return _without_bandwidth(inputs)
+    orders, n = _descending(inputs), inputs.corpora[inputs.parameters["role"]].n
+    subsets = [
+        SubsampleMagnitudes(part.values["size"], part.array("values"), np.ones(len(orders)))
+        for part in inputs.parts
+    ]
+    found = extrapolated_scores(subsets, orders, n)
+    curve = rarefaction_curve(np.arange(1.0, len(orders) + 1.0), subsets)
+    scores = {
+        order_name(order): store_estimate(estimate)
+        for order, estimate in zip(orders, found, strict=True)
+    }
+    # Columns in the order in which the orders were given.
+    columns = [orders.index(float(order)) for order in inputs.parameters["orders"]]
+    arrays = {"rarefaction_sizes": curve.sizes, "rarefaction": curve.means[:, columns]}
+    return Output(values={"scores": scores, "bandwidth": bandwidth}, arrays=arrays)
+
+
+def _descending(inputs: Inputs) -> list[float]:
+    return sorted((float(order) for order in inputs.parameters["orders"]), reverse=True)
 
 
 def _bandwidth(inputs: Inputs) -> float | None:
@@ -363,7 +597,12 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
                 else:
                     estimate = load_estimate(published.values["scores"][order])
                     scores.append(Score.known(estimate, **fields))
-            for name, stored in (("eigenvalues", "eigenvalues"), ("second_moment", "matrix")):
+            for name, stored in (
+                ("eigenvalues", "eigenvalues"),
+                ("second_moment", "matrix"),
+                ("rarefaction_sizes", "rarefaction_sizes"),
+                ("rarefaction", "rarefaction"),
+            ):
                 if stored in published.objects:
                     arrays[f"vendi/{role}/{label}/{name}"] = published.path(stored)
         if section.labels:
