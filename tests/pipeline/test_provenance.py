@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from importlib import metadata
@@ -12,9 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import latentscale
 from latentscale_pipeline import provenance
 from latentscale_pipeline.addresses import without_credentials
 from latentscale_pipeline.corpus import open_corpus
+from latentscale_pipeline.job import identity
 from latentscale_pipeline.job.identity import code_version
 from latentscale_pipeline.objects import ObjectStore
 from latentscale_pipeline.provenance import git_state
@@ -207,3 +210,23 @@ def test_no_secret_is_recorded(
         assert "testsecret" not in stored, name
     assert seen["runs"][0]["command"].endswith(f"-o {target} -o s3://bucket/x")
     assert seen["corpora"]["corpus"]["uri"] == target
+
+
+def test_any_change_to_the_mathematics_changes_the_code_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Path(latentscale.__file__).parent
+    shutil.copytree(source, tmp_path / "latentscale", ignore=shutil.ignore_patterns("__pycache__"))
+    original = identity.resources.files
+    monkeypatch.setattr(
+        identity.resources,
+        "files",
+        lambda package: tmp_path / package if package == "latentscale" else original(package),
+    )
+    assert code_version.__wrapped__() == code_version()
+    for changed in ("heat.py", "backend/host_separations.py"):
+        file = tmp_path / "latentscale" / changed
+        text = file.read_text()
+        file.write_text(text + "\n")
+        assert code_version.__wrapped__() != code_version(), changed
+        file.write_text(text)

@@ -13,9 +13,10 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from latentscale_pipeline.job.config import JobConfig
@@ -95,8 +96,15 @@ def code_version() -> str:
     """
     hasher = hashlib.sha256()
     for package, folder in (("latentscale", ""), ("latentscale_pipeline", "stages")):
-        root = resources.files(package)
-        for entry in sorted((root / folder).iterdir(), key=lambda item: item.name):
-            if entry.name.endswith(".py"):
-                hasher.update(entry.name.encode() + b"\0" + entry.read_bytes())
+        for path, source in _sources(resources.files(package) / folder):
+            hasher.update(path.encode() + b"\0" + source)
     return hasher.hexdigest()[:16]
+
+
+def _sources(folder: Traversable, within: str = "") -> Iterator[tuple[str, bytes]]:
+    for entry in sorted(folder.iterdir(), key=lambda item: item.name):
+        path = within + entry.name
+        if entry.is_dir():
+            yield from _sources(entry, path + "/")
+        elif entry.name.endswith(".py"):
+            yield path, entry.read_bytes()
