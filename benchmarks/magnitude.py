@@ -19,8 +19,7 @@ a warm-up on 200 rows; memory is the peak of the whole process.
 magnipy 1.0.0 pins older NumPy and SciPy and needs torch, so it lives in an environment of its own:
 
     python3 -m venv VENV
-    VENV/bin/pip install torch --index-url https://download.pytorch.org/whl/cpu
-    VENV/bin/pip install magnipy==1.0.0
+    VENV/bin/pip install torch magnipy==1.0.0
 """
 
 from __future__ import annotations
