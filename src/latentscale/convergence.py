@@ -43,8 +43,9 @@ from latentscale.positive_definiteness import Separations
 from latentscale.preconditioning import gather_rows
 from latentscale.procedures import Arrays, ReadRows, Request
 
-SUBSET_ROWS = (750, 3000)
-"""Sizes of the evenly spaced subsets whose convergence scales are extrapolated to all rows."""
+SUBSET_ROWS = (1200, 3000)
+"""Sizes, of few and of many rows, of the larger of two evenly spaced subsets, a 25th of the rows in
+between. The smaller is a quarter of it. Their convergence scales are extrapolated to all rows."""
 
 ABOUT = np.linspace(0.7, 1.4, 8)
 """First group of scales, relative to the extrapolated one."""
@@ -357,7 +358,9 @@ def _concluded(scales: Float64Array, estimates: Sequence[Estimate], goal: float)
 
 def _extrapolated_scale(n: int, read_rows: ReadRows, target: float) -> float:
     """Guess the convergence scale from two subsets: it grows like a power of their size."""
-    sizes = [min(n, rows) for rows in SUBSET_ROWS]
+    rows_of_few, rows_of_many = SUBSET_ROWS
+    most = min(max(n // 25, rows_of_few), rows_of_many)
+    sizes = [min(n, rows) for rows in (most // 4, most)]
     small, large = (
         dense_convergence_scale(
             gather_rows(read_rows, np.linspace(0, n - 1, rows).astype(np.int64)),
