@@ -100,6 +100,8 @@ def test_a_label_reads_as_its_rows_do(tmp_path: Path, excluded: list[str]) -> No
         shards = [view.read_shard(i) for i in range(view.shard_count)]
         assert all(len(shard) == view.shard_rows for shard in shards[:-1])
         np.testing.assert_array_equal(np.concatenate(shards), rows[mine])
+        for i, shard in enumerate(shards):
+            np.testing.assert_array_equal(rows[mine][view.shard_range(i)], shard)
         np.testing.assert_array_equal(view.read_rows(3, 9), rows[mine][3:9])
         np.testing.assert_array_equal(view.read_index(np.array([2, 2, 8])), rows[mine][[2, 2, 8]])
         assert view.ids() == [f"row {i}" for i in np.flatnonzero(mine)]

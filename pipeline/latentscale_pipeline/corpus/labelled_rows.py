@@ -42,6 +42,10 @@ class LabelledRows(Corpus):
         return -(-self.n // self.shard_rows)
 
     @cached_property
+    def _starts(self) -> npt.NDArray[np.int64]:
+        return np.minimum(np.arange(self.shard_count + 1) * self.shard_rows, self.n)
+
+    @cached_property
     def zero_rows(self) -> int:
         """How many of them are all zero; read to be counted when the corpus has some."""
         if not self._whole.zero_rows:
