@@ -12,7 +12,7 @@ the approximate kernel matrix.
 
 Its entries err by about :math:`1/\sqrt{D}`, and so every score is off, mostly downwards for small
 orders: 2D features have no more than rank 2D. The error falls about like 1/D, so the value is
-extrapolated from D and D/2, and the interval reaches twice as far as the two differ. It is an
+extrapolated from D and D/2, and the interval reaches three times as far as the two differ. It is an
 estimate and not a bound.
 """
 
@@ -32,7 +32,7 @@ from latentscale.vendi import moment_spectrum, vendi_score
 FREQUENCIES = 1024
 """Frequencies by default: a second moment of 2048 × 2048."""
 
-REACH = 2.0
+REACH = 3.0
 """Half the interval's length, in differences between D and D/2 (on a logarithmic scale)."""
 
 

@@ -70,7 +70,7 @@ def dense_preconditioner(
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_it_is_what_dense_algebra_makes_of_its_definition(metric: Metric) -> None:
-    n = 600
+    n = 350
     scales = [20.0, 50.0, 100.0] if metric == "cosine" else [0.5, 2.0, 4.0]
     points = sample(n, metric)
     read_rows = reader(points, 250)
@@ -130,7 +130,7 @@ def test_predecessors_are_the_nearest_earlier_rows_in_one_order() -> None:
 
 
 def test_cells_and_memory_change_the_predecessors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    n, scale = 1500, 1.0
+    n, scale = 800, 1.0
     points = sample(n, "euclidean")
     landmarks = Landmarks.draw(n, reader(points, 300), np.random.default_rng(4))
     distances = pairwise_distances(points.rows, "euclidean")
@@ -143,8 +143,8 @@ def test_cells_and_memory_change_the_predecessors_alone(monkeypatch: pytest.Monk
         return prepared[0].row_factors, predecessors
 
     _, whole = prepare()
-    monkeypatch.setattr(preconditioning, "CELL_ROWS", 200)
-    monkeypatch.setattr(preconditioning, "MOST_MEMBERS", 450)
+    monkeypatch.setattr(preconditioning, "CELL_ROWS", 120)
+    monkeypatch.setattr(preconditioning, "MOST_MEMBERS", 250)
     factors, predecessors = prepare()
     monkeypatch.setattr(preconditioning, "CELLS_BYTES", 1)
     again, same = prepare()

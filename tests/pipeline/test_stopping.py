@@ -345,7 +345,10 @@ def test_what_can_not_be_resumed_is_said_in_one_line(
     frozen["measures"]["vendi"]["orders"] = [3.0]
     (copies["altered"] / "config.json").write_text(json.dumps(frozen))
     for arguments, message in (
-        ((finished, "-o", "seed=3"), "-o seed=3: only keys of cluster and driver can change"),
+        (
+            (finished, "-o", "seed=3"),
+            "-o seed=3: only keys of cluster, driver and storage_options can change",
+        ),
         ((finished, "-o", "cluster.worker=3"), "cluster.worker is unknown"),
         (
             (copies["renamed"],),

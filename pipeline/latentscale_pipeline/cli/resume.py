@@ -25,8 +25,8 @@ def resume(
     """Go on with a job from the configuration and the corpora stored in its folder.
 
     JOB is a job's folder: a path, or a URL such as s3://bucket/jobs/nightly-1a2b3c4d. What the job
-    is can't change, so only keys of cluster and driver may be overridden. Credentials come from
-    the environment.
+    is can't change, so only keys of cluster, driver and storage_options may be overridden.
+    Credentials come from the environment.
 
     \b
     Example:
