@@ -749,7 +749,8 @@ def main() -> None:
     path = asked.out / f"full-{begun.date().isoformat()}{part}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
-    say(f"{sum(entry['held'] for entry in entries)} of {len(entries)} held; record: {path}")
+    kept = sum(entry["held"] is True for entry in entries)
+    say(f"{kept} of {len(entries)} held; record: {path}")
     sys.exit(0 if held else 1)
 
 
