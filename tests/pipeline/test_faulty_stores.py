@@ -2,7 +2,6 @@
 
 import json
 import os
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from latentscale_pipeline.objects import ObjectStore
 from tests.conftest import Ended
 from tests.faulty_store import FAULTS, FaultyStore, faulty_store
 from tests.jobs import timeless
+from tests.pipeline.racing import race_to_create
 
 Command = Callable[..., Ended]
 
@@ -78,19 +78,7 @@ def test_of_racers_at_a_faulty_store_exactly_one_creates(
     with faulty_store(server, 2, dict.fromkeys(FAULTS, 0.08)) as proxy:
         reach(proxy)
         store = ObjectStore(s3_url)
-        start = threading.Barrier(12)
-        won: list[int] = []
-
-        def race(racer: int) -> None:
-            start.wait()
-            if store.create("marker", f"racer {racer}".encode()):
-                won.append(racer)
-
-        racers = [threading.Thread(target=race, args=(i,)) for i in range(12)]
-        for racer in racers:
-            racer.start()
-        for racer in racers:
-            racer.join()
+        won = race_to_create(store, "marker", 12)
         assert len(won) == 1
         assert store.read("marker") == f"racer {won[0]}".encode()
 

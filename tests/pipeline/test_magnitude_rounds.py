@@ -7,36 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from latentscale_pipeline.engine.executor import Ending, SerialExecutor
 from latentscale_pipeline.engine.run import Work, run_stages, survey
-from latentscale_pipeline.engine.task import Task
 from latentscale_pipeline.job.config import read_config
 from latentscale_pipeline.objects import ObjectStore
 from latentscale_pipeline.plan import Plan, make_plan, measure_sections
 from latentscale_pipeline.run import run_job
 from latentscale_pipeline.stages import row_groups
 from tests import oracles
+from tests.pipeline.mortal_driver import Killed, MortalExecutor
 
 ROWS, DIMENSION = 500, 6
-
-
-class Killed(BaseException):
-    """The driver dies."""
-
-
-class MortalExecutor(SerialExecutor):
-    """Runs so many tasks, then takes the driver down."""
-
-    def __init__(self, tasks: int) -> None:
-        super().__init__()
-        self._left = tasks
-
-    def next_ended(self, seconds: float) -> tuple[Task, Ending] | None:
-        if self._left == 0:
-            raise Killed
-        ended = super().next_ended(seconds)
-        self._left -= ended is not None
-        return ended
 
 
 @pytest.fixture(autouse=True)

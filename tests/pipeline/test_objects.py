@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import pickle
-import threading
 import time
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from latentscale_pipeline.addresses import strip_credentials
 from latentscale_pipeline.errors import BadInput, StoreFull
 from latentscale_pipeline.objects import ObjectStore
+from tests.pipeline.racing import race_to_create
 
 
 @pytest.fixture(params=["disk", "s3"])
@@ -52,19 +52,7 @@ def test_keys_sizes_and_folders_list_what_is_there(store: ObjectStore) -> None:
 
 
 def test_of_sixteen_racers_exactly_one_creates(store: ObjectStore) -> None:
-    start = threading.Barrier(16)
-    won: list[int] = []
-
-    def race(racer: int) -> None:
-        start.wait()
-        if store.create("marker", f"racer {racer}".encode()):
-            won.append(racer)
-
-    racers = [threading.Thread(target=race, args=(i,)) for i in range(16)]
-    for racer in racers:
-        racer.start()
-    for racer in racers:
-        racer.join()
+    won = race_to_create(store, "marker", 16)
     assert len(won) == 1
     assert store.read("marker") == f"racer {won[0]}".encode()
     assert store.keys() == ["marker"]

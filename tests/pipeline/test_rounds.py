@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from latentscale_pipeline.clusters.dask_executor import DaskExecutor, local_cluster
-from latentscale_pipeline.engine.executor import Ending, SerialExecutor
+from latentscale_pipeline.engine.executor import SerialExecutor
 from latentscale_pipeline.engine.run import Work, foresee, run_stages, survey
 from latentscale_pipeline.engine.stage import Effort, Stage
-from latentscale_pipeline.engine.task import Task
 from latentscale_pipeline.job.config import Local
 from latentscale_pipeline.job.publishing import SPENT, Published, need_marker
 from tests.pipeline import toy_stages as toy
+from tests.pipeline.mortal_driver import Killed, MortalExecutor
 from tests.pipeline.test_engine import Events, make_work, run
 
 
@@ -24,25 +24,6 @@ from tests.pipeline.test_engine import Events, make_work, run
 def dask_executor() -> Iterator[DaskExecutor]:
     with local_cluster(Local(workers=2, threads=1, memory_limit=2**30)) as executor:
         yield executor
-
-
-class Killed(BaseException):
-    """The driver dies."""
-
-
-class MortalExecutor(SerialExecutor):
-    """Runs so many tasks, then takes the driver down."""
-
-    def __init__(self, tasks: int) -> None:
-        super().__init__()
-        self._left = tasks
-
-    def next_ended(self, seconds: float) -> tuple[Task, Ending] | None:
-        if self._left == 0:
-            raise Killed
-        ended = super().next_ended(seconds)
-        self._left -= ended is not None
-        return ended
 
 
 def outcome(work: Work, stage: Stage) -> tuple[list[float], Any]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from latentscale.distances import Points, as_points
 from latentscale.kernel_products import kernel_block_products
-from latentscale.kernel_traces import DEFLATED, MOST_STEPS, PROBES, KernelTraces
+from latentscale.kernel_traces import DEFLATED, PROBES, KernelTraces
 from latentscale.kernels import Kernel
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Effort, Inputs
@@ -31,8 +31,6 @@ from latentscale_pipeline.stages.row_groups import RowGroups, cut_rows
 
 EXPECTED_ROUNDS = 22
 """Rounds on data of no unusual shape: two for the basis, twenty steps of Lanczos."""
-
-MOST_ROUNDS = 2 + MOST_STEPS
 
 COLUMNS = 1 + DEFLATED + PROBES
 
