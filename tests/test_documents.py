@@ -43,21 +43,26 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_readme_commands(place: Path, latentscale: Callable[..., Ended]) -> None:
+def test_readme_commands(
+    place: Path, latentscale: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
     commands = [
         line.removeprefix("$ ")
         for block in blocks(README, "console")
         for line in block.splitlines()
         if line.startswith("$ ")
     ]
-    assert len(commands) == 17
+    assert len(commands) == 18
+    [kernels] = [block for block in blocks(README, "python") if block.startswith("# my_kernels.py")]
+    (place / "my_kernels.py").write_text(kernels)
+    monkeypatch.syspath_prepend(place)
     (place / "gates.yaml").write_text(yaml_block("gates:"))
     for command in commands:
         program, *arguments = shlex.split(with_job_folders(command, place))
         assert program == "latentscale"
         ended = latentscale(*arguments)
         assert ended.code == 0, f"{command}\n{ended.err}"
-    assert len(list(place.glob("jobs/*/results.json"))) == 2
+    assert len(list(place.glob("jobs/*/results.json"))) == 3
     assert (place / "gates.xml").exists()
     assert (place / "comment.md").exists()
     documents = ("results.json", "report.html", "config.json", "plan.json", "provenance.json")
@@ -81,7 +86,7 @@ def yaml_block(start: str) -> str:
 
 
 def test_readme_library_example() -> None:
-    [example] = blocks(README, "python")
+    [example] = [block for block in blocks(README, "python") if "from latentscale" in block]
     ended = subprocess.run(
         [sys.executable, "-W", "error", "-c", example], capture_output=True, text=True, check=False
     )

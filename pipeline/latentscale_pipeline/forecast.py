@@ -28,6 +28,7 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.job.config import JobConfig
 from latentscale_pipeline.lent_scales import read_scales
 from latentscale_pipeline.machine import describe_machine, memory_bytes
+from latentscale_pipeline.named_code import refuse_code
 from latentscale_pipeline.objects import ObjectStore
 from latentscale_pipeline.plan import (
     Plan,
@@ -98,7 +99,7 @@ class StageForecast:
 
 
 def forecast_job(
-    config: JobConfig, *, measures: Mapping[str, Measure] = MEASURES
+    config: JobConfig, *, measures: Mapping[str, Measure] = MEASURES, allow_code: bool = False
 ) -> dict[str, Any]:
     """Foresee a job.
 
@@ -108,6 +109,8 @@ def forecast_job(
         The resolved configuration.
     measures : mapping
         The measures by name.
+    allow_code : bool
+        Whether functions that the configuration names may be imported and run.
 
     Returns
     -------
@@ -120,6 +123,7 @@ def forecast_job(
         If a corpus can't be had, or the job can't fit budget, memory or disk: in one line that
         names the setting that would make it fit, and its value.
     """
+    refuse_code(config.measures, allowed=allow_code)
     with storage_options(config.storage_options):
         return _forecast(config, measures)
 

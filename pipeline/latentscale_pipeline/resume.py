@@ -28,6 +28,7 @@ def plan_again(
     overrides: Sequence[str] = (),
     *,
     measures: Mapping[str, Measure] = MEASURES,
+    allow_code: bool = False,
 ) -> Plan:
     """Plan the job of a folder again.
 
@@ -40,6 +41,8 @@ def plan_again(
         ``storage_options``.
     measures : mapping
         The measures by name.
+    allow_code : bool
+        Whether functions that the configuration names may be imported and run.
 
     Raises
     ------
@@ -59,7 +62,13 @@ def plan_again(
             for role in ROLES
             if role in stored["corpora"]
         }
-    plan = make_plan(config, measures=measures, corpora=corpora, scales=stored["scales"])
+    plan = make_plan(
+        config,
+        measures=measures,
+        corpora=corpora,
+        scales=stored["scales"],
+        allow_code=allow_code,
+    )
     if plan.id != name:
         raise BadInput(
             f"{store.url}: its configuration and corpora make the job {plan.id}, not this one: the "

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from latentscale.distances import Float64Array
 from latentscale.estimate import Estimate
-from latentscale.kernels import Kernel
+from latentscale.kernels import KernelName
 from latentscale.second_moments import SecondMoment
 from latentscale.vendi import moment_spectrum, vendi_score
 
@@ -37,7 +37,7 @@ REACH = 3.0
 
 
 def draw_frequencies(
-    kernel: Kernel, bandwidth: float, dimension: int, count: int, generator: np.random.Generator
+    kernel: KernelName, bandwidth: float, dimension: int, count: int, generator: np.random.Generator
 ) -> Float64Array:
     """Draw the frequencies of a kernel.
 

@@ -32,12 +32,15 @@ the score's interval is that of the trace with its *endpoints* transformed.
 
 Largest eigenvalue
 ------------------
-A has positive entries, so for every positive vector v (Collatz 1942, Wielandt 1950)
+Where A has no negative entries, for every positive vector v (Collatz 1942, Wielandt 1950)
 
 .. math:: \frac{v^\top A v}{v^\top v} \le \lambda_{\max} \le \max_i \frac{(A v)_i}{v_i}.
 
 Unlike a small residual this proves that no larger eigenvalue was missed. One column of every
-product is a power iteration that starts at the largest Ritz vector of Q.
+product is a power iteration that starts at the largest Ritz vector of Q. Whatever the entries, the
+Ritz values :math:`\theta_1 \ge \theta_2 \ge \dots` of Q lie below the eigenvalues (Cauchy), so
+
+.. math:: \theta_1^2 \le \lambda_{\max}^2 \le \|A\|_F^2 - \sum_{i > 1} \theta_i^2.
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ from scipy.special import stdtrit
 from latentscale.distances import Float64Array, Points
 from latentscale.estimate import Estimate
 from latentscale.kernel_products import kernel_block_products
-from latentscale.kernels import Kernel
+from latentscale.kernels import FUNCTION_TOLERANCE, Kernel
 from latentscale.vendi import EPSILON, check_order
 
 DEFLATED = 32
@@ -102,6 +105,8 @@ class KernelTraces:
         The tridiagonal matrices so far.
     squares : float
         Squared Frobenius norm of A.
+    nonnegative : bool
+        Whether no entry of A is negative.
     largest : tuple of float
         Bounds of the largest eigenvalue.
     orders : tuple of float
@@ -116,6 +121,7 @@ class KernelTraces:
     diagonals: Float64Array
     off_diagonals: Float64Array
     squares: float
+    nonnegative: bool
     largest: tuple[float, float]
     orders: tuple[float, ...]
     finished: bool = False
@@ -164,25 +170,39 @@ class KernelTraces:
             diagonals=none,
             off_diagonals=none,
             squares=math.nan,
+            nonnegative=False,
             largest=(0.0, 1.0),
             orders=tuple(orders),
         )
 
     @property
     def wants_squares(self) -> bool:
-        """Whether the next round has to find the squared Frobenius norm."""
+        """Whether the next round has to find the squared Frobenius norm and the least entry."""
         return self.phase == "range"
 
-    def advance(self, products: Float64Array, squares: float) -> KernelTraces:
-        """Take the products of A with ``vectors``, and go one step on."""
-        largest = self._bound_largest(products[:, 0])
-        known = replace(self, largest=largest)
+    def advance(self, products: Float64Array, squares: float, least: float) -> KernelTraces:
+        """Take the products of A with ``vectors``, and go one step on.
+
+        Parameters
+        ----------
+        products : ndarray of float64, shape (n, c)
+            A times ``vectors``.
+        squares, least : float
+            Squared Frobenius norm of A and a lower bound of its entries, read where
+            ``wants_squares``.
+
+        Raises
+        ------
+        ValueError
+            If A turns out to have a negative eigenvalue.
+        """
+        known = replace(self, nonnegative=least >= 0) if self.wants_squares else self
+        known = replace(known, largest=known._bound_largest(products[:, 0]))
         if self.phase == "range":
             basis = np.linalg.qr(products)[0][:, : self.vectors.shape[1] - 1]
             power = _positive(products[:, 0])
-            return replace(
-                known, phase="basis", squares=squares, vectors=np.column_stack([power, basis])
-            )
+            vectors = np.column_stack([power, basis])
+            return replace(known, phase="basis", squares=squares, vectors=vectors)
         if self.phase == "basis":
             return known._begin_quadrature(products[:, 1:])
         return known._step(products)
@@ -192,13 +212,19 @@ class KernelTraces:
         slack = SLACK + len(vector) * EPSILON
         # Rows without weight belong to no positive vector.
         weighing = vector > 0
-        upper = float((product[weighing] / vector[weighing]).max()) * (1.0 + slack)
+        upper = math.inf
+        if self.nonnegative:
+            upper = float((product[weighing] / vector[weighing]).max()) * (1.0 + slack)
         lower = float(vector @ product) / float(vector @ vector) * (1.0 - slack)
         return max(self.largest[0], lower), min(self.largest[1], upper)
 
     def _begin_quadrature(self, products: Float64Array) -> KernelTraces:
         basis = self.vectors[:, 1:]
-        _, directions = np.linalg.eigh(basis.T @ products)
+        ritz, directions = np.linalg.eigh(basis.T @ products)
+        slack = SLACK + len(basis) * EPSILON
+        rest = self.squares * (1.0 + slack) - float(np.square(ritz[:-1]).sum()) * (1.0 - slack)
+        low = max(self.largest[0], float(ritz[-1]) * (1.0 - slack))
+        high = min(self.largest[1], math.sqrt(max(rest, low**2)))
         power = _positive(products @ directions[:, -1])
         basis = np.linalg.qr(products @ directions[:, ::-1])[0]
         probes = self.signs.astype(np.float64)
@@ -209,6 +235,7 @@ class KernelTraces:
         return replace(
             self,
             phase="lanczos",
+            largest=(low, high),
             vectors=np.column_stack([power, first]),
             before=np.zeros_like(first),
             lengths=np.concatenate([np.ones(basis.shape[1]), squared]),
@@ -235,12 +262,27 @@ class KernelTraces:
             off_diagonals=np.vstack([self.off_diagonals, off_diagonal]),
         )
         steps = len(stepped.diagonals)
+        if not self.nonnegative:
+            stepped = stepped._see_ritz_values()
         done = steps >= MOST_STEPS or (steps >= LEAST_STEPS and stepped._is_sharp())
         return replace(stepped, finished=done)
 
+    def _see_ritz_values(self) -> KernelTraces:
+        """Raise the largest eigenvalue's lower bound to the largest Ritz value; refuse negative."""
+        ritz = np.linalg.eigvalsh(_tridiagonal(self.diagonals.T, self.off_diagonals.T))
+        if float(ritz.min()) < -FUNCTION_TOLERANCE:
+            raise ValueError(
+                "the kernel isn't positive semidefinite: divided by the number of rows, it has an "
+                f"eigenvalue of at most {float(ritz.min()):.2g}"
+            )
+        slack = SLACK + len(self.vectors) * EPSILON
+        low = max(self.largest[0], float(ritz.max()) * (1.0 - slack))
+        return replace(self, largest=(low, max(low, self.largest[1])))
+
     def _is_sharp(self) -> bool:
         low, high = self.largest
-        if math.inf in self.orders and high > low * (1.0 + ENOUGH):
+        # Only the power iteration can still bring the bounds together.
+        if self.nonnegative and math.inf in self.orders and high > low * (1.0 + ENOUGH):
             return False
         for order in self.orders:
             if order in (0.0, 2.0, math.inf):
@@ -280,6 +322,7 @@ class KernelTraces:
         return {
             "phase": self.phase,
             "squares": None if math.isnan(self.squares) else self.squares,
+            "nonnegative": self.nonnegative,
             "largest": list(self.largest),
             "orders": [repr(order) for order in self.orders],
         }
@@ -294,6 +337,7 @@ class KernelTraces:
             phase=values["phase"],
             vectors=vectors,
             squares=math.nan if squares is None else squares,
+            nonnegative=values["nonnegative"],
             largest=(values["largest"][0], values["largest"][1]),
             orders=tuple(float(order) for order in values["orders"]),
             before=arrays["before"],
@@ -307,7 +351,7 @@ class KernelTraces:
 def kernel_scores(
     points: Points,
     kernel: Kernel,
-    bandwidth: float,
+    bandwidth: float | None,
     orders: Sequence[float],
     generator: np.random.Generator,
     weights: Float64Array | None = None,
@@ -323,7 +367,7 @@ def kernel_scores(
         sums = kernel_block_products(
             points, points, kernel, bandwidth, vectors, vectors, masses_a=wanted
         )
-        traces = traces.advance(roots[:, None] * sums.products_a, sums.squares)
+        traces = traces.advance(roots[:, None] * sums.products_a, sums.squares, sums.least)
     return traces.outcome
 
 
@@ -355,13 +399,10 @@ class _Rule:
 
 def _rules(traces: KernelTraces) -> tuple[_Rule, _Rule]:
     """Gauss rule, and Gauss-Radau rule with a node at 0, of every column."""
-    diagonals, beside = traces.diagonals.T, traces.off_diagonals.T
-    columns, steps = diagonals.shape
+    beside = traces.off_diagonals.T
+    columns, steps = beside.shape
     wide = np.zeros((columns, steps + 1, steps + 1))
-    index = np.arange(steps)
-    wide[:, index, index] = diagonals
-    wide[:, index[1:], index[:-1]] = beside[:, :-1]
-    wide[:, index[:-1], index[1:]] = beside[:, :-1]
+    wide[:, :-1, :-1] = _tridiagonal(traces.diagonals.T, beside)
     gauss = _rule(wide[:, :-1, :-1], traces.lengths)
     # The last diagonal entry is chosen so that 0 is an eigenvalue (Golub 1973); a tiny shift keeps
     # the solution finite where the matrix is singular already.
@@ -371,6 +412,17 @@ def _rules(traces: KernelTraces) -> tuple[_Rule, _Rule]:
     wide[:, -1, -1] = np.linalg.solve(wide[:, :-1, :-1] + shift, right)[:, -1, 0]
     wide[:, -1, -2] = wide[:, -2, -1] = beside[:, -1]
     return gauss, _rule(wide, traces.lengths)
+
+
+def _tridiagonal(diagonals: Float64Array, beside: Float64Array) -> Float64Array:
+    """Make the matrices of all columns, shape (c, m, m)."""
+    columns, steps = diagonals.shape
+    matrices = np.zeros((columns, steps, steps))
+    index = np.arange(steps)
+    matrices[:, index, index] = diagonals
+    matrices[:, index[1:], index[:-1]] = beside[:, :-1]
+    matrices[:, index[:-1], index[1:]] = beside[:, :-1]
+    return matrices
 
 
 def _rule(matrices: Float64Array, lengths: Float64Array) -> _Rule:
@@ -400,12 +452,15 @@ def _estimate_trace(traces: KernelTraces, order: float) -> _Trace:
             traces.squares - (first[:deflated] ** 2 + off[:deflated] ** 2).sum(),
         ]
     )
-    scale = float(exact[1] / exact[0])
+    # Where the basis holds the whole range, what is left for the probes is rounding, and a
+    # polynomial fitted to that would be noise.
+    some = exact[1] > n * tolerance
+    scale = float(exact[1] / exact[0]) if some else 1.0
     exact = exact / np.array([1.0, scale, scale**2])
     residuals, corrections = [], []
     probes = np.arange(deflated, len(traces.lengths))
     for own, other in ((probes[::2], probes[1::2]), (probes[1::2], probes[::2])):
-        coefficients = _fit(gauss, other, function, scale)
+        coefficients = _fit(gauss, other, function, scale) if some else np.zeros(3)
         pairs = [_probe_sums(rule, own, coefficients, function, scale) for rule in (gauss, radau)]
         residuals.append(np.stack(pairs))
         corrections.append(float(coefficients @ exact))

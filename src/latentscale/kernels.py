@@ -10,6 +10,9 @@ equal rows and gives a positive semidefinite matrix on any set of rows:
 ``laplacian``
     :math:`\exp(-\|x - y\| / \sigma)` with the Euclidean distance.
 
+Any other positive semidefinite kernel is a function of two blocks of rows
+(:data:`KernelFunction`); what it gives is checked as far as a few rows tell.
+
 The bandwidth :math:`\sigma` is a distance in the units of the vectors. Where nothing better is
 known it is the median distance of random row pairs (:func:`median_bandwidth`).
 """
@@ -17,17 +20,27 @@ known it is the median distance of random row pairs (:func:`median_bandwidth`).
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from collections.abc import Callable
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from latentscale.backend import exponentials, inner_products
 from latentscale.distances import Float64Array, Metric, Points, distance_tile, squared_tile
 
-Kernel = Literal["cosine", "rbf", "laplacian"]
-KERNELS: tuple[Kernel, ...] = get_args(Kernel)
+KernelName = Literal["cosine", "rbf", "laplacian"]
+KERNELS: tuple[KernelName, ...] = get_args(KernelName)
 
-METRIC_OF_KERNEL: dict[Kernel, Metric] = {
+KernelFunction = Callable[[Float64Array, Float64Array], Any]
+"""Similarities, shape (m, n), between float64 rows of shapes (m, d) and (n, d).
+
+Symmetric, 1 for equal rows, positive semidefinite on any set of rows; the same for a pair whatever
+other rows are in the blocks.
+"""
+
+Kernel = KernelName | KernelFunction
+
+METRIC_OF_KERNEL: dict[KernelName, Metric] = {
     "cosine": "cosine",
     "rbf": "euclidean",
     "laplacian": "euclidean",
@@ -39,6 +52,13 @@ MEDIAN_PAIRS = 100_000
 
 PAIRS_AT_ONCE = 4096
 
+TRIED_ROWS = 64
+"""Rows on which a kernel function is tried before it is used."""
+
+FUNCTION_TOLERANCE = 1e-6
+"""How far a kernel function may be from symmetry, from 1 on the diagonal, and from being positive
+semidefinite (an eigenvalue, over the number of rows)."""
+
 
 def check_kernel(points: Points, kernel: Kernel, bandwidth: float | None) -> None:
     """Refuse a kernel that isn't known, lacks its bandwidth, or doesn't suit the points.
@@ -47,8 +67,12 @@ def check_kernel(points: Points, kernel: Kernel, bandwidth: float | None) -> Non
     ------
     ValueError
         On an unknown kernel, points prepared for another metric, a bandwidth that isn't a
-        positive number (RBF, Laplacian), or a bandwidth given for the cosine kernel.
+        positive number (RBF, Laplacian), or a bandwidth given for the cosine kernel or a function;
+        on a function that isn't a kernel on the first rows.
     """
+    if callable(kernel):
+        _check_function(points, kernel, bandwidth)
+        return
     if kernel not in KERNELS:
         raise ValueError(f"unknown kernel {kernel!r}; choose one of {', '.join(KERNELS)}")
     metric = METRIC_OF_KERNEL[kernel]
@@ -63,6 +87,76 @@ def check_kernel(points: Points, kernel: Kernel, bandwidth: float | None) -> Non
         raise ValueError(f"the {kernel} kernel needs a positive bandwidth, got {bandwidth}")
 
 
+def kernel_title(kernel: Kernel) -> str:
+    """Name a kernel in a message."""
+    if not callable(kernel):
+        return f"the {kernel} kernel"
+    return f"the kernel {getattr(kernel, '__module__', '')}:{getattr(kernel, '__name__', kernel)}"
+
+
+def _check_function(points: Points, kernel: KernelFunction, bandwidth: float | None) -> None:
+    title = kernel_title(kernel)
+    if points.metric != "euclidean":
+        raise ValueError(f"{title} needs rows as they are, got points of {points.metric!r}")
+    if bandwidth is not None:
+        raise ValueError(f"{title} takes no bandwidth, got {bandwidth}; leave it None")
+    few = points.take(slice(0, TRIED_ROWS))
+    tile = function_tile(few, few, kernel)
+    if np.abs(tile - tile.T).max() > FUNCTION_TOLERANCE:
+        raise ValueError(f"{title} isn't symmetric")
+    if np.abs(np.diagonal(tile) - 1.0).max() > FUNCTION_TOLERANCE:
+        raise ValueError(f"{title} isn't 1 between a row and itself; divide it by its diagonal")
+    least = float(np.linalg.eigvalsh(tile)[0])
+    if least < -FUNCTION_TOLERANCE * len(tile):
+        raise ValueError(
+            f"{title} isn't positive semidefinite: {len(tile)} rows have the eigenvalue {least:.2g}"
+        )
+
+
+def check_semidefinite(eigenvalue: float, kernel: Kernel) -> None:
+    """Refuse a function whose matrix, of trace 1, has a negative eigenvalue, with a ValueError."""
+    if callable(kernel) and eigenvalue < -FUNCTION_TOLERANCE:
+        raise ValueError(
+            f"{kernel_title(kernel)} isn't positive semidefinite: divided by the number of rows, "
+            f"its matrix has the eigenvalue {eigenvalue:.2g}"
+        )
+
+
+def function_tile(a: Points, b: Points, kernel: KernelFunction) -> Float64Array:
+    """Similarities between all rows of two blocks by a function.
+
+    Parameters
+    ----------
+    a, b : Points
+        Blocks of ``m`` and ``n`` rows under the Euclidean metric, without an origin.
+    kernel : callable
+        The similarity.
+
+    Returns
+    -------
+    ndarray of float64, shape (m, n)
+        A copy of what the function gave.
+
+    Raises
+    ------
+    ValueError
+        If it gave another shape, something that isn't a number, or a number beyond 1.
+    """
+    given = np.asarray(kernel(a.rows, b.rows))
+    if given.shape != (len(a), len(b)):
+        raise ValueError(
+            f"{kernel_title(kernel)} gave shape {given.shape} for {len(a)} and {len(b)} rows; it "
+            f"must give {(len(a), len(b))}"
+        )
+    tile = np.array(given, dtype=np.float64)
+    if not np.abs(tile).max(initial=0.0) <= 1.0 + FUNCTION_TOLERANCE:
+        raise ValueError(
+            f"{kernel_title(kernel)} gave similarities from {tile.min()} to {tile.max()}; they "
+            "must be numbers from -1 to 1"
+        )
+    return tile
+
+
 def kernel_tile(a: Points, b: Points, kernel: Kernel, bandwidth: float | None) -> Float64Array:
     """Similarities between all rows of two blocks.
 
@@ -71,10 +165,10 @@ def kernel_tile(a: Points, b: Points, kernel: Kernel, bandwidth: float | None) -
     a, b : Points
         Blocks of ``m`` and ``n`` rows, with the kernel's metric: ``"cosine"`` for the cosine
         kernel, ``"euclidean"`` for the others.
-    kernel : {"cosine", "rbf", "laplacian"}
+    kernel : {"cosine", "rbf", "laplacian"} or callable
         The similarity.
     bandwidth : float or None
-        Positive; None for the cosine kernel.
+        Positive; None for the cosine kernel and for functions.
 
     Returns
     -------
@@ -87,6 +181,8 @@ def kernel_tile(a: Points, b: Points, kernel: Kernel, bandwidth: float | None) -
     ValueError
         As :func:`check_kernel`, or when the blocks differ in metric or dimension.
     """
+    if callable(kernel):
+        return function_tile(a, b, kernel)
     check_kernel(a, kernel, bandwidth)
     if kernel == "cosine":
         if b.metric != "cosine" or a.dimension != b.dimension:

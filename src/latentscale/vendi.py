@@ -54,7 +54,7 @@ from latentscale.backend import Precision
 from latentscale.distances import Float64Array, Points, as_points, block_pairs, row_blocks
 from latentscale.eigenvalues import symmetric_eigenvalues
 from latentscale.estimate import Estimate
-from latentscale.kernels import Kernel, check_kernel, kernel_tile
+from latentscale.kernels import Kernel, check_kernel, check_semidefinite, kernel_tile
 from latentscale.majorisation import pour_on_largest, raise_smallest
 from latentscale.power_sums import Proportions, least_hill_number
 from latentscale.second_moments import (
@@ -226,10 +226,10 @@ def kernel_spectrum(
     ----------
     points : Points
         The ``n`` rows, with the kernel's metric.
-    kernel : {"cosine", "rbf", "laplacian"}
+    kernel : {"cosine", "rbf", "laplacian"} or callable
         The similarity.
     bandwidth : float or None
-        Positive; None for the cosine kernel.
+        Positive; None for the cosine kernel and for functions.
     weights : array_like, shape (n,), optional
         Non-negative and finite, not all zero; scaled to probabilities (definition 7.1).
 
@@ -241,8 +241,8 @@ def kernel_spectrum(
     Raises
     ------
     ValueError
-        On a kernel that doesn't suit the points (:func:`latentscale.kernels.check_kernel`) or bad
-        weights.
+        On a kernel that doesn't suit the points (:func:`latentscale.kernels.check_kernel`), a
+        function that isn't positive semidefinite on the rows, or bad weights.
 
     Notes
     -----
@@ -258,7 +258,7 @@ def kernel_spectrum(
         raise ValueError("all weights are 0: there is nothing to measure")
     masses = masses / total
     roots = np.sqrt(masses)
-    points = _centred(points)
+    points = _centred(points, kernel)
     # Only the lower triangle is read; column-major, so that LAPACK works in place.
     matrix = np.empty((n, n), order="F")
     for columns, rows in block_pairs(n, TILE_ROWS):
@@ -267,7 +267,9 @@ def kernel_spectrum(
         tile *= roots[columns]
         matrix[rows, columns] = tile
     np.fill_diagonal(matrix, masses)
-    return _spectrum(symmetric_eigenvalues(matrix), n, n)
+    eigenvalues = symmetric_eigenvalues(matrix)
+    check_semidefinite(float(eigenvalues[0]), kernel)
+    return _spectrum(eigenvalues, n, n)
 
 
 def vendi_score(spectrum: Spectrum, order: float) -> Estimate:
@@ -397,10 +399,10 @@ def nystrom_spectrum(
     ----------
     points : Points
         The ``n`` rows, with the kernel's metric.
-    kernel : {"cosine", "rbf", "laplacian"}
+    kernel : {"cosine", "rbf", "laplacian"} or callable
         The similarity.
     bandwidth : float or None
-        Positive; None for the cosine kernel.
+        Positive; None for the cosine kernel and for functions.
     landmarks : int
         How many rows to project on, from 1 to ``n``.
     generator : numpy.random.Generator
@@ -424,7 +426,7 @@ def nystrom_spectrum(
     n = len(points)
     if not 1 <= landmarks <= n:
         raise ValueError(f"landmarks must be from 1 to the {n} rows, got {landmarks}")
-    points = _centred(points)
+    points = _centred(points, kernel)
     chosen = np.sort(generator.choice(n, landmarks, replace=False))
     anchors = points.take(chosen)
     core = kernel_tile(anchors, anchors, kernel, bandwidth)
@@ -568,13 +570,13 @@ def check_order(order: float) -> None:
         raise ValueError(f"the order of a Vendi score is a number from 0 to inf, got {order}")
 
 
-def _centred(points: Points) -> Points:
+def _centred(points: Points, kernel: Kernel) -> Points:
     """Move Euclidean points to their mean: distances stay, their rounding errors shrink.
 
     The error of a squared distance is a share of the squared norms, so vectors far from the
     origin would add noise to the kernel that small orders count.
     """
-    if points.metric != "euclidean":
+    if points.metric != "euclidean" or callable(kernel):
         return points
     return as_points(points.rows - points.rows.mean(axis=0), "euclidean")
 

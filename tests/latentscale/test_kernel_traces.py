@@ -97,7 +97,7 @@ def test_it_goes_on_from_what_it_stored(rows: np.ndarray, monkeypatch: pytest.Mo
     for stored in (False, True):
         traces = KernelTraces.start(150, ORDERS, np.random.default_rng(4))
         while not traces.finished:
-            traces = traces.advance(matrix @ traces.vectors, float((matrix**2).sum()))
+            traces = traces.advance(matrix @ traces.vectors, float((matrix**2).sum()), 0.0)
             if stored and not traces.finished:
                 traces = KernelTraces.load(traces.vectors, traces.arrays(), traces.values())
         outcomes.append(traces.outcome)

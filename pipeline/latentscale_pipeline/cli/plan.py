@@ -25,8 +25,9 @@ WORK_NOTE = (
 @click.command(no_args_is_help=True)
 @click.argument("config", type=click.Path(path_type=Path))
 @click.option("-o", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
+@click.option("--allow-code", is_flag=True, help="Run functions that the configuration names.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def plan(config: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+def plan(config: Path, overrides: tuple[str, ...], allow_code: bool, as_json: bool) -> None:
     """Tell what the job that CONFIG (a YAML file) describes will do and take.
 
     Shows the resolved configuration; for every stage its tasks, memory, work and the method that
@@ -49,7 +50,7 @@ def plan(config: Path, overrides: tuple[str, ...], as_json: bool) -> None:
         measures=measure_sections(),
         comparing=comparing_measures(),
     )
-    forecast = forecast_job(resolved)
+    forecast = forecast_job(resolved, allow_code=allow_code)
     if as_json:
         click.echo(json.dumps(forecast, indent=1, allow_nan=False))
     else:

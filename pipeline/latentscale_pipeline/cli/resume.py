@@ -12,6 +12,7 @@ import click
 )
 @click.option("--wait", is_flag=True, help="Wait while another run holds the job.")
 @click.option("--take-over", is_flag=True, help="Succeed another run, alive or not.")
+@click.option("--allow-code", is_flag=True, help="Run functions that the configuration names.")
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of a summary.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 def resume(
@@ -19,6 +20,7 @@ def resume(
     overrides: tuple[str, ...],
     wait: bool,
     take_over: bool,
+    allow_code: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -38,6 +40,9 @@ def resume(
         from latentscale_pipeline.resume import plan_again
 
         finished = run_plan(
-            lambda: plan_again(job, overrides), wait=wait, take_over=take_over, quiet=quiet
+            lambda: plan_again(job, overrides, allow_code=allow_code),
+            wait=wait,
+            take_over=take_over,
+            quiet=quiet,
         )
     print_finished(finished, as_json)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 @click.option("--wait", is_flag=True, help="Wait while another run holds the job.")
 @click.option("--take-over", is_flag=True, help="Succeed another run, alive or not.")
 @click.option("--verify", is_flag=True, help="Check every stored byte; redo what is damaged.")
+@click.option("--allow-code", is_flag=True, help="Run functions that the configuration names.")
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of a summary.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 def run(
@@ -35,6 +36,7 @@ def run(
     wait: bool,
     take_over: bool,
     verify: bool,
+    allow_code: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -56,6 +58,7 @@ def run(
             wait=wait,
             take_over=take_over,
             verify=verify,
+            allow_code=allow_code,
             quiet=quiet,
         )
     print_finished(finished, as_json)
@@ -93,6 +96,7 @@ def _run_text(
     wait: bool = False,
     take_over: bool = False,
     verify: bool = False,
+    allow_code: bool = False,
     quiet: bool = False,
 ) -> Finished:
     from latentscale_pipeline.job.config import read_config
@@ -108,7 +112,8 @@ def _run_text(
             comparing=comparing_measures(),
         )
         with reported("ingest", "rows") as progress:
-            return make_plan(config, progress=silent if quiet else progress)
+            shown = silent if quiet else progress
+            return make_plan(config, progress=shown, allow_code=allow_code)
 
     return run_plan(plan, wait=wait, take_over=take_over, verify=verify, quiet=quiet)
 

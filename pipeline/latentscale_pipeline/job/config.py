@@ -8,12 +8,14 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -79,6 +81,11 @@ class Section(BaseModel):
 
     by_default: ClassVar[bool] = True
     """Whether a measure with this section is taken where a job names no measures."""
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """Functions that it names, as ``module:function``, and that a run would call."""
+        return ()
 
 
 class Replicates(Section):
@@ -161,32 +168,72 @@ class Magnitude(Section):
         return scales
 
 
+CODE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+"""A function by its import path."""
+
+KERNELS = ("cosine", "rbf", "laplacian")
+
+
+def _kernel_name(name: str) -> str:
+    if name not in KERNELS and not CODE.fullmatch(name):
+        raise ValueError(
+            f"{name!r} is not a kernel; it can be {', '.join(KERNELS)}, or a function as "
+            "module:function"
+        )
+    return name
+
+
+KernelName = Annotated[
+    str,
+    AfterValidator(_kernel_name),
+    WithJsonSchema(
+        {"anyOf": [{"enum": list(KERNELS)}, {"type": "string", "pattern": f"^{CODE.pattern}$"}]}
+    ),
+]
+
+Bandwidth = Literal["median"] | Length
+
+
 class VendiKernel(Section):
     """A kernel of the Vendi score; the bandwidth is in units of the Euclidean distance."""
 
-    name: Literal["cosine", "rbf", "laplacian"]
-    bandwidth: Literal["median"] | Length | None = None
+    name: KernelName
+    bandwidth: Bandwidth | None = None
 
     @model_validator(mode="after")
     def _bandwidth_fits(self) -> VendiKernel:
-        if self.name == "cosine" and self.bandwidth is not None:
-            raise ValueError("the cosine kernel has no bandwidth")
-        if self.name != "cosine" and self.bandwidth is None:
+        if self.name not in {"rbf", "laplacian"}:
+            if self.bandwidth is not None:
+                raise ValueError(f"the {self.name} kernel has no bandwidth")
+        elif self.bandwidth is None:
             return self.model_copy(update={"bandwidth": "median"})
         return self
 
+    @property
+    def is_code(self) -> bool:
+        """Whether it is a function that the configuration names."""
+        return ":" in self.name
 
-def _kernel_from_name(kernel: Any) -> Any:
-    return {"name": kernel} if isinstance(kernel, str) else kernel
+
+class VendiKernels(Section):
+    """Kernels that differ by their bandwidth."""
+
+    name: Literal["rbf", "laplacian"]
+    bandwidth: Annotated[list[Bandwidth], Field(min_length=1)]
 
 
-KernelOrName = Annotated[
-    VendiKernel,
-    BeforeValidator(
-        _kernel_from_name,
-        json_schema_input_type=VendiKernel | Literal["cosine", "rbf", "laplacian"],
-    ),
-]
+def _kernel_of_each_bandwidth(kernels: Any) -> Any:
+    """Spell out names, and lists of bandwidths."""
+    if not isinstance(kernels, list):
+        return kernels
+    spelled: list[Any] = []
+    for kernel in kernels:
+        one = {"name": kernel} if isinstance(kernel, str) else kernel
+        if isinstance(one, dict) and isinstance(one.get("bandwidth"), list) and one["bandwidth"]:
+            spelled += [{**one, "bandwidth": bandwidth} for bandwidth in one["bandwidth"]]
+        else:
+            spelled.append(one)
+    return spelled
 
 
 def _order(order: Any) -> Any:
@@ -209,13 +256,14 @@ Order = Annotated[
 class Vendi(Section):
     """Vendi scores of several orders under several kernels."""
 
-    kernels: list[KernelOrName] = Field(
-        default_factory=lambda: [
-            VendiKernel(name="cosine"),
-            VendiKernel(name="rbf", bandwidth="median"),
-        ],
-        min_length=1,
-    )
+    kernels: Annotated[
+        list[VendiKernel],
+        BeforeValidator(
+            _kernel_of_each_bandwidth,
+            json_schema_input_type=list[VendiKernel | VendiKernels | KernelName],
+        ),
+        Field(min_length=1),
+    ] = [VendiKernel(name="cosine"), VendiKernel(name="rbf", bandwidth="median")]
     orders: list[Order] = Field(
         default=[0.1, 0.5, 1.0, 2.0, math.inf],
         min_length=1,
@@ -224,6 +272,11 @@ class Vendi(Section):
     method: Literal["auto", "exact", "lanczos", "nystrom", "fourier", "subsample"] = "auto"
     weights: bool = True
     labels: bool = False
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """Kernels that are functions."""
+        return tuple(kernel.name for kernel in self.kernels if kernel.is_code)
 
     @model_validator(mode="after")
     def _labels_have_a_kernel(self) -> Vendi:

@@ -8,7 +8,7 @@ share and no more.
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from latentscale.distances import Points, as_points
 from latentscale.kernel_products import kernel_block_products
 from latentscale.kernel_traces import DEFLATED, PROBES, KernelTraces
-from latentscale.kernels import Kernel
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Effort, Inputs
 from latentscale_pipeline.job.publishing import Output
@@ -28,6 +27,11 @@ from latentscale_pipeline.stages.measure import (
 )
 from latentscale_pipeline.stages.packing import pack, unpack
 from latentscale_pipeline.stages.row_groups import RowGroups, cut_rows
+from latentscale_pipeline.stages.similarity import (
+    Similarity,
+    find_kernel,
+    refusing_bad_functions,
+)
 
 EXPECTED_ROUNDS = 22
 """Rounds on data of no unusual shape: two for the basis, twenty steps of Lanczos."""
@@ -74,6 +78,7 @@ def lanczos_effort(corpus: CorpusFacts) -> Effort:
     )
 
 
+@refusing_bad_functions
 def multiply_pair(inputs: Inputs) -> Output:
     """Compute one pair of groups' share of the products, in both directions."""
     state = inputs.state
@@ -82,12 +87,15 @@ def multiply_pair(inputs: Inputs) -> Output:
     corpus = inputs.corpora[inputs.parameters["role"]]
     groups = cut_rows(corpus.n, corpus.d)
     first, second = groups.pair(inputs.index)
+    kernel = find_kernel(inputs)
     origin, wanted = state.array("origin"), state.values["squares_wanted"]
     roots = _roots(inputs, corpus)
 
     def side(group: int) -> tuple[Points, NDArray[np.float64], NDArray[np.float64] | None]:
         rows = groups.rows(group)
-        points = as_points(corpus.read_rows(rows.start, rows.stop), "euclidean").about(origin)
+        points = as_points(corpus.read_rows(rows.start, rows.stop), "euclidean")
+        if not callable(kernel):
+            points = points.about(origin)
         vectors = state.array(_vectors(group)) * roots[rows, None]
         return points, vectors, roots[rows] ** 2 if wanted else None
 
@@ -96,7 +104,7 @@ def multiply_pair(inputs: Inputs) -> Output:
     sums = kernel_block_products(
         a,
         b,
-        cast(Kernel, inputs.parameters["kernel"]),
+        kernel,
         state.values["bandwidth"],
         vectors_a,
         vectors_b,
@@ -107,12 +115,12 @@ def multiply_pair(inputs: Inputs) -> Output:
     if second != first:
         sides.append(sums.products_b * roots[groups.rows(second), None])
     return Output(
-        values={"groups": sorted({first, second}), "squares": sums.squares},
+        values={"groups": sorted({first, second}), "squares": sums.squares, "least": sums.least},
         arrays={"sums": np.vstack(sides)},
     )
 
 
-def advance_traces(inputs: Inputs, bandwidth: float) -> Output:
+def advance_traces(inputs: Inputs, similarity: Similarity) -> Output:
     """Begin the iteration, or take a round's products one step on."""
     p, state = inputs.parameters, inputs.state
     corpus = inputs.corpora[p["role"]]
@@ -121,7 +129,7 @@ def advance_traces(inputs: Inputs, bandwidth: float) -> Output:
         orders = [float(order) for order in p["orders"]]
         roots = _roots(inputs, corpus) if p["weights"] else None
         traces = KernelTraces.start(corpus.n, orders, inputs.generator(), roots)
-        return _publish(traces, groups, bandwidth, _mean(corpus))
+        return _publish(traces, groups, similarity.bandwidth, _mean(corpus))
     vectors = np.concatenate([state.array(_vectors(group)) for group in range(groups.count)])
     arrays = unpack(state.values["index"], state.array)
     traces = KernelTraces.load(vectors, arrays, state.values["traces"])
@@ -133,17 +141,19 @@ def advance_traces(inputs: Inputs, bandwidth: float) -> Output:
             products[rows] += added[start : start + rows.stop - rows.start]
             start += rows.stop - rows.start
     squares = math.fsum(part.values["squares"] for part in inputs.parts)
-    traces = traces.advance(products, squares)
+    least = min(part.values["least"] for part in inputs.parts)
+    traces = traces.advance(products, squares, least)
     if not traces.finished:
-        return _publish(traces, groups, bandwidth, state.array("origin"))
+        return _publish(traces, groups, similarity.bandwidth, state.array("origin"))
     outcome = traces.outcome
     scores = {order: store_estimate(outcome[float(order)]) for order in p["orders"]}
     steps = len(traces.diagonals)
-    return Output(values={"scores": scores, "bandwidth": bandwidth, "steps": steps})
+    values = {"scores": scores, "bandwidth": similarity.bandwidth, "steps": steps}
+    return Output(values=values)
 
 
 def _publish(
-    traces: KernelTraces, groups: RowGroups, bandwidth: float, origin: NDArray[np.float64]
+    traces: KernelTraces, groups: RowGroups, bandwidth: float | None, origin: NDArray[np.float64]
 ) -> Output:
     packed, index = pack(traces.arrays(), "state_")
     vectors = {_vectors(group): traces.vectors[groups.rows(group)] for group in range(groups.count)}
