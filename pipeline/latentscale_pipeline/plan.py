@@ -21,6 +21,7 @@ from latentscale_pipeline.ingestion import ingest_runner
 from latentscale_pipeline.job.config import JobConfig, Section
 from latentscale_pipeline.job.identity import config_hash, job_id
 from latentscale_pipeline.lent_scales import read_scales
+from latentscale_pipeline.named_code import refuse_code
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.stages import MEASURES
 from latentscale_pipeline.stages.by_label import plan_by_label
@@ -97,6 +98,7 @@ class Plan:
                     **describe_stage(stage, self.idle_bytes),
                     "peak_memory_bytes": self.projected_bytes(stage),
                     "depends_on": self.dependences[stage.name],
+                    **({"part_keys": stage.part_keys} if stage.part_inputs else {}),
                 }
                 for stage in self.stages
             ],
@@ -130,6 +132,7 @@ def make_plan(
     progress: Progress = silent,
     corpora: Mapping[Role, Corpus] | None = None,
     scales: Mapping[str, float] | None = None,
+    allow_code: bool = False,
 ) -> Plan:
     """Open the corpora (ingesting sources that aren't one yet) and plan every stage.
 
@@ -143,13 +146,16 @@ def make_plan(
         ``progress(rows read, rows in all)`` of an ingest.
     corpora, scales : mapping, optional
         Those of a job that was planned before, instead of what the configuration names.
+    allow_code : bool
+        Whether functions that the configuration names may be imported and run.
 
     Raises
     ------
     BadInput
-        If a corpus can't be had, a measure doesn't fit the corpora, or a task doesn't fit the
-        memory limit: before any work is done.
+        If code is named and not allowed, a corpus can't be had, a measure doesn't fit the
+        corpora, or a task doesn't fit the memory limit: before any work is done.
     """
+    refuse_code(config.measures, allowed=allow_code)
     with storage_options(config.storage_options):
         fixed_scales = read_scales(config) if scales is None else scales
         if corpora is None:
@@ -294,6 +300,7 @@ def corpus_facts(corpus: Corpus | Prospect) -> CorpusFacts:
         zero_rows=corpus.zero_rows,
         weights=corpus.checksum_of("weights"),
         labels=corpus.checksum_of("labels"),
+        shard_prints=corpus.shard_prints if isinstance(corpus, Corpus) else (),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -40,6 +41,8 @@ from latentscale_pipeline.report import render_report
 from latentscale_pipeline.results import assemble_results, dump_results
 from latentscale_pipeline.stages import MEASURES
 from latentscale_pipeline.stages.measure import Measure
+
+STAGE_KEY = re.compile("[0-9a-f]{16}")
 
 MISSING_DASHBOARD = (
     "cluster.dashboard: the dashboard needs bokeh, which isn't installed; pip install bokeh"
@@ -254,6 +257,7 @@ def _with_earlier(plan: Plan, work: Work, plans: Mapping[str, StoredPlan]) -> Wo
     return replace(
         work,
         lenders=_lenders(plan, plans),
+        part_lenders=_part_lenders(plan, plans),
         dependences=plan.dependences,
         earlier=_earlier(plan, plans),
     )
@@ -284,6 +288,27 @@ def _lenders(plan: Plan, plans: Mapping[str, StoredPlan]) -> dict[str, list[Obje
         keys = {str(stage["key"]) for stage in stages.values()} if name != plan.id else set()
         for key in keys & set(plan.keys.values()):
             lenders.setdefault(key, []).append(output.child(name))
+    return lenders
+
+
+def _part_lenders(
+    plan: Plan, plans: Mapping[str, StoredPlan]
+) -> dict[str, list[tuple[ObjectStore, str]]]:
+    """Find the parts of other jobs that planned parts with our keys."""
+    wanted = {key for stage in plan.stages for key in stage.part_keys}
+    names = {stage.name for stage in plan.stages if stage.part_inputs}
+    output = ObjectStore(plan.config.output)
+    lenders: dict[str, list[tuple[ObjectStore, str]]] = {}
+    for name, stages in plans.items() if wanted else ():
+        for stage in stages.values() if name != plan.id else ():
+            # A plan from elsewhere must not lead out of its job.
+            if stage["stage"] not in names or not STAGE_KEY.fullmatch(str(stage["key"])):
+                continue
+            folder = f"stages/{stage['stage']}/{stage['key']}"
+            for index, key in enumerate(stage.get("part_keys", ())):
+                if key in wanted:
+                    part = f"{folder}/part-{index:05d}"
+                    lenders.setdefault(key, []).append((output.child(name), part))
     return lenders
 
 

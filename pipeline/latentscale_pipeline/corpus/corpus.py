@@ -154,6 +154,12 @@ class Corpus:
         return max(cut.shard_rows for cut in self.manifest.vectors.cuts)
 
     @property
+    def shard_prints(self) -> tuple[str, ...]:
+        """What tells the shards that are there apart: checksum, bytes and rows of each."""
+        shards = self.manifest.vectors.shards
+        return tuple(f"{shards[i].xxh3}/{shards[i].size}/{shards[i].rows}" for i in self._kept)
+
+    @property
     def shard_count(self) -> int:
         """How many shards hold the vectors."""
         return len(self._kept)

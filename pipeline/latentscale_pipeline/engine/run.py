@@ -35,6 +35,7 @@ from latentscale_pipeline.job.publishing import (
     Cost,
     Published,
     adopt,
+    adopt_part,
     check_sizes,
     need_marker,
     read_marker,
@@ -82,6 +83,8 @@ class Work:
         The corpora by role.
     lenders : mapping
         By stage key: other job folders that planned the same stage and may have its result.
+    part_lenders : mapping
+        By part key (:attr:`Stage.part_keys`): job folders and parts in them that may have the same.
     dependences : mapping
         By stage name: what its key was made from.
     earlier : mapping
@@ -95,6 +98,7 @@ class Work:
     keys: Mapping[str, str]
     corpora: Mapping[str, Corpus]
     lenders: Mapping[str, Sequence[ObjectStore]] = field(default_factory=dict)
+    part_lenders: Mapping[str, Sequence[tuple[ObjectStore, str]]] = field(default_factory=dict)
     dependences: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     earlier: Mapping[str, Sequence[Earlier]] = field(default_factory=dict)
     retries: int = 2
@@ -213,12 +217,31 @@ def _foresee(work: Work, stage: Stage) -> Standing:
         standing.done, standing.found = True, stage.partitions
         standing.origin = f"reused from {lender}"
         return standing
+    lent: list[int] = []
     if stage.advance is not None:
         _stand_in_round(standing, look, whole)
     else:
         _stand_in_parts(standing, look, whole)
-    standing.origin = _origin(work, standing)
+        lent = [index for index in standing.waiting if _find_part(work, stage, index)]
+        for index in lent:
+            standing.waiting.remove(index)
+            standing.found += 1
+    standing.origin = _parts_origin(standing, len(lent)) if lent else _origin(work, standing)
     return standing
+
+
+def _find_part(work: Work, stage: Stage, index: int) -> bool:
+    """Tell whether another job has a part's result, to all appearance whole."""
+    if index == FINALISE or not stage.part_inputs:
+        return False
+    for lender, part in work.part_lenders.get(stage.part_keys[index], ()):
+        try:
+            folder = part.rpartition("/")[0]
+            if Look(lender, lender.sizes(folder), withdrawing=False).has(part):
+                return True
+        except (OSError, LatentscaleError):
+            continue  # another job's folder may be private, or changing under our eyes
+    return False
 
 
 def _find_lender(work: Work, stage: Stage) -> str | None:
@@ -246,12 +269,39 @@ def _stand(work: Work, stage: Stage, thorough: bool) -> Standing:
         standing.problems.clear()
         look = Look(work.store, work.store.sizes(folder), False, standing.problems)
         whole = look.has(f"{folder}/result")
+    borrowed = 0
     if stage.advance is not None:
         _stand_in_round(standing, look, whole)
     else:
         _stand_in_parts(standing, look, whole)
-    standing.origin = f"reused from {lender}" if lender else _origin(work, standing)
+        borrowed = _borrow_parts(work, standing)
+    if lender is not None:
+        standing.origin = f"reused from {lender}"
+    else:
+        standing.origin = _parts_origin(standing, borrowed) if borrowed else _origin(work, standing)
     return standing
+
+
+def _parts_origin(standing: Standing, borrowed: int) -> str:
+    return f"resumed: {borrowed} of {standing.stage.partitions} parts reused from other jobs"
+
+
+def _borrow_parts(work: Work, standing: Standing) -> int:
+    """Take over the parts that other jobs have, and tell how many."""
+    stage, borrowed = standing.stage, 0
+    if not stage.part_inputs:
+        return 0
+    keys = stage.part_keys
+    for index in [index for index in standing.waiting if index != FINALISE]:
+        target = part_key(standing.folder, stage, index)
+        lenders = work.part_lenders.get(keys[index], ())
+        if any(adopt_part(lender, part, work.store, target) for lender, part in lenders):
+            standing.waiting.remove(index)
+            borrowed += 1
+    standing.found += borrowed
+    if borrowed and not standing.waiting:
+        standing.waiting.append(FINALISE)
+    return borrowed
 
 
 def _stand_in_parts(standing: Standing, look: Look, whole: bool) -> None:

@@ -91,6 +91,10 @@ class Stage:
         the next state, and at last, marked as finished, the stage's result.
     effort : Effort
         What all its tasks take together.
+    part_inputs : tuple of str
+        For every partition what its result depends on beside code, where that is less than the
+        stage depends on: a run of shards, say. Parts of jobs on other corpora, such as this one
+        before it grew, are then used again.
     lasting_bytes : int
         Memory that a process keeps once it has run such a task: libraries loaded and compiled.
     """
@@ -106,6 +110,7 @@ class Stage:
     finalise: Work | None = None
     advance: Work | None = None
     effort: Effort = Effort()
+    part_inputs: tuple[str, ...] = ()
     lasting_bytes: int = 0
 
     def __post_init__(self) -> None:
@@ -114,11 +119,21 @@ class Stage:
         combined = self.finalise is not None or self.advance is not None
         if self.partitions < 1 or (self.partitions > 1 and not combined):
             raise ValueError(f"stage {self.name}: several partitions need a finalise")
+        if self.part_inputs and len(self.part_inputs) != self.partitions:
+            raise ValueError(f"stage {self.name}: part_inputs for every partition, or for none")
 
     @property
     def folder(self) -> str:
         """Where in the job folder its results are."""
         return f"stages/{self.name}"
+
+    @property
+    def part_keys(self) -> tuple[str, ...]:
+        """Keys of the partitions' results that don't depend on the rest; empty where all do."""
+        if not self.part_inputs:
+            return ()
+        begun = {"work": work_name(self.work), "code": code_version()}
+        return tuple(digest({**begun, "inputs": inputs})[:16] for inputs in self.part_inputs)
 
     @property
     def side_by_side(self) -> int:
@@ -182,6 +197,11 @@ class Inputs:
         return np.random.default_rng(np.random.SeedSequence(self.stage.seed, spawn_key=spawn_key))
 
 
+def work_name(work: Work) -> str:
+    """Name the code of a stage."""
+    return f"{work.__module__}.{work.__qualname__}"
+
+
 def stage_dependences(
     stages: Sequence[Stage], fingerprints: Mapping[str, str]
 ) -> dict[str, dict[str, Any]]:
@@ -212,7 +232,7 @@ def stage_dependences(
             raise ValueError(f"stage {stage.name}: out of order, or twice (needs {missing})")
         found[stage.name] = {
             "stage": stage.name,
-            "work": f"{stage.work.__module__}.{stage.work.__qualname__}",
+            "work": work_name(stage.work),
             "iterated": stage.advance is not None,
             "partitions": stage.partitions,
             "parameters": dict(stage.parameters),

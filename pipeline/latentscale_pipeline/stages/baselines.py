@@ -109,6 +109,7 @@ def _moments_stage(corpus: CorpusFacts, role: Role) -> Stage:
             method="moments",
             why="sums over the rows",
         ),
+        part_inputs=corpus.runs_of_shards(SHARDS_PER_TASK),
     )
 
 

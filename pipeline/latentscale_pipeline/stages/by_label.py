@@ -164,5 +164,5 @@ def _view_bytes(corpus: CorpusFacts) -> int:
 def _facts_of_label(facts: JobFacts, label: str) -> JobFacts:
     whole = facts.corpora["corpus"]
     n = facts.label_rows[label]
-    own = replace(whole, n=n, shards=-(-n // whole.shard_rows), labels=None)
+    own = replace(whole, n=n, shards=-(-n // whole.shard_rows), labels=None, shard_prints=())
     return replace(facts, corpora={"corpus": own}, label_rows={})

@@ -54,7 +54,7 @@ class CorpusFacts:
     """What a plan may depend on: the size of a corpus, never its place.
 
     ``weights`` and ``labels`` are checksums of what the corpus has beside its vectors, None where
-    it has none.
+    it has none; ``shard_prints`` tell shards apart by their rows, empty where that isn't known.
     """
 
     n: int
@@ -65,6 +65,15 @@ class CorpusFacts:
     zero_rows: int = 0
     weights: str | None = None
     labels: str | None = None
+    shard_prints: tuple[str, ...] = ()
+
+    def runs_of_shards(self, length: int, *beside: object) -> tuple[str, ...]:
+        """Say what runs of so many shards hold, and what else decides what is made of them."""
+        common = " ".join(map(str, (self.dtype, self.d, *beside)))
+        return tuple(
+            f"{common}: {' '.join(self.shard_prints[first : first + length])}"
+            for first in range(0, len(self.shard_prints), length)
+        )
 
     @property
     def points_bytes(self) -> int:

@@ -17,7 +17,7 @@ from latentscale.fourier_features import (
     fourier_features,
     fourier_score,
 )
-from latentscale.kernels import MEDIAN_PAIRS, Kernel, median_bandwidth
+from latentscale.kernels import MEDIAN_PAIRS, KernelName, median_bandwidth
 from latentscale.rarefaction import (
     HALVINGS,
     SubsampleMagnitudes,
@@ -47,6 +47,7 @@ from latentscale_pipeline.engine.task import FINALISE
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.job.config import Vendi, VendiKernel
 from latentscale_pipeline.job.publishing import Output
+from latentscale_pipeline.named_code import source_checksum
 from latentscale_pipeline.stages.labelled_vendi import label_scores, plan_labels
 from latentscale_pipeline.stages.labelled_vendi import stage_name as labels_stage
 from latentscale_pipeline.stages.lanczos_vendi import (
@@ -71,6 +72,11 @@ from latentscale_pipeline.stages.measure import (
     load_estimate,
     store_estimate,
     write_pairs,
+)
+from latentscale_pipeline.stages.similarity import (
+    find_similarity,
+    refusing_bad_functions,
+    without_bandwidth,
 )
 
 SHARDS_PER_TASK = 8
@@ -128,7 +134,8 @@ def plan_vendi(section: Vendi, facts: JobFacts) -> list[Stage]:
 
 def stage_name(kernel: VendiKernel, role: Role) -> str:
     """Name the stage that scores a corpus under a kernel."""
-    parts = ["vendi", kernel.name, *([] if kernel.bandwidth is None else [str(kernel.bandwidth)])]
+    name = kernel.name.replace(":", ".")
+    parts = ["vendi", name, *([] if kernel.bandwidth is None else [str(kernel.bandwidth)])]
     return "-".join([*parts, role])
 
 
@@ -172,7 +179,20 @@ def _moments_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
         },
         memory_bytes=_moments_memory(corpus),
         effort=_moments_effort(corpus),
+        part_inputs=corpus.runs_of_shards(SHARDS_PER_TASK, *_precision_inputs(section, corpus)),
     )
+
+
+def _precision_inputs(section: Vendi, corpus: CorpusFacts) -> tuple[object, ...]:
+    """List what decides how the rows of a shard are summed, beside the rows."""
+    weights = corpus.weights if section.weights else None
+    rows = _precision_rows(corpus.n)
+    return weights, rows, *(_orders(section) if rows else ())
+
+
+def _precision_rows(n: int) -> int:
+    """Rows for which a precision is chosen; few steps, so that a corpus that grows keeps it."""
+    return 2 ** int(math.log2(n)) if n >= SINGLE_ROWS else 0
 
 
 def _moments_memory(corpus: CorpusFacts) -> int:
@@ -214,6 +234,7 @@ def _kernel_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: Ro
         "bandwidth": bandwidth,
         "orders": _orders(section),
         "weights": weights,
+        **({"source": source_checksum(kernel.name)} if kernel.is_code else {}),
     }
     stage = Stage(
         name=stage_name(kernel, role),
@@ -248,6 +269,11 @@ def _choose_method(
         if n < 2 * LEAST_SUBSET or weighted:
             raise _over_budget(role, kernel, n, min(pairs["exact"], pairs["lanczos"]), facts.pairs)
         return "subsample", f"all pairs would take more than budget.pairs {facts.pairs:.1e}"
+    if kernel.is_code and asked == "fourier":
+        raise BadInput(
+            f"measures.vendi.method fourier draws frequencies of the rbf and laplacian kernels, "
+            f"which {kernel.name} has none of; use another method"
+        )
     if weighted and asked not in {"exact", "lanczos"}:
         raise BadInput(
             f"{role}: measures.vendi.method {asked} doesn't know the corpus' weights; use exact or "
@@ -411,10 +437,11 @@ def sum_moments(inputs: Inputs) -> Output:
 
 
 def _precision(inputs: Inputs, sample: np.ndarray[Any, Any], n: int) -> Precision:
-    if n < SINGLE_ROWS:
+    rows = _precision_rows(n)
+    if not rows:
         return "double"
     orders = [float(order) for order in inputs.parameters["orders"]]
-    return sufficient_precision(sample, orders, n)
+    return sufficient_precision(sample, orders, rows)
 
 
 def score_moments(inputs: Inputs) -> Output:
@@ -443,54 +470,56 @@ def _merged(inputs: Inputs) -> SecondMoment:
     )
 
 
+@refusing_bad_functions
 def score_kernel(inputs: Inputs) -> Output:
     """Score all eigenvalues of a kernel matrix."""
     p = inputs.parameters
     points = as_points(inputs.corpora[p["role"]].read_all(), "euclidean")
-    bandwidth = _bandwidth(inputs)
-    if bandwidth is None:
-        return _without_bandwidth(inputs)
+    similarity = find_similarity(inputs)
+    if similarity is None:
+        return without_bandwidth(inputs)
     weights = inputs.corpora[p["role"]].weights() if p["weights"] else None
-    spectrum = kernel_spectrum(points, cast(Kernel, p["kernel"]), bandwidth, weights)
+    spectrum = kernel_spectrum(points, similarity.kernel, similarity.bandwidth, weights)
     scores = {order: store_estimate(vendi_score(spectrum, float(order))) for order in p["orders"]}
     return Output(
-        values={"scores": scores, "bandwidth": bandwidth},
+        values={"scores": scores, "bandwidth": similarity.bandwidth},
         arrays={"eigenvalues": spectrum.eigenvalues},
     )
 
 
+@refusing_bad_functions
 def bracket_kernel(inputs: Inputs) -> Output:
     """Bracket the scores of a kernel matrix from its Nystrom approximation."""
     p = inputs.parameters
     points = as_points(inputs.corpora[p["role"]].read_all(), "euclidean")
-    bandwidth = _bandwidth(inputs)
-    if bandwidth is None:
-        return _without_bandwidth(inputs)
+    similarity = find_similarity(inputs)
+    if similarity is None:
+        return without_bandwidth(inputs)
     landmarks = min(LANDMARKS, len(points))
     nystrom = nystrom_spectrum(
-        points, cast(Kernel, p["kernel"]), bandwidth, landmarks, inputs.generator()
+        points, similarity.kernel, similarity.bandwidth, landmarks, inputs.generator()
     )
     scores = {order: store_estimate(vendi_bracket(nystrom, float(order))) for order in p["orders"]}
-    return Output(values={"scores": scores, "bandwidth": bandwidth})
+    return Output(values={"scores": scores, "bandwidth": similarity.bandwidth})
 
 
+@refusing_bad_functions
 def advance_kernel(inputs: Inputs) -> Output:
     """Go on with stochastic Lanczos."""
-    bandwidth = _bandwidth(inputs)
-    return _without_bandwidth(inputs) if bandwidth is None else advance_traces(inputs, bandwidth)
+    similarity = find_similarity(inputs)
+    return without_bandwidth(inputs) if similarity is None else advance_traces(inputs, similarity)
 
 
 def sum_features(inputs: Inputs) -> Output:
     """Sum the second moment of the random Fourier features of a run of shards."""
-    p, corpus = inputs.parameters, inputs.corpora[inputs.parameters["role"]]
-    bandwidth = _bandwidth(inputs)
-    if bandwidth is None:
+    corpus = inputs.corpora[inputs.parameters["role"]]
+    similarity = find_similarity(inputs)
+    if similarity is None or similarity.bandwidth is None:
         return Output()
+    kernel = cast(KernelName, inputs.parameters["kernel"])
     # The same frequencies in every task, about the first row: any origin near the rows does.
     generator = replace(inputs, index=FINALISE).generator()
-    frequencies = draw_frequencies(
-        cast(Kernel, p["kernel"]), bandwidth, corpus.d, FREQUENCIES, generator
-    )
+    frequencies = draw_frequencies(kernel, similarity.bandwidth, corpus.d, FREQUENCIES, generator)
     origin = corpus.read_rows(0, 1)[0].astype(np.float64)
     first = inputs.index * SHARDS_PER_TASK
     moments = MomentSum("single")
@@ -505,22 +534,23 @@ def sum_features(inputs: Inputs) -> Output:
 
 def score_features(inputs: Inputs) -> Output:
     """Score the spectrum of the features."""
-    bandwidth = _bandwidth(inputs)
-    if bandwidth is None:
-        return _without_bandwidth(inputs)
+    similarity = find_similarity(inputs)
+    if similarity is None:
+        return without_bandwidth(inputs)
     moment, n = _merged(inputs), inputs.corpora[inputs.parameters["role"]].n
     scores = {
         order: store_estimate(fourier_score(moment, n, float(order)))
         for order in inputs.parameters["orders"]
     }
-    return Output(values={"scores": scores, "bandwidth": bandwidth})
+    return Output(values={"scores": scores, "bandwidth": similarity.bandwidth})
 
 
+@refusing_bad_functions
 def score_subset(inputs: Inputs) -> Output:
     """Score the pieces of one size of one random subset."""
     p, corpus = inputs.parameters, inputs.corpora[inputs.parameters["role"]]
-    bandwidth = _bandwidth(inputs)
-    if bandwidth is None:
+    similarity = find_similarity(inputs)
+    if similarity is None:
         return Output()
     generator = replace(inputs, index=FINALISE).generator()
     subset, halving = divmod(inputs.index, HALVINGS + 1)
@@ -530,16 +560,16 @@ def score_subset(inputs: Inputs) -> Output:
     back[order] = np.arange(len(order))
     points = as_points(corpus.read_index(rows[order]), "euclidean").take(back)
     found = subsample_scores(
-        points, cast(Kernel, p["kernel"]), bandwidth, _descending(inputs), 2**halving
+        points, similarity.kernel, similarity.bandwidth, _descending(inputs), 2**halving
     )
     return Output(values={"size": found.size}, arrays={"values": found.values})
 
 
 def extrapolate_subsets(inputs: Inputs) -> Output:
     """Follow the subsets' scores to all rows."""
-    bandwidth = _bandwidth(inputs)
-    if bandwidth is None:
-        return _without_bandwidth(inputs)
+    similarity = find_similarity(inputs)
+    if similarity is None:
+        return without_bandwidth(inputs)
     orders, n = _descending(inputs), inputs.corpora[inputs.parameters["role"]].n
     subsets = [
         SubsampleMagnitudes(part.values["size"], part.array("values"), np.ones(len(orders)))
@@ -554,21 +584,11 @@ def extrapolate_subsets(inputs: Inputs) -> Output:
     # Columns in the order in which the orders were given.
     columns = [orders.index(float(order)) for order in inputs.parameters["orders"]]
     arrays = {"rarefaction_sizes": curve.sizes, "rarefaction": curve.means[:, columns]}
-    return Output(values={"scores": scores, "bandwidth": bandwidth}, arrays=arrays)
+    return Output(values={"scores": scores, "bandwidth": similarity.bandwidth}, arrays=arrays)
 
 
 def _descending(inputs: Inputs) -> list[float]:
     return sorted((float(order) for order in inputs.parameters["orders"]), reverse=True)
-
-
-def _bandwidth(inputs: Inputs) -> float | None:
-    given = inputs.parameters["bandwidth"]
-    found = inputs.results["bandwidth"].values.get("bandwidth") if given == "median" else given
-    return None if found is None else float(found)
-
-
-def _without_bandwidth(inputs: Inputs) -> Output:
-    return Output(values={"reason": inputs.results["bandwidth"].values["reason"]})
 
 
 def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings:
