@@ -263,6 +263,18 @@ class Corpus:
         """Return the label of every row, or None if the corpus has none."""
         return self._read_strings("labels")
 
+    def label_blocks(self) -> Iterator[npt.NDArray[Any]]:
+        """Yield the labels of all rows in order, as they are stored; nothing without labels."""
+        if "labels" not in self.manifest.arrays:
+            return
+        kept = np.zeros(sum(shard.rows for shard in self.manifest.vectors.shards), dtype=np.bool_)
+        for rows in self._kept_rows():
+            kept[rows] = True
+        first = 0
+        for block in self._read_array("labels"):
+            yield block[kept[first : first + len(block)]]
+            first += len(block)
+
     def ids(self) -> list[str] | None:
         """Return the id of every row, or None if the corpus has none."""
         return self._read_strings("ids")

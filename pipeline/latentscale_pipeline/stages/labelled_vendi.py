@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.distances import row_blocks
 from latentscale.labelled_moments import LabelledMoments, label_bytes
 from latentscale.second_moments import BLOCK_ROWS
 from latentscale.vendi import order_name, vendi_score
@@ -28,6 +29,9 @@ LABEL_BYTES = 576 * 2**20
 
 TEXT_BYTES = 200
 """Memory of one row's label while labels are numbered."""
+
+TEXT_ROWS = 65_536
+"""Labels that are turned into text at once."""
 
 VALUES_ONLY = 1.5
 """Multiply-adds to find all eigenvalues of a matrix, over its rows cubed."""
@@ -118,10 +122,14 @@ def score_labels(inputs: Inputs) -> Output:
 
 def _number_labels(corpus: Corpus) -> tuple[list[str], NDArray[np.int64]]:
     """Return the labels in order, and the number of every row's."""
-    labels = corpus.labels()
-    assert labels is not None  # noqa: S101  (the plan has seen to it)
     numbers: dict[str, int] = {}
-    codes = np.fromiter((numbers.setdefault(x, len(numbers)) for x in labels), np.int64, corpus.n)
+    codes = np.empty(corpus.n, dtype=np.int64)
+    first = 0
+    for block in corpus.label_blocks():
+        for rows in row_blocks(len(block), TEXT_ROWS):
+            texts = block[rows].tolist()
+            codes[first : first + len(texts)] = [numbers.setdefault(x, len(numbers)) for x in texts]
+            first += len(texts)
     names = sorted(numbers)
     rank = np.empty(len(names), dtype=np.int64)
     rank[[numbers[name] for name in names]] = np.arange(len(names))
