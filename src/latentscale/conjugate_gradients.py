@@ -67,6 +67,7 @@ from latentscale.preconditioning import (
     Solved,
     apply_preconditioners,
     landmark_count,
+    most_preconditioners,
     preconditioner_bytes,
     predicted_steps,
     prepare_preconditioners,
@@ -406,7 +407,7 @@ class ConjugateGradients:
                 landmarks, self._courses[k].scale, self._values["n"], FORETOLD_SHARE, FORETOLD_STEPS
             )
             >= FORETOLD_STEPS
-        ]
+        ][: most_preconditioners(self._values["n"])]
         if not slow:
             return
         scales = [self._courses[k].scale for k in slow]
@@ -740,7 +741,8 @@ def step_bytes(n: int, scales: int, preconditioned: int, dimension: int) -> int:
     """
     item = 4 if n >= SINGLE_ROWS else 8
     m = landmark_count(n) if n >= PRECONDITIONED_ROWS else 0
-    vectors = n * item * (6 * scales + 2 * preconditioned + 3)
+    some = min(preconditioned, most_preconditioners(n))
+    vectors = n * item * (6 * scales + 2 * some + 3)
     if m == 0:
         return vectors + 48 * n
     blocks = BLOCK_ROWS * (8 * dimension + 16 * m + 48 * scales) + 48 * n

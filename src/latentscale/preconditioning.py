@@ -53,6 +53,9 @@ FEWEST_LANDMARKS, MOST_LANDMARKS = 250, 2000
 """Of many rows; of few a tenth of the rows. A factor takes 32 MB at most. On a hundred thousand
 clustered rows a thousand landmarks left the smallest scale a gain of one tenth a step."""
 
+FACTORS_BYTES = 320 * 2**20
+"""Memory of the landmarks' factors of all scales."""
+
 PROBES = 256
 """Further random rows that show what the landmarks leave unexplained."""
 
@@ -91,6 +94,11 @@ def landmark_count(n: int) -> int:
     """Landmarks for ``n`` rows."""
     by_rows = min(max(n // ROWS_FOR_A_LANDMARK, FEWEST_LANDMARKS), MOST_LANDMARKS)
     return min(by_rows, n // 10)
+
+
+def most_preconditioners(n: int) -> int:
+    """Scales that can have one; the others, the larger ones, take fewer steps anyway."""
+    return max(1, FACTORS_BYTES // (8 * max(landmark_count(n), 1) ** 2))
 
 
 @dataclass(frozen=True)
@@ -222,7 +230,7 @@ def prepare_preconditioners(
 def preconditioner_bytes(n: int, scales: int, dimension: int) -> int:
     """Bound the memory of so many preconditioners for ``n`` rows, while they are prepared."""
     m = landmark_count(n)
-    factors = scales * (8 * m * m + 4 * n * (PREDECESSORS + 1))
+    factors = min(scales, most_preconditioners(n)) * (8 * m * m + 4 * n * (PREDECESSORS + 1))
     once = 3 * 8 * (m + PROBES) * dimension + 4 * 8 * m * m + n * (4 * PREDECESSORS + 48)
     # A batch holds one cell at least; a cell its rows, lists, and what landmarks explain of it.
     rows = min(n, MOST_MEMBERS)

@@ -347,4 +347,4 @@ def test_memory_is_bounded_by_the_formula() -> None:
         count = sum(course["preconditioned"] for course in solver.values()["courses"])
     assert count > 0
     assert held < step_bytes(5000, 20, count, 8) < step_bytes(5000, 20, 20, 8)
-    assert step_bytes(10**6, 20, 20, 384) < 3.2e9
+    assert step_bytes(10**6, 20, 20, 384) < 2.5e9
