@@ -213,6 +213,7 @@ def job_facts(
         scale_role=_scale_role(config),
         fixed_scales=fixed_scales,
         label_rows=_label_rows(config, corpora["corpus"]),
+        replicates=config.replicates.count,
     )
 
 

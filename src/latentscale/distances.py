@@ -229,18 +229,67 @@ def within(a: Points, b: Points, threshold: float, *, strict: bool) -> NDArray[n
     Costs ``2 m n d`` operations in single precision and ``5 m n`` bytes.
     """
     check_alike(a, b)
-    limits: dict[Metric, float] = {
-        "euclidean": threshold * threshold,
-        "cosine": 2.0 * threshold,
-        "manhattan": threshold,
-    }
-    # Decisions don't depend on the origin; one among the rows leaves fewest open.
-    origin = b.rows.mean(axis=0)
-    a, b = a.about(origin), b.about(origin)
-    unit = common_unit(a, b)
-    return decide(
-        a.tile_rows("single", unit), b.tile_rows("single", unit), limits[a.metric], strict=strict
-    )
+    balls = Balls.about(b, threshold, strict=strict)
+    rows, centres = balls.meet(a)
+    return balls.hold(rows, centres)
+
+
+@dataclass(frozen=True)
+class Balls:
+    """Balls of one radius about rows, ready to meet many blocks of other rows.
+
+    Which rows a ball holds is decided as by :func:`within`; what that takes of the centres is
+    prepared once.
+
+    Attributes
+    ----------
+    centres : Points
+        About an origin in their midst.
+    limit : float
+        The radius in units of a separation.
+    strict : bool
+        Whether rows at exactly the radius are outside.
+    ready : TileRows
+        The centres as one side of a tile: ``12 d`` bytes a row, 8 of them shared with ``centres``.
+    """
+
+    centres: Points
+    limit: float
+    strict: bool
+    ready: TileRows
+
+    @classmethod
+    def about(cls, centres: Points, radius: float, *, strict: bool) -> Balls:
+        """Make centres ready, with ``d < radius`` (strict) or ``d <= radius`` inside."""
+        limits: dict[Metric, float] = {
+            "euclidean": radius * radius,
+            "cosine": 2.0 * radius,
+            "manhattan": radius,
+        }
+        # Decisions don't depend on the origin; one among the rows leaves fewest open.
+        centres = centres.about(centres.rows.mean(axis=0))
+        # Rows that come later may be longer; up to a factor of 4 needs no other unit.
+        ready = centres.tile_rows("single", 4 * common_unit(centres, centres))
+        return cls(centres, limits[centres.metric], strict, ready)
+
+    def __len__(self) -> int:
+        return len(self.centres)
+
+    def meet(self, rows: Points) -> tuple[TileRows, TileRows]:
+        """Return other rows, and the centres, as the two sides of tiles."""
+        rows = replace(rows, origin=self.centres.origin)
+        check_alike(rows, self.centres)
+        unit = max(self.ready.unit, common_unit(rows, self.centres))
+        same = unit == self.ready.unit
+        centres = self.ready if same else self.centres.tile_rows("single", unit)
+        return rows.tile_rows("single", unit), centres
+
+    def hold(self, rows: TileRows, centres: TileRows) -> NDArray[np.bool_]:
+        """Decide which rows are in which balls, shape (rows, centres).
+
+        The two sides come from :meth:`meet`, or are parts of them; they may change places.
+        """
+        return decide(rows, centres, self.limit, strict=self.strict)
 
 
 def row_blocks(n: int, size: int) -> Iterator[slice]:

@@ -7,16 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.stats import chi2
 from sklearn.datasets import load_digits
 
-from latentscale.distances import as_points
-from latentscale.geomca import (
-    Components,
-    epsilon_components,
-    estimate_epsilon,
-    geomca_scores,
-    sparsify,
-)
+from latentscale.distances import Balls, as_points
+from latentscale.epsilon_graph import Components, EpsilonGraph, epsilon_components
+from latentscale.geomca import draw_samples, estimate_epsilon, geomca_scores
+from latentscale.sparsification import SparsificationFronts, first_near, sparsify
 from tests import oracles
 
 REFERENCE = json.loads((Path(__file__).parents[1] / "data" / "geomca_reference.json").read_text())
@@ -118,9 +115,14 @@ def test_rows_at_exactly_epsilon_are_not_joined():
 # --- epsilon --------------------------------------------------------------------------------
 
 
+def estimated(points, percentile, seed, sample_rows=2000):
+    left, right = draw_samples(len(points), np.random.default_rng(seed), sample_rows)
+    return estimate_epsilon(points.take(left), points.take(right), percentile)
+
+
 def test_epsilon_is_a_percentile_between_two_halves():
     vectors = np.random.default_rng(0).normal(size=(41, 3))
-    epsilon = estimate_epsilon(euclidean(vectors), 10, generator=np.random.default_rng(7))
+    epsilon = estimated(euclidean(vectors), 10, seed=7)
     drawn = np.random.default_rng(7).choice(41, 40, replace=False)
     assert len(set(drawn.tolist())) == 40
     distances = [
@@ -128,15 +130,12 @@ def test_epsilon_is_a_percentile_between_two_halves():
         for i in drawn[:20]
         for j in drawn[20:]
     ]
-    assert epsilon == pytest.approx(np.percentile(distances, 10), rel=1e-12)
+    assert epsilon.value == pytest.approx(np.percentile(distances, 10), rel=1e-12)
 
 
 def test_epsilon_agrees_with_all_pairs_of_digits():
     reference, _ = digits("file")
-    estimates = [
-        estimate_epsilon(reference, 10, generator=np.random.default_rng(seed), sample_rows=400)
-        for seed in range(8)
-    ]
+    estimates = [estimated(reference, 10, seed, sample_rows=400).value for seed in range(8)]
     assert np.mean(estimates) == pytest.approx(REFERENCE["cases"][0]["epsilon"], rel=0.005)
     assert np.std(estimates) < 0.5
     assert len(set(estimates)) > 4
@@ -144,38 +143,59 @@ def test_epsilon_agrees_with_all_pairs_of_digits():
 
 def test_epsilon_of_samples_larger_than_a_tile():
     vectors = np.random.default_rng(1).normal(size=(2200, 2))
-    points = euclidean(vectors)
-    epsilon = estimate_epsilon(points, 50, generator=np.random.default_rng(2))
+    epsilon = estimated(euclidean(vectors), 50, seed=2)
     drawn = np.random.default_rng(2).choice(2200, 2200, replace=False)
     left, right = vectors[drawn[:1100]], vectors[drawn[1100:]]
     distances = np.sqrt(((left[:, None] - right[None]) ** 2).sum(axis=2))
-    assert epsilon == pytest.approx(np.percentile(distances, 50), rel=1e-12)
+    assert epsilon.value == pytest.approx(np.percentile(distances, 50), rel=1e-12)
 
 
 def test_epsilon_of_two_rows_is_their_distance():
     points = euclidean([[0.0, 0.0], [3.0, 4.0]])
     for percentile in (0, 10, 100):
-        assert estimate_epsilon(points, percentile, generator=np.random.default_rng(0)) == 5.0
+        epsilon = estimated(points, percentile, seed=0)
+        assert (epsilon.value, epsilon.lower, epsilon.upper) == (5.0, 5.0, 5.0)
+        assert epsilon.bounds == "estimate"
+
+
+def test_the_interval_of_epsilon_covers_the_percentile_of_the_source():
+    generator = np.random.default_rng(13)
+    # Differences of two normal rows are normal with twice the variance.
+    truth = math.sqrt(2 * chi2.ppf(0.1, df=6))
+    estimates = [
+        estimate_epsilon(*(euclidean(generator.normal(size=(60, 6))) for _ in range(2)), 10)
+        for _ in range(200)
+    ]
+    covered = np.mean([e.lower <= truth <= e.upper for e in estimates])
+    assert 0.9 <= covered <= 0.99
+    assert np.mean([e.standard_error for e in estimates]) == pytest.approx(
+        np.std([e.value for e in estimates]), rel=0.2
+    )
+
+
+@pytest.mark.parametrize(("rows", "message"), [(1, "at least 2 rows"), (0, "at least 2 rows")])
+def test_samples_need_two_rows(rows, message):
+    with pytest.raises(ValueError, match=message):
+        draw_samples(rows, np.random.default_rng(0))
+
+
+def test_samples_need_a_size():
+    with pytest.raises(ValueError, match="sample_rows must be at least 1"):
+        draw_samples(5, np.random.default_rng(0), 0)
 
 
 @pytest.mark.parametrize(
-    ("vectors", "percentile", "sample_rows", "message"),
+    ("left", "right", "percentile", "message"),
     [
-        ([[1.0]], 10, 5, "at least 2 rows"),
-        ([[1.0], [2.0]], -1, 5, r"percentile must be in \[0, 100\], got -1"),
-        ([[1.0], [2.0]], math.nan, 5, r"percentile must be in \[0, 100\]"),
-        ([[1.0], [2.0]], 10, 0, "sample_rows must be at least 1"),
-        ([[1.0], [1.0]], 10, 5, "percentile 10 of the reference's distances is 0"),
+        ([[1.0]], [[2.0]], -1, r"percentile must be in \[0, 100\], got -1"),
+        ([[1.0]], [[2.0]], math.nan, r"percentile must be in \[0, 100\]"),
+        ([[1.0], [2.0]], [[2.0]], 10, "samples differ in size: 2 and 1 rows"),
+        ([[1.0]], [[1.0]], 10, "percentile 10 of the reference's distances is 0"),
     ],
 )
-def test_epsilon_refuses_what_it_cannot_estimate(vectors, percentile, sample_rows, message):
+def test_epsilon_refuses_what_it_cannot_estimate(left, right, percentile, message):
     with pytest.raises(ValueError, match=message):
-        estimate_epsilon(
-            euclidean(vectors),
-            percentile,
-            generator=np.random.default_rng(0),
-            sample_rows=sample_rows,
-        )
+        estimate_epsilon(euclidean(left), euclidean(right), percentile)
 
 
 # --- sparsification -------------------------------------------------------------------------
@@ -229,6 +249,53 @@ def test_sparsification_under_other_metrics():
     assert sparse.kept.tolist() == [0, 2]
 
 
+# --- sparsification in fronts ---------------------------------------------------------------
+
+
+def sparsify_in_fronts(points, delta, *, rows, parts, order=None):
+    """The loop of a job: thin a front, then let what it keeps remove rows part by part."""
+    fronts = SparsificationFronts.start(len(points), order)
+    while not fronts.finished:
+        front = fronts.next_front(rows)
+        kept = fronts.settle(front, sparsify(points.take(front), delta))
+        balls = Balls.about(points.take(kept), delta, strict=False)
+        for part in np.array_split(np.arange(len(points)), parts):
+            rest = part[fronts.representative[part] < 0]
+            first = first_near(balls, points.take(rest), block_rows=5)
+            near = first >= 0
+            fronts.representative[rest[near]] = kept[first[near]]
+    return fronts.outcome
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(GRID, THRESHOLDS | st.just(0.0), st.integers(1, 15), st.integers(1, 4))
+def test_sparsification_in_fronts_is_the_greedy_pass(vectors, delta, rows, parts):
+    kept, representative = oracles.greedy_sparsification(vectors, delta)
+    sparse = sparsify_in_fronts(euclidean(vectors), delta, rows=rows, parts=parts)
+    assert sparse.kept.tolist() == kept
+    assert sparse.representative.tolist() == representative
+    assert sparse.kept.dtype == sparse.representative.dtype == np.int64
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sparsification_in_another_order_is_that_of_the_permuted_rows(seed):
+    generator = np.random.default_rng(seed)
+    vectors = generator.integers(0, 5, size=(70, 3)).astype(float)
+    order = generator.permutation(70)
+    kept, representative = oracles.greedy_sparsification(vectors[order], 2.0)
+    sparse = sparsify_in_fronts(euclidean(vectors), 2.0, rows=9, parts=3, order=order)
+    assert sorted(order[kept].tolist()) == sparse.kept.tolist()
+    assert sparse.representative[order].tolist() == order[representative].tolist()
+    assert sparse.kept.tolist() != oracles.greedy_sparsification(vectors, 2.0)[0]
+
+
+def test_rows_far_longer_than_the_kept_ones_are_told_apart():
+    kept = euclidean([[1.0, 0.0], [0.0, 1.0]])
+    balls = Balls.about(kept, 0.5, strict=False)
+    rows = euclidean([[1e6, 0.0], [1.0, 0.5], [0.0, 1.5000001], [0.0, 1.5], [1e30, 1e30]])
+    assert first_near(balls, rows).tolist() == [-1, 0, -1, 1, -1]
+
+
 # --- components -----------------------------------------------------------------------------
 
 
@@ -256,6 +323,39 @@ def test_components_of_continuous_rows(block_rows):
         euclidean(reference), euclidean(corpus), 1.4, block_rows=block_rows
     )
     assert_components_equal(components, expected)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(GRID, GRID, THRESHOLDS, st.integers(1, 8), st.integers(1, 4), st.randoms())
+def test_forests_of_any_cut_of_the_tiles_have_the_components_of_the_dense_graph(
+    reference, corpus, epsilon, rows, tasks, random
+):
+    _, expected = expected_components(reference, corpus, epsilon)
+    n_reference, n = len(reference), len(reference) + len(corpus)
+    sides = {0: euclidean(reference), n_reference: euclidean(corpus)}
+    blocks = [
+        (points.take(slice(start, start + rows)), offset + start)
+        for offset, points in sides.items()
+        for start in range(0, len(points), rows)
+    ]
+    graphs = [EpsilonGraph(n_reference, n - n_reference) for _ in range(tasks)]
+    for place, (block, first) in enumerate(blocks):
+        balls = Balls.about(block, epsilon, strict=True)
+        for offset, points in sides.items():
+            graphs[place % tasks].look(balls, first, points, offset)
+    forests = [graph.forest for graph in graphs]
+    random.shuffle(forests)
+    whole = EpsilonGraph(n_reference, n - n_reference)
+    for forest in forests:
+        whole.merge(forest)
+    assert_components_equal(whole.components, expected)
+
+
+def test_a_block_across_both_sets_is_refused():
+    points = euclidean([[0.0], [1.0]])
+    balls = Balls.about(points, 1.0, strict=True)
+    with pytest.raises(ValueError, match="vertices of one set only"):
+        EpsilonGraph(1, 1).look(balls, 0, points, 0)
 
 
 def test_a_corpus_equal_to_its_reference():
@@ -382,7 +482,7 @@ def test_mode_truncation():
     reference = np.concatenate([c + generator.normal(size=(60, 16)) * 0.3 for c in centres[:7]])
     corpora = [c + generator.normal(size=(60, 16)) * 0.3 for c in centres]
     r = euclidean(reference)
-    epsilon = estimate_epsilon(r, 5, generator=np.random.default_rng(0))
+    epsilon = estimated(r, 5, seed=0).value
     sparse_r = sparsify(r, epsilon / 2)
     precision, recall = [], []
     for t in range(1, 13):

@@ -370,9 +370,12 @@ def test_damage_is_foreseen_and_left_for_the_run(
 def test_why_a_sibling_can_or_can_not_lend(job: Path, latentscale: Command, tmp_path: Path) -> None:
     assert latentscale("run", job).code == 0
     [first] = (tmp_path / "jobs").glob("planned-*")
-    reuse = by_stage(planned(latentscale, job, "-o", "measures.geomca.eta_c=0.5"), "reuse")
+    reuse = by_stage(planned(latentscale, job, "-o", "measures.geomca.delta=0.5"), "reuse")
+    assert {reuse.pop(f"sparsify-{role}") for role in ("corpus", "reference")} == {
+        f"computed: configuration (delta 1.0 → 0.5) changed since {first.name}"
+    }
     assert reuse.pop("geomca") == (
-        f"computed: configuration (eta_c 0.0 → 0.5) changed since {first.name}"
+        "computed: stage sparsify-reference, stage sparsify-corpus changed since " + first.name
     )
     assert set(reuse.values()) == {f"reused from {first.name}"}
 

@@ -307,6 +307,36 @@ def test_quality_is_explained_where_it_is_one_by_construction(page: Page) -> Non
     assert "The scores depend on the order of the rows" in other
 
 
+def test_scores_over_row_orders_outliers_and_sweeps_are_shown() -> None:
+    results = example_results()
+    geomca = results["measures"]["geomca"]
+    plain = Page(render_report(results)).text
+    assert "replicates.count repeats it under random ones" in plain
+    scores = ("precision", "recall", "consistency", "quality", "precision_rows", "recall_rows")
+    geomca["orders"] = [dict.fromkeys(scores, value) for value in (0.25, 0.5, 0.375)]
+    geomca["outliers"] = {"reference": 1, "corpus": 1234}
+    geomca |= {"epsilon_lower": 0.4375, "epsilon_upper": 0.5625}
+    geomca["sweep"] = [
+        {
+            "epsilon": 0.25,
+            "delta": 0.125,
+            "eta_c": 0.75,
+            "eta_q": 0.5,
+            **dict.fromkeys(scores, 0.625),
+            "sizes": geomca["sizes"],
+            "component_count": 4321,
+        }
+    ]
+    page = Page(render_report(results))
+    assert (
+        "Over 3 random orders precision from 0.25 to 0.5 and recall from 0.25 to 0.5" in page.text
+    )
+    assert "1,234 rows of the corpus and 1 row of the reference are outliers" in page.text
+    assert "0.4375 to 0.5625 over samples of them" in page.text
+    table = page.tables["geomca: Scores at other distances and thresholds"]
+    assert table[-1] == ["0.25", "0.125", "0.75", "0.5", *["0.625"] * 4, "4,321"]
+
+
 def test_a_measure_that_was_not_asked_for_is_not_shown() -> None:
     results = example_results()
     del results["measures"]["vendi"]

@@ -269,13 +269,15 @@ def test_a_changed_job_reuses_what_it_can(
     config = job()
     latentscale("run", config)
     [first] = (tmp_path / "jobs").glob("toy-job-*")
-    ended = latentscale("run", config, "-o", "measures.geomca.eta_c=0.5", "--json")
+    ended = latentscale("run", config, "-o", "measures.geomca.delta=0.5", "--json")
     timings = {t["stage"]: t for t in json.loads(ended.out)["timings"]}
-    assert timings["geomca"]["reason"] == (
-        f"computed: configuration (eta_c 0.0 → 0.5) changed since {first.name}"
-    )
-    assert not timings["geomca"]["resumed"]
-    others = [t for name, t in timings.items() if name != "geomca"]
+    changed = {"sparsify-corpus", "sparsify-reference", "geomca"}
+    for role in ("corpus", "reference"):
+        assert timings[f"sparsify-{role}"]["reason"] == (
+            f"computed: configuration (delta 1.0 → 0.5) changed since {first.name}"
+        )
+    assert not any(timings[name]["resumed"] for name in changed)
+    others = [t for name, t in timings.items() if name not in changed]
     assert {t["reason"] for t in others} == {f"reused from {first.name}"}
     assert all(t["resumed"] for t in others)
 

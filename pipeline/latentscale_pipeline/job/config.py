@@ -89,9 +89,9 @@ class Section(BaseModel):
 
 
 class Replicates(Section):
-    """Random subsamples over which the sampling error is measured."""
+    """Repetitions of a job's measures: GeomCA's scores under as many random row orders."""
 
-    count: Literal[1] = 1
+    count: Annotated[int, Field(ge=1, le=1000)] = 1
     rows: None = None
 
 
@@ -137,6 +137,22 @@ class Heat(Section):
     normalization: Literal["none", "empty", "complete", "er"] = "empty"
 
 
+class GeomcaSweep(Section):
+    """Values to take beside the measure's own; both distances in units of the job's epsilon."""
+
+    epsilon: list[Annotated[float, Field(ge=1e-6, le=1e6)]] = []
+    delta: list[Annotated[float, Field(ge=0.0)]] = []
+    eta_c: list[Fraction] = []
+    eta_q: list[Fraction] = []
+
+    @model_validator(mode="after")
+    def _distinct(self) -> GeomcaSweep:
+        for name, values in self:
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name} lists a value twice")
+        return self
+
+
 class Geomca(Section):
     """Geometric component analysis of a corpus against a reference."""
 
@@ -146,6 +162,7 @@ class Geomca(Section):
     eta_c: Fraction = 0.0
     eta_q: Fraction = 0.0
     rows: PositiveInt | None = None
+    sweep: GeomcaSweep | None = None
 
 
 class Magnitude(Section):

@@ -343,7 +343,7 @@ def _known_section(name: str, results: Json) -> Section:
         ],
         figures=_FIGURES[name](found) if found else [],
         notes=_NOTES[name](found) if found else [],
-        tables=[_components_table(found)] if found and name == "geomca" else [],
+        tables=_geomca_tables(found) if found and name == "geomca" else [],
     )
 
 
@@ -401,6 +401,28 @@ def _written(row: Json) -> Written:
     return write_estimate(row["value"], row["lower"], row["upper"], typeset=True)
 
 
+def _geomca_tables(geomca: Json) -> list[Table]:
+    return [_components_table(geomca), *([_sweep_table(geomca)] if geomca.get("sweep") else [])]
+
+
+def _sweep_table(geomca: Json) -> Table:
+    settings = ("epsilon", "delta", "eta_c", "eta_q")
+    scores = ("precision", "recall", "consistency", "quality")
+    return Table(
+        caption="Scores at other distances and thresholds",
+        header=("ε", "δ", "η_c", "η_q", *scores, "components"),
+        rows=[
+            (
+                *(write_number(entry[name]) for name in settings),
+                *(f"{entry[name]:.3f}" for name in scores),
+                f"{entry['component_count']:,}",
+            )
+            for entry in geomca["sweep"]
+        ],
+        numeric=frozenset(range(9)),
+    )
+
+
 def _components_table(geomca: Json) -> Table:
     components = geomca["components"][:SHOWN_COMPONENT_ROWS]
     return Table(
@@ -446,11 +468,16 @@ def _geomca_notes(geomca: Json) -> list[str]:
             f"Thinning kept {sizes['corpus_sparse']:,} of {sizes['corpus']:,} rows of the corpus "
             f"and {sizes['reference_sparse']:,} of {sizes['reference']:,} rows of the reference."
         ),
-        (
-            "The scores depend on the order of the rows: thinning keeps the first of several close "
-            "rows, so another order keeps other rows."
-        ),
+        _order_note(geomca.get("orders", [])),
     ]
+    if "outliers" in geomca:
+        outliers = geomca["outliers"]
+        notes.append(
+            f"{_counted(outliers['corpus'], 'row')} of the corpus and "
+            f"{_counted(outliers['reference'], 'row')} of the reference are outliers: they lie in "
+            "components of a single thinned point. Their numbers, and the component of every row, "
+            "are among the arrays of the job."
+        )
     if geomca["delta"] >= geomca["epsilon"]:
         notes.insert(
             0,
@@ -460,6 +487,24 @@ def _geomca_notes(geomca: Json) -> list[str]:
             "informative.",
         )
     return notes
+
+
+def _order_note(orders: list[Json]) -> str:
+    note = (
+        "The scores depend on the order of the rows: thinning keeps the first of several close "
+        "rows, so another order keeps other rows."
+    )
+    if not orders:
+        return f"{note} By how much is unknown here; replicates.count repeats it under random ones."
+    ranges = [
+        f"{score} from {write_number(min(values))} to {write_number(max(values))}"
+        for score in ("precision", "recall")
+        for values in ([order[score] for order in orders],)
+    ]
+    return (
+        f"{note} Over {len(orders)} random orders {' and '.join(ranges)} came out; the brackets "
+        "say where a score lies under another order."
+    )
 
 
 def _magnitude_notes(magnitude: Json) -> list[str]:
@@ -526,6 +571,9 @@ def _method(results: Json) -> Table:
         origin = (
             "given" if percentile is None else f"percentile {write_number(percentile)} of distances"
         )
+        if "epsilon_lower" in geomca:
+            low, high = write_number(geomca["epsilon_lower"]), write_number(geomca["epsilon_upper"])
+            origin += f", {low} to {high} over samples of them"
         rows.append(
             (
                 "GeomCA",

@@ -128,6 +128,8 @@ class JobFacts:
         Scales that come from a finished job instead, by name.
     label_rows : mapping
         Rows of every label of the corpus, when each is measured.
+    replicates : int
+        Random row orders that a measure which depends on the order is repeated under; 1 for none.
     """
 
     corpora: Mapping[Role, CorpusFacts]
@@ -136,6 +138,7 @@ class JobFacts:
     scale_role: Role
     fixed_scales: Mapping[str, float] = field(default_factory=dict)
     label_rows: Mapping[str, int] = field(default_factory=dict)
+    replicates: int = 1
 
     def refuse_zero_rows(self, user: str) -> None:
         """Refuse corpora with rows that have no direction.

@@ -102,10 +102,19 @@ class TileRows:
         """What separations of these rows are multiples of."""
         return self.unit if self.manhattan else self.unit * self.unit
 
-    def take(self, rows: slice) -> TileRows:
-        """Return consecutive rows, without a copy."""
+    def take(self, rows: slice | NDArray[np.bool_]) -> TileRows:
+        """Return consecutive rows, without a copy, or those that a mask selects."""
         return replace(
             self, exact=self.exact[rows], matrix=self.matrix[rows], sizes=self.sizes[rows]
+        )
+
+    def joined(self, other: TileRows) -> TileRows:
+        """Return these rows and then others of the same origin and unit, as a copy."""
+        return replace(
+            self,
+            exact=np.concatenate([self.exact, other.exact]),
+            matrix=np.concatenate([self.matrix, other.matrix]),
+            sizes=np.concatenate([self.sizes, other.sizes]),
         )
 
 
