@@ -14,19 +14,18 @@ from latentscale.cells import EXACT_WORK, REFINEMENTS, approximate_neighbours, c
 from latentscale.distances import Points, as_points
 from latentscale.graph import GraphSummary, normalised_laplacian, summarise, symmetrise
 from latentscale.heat import (
-    BLOCK_BYTES,
     BOOTSTRAP_DRAWS,
     DENSE_VERTICES,
     LEAST_PROBES,
     MOST_PROBES,
     PILOT_PROBES,
-    WIDEST_BLOCK,
     HeatTrace,
     Normalization,
     heat_trace,
     imd,
     normalise,
 )
+from latentscale.lanczos_quadrature import BLOCK_BYTES, WIDEST_BLOCK
 from latentscale.neighbours import Neighbours, Recall, merge, nearest, recall_certificate
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Effort, Inputs, Stage
