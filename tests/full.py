@@ -43,6 +43,12 @@ from tests.jobs import (
     run_on_terminal,
     timeless,
 )
+from tests.promises_of_heat import (
+    a_million_rows_in_cells,
+    a_set_against_itself,
+    coverage_of_traces,
+    error_at_one,
+)
 from tests.promises_of_ingest import four_gibibytes_at_the_speed_of_the_disk
 from tests.promises_of_magnitude import a_hundred_thousand_rows, killed_between_products
 from tests.promises_of_stores import real_object_store
@@ -640,6 +646,10 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "chaos": chaos,
     "damage": damaged_shards,
     "double": twice_the_rows,
+    "heat-coverage": coverage_of_traces,
+    "heat-error": error_at_one,
+    "heat-itself": a_set_against_itself,
+    "heat-million": a_million_rows_in_cells,
     "magnitude-many": a_hundred_thousand_rows,
     "magnitude-kill": killed_between_products,
     "stores": real_object_store,

@@ -70,6 +70,17 @@ def laplacian_by_loops(adjacency):
     return laplacian
 
 
+def unnormalised_laplacian_by_loops(adjacency):
+    """Dense D - A."""
+    n = len(adjacency)
+    laplacian = np.zeros((n, n))
+    for i in range(n):
+        for j in range(n):
+            laplacian[i, i] += adjacency[i, j]
+            laplacian[i, j] -= adjacency[i, j]
+    return laplacian
+
+
 def components_by_search(adjacency):
     """Number of connected components, by depth-first search."""
     unseen, count = set(range(len(adjacency))), 0

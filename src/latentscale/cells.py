@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numba
 import numpy as np
@@ -120,21 +120,30 @@ def find_centres(
     finished: list[Int64Array] = []
     while groups and len(groups) + len(finished) < cells:
         largest = groups.pop(max(range(len(groups)), key=lambda g: len(groups[g])))
-        side = _bisect(rows[largest], generator)
+        side = bisect_rows(rows[largest], generator)
         if side.all():
             finished.append(largest)
         else:
             groups += [largest[side], largest[~side]]
     centres = np.array([rows[group].mean(axis=0) for group in finished + groups])
-    products = np.empty((len(rows), len(centres)))
     for _ in range(LLOYD_ROUNDS):
-        inner_products(rows, centres, products)
-        nearest_centre = (np.square(centres).sum(axis=1) - 2.0 * products).argmin(axis=1)
-        for cell in range(len(centres)):
-            group = rows[nearest_centre == cell]
-            if len(group):
-                centres[cell] = group.mean(axis=0)
+        owner = _nearest_centre(rows, centres)
+        order = np.argsort(owner, kind="stable")
+        starts = np.searchsorted(owner[order], np.arange(len(centres) + 1))
+        for cell in np.flatnonzero(np.diff(starts)):
+            centres[cell] = rows[order[starts[cell] : starts[cell + 1]]].mean(axis=0)
     return centres
+
+
+def _nearest_centre(rows: Float64Array, centres: Float64Array) -> Int64Array:
+    half_squares = 0.5 * np.square(centres).sum(axis=1)
+    owner = np.empty(len(rows), dtype=np.int64)
+    products = np.empty((min(len(rows), ASSIGN_BLOCK), len(centres)))
+    for block in row_blocks(len(rows), ASSIGN_BLOCK):
+        tile = products[: block.stop - block.start]
+        inner_products(rows[block], centres, tile)
+        owner[block] = (half_squares - tile).argmin(axis=1)
+    return owner
 
 
 def assign(points: Points, centres: Float64Array, overlap: int) -> Int64Array:
@@ -212,7 +221,7 @@ def partition(
     for cell in range(len(centres)):
         rows = members[starts[cell] : starts[cell + 1]]
         if len(rows):
-            divided.extend(_divide(points, rows, cap, generator))
+            divided.extend(divide(points, rows, cap, generator))
     return divided
 
 
@@ -251,6 +260,48 @@ def approximate_neighbours(
     cells = partition(points, overlap=overlap, cap=cap, generator=generator)
     work = float(sum(len(cell) ** 2 for cell in cells)) * points.dimension
     descend = work > EXACT_WORK and points.metric in ("euclidean", "cosine")
+    return search_cells(points, cells, k, descend=descend, generator=generator, seed=seed)
+
+
+def search_cells(
+    points: Points,
+    cells: Sequence[Int64Array],
+    k: int,
+    *,
+    descend: bool,
+    generator: np.random.Generator,
+    seed: int,
+    refinements: int = REFINEMENTS,
+) -> Neighbours:
+    """Find nearly all of the ``k`` nearest of rows that cells have in common.
+
+    Parameters
+    ----------
+    points : Points
+        ``n`` rows.
+    cells : sequence of ndarray of int64
+        Ascending numbers of the rows in each cell; every row is in at least one.
+    k : int
+        Neighbours of a row, at least 1.
+    descend : bool
+        Search large cells by descent, see :func:`cell_neighbours`.
+    generator : numpy.random.Generator
+        Source of the descent's starting graphs.
+    seed : int
+        Seed of the hash that breaks ties.
+    refinements : int
+        Rounds of :func:`refine` over the merged lists.
+
+    Returns
+    -------
+    Neighbours
+        Shape (n, k), padded with id -1 only where ``n <= k``.
+
+    Notes
+    -----
+    Holds the rows of one cell, and what its search takes, beside all rows and lists.
+    """
+    n = len(points)
     indices, distances, _ = _empty(n, k)
     for cell in cells:
         found = cell_neighbours(
@@ -271,8 +322,8 @@ def approximate_neighbours(
         )
         indices[short], distances[short] = exact.indices, exact.distances
     found = Neighbours(indices, distances)
-    # One cell has no borders to mend.
-    for _ in range(REFINEMENTS if len(cells) > 1 else 0):
+    # One cell has no borders to mend, and lists of all rows nothing to gain.
+    for _ in range(refinements if len(cells) > 1 and n > k else 0):
         found = refine(points, found, seed=seed)
     return found
 
@@ -375,8 +426,21 @@ def cell_neighbours(
     return Neighbours(indices, distances)
 
 
-def _bisect(rows: Float64Array, generator: np.random.Generator) -> NDArray[np.bool_]:
-    """Cut rows in two by 2-means; all True when they are equal."""
+def bisect_rows(rows: Float64Array, generator: np.random.Generator) -> NDArray[np.bool_]:
+    """Cut rows in two by 2-means.
+
+    Parameters
+    ----------
+    rows : ndarray of float64, shape (n, d)
+        At least one row.
+    generator : numpy.random.Generator
+        Source of the starting rows.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+        Which rows are on the first side; all of them when they are equal.
+    """
     start = rows[generator.integers(len(rows))]
     farther = np.flatnonzero((rows != start).any(axis=1))
     if len(farther) == 0:
@@ -392,19 +456,36 @@ def _bisect(rows: Float64Array, generator: np.random.Generator) -> NDArray[np.bo
     return np.asarray(side, dtype=np.bool_)
 
 
-def _divide(
+def divide(
     points: Points, rows: Int64Array, cap: int, generator: np.random.Generator
 ) -> Iterator[Int64Array]:
-    """Cut one cell's rows until no piece exceeds the cap."""
+    """Cut one cell's rows until no piece exceeds the cap.
+
+    Parameters
+    ----------
+    points : Points
+        All rows.
+    rows : ndarray of int64
+        Numbers of those in the cell.
+    cap : int
+        Most rows of a piece.
+    generator : numpy.random.Generator
+        Source of the starting rows.
+
+    Yields
+    ------
+    ndarray of int64
+        The rows of a piece, in the given order.
+    """
     if len(rows) <= cap:
         yield rows
         return
-    side = _bisect(points.rows[rows], generator)
+    side = bisect_rows(points.rows[rows], generator)
     if side.all():
         yield from np.array_split(rows, -(-len(rows) // cap))
         return
-    yield from _divide(points, rows[side], cap, generator)
-    yield from _divide(points, rows[~side], cap, generator)
+    yield from divide(points, rows[side], cap, generator)
+    yield from divide(points, rows[~side], cap, generator)
 
 
 def _equal_rows(points: Points) -> tuple[Int64Array, Int64Array]:

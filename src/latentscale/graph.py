@@ -1,4 +1,4 @@
-r"""The neighbour graph and its normalised Laplacian.
+r"""The neighbour graph and its Laplacians.
 
 Two rows are joined when either is among the other's ``k`` nearest neighbours (the OR construction
 of Tsitsulin et al. 2020, section 3.2), every edge with weight 1. With :math:`D` the diagonal matrix
@@ -7,7 +7,8 @@ of degrees,
 .. math:: L = I - D^{-1/2} A D^{-1/2},
 
 whose eigenvalues lie in [0, 2], with one 0 for every connected component. A vertex without edges
-is a component of its own: its row of :math:`L` is 0, so that its eigenvalue is 0 too.
+is a component of its own: its row of :math:`L` is 0, so that its eigenvalue is 0 too. The
+unnormalised Laplacian is :math:`D - A`; its eigenvalues reach twice the largest degree.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import numba
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array, diags_array
+from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
 
@@ -96,19 +97,67 @@ def normalised_laplacian(adjacency: csr_array[Any, Any]) -> csr_array[Any, Any]:
     connected = degrees > 0
     scale = np.zeros_like(degrees)
     scale[connected] = 1.0 / np.sqrt(degrees[connected])
-    row_of = np.repeat(np.arange(len(degrees)), np.diff(adjacency.indptr))
-    scaled = csr_array(
-        (
-            -adjacency.data * scale[row_of] * scale[adjacency.indices],
-            adjacency.indices,
-            adjacency.indptr,
-        ),
-        shape=adjacency.shape,
-    )
-    laplacian = csr_array(scaled + diags_array(connected.astype(np.float64)))
-    laplacian.eliminate_zeros()
-    laplacian.sort_indices()
-    return laplacian
+    return _laplacian(adjacency, scale, connected.astype(np.float64))
+
+
+def unnormalised_laplacian(adjacency: csr_array[Any, Any]) -> csr_array[Any, Any]:
+    """Form L = D - A.
+
+    Parameters
+    ----------
+    adjacency : csr_array, shape (n, n)
+        Symmetric, with non-negative entries and an empty diagonal.
+
+    Returns
+    -------
+    csr_array of float64, shape (n, n)
+        Sorted column indices; the row of an isolated vertex is empty.
+    """
+    degrees = np.asarray(adjacency.sum(axis=1), dtype=np.float64)
+    return _laplacian(adjacency, np.ones_like(degrees), degrees)
+
+
+def _laplacian(
+    adjacency: csr_array[Any, Any], scale: NDArray[np.float64], diagonal: NDArray[np.float64]
+) -> csr_array[Any, Any]:
+    """Form diag(diagonal) - diag(scale) A diag(scale), without room for zeros on the diagonal."""
+    if not adjacency.has_sorted_indices:
+        adjacency = adjacency.sorted_indices()
+    old = adjacency.indptr
+    added = np.concatenate([[0], np.cumsum(diagonal > 0)])
+    # SciPy's products are faster with 32-bit indices; it needs both kinds alike.
+    long = old[-1] + added[-1] >= np.iinfo(np.int32).max
+    indptr = (old + added).astype(np.int64 if long else np.int32)
+    indices = np.empty(indptr[-1], dtype=indptr.dtype)
+    data = np.empty(indptr[-1])
+    _assemble(old, adjacency.indices, adjacency.data, scale, diagonal, indptr, indices, data)
+    return csr_array((data, indices, indptr), shape=adjacency.shape)
+
+
+@numba.njit(cache=True, nogil=True)
+def _assemble(
+    old_indptr: NDArray[Any],
+    old_indices: NDArray[Any],
+    old_data: NDArray[Any],
+    scale: NDArray[np.float64],
+    diagonal: NDArray[np.float64],
+    indptr: NDArray[Any],
+    indices: NDArray[Any],
+    data: NDArray[np.float64],
+) -> None:
+    for i in range(len(scale)):
+        place = indptr[i]
+        waiting = diagonal[i] > 0
+        for entry in range(old_indptr[i], old_indptr[i + 1]):
+            j = old_indices[entry]
+            if waiting and j > i:
+                indices[place], data[place] = i, diagonal[i]
+                place += 1
+                waiting = False
+            indices[place], data[place] = j, -old_data[entry] * scale[i] * scale[j]
+            place += 1
+        if waiting:
+            indices[place], data[place] = i, diagonal[i]
 
 
 def summarise(adjacency: csr_array[Any, Any]) -> GraphSummary:
@@ -128,13 +177,15 @@ def summarise(adjacency: csr_array[Any, Any]) -> GraphSummary:
     return GraphSummary(int(adjacency.shape[0]), adjacency.nnz // 2, int(components), isolated)
 
 
-def exact_moments(laplacian: csr_array[Any, Any]) -> NDArray[np.float64]:
+def exact_moments(laplacian: csr_array[Any, Any], rows: slice | None = None) -> NDArray[np.float64]:
     """Compute tr L^j for j = 0 … 4 without randomness.
 
     Parameters
     ----------
     laplacian : csr_array, shape (n, n)
         A symmetric matrix.
+    rows : slice or None
+        Rows whose share to compute; None takes all. Shares add up to the moments.
 
     Returns
     -------
@@ -145,26 +196,32 @@ def exact_moments(laplacian: csr_array[Any, Any]) -> NDArray[np.float64]:
     -----
     The sparse product L L row by row, Σ deg² operations, and 40 bytes a vertex.
     """
+    first, last, _ = (rows or slice(None)).indices(laplacian.shape[0])
+    held = slice(laplacian.indptr[first], laplacian.indptr[last])
+    cubes, fourths = _product_sums(laplacian.indptr, laplacian.indices, laplacian.data, first, last)
     moments = np.zeros(5)
-    moments[0] = laplacian.shape[0]
-    moments[1] = laplacian.diagonal().sum()
-    moments[2] = np.square(laplacian.data).sum()
-    cubes, fourths = _product_sums(laplacian.indptr, laplacian.indices, laplacian.data)
+    moments[0] = last - first
+    moments[1] = laplacian.diagonal()[first:last].sum()
+    moments[2] = np.square(laplacian.data[held]).sum()
     moments[3:] = cubes.sum(), fourths.sum()
     return moments
 
 
 @numba.njit(cache=True, nogil=True)
 def _product_sums(
-    indptr: NDArray[Any], indices: NDArray[Any], data: NDArray[np.float64]
+    indptr: NDArray[Any],
+    indices: NDArray[Any],
+    data: NDArray[np.float64],
+    first: int,
+    last: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Row sums of L²∘L and of L²∘L², with one row of the product at a time."""
     n = len(indptr) - 1
-    cubes, fourths = np.zeros(n), np.zeros(n)
+    cubes, fourths = np.zeros(last - first), np.zeros(last - first)
     product = np.zeros(n)
     last_row = np.full(n, -1, dtype=np.int64)
     filled = np.empty(n, dtype=np.int64)
-    for i in range(n):
+    for i in range(first, last):
         count = 0
         for a in range(indptr[i], indptr[i + 1]):
             middle = indices[a]
@@ -176,8 +233,8 @@ def _product_sums(
                     count += 1
                 product[column] += data[a] * data[b]
         for a in range(indptr[i], indptr[i + 1]):
-            cubes[i] += data[a] * product[indices[a]]
+            cubes[i - first] += data[a] * product[indices[a]]
         for c in range(count):
-            fourths[i] += product[filled[c]] ** 2
+            fourths[i - first] += product[filled[c]] ** 2
             product[filled[c]] = 0.0
     return cubes, fourths

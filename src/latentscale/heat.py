@@ -42,22 +42,21 @@ than the largest difference between the curves, so the band bounds it however ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-import numba
 import numpy as np
 from numpy.polynomial import Polynomial
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import eigh
 from scipy.sparse import csr_array
 from scipy.special import stdtrit
 
 from latentscale.estimate import Estimate
 from latentscale.graph import exact_moments
+from latentscale.lanczos_quadrature import Float64Array, Rule, norm_bound, quadrature_rules
 
-Float64Array = NDArray[np.float64]
 Normalization = Literal["none", "empty", "complete", "er"]
 NORMALIZATIONS: tuple[Normalization, ...] = get_args(Normalization)
 
@@ -69,12 +68,15 @@ LEAST_PROBES = 4
 MOST_PROBES = 1024
 """An automatic number of probes starts at 4 and doubles until the tolerance is met, to 1024."""
 
-BLOCK_BYTES = 3 << 27
-WIDEST_BLOCK = 32
-"""Probes advance in blocks of at most 32, fewer where three such blocks exceed 384 MiB."""
+LEAST_STEPS = 10
+MOST_STEPS = 640
+"""An automatic number of Lanczos steps starts at 10 and doubles, to 640 or the vertices."""
 
-SUMMED_ROWS = 1024
-"""Rows summed by themselves before they join a total, which keeps rounding from growing with n."""
+TRIED_PROBES = 2
+"""Probes on which a number of steps is tried."""
+
+QUADRATURE_SHARE = 0.1
+"""Share of the tolerance that the quadrature may take up, half the width of its bracket."""
 
 BOOTSTRAP_DRAWS = 4000
 
@@ -138,13 +140,25 @@ class ImdResult:
 
 
 @dataclass(frozen=True)
-class _ControlVariate:
-    """Polynomials p_t in u = 2 L / width - I, and their exact per-vertex traces."""
+class ControlVariate:
+    """Polynomials p_t in u = 2 L / width - I, and their exact traces.
+
+    Attributes
+    ----------
+    width : float
+        Bound on the largest eigenvalue.
+    coefficients : ndarray of float64, shape (degree + 1, T)
+        Of ascending powers of u.
+    trace : ndarray of float64, shape (T,)
+        tr p_t(L) / n.
+    rounding : ndarray of float64, shape (T,)
+        Allowance for the rounding of an estimate with them.
+    """
 
     width: float
-    coefficients: Float64Array  # (degree + 1, T), ascending powers of u
-    trace: Float64Array  # (T,)
-    rounding: Float64Array  # (T,)
+    coefficients: Float64Array
+    trace: Float64Array
+    rounding: Float64Array
 
     def remainder(self, times: Float64Array, nodes: Float64Array) -> Float64Array:
         """e^(-t x) - p_t(x) for nodes of shape (...), as (..., T)."""
@@ -153,12 +167,23 @@ class _ControlVariate:
         return values.reshape(*nodes.shape, len(times))
 
 
+@dataclass(frozen=True)
+class ProbeIntegrals:
+    """What probes see of e^(-tL) - p_t(L): bounds from below and above, each of shape (P, T)."""
+
+    below: Float64Array
+    above: Float64Array
+
+    def __len__(self) -> int:
+        return len(self.below)
+
+
 def heat_trace(
     laplacian: csr_array[Any, Any],
     times: ArrayLike,
     *,
     generator: np.random.Generator,
-    steps: int = 10,
+    steps: int | None = 10,
     probes: int | None = None,
     tolerance: float = 1e-3,
 ) -> HeatTrace:
@@ -172,8 +197,9 @@ def heat_trace(
         Positive ascending times.
     generator : numpy.random.Generator
         Source of the probes.
-    steps : int
-        Lanczos steps of a probe (the paper's 10 suits the normalised Laplacian to t = 10).
+    steps : int or None
+        Lanczos steps of a probe (the paper's 10 suits the normalised Laplacian to t = 10); None
+        takes as many as :func:`sufficient_steps` finds.
     probes : int or None
         Probes to average, at least 2 (the paper: 100). None doubles them from 4 until the
         standard error is at most ``tolerance`` of the trace at every time, or to 1024; graphs of
@@ -200,22 +226,210 @@ def heat_trace(
     n = laplacian.shape[0]
     if probes is None and n <= DENSE_VERTICES:
         return dense_heat_trace(laplacian, grid)
-    control = _fit_control_variate(laplacian, grid, steps, generator)
-    below: list[Float64Array] = []
-    above: list[Float64Array] = []
+    if steps is None:
+        steps = sufficient_steps(laplacian, grid, tolerance=tolerance, generator=generator)
+    pilots = pilot_rules(laplacian, PILOT_PROBES, steps, generator)
+    moments = exact_moments(laplacian)
+    control = fit_control_variate(pilots, moments, norm_bound(laplacian), grid, steps)
+    integrals: list[ProbeIntegrals] = []
     wanted = LEAST_PROBES if probes is None else probes
     while True:
-        for width in _block_widths(n, wanted - sum(map(len, below))):
-            gauss, radau = _lanczos_rules(laplacian, _random_signs(n, width, generator), steps)
-            below.append(_integrate(gauss, control, grid))
-            above.append(_integrate(radau, control, grid))
-        heat = _summarise_probes(
-            grid, np.concatenate(below), np.concatenate(above), control, n, steps
-        )
-        met = bool((heat.standard_error <= tolerance * heat.trace).all())
-        if probes is not None or met or wanted >= MOST_PROBES:
+        more = wanted - sum(map(len, integrals))
+        integrals.append(probe_integrals(laplacian, control, grid, more, steps, generator))
+        heat = average_probes(grid, integrals, control, n, steps)
+        if probes is not None or is_known(heat, tolerance) or wanted >= MOST_PROBES:
             return heat
         wanted *= 2
+
+
+def is_known(heat: HeatTrace, tolerance: float) -> bool:
+    """Tell whether the standard error is within the tolerance at every time."""
+    return bool((heat.standard_error <= tolerance * heat.trace).all())
+
+
+def sufficient_steps(
+    laplacian: csr_array[Any, Any],
+    times: Float64Array,
+    *,
+    tolerance: float,
+    generator: np.random.Generator,
+) -> int:
+    """Find a number of Lanczos steps whose quadrature is accurate enough.
+
+    Parameters
+    ----------
+    laplacian : csr_array of float64, shape (n, n)
+        Symmetric positive semidefinite, sorted indices.
+    times : ndarray of float64, shape (T,)
+        Positive times.
+    tolerance : float
+        Relative standard error that the trace is meant to have.
+    generator : numpy.random.Generator
+        Source of the two probes that every number is tried on.
+
+    Returns
+    -------
+    int
+        10, or doubled until Gauss and Gauss-Radau rules bracket the trace within a tenth of the
+        tolerance at every time; at most 640.
+    """
+    steps = LEAST_STEPS
+    while steps < min(MOST_STEPS, laplacian.shape[0]):
+        bounds = [
+            (_heat_seen(gauss, times), _heat_seen(radau, times))
+            for gauss, radau in quadrature_rules(laplacian, TRIED_PROBES, steps, generator)
+        ]
+        below, above = (np.concatenate(side).mean(axis=0) for side in zip(*bounds, strict=True))
+        if (0.5 * np.abs(above - below) <= QUADRATURE_SHARE * tolerance * below).all():
+            break
+        steps *= 2
+    return steps
+
+
+def pilot_rules(
+    laplacian: csr_array[Any, Any], count: int, steps: int, generator: np.random.Generator
+) -> Rule:
+    """Find the Gauss rules of probes that show the spectral distribution and aren't used again.
+
+    Parameters
+    ----------
+    laplacian : csr_array of float64, shape (n, n)
+        Symmetric positive semidefinite, sorted indices.
+    count, steps : int
+        Probes and Lanczos steps.
+    generator : numpy.random.Generator
+        Source of the probes.
+
+    Returns
+    -------
+    Rule
+        One for each probe.
+    """
+    rules = [gauss for gauss, _ in quadrature_rules(laplacian, count, steps, generator)]
+    return Rule(
+        np.concatenate([rule.nodes for rule in rules]),
+        np.concatenate([rule.weights for rule in rules]),
+    )
+
+
+def fit_control_variate(
+    pilots: Rule, moments: Float64Array, width: float, times: Float64Array, steps: int
+) -> ControlVariate:
+    """Fit polynomials p_t to the spectral distribution that pilot probes see.
+
+    Parameters
+    ----------
+    pilots : Rule
+        From :func:`pilot_rules`, of any number of probes.
+    moments : ndarray of float64, shape (5,)
+        tr L^j for j = 0 … 4.
+    width : float
+        Bound on the largest eigenvalue.
+    times : ndarray of float64, shape (T,)
+        Positive times.
+    steps : int
+        Lanczos steps of the probes that it will serve.
+
+    Returns
+    -------
+    ControlVariate
+        Of degree 4, or less where that would cost a bracket.
+    """
+    n = moments[0]
+    # Gauss quadrature is exact to degree 2 steps - 1, so that far p_t costs no bracket.
+    degree = min(4, 2 * steps - 1)
+    nodes, weights = pilots.nodes.ravel(), pilots.weights.ravel()
+    root = np.sqrt(weights)[:, None]
+    powers = np.vander(2.0 / width * nodes - 1.0, degree + 1, increasing=True)
+    values = np.exp(-np.multiply.outer(nodes, times))
+    coefficients = np.linalg.lstsq(root * powers, root * values, rcond=1e-12)[0]
+    means = _shifted_moments(moments[: degree + 1] / n, width)
+    rounding = _EPSILON * (64.0 + 4.0 * np.sqrt(n)) * (1.0 + np.abs(coefficients).sum(axis=0))
+    return ControlVariate(width, coefficients, means @ coefficients, rounding)
+
+
+def probe_integrals(
+    laplacian: csr_array[Any, Any],
+    control: ControlVariate,
+    times: Float64Array,
+    count: int,
+    steps: int,
+    generator: np.random.Generator,
+) -> ProbeIntegrals:
+    """Estimate tr (e^(-tL) - p_t(L)) / n by each of some probes.
+
+    Parameters
+    ----------
+    laplacian : csr_array of float64, shape (n, n)
+        Symmetric positive semidefinite, sorted indices.
+    control : ControlVariate
+        The polynomials.
+    times : ndarray of float64, shape (T,)
+        The times they were fitted at.
+    count, steps : int
+        Probes and Lanczos steps.
+    generator : numpy.random.Generator
+        Source of the probes, none of which was a pilot.
+
+    Returns
+    -------
+    ProbeIntegrals
+        Of ``count`` probes.
+    """
+    below, above = [np.empty((0, len(times)))], [np.empty((0, len(times)))]
+    for gauss, radau in quadrature_rules(laplacian, count, steps, generator):
+        below.append(_integrate(gauss, control.remainder(times, gauss.nodes)))
+        above.append(_integrate(radau, control.remainder(times, radau.nodes)))
+    return ProbeIntegrals(np.concatenate(below), np.concatenate(above))
+
+
+def average_probes(
+    times: Float64Array,
+    integrals: Sequence[ProbeIntegrals],
+    control: ControlVariate,
+    n: int,
+    steps: int,
+) -> HeatTrace:
+    """Average probes, and judge how well their mean is known.
+
+    Parameters
+    ----------
+    times : ndarray of float64, shape (T,)
+        The times.
+    integrals : sequence of ProbeIntegrals
+        Of at least two probes together, in a fixed order.
+    control : ControlVariate
+        The polynomials that the integrals leave out.
+    n, steps : int
+        Vertices of the graph; Lanczos steps of a probe.
+
+    Returns
+    -------
+    HeatTrace
+        Per vertex (normalisation ``empty``).
+    """
+    below = np.concatenate([block.below for block in integrals])
+    above = np.concatenate([block.above for block in integrals])
+    probes = len(below)
+    middle = 0.5 * (below + above)
+    mean = middle.mean(axis=0)
+    deviations = middle - mean
+    trace = control.trace + mean
+    quadrature = 0.5 * np.abs((above - below).mean(axis=0)) + control.rounding
+    spread = np.sqrt(np.square(deviations).sum(axis=0) / (probes * (probes - 1)))
+    half = float(stdtrit(probes - 1, 0.975)) * spread + quadrature
+    return HeatTrace(
+        times=times,
+        trace=trace,
+        lower=np.minimum(np.maximum(trace - half, 0.0), trace),  # a trace is positive
+        upper=trace + half,
+        standard_error=np.hypot(spread, control.rounding),
+        deviations=deviations,
+        quadrature=quadrature,
+        vertices=n,
+        probes=probes,
+        steps=steps,
+    )
 
 
 def dense_heat_trace(laplacian: csr_array[Any, Any], times: ArrayLike) -> HeatTrace:
@@ -365,7 +579,7 @@ def imd(
 def _check_input(
     laplacian: csr_array[Any, Any],
     times: ArrayLike,
-    steps: int,
+    steps: int | None,
     probes: int | None,
     tolerance: float,
 ) -> Float64Array:
@@ -377,7 +591,7 @@ def _check_input(
         raise ValueError("times must be a non-empty list of finite numbers")
     if grid[0] <= 0 or (np.diff(grid) <= 0).any():
         raise ValueError("times must be positive and ascending")
-    if steps < 1:
+    if steps is not None and steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")
     if probes is not None and probes < 2:
         raise ValueError(f"probes must be at least 2 for a standard error, got {probes}")
@@ -398,198 +612,6 @@ def _check_alike(first: HeatTrace, second: HeatTrace, graph_error: float) -> Non
         raise ValueError(f"graph_error must be a number of at least 0, got {graph_error}")
 
 
-def _random_signs(n: int, width: int, generator: np.random.Generator) -> Float64Array:
-    """Columns of ±1 / √n; each takes the same draws whatever the width of its block."""
-    signs = np.empty((n, width))
-    unit = 1.0 / np.sqrt(n)
-    for column in range(width):
-        octets = np.frombuffer(generator.bytes(-(-n // 8)), dtype=np.uint8)
-        signs[:, column] = np.where(np.unpackbits(octets, count=n), unit, -unit)
-    return signs
-
-
-def _block_widths(n: int, columns: int) -> Iterator[int]:
-    widest = min(max(BLOCK_BYTES // (3 * 8 * n), 1), WIDEST_BLOCK)
-    if widest > 8:
-        widest -= widest % 8  # whole cache lines
-    for start in range(0, columns, widest):
-        yield min(widest, columns - start)
-
-
-_Rule = tuple[Float64Array, Float64Array]
-"""Quadrature nodes and weights, each of shape (probes, number of nodes)."""
-
-
-def _lanczos_rules(
-    laplacian: csr_array[Any, Any], start: Float64Array, steps: int
-) -> tuple[_Rule, _Rule]:
-    """Gauss rules, and Gauss-Radau rules with a node at 0, from unit columns."""
-    diagonal, off_diagonal = _lanczos(laplacian, start, steps)
-    gauss = _quadrature(diagonal, off_diagonal[:, :-1])
-    # The Radau matrix has one more row whose diagonal makes 0 an eigenvalue: β² over the last
-    # pivot of the tridiagonal's LDLᵀ factors (Golub & Meurant 2010, section 6.2.1).
-    pivot = diagonal[:, 0].copy()
-    for step in range(1, steps):
-        pivot = diagonal[:, step] - np.square(off_diagonal[:, step - 1]) / _above_zero(pivot)
-    # Columns that broke down have a last β of 0: the extra node is cut off and changes nothing.
-    extra = np.square(off_diagonal[:, -1]) / _above_zero(pivot)
-    radau = _quadrature(np.column_stack([diagonal, extra]), off_diagonal)
-    return gauss, radau
-
-
-def _above_zero(pivot: Float64Array) -> Float64Array:
-    return np.maximum(pivot, _EPSILON)
-
-
-def _quadrature(diagonal: Float64Array, off_diagonal: Float64Array) -> _Rule:
-    size = diagonal.shape[1]
-    matrices = np.zeros((len(diagonal), size, size))
-    place = np.arange(size)
-    matrices[:, place, place] = diagonal
-    matrices[:, place[1:], place[:-1]] = off_diagonal
-    nodes, vectors = np.linalg.eigh(matrices)
-    return np.maximum(nodes, 0.0), np.square(vectors[:, 0, :])
-
-
-def _lanczos(
-    laplacian: csr_array[Any, Any], start: Float64Array, steps: int
-) -> tuple[Float64Array, Float64Array]:
-    """Tridiagonal matrices of independent Lanczos runs, one for each column of ``start``.
-
-    Returns the diagonals (probes, steps) and off-diagonals (probes, steps), the last of which
-    leads out of the matrix. A run that meets an invariant subspace continues with zeros.
-    ``start`` is overwritten.
-    """
-    width = start.shape[1]
-    diagonal = np.zeros((steps, width))
-    off_diagonal = np.zeros((steps, width))
-    smallest = np.sqrt(_EPSILON) * _norm_bound(laplacian)
-    previous, current, product = np.zeros_like(start), start, np.empty_like(start)
-    coupling = np.zeros(width)
-    for step in range(steps):
-        share = _multiply(
-            laplacian.indptr,
-            laplacian.indices,
-            laplacian.data,
-            current,
-            previous,
-            coupling,
-            product,
-        )
-        # Twice: the second time takes off what rounding left of the last two vectors.
-        rest, rest_previous = _orthogonalise(product, current, share, previous, np.zeros(width))
-        _orthogonalise(product, current, rest, previous, rest_previous)
-        length = np.sqrt(_column_dots(product, product))
-        going = length > smallest
-        coupling = np.where(going, length, 0.0)
-        diagonal[step], off_diagonal[step] = share + rest, coupling
-        product *= np.where(going, 1.0 / np.where(going, length, 1.0), 0.0)
-        previous, current, product = current, product, previous
-    return diagonal.T, off_diagonal.T
-
-
-def _norm_bound(laplacian: csr_array[Any, Any]) -> float:
-    """Gershgorin's bound on the largest eigenvalue; 1 for a matrix of zeros."""
-    sums = np.asarray(abs(laplacian).sum(axis=1))
-    return float(sums.max()) or 1.0
-
-
-@numba.njit(cache=True, nogil=True)
-def _multiply(
-    indptr: NDArray[Any],
-    indices: NDArray[Any],
-    data: Float64Array,
-    current: Float64Array,
-    previous: Float64Array,
-    coupling: Float64Array,
-    product: Float64Array,
-) -> Float64Array:
-    """Set product = L current - previous coupling; return its dot products with current."""
-    n, width = current.shape
-    shares = np.zeros(width)
-    partial = np.zeros(width)
-    row = np.empty(width)
-    for i in range(n):
-        for c in range(width):
-            row[c] = -previous[i, c] * coupling[c]
-        for entry in range(indptr[i], indptr[i + 1]):
-            j, factor = indices[entry], data[entry]
-            for c in range(width):
-                row[c] += factor * current[j, c]
-        for c in range(width):
-            product[i, c] = row[c]
-            partial[c] += current[i, c] * row[c]
-        if i % SUMMED_ROWS == 0 or i == n - 1:
-            shares += partial
-            partial[:] = 0.0
-    return shares
-
-
-@numba.njit(cache=True, nogil=True)
-def _orthogonalise(
-    target: Float64Array,
-    first: Float64Array,
-    first_share: Float64Array,
-    second: Float64Array,
-    second_share: Float64Array,
-) -> tuple[Float64Array, Float64Array]:
-    """Take off shares of two blocks; return the dot products of what is left with them."""
-    n, width = target.shape
-    firsts, seconds = np.zeros(width), np.zeros(width)
-    partial, partial_second = np.zeros(width), np.zeros(width)
-    for i in range(n):
-        for c in range(width):
-            left = target[i, c] - first_share[c] * first[i, c] - second_share[c] * second[i, c]
-            target[i, c] = left
-            partial[c] += left * first[i, c]
-            partial_second[c] += left * second[i, c]
-        if i % SUMMED_ROWS == 0 or i == n - 1:
-            firsts += partial
-            seconds += partial_second
-            partial[:] = 0.0
-            partial_second[:] = 0.0
-    return firsts, seconds
-
-
-@numba.njit(cache=True, nogil=True)
-def _column_dots(a: Float64Array, b: Float64Array) -> Float64Array:
-    n, width = a.shape
-    totals, partial = np.zeros(width), np.zeros(width)
-    for i in range(n):
-        for c in range(width):
-            partial[c] += a[i, c] * b[i, c]
-        if i % SUMMED_ROWS == 0 or i == n - 1:
-            totals += partial
-            partial[:] = 0.0
-    return totals
-
-
-def _fit_control_variate(
-    laplacian: csr_array[Any, Any],
-    times: Float64Array,
-    steps: int,
-    generator: np.random.Generator,
-) -> _ControlVariate:
-    """Fit p_t to the spectral distribution that pilot probes see."""
-    n = laplacian.shape[0]
-    # Gauss quadrature is exact to degree 2 steps - 1, so that far p_t costs no bracket.
-    degree = min(4, 2 * steps - 1)
-    pilots = [
-        _lanczos_rules(laplacian, _random_signs(n, width, generator), steps)[0]
-        for width in _block_widths(n, PILOT_PROBES)
-    ]
-    nodes = np.concatenate([rule[0].ravel() for rule in pilots])
-    weights = np.concatenate([rule[1].ravel() for rule in pilots])
-    width = _norm_bound(laplacian)
-    root = np.sqrt(weights)[:, None]
-    powers = np.vander(2.0 / width * nodes - 1.0, degree + 1, increasing=True)
-    values = np.exp(-np.multiply.outer(nodes, times))
-    coefficients = np.linalg.lstsq(root * powers, root * values, rcond=1e-12)[0]
-    moments = _shifted_moments(exact_moments(laplacian)[: degree + 1] / n, width)
-    rounding = _EPSILON * (64.0 + 4.0 * np.sqrt(n)) * (1.0 + np.abs(coefficients).sum(axis=0))
-    return _ControlVariate(width, coefficients, moments @ coefficients, rounding)
-
-
 def _shifted_moments(moments: Float64Array, width: float) -> Float64Array:
     """Mean of (2 λ / width - 1)^j from the means of λ^j."""
     shift = Polynomial([-1.0, 2.0 / width])
@@ -597,40 +619,13 @@ def _shifted_moments(moments: Float64Array, width: float) -> Float64Array:
     return np.array([power @ moments[: len(power)] for power in powers])
 
 
-def _integrate(rule: _Rule, control: _ControlVariate, times: Float64Array) -> Float64Array:
-    nodes, weights = rule
-    integrals: Float64Array = np.einsum("pj,pjt->pt", weights, control.remainder(times, nodes))
+def _integrate(rule: Rule, values: Float64Array) -> Float64Array:
+    integrals: Float64Array = np.einsum("pj,pjt->pt", rule.weights, values)
     return integrals
 
 
-def _summarise_probes(
-    times: Float64Array,
-    below: Float64Array,
-    above: Float64Array,
-    control: _ControlVariate,
-    n: int,
-    steps: int,
-) -> HeatTrace:
-    probes = len(below)
-    middle = 0.5 * (below + above)
-    mean = middle.mean(axis=0)
-    deviations = middle - mean
-    trace = control.trace + mean
-    quadrature = 0.5 * np.abs((above - below).mean(axis=0)) + control.rounding
-    spread = np.sqrt(np.square(deviations).sum(axis=0) / (probes * (probes - 1)))
-    half = float(stdtrit(probes - 1, 0.975)) * spread + quadrature
-    return HeatTrace(
-        times=times,
-        trace=trace,
-        lower=np.minimum(np.maximum(trace - half, 0.0), trace),  # a trace is positive
-        upper=trace + half,
-        standard_error=np.hypot(spread, control.rounding),
-        deviations=deviations,
-        quadrature=quadrature,
-        vertices=n,
-        probes=probes,
-        steps=steps,
-    )
+def _heat_seen(rule: Rule, times: Float64Array) -> Float64Array:
+    return _integrate(rule, np.exp(-np.multiply.outer(rule.nodes, times)))
 
 
 def _null_trace(

@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latentscale.graph import exact_moments, normalised_laplacian, summarise, symmetrise
+from latentscale.graph import (
+    exact_moments,
+    normalised_laplacian,
+    summarise,
+    symmetrise,
+    unnormalised_laplacian,
+)
 from tests import oracles
 
 LISTS = st.integers(1, 12).flatmap(
@@ -31,6 +37,12 @@ def test_graph_equals_the_dense_loops(lists):
     laplacian = normalised_laplacian(adjacency)
     np.testing.assert_allclose(laplacian.toarray(), dense, rtol=1e-15, atol=1e-16)
     assert laplacian.has_sorted_indices
+
+    unnormalised = unnormalised_laplacian(adjacency)
+    np.testing.assert_array_equal(
+        unnormalised.toarray(), oracles.unnormalised_laplacian_by_loops(expected)
+    )
+    assert unnormalised.has_sorted_indices
 
     summary = summarise(adjacency)
     assert summary.vertices == len(lists)

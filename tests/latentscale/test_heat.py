@@ -10,13 +10,19 @@ from scipy.sparse import csr_array
 from sklearn.datasets import load_digits
 
 from latentscale.distances import as_points
-from latentscale.graph import normalised_laplacian, summarise, symmetrise
+from latentscale.graph import (
+    normalised_laplacian,
+    summarise,
+    symmetrise,
+    unnormalised_laplacian,
+)
 from latentscale.heat import (
     HeatTrace,
     dense_heat_trace,
     heat_trace,
     imd,
     normalise,
+    sufficient_steps,
 )
 from latentscale.neighbours import exact_neighbours
 from tests import oracles
@@ -226,22 +232,54 @@ def test_quadrature_bracket_holds_with_few_steps():
 def test_probes_do_not_depend_on_the_block_width(monkeypatch):
     laplacian = normalised_laplacian(neighbour_graph(333, 4, 5))
     wide = heat_trace(laplacian, TIMES, generator=np.random.default_rng(3), probes=30)
-    monkeypatch.setattr("latentscale.heat.WIDEST_BLOCK", 7)
+    monkeypatch.setattr("latentscale.lanczos_quadrature.WIDEST_BLOCK", 7)
     narrow = heat_trace(laplacian, TIMES, generator=np.random.default_rng(3), probes=30)
     np.testing.assert_allclose(narrow.trace, wide.trace, rtol=1e-12)
     np.testing.assert_allclose(narrow.deviations, wide.deviations, atol=1e-13)
 
 
-def test_other_laplacians_are_right_too():
-    # Unnormalised, weighted: eigenvalues beyond 2 and a trace that isn't n.
-    adjacency = neighbour_graph(150, 3, 6).toarray()
-    laplacian = np.diag(adjacency.sum(axis=1)) - adjacency
-    truth = oracles.dense_trace(laplacian, TIMES)
-    heat = heat_trace(
-        csr_array(laplacian), TIMES, generator=np.random.default_rng(0), steps=30, probes=200
+@pytest.mark.parametrize("name", ["star", "disconnected", "neighbours"])
+def test_unnormalised_laplacian_with_automatic_steps(name):
+    # Eigenvalues far beyond 2, and isolated vertices, which add nothing to tr L.
+    adjacency = families(72)[name]
+    laplacian = unnormalised_laplacian(csr_array(adjacency))
+    truth = oracles.dense_trace(oracles.unnormalised_laplacian_by_loops(adjacency), TIMES)
+    covered = []
+    for seed in range(100):
+        heat = heat_trace(
+            laplacian, TIMES, generator=np.random.default_rng(seed), steps=None, probes=8
+        )
+        covered.append(covers(heat, truth))
+        assert heat.steps >= 10
+        assert (heat.quadrature <= 1e-3 * np.maximum(heat.trace, 1e-6)).all()
+    assert np.mean(covered, axis=0).min() >= 0.9
+
+
+def test_automatic_steps_are_as_many_as_the_quadrature_needs():
+    graph = neighbour_graph(900, 3, 6)
+    easy, hard = normalised_laplacian(graph), unnormalised_laplacian(graph)
+    steps = {
+        (name, last): sufficient_steps(
+            laplacian,
+            np.array([0.1, last]),
+            tolerance=1e-3,
+            generator=np.random.default_rng(0),
+        )
+        for name, laplacian in (("easy", easy), ("hard", hard))
+        for last in (1.0, 10.0)
+    }
+    assert steps["easy", 1.0] == 10
+    assert steps["hard", 10.0] > 10
+    assert steps["hard", 10.0] >= steps["hard", 1.0]
+    truth = oracles.dense_trace(hard.toarray(), TIMES)
+    few, enough = (
+        heat_trace(hard, TIMES, generator=np.random.default_rng(1), steps=count, probes=100)
+        for count in (10, None)
     )
-    assert (np.abs(heat.trace - truth) <= heat.quadrature + 4.5 * heat.standard_error).all()
-    np.testing.assert_allclose(heat.trace[0], truth[0], rtol=1e-3)
+    # Ten steps know the trace at t = 10 badly, and say so.
+    assert enough.quadrature[-1] < 0.01 * few.quadrature[-1]
+    for heat in (few, enough):
+        assert (np.abs(heat.trace - truth) <= heat.quadrature + 4.5 * heat.standard_error).all()
 
 
 def test_isolated_vertices_alone():

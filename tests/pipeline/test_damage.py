@@ -96,7 +96,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
         )
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("latentscale_pipeline.stages.heat.QUERY_ROWS", 45)
+        patch.setattr("latentscale_pipeline.stages.exact_neighbours.QUERY_ROWS", 45)
         read = read_config(
             config.read_text(),
             "job",

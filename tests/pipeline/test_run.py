@@ -546,23 +546,24 @@ def test_identical_rows_end_no_other_measure(
 def test_a_recall_that_is_missed_ends_at_once(
     job: Callable[..., Path], latentscale: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import latentscale_pipeline.stages.heat as heat
+    from latentscale.neighbours import Neighbours
 
     calls = []
 
-    def poor(points: Any, k: int, *, overlap: int, **rest: Any) -> Any:
-        calls.append(overlap)
+    def poor(points: Any, cells: Any, k: int, **rest: Any) -> Neighbours:
+        calls.append(len(cells))
         n = len(points)
         distances = np.full((n, k), 1e9)
-        return heat.Neighbours((np.arange(n)[:, None] + np.arange(1, k + 1)) % n, distances)
+        return Neighbours((np.arange(n)[:, None] + np.arange(1, k + 1)) % n, distances)
 
-    monkeypatch.setattr(heat, "approximate_neighbours", poor)
+    monkeypatch.setattr("latentscale_pipeline.stages.cell_passes.search_cells", poor)
     ended = latentscale("run", job(reference="null"), "-o", "measures={heat: {neighbours: cells}}")
     assert ended.code == 3
     line = ended.err.strip().splitlines()[-1]
-    assert "stage neighbours-corpus: recall is certified at 0.0000 only" in line
+    assert "stage neighbours-corpus, combining: recall is certified at 0.0000 only" in line
+    assert "with an overlap of 2" in line
     assert "run the same command again" not in line
-    assert calls == list(heat.OVERLAPS)
+    assert calls == [1]
 
 
 def test_cells_are_certified_exactly_when_all_rows_are_looked_at(

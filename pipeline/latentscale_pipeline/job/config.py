@@ -131,7 +131,8 @@ class Heat(Section):
     recall: Fraction = 0.98
     overlap: Auto | PositiveInt = "auto"
     times: HeatTimes = HeatTimes()
-    steps: Annotated[int, Field(ge=2, le=1000)] = 10
+    laplacian: Literal["normalized", "unnormalized"] = "normalized"
+    steps: Auto | Annotated[int, Field(ge=2, le=1000)] = 10
     probes: Auto | Annotated[int, Field(ge=2, le=100_000)] = "auto"
     tolerance: Tolerance = 1.0e-3
     normalization: Literal["none", "empty", "complete", "er"] = "empty"

@@ -1,0 +1,275 @@
+"""Approximate neighbours of a corpus that no process holds: the passes over it, as stages.
+
+``cells-*`` draws a sample and places the centres of cells; ``checks-*`` finds the exact neighbours
+of a few rows by streaming the corpus, and from them how many cells a row has to join;
+``regroup-*`` writes every row to the groups of its cells; ``search-*`` finds neighbours inside
+groups that fit in memory; ``neighbours-*`` merges the lists of every row and certifies their
+recall.
+
+From the regrouping on rows are known by their *position*: they are numbered by their nearest cell,
+and within a cell in the order of the corpus. Positions don't depend on how the corpus is cut into
+shards, and near rows have near positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from latentscale_pipeline.engine.stage import Effort, Stage
+from latentscale_pipeline.job.config import Heat
+from latentscale_pipeline.stages.cell_passes import (
+    certify_lists,
+    check_block,
+    choose_overlap,
+    count_lists,
+    draw_rows,
+    merge_lists,
+    number_rows,
+    place_cells,
+    regroup_block,
+    search_groups,
+)
+from latentscale_pipeline.stages.cell_sizes import (
+    DESCENT_BYTES,
+    DESCENT_COORDINATE_FOLDS,
+    DESCENT_ROW_FOLDS,
+    DESCENT_START_FOLDS,
+    JOINED_ENTRIES,
+    OVERLAPS,
+    PILOT_ROWS,
+    REFINEMENTS,
+    Layout,
+    checked_rows,
+)
+from latentscale_pipeline.stages.measure import (
+    CONVERSION_FOLDS,
+    FEW_TILES_BYTES,
+    RESULT_BYTES,
+    CorpusFacts,
+    JobFacts,
+    Role,
+)
+from latentscale_pipeline.stages.shard_blocks import (
+    block_bytes,
+    block_rows,
+    count_blocks,
+    shards_per_block,
+)
+
+
+def plan_cell_neighbours(section: Heat, facts: JobFacts, role: Role, why: str) -> list[Stage]:
+    """Plan the stages that end in ``neighbours-<role>``."""
+    corpus = facts.corpora[role]
+    layout = Layout(corpus.n, corpus.d)
+    overlaps = list(OVERLAPS) if section.overlap == "auto" else [int(section.overlap)]
+    blocks = {"shards_per_block": shards_per_block(corpus)}
+    searches = layout.searches(overlaps[0])
+    common = {"role": role, "k": section.k, "metric": section.metric}
+    shape = (section, corpus, layout, overlaps)
+    search = _search_effort(*shape)
+    return [
+        Stage(
+            name=f"cells-{role}",
+            work=draw_rows,
+            finalise=place_cells,
+            partitions=count_blocks(corpus),
+            corpora=(role,),
+            parameters={**common, **blocks, "overlaps": overlaps, "recall": section.recall},
+            seed=facts.seed,
+            memory_bytes=_cells_memory(*shape),
+            effort=_cells_effort(*shape),
+        ),
+        Stage(
+            name=f"checks-{role}",
+            work=check_block,
+            finalise=choose_overlap,
+            partitions=count_blocks(corpus),
+            needs=(f"cells-{role}",),
+            corpora=(role,),
+            parameters={**common, **blocks, "overlaps": overlaps, "recall": section.recall},
+            seed=facts.seed,
+            memory_bytes=_checks_memory(*shape),
+            effort=_checks_effort(*shape),
+        ),
+        Stage(
+            name=f"regroup-{role}",
+            work=regroup_block,
+            finalise=number_rows,
+            partitions=count_blocks(corpus),
+            needs=(f"cells-{role}", f"checks-{role}"),
+            corpora=(role,),
+            parameters={**common, **blocks},
+            memory_bytes=_regroup_memory(*shape),
+            effort=_regroup_effort(*shape),
+        ),
+        Stage(
+            name=f"search-{role}",
+            work=search_groups,
+            finalise=count_lists,
+            partitions=searches,
+            needs=(f"checks-{role}", f"regroup-{role}"),
+            parameters={**common, "n": corpus.n, "d": corpus.d},
+            seed=facts.seed,
+            memory_bytes=_search_memory(*shape),
+            effort=replace(search, why=why),
+            lasting_bytes=DESCENT_BYTES if layout.descends(overlaps[-1]) else 0,
+        ),
+        Stage(
+            name=f"neighbours-{role}",
+            work=merge_lists,
+            finalise=certify_lists,
+            partitions=layout.blocks,
+            needs=(f"cells-{role}", f"checks-{role}", f"regroup-{role}", f"search-{role}"),
+            parameters={
+                **common,
+                "n": corpus.n,
+                "d": corpus.d,
+                "searches": searches,
+                "recall": section.recall,
+            },
+            seed=facts.seed,
+            memory_bytes=_merge_memory(*shape),
+            effort=replace(_merge_effort(*shape), method=search.method, why=why),
+        ),
+    ]
+
+
+# --- what the stages hold and take ------------------------------------------------------------
+
+Shape = tuple[Heat, CorpusFacts, Layout, Sequence[int]]
+
+
+def _all_checked(section: Heat, corpus: CorpusFacts) -> int:
+    return min(corpus.n, PILOT_ROWS + checked_rows(section.recall))
+
+
+def _cells_memory(
+    section: Heat, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
+) -> int:
+    drawn = layout.sample + _all_checked(section, corpus)
+    placing = drawn * (8 * 3 * corpus.d + 12 * overlaps[-1]) + 16 * layout.cells * corpus.d
+    return max(block_bytes(corpus), placing + 8 * 4096 * layout.cells) + FEW_TILES_BYTES
+
+
+def _cells_effort(
+    section: Heat, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
+) -> Effort:
+    drawn = (layout.sample + _all_checked(section, corpus)) * corpus.d
+    return Effort(
+        bytes_read=corpus.stored_bytes + 4 * drawn,
+        bytes_written=4 * drawn + 8 * layout.cells * corpus.d + RESULT_BYTES,
+        products=9.0 * layout.sample * layout.cells * corpus.d,
+        folds=60.0 * drawn + 9.0 * layout.sample * layout.cells,
+    )
+
+
+def _checks_memory(
+    section: Heat, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
+) -> int:
+    checked = _all_checked(section, corpus)
+    lists = 3 * 24 * checked * section.k
+    vectors = 2 * 8 * (checked + PILOT_ROWS * section.k) * corpus.d
+    return block_bytes(corpus) + lists + vectors + 8 * layout.cells * corpus.d + FEW_TILES_BYTES
+
+
+def _checks_effort(
+    section: Heat, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
+) -> Effort:
+    checked, blocks = _all_checked(section, corpus), count_blocks(corpus)
+    written = blocks * (16 * checked * section.k + 4 * PILOT_ROWS * section.k * corpus.d)
+    return Effort(
+        bytes_read=corpus.stored_bytes + written,
+        bytes_written=written + blocks * RESULT_BYTES,
+        single_products=float(corpus.n) * checked * corpus.d,
+        folds=float(corpus.n) * (checked + CONVERSION_FOLDS * corpus.d),
+    )
+
+
+def _record_bytes(corpus: CorpusFacts, overlap: int) -> int:
+    return corpus.stored_bytes // corpus.n + 16 + 4 * overlap
+
+
+def _regroup_memory(
+    section: Heat, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
+) -> int:
+    records = block_rows(corpus) * _record_bytes(corpus, overlaps[0]) * min(overlaps[0], 2)
+    numbers = 16 * count_blocks(corpus) * layout.cells
+    owners = 32 * overlaps[-1] * block_rows(corpus)
+    centres = 2 * 8 * layout.cells * corpus.d
+    return max(block_bytes(corpus) + records + owners + centres, numbers) + FEW_TILES_BYTES
+
+
+def _regroup_effort(
+    section: Heat, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
+) -> Effort:
+    # About half of all rows join cells of two groups.
+    records = 3 * corpus.n * _record_bytes(corpus, overlaps[0]) // 2
+    return Effort(
+        bytes_read=corpus.stored_bytes,
+        bytes_written=records + count_blocks(corpus) * RESULT_BYTES,
+        single_products=float(corpus.n) * layout.cells * corpus.d,
+        folds=float(corpus.n) * (layout.cells + CONVERSION_FOLDS * corpus.d + 100),
+    )
+
+
+def _search_memory(
+    section: Heat, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
+) -> int:
+    rows = min(corpus.n, layout.group_rows)
+    cell = min(layout.cap, rows)
+    lists = rows * section.k * 16
+    points = rows * 8 * (corpus.d + 1) * (2 if section.metric == "cosine" else 1)
+    columns = rows * (24 + 8 * overlaps[-1])
+    reading = min(rows, block_rows(corpus)) * _record_bytes(corpus, overlaps[-1])
+    searching = 5 * cell * 8 * corpus.d + 2 * lists
+    return points + lists + columns + max(reading, searching, 6 * lists) + FEW_TILES_BYTES
+
+
+def _search_effort(
+    section: Heat, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
+) -> Effort:
+    n, d, k, overlap = float(corpus.n), corpus.d, section.k, overlaps[0]
+    mending = REFINEMENTS * 4 * 1.5 * n * k**2 * d
+    named = f"cells, overlap {overlap}" + (" or more" if len(overlaps) > 1 else "")
+    common = Effort(
+        bytes_read=int(1.5 * n * _record_bytes(corpus, overlap)),
+        bytes_written=int(1.5 * n * 16 * (k + 1)),
+        folds=2 * CONVERSION_FOLDS * n * d + mending,
+    )
+    if layout.descends(overlap):
+        return replace(
+            common,
+            folds=common.folds
+            + DESCENT_START_FOLDS
+            + overlap * n * (DESCENT_ROW_FOLDS + DESCENT_COORDINATE_FOLDS * d),
+            method=f"{named}, searched by descent",
+        )
+    pairs = layout.pairs(overlap)
+    return replace(
+        common,
+        single_products=pairs * d,
+        folds=common.folds + pairs,
+        method=f"{named}, searched exactly",
+    )
+
+
+def _merge_memory(
+    section: Heat, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
+) -> int:
+    entries = min(corpus.n, layout.block) * section.k
+    joined = corpus.n * section.k if corpus.n * section.k <= JOINED_ENTRIES else 0
+    merging = entries * 16 * 6 + min(corpus.n, layout.block) * 40
+    joining = joined * 16 * 2 + 8 * corpus.n + entries * 32 if joined else 0
+    return max(merging, joining) + FEW_TILES_BYTES
+
+
+def _merge_effort(
+    section: Heat, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
+) -> Effort:
+    lists = 16 * corpus.n * section.k
+    return Effort(
+        bytes_read=2 * lists,
+        bytes_written=2 * lists + layout.blocks * RESULT_BYTES,
+        folds=40.0 * corpus.n * section.k,
+    )

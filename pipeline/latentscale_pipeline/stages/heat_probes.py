@@ -1,0 +1,280 @@
+"""The heat trace of a graph, as a stage: in one task, or rounds of probes where they take long.
+
+Every task holds the whole graph. In the first round the tasks share the pilot probes and the exact
+moments; then, in every round, the probes that are still wanted. Which probes a task draws depends
+on its number and the round alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from latentscale.graph import exact_moments, normalised_laplacian, unnormalised_laplacian
+from latentscale.heat import (
+    DENSE_VERTICES,
+    LEAST_PROBES,
+    LEAST_STEPS,
+    MOST_PROBES,
+    PILOT_PROBES,
+    ControlVariate,
+    HeatTrace,
+    ProbeIntegrals,
+    average_probes,
+    fit_control_variate,
+    heat_trace,
+    is_known,
+    pilot_rules,
+    probe_integrals,
+    sufficient_steps,
+)
+from latentscale.lanczos_quadrature import BLOCK_BYTES, WIDEST_BLOCK, Rule, norm_bound
+from latentscale_pipeline.engine.stage import Effort, Inputs, Stage
+from latentscale_pipeline.job.config import Heat
+from latentscale_pipeline.job.publishing import Output, Published
+from latentscale_pipeline.stages.measure import (
+    FEW_TILES_BYTES,
+    RESULT_BYTES,
+    CorpusFacts,
+    JobFacts,
+    Role,
+)
+from latentscale_pipeline.stages.neighbour_graph import read_adjacency
+
+PROBE_DEVIATION = 2.4
+"""Relative standard deviation of one probe at the largest times, times the root of the rows."""
+
+UNNORMALISED_STEPS = 40
+"""Lanczos steps that ``steps: auto`` is expected to take where eigenvalues exceed 2."""
+
+TIME_BYTES = 2 * 8 * 4096
+"""Memory for one time: the deviation of every probe, and a bootstrap's draws."""
+
+TASK_FOLDS = 2.5e9
+"""Folds of the probes of one task; a task also reads the graph and forms its Laplacian."""
+
+TASK_PROBES = 4
+"""Probes of a task at the least."""
+
+
+def trace_stage(section: Heat, facts: JobFacts, role: Role) -> Stage:
+    """Plan the heat trace of a corpus."""
+    corpus = facts.corpora[role]
+    parts = _parts(section, corpus)
+    return Stage(
+        name=f"heat-{role}",
+        work=trace_heat if parts == 1 else probe_graph,
+        advance=None if parts == 1 else average_rounds,
+        partitions=parts,
+        needs=(f"graph-{role}",),
+        parameters={
+            "graph": f"graph-{role}",
+            "times": section.times.model_dump(),
+            "laplacian": section.laplacian,
+            "steps": section.steps,
+            "probes": section.probes,
+            "tolerance": section.tolerance,
+        },
+        seed=facts.seed,
+        memory_bytes=_trace_memory(section, corpus),
+        effort=replace(_trace_effort(section, corpus), rounds=1 if parts == 1 else 2),
+    )
+
+
+def _parts(section: Heat, corpus: CorpusFacts) -> int:
+    """Tasks that share the probes; a function of the graph's expected size."""
+    probes = expected_probes(section, corpus)
+    folds = probes * _expected_steps(section) * 5 / 3 * corpus.n * section.k
+    return max(1, min(round(folds / TASK_FOLDS), probes // TASK_PROBES))
+
+
+def _trace_memory(section: Heat, corpus: CorpusFacts) -> int:
+    entries, n = 2 * corpus.n * section.k, corpus.n
+    index = 4 if entries < 2**31 else 8
+    blocks = min(3 * 8 * WIDEST_BLOCK * n, max(BLOCK_BYTES, 3 * 8 * n))
+    # The adjacency matrix, its indices twice while blocks are joined; then the Laplacian beside it.
+    forming = entries * (1 + index + max(index, 8 + index)) + 64 * n
+    work = max(forming, entries * (8 + index) + max(blocks, 40 * n))
+    if corpus.n <= DENSE_VERTICES:
+        work += 2 * 8 * corpus.n**2
+    return work + TIME_BYTES * section.times.count + FEW_TILES_BYTES
+
+
+def _trace_effort(section: Heat, corpus: CorpusFacts) -> Effort:
+    n, entries = float(corpus.n), 5 / 3 * corpus.n * section.k
+    graph = Effort(
+        bytes_read=int(8 * (entries + n)),
+        bytes_written=8 * 7 * section.times.count + RESULT_BYTES,
+        # The Laplacian, and a product of it with itself for the exact moments.
+        folds=14 * entries + 9 * entries**2 / n,
+    )
+    if section.probes == "auto" and corpus.n <= DENSE_VERTICES:
+        return replace(
+            graph,
+            products=2 * n**3,
+            method="all eigenvalues",
+            why=f"heat.probes is auto and there are at most {DENSE_VERTICES} rows",
+        )
+    probes, steps = expected_probes(section, corpus), _expected_steps(section)
+    return replace(
+        graph,
+        bytes_written=graph.bytes_written + 8 * section.times.count * probes,
+        folds=graph.folds + (probes + PILOT_PROBES) * steps * (entries + n),
+        method=f"{probes} probes of {steps} Lanczos steps",
+        why=f"expected for heat.tolerance {section.tolerance:g}; from {LEAST_PROBES}, doubled to "
+        f"{MOST_PROBES} at most"
+        if section.probes == "auto"
+        else f"heat.probes is {section.probes}",
+    )
+
+
+def expected_probes(section: Heat, corpus: CorpusFacts) -> int:
+    """Foresee the number of probes."""
+    if isinstance(section.probes, int):
+        return section.probes
+    needed = (PROBE_DEVIATION / section.tolerance) ** 2 / corpus.n
+    doublings = math.ceil(math.log2(max(needed / LEAST_PROBES, 1.0)))
+    return min(LEAST_PROBES << doublings, MOST_PROBES)
+
+
+def _expected_steps(section: Heat) -> int:
+    if isinstance(section.steps, int):
+        return section.steps
+    return LEAST_STEPS if section.laplacian == "normalized" else UNNORMALISED_STEPS
+
+
+def trace_heat(inputs: Inputs) -> Output:
+    """Estimate the trace of exp(-tL) for every time, in one task."""
+    p = inputs.parameters
+    heat = heat_trace(
+        _read_laplacian(inputs),
+        _times(inputs),
+        generator=inputs.generator(),
+        steps=None if p["steps"] == "auto" else p["steps"],
+        probes=None if p["probes"] == "auto" else p["probes"],
+        tolerance=p["tolerance"],
+    )
+    return _published(heat)
+
+
+def probe_graph(inputs: Inputs) -> Output:
+    """Do a task's share of a round: of the pilots and the exact moments, or of the probes."""
+    state = _state(inputs)
+    laplacian, generator = _read_laplacian(inputs), inputs.generator()
+    parts, steps = inputs.stage.partitions, state.values["steps"]
+    count = state.values["wanted"] // parts + (inputs.index < state.values["wanted"] % parts)
+    if state.values["phase"] == "pilots":
+        n = laplacian.shape[0]
+        rows = slice(n * inputs.index // parts, n * (inputs.index + 1) // parts)
+        pilots = pilot_rules(laplacian, count, steps, generator)
+        return Output(
+            values={"width": norm_bound(laplacian)},
+            arrays={
+                "nodes": pilots.nodes,
+                "weights": pilots.weights,
+                "moments": exact_moments(laplacian, rows),
+            },
+        )
+    control = _read_control(state)
+    seen = probe_integrals(laplacian, control, _times(inputs), count, steps, generator)
+    return Output(arrays={"below": seen.below, "above": seen.above})
+
+
+def average_rounds(inputs: Inputs) -> Output:
+    """Ask for pilots, fit the control variate to them, and ask for probes until they suffice."""
+    p, state = inputs.parameters, inputs.state
+    if state is None:
+        return Output(
+            {"phase": "pilots", "wanted": PILOT_PROBES, "steps": _steps(inputs)}, {}, False
+        )
+    times, steps = _times(inputs), state.values["steps"]
+    if state.values["phase"] == "pilots":
+        pilots = Rule(*(_join(inputs, name) for name in ("nodes", "weights")))
+        moments = np.sum([part.array("moments") for part in inputs.parts], axis=0)
+        width = inputs.parts[0].values["width"]
+        control = fit_control_variate(pilots, moments, width, times, steps)
+        wanted = LEAST_PROBES if p["probes"] == "auto" else p["probes"]
+        nothing = np.empty((0, len(times)))
+        values = {"phase": "probes", "wanted": wanted, "steps": steps, "n": int(moments[0])}
+        return _next_round(values, control, ProbeIntegrals(nothing, nothing))
+    control = _read_control(state)
+    seen = ProbeIntegrals(
+        *(np.concatenate([state.array(side), _join(inputs, side)]) for side in ("below", "above"))
+    )
+    heat = average_probes(times, [seen], control, state.values["n"], steps)
+    if p["probes"] != "auto" or is_known(heat, p["tolerance"]) or len(seen) >= MOST_PROBES:
+        return _published(heat)
+    return _next_round({**state.values, "wanted": len(seen)}, control, seen)
+
+
+def _next_round(values: dict[str, Any], control: ControlVariate, seen: ProbeIntegrals) -> Output:
+    arrays = {name: getattr(control, name) for name in CONTROL_ARRAYS}
+    kept = {name: values[name] for name in ("phase", "wanted", "steps", "n")}
+    return Output(
+        {**kept, "width": control.width},
+        {**arrays, "below": seen.below, "above": seen.above},
+        finished=False,
+    )
+
+
+CONTROL_ARRAYS = ("coefficients", "trace", "rounding")
+
+
+def _read_control(state: Published) -> ControlVariate:
+    return ControlVariate(state.values["width"], *(state.array(name) for name in CONTROL_ARRAYS))
+
+
+def _state(inputs: Inputs) -> Published:
+    if inputs.state is None:
+        raise ValueError("a round starts from a state")
+    return inputs.state
+
+
+def _join(inputs: Inputs, name: str) -> NDArray[np.float64]:
+    return np.concatenate([part.array(name) for part in inputs.parts])
+
+
+def _steps(inputs: Inputs) -> int:
+    p = inputs.parameters
+    if p["steps"] != "auto":
+        return int(p["steps"])
+    return sufficient_steps(
+        _read_laplacian(inputs),
+        _times(inputs),
+        tolerance=p["tolerance"],
+        generator=inputs.generator(),
+    )
+
+
+def _times(inputs: Inputs) -> NDArray[np.float64]:
+    times = inputs.parameters["times"]
+    return np.logspace(np.log10(times["start"]), np.log10(times["stop"]), times["count"])
+
+
+def _read_laplacian(inputs: Inputs) -> scipy.sparse.csr_array[Any, Any]:
+    p = inputs.parameters
+    form = normalised_laplacian if p["laplacian"] == "normalized" else unnormalised_laplacian
+    return form(read_adjacency(inputs.results[p["graph"]]))
+
+
+HEAT_ARRAYS = (
+    "times",
+    "trace",
+    "lower",
+    "upper",
+    "standard_error",
+    "deviations",
+    "quadrature",
+)
+
+
+def _published(heat: HeatTrace) -> Output:
+    return Output(
+        values={"vertices": heat.vertices, "probes": heat.probes, "steps": heat.steps},
+        arrays={name: getattr(heat, name) for name in HEAT_ARRAYS},
+    )

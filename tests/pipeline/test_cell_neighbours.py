@@ -1,0 +1,185 @@
+"""Neighbours, graph and heat trace of a corpus that no process holds, against those in memory."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from latentscale.distances import as_points
+from latentscale.graph import normalised_laplacian, summarise, symmetrise
+from latentscale.heat import heat_trace
+from latentscale.neighbours import exact_neighbours
+from latentscale_pipeline.corpus import ingest
+from latentscale_pipeline.run import Finished
+from tests.jobs import results_of, run_here, timeless
+
+SIZES = "latentscale_pipeline.stages.cell_sizes"
+N, D, K = 3000, 6, 5
+"""More rows than are checked, so that the certificate is one of a sample."""
+
+
+@pytest.fixture(autouse=True)
+def many_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut a few thousand rows as millions would be: cells, groups, shards and blocks of each."""
+    monkeypatch.setattr(f"{SIZES}.HOME_ROWS", 60)
+    monkeypatch.setattr(f"{SIZES}.cell_cap", lambda n, d: 300)
+    monkeypatch.setattr(f"{SIZES}.GROUP_BYTES", 0)  # 600 rows
+    monkeypatch.setattr(f"{SIZES}.VERTEX_BLOCK", 700)
+    monkeypatch.setattr("latentscale_pipeline.stages.shard_blocks.BLOCK_BYTES", 16_000)
+
+
+def clustered(n: int = N, seed: int = 0) -> np.ndarray:
+    """Clusters of unequal size, some rows many times."""
+    generator = np.random.default_rng(seed)
+    sizes = 1.0 / np.arange(1, 13)
+    centres = 4 * generator.normal(size=(12, D))
+    rows = centres[generator.choice(12, size=n, p=sizes / sizes.sum())]
+    rows = (rows + generator.normal(size=rows.shape)).astype("f4")
+    rows[generator.choice(n, size=n // 50, replace=False)] = rows[0]
+    return rows
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., Finished]:
+    """Run a job on rows that are ingested with shards of a size."""
+
+    def start(rows: np.ndarray, shard_bytes: int = 8000, name: str = "a", **heat: Any) -> Finished:
+        np.save(tmp_path / "rows.npy", rows)
+        corpus = ingest(
+            [str(tmp_path / "rows.npy")], str(tmp_path / f"{name}.zarr"), shard_bytes=shard_bytes
+        )
+        fields = {
+            "name": name,
+            "corpus": corpus.url,
+            "output": str(tmp_path / name),
+            "measures": {"heat": {"neighbours": "cells", "times": {"count": 8}, "k": K, **heat}},
+            "cluster": {"kind": "serial"},
+        }
+        config = tmp_path / f"{name}.yaml"
+        config.write_text(json.dumps(fields))
+        return run_here(config)
+
+    return start
+
+
+def lists_of(finished: Finished) -> np.ndarray:
+    return np.load(Path(finished.store.url, finished.results["arrays"]["heat/corpus/neighbours"]))
+
+
+def test_lists_graph_and_trace_equal_those_in_memory(run: Callable[..., Finished]) -> None:
+    rows = clustered()
+    finished = run(rows)
+    found = finished.results["measures"]["heat"]["corpus"]
+    lists = lists_of(finished)
+    assert lists.shape == (N, K)
+    assert (lists != np.arange(N)[:, None]).all()
+    for row in np.sort(lists, axis=1):
+        assert (np.diff(row) > 0).all()
+    exact = exact_neighbours(as_points(rows, "euclidean"), K)
+    distances = np.sqrt(np.square(rows[:, None].astype(float) - rows[lists]).sum(axis=2))
+    hit = distances <= exact.distances[:, -1:] * (1 + 1e-12)
+    recall = found["graph"]["recall"]
+    assert recall["sampled"] == 1000
+    assert recall["lower"] >= 0.98
+    assert recall["lower"] <= hit.mean() <= recall["upper"]
+    assert found["graph"]["neighbours"].startswith("cells, overlap ")
+
+    graph = symmetrise(lists)
+    summary = summarise(graph)
+    assert found["graph"]["edges"] == summary.edges
+    assert found["graph"]["components"] == summary.components
+    assert found["graph"]["isolated"] == summary.isolated == 0
+    # Of the same graph, with other probes and vertices in another order.
+    truth = heat_trace(
+        normalised_laplacian(graph),
+        found["times"],
+        generator=np.random.default_rng(0),
+        probes=400,
+    )
+    for at, value in enumerate(found["trace"]):
+        error = np.hypot(truth.standard_error[at], found["standard_error"][at])
+        assert abs(truth.trace[at] - value) <= 5 * error + 2 * truth.quadrature[at]
+
+
+def test_ties_make_no_hub(run: Callable[..., Finished]) -> None:
+    rows = clustered()
+    rows[::2] = rows[1]
+    lists = lists_of(run(rows, recall=0.5))
+    pointed = np.bincount(lists.ravel(), minlength=N)
+    assert pointed.max() < 40
+
+
+def test_numbers_depend_on_the_rows_alone(
+    run: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = clustered()
+    small = run(rows, 8000, "small")
+    large = run(rows, 50_000, "large")
+    assert timeless(small.results)["measures"] == timeless(large.results)["measures"]
+    np.testing.assert_array_equal(lists_of(small), lists_of(large))
+
+
+def test_a_heap_larger_than_any_group(run: Callable[..., Finished]) -> None:
+    rows = clustered()
+    rows[: N // 2] = rows[0]
+    finished = run(rows, recall=0.9)
+    lists = lists_of(finished)
+    assert (lists[: N // 2] < N).all()
+    assert (rows[lists[: N // 2]] == rows[0]).all()
+
+
+def test_lists_of_large_corpora_stay_in_the_order_of_cells(
+    run: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = clustered()
+    together = lists_of(run(rows, name="together"))
+    monkeypatch.setattr("latentscale_pipeline.stages.cell_passes.JOINED_ENTRIES", 0)
+    apart = run(rows, name="apart")
+    arrays = {
+        name: np.load(Path(apart.store.url, path)) for name, path in apart.results["arrays"].items()
+    }
+    blocks = range(-(-N // 700))
+    order = np.concatenate([arrays[f"heat/corpus/rows/{block:05d}"] for block in blocks])
+    lists = np.concatenate([arrays[f"heat/corpus/neighbours/{block:05d}"] for block in blocks])
+    assert sorted(order) == list(range(N))
+    np.testing.assert_array_equal(order[lists], together[order])
+
+
+def test_probes_in_rounds_give_the_trace(
+    run: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = clustered()
+    alone = run(rows, name="alone", probes=24).results["measures"]["heat"]["corpus"]
+    monkeypatch.setattr("latentscale_pipeline.stages.heat_probes.TASK_FOLDS", 1.0)
+    shared = run(rows, name="shared", probes=24)
+    timings = {timing["stage"]: timing for timing in shared.results["timings"]}
+    # The first step, and two rounds of six parts each.
+    assert timings["heat-corpus"]["tasks"] == 1 + 2 * (6 + 1)
+    found = shared.results["measures"]["heat"]["corpus"]
+    assert found["probes"] == 24
+    for at in range(8):
+        error = np.hypot(alone["standard_error"][at], found["standard_error"][at])
+        assert abs(alone["trace"][at] - found["trace"][at]) <= 5 * error + 1e-12
+    automatic = run(rows, name="automatic", tolerance=0.01, steps="auto").results
+    heat = automatic["measures"]["heat"]["corpus"]
+    assert heat["probes"] >= 4
+    relative = np.array(heat["standard_error"]) / np.array(heat["trace"])
+    assert relative.max() <= 0.01
+
+
+def test_a_missed_recall_ends_the_job_with_the_figure(run: Callable[..., Finished]) -> None:
+    from latentscale_pipeline.errors import TargetMissed
+
+    noise = np.random.default_rng(0).normal(size=(N, D)).astype("f4")
+    with pytest.raises(TargetMissed, match=r"recall is certified at 0\.\d{4} only with an overlap"):
+        run(noise, recall=0.9999, overlap=1)
+
+
+def test_results_are_those_of_workers(run: Callable[..., Finished], tmp_path: Path) -> None:
+    """Sizes are a parent's, so this one works with those of real jobs: one cell."""
+    results = timeless(run(clustered(1200)).results)
+    assert results["measures"]["heat"]["corpus"]["graph"]["recall"]["sampled"] == 1200
+    assert results_of(tmp_path / "a")["measures"] == results["measures"]
