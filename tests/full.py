@@ -29,7 +29,8 @@ from typing import Any
 import numpy as np
 import psutil
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+# In the place of this folder, whose latentscale/ holds tests and would hide the package.
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
 from tests.chaos import disturb
 from tests.jobs import (
     CONTROL,
