@@ -169,6 +169,7 @@ class MomentSum:
         self._runs = self._blocks = 0
         self._sum = PairwiseSum()
         self._rounding = Rounding()
+        self._buffers: _Buffers | None = None
 
     def add(self, vectors: ArrayLike, weights: ArrayLike | None = None) -> None:
         """Add rows: parameters and errors of :func:`second_moment`."""
@@ -190,23 +191,26 @@ class MomentSum:
         return SecondMoment(math.fsum(self._totals), self._sum.total(), self._rounding)
 
     def _add_run(self, rows: NDArray[Any], masses: Float64Array | None, run: slice) -> Float64Array:
-        total = np.zeros((rows.shape[1], rows.shape[1]))
+        dimension = rows.shape[1]
+        if self._buffers is None or self._buffers.dimension != dimension:
+            self._buffers = _Buffers.of(dimension)
+        total = np.zeros((dimension, dimension))
         checking = self._precision == "single" and self._runs % CHECKED_RUNS == 0
         for start in range(run.start, run.stop, BLOCK_ROWS):
             block = slice(start, min(start + BLOCK_ROWS, run.stop))
             weights = None if masses is None else masses[block]
             if self._precision == "double":
-                total += _block_moment(rows, block, weights, None)
+                total += _double_moment(rows, block, weights)
                 continue
             self._blocks += 1
             factor = 1.0 + self._blocks * GOLDEN % 1.0
-            product = _block_moment(rows, block, weights, factor)
+            product = _single_moment(rows, block, weights, factor, self._buffers)
             total += product
             mass = float(block.stop - start) if weights is None else float(weights.sum())
             self._rounding += Rounding(mass, mass * mass)
             if checking and mass > 0:
                 checking = False
-                product -= _block_moment(rows, block, weights, None)
+                product -= _double_moment(rows, block, weights)
                 square = float(np.vdot(product, product)) / mass**2
                 self._rounding += Rounding(checked=1, squares=square)
         return total
@@ -246,9 +250,7 @@ def merge_moments(moments: Iterable[SecondMoment]) -> SecondMoment:
     return SecondMoment(math.fsum(totals), matrices.total(), rounding)
 
 
-def unit_block(
-    rows: NDArray[Any], masses: Float64Array | None, dtype: type[np.floating[Any]] = np.float64
-) -> NDArray[Any]:
+def unit_block(rows: NDArray[Any], masses: Float64Array | None) -> Float64Array:
     """Return rows scaled to unit length times the roots of their masses.
 
     Raises
@@ -256,12 +258,17 @@ def unit_block(
     ValueError
         On a row without a direction, or one that isn't finite, named by its place among ``rows``.
     """
-    out = np.empty(rows.shape, dtype=dtype)
+    out = np.empty(rows.shape)
+    scale_to_unit(rows, masses, out)
+    return out
+
+
+def scale_to_unit(rows: NDArray[Any], masses: Float64Array | None, out: NDArray[Any]) -> None:
+    """Do the same into an array that is there."""
     roots = np.ones(len(rows)) if masses is None else np.sqrt(masses)
     if unit_rows(rows, roots, out) >= 0:
         # Rows of an extreme length can be scaled with more care; others are refused by name.
         out[:] = as_points(rows, "cosine").rows * roots[:, None]
-    return out
 
 
 def checked_weights(weights: ArrayLike, n: int) -> Float64Array:
@@ -315,18 +322,49 @@ def _as_rows(vectors: ArrayLike) -> NDArray[Any]:
     return rows
 
 
-def _block_moment(
-    rows: NDArray[Any], block: slice, masses: Float64Array | None, factor: float | None
+@dataclass(frozen=True)
+class _Buffers:
+    """Memory that blocks use one after the other: fresh memory costs as much as the arithmetic."""
+
+    unit: NDArray[np.float32]
+    product: NDArray[np.float32]
+    moment: Float64Array
+
+    @classmethod
+    def of(cls, dimension: int) -> _Buffers:
+        square = (dimension, dimension)
+        unit = np.empty((BLOCK_ROWS, dimension), dtype=np.float32)
+        return cls(unit, np.empty(square, dtype=np.float32), np.empty(square))
+
+    @property
+    def dimension(self) -> int:
+        return len(self.product)
+
+
+def _double_moment(rows: NDArray[Any], block: slice, masses: Float64Array | None) -> Float64Array:
+    """Moment of a block in double precision."""
+    unit = np.empty((block.stop - block.start, rows.shape[1]))
+    _fill_unit_block(rows, block, masses, unit)
+    return np.asarray(unit.T @ unit)
+
+
+def _single_moment(
+    rows: NDArray[Any], block: slice, masses: Float64Array | None, factor: float, buffers: _Buffers
 ) -> Float64Array:
-    """Moment of a block: in double, or in single precision with its rows scaled by a root."""
-    weights = masses
-    if factor is not None:
-        weights = np.full(block.stop - block.start, factor) if masses is None else masses * factor
+    """Moment of a block in single precision, its rows scaled by a root; in a buffer."""
+    m = block.stop - block.start
+    weights = np.full(m, factor) if masses is None else masses * factor
+    unit = buffers.unit[:m]
+    _fill_unit_block(rows, block, weights, unit)
+    np.matmul(unit.T, unit, out=buffers.product)
+    return np.multiply(buffers.product, 1.0 / factor, out=buffers.moment, dtype=np.float64)
+
+
+def _fill_unit_block(
+    rows: NDArray[Any], block: slice, masses: Float64Array | None, out: NDArray[Any]
+) -> None:
     try:
-        unit = unit_block(rows[block], weights, np.float64 if factor is None else np.float32)
+        scale_to_unit(rows[block], masses, out)
     except ValueError:
         as_points(rows, "cosine")  # says the same with the row's place among all
         raise
-    if factor is None:
-        return np.asarray(unit.T @ unit)
-    return np.asarray(np.multiply(unit.T @ unit, 1.0 / factor, dtype=np.float64))
