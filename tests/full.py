@@ -43,6 +43,7 @@ from tests.jobs import (
     run_on_terminal,
     timeless,
 )
+from tests.promises_of_geomca import half_of_epsilon, million_rows, size_of_the_paper
 from tests.promises_of_ingest import four_gibibytes_at_the_speed_of_the_disk
 from tests.promises_of_magnitude import a_hundred_thousand_rows, killed_between_products
 from tests.promises_of_stores import real_object_store
@@ -642,6 +643,9 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "double": twice_the_rows,
     "magnitude-many": a_hundred_thousand_rows,
     "magnitude-kill": killed_between_products,
+    "geomca-paper": size_of_the_paper,
+    "geomca-half": half_of_epsilon,
+    "geomca-million": million_rows,
     "stores": real_object_store,
     "ingest": four_gibibytes_at_the_speed_of_the_disk,
     "vendi-million": a_million_rows,
