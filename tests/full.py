@@ -44,6 +44,7 @@ from tests.jobs import (
     run_on_terminal,
     timeless,
 )
+from tests.promises_of_geomca import half_of_epsilon, million_rows, size_of_the_paper
 from tests.promises_of_heat import (
     a_million_rows_in_cells,
     a_set_against_itself,
@@ -653,6 +654,9 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "heat-million": a_million_rows_in_cells,
     "magnitude-many": a_hundred_thousand_rows,
     "magnitude-kill": killed_between_products,
+    "geomca-paper": size_of_the_paper,
+    "geomca-half": half_of_epsilon,
+    "geomca-million": million_rows,
     "stores": real_object_store,
     "ingest": four_gibibytes_at_the_speed_of_the_disk,
     "vendi-million": a_million_rows,

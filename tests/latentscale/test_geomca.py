@@ -16,7 +16,9 @@ from latentscale.geomca import draw_samples, estimate_epsilon, geomca_scores
 from latentscale.sparsification import SparsificationFronts, first_near, sparsify
 from tests import oracles
 
-REFERENCE = json.loads((Path(__file__).parents[1] / "data" / "geomca_reference.json").read_text())
+DATA = Path(__file__).parents[1] / "data"
+REFERENCE = json.loads((DATA / "geomca_reference.json").read_text())
+GUDHI_KEPT = json.loads((DATA / "geomca_gudhi_kept.json").read_text())["kept"]
 
 # Coordinates and thresholds on an integer grid: many distances equal 1, root 2, 2 or 5 exactly.
 GRID = st.tuples(st.integers(1, 14), st.just(2)).flatmap(
@@ -210,6 +212,27 @@ def test_sparsification_is_the_greedy_pass(vectors, delta, block_rows):
     assert sparse.representative.tolist() == representative
     assert sparse.rows.tolist() == [representative.count(k) for k in kept]
     assert sparse.kept.dtype == sparse.representative.dtype == sparse.rows.dtype == np.int64
+
+
+def gudhi_case(seed):
+    """Rows on integers, on quarters, or anywhere, and a delta that many distances equal."""
+    generator = np.random.default_rng(seed)
+    n, d = int(generator.integers(1, 40)), int(generator.integers(1, 5))
+    if seed % 4 < 2:
+        rows = generator.integers(0, 6, size=(n, d)).astype(float)
+        return rows, float(generator.choice([0.0, 1.0, 2.0, 3.0, 5.0]))
+    if seed % 4 == 2:
+        rows = generator.integers(0, 12, size=(n, d)) / 4
+        return rows, float(generator.choice([0.25, 0.5, 1.25, 2.0]))
+    rows = generator.normal(size=(n, d))
+    return rows, float(generator.uniform(0.1, 2.0))
+
+
+def test_kept_rows_equal_those_of_gudhi():
+    assert len(GUDHI_KEPT) == 400
+    for seed, kept in enumerate(GUDHI_KEPT):
+        rows, delta = gudhi_case(seed)
+        assert sparsify(euclidean(rows), delta, block_rows=7).kept.tolist() == kept, seed
 
 
 @pytest.mark.parametrize("seed", range(5))
