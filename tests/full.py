@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 import psutil
 
-# In the place of this folder, whose latentscale/ holds tests and would hide the package.
-sys.path[0] = str(Path(__file__).resolve().parent.parent)
+sys.path.pop(0)  # this folder, whose latentscale/ holds tests and would hide the package
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.chaos import disturb
 from tests.jobs import (
     CONTROL,
