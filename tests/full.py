@@ -44,6 +44,7 @@ from tests.jobs import (
     timeless,
 )
 from tests.promises_of_heat import (
+    a_million_rows_by_row_blocks,
     a_million_rows_in_cells,
     a_set_against_itself,
     coverage_of_traces,
@@ -650,6 +651,7 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "heat-error": error_at_one,
     "heat-itself": a_set_against_itself,
     "heat-million": a_million_rows_in_cells,
+    "heat-rows": a_million_rows_by_row_blocks,
     "magnitude-many": a_hundred_thousand_rows,
     "magnitude-kill": killed_between_products,
     "stores": real_object_store,
