@@ -46,6 +46,7 @@ from tests.jobs import (
 )
 from tests.promises_of_geomca import half_of_epsilon, million_rows, size_of_the_paper
 from tests.promises_of_heat import (
+    a_million_rows_by_row_blocks,
     a_million_rows_in_cells,
     a_set_against_itself,
     coverage_of_traces,
@@ -652,6 +653,7 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "heat-error": error_at_one,
     "heat-itself": a_set_against_itself,
     "heat-million": a_million_rows_in_cells,
+    "heat-rows": a_million_rows_by_row_blocks,
     "magnitude-many": a_hundred_thousand_rows,
     "magnitude-kill": killed_between_products,
     "geomca-paper": size_of_the_paper,

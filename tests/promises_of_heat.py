@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from scipy.sparse import csr_array
 
 from latentscale.distances import as_points
@@ -14,11 +15,12 @@ from latentscale.graph import normalised_laplacian, symmetrise, unnormalised_lap
 from latentscale.heat import heat_trace, imd
 from latentscale.neighbours import exact_neighbours
 from tests import oracles
-from tests.jobs import results_of
+from tests.jobs import results_of, run_here
 
 if TYPE_CHECKING:
     from tests.full import Bench
 
+SERIAL = {"kind": "serial"}
 TIMES = np.logspace(-1, 1, 33)
 SEEDS = 200
 VERTICES = 3000
@@ -226,3 +228,38 @@ def clustered_rows(n: int, d: int) -> np.ndarray:
         noise = generator.standard_normal((stop - start, d), dtype="f4")
         rows[start:stop] = drawn @ turn + np.float32(0.05) * noise
     return rows
+
+
+def a_million_rows_by_row_blocks(bench: Bench) -> list[dict[str, Any]]:
+    """The trace of a graph of a million vertices in eight row blocks, and in one."""
+    from tests.full import record
+
+    rows = clustered_rows(1_000_000, 16)
+    traces, figures = [], {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("latentscale_pipeline.stages.heat_probes.GRAPH_BYTES", 0)
+        for blocks in (8, 1):
+            size = -(-len(rows) // blocks)
+            patch.setattr("latentscale_pipeline.stages.cell_sizes.VERTEX_BLOCK", size)
+            measures = {"heat": {"probes": 8}}
+            config = bench.job(f"blocks-{blocks}", rows, measures=measures, cluster=SERIAL)
+            results = run_here(config).results
+            traces.append(np.array(results["measures"]["heat"]["corpus"]["trace"]))
+            timings = {timing["stage"]: timing for timing in results["timings"]}
+            figures[f"{blocks} blocks"] = {
+                stage: {
+                    "seconds": round(timings[stage]["seconds"], 1),
+                    "tasks": timings[stage]["tasks"],
+                    "projected_gib": round(timings[stage]["projected_memory_bytes"] / 2**30, 2),
+                }
+                for stage in ("graph-corpus", "laplacian-corpus", "heat-corpus")
+            }
+    difference = float(np.abs(traces[0] / traces[1] - 1.0).max())
+    return [
+        record(
+            "the trace of a million vertices in eight row blocks is that in one",
+            {**figures, "largest_relative_difference": difference},
+            "largest_relative_difference <= 1e-6",
+            difference <= 1e-6,
+        )
+    ]

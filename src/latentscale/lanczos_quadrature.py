@@ -104,7 +104,25 @@ def _lanczos_rules(
     laplacian: csr_array[Any, Any], start: Float64Array, steps: int
 ) -> tuple[Rule, Rule]:
     """Gauss rules, and Gauss-Radau rules with a node at 0, from unit columns."""
-    diagonal, off_diagonal = _lanczos(laplacian, start, steps)
+    return rules_of(*_lanczos(laplacian, start, steps))
+
+
+def rules_of(diagonal: Float64Array, off_diagonal: Float64Array) -> tuple[Rule, Rule]:
+    """Find the rules that belong to tridiagonal matrices.
+
+    Parameters
+    ----------
+    diagonal : ndarray of float64, shape (vectors, steps)
+        Their diagonals.
+    off_diagonal : ndarray of float64, shape (vectors, steps)
+        What is beside them; the last of each leads out of the matrix.
+
+    Returns
+    -------
+    tuple of Rule
+        Gauss; Gauss-Radau with a node at 0.
+    """
+    steps = diagonal.shape[1]
     gauss = _quadrature(diagonal, off_diagonal[:, :-1])
     # The Radau matrix has one more row whose diagonal makes 0 an eigenvalue: β² over the last
     # pivot of the tridiagonal's LDLᵀ factors (Golub & Meurant 2010, section 6.2.1).

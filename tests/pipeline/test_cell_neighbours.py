@@ -9,11 +9,17 @@ import numpy as np
 import pytest
 
 from latentscale.distances import as_points
-from latentscale.graph import normalised_laplacian, summarise, symmetrise
+from latentscale.graph import (
+    normalised_laplacian,
+    summarise,
+    symmetrise,
+    unnormalised_laplacian,
+)
 from latentscale.heat import heat_trace
 from latentscale.neighbours import exact_neighbours
 from latentscale_pipeline.corpus import ingest
 from latentscale_pipeline.run import Finished
+from tests import oracles
 from tests.jobs import results_of, run_here, timeless
 
 SIZES = "latentscale_pipeline.stages.cell_sizes"
@@ -168,6 +174,43 @@ def test_probes_in_rounds_give_the_trace(
     assert heat["probes"] >= 4
     relative = np.array(heat["standard_error"]) / np.array(heat["trace"])
     assert relative.max() <= 0.01
+
+
+@pytest.mark.parametrize("laplacian", ["normalized", "unnormalized"])
+def test_row_blocks_give_the_trace_of_one_block(
+    run: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch, laplacian: str
+) -> None:
+    rows = clustered(1500)
+    monkeypatch.setattr("latentscale_pipeline.stages.heat_probes.GRAPH_BYTES", 0)
+    monkeypatch.setattr("latentscale_pipeline.stages.heat_by_rows.BATCH", 12)
+    keys = {"probes": 20, "laplacian": laplacian, "steps": 10}
+    traces = []
+    for size in (200, 1500):
+        monkeypatch.setattr(f"{SIZES}.VERTEX_BLOCK", size)
+        finished = run(rows, name=f"blocks-{size}", **keys)
+        traces.append(finished.results["measures"]["heat"]["corpus"])
+        timings = {timing["stage"]: timing for timing in finished.results["timings"]}
+        # Three batches of twelve, twelve and four vectors; two rounds a step.
+        rounds = 3 * 10 * 2
+        assert timings["heat-corpus"]["tasks"] == 1 + rounds * (-(-1500 // size) + 1)
+    for key in ("trace", "lower", "upper", "standard_error"):
+        np.testing.assert_allclose(traces[0][key], traces[1][key], rtol=1e-9, atol=1e-14)
+    form = normalised_laplacian if laplacian == "normalized" else unnormalised_laplacian
+    truth = oracles.dense_trace(form(symmetrise(lists_of(finished))).toarray(), traces[0]["times"])
+    found = {key: np.array(traces[0][key]) for key in ("trace", "lower", "upper", "standard_error")}
+    width = 0.5 * (found["upper"] - found["lower"])
+    assert (np.abs(found["trace"] - truth) <= 2.5 * width).all()
+
+
+def test_row_blocks_go_on_until_the_trace_is_known(
+    run: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("latentscale_pipeline.stages.heat_probes.GRAPH_BYTES", 0)
+    finished = run(clustered(1500), tolerance=0.05)
+    found = finished.results["measures"]["heat"]["corpus"]
+    relative = np.array(found["standard_error"]) / np.array(found["trace"])
+    assert relative.max() <= 0.05
+    assert found["probes"] in (4, 8, 16, 32, 64)
 
 
 def test_a_missed_recall_ends_the_job_with_the_figure(run: Callable[..., Finished]) -> None:

@@ -69,12 +69,16 @@ def test_a_billion_rows_are_planned_at_once() -> None:
     neighbours = stages["neighbours-corpus"]
     assert neighbours.effort.method == "cells, overlap 2 or more, searched by descent"
     assert neighbours.effort.why == "more than 50,000 rows"
-    for name in ("cells", "checks", "search", "neighbours", "graph"):
+    for name in ("cells", "checks", "search", "neighbours", "graph", "laplacian", "heat"):
         assert stages[f"{name}-corpus"].memory_bytes < 2 * GIB, name
         assert stages[f"{name}-corpus"].partitions < 30_000, name
     # Every block of shards says how many rows each cell has.
     assert 2 * GIB < stages["regroup-corpus"].memory_bytes < 3 * GIB
-    assert stages["heat-corpus"].memory_bytes > 10**9 * 5 * 2 * 12
+    heat = stages["heat-corpus"].effort
+    assert heat.method == "4 probes of 10 Lanczos steps by row blocks"
+    # A tenth of the rows of twelve vectors, as float64.
+    assert heat.why.endswith("about 9.6e+09 bytes are exchanged in a step")
+    assert heat.rounds == 20
     magnitude = stages["magnitude-corpus"].effort
     assert magnitude.method == "subsample"
     assert magnitude.why == "all pairs of rows would take more than budget.pairs 2.0e+11"

@@ -167,6 +167,39 @@ def test_tasks_of_an_iterated_stage_are_those_of_its_expected_rounds(tmp_path: P
     assert (at_once.tasks, at_once.side_by_side) == (1, 1)
 
 
+def passed_on() -> list[float]:
+    numbers = np.arange(1.0, 5.0)
+    for _ in range(4):
+        numbers = np.roll(numbers, 1) + np.roll(numbers, -1)
+    return numbers.tolist()
+
+
+@pytest.mark.parametrize("tasks", [0, 1, 4, 5, 6, 10, 17, 25])
+def test_parts_that_read_the_last_round_survive_a_kill(tmp_path: Path, tasks: int) -> None:
+    stage = toy.passing()
+    work = make_work(tmp_path, [stage])
+    with pytest.raises(Killed):
+        run_stages(work, survey(work), lambda: MortalExecutor(tasks), "first", Events())
+    events, _ = run(work, SerialExecutor, "second")
+    assert events.computed() == {"pass": 26 - tasks}
+    assert work.result(stage).values["numbers"] == passed_on()
+    left = [key for key in work.store.keys(work.folder(stage)) if "/part-" in key]
+    assert left == []
+
+
+@pytest.mark.parametrize("damaged", [["3/part-00001"], ["3/part-00001", "2/part-00002"]])
+def test_a_damaged_part_of_the_last_round_is_redone(tmp_path: Path, damaged: list[str]) -> None:
+    stage = toy.passing()
+    work = make_work(tmp_path, [stage])
+    # The first step, three rounds, and a part of the fourth.
+    with pytest.raises(Killed):
+        run_stages(work, survey(work), lambda: MortalExecutor(17), "first", Events())
+    for part in damaged:
+        flip(work, need_marker(work.store, f"{work.folder(stage)}/round-000{part}"), "number")
+    run(work, SerialExecutor, "second")
+    assert work.result(stage).values["numbers"] == passed_on()
+
+
 def test_a_stage_is_combined_in_one_way() -> None:
     with pytest.raises(ValueError, match="either finalise or advance"):
         Stage("both", toy.halve, 1, finalise=toy.gather, advance=toy.gather)

@@ -576,7 +576,7 @@ class _Loop:
         self._notify("stage_done", stage=standing.stage.name)
 
     def _settle_round(self, standing: Standing) -> None:
-        sweep_rounds(self._work.store, standing.folder, standing.round_number)
+        sweep_rounds(self._work.store, standing.stage, standing.folder, standing.round_number)
         if read_marker(self._work.store, f"{standing.folder}/result") is not None:
             self._settle_stage(standing)
             return

@@ -89,6 +89,8 @@ class Stage:
         Makes the stage *iterated*: its partitions are computed in rounds. Called first with no
         parts and no state, then after every round with its parts and the state before it; gives
         the next state, and at last, marked as finished, the stage's result.
+    reads_last_round : bool
+        The parts of an iterated stage's rounds read those of the round before.
     effort : Effort
         What all its tasks take together.
     part_inputs : tuple of str
@@ -109,6 +111,7 @@ class Stage:
     seed: int | None = None
     finalise: Work | None = None
     advance: Work | None = None
+    reads_last_round: bool = False
     effort: Effort = Effort()
     part_inputs: tuple[str, ...] = ()
     lasting_bytes: int = 0
@@ -168,6 +171,8 @@ class Inputs:
         In an iterated stage: the state before this round; None in the very first ``advance``.
     round_number : int
         In an iterated stage: the round, 0 for the first ``advance``.
+    last_round : sequence of Published
+        Where a stage's parts read those of the round before: these, in order; none in round 1.
     """
 
     stage: Stage
@@ -177,6 +182,7 @@ class Inputs:
     parts: Sequence[Published] = ()
     state: Published | None = None
     round_number: int = 0
+    last_round: Sequence[Published] = ()
 
     @property
     def parameters(self) -> Mapping[str, Any]:

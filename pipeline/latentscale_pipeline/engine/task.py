@@ -208,6 +208,9 @@ def _inputs(store: ObjectStore, task: Task) -> Inputs:
         siblings = (replace(task, index=index) for index in range(stage.partitions))
         parts = [need_marker(store, sibling.part) for sibling in siblings]
     before = round_folder(task.folder, task.round_number - 1)
+    last: list[Published] = []
+    if stage.reads_last_round and task.index != FINALISE and task.round_number > 1:
+        last = [need_marker(store, f"{before}/part-{i:05d}") for i in range(stage.partitions)]
     return Inputs(
         stage=stage,
         index=task.index,
@@ -216,6 +219,7 @@ def _inputs(store: ObjectStore, task: Task) -> Inputs:
         parts=parts,
         state=None if stage.advance is None or first else need_marker(store, f"{before}/state"),
         round_number=task.round_number,
+        last_round=last,
     )
 
 

@@ -17,7 +17,9 @@ from latentscale_pipeline.job.config import Heat
 from latentscale_pipeline.job.publishing import Output, Published
 from latentscale_pipeline.stages.cell_neighbours import plan_cell_neighbours
 from latentscale_pipeline.stages.exact_neighbours import exact_neighbours_stage
-from latentscale_pipeline.stages.heat_probes import TIME_BYTES, expected_probes, trace_stage
+from latentscale_pipeline.stages.heat_by_rows import plan_trace_by_rows
+from latentscale_pipeline.stages.heat_probes import fits_one_task, trace_stage
+from latentscale_pipeline.stages.heat_published import TIME_BYTES, expected_probes
 from latentscale_pipeline.stages.measure import (
     RESULT_BYTES,
     TILE_BYTES,
@@ -94,10 +96,16 @@ def _corpus_stages(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
         if in_cells
         else [exact_neighbours_stage(section, facts, role, why)]
     )
+    # The graph of exact neighbours is in one block, whatever its size.
+    trace = (
+        plan_trace_by_rows(section, facts, role)
+        if in_cells and not fits_one_task(section, corpus)
+        else [trace_stage(section, facts, role)]
+    )
     return [
         *neighbours,
         graph_stage(section, role, corpus, in_cells=in_cells),
-        trace_stage(section, facts, role),
+        *trace,
     ]
 
 

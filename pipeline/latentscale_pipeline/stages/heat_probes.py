@@ -7,7 +7,6 @@ on its number and the round alone.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -19,11 +18,9 @@ from latentscale.graph import exact_moments, normalised_laplacian, unnormalised_
 from latentscale.heat import (
     DENSE_VERTICES,
     LEAST_PROBES,
-    LEAST_STEPS,
     MOST_PROBES,
     PILOT_PROBES,
     ControlVariate,
-    HeatTrace,
     ProbeIntegrals,
     average_probes,
     fit_control_variate,
@@ -37,6 +34,13 @@ from latentscale.lanczos_quadrature import BLOCK_BYTES, WIDEST_BLOCK, Rule, norm
 from latentscale_pipeline.engine.stage import Effort, Inputs, Stage
 from latentscale_pipeline.job.config import Heat
 from latentscale_pipeline.job.publishing import Output, Published
+from latentscale_pipeline.stages.heat_published import (
+    TIME_BYTES,
+    expected_probes,
+    expected_steps,
+    publish_trace,
+    read_times,
+)
 from latentscale_pipeline.stages.measure import (
     FEW_TILES_BYTES,
     RESULT_BYTES,
@@ -46,14 +50,8 @@ from latentscale_pipeline.stages.measure import (
 )
 from latentscale_pipeline.stages.neighbour_graph import read_adjacency
 
-PROBE_DEVIATION = 2.4
-"""Relative standard deviation of one probe at the largest times, times the root of the rows."""
-
-UNNORMALISED_STEPS = 40
-"""Lanczos steps that ``steps: auto`` is expected to take where eigenvalues exceed 2."""
-
-TIME_BYTES = 2 * 8 * 4096
-"""Memory for one time: the deviation of every probe, and a bootstrap's draws."""
+GRAPH_BYTES = 5 * 2**28
+"""Memory of a graph and its Laplacian up to which every task holds them."""
 
 TASK_FOLDS = 2.5e9
 """Folds of the probes of one task; a task also reads the graph and forms its Laplacian."""
@@ -89,17 +87,27 @@ def trace_stage(section: Heat, facts: JobFacts, role: Role) -> Stage:
 def _parts(section: Heat, corpus: CorpusFacts) -> int:
     """Tasks that share the probes; a function of the graph's expected size."""
     probes = expected_probes(section, corpus)
-    folds = probes * _expected_steps(section) * 5 / 3 * corpus.n * section.k
+    folds = probes * expected_steps(section) * 5 / 3 * corpus.n * section.k
     return max(1, min(round(folds / TASK_FOLDS), probes // TASK_PROBES))
+
+
+def fits_one_task(section: Heat, corpus: CorpusFacts) -> bool:
+    """Tell whether a task may hold the whole graph."""
+    return _forming_bytes(section, corpus.n) <= GRAPH_BYTES
+
+
+def _forming_bytes(section: Heat, n: int) -> int:
+    """Memory of the adjacency matrix, indices twice while it's read, and of the Laplacian."""
+    entries = 2 * n * section.k
+    index = 4 if entries < 2**31 else 8
+    return entries * (1 + index + max(index, 8 + index)) + 64 * n
 
 
 def _trace_memory(section: Heat, corpus: CorpusFacts) -> int:
     entries, n = 2 * corpus.n * section.k, corpus.n
     index = 4 if entries < 2**31 else 8
     blocks = min(3 * 8 * WIDEST_BLOCK * n, max(BLOCK_BYTES, 3 * 8 * n))
-    # The adjacency matrix, its indices twice while blocks are joined; then the Laplacian beside it.
-    forming = entries * (1 + index + max(index, 8 + index)) + 64 * n
-    work = max(forming, entries * (8 + index) + max(blocks, 40 * n))
+    work = max(_forming_bytes(section, n), entries * (8 + index) + max(blocks, 40 * n))
     if corpus.n <= DENSE_VERTICES:
         work += 2 * 8 * corpus.n**2
     return work + TIME_BYTES * section.times.count + FEW_TILES_BYTES
@@ -120,7 +128,7 @@ def _trace_effort(section: Heat, corpus: CorpusFacts) -> Effort:
             method="all eigenvalues",
             why=f"heat.probes is auto and there are at most {DENSE_VERTICES} rows",
         )
-    probes, steps = expected_probes(section, corpus), _expected_steps(section)
+    probes, steps = expected_probes(section, corpus), expected_steps(section)
     return replace(
         graph,
         bytes_written=graph.bytes_written + 8 * section.times.count * probes,
@@ -133,33 +141,18 @@ def _trace_effort(section: Heat, corpus: CorpusFacts) -> Effort:
     )
 
 
-def expected_probes(section: Heat, corpus: CorpusFacts) -> int:
-    """Foresee the number of probes."""
-    if isinstance(section.probes, int):
-        return section.probes
-    needed = (PROBE_DEVIATION / section.tolerance) ** 2 / corpus.n
-    doublings = math.ceil(math.log2(max(needed / LEAST_PROBES, 1.0)))
-    return min(LEAST_PROBES << doublings, MOST_PROBES)
-
-
-def _expected_steps(section: Heat) -> int:
-    if isinstance(section.steps, int):
-        return section.steps
-    return LEAST_STEPS if section.laplacian == "normalized" else UNNORMALISED_STEPS
-
-
 def trace_heat(inputs: Inputs) -> Output:
     """Estimate the trace of exp(-tL) for every time, in one task."""
     p = inputs.parameters
     heat = heat_trace(
         _read_laplacian(inputs),
-        _times(inputs),
+        read_times(inputs.parameters),
         generator=inputs.generator(),
         steps=None if p["steps"] == "auto" else p["steps"],
         probes=None if p["probes"] == "auto" else p["probes"],
         tolerance=p["tolerance"],
     )
-    return _published(heat)
+    return publish_trace(heat)
 
 
 def probe_graph(inputs: Inputs) -> Output:
@@ -181,7 +174,9 @@ def probe_graph(inputs: Inputs) -> Output:
             },
         )
     control = _read_control(state)
-    seen = probe_integrals(laplacian, control, _times(inputs), count, steps, generator)
+    seen = probe_integrals(
+        laplacian, control, read_times(inputs.parameters), count, steps, generator
+    )
     return Output(arrays={"below": seen.below, "above": seen.above})
 
 
@@ -192,7 +187,7 @@ def average_rounds(inputs: Inputs) -> Output:
         return Output(
             {"phase": "pilots", "wanted": PILOT_PROBES, "steps": _steps(inputs)}, {}, False
         )
-    times, steps = _times(inputs), state.values["steps"]
+    times, steps = read_times(inputs.parameters), state.values["steps"]
     if state.values["phase"] == "pilots":
         pilots = Rule(*(_join(inputs, name) for name in ("nodes", "weights")))
         moments = np.sum([part.array("moments") for part in inputs.parts], axis=0)
@@ -208,7 +203,7 @@ def average_rounds(inputs: Inputs) -> Output:
     )
     heat = average_probes(times, [seen], control, state.values["n"], steps)
     if p["probes"] != "auto" or is_known(heat, p["tolerance"]) or len(seen) >= MOST_PROBES:
-        return _published(heat)
+        return publish_trace(heat)
     return _next_round({**state.values, "wanted": len(seen)}, control, seen)
 
 
@@ -245,36 +240,13 @@ def _steps(inputs: Inputs) -> int:
         return int(p["steps"])
     return sufficient_steps(
         _read_laplacian(inputs),
-        _times(inputs),
+        read_times(inputs.parameters),
         tolerance=p["tolerance"],
         generator=inputs.generator(),
     )
-
-
-def _times(inputs: Inputs) -> NDArray[np.float64]:
-    times = inputs.parameters["times"]
-    return np.logspace(np.log10(times["start"]), np.log10(times["stop"]), times["count"])
 
 
 def _read_laplacian(inputs: Inputs) -> scipy.sparse.csr_array[Any, Any]:
     p = inputs.parameters
     form = normalised_laplacian if p["laplacian"] == "normalized" else unnormalised_laplacian
     return form(read_adjacency(inputs.results[p["graph"]]))
-
-
-HEAT_ARRAYS = (
-    "times",
-    "trace",
-    "lower",
-    "upper",
-    "standard_error",
-    "deviations",
-    "quadrature",
-)
-
-
-def _published(heat: HeatTrace) -> Output:
-    return Output(
-        values={"vertices": heat.vertices, "probes": heat.probes, "steps": heat.steps},
-        arrays={name: getattr(heat, name) for name in HEAT_ARRAYS},
-    )

@@ -1,0 +1,65 @@
+"""What all ways to a heat trace share: how much is foreseen, and the form of the result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.heat import LEAST_PROBES, LEAST_STEPS, MOST_PROBES, HeatTrace
+from latentscale_pipeline.job.config import Heat
+from latentscale_pipeline.job.publishing import Output
+from latentscale_pipeline.stages.measure import CorpusFacts
+
+PROBE_DEVIATION = 2.4
+"""Relative standard deviation of one probe at the largest times, times the root of the rows."""
+
+UNNORMALISED_STEPS = 40
+"""Lanczos steps that ``steps: auto`` is expected to take where eigenvalues exceed 2."""
+
+TIME_BYTES = 2 * 8 * 4096
+"""Memory for one time: the deviation of every probe, and a bootstrap's draws."""
+
+
+def expected_probes(section: Heat, corpus: CorpusFacts) -> int:
+    """Foresee the number of probes."""
+    if isinstance(section.probes, int):
+        return section.probes
+    needed = (PROBE_DEVIATION / section.tolerance) ** 2 / corpus.n
+    doublings = math.ceil(math.log2(max(needed / LEAST_PROBES, 1.0)))
+    return min(LEAST_PROBES << doublings, MOST_PROBES)
+
+
+def expected_steps(section: Heat) -> int:
+    """Foresee the number of Lanczos steps."""
+    if isinstance(section.steps, int):
+        return section.steps
+    return LEAST_STEPS if section.laplacian == "normalized" else UNNORMALISED_STEPS
+
+
+def read_times(parameters: Mapping[str, Any]) -> NDArray[np.float64]:
+    """Return the diffusion times of a stage's parameters."""
+    times = parameters["times"]
+    return np.logspace(np.log10(times["start"]), np.log10(times["stop"]), times["count"])
+
+
+HEAT_ARRAYS = (
+    "times",
+    "trace",
+    "lower",
+    "upper",
+    "standard_error",
+    "deviations",
+    "quadrature",
+)
+
+
+def publish_trace(heat: HeatTrace) -> Output:
+    """Turn a heat trace into a stage's result."""
+    return Output(
+        values={"vertices": heat.vertices, "probes": heat.probes, "steps": heat.steps},
+        arrays={name: getattr(heat, name) for name in HEAT_ARRAYS},
+    )
