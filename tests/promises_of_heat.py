@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from latentscale.distances import as_points
 from latentscale.graph import normalised_laplacian, symmetrise, unnormalised_laplacian
-from latentscale.heat import heat_trace, imd
+from latentscale.heat import HeatTrace, heat_trace, imd
 from latentscale.neighbours import exact_neighbours
 from tests import oracles
 from tests.jobs import results_of, run_here
@@ -263,3 +263,54 @@ def a_million_rows_by_row_blocks(bench: Bench) -> list[dict[str, Any]]:
             difference <= 1e-6,
         )
     ]
+
+
+def tori_told_apart(bench: Bench) -> list[dict[str, Any]]:
+    """IMD of a torus and a filled one, against that of two samples of one torus."""
+    from tests.full import record
+
+    def trace(filled: bool, seed: int) -> HeatTrace:
+        generator = np.random.default_rng(seed)
+        laplacian = normalised_laplacian(neighbour_graph(torus(10_000, filled, generator)))
+        return heat_trace(laplacian, TIMES, generator=generator, probes=64)
+
+    hollow = [trace(False, seed) for seed in range(4)]
+    filled = [trace(True, seed) for seed in range(10, 14)]
+    generator = np.random.default_rng(0)
+    same = [
+        imd(a, b, generator=generator).estimate
+        for shapes in (hollow, filled)
+        for i, a in enumerate(shapes)
+        for b in shapes[:i]
+    ]
+    apart = [imd(a, b, generator=generator).estimate for a in hollow for b in filled]
+    figures = {
+        "one_shape": sorted(estimate.value for estimate in same),
+        "two_shapes": sorted(estimate.value for estimate in apart),
+        "largest_half_width": max(e.upper - e.value for e in same + apart),
+    }
+    nearest = min(estimate.lower for estimate in apart)
+    return [
+        record(
+            "a torus and a filled torus of 10 000 rows are farther apart than samples of either",
+            figures,
+            "the least distance of two shapes, at its lower end, is 3 times the largest of one",
+            nearest > 3 * max(estimate.value for estimate in same),
+        )
+    ]
+
+
+def torus(n: int, filled: bool, generator: np.random.Generator) -> np.ndarray:
+    """Draw evenly from a torus of radii 2 and 1, or from what it encloses."""
+    rows = np.empty((0, 3))
+    while len(rows) < n:
+        around, along, keep, radius = generator.random((4, n))
+        radius = np.sqrt(radius) if filled else np.ones(n)
+        beside = radius * np.cos(2 * np.pi * along)
+        kept = 3 * keep < 2 + beside
+        out = 2 + beside[kept]
+        angle = 2 * np.pi * around[kept]
+        height = (radius * np.sin(2 * np.pi * along))[kept]
+        drawn = np.column_stack([out * np.cos(angle), out * np.sin(angle), height])
+        rows = np.concatenate([rows, drawn])
+    return rows[:n]

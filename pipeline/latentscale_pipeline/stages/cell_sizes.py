@@ -10,7 +10,7 @@ from latentscale.cells import EXACT_CELL, EXACT_WORK, cell_cap
 OVERLAPS = (2, 3, 4, 6)
 """Cells that a row may join, from which ``overlap: auto`` chooses."""
 
-MISSED_BY_CELLS = 0.6
+MISSED_BY_CELLS = 0.4
 """Share, of the neighbours that ``recall`` allows to miss, that may be in no cell with their row.
 
 What refinement finds of them, and the rest, is for the width of the certificate's interval.
