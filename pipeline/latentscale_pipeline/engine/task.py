@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import traceback
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from threadpoolctl import threadpool_limits
 
@@ -208,9 +209,8 @@ def _inputs(store: ObjectStore, task: Task) -> Inputs:
         siblings = (replace(task, index=index) for index in range(stage.partitions))
         parts = [need_marker(store, sibling.part) for sibling in siblings]
     before = round_folder(task.folder, task.round_number - 1)
-    last: list[Published] = []
-    if stage.reads_last_round and task.index != FINALISE and task.round_number > 1:
-        last = [need_marker(store, f"{before}/part-{i:05d}") for i in range(stage.partitions)]
+    reading = stage.reads_last_round and task.index != FINALISE and task.round_number > 1
+    last = _Parts(store, before, stage.partitions if reading else 0)
     return Inputs(
         stage=stage,
         index=task.index,
@@ -221,6 +221,21 @@ def _inputs(store: ObjectStore, task: Task) -> Inputs:
         round_number=task.round_number,
         last_round=last,
     )
+
+
+class _Parts(Sequence[Published]):
+    """The parts of a round, each looked up when it's asked for: a task needs few of many."""
+
+    def __init__(self, store: ObjectStore, folder: str, count: int) -> None:
+        self._store, self._folder, self._count = store, folder, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < self._count:
+            raise IndexError(f"part {index} of {self._count}")
+        return need_marker(self._store, f"{self._folder}/part-{index:05d}")
 
 
 def _spent(inputs: Inputs, own: Cost) -> dict[str, float]:

@@ -264,20 +264,23 @@ def search_groups(inputs: Inputs) -> Output:
     regrouped = inputs.results[f"regroup-{p['role']}"]
     pieces = regrouped.array("pieces")[inputs.index :: inputs.stage.partitions]
     arrays: dict[str, NDArray[Any]] = {}
+    held: list[tuple[int, int]] = []
     streams = inputs.generator().spawn(len(pieces))
     for i, (piece, stream) in enumerate(zip(pieces, streams, strict=True)):
         number = inputs.index + i * inputs.stage.partitions
-        arrays |= _search_piece(inputs, regrouped, number, piece, stream)
-    return Output(arrays=arrays)
+        found = _search_piece(inputs, regrouped, piece, stream)
+        arrays |= {_lists(number, block): lists for block, lists in found.items()}
+        held += [(number, block) for block in found]
+    return Output(values={"held": held}, arrays=arrays)
 
 
 def _search_piece(
     inputs: Inputs,
     regrouped: Published,
-    number: int,
     piece: Int64Array,
     generator: np.random.Generator,
-) -> dict[str, NDArray[Any]]:
+) -> dict[int, NDArray[Any]]:
+    """Find neighbours inside a piece; return the lists by block of positions."""
     p = inputs.parameters
     layout = Layout(p["n"], p["d"])
     held = _read_piece(regrouped, piece, p["d"])
@@ -303,9 +306,7 @@ def _search_piece(
     lists["neighbours"] = np.where(found.indices < 0, -1, held.positions[found.indices])
     lists["distances"] = found.distances
     block_of = held.positions // layout.block
-    return {
-        _lists(number, block): lists[block_of == block] for block in np.unique(block_of).tolist()
-    }
+    return {block: lists[block_of == block] for block in np.unique(block_of).tolist()}
 
 
 @dataclass(frozen=True)
@@ -362,10 +363,11 @@ def _lists(piece: int, block: int) -> str:
 
 
 def count_lists(inputs: Inputs) -> Output:
-    """Note how the search was done."""
+    """Note which pieces have lists for which blocks, so that nobody has to ask all of them."""
     p = inputs.parameters
     overlap = inputs.results[f"checks-{p['role']}"].values["overlap"]
-    return Output(values={"method": f"cells, overlap {overlap}"})
+    held = sorted(tuple(pair) for part in inputs.parts for pair in part.values["held"])
+    return Output({"method": f"cells, overlap {overlap}"}, {"held": np.array(held)})
 
 
 # --- merging ----------------------------------------------------------------------------------
@@ -402,31 +404,32 @@ def merge_lists(inputs: Inputs) -> Output:
             "their cells; raise heat.overlap, lower heat.k, or use neighbours: exact"
         )
     turned = _turned_edges(indices, start, inputs.index, layout)
-    return Output(arrays={"rows": rows, "indices": indices, "distances": distances, **turned})
+    arrays = {f"turned_{block:05d}": edges for block, edges in turned.items()}
+    return Output(
+        values={"turned": list(turned)},
+        arrays={"rows": rows, "indices": indices, "distances": distances, **arrays},
+    )
 
 
 def _lists_of_block(inputs: Inputs, block: int) -> Iterator[NDArray[Any]]:
     """Yield the lists that every piece has for a block of positions, in the order of pieces."""
     p = inputs.parameters
     searched = inputs.results[f"search-{p['role']}"]
-    pieces = len(inputs.results[f"regroup-{p['role']}"].array("pieces"))
-    parts = [searched.partition(i) for i in range(p["searches"])]
-    for piece in range(pieces):
-        part, name = parts[piece % len(parts)], _lists(piece, block)
-        if name in part.objects:
-            yield part.array(name)
+    for piece, of in searched.array("held").tolist():
+        if of == block:
+            yield searched.partition(piece % p["searches"]).array(_lists(piece, block))
 
 
 def _turned_edges(
     indices: Int64Array, start: int, own: int, layout: Layout
-) -> dict[str, NDArray[Any]]:
+) -> dict[int, NDArray[Any]]:
     """Pairs (neighbour, row) of positions, by the neighbour's block, where that is another one."""
     block_of = indices // layout.block
     turned = {}
     for block in np.unique(block_of).tolist():
         if block != own:
             row, place = np.nonzero(block_of == block)
-            turned[f"turned_{block:05d}"] = np.column_stack([indices[row, place], start + row])
+            turned[block] = np.column_stack([indices[row, place], start + row])
     return turned
 
 
@@ -452,15 +455,18 @@ def certify_lists(inputs: Inputs) -> Output:
         "recall": asdict(recall),
         "blocks": len(inputs.parts),
     }
+    # Which blocks have edges for which, so that nobody has to ask all of them.
+    leading = [(i, to) for i, part in enumerate(inputs.parts) for to in part.values["turned"]]
+    arrays = {"leading": np.array(leading, dtype=np.int64).reshape(-1, 2)}
     if p["n"] * p["k"] > JOINED_ENTRIES:
-        return Output(values=values)
+        return Output(values=values, arrays=arrays)
     order = np.concatenate([part.array("rows") for part in inputs.parts])
     indices = np.empty((p["n"], p["k"]), dtype=np.int64)
     distances = np.empty((p["n"], p["k"]))
     for part in inputs.parts:
         rows = part.array("rows")
         indices[rows], distances[rows] = order[part.array("indices")], part.array("distances")
-    return Output(values=values, arrays={"indices": indices, "distances": distances})
+    return Output(values=values, arrays={"indices": indices, "distances": distances, **arrays})
 
 
 def _certify(inputs: Inputs) -> Recall:

@@ -92,8 +92,9 @@ def build_block(inputs: Inputs) -> Output:
     neighbours = inputs.results[p["neighbours"]]
     start = inputs.index * layout.block
     turned = f"turned_{inputs.index:05d}"
-    others = (neighbours.partition(other) for other in range(layout.blocks))
-    edges = [other.array(turned) for other in others if turned in other.objects]
+    leading = neighbours.array("leading")
+    others = leading[leading[:, 1] == inputs.index, 0].tolist()
+    edges = [neighbours.partition(other).array(turned) for other in others]
     lists = neighbours.partition(inputs.index).array("indices")
     block = join_block(lists, start, edges, layout.n)
     count, labels = block_components(block, start)
