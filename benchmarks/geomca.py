@@ -14,7 +14,7 @@ components and edges have to agree, or the comparison says so.
 gudhi and networkx are no dependencies; they live in an environment of their own:
 
     python3 -m venv VENV
-    VENV/bin/pip install gudhi networkx
+    VENV/bin/pip install numpy gudhi networkx
 """
 
 from __future__ import annotations

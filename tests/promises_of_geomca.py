@@ -103,7 +103,7 @@ def faults(
         for i in generator.choice(len(rows), CHECKED_ROWS, replace=False):
             squares = squared_distances(points[role], rows[i])
             near = kept[role][squares <= found["delta"] ** 2]
-            count += len(near) == 0 or near[0] != representative[i]
+            count += int(len(near) == 0 or near[0] != representative[i])
         for i in generator.choice(kept[role], CHECKED_ROWS // 4, replace=False):
             for other in sides:
                 close = squared_distances(points[other], rows[i]) < found["epsilon"] ** 2
