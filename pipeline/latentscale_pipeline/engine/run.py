@@ -10,7 +10,7 @@ stages that need it are given up, the rest goes on, and the run ends incomplete.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -222,7 +222,7 @@ def _foresee(work: Work, stage: Stage) -> Standing:
         _stand_in_round(standing, look, whole)
     else:
         _stand_in_parts(standing, look, whole)
-        lent = [index for index in standing.waiting if _find_part(work, stage, index)]
+        lent = _find_parts(work, stage, standing.waiting)
         for index in lent:
             standing.waiting.remove(index)
             standing.found += 1
@@ -230,18 +230,35 @@ def _foresee(work: Work, stage: Stage) -> Standing:
     return standing
 
 
-def _find_part(work: Work, stage: Stage, index: int) -> bool:
-    """Tell whether another job has a part's result, to all appearance whole."""
-    if index == FINALISE or not stage.part_inputs:
-        return False
-    for lender, part in work.part_lenders.get(stage.part_keys[index], ()):
+def _find_parts(work: Work, stage: Stage, waiting: Iterable[int]) -> list[int]:
+    """Return those of the parts whose results other jobs have, to all appearance whole."""
+    keys, looks = stage.part_keys, dict[str, Look | None]()
+
+    def look(lender: ObjectStore, folder: str) -> Look | None:
         try:
-            folder = part.rpartition("/")[0]
-            if Look(lender, lender.sizes(folder), withdrawing=False).has(part):
-                return True
+            return Look(lender, lender.sizes(folder), withdrawing=False)
         except (OSError, LatentscaleError):
-            continue  # another job's folder may be private, or changing under our eyes
-    return False
+            return None  # another job's folder may be private, or changing under our eyes
+
+    def is_there(lender: ObjectStore, part: str) -> bool:
+        folder = part.rpartition("/")[0]
+        place = lender.locate(folder)
+        if place not in looks:
+            looks[place] = look(lender, folder)
+        found = looks[place]
+        try:
+            return found is not None and found.has(part)
+        except (OSError, LatentscaleError):
+            return False
+
+    if not keys:
+        return []
+    return [
+        index
+        for index in waiting
+        if index != FINALISE
+        and any(is_there(lender, part) for lender, part in work.part_lenders.get(keys[index], ()))
+    ]
 
 
 def _find_lender(work: Work, stage: Stage) -> str | None:
