@@ -20,45 +20,38 @@ gudhi and networkx are no dependencies; they live in an environment of their own
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
-import statistics
-import subprocess
 import sys
-import tempfile
-import time
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from contest import (
+    Inputs,
+    Values,
+    header,
+    launch,
+    print_table,
+    summary,
+    take_part,
+    versions,
+    write,
+)
 
 INTRINSIC = 64
 WARM_UP_ROWS = 200
 SAMPLE_ROWS = 2000
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-)
 LIBRARIES = ("latentscale", "gudhi", "networkx", "numpy", "scipy", "numba")
-
-Found = dict[str, Any]
 
 # --- contestants: rows in, counts out --------------------------------------------------------
 
 
-def run_latentscale(
-    reference: np.ndarray, corpus: np.ndarray, epsilon: float, delta: float
-) -> Found:
+def run_latentscale(inputs: Inputs) -> Values:
     from latentscale.distances import as_points
     from latentscale.epsilon_graph import epsilon_components
     from latentscale.geomca import geomca_scores
     from latentscale.sparsification import sparsify
 
-    points = [as_points(rows, "euclidean") for rows in (reference, corpus)]
+    epsilon, delta = float(inputs["epsilon"]), float(inputs["delta"])
+    points = [as_points(inputs[side], "euclidean") for side in ("reference", "corpus")]
     sparse = [sparsify(side, delta) for side in points]
     kept = [side.take(thinned.kept) for side, thinned in zip(points, sparse, strict=True)]
     components = epsilon_components(*kept, epsilon)
@@ -74,18 +67,18 @@ def run_latentscale(
         ],
         "precision": scores.precision,
         "recall": scores.recall,
+        "versions": versions(LIBRARIES),
     }  # fmt: skip
 
 
-def run_gudhi(reference: np.ndarray, corpus: np.ndarray, epsilon: float, delta: float) -> Found:
+def run_gudhi(inputs: Inputs) -> Values:
     import gudhi  # type: ignore[import-not-found]
     import networkx  # type: ignore[import-not-found]
     from gudhi.subsampling import sparsify_point_set  # type: ignore[import-not-found]
 
-    kept = [
-        np.array(sparsify_point_set(points=rows.astype(np.float64), min_squared_dist=delta**2))
-        for rows in (reference, corpus)
-    ]
+    epsilon, delta = float(inputs["epsilon"]), float(inputs["delta"])
+    sides = [inputs[side].astype(np.float64) for side in ("reference", "corpus")]
+    kept = [np.array(sparsify_point_set(points=rows, min_squared_dist=delta**2)) for rows in sides]
     n_reference = len(kept[0])
     points = np.concatenate(kept)
     complex_ = gudhi.RipsComplex(points=points, max_edge_length=epsilon)
@@ -113,55 +106,20 @@ def run_gudhi(reference: np.ndarray, corpus: np.ndarray, epsilon: float, delta: 
         "edges": totals,
         "precision": good[0] / len(kept[1]),
         "recall": good[1] / len(kept[0]),
+        "versions": versions(LIBRARIES),
     }
 
 
 CONTESTANTS = {"latentscale": run_latentscale, "gudhi": run_gudhi}
 
-# --- one process -----------------------------------------------------------------------------
 
-
-def contestant(name: str, folder: Path, epsilon: float, delta: float, output: Path) -> None:
-    """Run one contestant in this process and write what it found and what it took."""
-    reference, corpus = (np.load(folder / f"{side}.npy") for side in ("reference", "corpus"))
-    run = CONTESTANTS[name]
-    run(reference[:WARM_UP_ROWS], corpus[:WARM_UP_ROWS], epsilon, delta)
-    idle = peak_bytes()
-    cpu, wall = time.process_time(), time.perf_counter()
-    found = run(reference, corpus, epsilon, delta)
-    took = {
-        "seconds": time.perf_counter() - wall,
-        "cpu_seconds": time.process_time() - cpu,
-        "peak_bytes": peak_bytes(),
-        "peak_bytes_after_warm_up": idle,
+def few_rows(inputs: Inputs) -> Inputs:
+    return {
+        name: values[:WARM_UP_ROWS] if values.ndim else values for name, values in inputs.items()
     }
-    output.write_text(json.dumps({**found, **took, "versions": versions()}))
 
 
-def peak_bytes() -> int:
-    """Highest resident memory of this process; ru_maxrss would count its parent's before exec."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    import resource
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for library in LIBRARIES:
-        try:
-            found[library] = version(library)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-# --- many processes --------------------------------------------------------------------------
+# --- comparison ------------------------------------------------------------------------------
 
 
 def broad_cluster(n: int, dimension: int, seed: int) -> np.ndarray:
@@ -179,43 +137,28 @@ def percentile_of(rows: np.ndarray, percentile: float) -> float:
     return float(np.percentile(np.sqrt(np.maximum(squares, 0)), percentile))
 
 
-def launch(name: str, python: str, folder: Path, epsilon: float, delta: float) -> Found:
-    """Run a contestant in a fresh process of an interpreter, with one thread."""
-    environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, "1")}
-    output = folder / "found.json"
-    command = [
-        python, __file__, "--contestant", name, str(folder), repr(epsilon), repr(delta),
-        "--output", str(output),
-    ]  # fmt: skip
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if ran.returncode != 0:
-        reason = (ran.stderr.strip() or "no message").splitlines()[-1]
-        raise SystemExit(f"{name} failed with exit code {ran.returncode}: {reason}")
-    found: Found = json.loads(output.read_text())
-    return found
-
-
-def compare(arguments: argparse.Namespace) -> Found:
+def compare(arguments: argparse.Namespace) -> Values:
     """Let the contestants take turns, so that a disturbance doesn't hit one of them alone."""
-    runs: dict[str, list[Found]] = {"latentscale": []}
+    begun = header(arguments)
+    runs: dict[str, list[Values]] = {"latentscale": []}
     if arguments.gudhi_python:
         runs["gudhi"] = []
-    with tempfile.TemporaryDirectory(prefix="geomca-benchmark-") as place:
-        folder = Path(place)
-        reference = broad_cluster(arguments.rows, arguments.dimension, 1)
-        np.save(folder / "reference.npy", reference)
-        np.save(folder / "corpus.npy", broad_cluster(arguments.rows, arguments.dimension, 2))
-        epsilon = percentile_of(reference, arguments.percentile)
-        delta = arguments.delta * epsilon
-        for _ in range(arguments.repeats):
-            for name, found in runs.items():
-                python = arguments.gudhi_python if name == "gudhi" else sys.executable
-                found.append(launch(name, python, folder, epsilon, delta))
-                print(f"{name}: {found[-1]['seconds']:.2f} s", file=sys.stderr, flush=True)
-    described = {
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "machine": {"system": platform.platform(), "cores": os.cpu_count()},
-        "load": os.getloadavg()[0],
+    reference = broad_cluster(arguments.rows, arguments.dimension, 1)
+    epsilon = percentile_of(reference, arguments.percentile)
+    delta = arguments.delta * epsilon
+    inputs = {
+        "reference": reference,
+        "corpus": broad_cluster(arguments.rows, arguments.dimension, 2),
+        "epsilon": np.array(epsilon),
+        "delta": np.array(delta),
+    }
+    for _ in range(arguments.repeats):
+        for name, found in runs.items():
+            python = arguments.gudhi_python if name == "gudhi" else sys.executable
+            found.append(launch(__file__, name, python, inputs, threads=1))
+    described: Values = {
+        **begun,
+        "data": "one broad cluster",
         "rows_a_side": arguments.rows,
         "dimension": arguments.dimension,
         "epsilon": epsilon,
@@ -231,18 +174,9 @@ def compare(arguments: argparse.Namespace) -> Found:
     return described
 
 
-def summary(runs: list[Found]) -> Found:
-    """Reduce repeated runs of one contestant to medians, and what the first found."""
-    return {
-        **runs[0],
-        "seconds": statistics.median(run["seconds"] for run in runs),
-        "cpu_seconds": statistics.median(run["cpu_seconds"] for run in runs),
-        "peak_bytes": max(run["peak_bytes"] for run in runs),
-        "all_seconds": [run["seconds"] for run in runs],
-    }
-
-
 def main() -> None:
+    if take_part(CONTESTANTS, few_rows):
+        return
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -253,19 +187,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--gudhi-python", help="interpreter that can import gudhi and networkx")
     parser.add_argument("--output", type=Path, default=Path("geomca.json"))
-    parser.add_argument("--contestant", nargs=4, help=argparse.SUPPRESS)
+    parser.set_defaults(data=None, threads=1)
     arguments = parser.parse_args()
-    if arguments.contestant:
-        name, folder, epsilon, delta = arguments.contestant
-        contestant(name, Path(folder), float(epsilon), float(delta), arguments.output)
-        return
     found = compare(arguments)
-    arguments.output.write_text(json.dumps(found, indent=1) + "\n")
-    for name, result in found["contestants"].items():
-        print(
-            f"{name:12} {result['seconds']:9.2f} s {result['peak_bytes'] / 2**20:8.0f} MiB "
-            f"kept {result['kept']}, {result['components']} components, edges {result['edges']}"
-        )
+    write(arguments.output, found)
+    print_table(found["contestants"])
     if "times_faster" in found:
         print(
             f"{found['times_faster']:.1f} times faster, "
