@@ -76,6 +76,11 @@ def copy(tmp_path: Path) -> Path:
             "import latentscale_pipeline.stages",
             "A comparison reads finished jobs only",
         ),
+        (
+            "pipeline/latentscale_pipeline/history/registry.py",
+            "import latentscale_pipeline.run",
+            "A comparison reads finished jobs only",
+        ),
     ],
 )
 def test_contracts_fail_when_broken(

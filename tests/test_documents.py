@@ -38,7 +38,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.save(tmp_path / "reference.npy", np.load(str(demo / "reference.npy"))[:250])
     labels = (demo / "corpus_labels.txt").read_text("utf-8").splitlines()[:300]
     (tmp_path / "labels.txt").write_text("\n".join(labels) + "\n")
-    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    for name in ("configs", "workflows"):
+        shutil.copytree(ROOT / name, tmp_path / name)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -52,7 +53,7 @@ def test_readme_commands(
         for line in block.splitlines()
         if line.startswith("$ ")
     ]
-    assert len(commands) == 18
+    assert len(commands) == 24
     [kernels] = [block for block in blocks(README, "python") if block.startswith("# my_kernels.py")]
     (place / "my_kernels.py").write_text(kernels)
     monkeypatch.syspath_prepend(place)
@@ -62,9 +63,10 @@ def test_readme_commands(
         assert program == "latentscale"
         ended = latentscale(*arguments)
         assert ended.code == 0, f"{command}\n{ended.err}"
-    assert len(list(place.glob("jobs/*/results.json"))) == 3
+    assert len(list(place.glob("jobs/*/results.json"))) == 4
     assert (place / "gates.xml").exists()
-    assert (place / "comment.md").exists()
+    for written in ("comment.md", "report.md", "trends.html", "latentscale.prom"):
+        assert (place / written).exists(), written
     documents = ("results.json", "report.html", "config.json", "plan.json", "provenance.json")
     for name in (*documents, "stages", "events"):
         assert all((job / name).exists() for job in place.glob("jobs/*-*")), name
@@ -96,6 +98,19 @@ def test_readme_library_example() -> None:
     assert found is not None
     assert 15.0 < float(found[1]) < 16.0, "isotropic noise fills its 16 dimensions"
     assert re.fullmatch(r"MagArea in \[[\d.]+, [\d.]+\]", area)
+
+
+def test_readme_notebook_example() -> None:
+    [example] = [block for block in blocks(README, "python") if "import latentscale\n" in block]
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", example], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    title, *scores, distance = ended.stdout.splitlines()
+    assert title == "Vendi scores of 500 rows, cosine kernel"
+    [first] = re.findall(r"order 1 +([\d.]+) exact", "\n".join(scores))
+    assert 15.0 < float(first) < 16.0
+    assert 0.0 < float(distance) < np.exp(-4), "IMD per vertex can't exceed exp(-4)"
 
 
 def test_the_readme_job_parses() -> None:

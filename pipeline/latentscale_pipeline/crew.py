@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from latentscale_pipeline.engine.memory import idle_memory, tasks_that_fit, write_gibibytes
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.job.cluster_config import ON_THIS_MACHINE
 from latentscale_pipeline.job.config import JobConfig
 from latentscale_pipeline.machine import usable_cores
 
@@ -26,6 +27,8 @@ class Crew:
         What a process of this job holds without a task.
     cores : int
         Cores there are for all of them.
+    here : bool
+        Whether they are processes of this machine.
     """
 
     workers: int
@@ -33,17 +36,20 @@ class Crew:
     memory_limit: int
     idle_bytes: int
     cores: int
+    here: bool = True
 
     @staticmethod
     def of(config: JobConfig, stages: Sequence[Stage]) -> Crew:
-        """Return the crew of a job on this machine."""
+        """Return the crew of a job; workers elsewhere have a core for each of their tasks."""
         cluster = config.cluster
+        here = isinstance(cluster, ON_THIS_MACHINE)
         return Crew(
             workers=cluster.workers,
             threads=cluster.threads,
             memory_limit=cluster.memory_limit,
             idle_bytes=idle_memory(stages),
-            cores=usable_cores(),
+            cores=usable_cores() if here else cluster.workers * cluster.threads,
+            here=here,
         )
 
     def slots(self, stage: Stage) -> int:
@@ -68,7 +74,7 @@ def check_machine(crew: Crew, stages: Sequence[Stage], memory: int) -> None:
     BadInput
         With the number of workers that would.
     """
-    for stage in stages:
+    for stage in stages if crew.here else ():
         alone, together = crew.idle_bytes + stage.memory_bytes, crew.memory(stage)
         if together <= memory:
             continue

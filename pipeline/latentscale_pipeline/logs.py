@@ -64,6 +64,12 @@ class TaskLog:
         return f"{', '.join([self.stage, *where])}: {self.key}"
 
 
+def read_driver_logs(store: ObjectStore) -> dict[str, str]:
+    """Read what drivers said that a scheduler ran, by the key of each log."""
+    keys = sorted(key for key in store.keys("driver") if key.endswith(".log"))
+    return {key: store.read(key).decode("utf-8", "replace") for key in keys}
+
+
 def read_runs(store: ObjectStore) -> list[RunEvents]:
     """Read the events of every run of a job, the first run first."""
     return [
@@ -131,6 +137,7 @@ _WRITERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "run_ended": _run_ended,
     "dashboard_opened": "dashboard at {link}".format_map,
     "dashboard_missing": "{problem}".format_map,
+    "cluster_warned": "{problem}".format_map,
     "stage_found": "{reason}".format_map,
     "stage_started": "started ({reason})".format_map,
     "stage_done": "done".format_map,

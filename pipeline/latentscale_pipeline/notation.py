@@ -121,6 +121,11 @@ def printable(text: object) -> str:
     )
 
 
+def counted(count: int, singular: str, plural: str | None = None) -> str:
+    """Write how many there are of something."""
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
+
+
 def score_name(row: Mapping[str, Any]) -> str:
     """Write the name of a row of ``scores`` with what distinguishes it from its neighbours.
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from latentscale import __version__
 from latentscale_pipeline.engine.run import Standing, Work
 from latentscale_pipeline.engine.task import part_key
+from latentscale_pipeline.examples import with_examples
+from latentscale_pipeline.job.config import Geomca
 from latentscale_pipeline.job.publishing import SPENT, Published, read_marker
 from latentscale_pipeline.objects import strip_credentials
 from latentscale_pipeline.plan import Plan
@@ -18,7 +21,8 @@ from latentscale_pipeline.schema import RESULTS_SCHEMA
 from latentscale_pipeline.stages import MEASURES
 from latentscale_pipeline.stages.by_label import collect_by_label
 from latentscale_pipeline.stages.duplicates import stage_name as duplicates_stage
-from latentscale_pipeline.stages.measure import Findings, Measure
+from latentscale_pipeline.stages.geomca import own_setting
+from latentscale_pipeline.stages.measure import Findings, Measure, Results, Role
 
 
 def assemble_results(
@@ -57,6 +61,8 @@ def assemble_results(
         name: measures[name].collect(section, plan.facts, result)
         for name, section in plan.config.measures.items()
     }
+    if isinstance(plan.config.measures.get("geomca"), Geomca) and findings["geomca"].section:
+        findings["geomca"] = _with_examples(plan, findings["geomca"], result)
     if plan.config.group_by is not None:
         findings["labels"] = collect_by_label(measures, plan.config.measures, plan.facts, result)
     scores = [score.row() for finding in findings.values() for score in finding.scores]
@@ -105,6 +111,14 @@ def assemble_results(
         "arrays": arrays,
         "timings": [_timing(plan, work, standing) for standing in standings],
     }
+
+
+def _with_examples(plan: Plan, finding: Findings, result: Results) -> Findings:
+    """Name rows of GeomCA's components and outliers."""
+    setting = own_setting(plan.config.measures["geomca"])
+    thinned: dict[Role, Published] = {role: result(setting.thinned(role)) for role in plan.corpora}
+    section = with_examples(finding.section or {}, result(setting.graph), thinned, plan.corpora)
+    return replace(finding, section=section)
 
 
 def _section(name: str, finding: Findings) -> dict[str, Any]:

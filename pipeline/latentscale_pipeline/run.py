@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from latentscale_pipeline.addresses import storage_options, strip_credentials
 from latentscale_pipeline.engine.executor import Executor, SerialExecutor
@@ -27,10 +28,10 @@ from latentscale_pipeline.engine.run import (
     survey,
 )
 from latentscale_pipeline.errors import Cancelled, Incomplete, LatentscaleError
-from latentscale_pipeline.job.config import JobConfig, Local
+from latentscale_pipeline.job.config import JobConfig, Serial
 from latentscale_pipeline.job.events import EventLog
-from latentscale_pipeline.job.identity import plain
-from latentscale_pipeline.job.lock import hold_lock
+from latentscale_pipeline.job.identity import plain, short_name
+from latentscale_pipeline.job.lock import hold_lock, refuse_if_running
 from latentscale_pipeline.job.publishing import CorruptResult
 from latentscale_pipeline.job.stopping import Check, stop_when_asked
 from latentscale_pipeline.job.verification import check_documents
@@ -41,6 +42,9 @@ from latentscale_pipeline.report import render_report
 from latentscale_pipeline.results import assemble_results, dump_results
 from latentscale_pipeline.stages import MEASURES
 from latentscale_pipeline.stages.measure import Measure
+
+if TYPE_CHECKING:
+    from latentscale_pipeline.clusters.opening import Job
 
 STAGE_KEY = re.compile("[0-9a-f]{16}")
 
@@ -221,26 +225,78 @@ def _compute(
 
 def _executor(plan: Plan, notify: Notify) -> Callable[[], AbstractContextManager[Executor]]:
     cluster = plan.config.cluster
-    if not isinstance(cluster, Local):
+    if isinstance(cluster, Serial):
         return SerialExecutor
 
     @contextmanager
     def start() -> Iterator[Executor]:
-        from latentscale_pipeline.clusters.dask_executor import local_cluster
+        from latentscale_pipeline.clusters.opening import open_cluster
 
-        with local_cluster(cluster, plan.idle_bytes) as executor:
+        def tell(line: str) -> None:
+            notify("cluster_warned", problem=line)
+
+        with open_cluster(cluster, _described(plan), tell) as executor:
             if executor.dashboard:
                 notify("dashboard_opened", link=executor.dashboard)
-            elif cluster.dashboard:
+            elif getattr(cluster, "dashboard", False):
                 notify("dashboard_missing", problem=MISSING_DASHBOARD)
             yield executor
 
     return start
 
 
+def _described(plan: Plan) -> Job:
+    """Say what a cluster has to know of a job."""
+    from latentscale_pipeline.clusters.opening import Job
+    from latentscale_pipeline.clusters.readiness import Needs
+
+    store = _work(plan).store
+    documents = {"the job's folder": (store.address, "plan.json")}
+    for role, corpus in plan.corpora.items():
+        documents[f"the {role}"] = (corpus.address, "manifest.json")
+    largest = max(stage.memory_bytes for stage in plan.stages)
+    return Job(
+        name=short_name(plan.id, store.url),
+        folder=Path(store.url) if store.is_local else None,
+        needs=Needs(documents, plan.idle_bytes, largest),
+    )
+
+
+def job_work(plan: Plan) -> Work:
+    """Return what a run of a job works on; it knows nothing of other jobs."""
+    return _work(plan)
+
+
+def borrowing_work(plan: Plan) -> Work:
+    """Return the same with what other jobs below the same output have."""
+    return _with_earlier(plan, _work(plan), _earlier_plans(plan))
+
+
+def is_finished(plan: Plan) -> bool:
+    """Tell whether nothing at all of a job is missing."""
+    with storage_options(plan.config.storage_options):
+        return _previous_results(plan, _work(plan)) is not None
+
+
+def prepare_job(plan: Plan, *, even_if_running: bool = False) -> ObjectStore:
+    """Write a job's folder without running anything: its plan and configuration.
+
+    Raises
+    ------
+    BadInput
+        If a run of it lives: what that one goes by mustn't change.
+    """
+    store = _work(plan).store
+    if not even_if_running:
+        refuse_if_running(store)
+    store.write_checked("plan.json", _describe(plan, _earlier_plans(plan).get(plan.id, {})))
+    store.write_checked("config.json", frozen_config(plan.config))
+    return store
+
+
 def foresee_run(plan: Plan) -> list[Standing]:
     """Tell where every stage of a job stands, and why; nothing is changed."""
-    return foresee(_with_earlier(plan, _work(plan), _earlier_plans(plan)))
+    return foresee(borrowing_work(plan))
 
 
 def _work(plan: Plan) -> Work:

@@ -10,6 +10,7 @@ it goes; the *markers* say what is there and what it cost. A job is
 - ``dead`` when the lock is held and its holder is gone, or has had no heartbeat for a minute;
 - ``cancelled``, ``interrupted`` or ``failed`` as its last run said at its end: it was asked to end,
   was ended by a signal, or something went wrong;
+- ``queued`` when its driver was handed to a scheduler and hasn't started;
 - ``planned`` when it was never started.
 
 That takes one listing of the folder, a few small objects, and the markers of those parts that the
@@ -39,10 +40,14 @@ from latentscale_pipeline.job.lock import (
 from latentscale_pipeline.job.publishing import SPENT, Cost, read_marker
 from latentscale_pipeline.job.record import COMBINING, RunRecord, StageRecord
 from latentscale_pipeline.job.stopping import read_cancel_request
+from latentscale_pipeline.job.submissions import Submission, last_submission
 from latentscale_pipeline.notation import write_duration
 from latentscale_pipeline.objects import ObjectStore
+from latentscale_pipeline.schedulers import look_at
 
-State = Literal["running", "finished", "dead", "cancelled", "interrupted", "failed", "planned"]
+State = Literal[
+    "queued", "running", "finished", "dead", "cancelled", "interrupted", "failed", "planned"
+]
 StageState = Literal["done", "running", "waiting", "failed"]
 
 ENDED: tuple[State, ...] = ("cancelled", "interrupted", "failed")
@@ -309,6 +314,9 @@ def _state(
     if "results.json" in keys:
         lasted = record.ended is not None and record.started is not None
         return "finished", f"in {_span(record)}" if lasted else "its results are there"
+    submission = last_submission(store, keys)
+    if submission is not None and submission.runs >= lock.generation:
+        return _state_of_waiting(submission)
     if life is not None:
         return "dead", life.sign
     if lock.holder is None:
@@ -317,6 +325,16 @@ def _state(
         if record.ending == state:
             return state, record.problem.partition(";")[0].removeprefix("cancelled ")
     return "interrupted", "it ended without results; run it again"
+
+
+def _state_of_waiting(submission: Submission) -> tuple[State, str]:
+    """Tell where a job stands whose driver was handed over and hasn't held the lock yet."""
+    look = look_at(submission)
+    if look is None:
+        return "queued", f"{submission.label}, not started when last heard of"
+    if look.phase == "ended":
+        return "dead", f"{submission.label} ended before it began ({look.word})"
+    return "queued", f"{submission.label}, {look.word.lower()}"
 
 
 def _span(record: RunRecord) -> str:

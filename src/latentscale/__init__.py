@@ -1,14 +1,53 @@
-"""Shape and diversity of embedding corpora: arrays in, numbers out."""
+"""Shape and diversity of embedding corpora: arrays in, numbers out.
+
+>>> import latentscale
+>>> latentscale.vendi_score(rows)[1]  # doctest: +SKIP
+
+``vendi_score``, ``magnitude_function``, ``heat_trace``, ``imd`` and ``geomca`` take arrays and run
+a small job on them; the modules below this package are the mathematics that jobs are made of.
+"""
 
 import os
 import tempfile
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from latentscale.announced import array_measure
 from latentscale.estimate import Bounds, Estimate
+
+if TYPE_CHECKING:
+    from latentscale_pipeline.arrays import (
+        geomca,
+        heat_trace,
+        imd,
+        magnitude_function,
+        vendi_score,
+    )
 
 __version__ = "0.1.0"
 
-__all__ = ["Bounds", "Estimate", "__version__"]
+__all__ = [
+    "Bounds",
+    "Estimate",
+    "__version__",
+    "geomca",
+    "heat_trace",
+    "imd",
+    "magnitude_function",
+    "vendi_score",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Importing a module of the mathematics must not import what runs jobs.
+    if name == "geomca":  # a module of this package, which can be called
+        return import_module("latentscale.geomca")
+    return array_measure(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def _find_a_place_for_compiled_code() -> None:

@@ -29,13 +29,16 @@ of the tiling. The graph is never stored (:mod:`latentscale.epsilon_graph`).
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student_t
 
+from latentscale.announced import array_measure
 from latentscale.distances import Float64Array, Points, distance_tile, row_blocks
 from latentscale.epsilon_graph import Components, balance, share_between
 from latentscale.estimate import Estimate
@@ -227,3 +230,13 @@ def _check_rows(name: str, rows: Int64Array, points: NDArray[np.bool_]) -> None:
 
 def _share(part: np.integer[Any], whole: np.integer[Any] | int) -> float:
     return int(part) / int(whole)
+
+
+class _CallableModule(ModuleType):
+    """The measure of arrays has the name of this module: ``latentscale.geomca(R, E)``."""
+
+    def __call__(self, *arrays: Any, **options: Any) -> Any:
+        return array_measure("geomca")(*arrays, **options)
+
+
+sys.modules[__name__].__class__ = _CallableModule

@@ -15,8 +15,10 @@ the eigenvalues of the tridiagonal matrix, weights the squared first components 
 
 Variance
 --------
-The paper subtracts a linear control variate (eq. 15). Here it is a polynomial :math:`p_t` of degree
-4, whose trace follows from :math:`\operatorname{tr} L^j, j \le 4`, known exactly:
+The paper subtracts a linear control variate (its eq. 15, :math:`1 - t e^{-t} \lambda`; here under
+``linear``, and ``none`` subtracts nothing, both without what follows). By default it is a
+polynomial :math:`p_t` of degree 4, whose trace follows from
+:math:`\operatorname{tr} L^j, j \le 4`, known exactly:
 
 .. math:: \operatorname{tr} e^{-tL} \approx \operatorname{tr} p_t(L)
           + \frac1P \sum_i v_i^\top (e^{-tL} - p_t(L)) v_i .
@@ -26,15 +28,28 @@ For random signs the variance is at most :math:`2 \sum_j (e^{-t\lambda_j} - p_t(
 of a few pilot probes, which aren't used again: the coefficients are then constants to the other
 probes and the estimate stays unbiased.
 
+On a graph with hubs the product that tr L³ and tr L⁴ need can be too much. Then every probe
+estimates them by companions, two products each, instead: less of the variance goes, and what the
+estimates add to it is in the spread over probes.
+
+The kernel of :math:`L` is known: one vector for every component. Probes are made orthogonal to it
+and its trace is added, which at large :math:`t`, when little else is left, is most of the variance.
+
 Interval
 --------
-Student's interval over probes, widened by two errors that more probes don't cure. Derivatives of
+Student's interval over probes, widened by three errors. :math:`v^\top g(L) v` is skewed where few
+eigenvalues make up :math:`g = e^{-t\cdot} - p_t`: as a sum of weighted :math:`\chi^2` it has the
+cumulants :math:`\kappa_2 = 2 \operatorname{tr} g^2` and :math:`\kappa_3 = 8 \operatorname{tr} g^3`,
+which the pilots' quadrature tells. The side that the skewness :math:`\gamma` endangers is moved out
+by :math:`|\gamma| (1 + 2q^2) / 6\sqrt P` standard errors, the first term of the Edgeworth expansion
+of Student's ratio at its quantile :math:`q` (Johnson, JASA 73, 1978; Hall 1992, section 3.10); the
+other side isn't moved in. More probes don't cure the other two. Derivatives of
 :math:`e^{-t\lambda}` alternate in sign, so Gauss quadrature lies below each quadratic form and
 Gauss-Radau quadrature with a node at 0 above it (Golub & Meurant 2010, chapter 6); the value is
 halfway. And a rounding floor: on a star or a complete graph the polynomial fits the few eigenvalues
 exactly, the probes agree, and the width would otherwise be a false zero.
 
-IMD's interval is a band: the 0.95 quantile of the supremum over t of a Gaussian multiplier
+IMD's interval is a band: a high quantile of the supremum over t of a Gaussian multiplier
 bootstrap of both graphs' weighted deviations (Chernozhukov, Chetverikov & Kato 2013), to which the
 widths of quadrature, rounding and the graph's own error are added. The supremum moves by no more
 than the largest difference between the curves, so the band bounds it however many times compete.
@@ -47,15 +62,26 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.polynomial import Polynomial
 from numpy.typing import ArrayLike
 from scipy.linalg import eigh
 from scipy.sparse import csr_array
 from scipy.special import stdtrit
 
+from latentscale.control_variates import (
+    ControlVariate,
+    VarianceReduction,
+    fit_control_variate,
+)
 from latentscale.estimate import Estimate
-from latentscale.graph import exact_moments
-from latentscale.lanczos_quadrature import Float64Array, Rule, norm_bound, quadrature_rules
+from latentscale.graph import Kernel, exact_moments, few_moments, known_kernel, product_work
+from latentscale.lanczos_quadrature import (
+    Distribution,
+    Float64Array,
+    Rule,
+    norm_bound,
+    quadrature_rules,
+    seen_moments,
+)
 
 Normalization = Literal["none", "empty", "complete", "er"]
 NORMALIZATIONS: tuple[Normalization, ...] = get_args(Normalization)
@@ -72,13 +98,22 @@ LEAST_STEPS = 10
 MOST_STEPS = 640
 """An automatic number of Lanczos steps starts at 10 and doubles, to 640 or the vertices."""
 
-TRIED_PROBES = 2
+TRIED_PROBES = 4
 """Probes on which a number of steps is tried."""
 
 QUADRATURE_SHARE = 0.1
 """Share of the tolerance that the quadrature may take up, half the width of its bracket."""
 
+COMPANIONS = 4
+"""Vectors by which a probe estimates tr L³ and tr L⁴ where hubs make the exact ones costly."""
+
+PRODUCT_WORK, PRODUCT_WORK_OF_A_ROW = 10**10, 1000
+"""Multiply-adds of L L up to which these moments are exact: the larger of the two."""
+
 BOOTSTRAP_DRAWS = 4000
+
+BAND_LEVEL = 0.98
+"""Quantile of the bootstrap that bounds IMD with 95 %: with so few probes it falls short by 2 %."""
 
 _EPSILON = float(np.finfo(np.float64).eps)
 
@@ -140,34 +175,6 @@ class ImdResult:
 
 
 @dataclass(frozen=True)
-class ControlVariate:
-    """Polynomials p_t in u = 2 L / width - I, and their exact traces.
-
-    Attributes
-    ----------
-    width : float
-        Bound on the largest eigenvalue.
-    coefficients : ndarray of float64, shape (degree + 1, T)
-        Of ascending powers of u.
-    trace : ndarray of float64, shape (T,)
-        tr p_t(L) / n.
-    rounding : ndarray of float64, shape (T,)
-        Allowance for the rounding of an estimate with them.
-    """
-
-    width: float
-    coefficients: Float64Array
-    trace: Float64Array
-    rounding: Float64Array
-
-    def remainder(self, times: Float64Array, nodes: Float64Array) -> Float64Array:
-        """e^(-t x) - p_t(x) for nodes of shape (...), as (..., T)."""
-        powers = np.vander((2.0 / self.width * nodes - 1.0).ravel(), len(self.coefficients), True)
-        values = np.exp(-np.multiply.outer(nodes.ravel(), times)) - powers @ self.coefficients
-        return values.reshape(*nodes.shape, len(times))
-
-
-@dataclass(frozen=True)
 class ProbeIntegrals:
     """What probes see of e^(-tL) - p_t(L): bounds from below and above, each of shape (P, T)."""
 
@@ -186,6 +193,8 @@ def heat_trace(
     steps: int | None = 10,
     probes: int | None = None,
     tolerance: float = 1e-3,
+    distribution: Distribution = "rademacher",
+    variance_reduction: VarianceReduction = "moments",
 ) -> HeatTrace:
     """Estimate tr exp(-tL) / n by stochastic Lanczos quadrature with control variates.
 
@@ -206,6 +215,11 @@ def heat_trace(
         at most 500 vertices then get exact eigenvalues.
     tolerance : float
         Relative standard error to stop at.
+    distribution : {"rademacher", "gaussian"}
+        Of the entries of the probes. Normal entries see the diagonal of L, too, and know less.
+    variance_reduction : {"moments", "linear", "none"}
+        Polynomials of degree 4 with exact moments, probes off the known kernel; the paper's
+        eq. 15; or none.
 
     Returns
     -------
@@ -226,20 +240,41 @@ def heat_trace(
     n = laplacian.shape[0]
     if probes is None and n <= DENSE_VERTICES:
         return dense_heat_trace(laplacian, grid)
+    kernel = known_kernel(laplacian) if variance_reduction == "moments" else None
     if steps is None:
-        steps = sufficient_steps(laplacian, grid, tolerance=tolerance, generator=generator)
-    pilots = pilot_rules(laplacian, PILOT_PROBES, steps, generator)
-    moments = exact_moments(laplacian)
-    control = fit_control_variate(pilots, moments, norm_bound(laplacian), grid, steps)
+        steps = sufficient_steps(
+            laplacian, grid, tolerance=tolerance, generator=generator, kernel=kernel
+        )
+    pilots = pilot_rules(laplacian, PILOT_PROBES, steps, generator, kernel, distribution)
+    exact = moments_in_budget(laplacian)
+    control = fit_control_variate(
+        pilots,
+        exact_moments(laplacian) if exact else few_moments(laplacian),
+        norm_bound(laplacian),
+        grid,
+        steps,
+        kernel.dimension if kernel else 0,
+        variance_reduction,
+        distribution,
+        exact=exact,
+    )
     integrals: list[ProbeIntegrals] = []
     wanted = LEAST_PROBES if probes is None else probes
     while True:
         more = wanted - sum(map(len, integrals))
-        integrals.append(probe_integrals(laplacian, control, grid, more, steps, generator))
+        integrals.append(
+            probe_integrals(laplacian, control, grid, more, steps, generator, kernel, distribution)
+        )
         heat = average_probes(grid, integrals, control, n, steps)
         if probes is not None or is_known(heat, tolerance) or wanted >= MOST_PROBES:
             return heat
         wanted *= 2
+
+
+def moments_in_budget(laplacian: csr_array[Any, Any]) -> bool:
+    """Tell whether tr L³ and tr L⁴ may be computed; Σ deg² is known before."""
+    budget = max(PRODUCT_WORK, PRODUCT_WORK_OF_A_ROW * laplacian.shape[0])
+    return bool(product_work(laplacian) <= budget)
 
 
 def is_known(heat: HeatTrace, tolerance: float) -> bool:
@@ -253,6 +288,7 @@ def sufficient_steps(
     *,
     tolerance: float,
     generator: np.random.Generator,
+    kernel: Kernel | None = None,
 ) -> int:
     """Find a number of Lanczos steps whose quadrature is accurate enough.
 
@@ -265,29 +301,59 @@ def sufficient_steps(
     tolerance : float
         Relative standard error that the trace is meant to have.
     generator : numpy.random.Generator
-        Source of the two probes that every number is tried on.
+        Source of the four probes that every number is tried on.
+    kernel : Kernel or None
+        What is known of the matrix' kernel.
 
     Returns
     -------
     int
-        10, or doubled until Gauss and Gauss-Radau rules bracket the trace within a tenth of the
-        tolerance at every time; at most 640.
+        10, or doubled until Gauss and Gauss-Radau rules bracket what every probe sees within a
+        tenth of the tolerance at every time; at most 640.
     """
-    steps = LEAST_STEPS
+    steps, known = LEAST_STEPS, (kernel.dimension if kernel else 0) / laplacian.shape[0]
     while steps < min(MOST_STEPS, laplacian.shape[0]):
-        bounds = [
-            (_heat_seen(gauss, times), _heat_seen(radau, times))
-            for gauss, radau in quadrature_rules(laplacian, TRIED_PROBES, steps, generator)
-        ]
-        below, above = (np.concatenate(side).mean(axis=0) for side in zip(*bounds, strict=True))
-        if (0.5 * np.abs(above - below) <= QUADRATURE_SHARE * tolerance * below).all():
+        rules = list(quadrature_rules(laplacian, TRIED_PROBES, steps, generator, kernel))
+        if all(quadrature_suffices(*pair, times, tolerance, known) for pair in rules):
             break
         steps *= 2
     return steps
 
 
+def quadrature_suffices(
+    gauss: Rule, radau: Rule, times: Float64Array, tolerance: float, known: float = 0.0
+) -> bool:
+    """Tell whether what every probe sees is bracketed within a tenth of the tolerance.
+
+    Parameters
+    ----------
+    gauss, radau : Rule
+        Of the same probes.
+    times : ndarray of float64, shape (T,)
+        Positive times.
+    tolerance : float
+        Relative standard error that the trace is meant to have.
+    known : float
+        Share of the vertices in the known kernel, which the probes don't see.
+
+    Returns
+    -------
+    bool
+        True when it is so at every time.
+    """
+    below, above = _heat_seen(gauss, times), _heat_seen(radau, times)
+    # The widest bracket: what is left of the spectrum may be seen by few of the probes.
+    width, trace = np.abs(above - below).max(axis=0), known + below.mean(axis=0)
+    return bool((0.5 * width <= QUADRATURE_SHARE * tolerance * trace).all())
+
+
 def pilot_rules(
-    laplacian: csr_array[Any, Any], count: int, steps: int, generator: np.random.Generator
+    laplacian: csr_array[Any, Any],
+    count: int,
+    steps: int,
+    generator: np.random.Generator,
+    kernel: Kernel | None = None,
+    distribution: Distribution = "rademacher",
 ) -> Rule:
     """Find the Gauss rules of probes that show the spectral distribution and aren't used again.
 
@@ -299,53 +365,24 @@ def pilot_rules(
         Probes and Lanczos steps.
     generator : numpy.random.Generator
         Source of the probes.
+    kernel : Kernel or None
+        What is known of the matrix' kernel.
+    distribution : {"rademacher", "gaussian"}
+        Of the entries of the probes.
 
     Returns
     -------
     Rule
         One for each probe.
     """
-    rules = [gauss for gauss, _ in quadrature_rules(laplacian, count, steps, generator)]
+    rules = [
+        gauss
+        for gauss, _ in quadrature_rules(laplacian, count, steps, generator, kernel, distribution)
+    ]
     return Rule(
         np.concatenate([rule.nodes for rule in rules]),
         np.concatenate([rule.weights for rule in rules]),
     )
-
-
-def fit_control_variate(
-    pilots: Rule, moments: Float64Array, width: float, times: Float64Array, steps: int
-) -> ControlVariate:
-    """Fit polynomials p_t to the spectral distribution that pilot probes see.
-
-    Parameters
-    ----------
-    pilots : Rule
-        From :func:`pilot_rules`, of any number of probes.
-    moments : ndarray of float64, shape (5,)
-        tr L^j for j = 0 … 4.
-    width : float
-        Bound on the largest eigenvalue.
-    times : ndarray of float64, shape (T,)
-        Positive times.
-    steps : int
-        Lanczos steps of the probes that it will serve.
-
-    Returns
-    -------
-    ControlVariate
-        Of degree 4, or less where that would cost a bracket.
-    """
-    n = moments[0]
-    # Gauss quadrature is exact to degree 2 steps - 1, so that far p_t costs no bracket.
-    degree = min(4, 2 * steps - 1)
-    nodes, weights = pilots.nodes.ravel(), pilots.weights.ravel()
-    root = np.sqrt(weights)[:, None]
-    powers = np.vander(2.0 / width * nodes - 1.0, degree + 1, increasing=True)
-    values = np.exp(-np.multiply.outer(nodes, times))
-    coefficients = np.linalg.lstsq(root * powers, root * values, rcond=1e-12)[0]
-    means = _shifted_moments(moments[: degree + 1] / n, width)
-    rounding = _EPSILON * (64.0 + 4.0 * np.sqrt(n)) * (1.0 + np.abs(coefficients).sum(axis=0))
-    return ControlVariate(width, coefficients, means @ coefficients, rounding)
 
 
 def probe_integrals(
@@ -355,6 +392,8 @@ def probe_integrals(
     count: int,
     steps: int,
     generator: np.random.Generator,
+    kernel: Kernel | None = None,
+    distribution: Distribution = "rademacher",
 ) -> ProbeIntegrals:
     """Estimate tr (e^(-tL) - p_t(L)) / n by each of some probes.
 
@@ -370,6 +409,10 @@ def probe_integrals(
         Probes and Lanczos steps.
     generator : numpy.random.Generator
         Source of the probes, none of which was a pilot.
+    kernel : Kernel or None
+        What is known of the matrix' kernel; the control variate has to know as much.
+    distribution : {"rademacher", "gaussian"}
+        Of the entries of the probes.
 
     Returns
     -------
@@ -377,10 +420,16 @@ def probe_integrals(
         Of ``count`` probes.
     """
     below, above = [np.empty((0, len(times)))], [np.empty((0, len(times)))]
-    for gauss, radau in quadrature_rules(laplacian, count, steps, generator):
+    for gauss, radau in quadrature_rules(laplacian, count, steps, generator, kernel, distribution):
         below.append(_integrate(gauss, control.remainder(times, gauss.nodes)))
         above.append(_integrate(radau, control.remainder(times, radau.nodes)))
-    return ProbeIntegrals(np.concatenate(below), np.concatenate(above))
+    lower, upper = np.concatenate(below), np.concatenate(above)
+    if control.slopes.any():
+        # Every probe has companions of its own, so that its spread holds their error, too.
+        seen = seen_moments(laplacian, COMPANIONS * count, generator, distribution)
+        added = seen.reshape(count, COMPANIONS, 2).mean(axis=1) @ control.slopes
+        lower, upper = lower + added, upper + added
+    return ProbeIntegrals(lower, upper)
 
 
 def average_probes(
@@ -417,12 +466,15 @@ def average_probes(
     trace = control.trace + mean
     quadrature = 0.5 * np.abs((above - below).mean(axis=0)) + control.rounding
     spread = np.sqrt(np.square(deviations).sum(axis=0) / (probes * (probes - 1)))
-    half = float(stdtrit(probes - 1, 0.975)) * spread + quadrature
+    quantile = float(stdtrit(probes - 1, 0.975))
+    tail = np.abs(control.skewness) * (1.0 + 2.0 * quantile**2) / (6.0 * np.sqrt(probes))
+    below_trace = spread * (quantile + np.where(control.skewness < 0, tail, 0.0)) + quadrature
+    above_trace = spread * (quantile + np.where(control.skewness > 0, tail, 0.0)) + quadrature
     return HeatTrace(
         times=times,
         trace=trace,
-        lower=np.minimum(np.maximum(trace - half, 0.0), trace),  # a trace is positive
-        upper=trace + half,
+        lower=np.minimum(np.maximum(trace - below_trace, 0.0), trace),  # a trace is positive
+        upper=trace + above_trace,
         standard_error=np.hypot(spread, control.rounding),
         deviations=deviations,
         quadrature=quadrature,
@@ -559,7 +611,7 @@ def imd(
     value = float(weighted[peak])
     # Opposite signs don't matter: the multipliers are symmetric.
     swings = sum(_bootstrap_swings(heat.deviations * weight, generator) for heat in (first, second))
-    reach = float(np.quantile(np.abs(swings).max(axis=1), 0.95)) + graph_error
+    reach = float(np.quantile(np.abs(swings).max(axis=1), BAND_LEVEL)) + graph_error
     reach += float((weight * (first.quadrature + second.quadrature)).max())
     standard_error = float(
         weight[peak] * np.hypot(first.standard_error[peak], second.standard_error[peak])
@@ -610,13 +662,6 @@ def _check_alike(first: HeatTrace, second: HeatTrace, graph_error: float) -> Non
         )
     if not (np.isfinite(graph_error) and graph_error >= 0):
         raise ValueError(f"graph_error must be a number of at least 0, got {graph_error}")
-
-
-def _shifted_moments(moments: Float64Array, width: float) -> Float64Array:
-    """Mean of (2 λ / width - 1)^j from the means of λ^j."""
-    shift = Polynomial([-1.0, 2.0 / width])
-    powers = [np.asarray((shift**j).coef, dtype=np.float64) for j in range(len(moments))]
-    return np.array([power @ moments[: len(power)] for power in powers])
 
 
 def _integrate(rule: Rule, values: Float64Array) -> Float64Array:

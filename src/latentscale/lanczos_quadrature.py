@@ -7,6 +7,10 @@ its eigenvectors; one more row with a node put at 0 gives the Gauss-Radau rule (
 2010, chapter 6). Where the derivatives of :math:`f` alternate in sign, as those of
 :math:`e^{-t\lambda}` do, the first lies below the integral and the second above it.
 
+Where the kernel of :math:`L` is known, random vectors are made orthogonal to it first: what they
+would see of it is known without them (deflation; Gambhir, Stathopoulos & Orginos, SIAM J. Sci.
+Comput. 39, 2017). The weights of a rule sum to what is left of the vector's squared length.
+
 All vectors of a block advance together, one sparse product a step. Each new vector is made
 orthogonal to the last two only, twice: what is lost beyond shows as repeated nodes, whose weights
 share what is due to one.
@@ -14,16 +18,22 @@ share what is due to one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from latentscale.graph import Kernel
+
 Float64Array = NDArray[np.float64]
+
+Distribution = Literal["rademacher", "gaussian"]
+DISTRIBUTIONS: tuple[Distribution, ...] = get_args(Distribution)
+"""What the entries of random vectors are: signs, or standard normal."""
 
 BLOCK_BYTES = 3 << 27
 WIDEST_BLOCK = 32
@@ -42,7 +52,7 @@ class Rule:
     Attributes
     ----------
     nodes, weights : ndarray of float64, shape (vectors, number of nodes)
-        Nodes within the spectrum's interval; weights that sum to 1.
+        Nodes within the spectrum's interval; weights that sum to the vectors' squared lengths.
     """
 
     nodes: Float64Array
@@ -53,7 +63,12 @@ class Rule:
 
 
 def quadrature_rules(
-    laplacian: csr_array[Any, Any], count: int, steps: int, generator: np.random.Generator
+    laplacian: csr_array[Any, Any],
+    count: int,
+    steps: int,
+    generator: np.random.Generator,
+    kernel: Kernel | None = None,
+    distribution: Distribution = "rademacher",
 ) -> Iterator[tuple[Rule, Rule]]:
     """Find the Gauss rules and the Gauss-Radau rules, with a node at 0, of random vectors.
 
@@ -62,11 +77,15 @@ def quadrature_rules(
     laplacian : csr_array of float64, shape (n, n)
         Symmetric positive semidefinite, sorted indices.
     count : int
-        Vectors of random signs to start from.
+        Random vectors to start from.
     steps : int
         Lanczos steps, at least 1.
     generator : numpy.random.Generator
-        Source of the signs.
+        Source of the vectors.
+    kernel : Kernel or None
+        Vectors of the matrix' kernel that the random ones are made orthogonal to.
+    distribution : {"rademacher", "gaussian"}
+        Of the entries of the random vectors, over √n.
 
     Yields
     ------
@@ -79,7 +98,51 @@ def quadrature_rules(
     """
     n = laplacian.shape[0]
     for width in _block_widths(n, count):
-        yield _lanczos_rules(laplacian, _random_signs(n, width, generator), steps)
+        start = _DRAWS[distribution](n, width, generator)
+        if kernel is not None:
+            take_off(start, kernel.labels, kernel.vector, kernel.components)
+        squares = _column_dots(start, start)
+        # Rounding is all that is left of vectors that lie in the kernel.
+        seen = squares > _EPSILON
+        start *= np.where(seen, 1.0 / np.sqrt(np.where(seen, squares, 1.0)), 0.0)
+        gauss, radau = rules_of(*_lanczos(laplacian, start, steps))
+        lengths = np.where(seen, squares, 0.0)[:, None]
+        yield Rule(gauss.nodes, gauss.weights * lengths), Rule(radau.nodes, radau.weights * lengths)
+
+
+def seen_moments(
+    laplacian: csr_array[Any, Any],
+    count: int,
+    generator: np.random.Generator,
+    distribution: Distribution = "rademacher",
+) -> Float64Array:
+    """Estimate tr L³ / n and tr L⁴ / n by each of some random vectors: v'L³v and v'L⁴v.
+
+    Parameters
+    ----------
+    laplacian : csr_array of float64, shape (n, n)
+        Symmetric, sorted indices.
+    count : int
+        Random vectors.
+    generator : numpy.random.Generator
+        Their source.
+    distribution : {"rademacher", "gaussian"}
+        Of their entries, over √n.
+
+    Returns
+    -------
+    ndarray of float64, shape (count, 2)
+
+    Notes
+    -----
+    Costs two sparse products for each vector.
+    """
+    n, found = laplacian.shape[0], [np.empty((0, 2))]
+    for width in _block_widths(n, count):
+        once = laplacian @ _DRAWS[distribution](n, width, generator)
+        twice = laplacian @ once
+        found.append(np.column_stack([_column_dots(once, twice), _column_dots(twice, twice)]))
+    return np.concatenate(found)
 
 
 def _random_signs(n: int, width: int, generator: np.random.Generator) -> Float64Array:
@@ -92,19 +155,27 @@ def _random_signs(n: int, width: int, generator: np.random.Generator) -> Float64
     return signs
 
 
+def _random_normals(n: int, width: int, generator: np.random.Generator) -> Float64Array:
+    """Columns of standard normal entries over √n, drawn one after the other."""
+    normals = np.empty((n, width))
+    for column in range(width):
+        normals[:, column] = generator.standard_normal(n)
+    normals /= np.sqrt(n)
+    return normals
+
+
+_DRAWS: dict[Distribution, Callable[[int, int, np.random.Generator], Float64Array]] = {
+    "rademacher": _random_signs,
+    "gaussian": _random_normals,
+}
+
+
 def _block_widths(n: int, columns: int) -> Iterator[int]:
     widest = min(max(BLOCK_BYTES // (3 * 8 * n), 1), WIDEST_BLOCK)
     if widest > 8:
         widest -= widest % 8  # whole cache lines
     for start in range(0, columns, widest):
         yield min(widest, columns - start)
-
-
-def _lanczos_rules(
-    laplacian: csr_array[Any, Any], start: Float64Array, steps: int
-) -> tuple[Rule, Rule]:
-    """Gauss rules, and Gauss-Radau rules with a node at 0, from unit columns."""
-    return rules_of(*_lanczos(laplacian, start, steps))
 
 
 def rules_of(diagonal: Float64Array, off_diagonal: Float64Array) -> tuple[Rule, Rule]:
@@ -201,6 +272,24 @@ def norm_bound(laplacian: csr_array[Any, Any]) -> float:
     """
     sums = np.asarray(abs(laplacian).sum(axis=1))
     return float(sums.max()) or 1.0
+
+
+@numba.njit(cache=True, nogil=True)
+def take_off(
+    columns: Float64Array,
+    labels: NDArray[np.int32],
+    vector: Float64Array,
+    components: int,
+) -> None:
+    """Make columns orthogonal to the vectors of a :class:`~latentscale.graph.Kernel`."""
+    n, width = columns.shape
+    shares = np.zeros((components, width))
+    for i in range(n):
+        for c in range(width):
+            shares[labels[i], c] += vector[i] * columns[i, c]
+    for i in range(n):
+        for c in range(width):
+            columns[i, c] -= vector[i] * shares[labels[i], c]
 
 
 @numba.njit(cache=True, nogil=True)

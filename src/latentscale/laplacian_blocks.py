@@ -4,7 +4,7 @@ A block of rows of :math:`L` multiplies a vector from those of its parts that it
 another block it needs the rows that are joined with its own; as the graph is undirected, these are
 the other block's rows that are joined with this one, so each side knows them without asking.
 
-Random signs are a hash of a seed, the column and the vertex, so that any part of a vector can be
+Random entries are a hash of a seed, the column and the vertex, so that any part of a vector can be
 drawn anywhere, and comes out the same however the rows are cut.
 """
 
@@ -21,6 +21,9 @@ from latentscale.neighbour_lists import pair_hash, query_hash
 
 Float64Array = NDArray[np.float64]
 Int64Array = NDArray[np.int64]
+
+GRAIN = 2.0**-53
+"""Between two of the uniform numbers that are drawn."""
 
 PRODUCT_ROWS = 4096
 """Rows of L L that are held at once."""
@@ -150,6 +153,35 @@ def random_signs(seed: int, start: int, stop: int, columns: range) -> Float64Arr
     signs = np.empty((stop - start, len(columns)))
     _draw_signs(np.uint64(seed), start, columns.start, signs)
     return signs
+
+
+def random_normals(seed: int, start: int, stop: int, columns: range) -> Float64Array:
+    """Draw part of some random vectors of standard normal entries.
+
+    Parameters
+    ----------
+    seed, start, stop, columns
+        As for :func:`random_signs`.
+
+    Returns
+    -------
+    ndarray of float64, shape (stop - start, len(columns))
+    """
+    normals = np.empty((stop - start, len(columns)))
+    _draw_normals(np.uint64(seed), start, columns.start, normals)
+    return normals
+
+
+@numba.njit(cache=True, nogil=True)
+def _draw_normals(key: np.uint64, start: int, first: int, normals: Float64Array) -> None:
+    m, width = normals.shape
+    for column in range(width):
+        hash_of_column = query_hash(key, first + column)
+        for i in range(m):
+            # Box and Muller's transformation of two uniform numbers of 53 bits, the first above 0.
+            uniform = ((pair_hash(hash_of_column, 2 * (start + i)) >> np.uint64(11)) + 1.0) * GRAIN
+            angle = (pair_hash(hash_of_column, 2 * (start + i) + 1) >> np.uint64(11)) * GRAIN
+            normals[i, column] = np.sqrt(-2.0 * np.log(uniform)) * np.cos(2.0 * np.pi * angle)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -7,7 +7,7 @@ by block, of any number of rows, and moments of disjoint sets of rows are added.
 Precision
 ---------
 ``double``
-    Products and sums in float64, no sum through more than :data:`MOMENT_ROWS` terms one after the
+    Products and sums in float64, no sum through more than :data:`BLOCK_ROWS` terms one after the
     other.
 ``single``
     Products of :data:`BLOCK_ROWS` rows at a time in float32, twice as fast, added up in float64.
@@ -31,18 +31,16 @@ from numpy.typing import ArrayLike, NDArray
 from latentscale.backend import Precision, unit_rows
 from latentscale.distances import Float64Array, as_points, row_blocks
 
-MOMENT_ROWS = 4096
-"""Rows whose products are summed one after the other; such sums are then added pairwise.
+BLOCK_ROWS = 4096
+"""Rows of one matrix product; the products are then added pairwise.
 
 No sum runs through more terms than this one after the other, however many rows there are, which
-keeps the rounding of a second moment, and so the tolerance of its spectrum, independent of n.
+keeps the rounding of a second moment, and so the tolerance of its spectrum, independent of n. With
+fewer rows the additions would take a share of the time.
 """
 
-BLOCK_ROWS = 1024
-"""Rows of one matrix product: in 384 dimensions they fit in the caches."""
-
-CHECKED_RUNS = 32
-"""In single precision the first block of one in so many runs is computed in double, too."""
+CHECKED_BLOCKS = 64
+"""In single precision the first of so many blocks is computed in double, too."""
 
 MARGIN = 2.0
 """How far the error may exceed its estimate from the checked blocks."""
@@ -166,7 +164,7 @@ class MomentSum:
     def __init__(self, precision: Precision = "double") -> None:
         self._precision: Precision = precision
         self._totals: list[float] = []
-        self._runs = self._blocks = 0
+        self._blocks = 0
         self._sum = PairwiseSum()
         self._rounding = Rounding()
         self._buffers: _Buffers | None = None
@@ -175,9 +173,11 @@ class MomentSum:
         """Add rows: parameters and errors of :func:`second_moment`."""
         rows = _as_rows(vectors)
         masses = None if weights is None else checked_weights(weights, len(rows))
-        for run in row_blocks(len(rows), MOMENT_ROWS):
-            self._sum.add(self._add_run(rows, masses, run))
-            self._runs += 1
+        for block in row_blocks(len(rows), BLOCK_ROWS):
+            self._sum.add(
+                self._block_moment(rows, block, None if masses is None else masses[block])
+            )
+            self._blocks += 1
         self._totals.append(float(len(rows)) if masses is None else math.fsum(masses))
 
     def moment(self) -> SecondMoment:
@@ -190,30 +190,22 @@ class MomentSum:
         """
         return SecondMoment(math.fsum(self._totals), self._sum.total(), self._rounding)
 
-    def _add_run(self, rows: NDArray[Any], masses: Float64Array | None, run: slice) -> Float64Array:
-        dimension = rows.shape[1]
-        if self._buffers is None or self._buffers.dimension != dimension:
-            self._buffers = _Buffers.of(dimension)
-        total = np.zeros((dimension, dimension))
-        checking = self._precision == "single" and self._runs % CHECKED_RUNS == 0
-        for start in range(run.start, run.stop, BLOCK_ROWS):
-            block = slice(start, min(start + BLOCK_ROWS, run.stop))
-            weights = None if masses is None else masses[block]
-            if self._precision == "double":
-                total += _double_moment(rows, block, weights)
-                continue
-            self._blocks += 1
-            factor = 1.0 + self._blocks * GOLDEN % 1.0
-            product = _single_moment(rows, block, weights, factor, self._buffers)
-            total += product
-            mass = float(block.stop - start) if weights is None else float(weights.sum())
-            self._rounding += Rounding(mass, mass * mass)
-            if checking and mass > 0:
-                checking = False
-                product -= _double_moment(rows, block, weights)
-                square = float(np.vdot(product, product)) / mass**2
-                self._rounding += Rounding(checked=1, squares=square)
-        return total
+    def _block_moment(
+        self, rows: NDArray[Any], block: slice, masses: Float64Array | None
+    ) -> Float64Array:
+        if self._precision == "double":
+            return _double_moment(rows, block, masses)
+        if self._buffers is None or self._buffers.dimension != rows.shape[1]:
+            self._buffers = _Buffers.of(rows.shape[1])
+        factor = 1.0 + (self._blocks + 1) * GOLDEN % 1.0
+        moment = _single_moment(rows, block, masses, factor, self._buffers)
+        mass = float(block.stop - block.start) if masses is None else float(masses.sum())
+        self._rounding += Rounding(mass, mass * mass)
+        if self._blocks % CHECKED_BLOCKS == 0 and mass > 0:
+            error = moment - _double_moment(rows, block, masses)
+            square = float(np.vdot(error, error)) / mass**2
+            self._rounding += Rounding(checked=1, squares=square)
+        return moment
 
 
 def merge_moments(moments: Iterable[SecondMoment]) -> SecondMoment:
@@ -284,16 +276,20 @@ def checked_weights(weights: ArrayLike, n: int) -> Float64Array:
 
 
 class PairwiseSum:
-    """Adds matrices pairwise in their order: sums of ``2^k`` wait until there are two of a kind."""
+    """Adds matrices pairwise in their order: sums of ``2^k`` wait until there are two of a kind.
+
+    Sums are formed in the memory of earlier ones; what is added is left as it is.
+    """
 
     def __init__(self) -> None:
         self._waiting: list[tuple[int, Float64Array]] = []
 
     def add(self, matrix: Float64Array) -> None:
-        """Add the next matrix, which is left as it is."""
+        """Add the next matrix."""
         count, total = 1, matrix
         while self._waiting and self._waiting[-1][0] == count:
-            total = self._waiting.pop()[1] + total
+            earlier = self._waiting.pop()[1]
+            total = np.add(earlier, total, out=None if count == 1 else earlier)
             count *= 2
         self._waiting.append((count, total))
 
@@ -328,13 +324,11 @@ class _Buffers:
 
     unit: NDArray[np.float32]
     product: NDArray[np.float32]
-    moment: Float64Array
 
     @classmethod
     def of(cls, dimension: int) -> _Buffers:
-        square = (dimension, dimension)
         unit = np.empty((BLOCK_ROWS, dimension), dtype=np.float32)
-        return cls(unit, np.empty(square, dtype=np.float32), np.empty(square))
+        return cls(unit, np.empty((dimension, dimension), dtype=np.float32))
 
     @property
     def dimension(self) -> int:
@@ -351,13 +345,13 @@ def _double_moment(rows: NDArray[Any], block: slice, masses: Float64Array | None
 def _single_moment(
     rows: NDArray[Any], block: slice, masses: Float64Array | None, factor: float, buffers: _Buffers
 ) -> Float64Array:
-    """Moment of a block in single precision, its rows scaled by a root; in a buffer."""
+    """Moment of a block in single precision, its rows scaled by a root."""
     m = block.stop - block.start
     weights = np.full(m, factor) if masses is None else masses * factor
     unit = buffers.unit[:m]
     _fill_unit_block(rows, block, weights, unit)
     np.matmul(unit.T, unit, out=buffers.product)
-    return np.multiply(buffers.product, 1.0 / factor, out=buffers.moment, dtype=np.float64)
+    return np.multiply(buffers.product, 1.0 / factor, dtype=np.float64)
 
 
 def _fill_unit_block(

@@ -59,7 +59,6 @@ from latentscale.majorisation import pour_on_largest, raise_smallest
 from latentscale.power_sums import Proportions, least_hill_number
 from latentscale.second_moments import (
     BLOCK_ROWS,
-    MOMENT_ROWS,
     SecondMoment,
     checked_weights,
     second_moment,
@@ -162,7 +161,7 @@ def moment_spectrum(moment: SecondMoment, n: int) -> Spectrum:
     if error > 0:
         # The eigenvalues are scaled to their true sum, which moves each of them in proportion.
         error += abs(float(eigenvalues.sum()) - 1.0) * float(np.linalg.norm(eigenvalues))
-    return _spectrum(eigenvalues, max(moment.dimension, min(n, MOMENT_ROWS)), n, error)
+    return _spectrum(eigenvalues, max(moment.dimension, min(n, BLOCK_ROWS)), n, error)
 
 
 def sufficient_precision(vectors: ArrayLike, orders: Sequence[float], n: int) -> Precision:

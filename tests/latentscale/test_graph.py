@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from latentscale.graph import (
     exact_moments,
+    known_kernel,
     normalised_laplacian,
     summarise,
     symmetrise,
@@ -52,6 +54,29 @@ def test_graph_equals_the_dense_loops(lists):
 
     powers = [np.trace(np.linalg.matrix_power(dense, j)) for j in range(5)]
     np.testing.assert_allclose(exact_moments(laplacian), powers, rtol=1e-12, atol=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(LISTS)
+def test_known_kernel_is_that_of_the_dense_matrix(lists):
+    adjacency = symmetrise(np.array(lists, dtype=np.int64))
+    for form in (normalised_laplacian, unnormalised_laplacian):
+        laplacian = form(adjacency)
+        kernel = known_kernel(laplacian)
+        zeros = int((np.linalg.eigvalsh(laplacian.toarray()) < 1e-9).sum())
+        assert kernel.dimension == kernel.components == zeros
+        vectors = np.zeros((len(lists), kernel.components))
+        vectors[np.arange(len(lists)), kernel.labels] = kernel.vector
+        np.testing.assert_allclose(vectors.T @ vectors, np.eye(zeros), atol=1e-14)
+        np.testing.assert_allclose(laplacian.toarray() @ vectors, 0.0, atol=1e-14)
+
+
+def test_nothing_is_claimed_of_the_kernel_of_other_matrices():
+    laplacian = unnormalised_laplacian(symmetrise(np.array([[1], [0], [3], [2]])))
+    shifted = csr_array(laplacian + np.diag([0.0, 0.0, 1e-6, 0.0]))
+    kernel = known_kernel(shifted)
+    assert (kernel.components, kernel.dimension) == (2, 1)
+    np.testing.assert_allclose(np.abs(kernel.vector), np.sqrt([0.5, 0.5, 0.0, 0.0]), rtol=1e-15)
 
 
 def test_moments_of_a_graph_with_a_hub():

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import vstack
+from scipy.stats import kstest
 
 from latentscale.graph import (
     exact_moments,
@@ -16,6 +17,7 @@ from latentscale.laplacian_blocks import (
     block_moments,
     joined_rows,
     laplacian_block,
+    random_normals,
     random_signs,
 )
 
@@ -62,3 +64,12 @@ def test_signs_are_fair_independent_and_the_same_in_any_cut():
     shifted = signs[:-1].T @ signs[1:] / 99_999
     assert np.abs(shifted).max() < 0.015
     assert (random_signs(8, 0, 1000, range(8)) != signs[:1000]).mean() > 0.45
+
+
+def test_normals_are_standard_independent_and_the_same_in_any_cut():
+    normals = random_normals(7, 0, 100_000, range(4))
+    np.testing.assert_array_equal(random_normals(7, 777, 1900, range(1, 3)), normals[777:1900, 1:3])
+    assert np.abs(normals.T @ normals / 100_000 - np.eye(4)).max() < 0.02
+    shifted = normals[:-1].T @ normals[1:] / 99_999
+    assert np.abs(shifted).max() < 0.015
+    assert kstest(normals.ravel(), "norm").pvalue > 1e-3

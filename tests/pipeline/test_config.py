@@ -92,7 +92,24 @@ def test_an_override_of_one_measure_keeps_the_others() -> None:
         ),
         (
             "name: a\ncorpus: c\ncluster: {kind: moon}\n",
-            "cluster.kind is 'moon'; it can be serial, local",
+            "cluster.kind is 'moon'; it can be serial, local, address, slurm, pbs, lsf, sge",
+        ),
+        ("name: a\ncorpus: c\ncluster: {kind: address}\n", "cluster.address is missing"),
+        (
+            "name: a\ncorpus: c\ncluster: {kind: address, address: 'tls://u:p@h:1'}\n",
+            "cluster.address: write it as tls://host:8786",
+        ),
+        (
+            "name: a\ncorpus: c\ncluster: {kind: slurm, queue: 'a b'}\n",
+            "cluster.queue: 'a b' isn't one word",
+        ),
+        (
+            "name: a\ncorpus: c\ncluster: {kind: pbs, walltime: soon}\n",
+            "cluster.walltime: 'soon' is not a time; write it as 12:00:00",
+        ),
+        (
+            "name: a\ncorpus: c\ncluster: {kind: slurm, minimum: 5}\n",
+            "cluster: minimum must not be above workers",
         ),
         ("name: a\n", "corpus is missing"),
         ("name: a\ncorpus: c\nmeasures: {}\n", "measures is empty; name one of heat, geomca"),

@@ -355,13 +355,13 @@ def test_a_measure_that_was_not_asked_for_is_not_shown() -> None:
 def test_an_unknown_measure_gets_a_table_of_its_scores() -> None:
     results = example_results()
     results["measures"]["toy"] = {"anything": 1}
-    toy = {"measure": "toy", "of": "corpus", "score": "spread", "label": "cats", "unit": "paws"}
+    toy = {"measure": "toy", "of": "corpus", "score": "spread", "kernel": "cats", "unit": "paws"}
     toy |= {"lower": 12.125, "value": 12.25, "upper": 12.375, "bounds": "certified"}
     results["scores"].append(toy | {"sampling_error": None, "better": "high"})
     check_results(results)
     page = Page(render_report(results))
     (key,) = (key for key in page.sections if key.startswith("further"))
-    assert page.rows(f"{key}: Scores")["spread (label cats) corpus"][2:] == [
+    assert page.rows(f"{key}: Scores")["spread (cats) corpus"][2:] == [
         *("12.25", "[12.12, 12.38]", "certified", "unknown", "paws", "higher"),
     ]
     assert page.sections[key].split()[0] == "toy"

@@ -20,11 +20,19 @@ def cancel(job: str) -> None:
     from latentscale_pipeline.errors import BadInput
     from latentscale_pipeline.job.lock import UNKNOWN
     from latentscale_pipeline.job.stopping import request_cancel
+    from latentscale_pipeline.job.submissions import last_submission, withdraw_submission
     from latentscale_pipeline.notation import printable
+    from latentscale_pipeline.schedulers import withdraw
     from latentscale_pipeline.status import open_job, read_status
 
     store = open_job(job)
     found = read_status(store)
+    submission = last_submission(store)
+    if found.state == "queued" and submission is not None:
+        withdraw(submission)
+        withdraw_submission(store)
+        click.echo(f"{submission.label} was withdrawn before it started")
+        return
     holder = found.holder
     if found.state != "running" or holder is None:
         raise BadInput(

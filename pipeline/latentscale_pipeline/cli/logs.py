@@ -27,7 +27,7 @@ FOLLOW_SECONDS = 2.0
 @click.option("--follow", is_flag=True, help="Go on until the job isn't running any more.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def logs(job: str, stage: str | None, failed: bool, follow: bool, as_json: bool) -> None:
-    """Show what happened in a job, run by run, and then the stored logs of failed tasks.
+    """Show what happened in a job, run by run, then the stored logs of failed tasks and drivers.
 
     JOB is a job's folder: a path, or a URL such as s3://bucket/jobs/nightly-1a2b3c4d. Logs are
     kept when a task is tried again, so those of parts that were done later are shown, too.
@@ -36,7 +36,12 @@ def logs(job: str, stage: str | None, failed: bool, follow: bool, as_json: bool)
     Example:
       latentscale logs jobs/nightly-1a2b3c4d --stage heat-corpus --failed
     """
-    from latentscale_pipeline.logs import find_task_logs, read_runs, read_task_log
+    from latentscale_pipeline.logs import (
+        find_task_logs,
+        read_driver_logs,
+        read_runs,
+        read_task_log,
+    )
     from latentscale_pipeline.status import open_job
 
     if follow and as_json:
@@ -71,11 +76,13 @@ def logs(job: str, stage: str | None, failed: bool, follow: bool, as_json: bool)
                 }
                 for log, text in task_logs
             ],
+            "driver": read_driver_logs(store) if stage is None else {},
         }
         click.echo(json.dumps(document, indent=1))
         return
-    for log, text in task_logs:
-        _echo(f"--- {log.title}")
+    drivers = read_driver_logs(store) if stage is None else {}
+    for title, text in [*((log.title, text) for log, text in task_logs), *drivers.items()]:
+        _echo(f"--- {title}")
         for line in text.splitlines():
             _echo(line)
 

@@ -149,5 +149,9 @@ def _remarks(forecast: dict[str, Any]) -> list[str]:
     if not total["tasks_left"]:
         return [*lines, "time: nothing has to be computed, this job is finished"]
     work = write_duration(total["work_seconds"])
-    time = f"time: about {write_duration(total['seconds'])} on this machine"
+    cluster = forecast["config"]["cluster"]
+    where = "this machine"
+    if cluster["kind"] not in {"serial", "local"}:
+        where = f"{cluster['workers']} workers with cores like this machine's"
+    time = f"time: about {write_duration(total['seconds'])} on {where}"
     return [*lines, f"{time} ({work} of work on one thread)"]

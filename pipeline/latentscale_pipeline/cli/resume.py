@@ -10,6 +10,7 @@ import click
 @click.option(
     "-o", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of cluster, driver."
 )
+@click.option("--here", is_flag=True, help="Run it in this process, even if it was submitted.")
 @click.option("--wait", is_flag=True, help="Wait while another run holds the job.")
 @click.option("--take-over", is_flag=True, help="Succeed another run, alive or not.")
 @click.option("--allow-code", is_flag=True, help="Run functions that the configuration names.")
@@ -18,6 +19,7 @@ import click
 def resume(
     job: str,
     overrides: tuple[str, ...],
+    here: bool,
     wait: bool,
     take_over: bool,
     allow_code: bool,
@@ -30,6 +32,9 @@ def resume(
     is can't change, so only keys of cluster, driver and storage_options may be overridden.
     Credentials come from the environment.
 
+    A job that was submitted is submitted again; --wait then waits for its end. --here runs it in
+    this process instead.
+
     \b
     Example:
       latentscale resume jobs/nightly-1a2b3c4d -o cluster.workers=8
@@ -37,8 +42,24 @@ def resume(
     from latentscale_pipeline.cli.run import ended_by_signals, print_finished, run_plan
 
     with ended_by_signals():
+        from latentscale_pipeline.job.submissions import last_submission
+        from latentscale_pipeline.objects import ObjectStore
         from latentscale_pipeline.resume import plan_again
 
+        store = ObjectStore(job)
+        submission = None if here else last_submission(store)
+        if submission is not None:
+            from latentscale_pipeline.cli.submit import tell, wait_until_ended
+            from latentscale_pipeline.run import is_finished
+            from latentscale_pipeline.submission import submit_job
+
+            plan = plan_again(job, overrides, allow_code=allow_code)
+            if not is_finished(plan):
+                again = submit_job(plan, requeue=submission.requeue, allow_code=allow_code)
+                tell(store, again, as_json=as_json)
+                if wait:
+                    wait_until_ended(store, again, quiet=quiet)
+                return
         finished = run_plan(
             lambda: plan_again(job, overrides, allow_code=allow_code),
             wait=wait,

@@ -99,23 +99,38 @@ def _run_text(
     allow_code: bool = False,
     quiet: bool = False,
 ) -> Finished:
+    def plan() -> Plan:
+        return _plan_text(text, where, overrides, allow_code=allow_code, quiet=quiet)
+
+    return run_plan(plan, wait=wait, take_over=take_over, verify=verify, quiet=quiet)
+
+
+def plan_of_file(
+    config: Path, overrides: tuple[str, ...], *, allow_code: bool, quiet: bool = False
+) -> Plan:
+    """Read a configuration file and plan its job; what isn't a corpus yet is ingested."""
+    log_to_stderr()
+    text = read_text(config, "a YAML file that describes a job")
+    return _plan_text(text, str(config), overrides, allow_code=allow_code, quiet=quiet)
+
+
+def _plan_text(
+    text: str, where: str, overrides: tuple[str, ...], *, allow_code: bool, quiet: bool
+) -> Plan:
     from latentscale_pipeline.job.config import read_config
     from latentscale_pipeline.plan import comparing_measures, make_plan, measure_sections
     from latentscale_pipeline.progress import reported, silent
 
-    def plan() -> Plan:
-        config = read_config(
-            text,
-            where,
-            overrides=overrides,
-            measures=measure_sections(),
-            comparing=comparing_measures(),
-        )
-        with reported("ingest", "rows") as progress:
-            shown = silent if quiet else progress
-            return make_plan(config, progress=shown, allow_code=allow_code)
-
-    return run_plan(plan, wait=wait, take_over=take_over, verify=verify, quiet=quiet)
+    config = read_config(
+        text,
+        where,
+        overrides=overrides,
+        measures=measure_sections(),
+        comparing=comparing_measures(),
+    )
+    with reported("ingest", "rows") as progress:
+        shown = silent if quiet else progress
+        return make_plan(config, progress=shown, allow_code=allow_code)
 
 
 def run_plan(
@@ -127,7 +142,7 @@ def run_plan(
     from latentscale_pipeline.cli.run_progress import show_progress
     from latentscale_pipeline.run import run_job
 
-    _log_to_stderr()
+    log_to_stderr()
     planned = plan()
     with show_progress(Console(stderr=True), quiet=quiet) as notify:
         return run_job(
@@ -177,7 +192,8 @@ def ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _log_to_stderr() -> None:
+def log_to_stderr() -> None:
+    """Send log lines to standard error, each with its time."""
     import logging
 
     handler = logging.StreamHandler(sys.stderr)

@@ -93,7 +93,7 @@ def write_rate(rate: float) -> str:
 def _warn(event: str, **fields: Any) -> None:
     if event in {"part_retried", "part_corrupt", "stage_failed"}:
         _log.warning("%s: %s", fields["stage"], fields["problem"])
-    elif event == "dashboard_missing":
+    elif event in {"dashboard_missing", "cluster_warned"}:
         _log.warning("%s", fields["problem"])
 
 

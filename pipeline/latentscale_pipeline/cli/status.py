@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from latentscale_pipeline.objects import ObjectStore
     from latentscale_pipeline.status import JobStatus, StageStatus
 
 WATCH_SECONDS = 2.0
@@ -32,9 +33,11 @@ STYLES = {
     "cancelled": "yellow",
     "interrupted": "yellow",
     "planned": "dim",
+    "queued": "cyan",
     "waiting": "dim",
 }
 RIGHT_ALIGNED = frozenset({"parts", "work", "peak", "projected", "left", "stages", "runs"})
+GOING_ON = frozenset({"running", "queued"})
 RESUMABLE = frozenset({"dead", "cancelled", "interrupted", "failed", "planned"})
 
 
@@ -47,7 +50,8 @@ def status(job: str, watch: bool, as_json: bool) -> None:
 
     JOB is a job's folder: a path, or a URL such as s3://bucket/jobs/nightly-1a2b3c4d. A job is
     running, finished, dead (its process is gone, or has had no heartbeat for a minute), cancelled,
-    interrupted, failed or planned. Memory is the peak that was measured and the one projected.
+    interrupted, failed, planned, or queued (its driver waits in a cluster's scheduler). Memory is
+    the peak that was measured and the one projected.
 
     \b
     Example:
@@ -68,7 +72,9 @@ def status(job: str, watch: bool, as_json: bool) -> None:
     console = Console()
     if watch:
         try:
-            found = _watch(lambda: read_status(store, costs), found, console)
+            found = _watch(
+                lambda: read_status(store, costs), found, console, lambda s: s in GOING_ON
+            )
         except KeyboardInterrupt:
             return  # leaving the watch leaves the job as it is
     print_status(found, console)
@@ -159,11 +165,29 @@ def describe(status: JobStatus) -> dict[str, Any]:
     }
 
 
-def _watch(look: Callable[[], JobStatus], found: JobStatus, console: Console) -> JobStatus:
-    """Show a job for as long as it is running and return where it stood at last."""
+def watch_job(
+    store: ObjectStore, console: Console, going_on: Callable[[str], bool], *, quiet: bool
+) -> JobStatus:
+    """Show a job for as long as ``going_on`` says of its state, and return where it stood last."""
+    from rich.console import Console
+
+    from latentscale_pipeline.status import MarkerCosts, read_status
+
+    costs = MarkerCosts(store)
+    shown = Console(quiet=True) if quiet else console
+    return _watch(lambda: read_status(store, costs), read_status(store, costs), shown, going_on)
+
+
+def _watch(
+    look: Callable[[], JobStatus],
+    found: JobStatus,
+    console: Console,
+    going_on: Callable[[str], bool],
+) -> JobStatus:
+    """Show a job for as long as it goes on and return where it stood at last."""
     pause = WATCH_SECONDS
     with _display(console) as show:
-        while found.state == "running":
+        while going_on(found.state):
             show(found)
             time.sleep(pause)
             begun = time.monotonic()
@@ -265,6 +289,13 @@ def parts_done(round_number: int | None, done: int, parts: int) -> str:
     """Write how far a stage is: of an iterated one nobody knows how many rounds are to come."""
     counted = f"{done} of {parts}"
     return counted if round_number is None else f"round {round_number}, {counted}"
+
+
+def print_rows(rows: Sequence[dict[str, str]]) -> None:
+    """Print rows of texts: a table on a terminal, plain lines anywhere else."""
+    from rich.console import Console
+
+    _print_rows(rows, Console())
 
 
 def _print_rows(rows: Sequence[dict[str, str]], console: Console) -> None:

@@ -15,36 +15,28 @@ import socket
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import dask
 import distributed
+import numpy as np
 from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
 from distributed.security import Security
 from distributed.utils import silence_logging_cmgr, sync
 
+from latentscale.backend import unit_rows
 from latentscale_pipeline.addresses import Options, options_in_force, use_options
+from latentscale_pipeline.clusters.environment import WORKER_ENVIRONMENT
 from latentscale_pipeline.engine.executor import Ending
 from latentscale_pipeline.engine.memory import IDLE_WORKER_BYTES, task_memory
 from latentscale_pipeline.engine.task import Task, WorkerDied, run_task
 from latentscale_pipeline.errors import Incomplete
 from latentscale_pipeline.job.config import Local
-
-WORKER_ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "NUMBA_NUM_THREADS": "1",
-    "VECLIB_MAXIMUM_THREADS": "1",
-    # Freed arrays go back to the system at once, so that what a task holds is what it needs.
-    "MALLOC_TRIM_THRESHOLD_": "65536",
-}
-"""One thread inside a task: what a task computes must not depend on how many run beside it."""
 
 SETTINGS: dict[str, Any] = {
     "distributed.nanny.pre-spawn-environ": WORKER_ENVIRONMENT,
@@ -86,8 +78,23 @@ class StorageOptions(distributed.WorkerPlugin):
         self._options = options
 
     def setup(self, worker: distributed.Worker) -> None:
-        """Put the options in force."""
+        """Put the options in force, and close the port on which nobody is asked who they are."""
+        worker.http_server.stop()
         use_options(self._options)
+
+
+class CompilerStart(distributed.WorkerPlugin):
+    """Starts the compiler of every worker ahead of its first task, which would take a second."""
+
+    name = "latentscale-compiler-start"
+
+    async def setup(self, worker: distributed.Worker) -> None:
+        """Call something small that is compiled, beside the worker's loop."""
+        await asyncio.to_thread(_scale_one_row)
+
+
+def _scale_one_row() -> None:
+    unit_rows(np.ones((1, 1), np.float32), np.ones(1), np.empty((1, 1), np.float32))
 
 
 class DaskExecutor:
@@ -114,10 +121,12 @@ class DaskExecutor:
         if client.loop is None:
             raise ValueError("the client is closed")
         self.dashboard = dashboard
-        self._client = client
+        self.client = client
         self._loop = client.loop
         self._memory_limit = memory_limit
         self._tasks: dict[Any, Task] = {}
+        self._futures: dict[str, distributed.Future[Any]] = {}
+        self._recalled: set[str] = set()
         self._sent = 0
         self._begun: dict[Any, str] = {}
         self._failed_on: defaultdict[str, set[str]] = defaultdict(set)
@@ -136,7 +145,7 @@ class DaskExecutor:
         key = f"{task.label}-{task.attempt}-{self._sent}".replace(" ", "-")
         self._sent += 1
         self._tasks[key] = task
-        future = self._client.submit(
+        future = self.client.submit(
             run_on_worker,
             task,
             key=key,
@@ -144,6 +153,7 @@ class DaskExecutor:
             resources={"memory": task.stage.memory_bytes},
             **self._elsewhere(task),
         )
+        self._futures[key] = future
         self._loop.add_callback(self._collect, key, future)
 
     async def _collect(self, key: str, future: distributed.Future[Any]) -> None:
@@ -154,7 +164,7 @@ class DaskExecutor:
         """
         outcome: Any
         try:
-            outcome = await self._client.gather(future, asynchronous=True)
+            outcome = await self.client.gather(future, asynchronous=True)
         except BaseException as error:  # noqa: BLE001 -- how a task ended is judged elsewhere
             outcome = error
         future.release()
@@ -165,7 +175,7 @@ class DaskExecutor:
         failed_on = self._failed_on.get(task.part)
         if not failed_on:
             return {}
-        others = [worker for worker in self._client.nthreads() if worker not in failed_on]
+        others = [worker for worker in self.client.nthreads() if worker not in failed_on]
         return {"workers": others, "allow_other_workers": True} if others else {}
 
     def next_ended(self, seconds: float) -> tuple[Task, Ending] | None:
@@ -185,6 +195,7 @@ class DaskExecutor:
             with _scheduler_needed():
                 ending = self._ending(key, outcome)
             task = self._tasks.pop(key)
+            self._futures.pop(key, None)
             if ending is not None:
                 return task, ending
             self.submit(task)
@@ -193,6 +204,10 @@ class DaskExecutor:
         """Say how a task ended; None when it hadn't begun."""
         worker: str
         ending: Ending | None
+        if key in self._recalled:
+            self._recalled.discard(key)
+            if isinstance(outcome, CancelledError | asyncio.CancelledError):
+                return None
         if isinstance(outcome, BaseException):
             worker, ending = self._mishap(key, outcome)
         else:
@@ -226,11 +241,20 @@ class DaskExecutor:
             )
         return worker, None
 
+    def _recall(self) -> None:
+        """Send the tasks again that haven't begun, as if they were new to the scheduler."""
+        waiting = [key for key in self._tasks if key not in self._begun]
+        self._recalled.update(waiting)
+        self.client.cancel([self._futures[key] for key in waiting])
+
     def _note_begun(self, event: tuple[float, dict[str, str]]) -> None:
         self._begun[event[1]["key"]] = event[1]["worker"]
 
     def _note_over_limit(self, event: tuple[float, dict[str, Any]]) -> None:
         self._held[event[1]["worker"]] = event[1]["rss"]
+
+
+AnyExecutor = TypeVar("AnyExecutor", bound=DaskExecutor)
 
 
 @contextmanager
@@ -278,22 +302,33 @@ def local_cluster(settings: Local, idle_bytes: int = IDLE_WORKER_BYTES) -> Itera
     Incomplete
         If the workers can't be started.
     """
-    # Whoever interrupts the main thread must not find the cluster half started or half stopped.
-    with ThreadPoolExecutor(1) as undisturbed:
-        opening = undisturbed.submit(_open_or_explain, settings, idle_bytes)
-        try:
-            yield opening.result().executor
-        finally:
-            undisturbed.submit(_close, opening).result()
+    with undisturbed(lambda: _open_or_explain(settings, idle_bytes)) as executor:
+        yield executor
 
 
 @dataclass(frozen=True)
-class _Cluster:
-    executor: DaskExecutor
+class Opened(Generic[AnyExecutor]):
+    """An executor that was started, and all that stops with it."""
+
+    executor: AnyExecutor
     stop: ExitStack
 
 
-def _open_or_explain(settings: Local, idle_bytes: int) -> _Cluster:
+@contextmanager
+def undisturbed(start: Callable[[], Opened[AnyExecutor]]) -> Iterator[AnyExecutor]:
+    """Start a cluster and stop it at the end, both in a thread that no signal reaches.
+
+    Whoever interrupts the main thread must not find it half started or half stopped.
+    """
+    with ThreadPoolExecutor(1) as apart:
+        opening = apart.submit(start)
+        try:
+            yield opening.result().executor
+        finally:
+            apart.submit(_close, opening).result()
+
+
+def _open_or_explain(settings: Local, idle_bytes: int) -> Opened[DaskExecutor]:
     try:
         return _open(settings, idle_bytes)
     except Exception as error:
@@ -304,19 +339,19 @@ def _open_or_explain(settings: Local, idle_bytes: int) -> _Cluster:
         ) from error
 
 
-def _open(settings: Local, idle_bytes: int) -> _Cluster:
+def _open(settings: Local, idle_bytes: int) -> Opened[DaskExecutor]:
     if sys.platform != "win32":
         # Workers inherit this: Ctrl-C reaches all processes of a terminal, and only the one that
         # hands out the tasks is to act on it. Starting the tracker would lift the block.
         resource_tracker.ensure_running()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     dashboard = settings.dashboard and importlib.util.find_spec("bokeh") is not None
-    port = _free_port() if dashboard else 0
+    port = free_port() if dashboard else 0
     with ExitStack() as stack:
         # Also while everything closes, when one side finds the other gone.
         stack.enter_context(silence_logging_cmgr("CRITICAL"))
         stack.enter_context(
-            dask.config.set(SETTINGS | (_dashboard_settings(port) if dashboard else {}))
+            dask.config.set(SETTINGS | (dashboard_settings(port) if dashboard else {}))
         )
         cluster = stack.enter_context(
             distributed.LocalCluster(
@@ -333,18 +368,21 @@ def _open(settings: Local, idle_bytes: int) -> _Cluster:
         )
         client = stack.enter_context(distributed.Client(cluster))
         client.register_plugin(StorageOptions(options_in_force()))
+        client.register_plugin(CompilerStart())
+        if not dashboard:
+            cluster.scheduler.http_server.stop()
         link = cluster.dashboard_link if dashboard else None
         executor = DaskExecutor(client, settings.memory_limit, link)
-        return _Cluster(executor, stack.pop_all())
+        return Opened(executor, stack.pop_all())
 
 
-def _close(opening: Future[_Cluster]) -> None:
+def _close(opening: Future[Opened[AnyExecutor]]) -> None:
     if opening.exception() is None:
         opening.result().stop.close()
 
 
-def _dashboard_settings(port: int) -> dict[str, Any]:
-    """Return what changes when the dashboard is asked for."""
+def dashboard_settings(port: int) -> dict[str, Any]:
+    """Return which of Dask's settings change when the dashboard is asked for."""
     application = "distributed.scheduler.dashboard.bokeh-application"
     return {
         "distributed.scheduler.http.routes": ["distributed.http.statics"],
@@ -354,6 +392,7 @@ def _dashboard_settings(port: int) -> dict[str, Any]:
     }
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of loopback that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])

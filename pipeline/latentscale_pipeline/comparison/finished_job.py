@@ -84,6 +84,8 @@ class Job(Lenient):
 
     id: str
     name: str
+    finished: str | None = None
+    version: str = ""
 
 
 class Results(Lenient):
@@ -113,7 +115,10 @@ class FinishedJob:
     settings : mapping or None
         Its frozen configuration; None when the folder holds none.
     found : mapping
-        The measures' own parts of the results: only the scales in them are looked at.
+        The measures' own parts of the results: a comparison looks at the scales in them, its report
+        draws the functions of those it knows.
+    finished, version : str
+        When, and by which version of the program; empty where that isn't told.
     """
 
     url: str
@@ -123,6 +128,8 @@ class FinishedJob:
     scores: tuple[Score, ...]
     settings: Mapping[str, Any] | None = None
     found: Mapping[str, Any] | None = None
+    finished: str = ""
+    version: str = ""
 
 
 def read_job(url: str) -> FinishedJob:
@@ -138,6 +145,28 @@ def read_job(url: str) -> FinishedJob:
     BadInput
         If there is no finished job, or its documents can't be read.
     """
+    documents = read_documents(url)
+    return finished_job(documents.results, documents.settings, documents.url)
+
+
+@dataclass(frozen=True)
+class Documents:
+    """The documents of a finished job, as they are stored; None for one that isn't there."""
+
+    url: str
+    results: dict[str, Any]
+    settings: dict[str, Any] | None
+    provenance: dict[str, Any] | None
+
+
+def read_documents(url: str) -> Documents:
+    """Read the documents of a finished job from its folder.
+
+    Raises
+    ------
+    BadInput
+        As :func:`read_job`; the results aren't looked into.
+    """
     store = ObjectStore(url)
     results = _read_object(store, "results.json")
     settings = _read_object(store, "config.json")
@@ -150,7 +179,7 @@ def read_job(url: str) -> FinishedJob:
             f"{store.url}: no results.json here; name the folder of a finished job, "
             "such as jobs/nightly-1a2b3c4d"
         )
-    return finished_job(results, settings, store.url)
+    return Documents(store.url, results, settings, _read_object(store, "provenance.json"))
 
 
 def finished_job(
@@ -172,6 +201,8 @@ def finished_job(
         scores=tuple(checked.scores),
         settings=settings,
         found=checked.measures,
+        finished=checked.job.finished or "",
+        version=checked.job.version,
     )
 
 

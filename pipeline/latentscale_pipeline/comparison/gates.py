@@ -16,6 +16,7 @@ A gate on a score that is null, or that one of the jobs lacks, fails, and says w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -115,6 +116,11 @@ def read_gates(text: str, where: str) -> tuple[Gate, ...]:
             f"{where}: no gates here; write a list such as "
             "gates: [{measure: vendi, kernel: cosine, max_drop: 0.1}]"
         )
+    return gates_of(gates, where)
+
+
+def gates_of(gates: Sequence[Any], where: str) -> tuple[Gate, ...]:
+    """Check gates that are parsed already; as :func:`read_gates`."""
     for position, gate in enumerate(gates):
         if not isinstance(gate, dict):
             raise BadInput(f"{where}: gates.{position}: a gate is a mapping such as measure: vendi")

@@ -7,11 +7,8 @@ from collections.abc import Iterator, Sequence
 from latentscale_pipeline.comparison.cells import write_identity, write_notes, write_scores
 from latentscale_pipeline.comparison.compare import Comparison
 from latentscale_pipeline.comparison.gate_checks import GateResult
+from latentscale_pipeline.markdown import escape_markdown, markdown_table
 from latentscale_pipeline.notation import Written
-
-_SPECIAL = {mark: f"\\{mark}" for mark in "\\`*_[]<>|~#!&$"}
-# A word joiner, which nothing shows, keeps a name from calling a person or linking an issue.
-_ESCAPES = str.maketrans({**_SPECIAL, "@": "@\N{WORD JOINER}", "#": "\\#\N{WORD JOINER}"})
 
 
 def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult] | None = None) -> str:
@@ -19,18 +16,19 @@ def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult] | No
 
     Whatever a user may have named is escaped: it can neither end a cell nor become markup.
     """
-    job, baseline = (escape(write_identity(j)) for j in (comparison.job, comparison.baseline))
+    job, baseline = (
+        escape_markdown(write_identity(j)) for j in (comparison.job, comparison.baseline)
+    )
     blocks = ["## latentscale compare", f"- job: {job}\n- baseline: {baseline}"]
     if gates is not None:
-        blocks += [_verdict(gates), _table(("gate", "result"), _gate_rows(gates))]
+        blocks += [
+            _verdict(gates),
+            markdown_table(("gate", "result"), _gate_rows(gates), escaped=True),
+        ]
     header = ("measure", "score", "of", "job", "baseline", "difference", "relative", "verdict")
-    blocks += [_table(header, _score_rows(comparison)), *map(escape, write_notes(comparison))]
+    table = markdown_table(header, _score_rows(comparison))
+    blocks += [table, *map(escape_markdown, write_notes(comparison))]
     return "\n\n".join(blocks) + "\n"
-
-
-def escape(text: str) -> str:
-    """Escape text for a cell of a Markdown table."""
-    return text.translate(_ESCAPES)
 
 
 def _verdict(gates: Sequence[GateResult]) -> str:
@@ -41,9 +39,9 @@ def _verdict(gates: Sequence[GateResult]) -> str:
 
 def _gate_rows(gates: Sequence[GateResult]) -> Iterator[list[str]]:
     for result in gates:
-        messages = [escape(failure.message) for failure in result.failures]
+        messages = [escape_markdown(failure.message) for failure in result.failures]
         yield [
-            escape(str(result.gate)),
+            escape_markdown(str(result.gate)),
             "<br>".join(["failed:", *messages]) if messages else "passed",
         ]
 
@@ -56,13 +54,8 @@ def _score_rows(comparison: Comparison) -> Iterator[list[str]]:
             *(cells.difference, cells.relative),
             f"{cells.verdict} (unlike)" if cells.unlike else cells.verdict,
         )
-        yield [escape(text) for text in texts]
+        yield list(texts)
 
 
 def _written(written: Written) -> str:
     return f"{written.value} {written.bracket}".strip()
-
-
-def _table(header: Sequence[str], rows: Iterator[list[str]]) -> str:
-    lines = [list(header), ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -151,7 +151,7 @@ def _fingerprint(corpus: Corpus) -> Fingerprint:
         rest = corpus.n % BLOCK_ROWS
         rows = [np.empty((0, corpus.d), corpus.dtype)]
         rows += corpus.read_blocks("vectors", corpus.n - rest, corpus.n)
-        known = corpus.read_object(digests)
+        known = bytes(corpus.read_object(digests))
         return Fingerprint.after(known, np.concatenate(rows), corpus.dtype, corpus.d)
     fingerprint = Fingerprint(corpus.dtype, corpus.d)
     for block in corpus.read_blocks("vectors", 0, corpus.n):

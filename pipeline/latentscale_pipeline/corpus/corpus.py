@@ -68,7 +68,12 @@ class Corpus:
     excluded: tuple[str, ...] = ()
 
     def __reduce__(self) -> tuple[Any, tuple[str, str, tuple[str, ...]]]:
-        return reopen, (self._address, self._manifest_checksum, self.excluded)
+        return reopen, (self.address, self._manifest_checksum, self.excluded)
+
+    @property
+    def address(self) -> str:
+        """What another process, in whatever folder, reaches it by; never for a message."""
+        return ObjectStore(self._address).address
 
     def without(self, shards: Collection[str]) -> Corpus:
         """Return the corpus without the rows of some shards.
@@ -265,13 +270,20 @@ class Corpus:
 
     def label_blocks(self) -> Iterator[npt.NDArray[Any]]:
         """Yield the labels of all rows in order, as they are stored; nothing without labels."""
-        if "labels" not in self.manifest.arrays:
+        yield from self._text_blocks("labels")
+
+    def id_blocks(self) -> Iterator[npt.NDArray[Any]]:
+        """Yield the ids of all rows in order, as they are stored; nothing without ids."""
+        yield from self._text_blocks("ids")
+
+    def _text_blocks(self, name: str) -> Iterator[npt.NDArray[Any]]:
+        if name not in self.manifest.arrays:
             return
         kept = np.zeros(sum(shard.rows for shard in self.manifest.vectors.shards), dtype=np.bool_)
         for rows in self._kept_rows():
             kept[rows] = True
         first = 0
-        for block in self._read_array("labels"):
+        for block in self._read_array(name):
             yield block[kept[first : first + len(block)]]
             first += len(block)
 
@@ -286,7 +298,7 @@ class Corpus:
         weights = np.concatenate(list(self._read_array("weights")))
         return np.concatenate([weights[rows] for rows in self._kept_rows()])
 
-    def read_object(self, stored: StoredObject) -> bytes:
+    def read_object(self, stored: StoredObject) -> bytearray:
         """Return the bytes of one stored object, checked against the manifest.
 
         Raises
@@ -295,7 +307,7 @@ class Corpus:
             When it is missing, empty, truncated or changed.
         """
         try:
-            data = self._store.read(stored.key)
+            data = self._store.load(stored.key)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             raise self._corrupt(stored, "it is missing") from None
         difference = stored.difference(data)

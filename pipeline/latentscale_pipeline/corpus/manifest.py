@@ -38,7 +38,7 @@ class StoredObject:
         """Describe the bytes that are to be stored under a key."""
         return StoredObject(key, len(data), checksum(data))
 
-    def difference(self, data: bytes) -> str | None:
+    def difference(self, data: bytes | bytearray) -> str | None:
         """Say how bytes differ from this description, or None if they don't."""
         if len(data) == self.size:
             return None if checksum(data) == self.xxh3 else "its checksum differs (bytes changed)"
@@ -257,7 +257,7 @@ def read_manifest(data: bytes, where: str) -> Manifest:
     return manifest
 
 
-def checksum(data: bytes | memoryview) -> str:
+def checksum(data: bytes | bytearray | memoryview) -> str:
     """Return the XXH3-64 of bytes as 16 hexadecimal characters."""
     return xxhash.xxh3_64_hexdigest(data)
 

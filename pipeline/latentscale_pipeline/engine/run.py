@@ -377,6 +377,20 @@ def _origin(work: Work, standing: Standing) -> str:
     return "computed"
 
 
+def make_task(work: Work, standing: Standing, index: int, attempt: str) -> Task:
+    """Describe one part of a stage, in the round that it is in, so that any process can do it."""
+    stage = standing.stage
+    return Task(
+        store=work.store,
+        stage=stage,
+        index=index,
+        folders={name: f"stages/{name}/{work.keys[name]}" for name in (stage.name, *stage.needs)},
+        corpora={role: work.corpora[role] for role in stage.corpora},
+        attempt=attempt,
+        round_number=standing.round_number,
+    )
+
+
 def redo(store: ObjectStore, standing: Standing, problem: CorruptResult) -> None:
     """Withdraw a damaged result of a stage, so that it is computed again."""
     withdraw(store, problem.part)
@@ -493,7 +507,6 @@ class _Loop:
         self._steps = 0
         self._submitted: dict[str, int] = {}
         self._withdrawn: dict[str, int] = {}
-        self._folders = {name: standing.folder for name, standing in self._standings.items()}
 
     def run(self) -> None:
         while self._submit_ready() or self._running:
@@ -534,16 +547,8 @@ class _Loop:
                 found=standing.found,
                 reason=standing.reason,
             )
-        names = (stage.name, *stage.needs)
-        task = Task(
-            store=self._work.store,
-            stage=stage,
-            index=index,
-            folders={name: self._folders[name] for name in names},
-            corpora={role: self._work.corpora[role] for role in stage.corpora},
-            attempt=f"{self._attempt}-{self._tries.total() + self._repairs.total()}",
-            round_number=standing.round_number,
-        )
+        tries = self._tries.total() + self._repairs.total()
+        task = make_task(self._work, standing, index, f"{self._attempt}-{tries}")
         standing.running.add(index)
         self._submitted[task.part] = self._steps
         self._running += 1

@@ -29,6 +29,14 @@ from pydantic import (
 )
 
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.job.cluster_config import CLUSTERS as CLUSTERS
+from latentscale_pipeline.job.cluster_config import LEAST_MEMORY as LEAST_MEMORY
+from latentscale_pipeline.job.cluster_config import Cluster as Cluster
+from latentscale_pipeline.job.cluster_config import Driver as Driver
+from latentscale_pipeline.job.cluster_config import Local as Local
+from latentscale_pipeline.job.cluster_config import Serial as Serial
+from latentscale_pipeline.job.sizes import Bytes as Bytes
+from latentscale_pipeline.job.sizes import parse_bytes as parse_bytes
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -38,40 +46,6 @@ Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Tolerance = Annotated[float, Field(gt=0.0, lt=1.0)]
 Length = Annotated[float, Field(ge=1e-100, le=1e100)]
 """A distance whose square is still a number."""
-
-_SIZES = {"b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
-_SIZES |= {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
-
-
-def parse_bytes(size: Any) -> Any:
-    """Turn ``4GiB`` into a number of bytes; numbers pass through."""
-    if not isinstance(size, str):
-        return size
-    text = size.strip().lower().replace(" ", "")
-    digits = text.rstrip("abcdefghijklmnopqrstuvwxyz")
-    unit = text[len(digits) :] or "b"
-    try:
-        return int(float(digits) * _SIZES[unit])
-    except (KeyError, ValueError):
-        raise ValueError(
-            f"{size!r} is not a size; write a number and a unit such as 4GiB"
-        ) from None
-
-
-Bytes = Annotated[
-    int,
-    BeforeValidator(parse_bytes),
-    Field(gt=0),
-    WithJsonSchema(
-        {
-            "description": "Bytes, or a size such as 4GiB.",
-            "anyOf": [
-                {"type": "integer", "exclusiveMinimum": 0},
-                {"type": "string", "pattern": r"^\s*[0-9.]+\s*([kKmMgGtT]?i?[bB])?\s*$"},
-            ],
-        }
-    ),
-]
 
 
 class Section(BaseModel):
@@ -135,6 +109,8 @@ class Heat(Section):
     steps: Auto | Annotated[int, Field(ge=2, le=1000)] = 10
     probes: Auto | Annotated[int, Field(ge=2, le=100_000)] = "auto"
     tolerance: Tolerance = 1.0e-3
+    distribution: Literal["rademacher", "gaussian"] = "rademacher"
+    variance_reduction: Literal["moments", "linear", "none"] = "moments"
     normalization: Literal["none", "empty", "complete", "er"] = "empty"
 
 
@@ -322,56 +298,7 @@ class Baselines(Section):
     rows: Annotated[int, Field(ge=2)] = 20_000
 
 
-Retries = Annotated[int, Field(ge=0, le=100)]
-"""How often a part that failed is tried again, on another worker where there is one."""
-
-
-class Serial(Section):
-    """One process, one task after another: the reference for every other executor."""
-
-    kind: Literal["serial"]
-    memory_limit: Bytes = 4 * 2**30
-    retries: Retries = 2
-
-    @property
-    def workers(self) -> int:
-        """Processes that run tasks."""
-        return 1
-
-    @property
-    def threads(self) -> int:
-        """Tasks at once in each."""
-        return 1
-
-
-class Local(Section):
-    """Worker processes on this machine."""
-
-    kind: Literal["local"] = "local"
-    workers: PositiveInt = 2
-    threads: PositiveInt = 1
-    memory_limit: Bytes = 4 * 2**30
-    dashboard: bool = False
-    retries: Retries = 2
-
-
-Cluster = Annotated[Serial | Local, Field(discriminator="kind")]
-
-CLUSTERS: dict[str, type[Section]] = {"serial": Serial, "local": Local}
-"""The section of every kind of cluster."""
-
 KIND = "cluster.kind"
-
-LEAST_MEMORY = 2**30
-"""The smallest memory limit that is supported."""
-
-
-class Driver(Section):
-    """The process that hands out the tasks."""
-
-    memory_limit: Bytes = 2 * 2**30
-    walltime: str | None = None
-    queue: str | None = None
 
 
 class JobConfig(Section):
@@ -460,7 +387,9 @@ def read_config(
         One line for the first mistake: its place, what is wrong, and the nearest known name.
     """
     document = parse_yaml(text, where)
-    return _resolve(document, where, overrides, measures, comparing)
+    return resolve_config(
+        document, where, overrides=overrides, measures=measures, comparing=comparing
+    )
 
 
 def read_frozen_config(
@@ -501,7 +430,9 @@ def read_frozen_config(
         raise BadInput(f"{where}: not valid JSON: {error}") from None
     if isinstance(document, dict):
         _change_kind(document, overrides)
-    return _resolve(document, where, overrides, measures, comparing)
+    return resolve_config(
+        document, where, overrides=overrides, measures=measures, comparing=comparing
+    )
 
 
 def _change_kind(document: dict[str, Any], overrides: Sequence[str]) -> None:
@@ -513,13 +444,15 @@ def _change_kind(document: dict[str, Any], overrides: Sequence[str]) -> None:
         document["cluster"] = {k: v for k, v in stored.items() if k in model.model_fields}
 
 
-def _resolve(
+def resolve_config(
     document: Any,
     where: str,
-    overrides: Sequence[str],
+    *,
+    overrides: Sequence[str] = (),
     measures: Mapping[str, type[Section]],
-    comparing: Iterable[str],
+    comparing: Iterable[str] = (),
 ) -> JobConfig:
+    """Check a job configuration that is parsed already; as :func:`read_config`."""
     if not isinstance(document, dict):
         raise BadInput(f"{where}: a job is a mapping of keys such as name and corpus")
     _apply_overrides(document, overrides, measures, set(comparing))
@@ -596,7 +529,11 @@ def _explain(error: ValidationError, model: type[BaseModel], prefix: str) -> str
     first = max(
         error.errors(), key=lambda found: (found["type"] != "literal_error", len(found["loc"]))
     )
-    parts = [str(part) for part in first["loc"] if not _is_union_tag(part)]
+    parts = [
+        str(part)
+        for before, part in zip(("", *first["loc"]), first["loc"], strict=False)
+        if not _is_union_tag(before, part)
+    ]
     path = ".".join([*([prefix] if prefix else []), *parts])
     if first["type"] == "extra_forbidden":
         names = _names_beside(model, [str(part) for part in first["loc"]])
@@ -610,10 +547,11 @@ def _explain(error: ValidationError, model: type[BaseModel], prefix: str) -> str
     return f"{path}: {message}" if path else message
 
 
-def _is_union_tag(part: int | str) -> bool:
+def _is_union_tag(before: int | str, part: int | str) -> bool:
     # pydantic puts the chosen branch of a union into the location; a reader of the file
     # doesn't know those names.
-    return isinstance(part, str) and (part in {"serial", "local"} or not part.isidentifier())
+    kind = before == "cluster" and part in CLUSTERS
+    return isinstance(part, str) and (kind or not part.isidentifier())
 
 
 def _names_beside(model: type[BaseModel], location: list[str]) -> list[str]:
@@ -657,16 +595,17 @@ def _apply_overrides(
     inner = [override for override in overrides if override.startswith("measures.")]
     for override in overrides:
         if override not in inner:
-            _apply_override(document, override)
+            apply_override(document, override)
     if inner and "measures" not in document:
         document["measures"] = _default_measures(
             known, comparing, with_reference=document.get("reference") is not None
         )
     for override in inner:
-        _apply_override(document, override)
+        apply_override(document, override)
 
 
-def _apply_override(document: dict[str, Any], override: str) -> None:
+def apply_override(document: dict[str, Any], override: str) -> None:
+    """Apply one ``section.key=value`` assignment to a document in place."""
     path, separator, value = override.partition("=")
     keys = path.strip().split(".")
     # A value may be a secret.

@@ -87,6 +87,25 @@ def job_id(config: JobConfig, hashed: str) -> str:
     return f"{slug(config.name)}-{hashed[:8]}"
 
 
+def short_name(job: str, folder: str) -> str:
+    """Name a job for schedulers of clusters, which take few characters and know many folders.
+
+    Parameters
+    ----------
+    job : str
+        As :func:`job_id` gives it.
+    folder : str
+        Where it is: jobs of the same identity in two places are two jobs.
+
+    Returns
+    -------
+    str
+        At most 36 characters of ``a-z``, ``0-9`` and hyphens, the first one a letter.
+    """
+    name, _, hashed = job.rpartition("-")
+    return f"ls-{name[:15].strip('-')}-{hashed}-{digest(folder)[:8]}"
+
+
 @cache
 def code_version() -> str:
     """Hash the source of the measures and of the stages that call them.

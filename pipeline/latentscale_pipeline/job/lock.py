@@ -74,6 +74,14 @@ _ATTEMPT = re.compile(r"[A-Za-z0-9-]+")
 _LOCK = re.compile(r"\d{6,}\.json")
 
 
+class Held(BadInput):
+    """A lock that someone else holds; ``holder`` says who."""
+
+    def __init__(self, message: str, holder: str) -> None:
+        super().__init__(message)
+        self.holder = holder
+
+
 @dataclass(frozen=True)
 class Lock:
     """The state of a job's lock.
@@ -187,15 +195,35 @@ def _acquire(
             take_over = False
         elif time.monotonic() - begun >= GRACE_SECONDS:
             if not wait:
-                raise BadInput(
-                    f"{store.url}: process {holder.pid} on {holder.host} is running this job; "
-                    "use --wait to wait for it or --take-over to succeed it"
+                who = f"process {holder.pid} on {holder.host}"
+                raise Held(
+                    f"{store.url}: {who} is running this job; "
+                    "use --wait to wait for it or --take-over to succeed it",
+                    who,
                 )
             if tell is not None and holder != waiting_for:
                 tell(f"waiting for process {holder.pid} on {holder.host}, which runs this job")
                 waiting_for = holder
             time.sleep(WAITING_SECONDS)
         time.sleep(GRACE_SECONDS / 4)
+
+
+def refuse_if_running(store: ObjectStore) -> None:
+    """Refuse a job whose lock's holder lives; it may be taken a moment later, of course.
+
+    Raises
+    ------
+    BadInput
+        Naming the holder.
+    """
+    lock = read_lock(store)
+    if lock.holder is not None and not lock.released:
+        life = look_for_life(store, lock.holder)
+        if life.alive:
+            raise BadInput(
+                f"{store.url}: {life.sign} is running this job; wait for it, or end it with "
+                "latentscale cancel"
+            )
 
 
 def read_lock(store: ObjectStore) -> Lock:

@@ -1,5 +1,29 @@
-"""The report of a finished job: one self-contained HTML file that needs no network."""
+"""Reports that people read: of a finished job, of several compared, of a series over time.
 
-from latentscale_pipeline.report.page import render_report
+What a report says (:mod:`content`) is apart from how it is written: one HTML page that needs no
+network, Markdown, or JSON.
+"""
 
-__all__ = ["render_report"]
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from latentscale_pipeline.report.content import Report
+from latentscale_pipeline.report.document import write_json
+from latentscale_pipeline.report.html import write_html
+from latentscale_pipeline.report.job import job_report
+from latentscale_pipeline.report.markdown import write_markdown
+
+FORMATS: Mapping[str, Callable[[Report], str]] = {
+    "html": write_html,
+    "md": write_markdown,
+    "json": write_json,
+}
+"""How a report can be written."""
+
+
+def render_report(results: dict[str, Any], provenance: dict[str, Any] | None = None) -> str:
+    """Return the report of a finished job as one self-contained HTML document."""
+    return write_html(job_report(results, provenance))
+
+
+__all__ = ["FORMATS", "Report", "job_report", "render_report"]

@@ -126,6 +126,45 @@ MEASURES: dict[str, Measure] = {
             ),
         },
     ),
+    "baselines": Measure(
+        "Usual scores beside them: baselines",
+        "What other tools report of the same rows, so that these numbers can stand beside theirs.",
+        "Heusel et al. 2017 (FID); Bińkowski et al. 2018 (KID); Kynkäänniemi et al. 2019 "
+        "(precision and recall); Naeem et al. 2020 (density and coverage)",
+        {
+            "mean similarity": Meaning(
+                "Mean similarity", "Mean cosine similarity of two different rows; lower is diverse."
+            ),
+            "IntDiv": Meaning(
+                "IntDiv", "One less the mean cosine similarity of all pairs of rows."
+            ),
+            "GMStds": Meaning(
+                "GMStds", "Geometric mean of the standard deviations of the coordinates."
+            ),
+            "FID": Meaning(
+                "FID",
+                "Fréchet distance of two normal distributions with the corpora's means and "
+                "covariances.",
+            ),
+            "KID": Meaning(
+                "KID", "Squared distance of the corpora's mean embeddings under a cubic kernel."
+            ),
+            "precision": Meaning(
+                "Improved precision",
+                "Share of the corpus within the balls that the reference's neighbours span.",
+            ),
+            "recall": Meaning(
+                "Improved recall",
+                "Share of the reference within the balls that the corpus' nearest neighbours span.",
+            ),
+            "density": Meaning(
+                "Density", "How many of the reference's balls a row of the corpus lies in, over k."
+            ),
+            "coverage": Meaning(
+                "Coverage", "Share of the reference's balls that hold a row of the corpus."
+            ),
+        },
+    ),
 }
 """The measures with sections of their own, in the order in which the report shows them."""
 

@@ -6,8 +6,7 @@
   const config = {
     displaylogo: false,
     showSendToCloud: false,
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
-    toImageButtonOptions: { format: "svg" },
+    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toImage"],
   };
 
   // A colour is written as "@name" in the figures and defined as "--name" in the style sheet.
@@ -45,6 +44,26 @@
   function print(on) {
     root.toggleAttribute("data-printing", on);
     draw();
+  }
+
+  // A saved figure is for papers and slides: light, on white, whatever the page is shown in.
+  function save(button) {
+    root.toggleAttribute("data-light", true);
+    const figure = coloured(figures[button.dataset.save], "", getComputedStyle(root));
+    root.toggleAttribute("data-light", false);
+    figure.layout.paper_bgcolor = "#ffffff";
+    const height = figure.layout.height;
+    Plotly.downloadImage(figure, {
+      format: button.dataset.format,
+      filename: button.dataset.save,
+      width: Math.round(1.9 * height),
+      height,
+      scale: button.dataset.format === "png" ? 2 : 1,
+    });
+  }
+
+  for (const button of document.querySelectorAll("button[data-save]")) {
+    button.addEventListener("click", () => save(button));
   }
 
   draw();

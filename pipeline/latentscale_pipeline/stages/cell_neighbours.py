@@ -4,7 +4,8 @@
 of a few rows by streaming the corpus, and from them how many cells a row has to join;
 ``regroup-*`` writes every row to the groups of its cells; ``search-*`` finds neighbours inside
 groups that fit in memory; ``neighbours-*`` merges the lists of every row and certifies their
-recall.
+recall. Where that misses its target the last three passes are made *again* with more cells for
+every row; the stages of the second search are always planned and have nothing to do where it holds.
 
 From the regrouping on rows are known by their *position*: they are numbered by their nearest cell,
 and within a cell in the order of the corpus. Positions don't depend on how the corpus is cut into
@@ -15,22 +16,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from latentscale_pipeline.engine.stage import Effort, Stage
 from latentscale_pipeline.job.config import Heat
+from latentscale_pipeline.stages.cell_merging import certify_lists, merge_lists
 from latentscale_pipeline.stages.cell_passes import (
-    certify_lists,
     check_block,
     choose_overlap,
     count_lists,
     draw_rows,
-    merge_lists,
     number_rows,
     place_cells,
     regroup_block,
     search_groups,
 )
 from latentscale_pipeline.stages.cell_sizes import (
+    AGAIN,
     DESCENT_BYTES,
     DESCENT_COORDINATE_FOLDS,
     DESCENT_ROW_FOLDS,
@@ -57,17 +59,22 @@ from latentscale_pipeline.stages.shard_blocks import (
     shards_per_block,
 )
 
+Shape = tuple[Heat, CorpusFacts, Layout, Sequence[int]]
+"""What sizes follow from; the overlaps that may be chosen, ascending, come last."""
+
 
 def plan_cell_neighbours(section: Heat, facts: JobFacts, role: Role, why: str) -> list[Stage]:
-    """Plan the stages that end in ``neighbours-<role>``."""
+    """Plan the stages that end in the last of :func:`list_stages`."""
     corpus = facts.corpora[role]
     layout = Layout(corpus.n, corpus.d)
     overlaps = list(OVERLAPS) if section.overlap == "auto" else [int(section.overlap)]
-    blocks = {"shards_per_block": shards_per_block(corpus)}
-    searches = layout.searches(overlaps[0])
-    common = {"role": role, "k": section.k, "metric": section.metric}
     shape = (section, corpus, layout, overlaps)
-    search = _search_effort(*shape)
+    reading = {
+        **_common(section, role),
+        "shards_per_block": shards_per_block(corpus),
+        "overlaps": overlaps,
+        "recall": section.recall,
+    }
     return [
         Stage(
             name=f"cells-{role}",
@@ -75,7 +82,7 @@ def plan_cell_neighbours(section: Heat, facts: JobFacts, role: Role, why: str) -
             finalise=place_cells,
             partitions=count_blocks(corpus),
             corpora=(role,),
-            parameters={**common, **blocks, "overlaps": overlaps, "recall": section.recall},
+            parameters=reading,
             seed=facts.seed,
             memory_bytes=_cells_memory(*shape),
             effort=_cells_effort(*shape),
@@ -87,11 +94,32 @@ def plan_cell_neighbours(section: Heat, facts: JobFacts, role: Role, why: str) -
             partitions=count_blocks(corpus),
             needs=(f"cells-{role}",),
             corpora=(role,),
-            parameters={**common, **blocks, "overlaps": overlaps, "recall": section.recall},
+            parameters=reading,
             seed=facts.seed,
             memory_bytes=_checks_memory(*shape),
             effort=_checks_effort(*shape),
         ),
+        *_search_stages(shape, facts, role, why),
+        *_search_again(shape, facts, role),
+    ]
+
+
+def list_stages(role: Role) -> tuple[str, str]:
+    """Name the stages that merge lists; the second has something to do where the first misses."""
+    return f"neighbours-{role}", f"neighbours-again-{role}"
+
+
+def _common(section: Heat, role: Role) -> dict[str, Any]:
+    return {"role": role, "k": section.k, "metric": section.metric}
+
+
+def _search_stages(shape: Shape, facts: JobFacts, role: Role, why: str) -> list[Stage]:
+    """Regroup the rows, search the groups and merge the lists."""
+    section, corpus, layout, overlaps = shape
+    common = {**_common(section, role), "chosen": f"checks-{role}"}
+    searches = layout.searches(overlaps[0])
+    search = _search_effort(*shape)
+    return [
         Stage(
             name=f"regroup-{role}",
             work=regroup_block,
@@ -99,7 +127,7 @@ def plan_cell_neighbours(section: Heat, facts: JobFacts, role: Role, why: str) -
             partitions=count_blocks(corpus),
             needs=(f"cells-{role}", f"checks-{role}"),
             corpora=(role,),
-            parameters={**common, **blocks},
+            parameters={**common, "shards_per_block": shards_per_block(corpus)},
             memory_bytes=_regroup_memory(*shape),
             effort=_regroup_effort(*shape),
         ),
@@ -109,7 +137,13 @@ def plan_cell_neighbours(section: Heat, facts: JobFacts, role: Role, why: str) -
             finalise=count_lists,
             partitions=searches,
             needs=(f"checks-{role}", f"regroup-{role}"),
-            parameters={**common, "n": corpus.n, "d": corpus.d},
+            parameters={
+                **common,
+                "n": corpus.n,
+                "d": corpus.d,
+                "regrouped": f"regroup-{role}",
+                "refinements": REFINEMENTS,
+            },
             seed=facts.seed,
             memory_bytes=_search_memory(*shape),
             effort=replace(search, why=why),
@@ -125,7 +159,9 @@ def plan_cell_neighbours(section: Heat, facts: JobFacts, role: Role, why: str) -
                 **common,
                 "n": corpus.n,
                 "d": corpus.d,
+                "searched": f"search-{role}",
                 "searches": searches,
+                "before": None,
                 "recall": section.recall,
             },
             seed=facts.seed,
@@ -135,9 +171,49 @@ def plan_cell_neighbours(section: Heat, facts: JobFacts, role: Role, why: str) -
     ]
 
 
-# --- what the stages hold and take ------------------------------------------------------------
+def _search_again(shape: Shape, facts: JobFacts, role: Role) -> list[Stage]:
+    """Plan the same with more cells for every row, in case that recall misses its target."""
+    section, corpus, layout, overlaps = shape
+    more = [AGAIN * overlap for overlap in overlaps]
+    names = {
+        name: name.replace(f"-{role}", f"-again-{role}")
+        for name in (f"regroup-{role}", f"search-{role}", f"neighbours-{role}")
+    }
+    first, _ = list_stages(role)
+    searches = layout.searches(more[0])
+    changed: dict[str, Any] = {
+        "chosen": first,
+        "regrouped": names[f"regroup-{role}"],
+        "searched": names[f"search-{role}"],
+        "searches": searches,
+        "refinements": AGAIN * REFINEMENTS,
+        "before": first,
+    }
+    only_if = Effort(
+        bytes_read=RESULT_BYTES,
+        bytes_written=RESULT_BYTES,
+        why=f"only where the certificate misses heat.recall {section.recall}",
+    )
+    stages = []
+    for stage in _search_stages((section, corpus, layout, more), facts, role, ""):
+        parameters = {name: changed.get(name, value) for name, value in stage.parameters.items()}
+        searching = stage.name == f"search-{role}"
+        needs = [names.get(name, name) for name in stage.needs if name != f"checks-{role}"]
+        checks = [f"checks-{role}"] if stage.name == first else []
+        stages.append(
+            replace(
+                stage,
+                name=names[stage.name],
+                needs=(*needs, *checks, first),
+                parameters=parameters,
+                partitions=searches if searching else stage.partitions,
+                effort=only_if,
+            )
+        )
+    return stages
 
-Shape = tuple[Heat, CorpusFacts, Layout, Sequence[int]]
+
+# --- what the stages hold and take ------------------------------------------------------------
 
 
 def _all_checked(section: Heat, corpus: CorpusFacts) -> int:
@@ -148,7 +224,7 @@ def _cells_memory(
     section: Heat, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
 ) -> int:
     drawn = layout.sample + _all_checked(section, corpus)
-    placing = drawn * (8 * 3 * corpus.d + 12 * overlaps[-1]) + 16 * layout.cells * corpus.d
+    placing = drawn * (8 * 3 * corpus.d + 12 * AGAIN * overlaps[-1]) + 16 * layout.cells * corpus.d
     return max(block_bytes(corpus), placing + 8 * 4096 * layout.cells) + FEW_TILES_BYTES
 
 

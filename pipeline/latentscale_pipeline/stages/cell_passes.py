@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -18,18 +18,16 @@ from latentscale.cell_layout import (
 )
 from latentscale.cells import assign, divide, find_centres, search_cells
 from latentscale.distances import Points, as_points, row_blocks
-from latentscale.neighbours import Neighbours, Recall, merge, nearest, recall_certificate
+from latentscale.neighbours import Neighbours, merge, nearest
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.engine.task import FINALISE
-from latentscale_pipeline.errors import TargetMissed
 from latentscale_pipeline.job.publishing import Output, Published
 from latentscale_pipeline.stages.cell_sizes import (
+    AGAIN,
     GROUP_FILL,
-    JOINED_ENTRIES,
     MISSED_BY_CELLS,
     PILOT_ROWS,
-    REFINEMENTS,
     Layout,
     checked_rows,
 )
@@ -80,7 +78,7 @@ def place_cells(inputs: Inputs) -> Output:
     *_, stream = _streams(inputs)
     centres = find_centres(sample.rows, layout.cells, stream)
     centres = centres[order_centres(centres, stream)]
-    owners = _assign(sample, centres, max(p["overlaps"]))
+    owners = _assign(sample, centres, AGAIN * max(p["overlaps"]))
     _, checked = _draw(inputs, corpus)
     ascending = np.concatenate([part.array("checked") for part in inputs.parts])
     order = np.argsort(np.argsort(checked))
@@ -105,7 +103,7 @@ def check_block(inputs: Inputs) -> Output:
     p = inputs.parameters
     corpus, metric, k = inputs.corpora[p["role"]], p["metric"], p["k"]
     cells = inputs.results[f"cells-{p['role']}"]
-    checked, seed = cells.array("checked"), _tie_seed(inputs)
+    checked, seed = cells.array("checked"), tie_seed(inputs)
     queries = as_points(cells.array("vectors"), metric)
     block = find_block(inputs, corpus)
     best = Neighbours(
@@ -149,22 +147,26 @@ def choose_overlap(inputs: Inputs) -> Output:
     )
     enough = np.flatnonzero(1.0 - recalls <= MISSED_BY_CELLS * (1.0 - p["recall"]))
     overlap = overlaps[int(enough[0]) if len(enough) else -1]
-    layout = Layout(corpus.n, corpus.d)
-    sizes = expected_sizes(owners[:, :overlap], len(centres), corpus.n)
     return Output(
         values={
-            "overlap": overlap,
+            "overlap": min(overlap, len(centres)),
             "shared_cell_recall": dict(zip(map(str, overlaps), recalls.tolist(), strict=True)),
         },
         arrays={
             "distances": true.distances,
-            "group_of": group_cells(sizes, GROUP_FILL * layout.group_rows),
+            "group_of": group_by_size(owners[:, :overlap], len(centres), corpus.n, corpus.d),
         },
     )
 
 
+def group_by_size(owners: Int64Array, cells: int, n: int, d: int) -> Int64Array:
+    """Choose the cells that are searched together, by those of the sample's rows."""
+    sizes = expected_sizes(owners, cells, n)
+    return group_cells(sizes, GROUP_FILL * Layout(n, d).group_rows)
+
+
 def _join_checks(inputs: Inputs, checked: Int64Array, k: int) -> Neighbours:
-    seed = _tie_seed(inputs)
+    seed = tie_seed(inputs)
     best: Neighbours | None = None
     for part in inputs.parts:
         found = Neighbours(part.array("indices"), part.array("distances"))
@@ -206,8 +208,11 @@ def regroup_block(inputs: Inputs) -> Output:
     p = inputs.parameters
     corpus = inputs.corpora[p["role"]]
     centres = inputs.results[f"cells-{p['role']}"].array("centres")
-    checks = inputs.results[f"checks-{p['role']}"]
-    overlap, group_of = min(checks.values["overlap"], len(centres)), checks.array("group_of")
+    chosen = inputs.results[p["chosen"]]
+    overlap = chosen.values["overlap"]
+    if overlap == 0:
+        return Output()
+    group_of = chosen.array("group_of")
     block = find_block(inputs, corpus)
     owners = np.empty((block.stop - block.start, overlap), dtype=np.int32)
     for rows, points in read_points(corpus, block, p["metric"]):
@@ -237,6 +242,8 @@ def regroup_block(inputs: Inputs) -> Output:
 def number_rows(inputs: Inputs) -> Output:
     """Give all rows numbers by their nearest cells, and cut groups that are too large."""
     p = inputs.parameters
+    if inputs.results[p["chosen"]].values["overlap"] == 0:
+        return Output()
     corpus = inputs.corpora[p["role"]]
     homes = np.array([part.array("homes") for part in inputs.parts])
     members = np.array([part.array("members") for part in inputs.parts])
@@ -261,7 +268,9 @@ def _group(group: int) -> str:
 def search_groups(inputs: Inputs) -> Output:
     """Find neighbours inside some of the groups; the lists are cut by blocks of positions."""
     p = inputs.parameters
-    regrouped = inputs.results[f"regroup-{p['role']}"]
+    if inputs.results[p["chosen"]].values["overlap"] == 0:
+        return Output(values={"held": []})
+    regrouped = inputs.results[p["regrouped"]]
     pieces = regrouped.array("pieces")[inputs.index :: inputs.stage.partitions]
     arrays: dict[str, NDArray[Any]] = {}
     held: list[tuple[int, int]] = []
@@ -269,7 +278,7 @@ def search_groups(inputs: Inputs) -> Output:
     for i, (piece, stream) in enumerate(zip(pieces, streams, strict=True)):
         number = inputs.index + i * inputs.stage.partitions
         found = _search_piece(inputs, regrouped, piece, stream)
-        arrays |= {_lists(number, block): lists for block, lists in found.items()}
+        arrays |= {lists_name(number, block): lists for block, lists in found.items()}
         held += [(number, block) for block in found]
     return Output(values={"held": held}, arrays=arrays)
 
@@ -298,8 +307,8 @@ def _search_piece(
         p["k"],
         descend=layout.descends(overlap) and p["metric"] != "manhattan",
         generator=generator,
-        seed=_tie_seed(inputs),
-        refinements=REFINEMENTS,
+        seed=tie_seed(inputs),
+        refinements=p["refinements"],
     )
     lists = np.empty(len(points), _list_record(p["k"]))
     lists["position"], lists["row"] = held.positions, held.rows
@@ -358,139 +367,17 @@ def _list_record(k: int) -> np.dtype[Any]:
     )
 
 
-def _lists(piece: int, block: int) -> str:
+def lists_name(piece: int, block: int) -> str:
+    """Name the lists that a piece of a group has for a block of positions."""
     return f"lists_{piece:05d}_{block:05d}"
 
 
 def count_lists(inputs: Inputs) -> Output:
     """Note which pieces have lists for which blocks, so that nobody has to ask all of them."""
-    p = inputs.parameters
-    overlap = inputs.results[f"checks-{p['role']}"].values["overlap"]
     held = sorted(tuple(pair) for part in inputs.parts for pair in part.values["held"])
-    return Output({"method": f"cells, overlap {overlap}"}, {"held": np.array(held)})
+    return Output(arrays={"held": np.array(held, dtype=np.int64).reshape(-1, 2)})
 
 
-# --- merging ----------------------------------------------------------------------------------
-
-
-def merge_lists(inputs: Inputs) -> Output:
-    """Merge the lists of a block of positions, and turn their edges round for other blocks.
-
-    Raises
-    ------
-    TargetMissed
-        If the groups of a row were too small to hold ``k`` others.
-    """
-    p = inputs.parameters
-    layout, k, seed = Layout(p["n"], p["d"]), p["k"], _tie_seed(inputs)
-    start = inputs.index * layout.block
-    count = min(layout.block, p["n"] - start)
-    indices = np.full((count, k), -1, dtype=np.int64)
-    distances = np.full((count, k), np.inf)
-    rows = np.empty(count, dtype=np.int64)
-    for lists in _lists_of_block(inputs, inputs.index):
-        place = lists["position"] - start
-        rows[place] = lists["row"]
-        known = Neighbours(indices[place], distances[place])
-        found = Neighbours(
-            np.ascontiguousarray(lists["neighbours"]), np.ascontiguousarray(lists["distances"])
-        )
-        query_ids = np.ascontiguousarray(lists["position"])
-        joined = merge(known, found, k, query_ids=query_ids, seed=seed)
-        indices[place], distances[place] = joined.indices, joined.distances
-    if (indices < 0).any():
-        raise TargetMissed(
-            f"{int((indices[:, -1] < 0).sum())} rows have fewer than heat.k = {k} neighbours in "
-            "their cells; raise heat.overlap, lower heat.k, or use neighbours: exact"
-        )
-    turned = _turned_edges(indices, start, inputs.index, layout)
-    arrays = {f"turned_{block:05d}": edges for block, edges in turned.items()}
-    return Output(
-        values={"turned": list(turned)},
-        arrays={"rows": rows, "indices": indices, "distances": distances, **arrays},
-    )
-
-
-def _lists_of_block(inputs: Inputs, block: int) -> Iterator[NDArray[Any]]:
-    """Yield the lists that every piece has for a block of positions, in the order of pieces."""
-    p = inputs.parameters
-    searched = inputs.results[f"search-{p['role']}"]
-    for piece, of in searched.array("held").tolist():
-        if of == block:
-            yield searched.partition(piece % p["searches"]).array(_lists(piece, block))
-
-
-def _turned_edges(
-    indices: Int64Array, start: int, own: int, layout: Layout
-) -> dict[int, NDArray[Any]]:
-    """Pairs (neighbour, row) of positions, by the neighbour's block, where that is another one."""
-    block_of = indices // layout.block
-    turned = {}
-    for block in np.unique(block_of).tolist():
-        if block != own:
-            row, place = np.nonzero(block_of == block)
-            turned[block] = np.column_stack([indices[row, place], start + row])
-    return turned
-
-
-def certify_lists(inputs: Inputs) -> Output:
-    """Compare the checked rows' lists with their exact neighbours; lay small corpora's lists out.
-
-    Raises
-    ------
-    TargetMissed
-        If the certificate misses its target.
-    """
-    p = inputs.parameters
-    overlap = inputs.results[f"checks-{p['role']}"].values["overlap"]
-    recall = _certify(inputs)
-    if recall.lower < p["recall"]:
-        raise TargetMissed(
-            f"recall is certified at {recall.lower:.4f} only with an overlap of {overlap}, and "
-            f"heat.recall asks for {p['recall']}; lower it, raise heat.overlap, or use "
-            "neighbours: exact"
-        )
-    values = {
-        "method": f"cells, overlap {overlap}",
-        "recall": asdict(recall),
-        "blocks": len(inputs.parts),
-    }
-    # Which blocks have edges for which, so that nobody has to ask all of them.
-    leading = [(i, to) for i, part in enumerate(inputs.parts) for to in part.values["turned"]]
-    arrays = {"leading": np.array(leading, dtype=np.int64).reshape(-1, 2)}
-    if p["n"] * p["k"] > JOINED_ENTRIES:
-        return Output(values=values, arrays=arrays)
-    order = np.concatenate([part.array("rows") for part in inputs.parts])
-    indices = np.empty((p["n"], p["k"]), dtype=np.int64)
-    distances = np.empty((p["n"], p["k"]))
-    for part in inputs.parts:
-        rows = part.array("rows")
-        indices[rows], distances[rows] = order[part.array("indices")], part.array("distances")
-    return Output(values=values, arrays={"indices": indices, "distances": distances, **arrays})
-
-
-def _certify(inputs: Inputs) -> Recall:
-    p = inputs.parameters
-    checked = inputs.results[f"cells-{p['role']}"].array("checked")
-    true = inputs.results[f"checks-{p['role']}"].array("distances")
-    # Pilots decided the overlap, so they don't judge it, unless all rows are looked at.
-    judging = np.arange(len(checked) if len(checked) == p["n"] else 0, dtype=np.int64)
-    if len(checked) < p["n"]:
-        judging = np.arange(PILOT_ROWS, len(checked))
-    ascending = judging[np.argsort(checked[judging])]
-    wanted = checked[ascending]
-    found = np.full((len(ascending), p["k"]), np.inf)
-    for part in inputs.parts:
-        rows = part.array("rows")
-        place = np.minimum(np.searchsorted(wanted, rows), len(wanted) - 1)
-        hit = wanted[place] == rows
-        found[place[hit]] = part.array("distances")[hit]
-    recall = recall_certificate(found, true[ascending])
-    if len(judging) == p["n"]:
-        return Recall(value=recall.value, lower=recall.value, upper=recall.value, sampled=p["n"])
-    return recall
-
-
-def _tie_seed(inputs: Inputs) -> int:
+def tie_seed(inputs: Inputs) -> int:
     """Return the seed that breaks ties between equal distances, one for all partitions."""
     return int(inputs.stage.seed or 0)

@@ -19,6 +19,9 @@ What refinement finds of them, and the rest, is for the width of the certificate
 REFINEMENTS = 1
 """Rounds that try neighbours of neighbours: it takes as long as one more cell for every row."""
 
+AGAIN = 2
+"""Times as many cells for a row, and rounds of refinement, when a certificate has missed."""
+
 HOME_ROWS = 1024
 """Rows whose nearest cell is the same, on average."""
 

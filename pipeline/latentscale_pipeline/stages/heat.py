@@ -15,7 +15,8 @@ from latentscale_pipeline.engine.stage import Effort, Inputs, Stage
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.job.config import Heat
 from latentscale_pipeline.job.publishing import Output, Published
-from latentscale_pipeline.stages.cell_neighbours import plan_cell_neighbours
+from latentscale_pipeline.stages.cell_merging import newest_lists
+from latentscale_pipeline.stages.cell_neighbours import list_stages, plan_cell_neighbours
 from latentscale_pipeline.stages.exact_neighbours import exact_neighbours_stage
 from latentscale_pipeline.stages.heat_by_rows import plan_trace_by_rows
 from latentscale_pipeline.stages.heat_probes import fits_one_task, trace_stage
@@ -23,6 +24,7 @@ from latentscale_pipeline.stages.heat_published import TIME_BYTES, expected_prob
 from latentscale_pipeline.stages.measure import (
     RESULT_BYTES,
     TILE_BYTES,
+    CorpusFacts,
     Findings,
     JobFacts,
     Measure,
@@ -85,9 +87,7 @@ def _corpus_stages(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
         raise BadInput(
             f"{role}: heat.k is {section.k} and there are {corpus.n} rows; use a smaller k"
         )
-    in_cells = section.neighbours == "cells" or (
-        section.neighbours == "auto" and corpus.n > EXACT_ROWS
-    )
+    in_cells = _in_cells(section, corpus)
     why = f"heat.neighbours is {section.neighbours}"
     if section.neighbours == "auto":
         why = f"{'more than' if in_cells else 'at most'} {EXACT_ROWS:,} rows"
@@ -107,6 +107,12 @@ def _corpus_stages(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
         graph_stage(section, role, corpus, in_cells=in_cells),
         *trace,
     ]
+
+
+def _in_cells(section: Heat, corpus: CorpusFacts) -> bool:
+    if section.neighbours == "auto":
+        return corpus.n > EXACT_ROWS
+    return section.neighbours == "cells"
 
 
 def _imd_effort(section: Heat, facts: JobFacts) -> Effort:
@@ -173,7 +179,7 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
         heat = _normalised(published, graph, section.normalization)
         found[role] = _trace_section(section, heat, graph)
         scores.append(_headline(heat, graph, role, unit))
-        arrays |= _neighbour_arrays(results(f"neighbours-{role}"), role)
+        arrays |= _neighbour_arrays(_lists(section, facts, role, results), role)
         arrays[f"heat/{role}/deviations"] = published.path("deviations")
     found["imd"] = None
     if len(facts.corpora) > 1:
@@ -189,6 +195,12 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
     if section.normalization != "none":
         scores = [replace(score, size_dependent=False) for score in scores]
     return Findings(found, scores, arrays)
+
+
+def _lists(section: Heat, facts: JobFacts, role: Role, results: Results) -> Published:
+    if _in_cells(section, facts.corpora[role]):
+        return newest_lists(results, list_stages(role))
+    return results(f"neighbours-{role}")
 
 
 def _neighbour_arrays(neighbours: Published, role: Role) -> dict[str, str]:
@@ -234,6 +246,7 @@ def _trace_section(section: Heat, heat: HeatTrace, graph: Mapping[str, Any]) -> 
             "isolated": graph["summary"]["isolated"],
             "neighbours": graph["method"],
             "recall": graph["recall"],
+            "attempts": graph["attempts"],
         },
     }
 

@@ -4,7 +4,8 @@
 rounds a step: in the first every block multiplies its rows with the vectors, of which it reads its
 own part and the rows of other blocks that are joined with its own; in the second it subtracts what
 is parallel to the last two vectors, whose shares are then known. Between rounds only sums over
-blocks are added up, and the tridiagonal matrices grow by an entry. Vectors are random signs by a
+blocks are added up, and the tridiagonal matrices grow by an entry. Under ``steps: auto`` the first
+batch of vectors goes on until its quadrature is narrow. Vectors are random signs by a
 hash (:mod:`latentscale.laplacian_blocks`), so the numbers don't depend on the cut into blocks but
 for rounding. A batch of vectors holds the pilots and the first probes; further batches more probes.
 """
@@ -18,20 +19,24 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from latentscale.control_variates import fit_control_variate
 from latentscale.heat import (
     LEAST_PROBES,
+    LEAST_STEPS,
     MOST_PROBES,
+    MOST_STEPS,
     PILOT_PROBES,
     ProbeIntegrals,
     average_probes,
-    fit_control_variate,
     is_known,
+    quadrature_suffices,
 )
 from latentscale.lanczos_quadrature import Rule, rules_of
 from latentscale.laplacian_blocks import (
     block_moments,
     joined_rows,
     laplacian_block,
+    random_normals,
     random_signs,
 )
 from latentscale_pipeline.engine.stage import Effort, Inputs, Stage
@@ -43,6 +48,7 @@ from latentscale_pipeline.stages.heat_published import (
     expected_steps,
     publish_trace,
     read_times,
+    trace_parameters,
 )
 from latentscale_pipeline.stages.measure import (
     FEW_TILES_BYTES,
@@ -86,11 +92,7 @@ def plan_trace_by_rows(section: Heat, facts: JobFacts, role: Role) -> list[Stage
             parameters={
                 **common,
                 "matrix": f"laplacian-{role}",
-                "times": section.times.model_dump(),
-                "laplacian": section.laplacian,
-                "steps": expected_steps(section),
-                "probes": section.probes,
-                "tolerance": section.tolerance,
+                **trace_parameters(section),
             },
             seed=facts.seed,
             reads_last_round=True,
@@ -220,7 +222,7 @@ def _multiply(inputs: Inputs, state: Published) -> Output:
         if other == inputs.index:
             gathered[place] = vector[named[place] - first]
         elif v["step"] == 0:
-            gathered[place] = _signs(v, low, high, p["n"])[named[place] - low]
+            gathered[place] = _start(inputs, v, low, high)[named[place] - low]
         else:
             sent = inputs.last_round[other].array(f"sent_{inputs.index:05d}")
             gathered[place] = sent * scale
@@ -232,6 +234,8 @@ def _multiply(inputs: Inputs, state: Published) -> Output:
     if v["step"] > 0:
         product -= inputs.last_round[inputs.index].array("vector") * state.array("coupling")
     values: dict[str, Any] = {"share": np.einsum("ij,ij->j", product, vector).tolist()}
+    if v["step"] == 0:
+        values["square"] = np.einsum("ij,ij->j", vector, vector).tolist()
     if v["step"] == 0 and v["done"] == 0:
         values["moments"] = _moments(inputs, block, named, touched).tolist()
     return Output(values=values, arrays={"vector": vector, "product": product})
@@ -240,14 +244,18 @@ def _multiply(inputs: Inputs, state: Published) -> Output:
 def _own_part(inputs: Inputs, v: Any, scale: Float64Array) -> Float64Array:
     layout = Layout(inputs.parameters["n"], inputs.parameters["d"])
     if v["step"] == 0:
-        return _signs(v, *_bounds(layout, inputs.index), layout.n)
+        return _start(inputs, v, *_bounds(layout, inputs.index))
     rest: Float64Array = inputs.last_round[inputs.index].array("rest")
     return rest * scale
 
 
-def _signs(v: Any, start: int, stop: int, n: int) -> Float64Array:
-    columns = range(v["done"], v["done"] + v["width"])
-    return random_signs(v["seed"], start, stop, columns) / math.sqrt(n)
+def _start(inputs: Inputs, v: Any, start: int, stop: int) -> Float64Array:
+    """Part of the random vectors, of about unit length."""
+    p, columns = inputs.parameters, range(v["done"], v["done"] + v["width"])
+    return DRAWS[p["distribution"]](v["seed"], start, stop, columns) / math.sqrt(p["n"])
+
+
+DRAWS = {"rademacher": random_signs, "gaussian": random_normals}
 
 
 def _moments(
@@ -283,8 +291,10 @@ def _orthogonalise(inputs: Inputs, state: Published) -> Output:
     p = inputs.parameters
     layout, matrix = Layout(p["n"], p["d"]), inputs.results[p["matrix"]]
     last = inputs.last_round[inputs.index]
-    vector = last.array("vector")
-    rest = last.array("product") - vector * state.array("share")
+    # The length of a random vector is known once all blocks have drawn their part.
+    scale = state.array("scale") if state.values["step"] == 0 else 1.0
+    vector = last.array("vector") * scale
+    rest = last.array("product") * scale - vector * state.array("share")
     block = _read_block(matrix, inputs.index, p["n"])
     sent = {
         f"sent_{other:05d}": rest[joined_rows(block, *_bounds(layout, other))]
@@ -306,12 +316,17 @@ def advance_vectors(inputs: Inputs) -> Output:
     if state is None:
         wanted = LEAST_PROBES if p["probes"] == "auto" else p["probes"]
         values = {"seed": int(inputs.generator().integers(2**62)), "done": 0}
-        empty = np.empty((0, p["steps"]))
-        return _begin_batch(values, PILOT_PROBES + wanted, empty, empty, np.zeros(5))
+        empty = np.empty((0, LEAST_STEPS if p["steps"] == "auto" else p["steps"]))
+        earlier = {"diagonals": empty, "besides": empty, "lengths": np.empty(0)}
+        return _begin_batch(values, PILOT_PROBES + wanted, {**earlier, "moments": np.zeros(5)})
     arrays = {name: state.array(name) for name in STATE_ARRAYS}
     v = dict(state.values)
     if v["phase"] == "multiply":
         arrays["share"] = _total(inputs, "share")
+        if v["step"] == 0:
+            square = _total(inputs, "square")
+            arrays["length"], arrays["scale"] = square, 1.0 / np.sqrt(square)
+            arrays["share"] = arrays["share"] / square
         arrays["diagonal"][v["step"]] = arrays["share"]
         if v["step"] == 0 and v["done"] == 0:
             arrays["moments"] = _total(inputs, "moments")
@@ -322,13 +337,29 @@ def advance_vectors(inputs: Inputs) -> Output:
     arrays["coupling"] = np.where(going, length, 0.0)
     arrays["scale"] = np.where(going, 1.0 / np.where(going, length, 1.0), 0.0)
     arrays["beside"][v["step"]] = arrays["coupling"]
-    if v["step"] + 1 < p["steps"]:
+    steps = len(arrays["diagonal"])
+    if v["step"] + 1 == steps and _wants_more_steps(inputs, v, arrays):
+        for name in ("diagonal", "beside"):
+            arrays[name] = np.concatenate([arrays[name], np.zeros_like(arrays[name])])
+        steps *= 2
+        arrays["diagonals"] = arrays["besides"] = np.empty((0, steps))
+    if v["step"] + 1 < steps:
         return _go_on({**v, "phase": "multiply", "step": v["step"] + 1}, arrays)
     return _end_batch(inputs, v, arrays, width)
 
 
+def _wants_more_steps(inputs: Inputs, v: dict[str, Any], arrays: dict[str, Float64Array]) -> bool:
+    """Tell whether the first batch has to go on; later ones take as many steps as it did."""
+    p, steps = inputs.parameters, len(arrays["diagonal"])
+    if p["steps"] != "auto" or v["done"] > 0 or steps >= min(MOST_STEPS, p["n"]):
+        return False
+    rules = rules_of(arrays["diagonal"].T, arrays["beside"].T)
+    return not quadrature_suffices(*rules, read_times(p), p["tolerance"])
+
+
 STATE_ARRAYS = (
-    "share", "scale", "coupling", "diagonal", "beside", "diagonals", "besides", "moments",
+    "share", "scale", "coupling", "diagonal", "beside", "length",
+    "diagonals", "besides", "lengths", "moments",
 )  # fmt: skip
 
 
@@ -341,19 +372,15 @@ def _total(inputs: Inputs, name: str) -> Float64Array:
 def _begin_batch(
     values: dict[str, Any],
     wanted: int,
-    diagonals: Float64Array,
-    besides: Float64Array,
-    moments: Float64Array,
+    earlier: dict[str, Float64Array],
 ) -> Output:
     """Start as many vectors as are wanted yet, at most a batch."""
-    width, steps = min(BATCH, wanted - values["done"]), diagonals.shape[1]
+    width, steps = min(BATCH, wanted - values["done"]), earlier["diagonals"].shape[1]
     arrays = {
         **{name: np.zeros(width) for name in ("share", "coupling")},
-        "scale": np.ones(width),
+        **{name: np.ones(width) for name in ("scale", "length")},
         **{name: np.zeros((steps, width)) for name in ("diagonal", "beside")},
-        "diagonals": diagonals,
-        "besides": besides,
-        "moments": moments,
+        **earlier,
     }
     kept = {name: values[name] for name in ("seed", "done")}
     begun = {**kept, "wanted": wanted, "width": width, "phase": "multiply", "step": 0}
@@ -368,16 +395,34 @@ def _go_on(values: dict[str, Any], arrays: dict[str, Float64Array]) -> Output:
 def _end_batch(
     inputs: Inputs, v: dict[str, Any], arrays: dict[str, Float64Array], width: float
 ) -> Output:
-    p, moments = inputs.parameters, arrays["moments"]
+    p = inputs.parameters
     diagonals = np.concatenate([arrays["diagonals"], arrays["diagonal"].T])
     besides = np.concatenate([arrays["besides"], arrays["beside"].T])
+    lengths = np.concatenate([arrays["lengths"], arrays["length"]])
     values = {**v, "done": len(diagonals)}
+    earlier = {
+        "diagonals": diagonals,
+        "besides": besides,
+        "lengths": lengths,
+        "moments": arrays["moments"],
+    }
     if len(diagonals) < v["wanted"]:
-        return _begin_batch(values, v["wanted"], diagonals, besides, moments)
-    times, steps = read_times(p), p["steps"]
-    gauss, radau = rules_of(diagonals, besides)
+        return _begin_batch(values, v["wanted"], earlier)
+    times, steps = read_times(p), diagonals.shape[1]
+    gauss, radau = (
+        Rule(rule.nodes, rule.weights * lengths[:, None]) for rule in rules_of(diagonals, besides)
+    )
     pilots = Rule(gauss.nodes[:PILOT_PROBES], gauss.weights[:PILOT_PROBES])
-    control = fit_control_variate(pilots, moments, width, times, steps)
+    control = fit_control_variate(
+        pilots,
+        arrays["moments"],
+        width,
+        times,
+        steps,
+        0,
+        p["variance_reduction"],
+        p["distribution"],
+    )
     seen = ProbeIntegrals(
         *(
             np.einsum(
@@ -391,7 +436,7 @@ def _end_batch(
     heat = average_probes(times, [seen], control, p["n"], steps)
     if p["probes"] != "auto" or is_known(heat, p["tolerance"]) or len(seen) >= MOST_PROBES:
         return publish_trace(heat)
-    return _begin_batch(values, PILOT_PROBES + 2 * len(seen), diagonals, besides, moments)
+    return _begin_batch(values, PILOT_PROBES + 2 * len(seen), earlier)
 
 
 def _state(inputs: Inputs) -> Published:

@@ -14,18 +14,25 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from latentscale.graph import exact_moments, normalised_laplacian, unnormalised_laplacian
+from latentscale.control_variates import ControlVariate, fit_control_variate
+from latentscale.graph import (
+    Kernel,
+    exact_moments,
+    few_moments,
+    known_kernel,
+    normalised_laplacian,
+    unnormalised_laplacian,
+)
 from latentscale.heat import (
     DENSE_VERTICES,
     LEAST_PROBES,
     MOST_PROBES,
     PILOT_PROBES,
-    ControlVariate,
     ProbeIntegrals,
     average_probes,
-    fit_control_variate,
     heat_trace,
     is_known,
+    moments_in_budget,
     pilot_rules,
     probe_integrals,
     sufficient_steps,
@@ -40,6 +47,7 @@ from latentscale_pipeline.stages.heat_published import (
     expected_steps,
     publish_trace,
     read_times,
+    trace_parameters,
 )
 from latentscale_pipeline.stages.measure import (
     FEW_TILES_BYTES,
@@ -72,11 +80,7 @@ def trace_stage(section: Heat, facts: JobFacts, role: Role) -> Stage:
         needs=(f"graph-{role}",),
         parameters={
             "graph": f"graph-{role}",
-            "times": section.times.model_dump(),
-            "laplacian": section.laplacian,
-            "steps": section.steps,
-            "probes": section.probes,
-            "tolerance": section.tolerance,
+            **trace_parameters(section),
         },
         seed=facts.seed,
         memory_bytes=_trace_memory(section, corpus),
@@ -110,6 +114,8 @@ def _trace_memory(section: Heat, corpus: CorpusFacts) -> int:
     work = max(_forming_bytes(section, n), entries * (8 + index) + max(blocks, 40 * n))
     if corpus.n <= DENSE_VERTICES:
         work += 2 * 8 * corpus.n**2
+    # The labels of components, and the vector of the kernel.
+    work += 12 * n
     return work + TIME_BYTES * section.times.count + FEW_TILES_BYTES
 
 
@@ -151,6 +157,8 @@ def trace_heat(inputs: Inputs) -> Output:
         steps=None if p["steps"] == "auto" else p["steps"],
         probes=None if p["probes"] == "auto" else p["probes"],
         tolerance=p["tolerance"],
+        distribution=p["distribution"],
+        variance_reduction=p["variance_reduction"],
     )
     return publish_trace(heat)
 
@@ -160,23 +168,28 @@ def probe_graph(inputs: Inputs) -> Output:
     state = _state(inputs)
     laplacian, generator = _read_laplacian(inputs), inputs.generator()
     parts, steps = inputs.stage.partitions, state.values["steps"]
+    kernel, distribution = _kernel(inputs, laplacian), inputs.parameters["distribution"]
     count = state.values["wanted"] // parts + (inputs.index < state.values["wanted"] % parts)
     if state.values["phase"] == "pilots":
         n = laplacian.shape[0]
         rows = slice(n * inputs.index // parts, n * (inputs.index + 1) // parts)
-        pilots = pilot_rules(laplacian, count, steps, generator)
+        pilots = pilot_rules(laplacian, count, steps, generator, kernel, distribution)
+        exact = moments_in_budget(laplacian)
         return Output(
-            values={"width": norm_bound(laplacian)},
+            values={
+                "width": norm_bound(laplacian),
+                "kernel": kernel.dimension if kernel else 0,
+                "exact": exact,
+            },
             arrays={
                 "nodes": pilots.nodes,
                 "weights": pilots.weights,
-                "moments": exact_moments(laplacian, rows),
+                "moments": (exact_moments if exact else few_moments)(laplacian, rows),
             },
         )
     control = _read_control(state)
-    seen = probe_integrals(
-        laplacian, control, read_times(inputs.parameters), count, steps, generator
-    )
+    times = read_times(inputs.parameters)
+    seen = probe_integrals(laplacian, control, times, count, steps, generator, kernel, distribution)
     return Output(arrays={"below": seen.below, "above": seen.above})
 
 
@@ -191,8 +204,18 @@ def average_rounds(inputs: Inputs) -> Output:
     if state.values["phase"] == "pilots":
         pilots = Rule(*(_join(inputs, name) for name in ("nodes", "weights")))
         moments = np.sum([part.array("moments") for part in inputs.parts], axis=0)
-        width = inputs.parts[0].values["width"]
-        control = fit_control_variate(pilots, moments, width, times, steps)
+        width, kernel = (inputs.parts[0].values[name] for name in ("width", "kernel"))
+        control = fit_control_variate(
+            pilots,
+            moments,
+            width,
+            times,
+            steps,
+            kernel,
+            p["variance_reduction"],
+            p["distribution"],
+            exact=inputs.parts[0].values["exact"],
+        )
         wanted = LEAST_PROBES if p["probes"] == "auto" else p["probes"]
         nothing = np.empty((0, len(times)))
         values = {"phase": "probes", "wanted": wanted, "steps": steps, "n": int(moments[0])}
@@ -217,7 +240,7 @@ def _next_round(values: dict[str, Any], control: ControlVariate, seen: ProbeInte
     )
 
 
-CONTROL_ARRAYS = ("coefficients", "trace", "rounding")
+CONTROL_ARRAYS = ("coefficients", "trace", "rounding", "skewness", "slopes")
 
 
 def _read_control(state: Published) -> ControlVariate:
@@ -238,12 +261,20 @@ def _steps(inputs: Inputs) -> int:
     p = inputs.parameters
     if p["steps"] != "auto":
         return int(p["steps"])
+    laplacian = _read_laplacian(inputs)
     return sufficient_steps(
-        _read_laplacian(inputs),
+        laplacian,
         read_times(inputs.parameters),
         tolerance=p["tolerance"],
         generator=inputs.generator(),
+        kernel=_kernel(inputs, laplacian),
     )
+
+
+def _kernel(inputs: Inputs, laplacian: scipy.sparse.csr_array[Any, Any]) -> Kernel | None:
+    if inputs.parameters["variance_reduction"] != "moments":
+        return None
+    return known_kernel(laplacian)
 
 
 def _read_laplacian(inputs: Inputs) -> scipy.sparse.csr_array[Any, Any]:

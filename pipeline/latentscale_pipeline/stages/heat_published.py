@@ -40,6 +40,19 @@ def expected_steps(section: Heat) -> int:
     return LEAST_STEPS if section.laplacian == "normalized" else UNNORMALISED_STEPS
 
 
+def trace_parameters(section: Heat) -> dict[str, Any]:
+    """Return what a trace depends on beside its graph, as parameters of a stage."""
+    return {
+        "times": section.times.model_dump(),
+        "laplacian": section.laplacian,
+        "steps": section.steps,
+        "probes": section.probes,
+        "tolerance": section.tolerance,
+        "distribution": section.distribution,
+        "variance_reduction": section.variance_reduction,
+    }
+
+
 def read_times(parameters: Mapping[str, Any]) -> NDArray[np.float64]:
     """Return the diffusion times of a stage's parameters."""
     times = parameters["times"]

@@ -450,6 +450,13 @@ def compare_functions(inputs: Inputs) -> Output:
     return Output(values={"estimate": store_estimate(magnitude_difference(first, second))})
 
 
+def _rarefaction_section(published: Published) -> dict[str, Any]:
+    if "rarefaction" not in published.objects:
+        return {}
+    sizes, means = (published.array(name) for name in ("rarefaction_sizes", "rarefaction"))
+    return {"rarefaction": {"sizes": sizes.tolist(), "values": means.tolist()}}
+
+
 def _function(published: Published) -> MagnitudeFunction | None:
     if "reason" in published.values:
         return None
@@ -477,6 +484,7 @@ def collect_magnitude(section: Magnitude, facts: JobFacts, results: Results) -> 
             **_subsampled_section(published.values),
             **_convergence_section(convergence),
             **_area_section(area, published.values),
+            **_rarefaction_section(published),
         }
         scores += _corpus_scores(role, area, published.values, convergence)
         for name in ("weights", "rarefaction", "rarefaction_sizes"):

@@ -25,6 +25,8 @@ from latentscale.graph_blocks import (
 from latentscale_pipeline.engine.stage import Effort, Inputs, Stage
 from latentscale_pipeline.job.config import Heat
 from latentscale_pipeline.job.publishing import Output, Published
+from latentscale_pipeline.stages.cell_merging import newest_lists
+from latentscale_pipeline.stages.cell_neighbours import list_stages
 from latentscale_pipeline.stages.cell_sizes import Layout
 from latentscale_pipeline.stages.measure import RESULT_BYTES, CorpusFacts, Role
 
@@ -37,8 +39,8 @@ BLOCK_ENTRY_BYTES = 100
 
 def graph_stage(section: Heat, role: Role, corpus: CorpusFacts, *, in_cells: bool) -> Stage:
     """Plan the graph of a corpus."""
-    neighbours = f"neighbours-{role}"
     if not in_cells:
+        neighbours = f"neighbours-{role}"
         return Stage(
             name=f"graph-{role}",
             work=build_graph,
@@ -53,8 +55,8 @@ def graph_stage(section: Heat, role: Role, corpus: CorpusFacts, *, in_cells: boo
         work=build_block,
         finalise=describe_graph,
         partitions=layout.blocks,
-        needs=(neighbours,),
-        parameters={"neighbours": neighbours, "n": corpus.n, "d": corpus.d},
+        needs=list_stages(role),
+        parameters={"neighbours": list(list_stages(role)), "n": corpus.n, "d": corpus.d},
         memory_bytes=2 * min(corpus.n, layout.block) * section.k * BLOCK_ENTRY_BYTES,
         effort=_graph_effort(section, corpus),
     )
@@ -89,7 +91,7 @@ def build_block(inputs: Inputs) -> Output:
     """Join the vertices of a block with their neighbours, and find its own components."""
     p = inputs.parameters
     layout = Layout(p["n"], p["d"])
-    neighbours = inputs.results[p["neighbours"]]
+    neighbours = _lists(inputs)
     start = inputs.index * layout.block
     turned = f"turned_{inputs.index:05d}"
     leading = neighbours.array("leading")
@@ -113,6 +115,10 @@ def build_block(inputs: Inputs) -> Output:
     )
 
 
+def _lists(inputs: Inputs) -> Published:
+    return newest_lists(inputs.results.__getitem__, inputs.parameters["neighbours"])
+
+
 def describe_graph(inputs: Inputs) -> Output:
     """Add up what is known of the blocks, and join their components."""
     p = inputs.parameters
@@ -123,7 +129,7 @@ def describe_graph(inputs: Inputs) -> Output:
         components=count_components(counts, _joined_components(inputs, counts)),
         isolated=sum(part.values["isolated"] for part in inputs.parts),
     )
-    neighbours = inputs.results[p["neighbours"]]
+    neighbours = _lists(inputs)
     return Output(values={**_described(summary, neighbours), "blocks": len(inputs.parts)})
 
 
@@ -150,6 +156,7 @@ def _described(summary: GraphSummary, neighbours: Published) -> dict[str, Any]:
         "summary": asdict(summary),
         "recall": neighbours.values["recall"],
         "method": neighbours.values["method"],
+        "attempts": neighbours.values.get("attempts", []),
     }
 
 

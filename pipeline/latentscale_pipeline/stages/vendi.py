@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Literal, cast
 
@@ -46,7 +46,7 @@ from latentscale_pipeline.engine.stage import Effort, Inputs, Stage
 from latentscale_pipeline.engine.task import FINALISE
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.job.config import Vendi, VendiKernel
-from latentscale_pipeline.job.publishing import Output
+from latentscale_pipeline.job.publishing import Output, Published
 from latentscale_pipeline.named_code import source_checksum
 from latentscale_pipeline.stages.labelled_vendi import label_scores, plan_labels
 from latentscale_pipeline.stages.labelled_vendi import stage_name as labels_stage
@@ -601,6 +601,7 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
         for kernel in section.kernels:
             published = results(stage_name(kernel, role))
             label = _kernel_label(kernel, section)
+            grown = _rarefaction(published, _orders(section))
             for order in _orders(section):
                 fields: dict[str, Any] = {
                     "measure": "vendi",
@@ -611,7 +612,8 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
                     "unit": "effective items",
                     "better": "high",
                 }
-                entries.append(_entry(kernel, order, published.values, corpus.n))
+                entry = _entry(kernel, order, published.values, corpus.n)
+                entries.append({**entry, **grown.get(order, {})})
                 if "reason" in published.values:
                     scores.append(Score.unknown(published.values["reason"], **fields))
                 else:
@@ -631,6 +633,17 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
             arrays[f"vendi/{role}/labels/scores"] = labelled.path("scores")
         found[role] = entries
     return Findings(found, scores, arrays)
+
+
+def _rarefaction(published: Published, orders: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return how the score of each order grew with the rows, where they were sampled."""
+    if "rarefaction" not in published.objects:
+        return {}
+    sizes, means = (published.array(name) for name in ("rarefaction_sizes", "rarefaction"))
+    return {
+        order: {"rarefaction": {"sizes": sizes.tolist(), "values": column.tolist()}}
+        for order, column in zip(orders, means.T, strict=True)
+    }
 
 
 def _kernel_label(kernel: VendiKernel, section: Vendi) -> str:

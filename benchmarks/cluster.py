@@ -1,0 +1,173 @@
+"""What it costs to hand out tasks, what more workers bring, and what a plan expects of many.
+
+    python benchmarks/cluster.py --tasks 100000 --output cluster.json
+
+One machine can't show a thousand workers. It can show what limits them: the processor time that the
+driver, with the scheduler in it, takes for a task (a cluster can keep as many workers busy as tasks
+take times longer than that); what 1, 2 and 4 workers of one thread make of its cores; and what
+``latentscale plan`` foresees for 10, 100 and 1000.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from latentscale_pipeline.clusters.dask_executor import local_cluster
+from latentscale_pipeline.engine.run import Work, run_stages, survey
+from latentscale_pipeline.engine.stage import Inputs, Stage, stage_keys
+from latentscale_pipeline.forecast import forecast_job
+from latentscale_pipeline.job.config import Local, read_config
+from latentscale_pipeline.job.publishing import Output
+from latentscale_pipeline.objects import ObjectStore
+from latentscale_pipeline.plan import comparing_measures, make_plan, measure_sections
+from latentscale_pipeline.run import run_job
+
+WORKERS = (1, 2, 4)
+PLANNED = (10, 100, 1000)
+ROWS, DIMENSION = 6000, 384
+PLANNED_ROWS = 1_000_000
+
+
+def nothing(inputs: Inputs) -> Output:
+    return Output({"index": inputs.index})
+
+
+def nothing_of_all(inputs: Inputs) -> Output:
+    return Output({"parts": len(inputs.parts)})
+
+
+def silent(event: str, **fields: Any) -> None:
+    return None
+
+
+def overhead(tasks: int, folder: Path) -> dict[str, Any]:
+    """Run so many tasks that do nothing but publish that they did, on two workers."""
+    stage = Stage("nothing", nothing, 1000, partitions=tasks, finalise=nothing_of_all)
+    work = Work(ObjectStore(str(folder)), [stage], stage_keys([stage], {}), {})
+    spent: dict[str, float] = {}
+    standings = survey(work)
+    begun, before = time.perf_counter(), _own_seconds()
+
+    def notify(event: str, **fields: Any) -> None:
+        if event == "part_done" and fields["part"] == tasks - 1:
+            spent["last"] = time.perf_counter() - begun
+
+    run_stages(work, standings, lambda: local_cluster(Local(workers=2)), "bench", notify)
+    seconds, own = time.perf_counter() - begun, _own_seconds() - before
+    return {
+        "tasks": tasks,
+        "seconds": round(seconds, 1),
+        "tasks_a_second": round(tasks / seconds, 1),
+        "driver_cpu_seconds": round(own, 1),
+        "driver_milliseconds_a_task": round(1000 * own / tasks, 3),
+        "workers_milliseconds_a_task": round(1000 * _children_seconds() / tasks, 3),
+    }
+
+
+def _own_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def job(folder: Path, name: str, cluster: dict[str, Any], rows: Path) -> Any:
+    document = {
+        "name": name,
+        "corpus": str(rows),
+        "output": str(folder / name),
+        "measures": {"vendi": {"kernels": ["rbf"], "method": "lanczos"}},
+        "cluster": cluster,
+    }
+    return read_config(
+        json.dumps(document), name, measures=measure_sections(), comparing=comparing_measures()
+    )
+
+
+def efficiency(folder: Path) -> list[dict[str, Any]]:
+    """Run one job on 1, 2 and 4 workers of one thread."""
+    rows = folder / "rows.npy"
+    np.save(rows, np.random.default_rng(0).normal(size=(ROWS, DIMENSION)).astype("f4"))
+    found: list[dict[str, Any]] = []
+    for workers in WORKERS:
+        cluster = {"kind": "local", "workers": workers, "memory_limit": "2GiB"}
+        plan = make_plan(job(folder, f"workers-{workers}", cluster, rows))
+        begun = time.perf_counter()
+        run_job(plan, silent)
+        seconds = time.perf_counter() - begun
+        first = found[0]["seconds"] if found else seconds
+        cores = min(workers, os.cpu_count() or 1)
+        found.append(
+            {
+                "workers": workers,
+                "seconds": round(seconds, 1),
+                "speedup": round(first / seconds, 2),
+                "efficiency": round(first / seconds / cores, 2),
+            }
+        )
+    return found
+
+
+def planned(folder: Path) -> list[dict[str, Any]]:
+    """Ask what a plan foresees for a million rows on many workers of a batch system."""
+    rows = folder / "million.npy"
+    np.lib.format.open_memmap(rows, "w+", "f2", (PLANNED_ROWS, DIMENSION)).flush()
+    found = []
+    for workers in PLANNED:
+        cluster = {"kind": "slurm", "workers": workers, "memory_limit": "4GiB"}
+        config = job(folder, f"planned-{workers}", cluster, rows)
+        config = config.model_copy(update={"measures": {"heat": measure_sections()["heat"]()}})
+        total = forecast_job(config)["total"]
+        found.append(
+            {
+                "workers": workers,
+                "rows": PLANNED_ROWS,
+                "seconds": total["seconds"] - total["ingest_seconds"],
+                "work_seconds": total["work_seconds"],
+                "tasks": total["tasks"],
+            }
+        )
+    return found
+
+
+def measure(tasks: int, folder: Path) -> dict[str, Any]:
+    """Measure all three."""
+    return {
+        "cores": os.cpu_count(),
+        "load_before": round(os.getloadavg()[0], 1),
+        "overhead": overhead(tasks, folder / "overhead"),
+        "efficiency": efficiency(folder),
+        "planned": planned(folder),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--tasks", type=int, default=100_000)
+    parser.add_argument("--output", type=Path)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="latentscale-cluster-") as folder:
+        figures = measure(asked.tasks, Path(folder))
+    document = {"machine": {"system": platform.platform(), "cores": os.cpu_count()}, **figures}
+    text = json.dumps(document, indent=1) + "\n"
+    if asked.output:
+        asked.output.write_text(text)
+    sys.stdout.write(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""``latentscale export-metrics``: scores for the systems that watch over time."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command("export-metrics", no_args_is_help=True)
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@click.option(
+    "--format",
+    "written_as",
+    type=click.Choice(("prometheus", "openmetrics")),
+    default="prometheus",
+    show_default=True,
+    help="Prometheus' text format, or an OpenMetrics file.",
+)
+@click.option("--output", metavar="FILE", help="Where to write it, at once; printed otherwise.")
+@click.option("--mlflow", "tracking_uri", metavar="URI", help="Log to an MLflow server instead.")
+@click.option("--experiment", default="latentscale", show_default=True, help="Of MLflow.")
+def export_metrics(
+    jobs: tuple[str, ...],
+    written_as: str,
+    output: str | None,
+    tracking_uri: str | None,
+    experiment: str,
+) -> None:
+    """Export the scores of finished jobs, with their brackets.
+
+    A job is a folder, local or a URL. FILE is replaced in one step, as Prometheus' textfile
+    collector needs it, and may be a URL.
+
+    \b
+    Example:
+      latentscale export-metrics jobs/nightly-1a2b3c4d --output latentscale.prom
+      latentscale export-metrics jobs/nightly-1a2b3c4d --format openmetrics
+      latentscale export-metrics jobs/nightly-1a2b3c4d --mlflow http://mlflow.example.org
+    """
+    from latentscale_pipeline.comparison.finished_job import read_job
+    from latentscale_pipeline.metrics.exposition import write_metrics
+    from latentscale_pipeline.metrics.mlflow_logger import log_to_mlflow
+    from latentscale_pipeline.objects import ObjectStore
+
+    read = [read_job(url) for url in jobs]
+    if tracking_uri is not None:
+        for job in read:
+            logged = log_to_mlflow(job, tracking_uri, experiment)
+            click.echo(f"{job.id}: {'logged' if logged else 'was logged before'}")
+        return
+    text = write_metrics(read, openmetrics=written_as == "openmetrics")
+    if output is None:
+        click.echo(text.decode(), nl=False)
+        return
+    folder, _, name = output.rpartition("/")
+    ObjectStore(folder or ".").write(name, text)

@@ -1,0 +1,181 @@
+"""``latentscale history``: a registry of finished jobs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from latentscale_pipeline.cli.report_options import output_option, written_as_option
+from latentscale_pipeline.cli.text_files import write_text
+from latentscale_pipeline.errors import BadInput
+
+if TYPE_CHECKING:
+    from latentscale_pipeline.history.entries import Entry
+
+GATES = {True: "passed", False: "failed", None: ""}
+
+
+@click.group(no_args_is_help=True)
+def history() -> None:
+    """Keep finished jobs in a registry: list them, plot trends, pick a baseline.
+
+    HISTORY is a folder or a URL such as s3://bucket/history, which any number of writers may add to
+    at once. It holds one Parquet file a job, with a row for every score.
+
+    \b
+    Example:
+      latentscale history add history/ jobs/nightly-1a2b3c4d --tag release
+      latentscale history list history/
+      latentscale history plot history/ --output trends.html
+      latentscale compare jobs/nightly-1a2b3c4d $(latentscale history pick history/)
+    """
+
+
+@history.command(no_args_is_help=True)
+@click.argument("registry", metavar="HISTORY")
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@click.option("--tag", help="A word by which the (last) job can be picked as a baseline.")
+def add(registry: str, jobs: tuple[str, ...], tag: str | None) -> None:
+    """Register finished jobs; one that was registered before is left as it is.
+
+    \b
+    Example:
+      latentscale history add history/ jobs/nightly-1a2b3c4d --tag release
+    """
+    from latentscale_pipeline.comparison.finished_job import read_job
+    from latentscale_pipeline.history.entries import make_entry
+    from latentscale_pipeline.history.registry import Registry
+
+    known = Registry.at(registry)
+    for url in jobs:
+        entry = make_entry(read_job(url))
+        added = known.add(entry)
+        click.echo(f"{entry.job}: {'added' if added else 'was there already'}")
+        if tag is not None and url == jobs[-1]:
+            known.tag(tag, entry.job)
+            click.echo(f"{entry.job}: tagged {tag}")
+
+
+@history.command(no_args_is_help=True)
+@click.argument("registry", metavar="HISTORY")
+@click.argument("job")
+@click.argument("tag")
+def tag(registry: str, job: str, tag: str) -> None:
+    """Give a registered JOB (its id) a TAG; the job that had it loses it.
+
+    \b
+    Example:
+      latentscale history tag history/ nightly-1a2b3c4d release
+    """
+    from latentscale_pipeline.history.registry import Registry
+
+    Registry.at(registry).tag(tag, job)
+    click.echo(f"{job}: tagged {tag}")
+
+
+@history.command("list", no_args_is_help=True)
+@click.argument("registry", metavar="HISTORY")
+@click.option("--name", help="Only jobs of this name or workflow.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def list_entries(registry: str, name: str | None, as_json: bool) -> None:
+    """List the registered jobs, the oldest first.
+
+    \b
+    Example:
+      latentscale history list history/ --name nightly
+    """
+    from latentscale_pipeline.cli.status import print_rows
+    from latentscale_pipeline.history.registry import Registry
+
+    known = Registry.at(registry)
+    entries, tags = known.entries(name), known.tags()
+    if as_json:
+        click.echo(json.dumps([_describe(entry, tags) for entry in entries], indent=1))
+        return
+    if not entries:
+        click.echo(f"{known.store.url}: no jobs", err=True)
+        return
+    print_rows(
+        [
+            {
+                "finished": entry.finished,
+                "job": entry.job,
+                "rows": f"{entry.corpus_rows:,}",
+                "workflow": entry.workflow or "",
+                "gates": GATES[entry.passed],
+                "tags": ", ".join(word for word, job in tags.items() if job == entry.job),
+                "folder": entry.url,
+            }
+            for entry in entries
+        ]
+    )
+
+
+@history.command(no_args_is_help=True)
+@click.argument("registry", metavar="HISTORY")
+@click.option("--baseline", default="latest", show_default=True, help="latest, or a tag.")
+@click.option("--name", help="For latest: only jobs of this name or workflow.")
+def pick(registry: str, baseline: str, name: str | None) -> None:
+    """Print the folder of a baseline: the latest job whose gates didn't fail, or the tagged one.
+
+    \b
+    Example:
+      latentscale history pick history/ --baseline release
+    """
+    from latentscale_pipeline.history.registry import Registry, pick_baseline
+
+    known = Registry.at(registry)
+    entry = pick_baseline(known, baseline, name)
+    if entry is None:
+        raise BadInput(f"{known.store.url}: no job to be a baseline; add one that is finished")
+    click.echo(entry.url)
+
+
+@history.command(no_args_is_help=True)
+@click.argument("registry", metavar="HISTORY")
+@click.option("--name", help="Only jobs of this name or workflow.")
+@click.option("--last", type=click.IntRange(1), help="Only so many of the newest.")
+@written_as_option
+@output_option
+def plot(
+    registry: str, name: str | None, last: int | None, written_as: str, output: str | None
+) -> None:
+    """Show how every score went from job to job, with its brackets.
+
+    \b
+    Example:
+      latentscale history plot history/ --name nightly --output trends.html
+    """
+    from latentscale_pipeline.history.registry import Registry
+    from latentscale_pipeline.history.report import series_report
+    from latentscale_pipeline.report import FORMATS
+
+    known = Registry.at(registry)
+    entries = known.entries(name)[-last if last else 0 :]
+    if not entries:
+        raise BadInput(f"{known.store.url}: no jobs{f' of {name}' if name else ''} to plot")
+    title = name or ", ".join(dict.fromkeys(entry.workflow or entry.name for entry in entries))
+    text = FORMATS[written_as](series_report(entries, title, known.tags()))
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_text(output, text)
+
+
+def _describe(entry: Entry, tags: dict[str, str]) -> dict[str, Any]:
+    return {
+        "job": entry.job,
+        "name": entry.name,
+        "folder": entry.url,
+        "finished": entry.finished,
+        "rows": entry.corpus_rows,
+        "workflow": entry.workflow,
+        "evaluation": entry.evaluation,
+        "baseline": entry.baseline,
+        "passed": entry.passed,
+        "failures": entry.failures.splitlines(),
+        "tags": [word for word, job in tags.items() if job == entry.job],
+        "scores": [score.model_dump(exclude_none=True) for score in entry.scores],
+    }

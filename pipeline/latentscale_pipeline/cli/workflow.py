@@ -1,0 +1,98 @@
+"""``latentscale workflow``: evaluations that run by themselves."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from latentscale_pipeline.cli.text_files import read_text
+from latentscale_pipeline.errors import GateFailed
+
+if TYPE_CHECKING:
+    from latentscale_pipeline.workflow.evaluation import Outcome
+
+
+@click.group(no_args_is_help=True)
+def workflow() -> None:
+    """Evaluate corpora as a workflow file says, from ingest to gate.
+
+    \b
+    Example:
+      latentscale workflow run workflows/nightly.yaml
+    """
+
+
+@workflow.command(no_args_is_help=True)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("-o", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
+@click.option("--allow-code", is_flag=True, help="Run functions and commands that are named.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+def run(
+    file: Path, overrides: tuple[str, ...], allow_code: bool, as_json: bool, quiet: bool
+) -> None:
+    """Make one evaluation: ingest, job, comparison with a baseline, gates, history, messages.
+
+    Running it again goes on where it was interrupted; an evaluation that is registered isn't made
+    again, its verdict is given again. While another run of the same workflow is under way, this one
+    steps aside and ends with 0.
+
+    \b
+    Example:
+      latentscale workflow run workflows/nightly.yaml -o corpora.corpus=today.npy
+
+    Exit codes: 0 passed or stepped aside, 1 a gate failed, 2 bad input, or jobs that are unlike,
+    3 incomplete (run again).
+    """
+    from rich.console import Console
+
+    from latentscale_pipeline.cli.run import ended_by_signals, log_to_stderr
+    from latentscale_pipeline.cli.run_progress import show_progress
+    from latentscale_pipeline.workflow.config import read_workflow
+    from latentscale_pipeline.workflow.evaluation import describe_outcome, evaluate
+
+    with ended_by_signals():
+        text = read_text(file, "a YAML file that describes a workflow")
+        read = read_workflow(text, str(file), overrides)
+        log_to_stderr()
+        with show_progress(Console(stderr=True), quiet=quiet) as notify:
+            outcome = evaluate(
+                read,
+                str(file),
+                notify,
+                lambda line: click.echo(line, err=True),
+                allow_code=allow_code,
+                command=_without_secrets(sys.argv[1:]),
+            )
+    if as_json:
+        click.echo(json.dumps(describe_outcome(outcome), indent=1))
+    _end(outcome, as_json)
+
+
+def _without_secrets(arguments: list[str]) -> list[str]:
+    """Leave out the value of overrides that may hold the address of a webhook."""
+    return [
+        "notify=…" if argument.removeprefix("-o").startswith("notify") else argument
+        for argument in arguments
+    ]
+
+
+def _end(outcome: Outcome, as_json: bool) -> None:
+    entry = outcome.entry
+    if entry is None:
+        return
+    if not as_json:
+        words = {True: "passed", False: "FAILED", None: "no gates"}
+        click.echo(f"{entry.job}: {words[entry.passed]}")
+        click.echo(f"job:        {entry.url}")
+        click.echo(f"baseline:   {entry.baseline or 'none yet: this is the first'}")
+        click.echo(f"comparison: {outcome.comparison}")
+    failures = entry.failures.splitlines()
+    for failure in failures:
+        click.echo(f"gate failed: {failure}", err=True)
+    if entry.passed is False:
+        raise GateFailed(f"{len(failures)} gates failed")

@@ -1,0 +1,293 @@
+"""The report of a comparison: two or more finished jobs, one of which is the baseline.
+
+Conclusions and tables come from ``scores`` alone. The figures lay the functions of the known
+measures over each other, as far as all jobs' results have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from latentscale_pipeline.comparison.cells import WORDS, ComparedCells, write_notes, write_scores
+from latentscale_pipeline.comparison.compare import Comparison
+from latentscale_pipeline.comparison.difference import ComparedScore, Verdict
+from latentscale_pipeline.comparison.finished_job import FinishedJob
+from latentscale_pipeline.comparison.gate_checks import GateResult
+from latentscale_pipeline.notation import counted, printable, write_number
+from latentscale_pipeline.report.content import Answer, Fact, Figure, Report, Section, Table
+from latentscale_pipeline.report.drawing import Style, numbered_styles
+from latentscale_pipeline.report.figures.heat import draw_traces
+from latentscale_pipeline.report.figures.magnitude import draw_functions
+from latentscale_pipeline.report.figures.vendi import draw_orders, kernels_of, of_kernel
+from latentscale_pipeline.report.meanings import MEASURES
+from latentscale_pipeline.report.method import PROMISES, SAMPLING_ERROR
+from latentscale_pipeline.report.scores import meanings_of
+
+LARGEST_CHANGES = 5
+"""Changes that the opening lists."""
+
+
+def comparison_report(
+    comparisons: Sequence[Comparison], gates: Sequence[GateResult] | None = None
+) -> Report:
+    """Return what the report of some jobs against one baseline says.
+
+    Parameters
+    ----------
+    comparisons : sequence of Comparison
+        At least one, all against the same baseline.
+    gates : sequence of GateResult, optional
+        How the gates on the first job went.
+    """
+    baseline = comparisons[0].baseline
+    jobs = [*(found.job for found in comparisons), baseline]
+    names = job_names(jobs)
+    against = names[0] if len(comparisons) == 1 else f"{len(comparisons)} jobs"
+    measures = dict.fromkeys(
+        compared.score.measure for found in comparisons for compared in found.scores
+    )
+    return Report(
+        kind="comparison",
+        title=f"{against} against {names[-1]}",
+        subtitle=" · ".join(printable(job.id) for job in jobs),
+        conclusions=[
+            *_gates_said(gates),
+            *(_said(found, name) for found, name in zip(comparisons, names, strict=False)),
+        ],
+        answers=[_which_jobs(jobs, names), *_changes(comparisons, names), *_gates(gates)],
+        warnings=list(dict.fromkeys(note for found in comparisons for note in write_notes(found))),
+        sections=[
+            *(
+                _section(place, measure, comparisons, jobs, names)
+                for place, measure in enumerate(measures)
+            ),
+            _reading(),
+        ],
+    )
+
+
+def job_names(jobs: Sequence[FinishedJob]) -> list[str]:
+    """Name jobs by what tells them apart: their names, or their ids where those are equal."""
+    names = [job.name for job in jobs]
+    return [printable(job.name if names.count(job.name) == 1 else job.id) for job in jobs]
+
+
+def _said(comparison: Comparison, name: str) -> str:
+    counts = dict.fromkeys(Verdict, 0)
+    for compared in comparison.shared:
+        counts[compared.verdict] += 1
+    known = len(comparison.shared) - counts[Verdict.NOT_COMPUTED]
+    said = (
+        f"{name}: of {counted(known, 'score')}, {counts[Verdict.SIGNIFICANT]} changed significantly"
+    )
+    if counts[Verdict.SAMPLING_ERROR_UNKNOWN]:
+        said += (
+            f" and {counts[Verdict.SAMPLING_ERROR_UNKNOWN]} beyond their brackets, where the "
+            "sampling error is unknown"
+        )
+    largest = _largest(comparison, 1)
+    return f"{said}; most of all {_change_said(largest[0])}." if largest else f"{said}."
+
+
+def _change_said(compared: ComparedScore) -> str:
+    share = compared.relative or 0.0
+    verb = "rose" if share > 0 else "fell"
+    return f"{compared.score.name} {verb} by {write_number(abs(100 * share), 3)} %"
+
+
+def _largest(comparison: Comparison, count: int) -> list[ComparedScore]:
+    """Return the scores of whole corpora that changed most, beyond their brackets."""
+    changed = [
+        compared
+        for compared in comparison.shared
+        if compared.relative and compared.beyond_bounds and compared.score.label is None
+    ]
+    return sorted(changed, key=lambda compared: -abs(compared.relative or 0.0))[:count]
+
+
+def _which_jobs(jobs: Sequence[FinishedJob], names: Sequence[str]) -> Answer:
+    facts = [
+        Fact(
+            "baseline" if place == len(jobs) - 1 else "job",
+            name,
+            " · ".join(f"{corpus.n:,} rows ({role})" for role, corpus in job.corpora.items()),
+            printable(job.url),
+        )
+        for place, (job, name) in enumerate(zip(jobs, names, strict=True))
+    ]
+    return Answer("Which jobs?", facts)
+
+
+def _changes(comparisons: Sequence[Comparison], names: Sequence[str]) -> list[Answer]:
+    answers = []
+    for found, name in zip(comparisons, names, strict=False):
+        facts = []
+        for compared in _largest(found, LARGEST_CHANGES):
+            (cells,) = write_scores(Comparison(found.job, found.baseline, (compared,)))
+            facts.append(
+                Fact(
+                    compared.score.name,
+                    cells.relative,
+                    f"{cells.baseline.value} → {cells.job.value}",
+                    cells.verdict,
+                )
+            )
+        question = "What changed most?" if len(comparisons) == 1 else f"What changed in {name}?"
+        note = "" if facts else "Nothing beyond the brackets."
+        answers.append(Answer(question, facts, note))
+    return answers
+
+
+def _gates_said(gates: Sequence[GateResult] | None) -> list[str]:
+    if gates is None:
+        return []
+    failed = [result for result in gates if not result.passed]
+    if not failed:
+        return [f"All {counted(len(gates), 'gate')} passed."]
+    return [f"{len(failed)} of {counted(len(gates), 'gate')} failed: {failed[0].message}."]
+
+
+def _gates(gates: Sequence[GateResult] | None) -> list[Answer]:
+    if gates is None:
+        return []
+    facts = [
+        Fact(str(result.gate), "passed" if result.passed else "failed", "", result.message)
+        for result in gates
+    ]
+    return [Answer("Did the gates pass?", facts)]
+
+
+def _section(
+    place: int,
+    measure: str,
+    comparisons: Sequence[Comparison],
+    jobs: Sequence[FinishedJob],
+    names: Sequence[str],
+) -> Section:
+    known = MEASURES.get(measure)
+    rows = [
+        [cells for cells in write_scores(found) if cells.measure == printable(measure)]
+        for found in comparisons
+    ]
+    table = _table_of_two(rows[0], names) if len(rows) == 1 else _table_of_many(rows, names)
+    scored = [
+        compared.score.model_dump()
+        for compared in comparisons[0].scores
+        if compared.score.measure == measure
+    ]
+    drawn = list(zip(numbered_styles(names), jobs, strict=True))
+    return Section(
+        key=measure if known else f"further-{place}",
+        title=known.title if known else printable(measure),
+        question=known.question if known else "",
+        source=known.source if known else "",
+        figures=OVERLAYS[measure](drawn) if measure in OVERLAYS else [],
+        scores=table,
+        meanings=meanings_of(scored),
+    )
+
+
+def _table_of_two(rows: Sequence[ComparedCells], names: Sequence[str]) -> Table:
+    return Table(
+        "Scores",
+        ("score", "of", names[0], names[1], "difference", "relative", "verdict"),
+        [
+            (
+                *(cells.score, cells.of),
+                f"{cells.job.value} {cells.job.bracket}".strip(),
+                f"{cells.baseline.value} {cells.baseline.bracket}".strip(),
+                *(cells.difference, cells.relative),
+                f"{cells.verdict} (unlike)" if cells.unlike else cells.verdict,
+            )
+            for cells in rows
+        ],
+        numeric=frozenset({2, 3, 4, 5}),
+    )
+
+
+def _table_of_many(rows: Sequence[Sequence[ComparedCells]], names: Sequence[str]) -> Table:
+    """Return a row a score: the baseline's value, then every job's with its change."""
+    scores = dict.fromkeys((cells.score, cells.of) for found in rows for cells in found)
+    by_job = [{(cells.score, cells.of): cells for cells in found} for found in rows]
+    baselines = {key: cells.baseline for found in by_job for key, cells in found.items()}
+    header = ["score", "of", names[-1]]
+    for name in names[:-1]:
+        header += [name, "change"]
+    return Table(
+        "Scores",
+        header,
+        [
+            (
+                *key,
+                f"{baselines[key].value} {baselines[key].bracket}".strip(),
+                *(cell for found in by_job for cell in _cells_of_many(found.get(key))),
+            )
+            for key in scores
+        ],
+        numeric=frozenset(range(2, len(header))),
+    )
+
+
+def _cells_of_many(cells: ComparedCells | None) -> tuple[str, str]:
+    if cells is None:
+        return "", ""
+    mark = " *" if cells.verdict == WORDS[Verdict.SIGNIFICANT] else ""
+    return f"{cells.job.value} {cells.job.bracket}".strip(), f"{cells.relative}{mark}"
+
+
+def _reading() -> Section:
+    return Section(
+        key="method",
+        title="How to read this",
+        question="Brackets bound the measure of each very corpus. A difference is significant (*) "
+        "when the brackets are farther apart than 1.96 sampling errors of the difference; where a "
+        "sampling error is unknown, none is called so. One test is made for each score: of twenty "
+        "that don't differ, one will seem to.",
+        meanings=[*PROMISES, SAMPLING_ERROR],
+    )
+
+
+Drawn = Sequence[tuple[Style, FinishedJob]]
+
+
+def _of_corpus(drawn: Drawn, measure: str) -> list[tuple[Style, Any]]:
+    """Return what a measure found for the corpus of each job that has it."""
+    parts = [(style, (job.found or {}).get(measure) or {}) for style, job in drawn]
+    return [(style, part["corpus"]) for style, part in parts if part.get("corpus")]
+
+
+def _overlay_traces(drawn: Drawn) -> list[Figure]:
+    traces = _of_corpus(drawn, "heat")
+    alike = {trace["normalization"] for _, trace in traces}
+    return [draw_traces(traces)] if len(alike) == 1 else []
+
+
+def _overlay_functions(drawn: Drawn) -> list[Figure]:
+    functions = [(style, part) for style, part in _of_corpus(drawn, "magnitude") if part["value"]]
+    return [draw_functions(functions)] if functions else []
+
+
+def _overlay_orders(drawn: Drawn) -> list[Figure]:
+    entries = _of_corpus(drawn, "vendi")
+    return [
+        draw_orders(
+            f"vendi-{place}",
+            kernel,
+            bandwidth,
+            [
+                (style, chosen)
+                for style, found in entries
+                if (chosen := of_kernel(found, kernel, bandwidth))
+            ],
+        )
+        for place, (kernel, bandwidth) in enumerate(kernels_of(entries))
+    ]
+
+
+OVERLAYS: Mapping[str, Callable[[Drawn], list[Figure]]] = {
+    "heat": _overlay_traces,
+    "magnitude": _overlay_functions,
+    "vendi": _overlay_orders,
+}
+"""What is drawn of the jobs' corpora over each other, by measure."""

@@ -1,0 +1,169 @@
+"""One evaluated job as the registry keeps it: a Parquet file with a row for every score.
+
+Every row repeats what identifies the job, so that a query over all files of a registry needs no
+join: ``select finished, value from 'history/entries/*.parquet' where measure = 'vendi'``.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from latentscale_pipeline.addresses import strip_credentials
+from latentscale_pipeline.comparison.finished_job import FinishedJob, Score
+from latentscale_pipeline.errors import BadInput
+
+PARQUET_MISSING = (
+    "a history is kept in Parquet, which needs pyarrow; pip install 'latentscale[history]'"
+)
+
+SCORE_COLUMNS: dict[str, str] = {
+    **dict.fromkeys(("measure", "of", "score", "kernel", "order", "label"), "string"),
+    **dict.fromkeys(("scale", "value", "lower", "upper", "sampling_error"), "double"),
+    **dict.fromkeys(("bounds", "unit", "better", "reason"), "string"),
+    "size_dependent": "bool",
+}
+"""Columns that differ from row to row, as in ``results.json``."""
+
+JOB_COLUMNS: dict[str, str] = {
+    **dict.fromkeys(("job", "name", "url", "finished", "registered", "version"), "string"),
+    **dict.fromkeys(("corpus_fingerprint", "reference_fingerprint"), "string"),
+    "corpus_rows": "int64",
+    **dict.fromkeys(("workflow", "evaluation", "baseline"), "string"),
+    "passed": "bool",
+    "failures": "string",
+}
+"""Columns that say which job the scores are of and what was made of them."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A finished job in a registry.
+
+    Attributes
+    ----------
+    job, name, url : str
+        Its id, name and folder, without credentials.
+    finished, registered : str
+        UTC times in ISO 8601.
+    version : str
+        Of the program that computed it.
+    corpus_fingerprint, reference_fingerprint : str or None
+        What was measured.
+    corpus_rows : int
+        How much of it.
+    workflow, evaluation, baseline : str or None
+        The workflow that ran it, what that evaluation is known by, and the job it was compared
+        with; None for a job that was added by hand.
+    passed : bool or None
+        Whether its gates passed; None where there were none.
+    failures : str
+        What the gates said, one line each.
+    scores : tuple of Score
+        In the order of its results.
+    """
+
+    job: str
+    name: str
+    url: str
+    finished: str
+    registered: str
+    version: str
+    corpus_fingerprint: str
+    reference_fingerprint: str | None
+    corpus_rows: int
+    workflow: str | None
+    evaluation: str | None
+    baseline: str | None
+    passed: bool | None
+    failures: str
+    scores: tuple[Score, ...]
+
+    @property
+    def key(self) -> str:
+        """Where the registry keeps it: the same job and evaluation have the same place."""
+        return f"entries/{self.job}{'.' + self.evaluation if self.evaluation else ''}.parquet"
+
+
+def make_entry(
+    job: FinishedJob,
+    *,
+    workflow: str | None = None,
+    evaluation: str | None = None,
+    baseline: str | None = None,
+    passed: bool | None = None,
+    failures: str = "",
+) -> Entry:
+    """Make an entry of a finished job."""
+    reference = job.corpora.get("reference")
+    return Entry(
+        job=job.id,
+        name=job.name,
+        url=strip_credentials(job.url),
+        finished=job.finished,
+        # Finer than a second: jobs that finished in one are told apart by it.
+        registered=datetime.now(UTC).isoformat(timespec="microseconds"),
+        version=job.version,
+        corpus_fingerprint=job.corpora["corpus"].fingerprint,
+        reference_fingerprint=None if reference is None else reference.fingerprint,
+        corpus_rows=job.corpora["corpus"].n,
+        workflow=workflow,
+        evaluation=evaluation,
+        baseline=None if baseline is None else strip_credentials(baseline),
+        passed=passed,
+        failures=failures,
+        scores=job.scores,
+    )
+
+
+def dump_entry(entry: Entry) -> bytes:
+    """Write an entry as a Parquet file."""
+    pyarrow, parquet = _arrow()
+    job = {name: getattr(entry, name) for name in JOB_COLUMNS}
+    # A job without any score is still a job: one row, all of whose score columns are null.
+    scores = [score.model_dump() for score in entry.scores] or [dict.fromkeys(SCORE_COLUMNS)]
+    types = {"string": pyarrow.string(), "double": pyarrow.float64()}
+    types |= {"int64": pyarrow.int64(), "bool": pyarrow.bool_()}
+    schema = pyarrow.schema(
+        [(name, types[kind]) for name, kind in {**JOB_COLUMNS, **SCORE_COLUMNS}.items()]
+    )
+    rows = [{**job, **{name: score[name] for name in SCORE_COLUMNS}} for score in scores]
+    stream = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), stream)
+    return stream.getvalue()
+
+
+def load_entry(data: bytes, where: str) -> Entry:
+    """Read an entry.
+
+    Raises
+    ------
+    BadInput
+        If it isn't one.
+    """
+    pyarrow, parquet = _arrow()
+    try:
+        rows: list[dict[str, Any]] = parquet.read_table(io.BytesIO(data)).to_pylist()
+        job = {name: rows[0][name] for name in JOB_COLUMNS}
+        scores = tuple(
+            Score(**{name: row[name] for name in SCORE_COLUMNS})
+            for row in rows
+            if row["measure"] is not None
+        )
+        return Entry(**job, scores=scores)
+    except (pyarrow.ArrowException, ValueError, KeyError, TypeError, IndexError, OSError):
+        raise BadInput(
+            f"{where}: not an entry of a history; the file is damaged, remove it and add the job "
+            "again"
+        ) from None
+
+
+def _arrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise BadInput(PARQUET_MISSING) from None
+    return pyarrow, parquet

@@ -1,0 +1,153 @@
+"""A registry of finished jobs: a folder or URL that any number of writers add to.
+
+Nothing in it is ever changed. An entry is a file of its own, created only if its place is free, so
+two writers of one evaluation agree on the first. A tag is a list of files,
+``tags/<tag>/000001.json`` and so on, of which the highest number counts; to move a tag is to create
+the next one, which one contender can.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from latentscale_pipeline.errors import BadInput, Incomplete
+from latentscale_pipeline.history.entries import Entry, dump_entry, load_entry
+from latentscale_pipeline.notation import printable
+from latentscale_pipeline.objects import ObjectStore
+
+READERS = 16
+"""Entries that are read at once: a remote store is slow to answer."""
+
+LATEST = "latest"
+"""The word that names the newest job whose gates didn't fail."""
+
+MOVES = 20
+"""How often the next number of a tag is tried for while others take it."""
+
+_TAG = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_MOVE = re.compile(r"tags/(?P<tag>[^/]+)/(?P<number>\d{6})\.json")
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The jobs registered below one folder or URL."""
+
+    store: ObjectStore
+
+    @staticmethod
+    def at(url: str) -> Registry:
+        """Return the registry at a folder or URL, be there anything yet or not."""
+        return Registry(ObjectStore(url))
+
+    def add(self, entry: Entry) -> bool:
+        """Register a job; False if it was registered before, which changes nothing."""
+        if self.store.exists(entry.key):
+            return False
+        return self.store.create(entry.key, dump_entry(entry))
+
+    def entries(self, name: str | None = None) -> list[Entry]:
+        """Return the registered jobs, the oldest first.
+
+        Parameters
+        ----------
+        name : str, optional
+            Only those of this name or workflow.
+
+        Raises
+        ------
+        BadInput
+            If one of them is damaged.
+        """
+        keys = [key for key in self.store.keys("entries") if key.endswith(".parquet")]
+        with ThreadPoolExecutor(READERS) as pool:
+            found = list(pool.map(self._read, keys))
+        chosen = [entry for entry in found if name is None or name in (entry.name, entry.workflow)]
+        return sorted(chosen, key=lambda entry: (entry.finished, entry.registered, entry.job))
+
+    def tag(self, tag: str, job: str) -> None:
+        """Give a job a tag, taking it from the one that had it.
+
+        Raises
+        ------
+        BadInput
+            If there is no such job, or the tag is no word of small letters, digits, dots and
+            dashes.
+        """
+        if not _TAG.fullmatch(tag) or tag == LATEST:
+            raise BadInput(
+                f"{printable(tag)!r} can't be a tag; write small letters, digits, dots and dashes, "
+                f"and not {LATEST}"
+            )
+        if job not in {entry.job for entry in self.entries()}:
+            raise BadInput(f"{self.store.url}: no job {printable(job)} here; add it first")
+        for _ in range(MOVES):
+            last = max(self._moves().get(tag, {0: ""}))
+            if self.store.create(f"tags/{tag}/{last + 1:06d}.json", json.dumps(job).encode()):
+                return
+        raise Incomplete(f"{self.store.url}: the tag {tag} is moved by others; try again")
+
+    def tags(self) -> dict[str, str]:
+        """Return the job that every tag is at."""
+        found = {}
+        for tag, moves in self._moves().items():
+            try:
+                found[tag] = str(json.loads(self.store.read(moves[max(moves)])))
+            except (ValueError, FileNotFoundError):
+                continue  # damaged: as good as no tag, and said where it is asked for
+        return found
+
+    def _moves(self) -> dict[str, dict[int, str]]:
+        moves: dict[str, dict[int, str]] = {}
+        for key in self.store.keys("tags"):
+            match = _MOVE.fullmatch(key)
+            if match:
+                moves.setdefault(match["tag"], {})[int(match["number"])] = key
+        return moves
+
+    def _read(self, key: str) -> Entry:
+        return load_entry(self.store.read(key), self.store.locate(key))
+
+
+def pick_baseline(registry: Registry, rule: str, name: str | None = None) -> Entry | None:
+    """Return the job that a rule names.
+
+    ``latest`` is the newest job whose gates didn't fail: a job that failed must not become what
+    the next one is measured against. Anything else is a tag.
+
+    Parameters
+    ----------
+    registry : Registry
+        Where to look.
+    rule : str
+        ``latest`` or a tag.
+    name : str, optional
+        For ``latest``, only jobs of this name or workflow.
+
+    Returns
+    -------
+    Entry or None
+        None where ``latest`` finds no job.
+
+    Raises
+    ------
+    BadInput
+        If there is no such tag.
+    """
+    if rule == LATEST:
+        good = [entry for entry in registry.entries(name) if entry.passed is not False]
+        return good[-1] if good else None
+    tags = registry.tags()
+    tagged = [entry for entry in registry.entries() if entry.job == tags.get(rule)]
+    if not tagged:
+        raise BadInput(
+            f"{registry.store.url}: no job is tagged {printable(rule)}{_known(list(tags))}"
+        )
+    return tagged[-1]
+
+
+def _known(tags: Sequence[str]) -> str:
+    return f"; there is {', '.join(tags)}" if tags else "; tag one with latentscale history tag"

@@ -1,0 +1,41 @@
+"""Sizes in bytes, as people write them: ``4GiB``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+_SIZES = {"b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+_SIZES |= {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+
+
+def parse_bytes(size: Any) -> Any:
+    """Turn ``4GiB`` into a number of bytes; numbers pass through."""
+    if not isinstance(size, str):
+        return size
+    text = size.strip().lower().replace(" ", "")
+    digits = text.rstrip("abcdefghijklmnopqrstuvwxyz")
+    unit = text[len(digits) :] or "b"
+    try:
+        return int(float(digits) * _SIZES[unit])
+    except (KeyError, ValueError):
+        raise ValueError(
+            f"{size!r} is not a size; write a number and a unit such as 4GiB"
+        ) from None
+
+
+Bytes = Annotated[
+    int,
+    BeforeValidator(parse_bytes),
+    Field(gt=0),
+    WithJsonSchema(
+        {
+            "description": "Bytes, or a size such as 4GiB.",
+            "anyOf": [
+                {"type": "integer", "exclusiveMinimum": 0},
+                {"type": "string", "pattern": r"^\s*[0-9.]+\s*([kKmMgGtT]?i?[bB])?\s*$"},
+            ],
+        }
+    ),
+]

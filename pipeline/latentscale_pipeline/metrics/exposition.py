@@ -1,0 +1,114 @@
+"""Scores in Prometheus' text format, or in OpenMetrics.
+
+A score is a gauge, ``latentscale_score``, told from others by its labels; its bracket and sampling
+error are gauges of the same labels. The job's id isn't among them: it changes with every corpus,
+and a series would end every night. It stands in ``latentscale_job_info``. A score that is null has
+no sample, as a series that wasn't measured has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from latentscale_pipeline.comparison.finished_job import FinishedJob, Score
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.notation import write_number
+
+CLIENT_MISSING = (
+    "metrics are written by prometheus-client, which isn't installed; "
+    "pip install 'latentscale[metrics]'"
+)
+
+JOB_LABEL = "job_name"
+NAMING = ("measure", "of", "score", "kernel", "order", "label", "scale", "unit", "bounds")
+
+GAUGES: Mapping[str, tuple[str, str]] = {
+    "value": ("latentscale_score", "A score of a finished job."),
+    "lower": ("latentscale_score_lower", "Lower end of a score's bracket."),
+    "upper": ("latentscale_score_upper", "Upper end of a score's bracket."),
+    "sampling_error": (
+        "latentscale_score_sampling_error",
+        "Standard error over fresh samples from the same source.",
+    ),
+}
+
+
+def write_metrics(jobs: Sequence[FinishedJob], *, openmetrics: bool = False) -> bytes:
+    """Return the scores of some finished jobs.
+
+    Parameters
+    ----------
+    jobs : sequence of FinishedJob
+        Of different names: one name is one set of series.
+    openmetrics : bool
+        Write OpenMetrics, which ends with ``# EOF``, instead of Prometheus' text format.
+
+    Raises
+    ------
+    BadInput
+        If two jobs have the same name, or prometheus-client isn't installed.
+    """
+    names = [job.name for job in jobs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise BadInput(f"two jobs are named {twice!r}, and would be one series; export one of them")
+    try:
+        from prometheus_client import CollectorRegistry
+        from prometheus_client import exposition as text
+        from prometheus_client.openmetrics import exposition as open_text
+    except ImportError:
+        raise BadInput(CLIENT_MISSING) from None
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(jobs))
+    write: Callable[[Any], bytes] = (
+        open_text.generate_latest if openmetrics else text.generate_latest
+    )
+    return write(registry)
+
+
+class _Collector:
+    """What prometheus-client asks for metrics."""
+
+    def __init__(self, jobs: Sequence[FinishedJob]) -> None:
+        self._jobs = jobs
+
+    def collect(self) -> Iterator[Any]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        for field, (name, meaning) in GAUGES.items():
+            family = GaugeMetricFamily(name, meaning, labels=(JOB_LABEL, *NAMING))
+            for job, score in _scores(self._jobs):
+                number = getattr(score, field)
+                if score.value is not None and number is not None:
+                    family.add_metric([job.name, *_labels(score)], number)
+            yield family
+        info = GaugeMetricFamily(
+            "latentscale_job_info",
+            "Which job the scores of a name are from.",
+            labels=(JOB_LABEL, "job_id", "version"),
+        )
+        finished = GaugeMetricFamily(
+            "latentscale_job_finished_timestamp_seconds",
+            "When that job was finished, in seconds since 1970.",
+            labels=(JOB_LABEL,),
+        )
+        for job in self._jobs:
+            info.add_metric([job.name, job.id, job.version], 1.0)
+            if job.finished:
+                finished.add_metric([job.name], datetime.fromisoformat(job.finished).timestamp())
+        yield info
+        yield finished
+
+
+def _scores(jobs: Iterable[FinishedJob]) -> Iterator[tuple[FinishedJob, Score]]:
+    return ((job, score) for job in jobs for score in job.scores)
+
+
+def _labels(score: Score) -> list[str]:
+    fields = (getattr(score, name) for name in NAMING)
+    return [
+        "" if field is None else write_number(field, 6) if isinstance(field, float) else str(field)
+        for field in fields
+    ]

@@ -1,0 +1,98 @@
+"""Scores as a run of MLflow: one metric for each end of a score's bracket.
+
+A job is one run, found again by its tag, so logging twice logs once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from latentscale_pipeline.comparison.finished_job import FinishedJob, Score
+from latentscale_pipeline.errors import BadInput, StoreFailed
+
+MLFLOW_MISSING = "MLflow isn't installed; pip install 'latentscale[mlflow]'"
+
+JOB_TAG = "latentscale.job"
+MOST_METRICS = 1000
+"""Metrics that a server takes at once."""
+
+KEY_CHARACTERS = 200
+_OTHER = re.compile(r"[^A-Za-z0-9_.\- /]")
+
+
+def log_to_mlflow(job: FinishedJob, tracking_uri: str, experiment: str) -> bool:
+    """Log a finished job as a run; False if it was logged before.
+
+    Parameters
+    ----------
+    job : FinishedJob
+        What to log.
+    tracking_uri : str
+        A server's address or a folder, as MLflow takes it.
+    experiment : str
+        Made where there is none of this name.
+
+    Raises
+    ------
+    BadInput
+        If MLflow isn't installed.
+    StoreFailed
+        If its server can't be reached or refuses.
+    """
+    try:
+        from mlflow import MlflowClient
+        from mlflow.exceptions import MlflowException
+    except ImportError:
+        raise BadInput(MLFLOW_MISSING) from None
+    try:
+        return _log(MlflowClient(tracking_uri=tracking_uri), job, experiment)
+    except MlflowException as error:
+        problem = (str(error).splitlines() or ["it failed"])[0]
+        raise StoreFailed(f"MLflow: {problem}") from None
+
+
+def _log(client: Any, job: FinishedJob, experiment: str) -> bool:
+    from mlflow.entities import Metric
+
+    found = client.get_experiment_by_name(experiment)
+    place = found.experiment_id if found else client.create_experiment(experiment)
+    known = client.search_runs([place], f"tags.`{JOB_TAG}` = '{job.id}'", max_results=1)
+    if known:
+        return False
+    moment = _milliseconds(job.finished)
+    tags = {JOB_TAG: job.id, "latentscale.url": job.url, "latentscale.version": job.version}
+    run = client.create_run(place, run_name=job.id, tags=tags, start_time=moment)
+    metrics = [Metric(key, number, moment, 0) for key, number in _metrics(job)]
+    for first in range(0, len(metrics), MOST_METRICS):
+        client.log_batch(run.info.run_id, metrics=metrics[first : first + MOST_METRICS])
+    client.set_terminated(run.info.run_id, end_time=moment)
+    return True
+
+
+def _metrics(job: FinishedJob) -> Iterator[tuple[str, float]]:
+    for score in job.scores:
+        for end in ("value", "lower", "upper", "sampling_error"):
+            number = getattr(score, end)
+            if number is not None and score.value is not None:
+                yield metric_key(score) + ("" if end == "value" else f"/{end}"), number
+
+
+def metric_key(score: Score) -> str:
+    """Name a score in the characters that MLflow allows: ``vendi/cosine, order 1/corpus``."""
+    words = (
+        *(score.measure, score.score if score.score != score.measure else None, score.kernel),
+        f"order {score.order}" if score.order is not None else None,
+        f"scale {score.scale:.6g}" if score.scale is not None else None,
+        f"label {score.label}" if score.label is not None else None,
+        score.of,
+    )
+    # A slash in a name would look like a level of its own.
+    parts = (_OTHER.sub("_", word).replace("/", "_") for word in words if word)
+    return "/".join(parts)[:KEY_CHARACTERS]
+
+
+def _milliseconds(finished: str) -> int:
+    return int(1000 * datetime.fromisoformat(finished).timestamp()) if finished else 0

@@ -1,0 +1,24 @@
+"""A report as one JSON document: its words, tables and figures for other programs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from latentscale_pipeline.report.content import Report
+
+REPORT_SCHEMA = "latentscale.report/1"
+
+
+def report_document(report: Report) -> dict[str, Any]:
+    """Return a report as plain JSON values; figures are plotly documents.
+
+    Colours in figures are names such as ``@corpus``.
+    """
+    return {"schema": REPORT_SCHEMA, **asdict(report)}
+
+
+def write_json(report: Report) -> str:
+    """Return a report as JSON, refusing numbers that JSON doesn't have."""
+    return json.dumps(report_document(report), indent=1, allow_nan=False, default=sorted) + "\n"

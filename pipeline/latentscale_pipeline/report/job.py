@@ -1,0 +1,37 @@
+"""The report of one finished job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from latentscale_pipeline.notation import printable
+from latentscale_pipeline.report.content import Report
+from latentscale_pipeline.report.measures import measure_sections
+from latentscale_pipeline.report.method import method_section
+from latentscale_pipeline.report.opening import answers, conclusions, sampling_warning
+
+Json = dict[str, Any]
+
+
+def job_report(results: Json, provenance: Json | None = None) -> Report:
+    """Return what the report of a finished job says.
+
+    Parameters
+    ----------
+    results : dict
+        A document of the schema ``latentscale.results/1``.
+    provenance : dict, optional
+        The job's document of the schema ``latentscale.provenance/1``.
+    """
+    job = results["job"]
+    finished = f" · finished {printable(job['finished'])}" if job["finished"] else ""
+    warning = sampling_warning(results["scores"])
+    return Report(
+        kind="job",
+        title=printable(job["name"]),
+        subtitle=f"{printable(job['id'])}{finished}",
+        conclusions=conclusions(results),
+        answers=answers(results),
+        warnings=[warning] if warning else [],
+        sections=[*measure_sections(results), method_section(results, provenance)],
+    )

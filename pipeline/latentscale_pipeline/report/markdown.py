@@ -1,0 +1,66 @@
+"""A report in Markdown: all of its words and tables; of figures, what they show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from latentscale_pipeline.markdown import escape_markdown, markdown_table
+from latentscale_pipeline.report.content import Answer, Report, Section, Table
+
+
+def write_markdown(report: Report) -> str:
+    """Return a report as GitHub-flavoured Markdown.
+
+    Whatever a user may have named is escaped: it can neither end a cell nor become markup.
+    """
+    return "\n\n".join(_blocks(report)) + "\n"
+
+
+def _blocks(report: Report) -> Iterator[str]:
+    yield f"# {escape_markdown(report.title)}"
+    yield escape_markdown(report.subtitle)
+    if report.conclusions:
+        yield " ".join(map(escape_markdown, report.conclusions))
+    for answer in report.answers:
+        yield from _answer(answer)
+    for warning in report.warnings:
+        yield f"> {escape_markdown(warning)}"
+    for section in report.sections:
+        yield from _section(section)
+
+
+def _answer(answer: Answer) -> Iterator[str]:
+    yield f"## {escape_markdown(answer.question)}"
+    if answer.facts:
+        yield "\n".join(
+            f"- {escape_markdown(fact.label)}: **{escape_markdown(fact.value)}** "
+            f"{escape_markdown('; '.join(text for text in (fact.bracket, fact.note) if text))}"
+            for fact in answer.facts
+        )
+    if answer.note:
+        yield escape_markdown(answer.note)
+
+
+def _section(section: Section) -> Iterator[str]:
+    yield f"## {escape_markdown(section.title)}"
+    if section.question:
+        source = f" ({section.source}.)" if section.source else ""
+        yield escape_markdown(f"{section.question}{source}")
+    for figure in section.figures:
+        yield f"**{escape_markdown(figure.title)}**: {escape_markdown(figure.caption)}"
+    if section.notes:
+        yield "\n".join(f"- {escape_markdown(note)}" for note in section.notes)
+    if section.scores is not None and section.scores.rows:
+        yield from _table(section.scores)
+    if section.meanings:
+        yield "\n".join(
+            f"- **{escape_markdown(meaning.title)}**: {escape_markdown(meaning.sentence)}"
+            for meaning in section.meanings
+        )
+    for table in section.tables:
+        yield from _table(table)
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield f"**{escape_markdown(table.caption)}**"
+    yield markdown_table(table.header, table.rows)

@@ -1,0 +1,263 @@
+"""How a job's numbers were found: parameters, algorithms, time, memory, provenance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from latentscale_pipeline.notation import printable, write_bytes, write_duration, write_number
+from latentscale_pipeline.report.content import Section, Table
+from latentscale_pipeline.report.meanings import BOUNDS, Meaning
+
+Json = dict[str, Any]
+
+
+def method_section(results: Json, provenance: Json | None) -> Section:
+    """Return how the numbers are to be read, and everything behind them."""
+    tables = [
+        _method(results),
+        _timings_table(results["timings"]),
+        _corpora_table(results["corpora"]),
+        *_provenance_tables(results),
+        *_run_tables(provenance),
+    ]
+    return Section(
+        key="method",
+        title="Method, time and provenance",
+        question="Every number stands with a bracket [lower, upper] that bounds the measure of "
+        "this very corpus. How it was obtained says what its ends promise.",
+        meanings=[*PROMISES, SAMPLING_ERROR],
+        tables=[table for table in tables if table.rows],
+    )
+
+
+PROMISES = [Meaning(promise.name, f"{promise.sentence}.") for promise in BOUNDS.values()]
+
+SAMPLING_ERROR = Meaning(
+    "sampling error",
+    "kept apart from the bracket: the standard error over fresh samples from the same source.",
+)
+
+
+def _method(results: Json) -> Table:
+    """Return the parameters and algorithms behind each measure."""
+    measures = results["measures"]
+    rows: list[Sequence[str]] = []
+    for role, trace in _sides(measures.get("heat")):
+        tolerance = trace.get("tolerance")
+        rows.append(
+            (
+                f"heat trace, {role}",
+                f"k = {trace['k']} neighbours, {len(trace['times'])} times from "
+                f"{write_number(min(trace['times']))} to {write_number(max(trace['times']))}, "
+                f"{trace['probes']} probes × {trace['steps']} Lanczos steps"
+                + ("" if tolerance is None else f", relative tolerance {write_number(tolerance)}")
+                + f", normalization {printable(trace['normalization'])}",
+            )
+        )
+    if measures.get("geomca"):
+        geomca = measures["geomca"]
+        percentile = geomca["percentile"]
+        origin = (
+            "given" if percentile is None else f"percentile {write_number(percentile)} of distances"
+        )
+        if "epsilon_lower" in geomca:
+            low, high = write_number(geomca["epsilon_lower"]), write_number(geomca["epsilon_upper"])
+            origin += f", {low} to {high} over samples of them"
+        rows.append(
+            (
+                "GeomCA",
+                (
+                    f"ε = {write_number(geomca['epsilon'])} ({origin}), "
+                    f"δ = {write_number(geomca['delta'])}, η_c = {write_number(geomca['eta_c'])}, "
+                    f"η_q = {write_number(geomca['eta_q'])}"
+                ),
+            )
+        )
+    for role, function in _sides(measures.get("magnitude")):
+        if not function["scales"]:
+            continue
+        rows.append(
+            (
+                f"magnitude, {role}",
+                (
+                    f"{_listed(function['method'])} at {len(function['scales'])} scales from "
+                    f"{write_number(min(function['scales']))} to "
+                    f"{write_number(max(function['scales']))}, {printable(function['metric'])} "
+                    f"distance, {function['n']:,} distinct rows"
+                ),
+            )
+        )
+    for role, entries in _sides(measures.get("vendi")):
+        for kernel, bandwidth in dict.fromkeys(
+            (entry["kernel"], entry["bandwidth"]) for entry in entries
+        ):
+            methods = [
+                entry["method"]
+                for entry in entries
+                if (entry["kernel"], entry["bandwidth"]) == (kernel, bandwidth)
+            ]
+            width = "" if bandwidth is None else f", σ = {write_number(bandwidth)}"
+            rows.append(
+                (f"Vendi, {role}", f"{printable(kernel)} kernel{width}: {_listed(methods)}")
+            )
+    return Table("Method", ("measure", "how it was computed"), rows)
+
+
+def _sides(measure: Json | None) -> Iterable[tuple[str, Any]]:
+    return [
+        (role, measure[role]) for role in ("corpus", "reference") if measure and measure.get(role)
+    ]
+
+
+def _listed(names: Iterable[str | None]) -> str:
+    return ", ".join(printable(name) for name in dict.fromkeys(names) if name)
+
+
+def _corpora_table(corpora: Json) -> Table:
+    return Table(
+        "Corpora",
+        ("role", "rows", "dimensions", "type", "duplicates", "fingerprint", "location"),
+        [
+            (
+                role,
+                f"{corpus['n']:,}",
+                f"{corpus['d']:,}",
+                printable(corpus["dtype"]),
+                "unknown" if corpus["duplicates"] is None else f"{corpus['duplicates']:,}",
+                printable(corpus["fingerprint"]),
+                printable(corpus["uri"]),
+            )
+            for role, corpus in ((role, corpora.get(role)) for role in ("corpus", "reference"))
+            if corpus is not None
+        ],
+        numeric=frozenset({1, 2, 4}),
+    )
+
+
+def _provenance_tables(results: Json) -> list[Table]:
+    job = results["job"]
+    rows: list[Sequence[str]] = [
+        ("job", printable(job["id"])),
+        ("configuration", printable(job["config_hash"])),
+        ("seed", printable(job["seed"])),
+        ("latentscale", printable(job["version"])),
+        ("started", printable(job["started"] or "unknown")),
+        ("finished", printable(job["finished"] or "unknown")),
+    ]
+    elapsed = _elapsed(job["started"], job["finished"])
+    if elapsed is not None:
+        rows.append(("elapsed", write_duration(elapsed)))
+    rows += [
+        (f"cluster {printable(key)}", printable(value)) for key, value in job["cluster"].items()
+    ]
+    tables = [Table("Job", ("what", "value"), rows)]
+    if results["arrays"]:
+        arrays = [(printable(name), printable(path)) for name, path in results["arrays"].items()]
+        tables.append(Table("Arrays in the job's folder", ("array", "path"), [*arrays]))
+    return tables
+
+
+def _run_tables(provenance: Json | None) -> list[Table]:
+    """Return with what, and on what, the run worked that finished the job."""
+    if not provenance or not provenance["runs"]:
+        return []
+    run = provenance["runs"][-1]
+    git, machine, threads = run["git"], run["machine"], run["threads"]
+    memory = write_bytes(machine["memory_bytes"])
+    rows: list[Sequence[str]] = [
+        ("command", printable(run["command"] or "none: called as a library")),
+        ("runs", f"{len(provenance['runs'])}"),
+        ("python", printable(run["python"])),
+        ("code of the measures", printable(run["latentscale"]["code"])),
+        ("working folder", _git_state(git)),
+        ("processor", printable(f"{machine['processor']}, {machine['cores']} cores, {memory}")),
+        ("system", printable(f"{machine['system']} {machine['architecture']}")),
+        ("workers × tasks at once", f"{threads['workers']} × {threads['tasks_of_a_worker']}"),
+        ("threads inside a task", f"{threads['inside_a_task']}"),
+        ("linear algebra", ", ".join(_linear_algebra(run["linear_algebra"])) or "unknown"),
+        *(
+            (f"source of the {role}", printable(_sources(corpus)))
+            for role, corpus in provenance["corpora"].items()
+        ),
+    ]
+    libraries = [(printable(name), printable(v)) for name, v in run["libraries"].items()]
+    return [
+        Table("Provenance", ("what", "value"), rows),
+        Table("Libraries", ("library", "version"), [*libraries]),
+    ]
+
+
+def _git_state(git: Json | None) -> str:
+    if git is None:
+        return "not in a git repository"
+    state = {None: "state unknown", True: "with changes", False: "clean"}[git["dirty"]]
+    return printable(f"git commit {git['commit'] or 'none yet'}, {state}")
+
+
+def _linear_algebra(libraries: list[Json]) -> Iterable[str]:
+    return dict.fromkeys(
+        printable(" ".join(str(part) for part in library.values() if part)) for library in libraries
+    )
+
+
+def _sources(corpus: Json) -> str:
+    first = corpus["sources"][0]["path"] if corpus["sources"] else "unknown"
+    more = corpus["source_count"] - 1
+    return f"{first} and {more:,} more" if more > 0 else str(first)
+
+
+def _elapsed(started: str | None, finished: str | None) -> float | None:
+    if started is None or finished is None:
+        return None
+    try:
+        seconds = (
+            datetime.fromisoformat(finished) - datetime.fromisoformat(started)
+        ).total_seconds()
+    except (ValueError, TypeError):
+        return None
+    return max(0.0, seconds)
+
+
+def _timings_table(timings: list[Json]) -> Table:
+    rows: list[Sequence[str]] = [
+        (
+            printable(timing["stage"]),
+            write_duration(timing["seconds"]),
+            f"{timing['tasks']:,}",
+            "unknown" if timing["peak_memory_bytes"] is None else _peak(timing),
+            write_bytes(timing["projected_memory_bytes"])
+            if "projected_memory_bytes" in timing
+            else "unknown",
+            "yes" if timing["resumed"] else "no",
+            printable(timing["reason"] or ""),
+        )
+        for timing in timings
+    ]
+    total = sum(timing["seconds"] for timing in timings)
+    peaks = [timing["peak_memory_bytes"] for timing in timings if timing["peak_memory_bytes"]]
+    if rows:
+        rows.append(
+            (
+                "all stages",
+                write_duration(total),
+                f"{sum(timing['tasks'] for timing in timings):,}",
+                write_bytes(max(peaks)) if peaks else "unknown",
+                "",
+                "",
+                "",
+            )
+        )
+    return Table(
+        "Time and memory",
+        ("stage", "time", "tasks", "peak memory", "projected", "reused", "reason"),
+        rows,
+        numeric=frozenset({1, 2, 3, 4}),
+    )
+
+
+def _peak(timing: Json) -> str:
+    """Write a peak, and of how many tasks together where it is that of several."""
+    peak, tasks = write_bytes(timing["peak_memory_bytes"]), timing.get("tasks_at_once", 1)
+    return peak if tasks == 1 else f"{peak} of {tasks} tasks"

@@ -1,0 +1,161 @@
+"""The workflow file: which corpora, which job, what to compare with, which gates, whom to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from latentscale_pipeline.comparison.gates import Gate, gates_of, read_gates
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.job.config import (
+    JobConfig,
+    Section,
+    apply_override,
+    parse_yaml,
+    resolve_config,
+    validate,
+)
+from latentscale_pipeline.plan import comparing_measures, measure_sections
+
+Text = Annotated[str, Field(min_length=1)]
+
+
+class WorkflowCorpora(Section):
+    """The corpora of an evaluation; they stand above those that the job names."""
+
+    corpus: Text | None = None
+    reference: Text | None = None
+
+
+class BaselineRule(Section):
+    """A baseline that stays: the job of a tag, or a named job."""
+
+    tag: Text | None = None
+    job: Text | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> BaselineRule:
+        if (self.tag is None) == (self.job is None):
+            raise ValueError("write latest, none, {tag: WORD} or {job: FOLDER}")
+        return self
+
+
+class Notification(Section):
+    """Whom to tell how an evaluation went.
+
+    ``webhook`` and ``webhook_from`` (the name of an environment variable that holds it) are sent a
+    JSON document; ``command`` is a list of arguments, and gets it on standard input.
+    """
+
+    webhook: Text | None = None
+    webhook_from: Text | None = None
+    command: Annotated[list[Text], Field(min_length=1)] | None = None
+    when: Literal["failure", "always"] = "failure"
+
+    @model_validator(mode="after")
+    def _one(self) -> Notification:
+        ways = (self.webhook, self.webhook_from, self.command)
+        if sum(way is not None for way in ways) != 1:
+            raise ValueError("name one of webhook, webhook_from and command")
+        if self.webhook is not None and not self.webhook.startswith(("https://", "http://")):
+            raise ValueError("a webhook is an http:// or https:// address")
+        return self
+
+
+class Workflow(Section):
+    """A whole workflow."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    history: Text
+    job: Text | dict[str, Any]
+    corpora: WorkflowCorpora = WorkflowCorpora()
+    baseline: Literal["latest", "none"] | BaselineRule = "latest"
+    scales_from: Literal["baseline", "job"] = "baseline"
+    gates: Text | list[Any] = Field(default_factory=list)
+    allow_unlike: bool = False
+    notify: list[Notification] = Field(default_factory=list)
+
+    @field_validator("baseline", mode="before")
+    @classmethod
+    def _none_is_a_word(cls, baseline: Any) -> Any:
+        # YAML reads a bare null as nothing; the word none stays a word.
+        return "none" if baseline is None else baseline
+
+
+def read_workflow(text: str, where: str, overrides: Sequence[str] = ()) -> Workflow:
+    """Parse and check a workflow file.
+
+    Parameters
+    ----------
+    text : str
+        YAML.
+    where : str
+        Name of the file, for messages.
+    overrides : sequence of str
+        ``section.key=value`` assignments, the value in YAML, applied in order.
+
+    Raises
+    ------
+    BadInput
+        One line for the first mistake.
+    """
+    document = parse_yaml(text, where)
+    if not isinstance(document, dict):
+        raise BadInput(f"{where}: a workflow is a mapping of keys such as name, job and history")
+    for override in overrides:
+        apply_override(document, override)
+    return validate(Workflow, document, where, "")
+
+
+def read_job_config(workflow: Workflow, where: str) -> JobConfig:
+    """Return the job that a workflow runs; a file is looked for beside the workflow's.
+
+    Raises
+    ------
+    BadInput
+        If there is no such file, or it has a mistake.
+    """
+    if isinstance(workflow.job, str):
+        path = _beside(where, workflow.job)
+        place, document = str(path), parse_yaml(_read(path, where, "job"), str(path))
+    else:
+        place, document = f"{where}: job", dict(workflow.job)
+    if not isinstance(document, dict):
+        raise BadInput(f"{place}: a job is a mapping of keys such as name and corpus")
+    named = workflow.corpora.model_dump(exclude_none=True)
+    return resolve_config(
+        {"name": workflow.name, **document, **named},
+        place,
+        measures=measure_sections(),
+        comparing=comparing_measures(),
+    )
+
+
+def read_workflow_gates(workflow: Workflow, where: str) -> tuple[Gate, ...]:
+    """Return the gates of a workflow; a file is looked for beside the workflow's.
+
+    Raises
+    ------
+    BadInput
+        If there is no such file, or it has a mistake.
+    """
+    if isinstance(workflow.gates, str):
+        path = _beside(where, workflow.gates)
+        return read_gates(_read(path, where, "gates"), str(path))
+    return gates_of(workflow.gates, where) if workflow.gates else ()
+
+
+def _beside(where: str, path: str) -> Path:
+    return Path(where).parent / path
+
+
+def _read(path: Path, where: str, key: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{where}: {key}: {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BadInput(f"{where}: {key}: {path}: not a text file") from None

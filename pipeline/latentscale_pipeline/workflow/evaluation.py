@@ -1,0 +1,252 @@
+"""One evaluation: from ingest to gate, registered and told.
+
+An evaluation is known by what determines its verdict: the workflow, the job's identity (and so the
+corpora's fingerprints), the rule that picks the baseline, and the gates. The registry holds one
+entry for each, written after everything else. So
+
+* an evaluation that is registered isn't made again: its verdict is given again;
+* one that was interrupted goes on where it stopped: the job resumes, the baseline is picked again;
+* two runs of one workflow don't meet: the second finds the workflow's lock held and steps aside.
+
+The baseline rule also fixes the scales (bandwidths, epsilon, cut-off scale): the job takes them
+from its baseline, which took them from its own. Derived anew each night, they would follow a corpus
+that shifts and hide the shift. The first job of a series has no baseline; it derives its scales, is
+compared with itself, so that limits on its own values hold, and becomes the baseline of the next.
+A job whose gates failed never becomes ``latest``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from latentscale_pipeline.addresses import storage_options, strip_credentials
+from latentscale_pipeline.comparison.compare import Comparison, compare, refuse_unlike
+from latentscale_pipeline.comparison.document import comparison_document, dump_document
+from latentscale_pipeline.comparison.finished_job import read_job
+from latentscale_pipeline.comparison.gate_checks import GateResult, check_gates
+from latentscale_pipeline.comparison.gates import Gate
+from latentscale_pipeline.comparison.report import comparison_report
+from latentscale_pipeline.engine.run import Notify
+from latentscale_pipeline.history.entries import Entry, make_entry
+from latentscale_pipeline.history.registry import Registry, pick_baseline
+from latentscale_pipeline.job.config import JobConfig
+from latentscale_pipeline.job.identity import digest, slug
+from latentscale_pipeline.job.lock import Held, hold_lock
+from latentscale_pipeline.plan import Plan, make_plan
+from latentscale_pipeline.report import FORMATS
+from latentscale_pipeline.run import run_job
+from latentscale_pipeline.workflow.config import (
+    BaselineRule,
+    Workflow,
+    read_job_config,
+    read_workflow_gates,
+)
+from latentscale_pipeline.workflow.notifications import NotTold, refuse_commands, tell
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an evaluation ended.
+
+    Attributes
+    ----------
+    entry : Entry or None
+        What is registered; None where another run of the workflow was under way.
+    again : bool
+        Whether it had been registered before.
+    comparison : str
+        Where the comparison with the baseline is, as a page.
+    """
+
+    entry: Entry | None
+    again: bool = False
+    comparison: str = ""
+
+
+def evaluate(
+    workflow: Workflow,
+    where: str,
+    notify: Notify,
+    say: Say,
+    *,
+    allow_code: bool = False,
+    command: Sequence[str] = (),
+) -> Outcome:
+    """Bring one evaluation of a workflow to its end.
+
+    Parameters
+    ----------
+    workflow : Workflow
+        What to evaluate.
+    where : str
+        Its file, beside which a job's and gates' files are looked for.
+    notify : callable
+        Told of every event of the job, for progress.
+    say : callable
+        Told in one line what is going on.
+    allow_code : bool
+        Whether functions and commands that are named may be run.
+    command : sequence of str
+        Arguments of the command line, for the provenance.
+
+    Raises
+    ------
+    LatentscaleError
+        With one line and an exit code.
+    """
+    refuse_commands(workflow.notify, allowed=allow_code)
+    config = read_job_config(workflow, where)
+    gates = read_workflow_gates(workflow, where)
+    with storage_options(config.storage_options):
+        registry = Registry.at(workflow.history)
+        place = registry.store.child(f"workflows/{slug(workflow.name)}")
+        try:
+            with hold_lock(place):
+                return _evaluate(
+                    workflow, where, config, gates, registry, notify, say, allow_code, command
+                )
+        except Held as held:
+            say(f"another run of {workflow.name} is under way ({held.holder}): stepping aside")
+            return Outcome(None)
+
+
+def _evaluate(
+    workflow: Workflow,
+    where: str,
+    config: JobConfig,
+    gates: Sequence[Gate],
+    registry: Registry,
+    notify: Notify,
+    say: Say,
+    allow_code: bool,
+    command: Sequence[str],
+) -> Outcome:
+    plan = make_plan(config, allow_code=allow_code)
+    baseline = _baseline(workflow, registry)
+    key = _key(workflow, plan, gates, baseline)
+    registered = _registered(registry, key)
+    if registered is None:
+        if baseline is not None and workflow.scales_from == "baseline":
+            say(f"baseline, and source of the scales: {strip_credentials(baseline)}")
+            plan = make_plan(_with_scales(config, baseline), allow_code=allow_code)
+        finished = run_job(plan, notify, command=command)
+        job = read_job(finished.store.url)
+        comparison = compare(job, job if baseline is None else read_job(baseline))
+        if not workflow.allow_unlike:
+            refuse_unlike(comparison)
+        results = check_gates(gates, comparison, where)
+        _store_comparison(registry, key, comparison, results)
+        entry = make_entry(
+            job,
+            workflow=workflow.name,
+            evaluation=key,
+            baseline=baseline,
+            passed=all(result.passed for result in results) if results else None,
+            failures="\n".join(result.message for result in results if not result.passed),
+        )
+        registry.add(entry)
+    else:
+        entry = registered
+        say(f"{entry.job} was evaluated before, on {entry.registered}")
+    _tell_all(workflow, registry, entry, say)
+    page = registry.store.locate(f"evaluations/{key}/comparison.html")
+    return Outcome(entry, registered is not None, page)
+
+
+def _baseline(workflow: Workflow, registry: Registry) -> str | None:
+    """Return the folder of the baseline that the workflow's rule picks."""
+    rule = workflow.baseline
+    if isinstance(rule, BaselineRule) and rule.job is not None:
+        return rule.job
+    if rule == "none":
+        return None
+    word = rule.tag if isinstance(rule, BaselineRule) else str(rule)
+    entry = pick_baseline(registry, str(word), workflow.name)
+    return None if entry is None else entry.url
+
+
+def _key(workflow: Workflow, plan: Plan, gates: Sequence[Gate], baseline: str | None) -> str:
+    """Hash what determines an evaluation's verdict.
+
+    Under ``latest`` the baseline isn't part of it: once a job is registered it would be its own.
+    """
+    moving = workflow.baseline == "latest"
+    return digest(
+        {
+            "workflow": workflow.name,
+            "job": plan.config_hash,
+            "baseline": "latest" if moving else strip_credentials(baseline or ""),
+            "scales_from": workflow.scales_from,
+            "gates": [gate.model_dump(exclude_defaults=True) for gate in gates],
+        }
+    )[:16]
+
+
+def _registered(registry: Registry, key: str) -> Entry | None:
+    return next((entry for entry in registry.entries() if entry.evaluation == key), None)
+
+
+def _with_scales(config: JobConfig, baseline: str) -> JobConfig:
+    return config.model_copy(update={"scales_from": baseline})
+
+
+def _store_comparison(
+    registry: Registry, key: str, comparison: Comparison, results: Sequence[GateResult]
+) -> None:
+    gates = results or None
+    document = dump_document(comparison_document(comparison, gates))
+    page = FORMATS["html"](comparison_report([comparison], gates))
+    registry.store.write(f"evaluations/{key}/comparison.json", f"{document}\n".encode())
+    registry.store.write(f"evaluations/{key}/comparison.html", page.encode())
+
+
+def _tell_all(workflow: Workflow, registry: Registry, entry: Entry, say: Say) -> None:
+    """Tell everyone who asked and wasn't told yet; a next run tells who can't be told now."""
+    document = notification_document(entry)
+    for place, notification in enumerate(workflow.notify):
+        if notification.when == "failure" and entry.passed is not False:
+            continue
+        told = f"evaluations/{entry.evaluation}/told-{place:02d}.json"
+        if registry.store.exists(told):
+            continue
+        try:
+            tell(notification, document)
+        except NotTold as problem:
+            say(f"notification {place}: {problem}; running the workflow again tries again")
+            continue
+        registry.store.create(told, b"{}")
+
+
+def notification_document(entry: Entry) -> dict[str, Any]:
+    """Return what is sent about an evaluation."""
+    words = {True: "passed", False: "failed", None: "has no gates"}
+    lines = [f"{entry.workflow}: {entry.job} {words[entry.passed]}", *entry.failures.splitlines()]
+    return {
+        "schema": "latentscale.notification/1",
+        "text": "\n".join(lines),
+        "workflow": entry.workflow,
+        "job": entry.job,
+        "folder": entry.url,
+        "baseline": entry.baseline,
+        "finished": entry.finished,
+        "passed": entry.passed,
+        "failures": entry.failures.splitlines(),
+    }
+
+
+def describe_outcome(outcome: Outcome) -> Mapping[str, Any]:
+    """Return an outcome as plain JSON values."""
+    if outcome.entry is None:
+        return {"stepped_aside": True}
+    return {
+        **notification_document(outcome.entry),
+        "schema": "latentscale.evaluation/1",
+        "stepped_aside": False,
+        "evaluation": outcome.entry.evaluation,
+        "evaluated_before": outcome.again,
+        "comparison": outcome.comparison,
+    }

@@ -1,0 +1,123 @@
+"""Telling others how an evaluation went: a webhook, or a command.
+
+What is sent is one JSON document, with a sentence in ``text`` that chat services show. A webhook's
+address is often a secret: no message names more of it than its host, and redirects aren't followed.
+A command is a list of arguments, run without a shell, and only where ``--allow-code`` was said.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.notation import printable
+from latentscale_pipeline.workflow.config import Notification
+
+SECONDS = 10.0
+"""How long a server may take to answer."""
+
+PAUSES = (1.0, 4.0)
+"""Seconds before the second and the third attempt."""
+
+COMMAND_SECONDS = 60.0
+"""How long a command may run."""
+
+
+class NotTold(Exception):
+    """A notification that didn't get through, and why."""
+
+
+def refuse_commands(notifications: Sequence[Notification], *, allowed: bool) -> None:
+    """Refuse a workflow that names commands where that isn't allowed.
+
+    Raises
+    ------
+    BadInput
+        Naming the first one.
+    """
+    for notification in notifications:
+        if notification.command is not None and not allowed:
+            raise BadInput(
+                f"notify names a command, {printable(notification.command[0])}, which would be "
+                "run; read it, then say --allow-code, or leave it out"
+            )
+
+
+def tell(notification: Notification, document: Mapping[str, Any]) -> None:
+    """Send a document to whom a notification names.
+
+    Raises
+    ------
+    NotTold
+        If it didn't get through.
+    """
+    body = json.dumps(document, allow_nan=False).encode()
+    if notification.command is not None:
+        _run(notification.command, body)
+    else:
+        _post(_address(notification), body)
+
+
+def _address(notification: Notification) -> str:
+    if notification.webhook is not None:
+        return notification.webhook
+    name = str(notification.webhook_from)
+    address = os.environ.get(name, "")
+    if not address.startswith(("https://", "http://")):
+        raise NotTold(f"the environment has no http address in {printable(name)}")
+    return address
+
+
+def _post(address: str, body: bytes) -> None:
+    host = urlsplit(address).hostname or "an address without a host"
+    problem = ""
+    for pause in (0.0, *PAUSES):
+        time.sleep(pause)
+        try:
+            status = _post_once(address, body)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            problem = type(error).__name__
+            continue
+        if 200 <= status < 300:
+            return
+        problem = f"it answered {status}"
+        if status < 500 and status not in {408, 429}:
+            break
+    raise NotTold(f"the webhook at {printable(host)} wasn't told: {problem}")
+
+
+def _post_once(address: str, body: bytes) -> int:
+    parts = urlsplit(address)
+    kinds = {"https": http.client.HTTPSConnection, "http": http.client.HTTPConnection}
+    connection = kinds[parts.scheme](parts.hostname or "", parts.port, timeout=SECONDS)
+    try:
+        path = parts.path or "/"
+        target = f"{path}?{parts.query}" if parts.query else path
+        headers = {"Content-Type": "application/json", "User-Agent": "latentscale"}
+        connection.request("POST", target, body, headers)
+        status: int = connection.getresponse().status
+        return status
+    finally:
+        connection.close()
+
+
+def _run(command: Sequence[str], body: bytes) -> None:
+    try:
+        ended = subprocess.run(  # noqa: S603 -- a list, and only with --allow-code
+            list(command),
+            input=body,
+            stdout=subprocess.DEVNULL,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotTold(f"{printable(command[0])}: {type(error).__name__}") from None
+    if ended.returncode != 0:
+        raise NotTold(f"{printable(command[0])} ended with {ended.returncode}")

@@ -1,0 +1,162 @@
+"""A registry of finished jobs: many writers, one Parquet file each, tags, baselines, trends."""
+
+import json
+import multiprocessing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset
+import pytest
+
+from latentscale_pipeline.comparison.finished_job import finished_job, read_job
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.history.entries import make_entry
+from latentscale_pipeline.history.registry import Registry, pick_baseline
+from latentscale_pipeline.history.report import series_report
+from tests.comparisons import results, row, write_job
+from tests.conftest import Ended
+
+Command = Callable[..., Ended]
+
+
+def night(number: int, value: float = 3.0, **known: Any) -> Any:
+    """An entry of a night's job with one score."""
+    document = results([row(value, 0.5, sampling_error=0.25)])
+    document["job"] |= {
+        "id": f"nightly-{number:08d}",
+        "finished": f"2026-01-{number:02d}T02:00:00Z",
+    }
+    return make_entry(finished_job(document, None, f"jobs/nightly-{number:08d}"), **known)
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Registry:
+    return Registry.at(str(tmp_path / "history"))
+
+
+def test_an_entry_comes_back_as_it_was(registry: Registry) -> None:
+    entry = night(1, passed=False, failures="a\nb", workflow="w", evaluation="e" * 16, baseline="j")
+    assert registry.add(entry)
+    assert registry.entries() == [entry]
+
+
+def test_adding_again_changes_nothing(registry: Registry) -> None:
+    assert registry.add(night(1, 3.0))
+    assert not registry.add(night(1, 4.0))
+    (kept,) = registry.entries()
+    assert kept.scores[0].value == 3.0
+
+
+def test_other_tools_query_it_without_us(registry: Registry, tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        registry.add(night(number, 10.0 * number))
+    table = pyarrow.dataset.dataset(tmp_path / "history/entries", format="parquet").to_table()
+    found = table.sort_by("finished").to_pydict()
+    assert found["value"] == [10.0, 20.0, 30.0]
+    assert found["lower"] == [9.5, 19.5, 29.5]
+    assert found["sampling_error"] == [0.25] * 3
+    assert found["job"] == [f"nightly-{number:08d}" for number in (1, 2, 3)]
+
+
+def _register(place: str, first: int) -> None:
+    registry = Registry.at(place)
+    for number in range(first, first + 6):
+        registry.add(night(number))
+
+
+def test_several_writers_lose_nothing(registry: Registry) -> None:
+    context = multiprocessing.get_context("spawn")
+    firsts = (1, 4, 7)
+    writers = [context.Process(target=_register, args=(registry.store.url, n)) for n in firsts]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [entry.job for entry in registry.entries()] == [
+        f"nightly-{number:08d}" for number in range(1, 13)
+    ]
+
+
+def test_on_an_object_store_as_on_a_disk(s3_url: str) -> None:
+    registry = Registry.at(s3_url)
+    assert registry.add(night(1))
+    assert not registry.add(night(1, 4.0))
+    registry.tag("release", "nightly-00000001")
+    assert pick_baseline(registry, "release") == registry.entries()[0]
+
+
+def test_latest_is_the_newest_that_didnt_fail(registry: Registry) -> None:
+    assert pick_baseline(registry, "latest") is None
+    for number, passed in ((2, None), (1, True), (3, False)):
+        registry.add(night(number, passed=passed))
+    found = pick_baseline(registry, "latest")
+    assert found is not None
+    assert found.job == "nightly-00000002"
+    assert pick_baseline(registry, "latest", "another name") is None
+
+
+def test_a_tag_moves(registry: Registry) -> None:
+    registry.add(night(1))
+    registry.add(night(2))
+    registry.tag("release", "nightly-00000001")
+    registry.tag("release", "nightly-00000002")
+    assert registry.tags() == {"release": "nightly-00000002"}
+    assert len(registry.store.keys("tags")) == 2, "nothing is overwritten"
+    for tag in ("latest", "Release", "../up", ""):
+        with pytest.raises(BadInput, match="can't be a tag"):
+            registry.tag(tag, "nightly-00000001")
+    with pytest.raises(BadInput, match="no job other here; add it first"):
+        registry.tag("good", "other")
+
+
+def test_a_damaged_entry_is_named(registry: Registry, tmp_path: Path) -> None:
+    registry.add(night(1))
+    (path,) = (tmp_path / "history/entries").iterdir()
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(BadInput, match=r"nightly-00000001\.parquet: not an entry of a history"):
+        registry.entries()
+
+
+def test_the_commands(tmp_path: Path, latentscale: Command) -> None:
+    history = tmp_path / "history"
+    for name in ("first", "second"):
+        folder = write_job(tmp_path / name, row(3.0), name=name)
+        added = latentscale("history", "add", history, folder, "--tag", "release")
+        assert added.out == f"{name}-1a2b3c4d: added\n{name}-1a2b3c4d: tagged release\n"
+    again = latentscale("history", "add", history, tmp_path / "first")
+    assert again.out == "first-1a2b3c4d: was there already\n"
+    listed = json.loads(latentscale("history", "list", history, "--json").out)
+    assert {entry["job"]: entry["tags"] for entry in listed} == {
+        "first-1a2b3c4d": [],
+        "second-1a2b3c4d": ["release"],
+    }
+    picked = latentscale("history", "pick", history, "--baseline", "release").out.strip()
+    assert read_job(picked).name == "second"
+    nothing = latentscale("history", "pick", tmp_path / "empty")
+    assert nothing.code == 2
+    assert "no job to be a baseline" in nothing.err
+    page = tmp_path / "trends.md"
+    plotted = latentscale("history", "plot", history, "--format", "md", "--output", page)
+    assert plotted.code == 0
+    assert "toy" in page.read_text()
+
+
+def test_a_trend_has_every_job_and_marks_the_failed() -> None:
+    entries = [night(1, 3.0, passed=True), night(2, 3.5), night(3, 2.0, passed=False)]
+    report = series_report(entries, "nightly", {"release": "nightly-00000002"})
+    section = report.sections[0]
+    (figure,) = section.figures
+    low, high, line = figure.document["data"]
+    assert line["x"] == [f"2026-01-0{number}T02:00:00Z" for number in (1, 2, 3)]
+    assert line["y"] == [3.0, 3.5, 2.0]
+    assert (low["y"], high["y"]) == ([2.5, 3.0, 1.5], [3.5, 4.0, 2.5])
+    assert [mark == "x" for mark in line["marker"]["symbol"]] == [False, False, True]
+    assert section.scores is not None
+    ((name, last, change, lowest, highest, jobs, unit),) = section.scores.rows
+    assert (name, change, lowest, highest) == ("spread, corpus", "−43 %", "2", "3.5")
+    assert (last, jobs, unit) == ("2.0 [1.5, 2.5]", "3", "paws")
+    assert report.conclusions[0].startswith("1 of 3 jobs failed their gates.")
+    (jobs_table,) = report.sections[-1].tables
+    assert [cells[3] for cells in jobs_table.rows] == ["failed", "none", "passed"]
+    assert [cells[4] for cells in jobs_table.rows] == ["", "release", ""]

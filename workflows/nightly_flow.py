@@ -1,0 +1,48 @@
+"""The nightly evaluation as a Prefect flow: python workflows/nightly_flow.py serves it.
+
+Needs the extra ``prefect``. Its schedule is 02:00 UTC; the limit of one keeps a slow night from
+being joined by the next, which waits. The flow fails when a gate fails, so Prefect's own
+automations can tell people; a part that failed (exit 3) is tried again, which resumes it.
+"""
+
+import subprocess
+import sys
+
+from prefect import flow, task
+
+INCOMPLETE = 3
+
+
+class Unfinished(Exception):
+    """A run that can go on where it stopped."""
+
+
+def _goes_on(task: object, run: object, state: object) -> bool:
+    """Try again only what trying again can mend."""
+    problem = state.result(raise_on_failure=False)  # type: ignore[attr-defined]
+    return isinstance(problem, Unfinished)
+
+
+@task(retries=2, retry_delay_seconds=60, retry_condition_fn=_goes_on)
+def evaluate(workflow: str, overrides: list[str]) -> str:
+    """Run the workflow in a process of its own, whose memory ends with it."""
+    options = [word for override in overrides for word in ("-o", override)]
+    command = [sys.executable, "-m", "latentscale_pipeline.cli", "workflow", "run", workflow]
+    ended = subprocess.run(  # noqa: S603 -- a list of words, and no shell
+        [*command, "--quiet", "--json", *options], capture_output=True, text=True, check=False
+    )
+    if ended.returncode == INCOMPLETE:
+        raise Unfinished(ended.stderr.strip())
+    if ended.returncode != 0:
+        raise RuntimeError(ended.stderr.strip())
+    return ended.stdout
+
+
+@flow(name="latentscale-nightly")
+def nightly(workflow: str = "workflows/nightly.yaml", overrides: list[str] | None = None) -> str:
+    """Make one evaluation."""
+    return evaluate(workflow, overrides or [])
+
+
+if __name__ == "__main__":
+    nightly.serve(name="nightly", cron="0 2 * * *", limit=1)

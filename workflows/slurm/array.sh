@@ -1,0 +1,31 @@
+#!/bin/bash
+# A whole job as arrays of plain processes: array.sh CONFIG PROCESSES [-o KEY=VALUE]...
+#
+# No Dask and no open port: processes share nothing but the job's folder. Run it where jobs can be
+# submitted, for as long as the job takes; when it is run again it goes on with what is missing.
+# MEMORY (default 4G) is what a process gets, SBATCH_PARTITION and the like are Slurm's own.
+set -euo pipefail
+config=$1 processes=$2
+shift 2
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+memory=${MEMORY:-4G}
+
+alone() { srun --quiet --ntasks=1 --mem="$memory" latentscale "$@" </dev/null; }
+
+ended() { ! squeue --noheader --jobs="$1" 2>/dev/null | grep -q .; }
+
+job=$(alone stage prepare "$config" "$@")
+logs=$(mktemp -d -p "${TMPDIR:-/tmp}" latentscale-array.XXXXXX)
+stages=$(alone stage list "$job")
+for stage in $stages; do
+  while true; do
+    parts=$(alone stage init "$job" "$stage")
+    [ "$parts" = 0 ] && break
+    of=$((parts < processes ? parts : processes))
+    array=$(sbatch --parsable --array="1-$of" --ntasks=1 --mem="$memory" \
+      --output="$logs/%A-%a.log" "$here/work.sh" "$job" "$stage" "$of")
+    until ended "$array"; do sleep "${POLL:-5}"; done
+    alone stage finalise "$job" "$stage"
+  done
+done
+alone resume "$job" --here --quiet -o cluster.kind=serial
