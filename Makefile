@@ -9,7 +9,7 @@ demo: $(VENV)/.installed
 	$(BIN)/latentscale demo --output demo-output
 
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -m "not full"
+	$(BIN)/python -m pytest -m "not full" -n 2 --dist loadfile
 
 test-full: $(VENV)/.installed-test
 	$(BIN)/python tests/full.py

@@ -42,6 +42,7 @@ from latentscale_pipeline.errors import (
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+Bytes = bytes | bytearray | memoryview
 
 PATIENCE_SECONDS = 120.0
 """How long a store that can't be reached is waited for."""
@@ -187,7 +188,7 @@ class ObjectStore:
         # No request can ask for nothing.
         return cast(bytes, self._attempt(read, key)) if start < stop else b""
 
-    def write(self, key: str, data: bytes, *, durable: bool = True) -> None:
+    def write(self, key: str, data: Bytes, *, durable: bool = True) -> None:
         """Store a whole object, replacing one of the same key.
 
         A reader never sees half of it: local files are written beside and moved into place. In an
@@ -207,7 +208,7 @@ class ObjectStore:
             self._locally(key, lambda path: self._place(path, data, os.replace, durable=durable))
             return
         for _ in range(SENDINGS):
-            self._send(key, lambda path: self._fs.pipe_file(path, data))
+            self._send(key, lambda path: self._fs.pipe_file(path, bytes(data)))
             if self._size(key) == len(data):
                 return
         raise self._lost(key)
@@ -368,7 +369,11 @@ class ObjectStore:
 
     @staticmethod
     def _place(
-        path: Path, data: bytes, publish: Callable[[Path, Path], None], *, durable: bool = True
+        path: Path,
+        data: Bytes,
+        publish: Callable[[Path, Path], None],
+        *,
+        durable: bool = True,
     ) -> None:
         temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
         try:

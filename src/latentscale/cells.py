@@ -20,6 +20,8 @@ beyond a certain amount of work. Its distances, in float32, are computed again i
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
@@ -43,6 +45,7 @@ from latentscale.pairs import exact_distance
 
 LLOYD_ROUNDS = 8
 ASSIGN_BLOCK = 4096
+ASSIGN_ENTRIES = 1 << 22
 
 EXACT_WORK = 2e12
 """Multiplications (40 s on one core) up to which exact search beats compiling the descent."""
@@ -116,16 +119,20 @@ def find_centres(
             f"cannot place {cells} centres on {len(sample)} rows; both must be positive"
         )
     rows = np.asarray(sample, dtype=np.float64)
-    groups = [np.arange(len(rows))]
+    # The largest first; of groups of one size the one that was made first.
+    numbers = itertools.count()
+    groups = [(-len(rows), next(numbers), np.arange(len(rows)))]
     finished: list[Int64Array] = []
     while groups and len(groups) + len(finished) < cells:
-        largest = groups.pop(max(range(len(groups)), key=lambda g: len(groups[g])))
+        *_, largest = heapq.heappop(groups)
         side = bisect_rows(rows[largest], generator)
         if side.all():
             finished.append(largest)
         else:
-            groups += [largest[side], largest[~side]]
-    centres = np.array([rows[group].mean(axis=0) for group in finished + groups])
+            for half in (largest[side], largest[~side]):
+                heapq.heappush(groups, (-len(half), next(numbers), half))
+    divided = finished + [group for *_, group in groups]
+    centres = np.array([rows[group].mean(axis=0) for group in divided])
     for _ in range(LLOYD_ROUNDS):
         owner = _nearest_centre(rows, centres)
         order = np.argsort(owner, kind="stable")
@@ -138,8 +145,9 @@ def find_centres(
 def _nearest_centre(rows: Float64Array, centres: Float64Array) -> Int64Array:
     half_squares = 0.5 * np.square(centres).sum(axis=1)
     owner = np.empty(len(rows), dtype=np.int64)
-    products = np.empty((min(len(rows), ASSIGN_BLOCK), len(centres)))
-    for block in row_blocks(len(rows), ASSIGN_BLOCK):
+    size = min(len(rows), max(1, ASSIGN_ENTRIES // len(centres)))
+    products = np.empty((size, len(centres)))
+    for block in row_blocks(len(rows), size):
         tile = products[: block.stop - block.start]
         inner_products(rows[block], centres, tile)
         owner[block] = (half_squares - tile).argmin(axis=1)

@@ -128,6 +128,34 @@ def test_numbers_depend_on_the_rows_alone(
     np.testing.assert_array_equal(lists_of(small), lists_of(large))
 
 
+def test_coarse_groups_give_the_numbers_of_one_pass(
+    run: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = clustered()
+    rows[: N // 3] = rows[0]  # a coarse group of many pieces
+    direct = run(rows, name="direct", recall=0.9)
+    monkeypatch.setattr(f"{SIZES}.MOST_SECTIONS", 0)
+    # Running totals before every third block.
+    monkeypatch.setattr("latentscale_pipeline.stages.cell_regrouping.RUNNING_TOTALS", 3)
+    coarsely = run(rows, name="coarsely", recall=0.9)
+    assert timeless(direct.results)["measures"] == timeless(coarsely.results)["measures"]
+    np.testing.assert_array_equal(lists_of(direct), lists_of(coarsely))
+    stages = [timing["stage"] for timing in coarsely.results["timings"]]
+    assert "regroup-coarse-corpus" in stages
+    assert "regroup-coarse-corpus" not in [timing["stage"] for timing in direct.results["timings"]]
+
+
+def test_a_second_search_goes_through_coarse_groups_too(
+    run: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = clustered()
+    direct = run(rows, name="direct", recall=0.95, overlap=1)
+    monkeypatch.setattr(f"{SIZES}.MOST_SECTIONS", 0)
+    coarsely = run(rows, name="coarsely", recall=0.95, overlap=1)
+    assert timeless(direct.results)["measures"] == timeless(coarsely.results)["measures"]
+    np.testing.assert_array_equal(lists_of(direct), lists_of(coarsely))
+
+
 def test_a_heap_larger_than_any_group(run: Callable[..., Finished]) -> None:
     rows = clustered()
     rows[: N // 2] = rows[0]

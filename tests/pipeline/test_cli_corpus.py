@@ -110,7 +110,7 @@ def test_info_as_a_table(latentscale: Command, source: Path, tmp_path: Path) -> 
     )
     assert ended.code == 0
     for text in ("3,003 x 4 float32", "3, the first at 3000", "2, the first at 3000", str(source)):
-        assert text in ended.out
+        assert "".join(text.split()) in "".join(ended.out.split())  # long paths are folded
     assert open_corpus(str(tmp_path / "c")).fingerprint in ended.out
     described = json.loads(latentscale("info", tmp_path / "c", "--json").out)
     assert described["zero_rows"] == {"count": 3, "first": 3000}

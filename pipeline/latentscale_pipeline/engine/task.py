@@ -155,7 +155,7 @@ def run_task(task: Task) -> Cost:
             output = _work(task)(inputs)
             advanced = task.stage.advance is not None and task.index == FINALISE
             part = f"{task.folder}/result" if advanced and output.finished else task.part
-            objects = write_arrays(store, part, attempt, output.arrays)
+            objects = write_arrays(store, part, attempt, output)
         cost = measurement.cost()
         values = {**output.values, SPENT: _spent(inputs, cost)} if advanced else output.values
         return create_marker(store, part, attempt, values, objects, cost).cost

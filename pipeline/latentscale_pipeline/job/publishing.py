@@ -5,6 +5,9 @@ attempt tries to create the part's *marker* ``<part>.json``, which names the att
 with size and checksum, and its small values. Creation succeeds only if there is no marker yet, so
 one attempt wins; the others remove what they wrote. Readers follow markers only and check every
 byte, so an attempt that was cut short, or that still runs somewhere, can't be seen.
+
+Many small arrays of which readers want one each go into one object as its *sections*: ``.npy``
+arrays one after another, each with its place and checksum in the marker.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,14 +53,25 @@ class CorruptResult(Exception):
 
 @dataclass(frozen=True)
 class Output:
-    """What one piece of work produced: small JSON values, and arrays.
+    """What one piece of work produced.
 
-    Only an iterated stage ever gives one that isn't ``finished``: a state to go on from.
+    Attributes
+    ----------
+    values : mapping
+        Small JSON values.
+    arrays : mapping
+        Arrays by name, an object each.
+    finished : bool
+        False only for a state that an iterated stage goes on from.
+    sections : mapping
+        For the name of an object, pairs of name and array of what is in it. They may be made while
+        they're stored, so that they needn't all be there at once.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, Array] = field(default_factory=dict)
     finished: bool = True
+    sections: Mapping[str, Iterable[tuple[str, Array]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -104,6 +118,20 @@ class Published:
         data = _read_checked(self.store, self.part, self.objects[name])
         return np.load(io.BytesIO(data), allow_pickle=False)  # type: ignore[no-any-return]
 
+    def section(self, name: str, section: str) -> Array:
+        """Read one array of an object of several.
+
+        Raises
+        ------
+        CorruptResult
+            If its object is missing or differs from the marker there.
+        """
+        described = self.objects[name]
+        data = _read_section(
+            self.store, self.part, described["key"], described["sections"][section]
+        )
+        return np.load(io.BytesIO(data), allow_pickle=False)  # type: ignore[no-any-return]
+
     def path(self, name: str) -> str:
         """Return where an array is, relative to the job folder."""
         return str(self.objects[name]["key"])
@@ -121,15 +149,21 @@ def publish(store: ObjectStore, part: str, attempt: str, output: Output, cost: C
     Published
         The part's result: this attempt's, or that of an earlier winner.
     """
-    objects = write_arrays(store, part, attempt, output.arrays)
+    objects = write_arrays(store, part, attempt, output)
     return create_marker(store, part, attempt, output.values, objects, cost)
 
 
 def write_arrays(
-    store: ObjectStore, part: str, attempt: str, arrays: Mapping[str, Array]
+    store: ObjectStore, part: str, attempt: str, output: Output
 ) -> dict[str, dict[str, Any]]:
     """Store an attempt's arrays, which nobody sees yet, and describe them for its marker."""
-    return {name: _write(store, part, attempt, name, array) for name, array in arrays.items()}
+    objects = {}
+    for name, array in output.arrays.items():
+        objects[name] = _write(store, part, attempt, name, _encode(array))
+    for name, sections in output.sections.items():
+        whole, places = _join_sections(sections)
+        objects[name] = {**_write(store, part, attempt, name, whole), "sections": places}
+    return objects
 
 
 def create_marker(
@@ -266,10 +300,14 @@ def adopt_part(origin: ObjectStore, source: str, target: ObjectStore, part: str)
     """
     try:
         found = need_marker(origin, source)
-        output = Output(found.values, {name: found.array(name) for name in found.objects})
+        read = {name: _read_checked(origin, source, found.objects[name]) for name in found.objects}
     except (CorruptResult, OSError, LatentscaleError):
         return False  # another job's folder may be private, damaged, or changing under our eyes
-    publish(target, part, found.attempt, output, found.cost)
+    objects = {
+        name: {**found.objects[name], **_write(target, part, found.attempt, name, data)}
+        for name, data in read.items()
+    }
+    create_marker(target, part, found.attempt, found.values, objects, found.cost)
     return True
 
 
@@ -300,14 +338,40 @@ def sweep_losers(store: ObjectStore, folder: str) -> list[str]:
     return losers
 
 
-def _write(store: ObjectStore, part: str, attempt: str, name: str, array: Array) -> dict[str, Any]:
+def _encode(array: Array) -> memoryview:
     buffer = io.BytesIO()
     np.save(buffer, np.ascontiguousarray(array), allow_pickle=False)
-    data = buffer.getvalue()
+    return buffer.getbuffer()
+
+
+def _join_sections(sections: Iterable[tuple[str, Array]]) -> tuple[bytearray, dict[str, list[Any]]]:
+    """Write arrays one after another; note where each begins and ends, and its checksum."""
+    whole, places = bytearray(), {}
+    for name, array in sections:
+        data, start = _encode(array), len(whole)
+        whole += data
+        places[name] = [start, len(whole), xxhash.xxh3_64_hexdigest(data)]
+    return whole, places
+
+
+def _write(
+    store: ObjectStore, part: str, attempt: str, name: str, data: bytes | bytearray | memoryview
+) -> dict[str, Any]:
     key = f"{part}.{attempt}/{name}.npy"
     # Readers check every byte against the marker: what a power cut takes is computed again.
     store.write(key, data, durable=False)
     return {"key": key, "size": len(data), "xxh3": xxhash.xxh3_64_hexdigest(data)}
+
+
+def _read_section(store: ObjectStore, part: str, key: str, place: Sequence[Any]) -> bytes:
+    start, stop, recorded = place
+    try:
+        data = store.read_range(key, start, stop)
+    except FileNotFoundError:
+        raise CorruptResult(part, f"{key} is missing") from None
+    if xxhash.xxh3_64_hexdigest(data) != recorded:
+        raise CorruptResult(part, f"{key} differs from its checksum")
+    return data
 
 
 def _read_checked(store: ObjectStore, part: str, recorded: Mapping[str, Any]) -> bytes:

@@ -18,10 +18,14 @@ from latentscale.neighbours import Neighbours, Recall, merge, recall_certificate
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.errors import TargetMissed
 from latentscale_pipeline.job.publishing import Output, Published
-from latentscale_pipeline.stages.cell_passes import group_by_size, lists_name, tie_seed
+from latentscale_pipeline.stages.cell_passes import group_by_size, tie_seed
+from latentscale_pipeline.stages.cell_search import LISTS, lists_name
 from latentscale_pipeline.stages.cell_sizes import AGAIN, JOINED_ENTRIES, PILOT_ROWS, Layout
 
 Int64Array = NDArray[np.int64]
+
+TURNED = "turned"
+"""Object of the edges of a block that others need, a section for each of them."""
 
 
 def newest_lists(read: Callable[[str], Published], names: Sequence[str]) -> Published:
@@ -55,11 +59,11 @@ def merge_lists(inputs: Inputs) -> Output:
         joined = merge(known, found, k, query_ids=query_ids, seed=seed)
         indices[place], distances[place] = joined.indices, joined.distances
     turned = _turned_edges(indices, start, inputs.index, layout)
-    arrays = {f"turned_{block:05d}": edges for block, edges in turned.items()}
     return Output(
         # Rows whose groups were too small to hold k others.
         values={"turned": list(turned), "short": int((indices[:, -1] < 0).sum())},
-        arrays={"rows": rows, "indices": indices, "distances": distances, **arrays},
+        arrays={"rows": rows, "indices": indices, "distances": distances},
+        sections={TURNED: [(str(block), edges) for block, edges in turned.items()]},
     )
 
 
@@ -69,7 +73,8 @@ def _lists_of_block(inputs: Inputs, block: int) -> Iterator[NDArray[Any]]:
     searched = inputs.results[p["searched"]]
     for piece, of in searched.array("held").tolist():
         if of == block:
-            yield searched.partition(piece % p["searches"]).array(lists_name(piece, block))
+            part = searched.partition(piece % p["searches"])
+            yield part.section(LISTS, lists_name(piece, block))
 
 
 def _turned_edges(

@@ -2,7 +2,8 @@
 
 ``cells-*`` draws a sample and places the centres of cells; ``checks-*`` finds the exact neighbours
 of a few rows by streaming the corpus, and from them how many cells a row has to join;
-``regroup-*`` writes every row to the groups of its cells; ``search-*`` finds neighbours inside
+``regroup-*`` writes every row to the groups of its cells (of hundreds of millions of rows after
+``regroup-coarse-*`` has brought them into coarse groups); ``search-*`` finds neighbours inside
 groups that fit in memory; ``neighbours-*`` merges the lists of every row and certifies their
 recall. Where that misses its target the last three passes are made *again* with more cells for
 every row; the stages of the second search are always planned and have nothing to do where it holds.
@@ -18,19 +19,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from latentscale.cells import ASSIGN_ENTRIES
 from latentscale_pipeline.engine.stage import Effort, Stage
 from latentscale_pipeline.job.config import Heat
 from latentscale_pipeline.stages.cell_merging import certify_lists, merge_lists
 from latentscale_pipeline.stages.cell_passes import (
     check_block,
     choose_overlap,
-    count_lists,
     draw_rows,
-    number_rows,
     place_cells,
-    regroup_block,
-    search_groups,
 )
+from latentscale_pipeline.stages.cell_regrouping import (
+    RUNNING_TOTALS,
+    cut_coarse_groups,
+    list_groups,
+    number_rows,
+    regroup_block,
+    regroup_piece,
+)
+from latentscale_pipeline.stages.cell_search import count_lists, search_groups
 from latentscale_pipeline.stages.cell_sizes import (
     AGAIN,
     DESCENT_BYTES,
@@ -39,6 +46,7 @@ from latentscale_pipeline.stages.cell_sizes import (
     DESCENT_START_FOLDS,
     JOINED_ENTRIES,
     OVERLAPS,
+    PIECE_BLOCKS,
     PILOT_ROWS,
     REFINEMENTS,
     Layout,
@@ -120,17 +128,7 @@ def _search_stages(shape: Shape, facts: JobFacts, role: Role, why: str) -> list[
     searches = layout.searches(overlaps[0])
     search = _search_effort(*shape)
     return [
-        Stage(
-            name=f"regroup-{role}",
-            work=regroup_block,
-            finalise=number_rows,
-            partitions=count_blocks(corpus),
-            needs=(f"cells-{role}", f"checks-{role}"),
-            corpora=(role,),
-            parameters={**common, "shards_per_block": shards_per_block(corpus)},
-            memory_bytes=_regroup_memory(*shape),
-            effort=_regroup_effort(*shape),
-        ),
+        *_regroup_stages(shape, role, common),
         Stage(
             name=f"search-{role}",
             work=search_groups,
@@ -171,18 +169,64 @@ def _search_stages(shape: Shape, facts: JobFacts, role: Role, why: str) -> list[
     ]
 
 
+def _regroup_stages(shape: Shape, role: Role, common: dict[str, Any]) -> list[Stage]:
+    """Write every row to the groups of its cells, through coarse groups where groups are many."""
+    _, corpus, layout, overlaps = shape
+    blocks = count_blocks(corpus)
+    coarse = layout.coarse_groups(blocks, overlaps[-1])
+    piece_rows = PIECE_BLOCKS * block_rows(corpus)
+    shaped = {**common, "n": corpus.n, "d": corpus.d, "coarse": coarse}
+    first = Stage(
+        name=f"regroup-{role}",
+        work=regroup_block,
+        finalise=number_rows,
+        partitions=blocks,
+        needs=(f"cells-{role}", f"checks-{role}"),
+        corpora=(role,),
+        parameters={**shaped, "shards_per_block": shards_per_block(corpus)},
+        memory_bytes=_regroup_memory(*shape),
+        effort=_regroup_effort(*shape),
+    )
+    if coarse == 1:
+        return [first]
+    coarsely = f"regroup-coarse-{role}"
+    return [
+        replace(
+            first,
+            name=coarsely,
+            finalise=cut_coarse_groups,
+            parameters={**first.parameters, "piece_rows": piece_rows},
+        ),
+        Stage(
+            name=f"regroup-{role}",
+            work=regroup_piece,
+            finalise=list_groups,
+            # Two pieces of a coarse group that follow each other have more rows than one may.
+            partitions=overlaps[-1] * -(-blocks // (PIECE_BLOCKS - 1)) + coarse,
+            needs=(f"checks-{role}", coarsely),
+            parameters={**shaped, "coarsely": coarsely},
+            memory_bytes=_regroup_piece_memory(*shape),
+            effort=_regroup_piece_effort(*shape),
+        ),
+    ]
+
+
 def _search_again(shape: Shape, facts: JobFacts, role: Role) -> list[Stage]:
     """Plan the same with more cells for every row, in case that recall misses its target."""
     section, corpus, layout, overlaps = shape
     more = [AGAIN * overlap for overlap in overlaps]
     names = {
         name: name.replace(f"-{role}", f"-again-{role}")
-        for name in (f"regroup-{role}", f"search-{role}", f"neighbours-{role}")
+        for name in (
+            f"regroup-coarse-{role}",
+            *(f"regroup-{role}", f"search-{role}", f"neighbours-{role}"),
+        )
     }
     first, _ = list_stages(role)
     searches = layout.searches(more[0])
     changed: dict[str, Any] = {
         "chosen": first,
+        "coarsely": names[f"regroup-coarse-{role}"],
         "regrouped": names[f"regroup-{role}"],
         "searched": names[f"search-{role}"],
         "searches": searches,
@@ -225,7 +269,7 @@ def _cells_memory(
 ) -> int:
     drawn = layout.sample + _all_checked(section, corpus)
     placing = drawn * (8 * 3 * corpus.d + 12 * AGAIN * overlaps[-1]) + 16 * layout.cells * corpus.d
-    return max(block_bytes(corpus), placing + 8 * 4096 * layout.cells) + FEW_TILES_BYTES
+    return max(block_bytes(corpus), placing + 16 * ASSIGN_ENTRIES) + FEW_TILES_BYTES
 
 
 def _cells_effort(
@@ -269,11 +313,36 @@ def _record_bytes(corpus: CorpusFacts, overlap: int) -> int:
 def _regroup_memory(
     section: Heat, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
 ) -> int:
-    records = block_rows(corpus) * _record_bytes(corpus, overlaps[0]) * min(overlaps[0], 2)
-    numbers = 16 * count_blocks(corpus) * layout.cells
+    blocks = count_blocks(corpus)
+    # The rows of a block, and what is written of them: most join cells of one group or two.
+    records = 3 * block_rows(corpus) * _record_bytes(corpus, overlaps[-1])
+    coarse = layout.coarse_groups(blocks, overlaps[-1]) > 1
+    numbers = 16 * (min(blocks, RUNNING_TOTALS) if coarse else blocks) * layout.cells
     owners = 32 * overlaps[-1] * block_rows(corpus)
     centres = 2 * 8 * layout.cells * corpus.d
     return max(block_bytes(corpus) + records + owners + centres, numbers) + FEW_TILES_BYTES
+
+
+def _regroup_piece_memory(
+    section: Heat, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
+) -> int:
+    rows = min(corpus.n, PIECE_BLOCKS * block_rows(corpus))
+    # Rows as they come, all of them in their order, and what is written of them.
+    records = 3 * rows * _record_bytes(corpus, overlaps[-1])
+    owners = 16 * overlaps[-1] * rows
+    return records + owners + 16 * layout.cells + FEW_TILES_BYTES
+
+
+def _regroup_piece_effort(
+    section: Heat, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
+) -> Effort:
+    records = 3 * corpus.n * _record_bytes(corpus, overlaps[0]) // 2
+    return Effort(
+        bytes_read=records,
+        bytes_written=records + RESULT_BYTES,
+        folds=100.0 * corpus.n,
+        method="through coarse groups",
+    )
 
 
 def _regroup_effort(

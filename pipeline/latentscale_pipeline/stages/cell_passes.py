@@ -1,10 +1,8 @@
-"""The work of the passes that find approximate neighbours; :mod:`.cell_neighbours` plans them."""
+"""The work of the passes that place cells and choose how many a row joins."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,13 +14,13 @@ from latentscale.cell_layout import (
     order_centres,
     shared_cell_recall,
 )
-from latentscale.cells import assign, divide, find_centres, search_cells
+from latentscale.cells import assign, find_centres
 from latentscale.distances import Points, as_points, row_blocks
 from latentscale.neighbours import Neighbours, merge, nearest
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.engine.task import FINALISE
-from latentscale_pipeline.job.publishing import Output, Published
+from latentscale_pipeline.job.publishing import Output
 from latentscale_pipeline.stages.cell_sizes import (
     AGAIN,
     GROUP_FILL,
@@ -34,9 +32,6 @@ from latentscale_pipeline.stages.cell_sizes import (
 from latentscale_pipeline.stages.shard_blocks import find_block, read_points
 
 Int64Array = NDArray[np.int64]
-
-
-# --- cells and checks -------------------------------------------------------------------------
 
 
 def _streams(inputs: Inputs) -> list[np.random.Generator]:
@@ -78,7 +73,7 @@ def place_cells(inputs: Inputs) -> Output:
     *_, stream = _streams(inputs)
     centres = find_centres(sample.rows, layout.cells, stream)
     centres = centres[order_centres(centres, stream)]
-    owners = _assign(sample, centres, AGAIN * max(p["overlaps"]))
+    owners = assign_rows(sample, centres, AGAIN * max(p["overlaps"]))
     _, checked = _draw(inputs, corpus)
     ascending = np.concatenate([part.array("checked") for part in inputs.parts])
     order = np.argsort(np.argsort(checked))
@@ -92,7 +87,8 @@ def place_cells(inputs: Inputs) -> Output:
     )
 
 
-def _assign(points: Points, centres: NDArray[np.float64], overlap: int) -> Int64Array:
+def assign_rows(points: Points, centres: NDArray[np.float64], overlap: int) -> Int64Array:
+    """Return the nearest cells of rows, (rows, overlap), nearest first."""
     return np.concatenate(
         [assign(points.take(block), centres, overlap) for block in row_blocks(len(points), 4096)]
     )
@@ -139,9 +135,9 @@ def choose_overlap(inputs: Inputs) -> Output:
     centres, owners = cells.array("centres"), cells.array("owners").astype(np.int64)
     near = _vectors_of(inputs, true.indices[:PILOT_ROWS], corpus)
     pilots = as_points(cells.array("vectors")[:PILOT_ROWS], metric)
-    theirs = _assign(as_points(near.reshape(-1, corpus.d), metric), centres, max(overlaps))
+    theirs = assign_rows(as_points(near.reshape(-1, corpus.d), metric), centres, max(overlaps))
     recalls = shared_cell_recall(
-        _assign(pilots, centres, max(overlaps)),
+        assign_rows(pilots, centres, max(overlaps)),
         theirs.reshape(len(pilots), k, -1),
         overlaps,
     )
@@ -186,196 +182,6 @@ def _vectors_of(inputs: Inputs, near: Int64Array, corpus: Corpus) -> NDArray[Any
         query, place = np.nonzero(inside)
         vectors[inside] = part.array("vectors")[query, same.argmax(axis=1)[query, place]]
     return vectors
-
-
-# --- regrouping -------------------------------------------------------------------------------
-
-
-def _record(corpus_dtype: np.dtype[Any], d: int, overlap: int) -> np.dtype[Any]:
-    return np.dtype(
-        [
-            ("row", "<i8"),
-            ("home", "<i4"),  # the nearest cell
-            ("rank", "<i4"),  # among the block's rows with this home
-            ("cells", "<i4", (overlap,)),  # those of the group; -1 for others
-            ("vector", corpus_dtype.newbyteorder("<"), (d,)),
-        ]
-    )
-
-
-def regroup_block(inputs: Inputs) -> Output:
-    """Write the rows of a block to the groups that their cells belong to."""
-    p = inputs.parameters
-    corpus = inputs.corpora[p["role"]]
-    centres = inputs.results[f"cells-{p['role']}"].array("centres")
-    chosen = inputs.results[p["chosen"]]
-    overlap = chosen.values["overlap"]
-    if overlap == 0:
-        return Output()
-    group_of = chosen.array("group_of")
-    block = find_block(inputs, corpus)
-    owners = np.empty((block.stop - block.start, overlap), dtype=np.int32)
-    for rows, points in read_points(corpus, block, p["metric"]):
-        owners[rows.start - block.start : rows.stop - block.start] = _assign(
-            points, centres, overlap
-        )
-    home = owners[:, 0]
-    order = np.argsort(home, kind="stable")
-    counts = np.bincount(home, minlength=len(centres))
-    rank = np.empty(len(home), dtype=np.int32)
-    rank[order] = np.arange(len(home)) - np.repeat(np.cumsum(counts) - counts, counts)
-    stored = corpus.read_rows(block.start, block.stop)
-    groups = group_of[owners]
-    arrays: dict[str, NDArray[Any]] = {"homes": counts.astype(np.int64)}
-    members = np.zeros(int(group_of[-1]) + 1, dtype=np.int64)
-    for group in np.unique(groups):
-        inside = np.flatnonzero((groups == group).any(axis=1))
-        records = np.empty(len(inside), _record(corpus.dtype, corpus.d, overlap))
-        records["row"], records["vector"] = block.start + inside, stored[inside]
-        records["home"], records["rank"] = home[inside], rank[inside]
-        records["cells"] = np.where(groups[inside] == group, owners[inside], -1)
-        arrays[_group(group)] = records
-        members[group] = len(inside)
-    return Output(arrays={**arrays, "members": members})
-
-
-def number_rows(inputs: Inputs) -> Output:
-    """Give all rows numbers by their nearest cells, and cut groups that are too large."""
-    p = inputs.parameters
-    if inputs.results[p["chosen"]].values["overlap"] == 0:
-        return Output()
-    corpus = inputs.corpora[p["role"]]
-    homes = np.array([part.array("homes") for part in inputs.parts])
-    members = np.array([part.array("members") for part in inputs.parts])
-    starts = np.cumsum(homes.sum(axis=0)) - homes.sum(axis=0)
-    # The position of a block's first row in every cell.
-    first = starts + np.cumsum(homes, axis=0) - homes
-    most = Layout(corpus.n, corpus.d).group_rows
-    pieces: list[tuple[int, int, int]] = []
-    for group, size in enumerate(members.sum(axis=0)):
-        cuts = np.linspace(0, size, -(-int(size) // most) + 1).astype(np.int64)
-        pieces += [(group, a, b) for a, b in pairwise(cuts.tolist()) if b > a]
-    return Output(arrays={"first": first, "members": members, "pieces": np.array(pieces)})
-
-
-def _group(group: int) -> str:
-    return f"group_{group:05d}"
-
-
-# --- the search -------------------------------------------------------------------------------
-
-
-def search_groups(inputs: Inputs) -> Output:
-    """Find neighbours inside some of the groups; the lists are cut by blocks of positions."""
-    p = inputs.parameters
-    if inputs.results[p["chosen"]].values["overlap"] == 0:
-        return Output(values={"held": []})
-    regrouped = inputs.results[p["regrouped"]]
-    pieces = regrouped.array("pieces")[inputs.index :: inputs.stage.partitions]
-    arrays: dict[str, NDArray[Any]] = {}
-    held: list[tuple[int, int]] = []
-    streams = inputs.generator().spawn(len(pieces))
-    for i, (piece, stream) in enumerate(zip(pieces, streams, strict=True)):
-        number = inputs.index + i * inputs.stage.partitions
-        found = _search_piece(inputs, regrouped, piece, stream)
-        arrays |= {lists_name(number, block): lists for block, lists in found.items()}
-        held += [(number, block) for block in found]
-    return Output(values={"held": held}, arrays=arrays)
-
-
-def _search_piece(
-    inputs: Inputs,
-    regrouped: Published,
-    piece: Int64Array,
-    generator: np.random.Generator,
-) -> dict[int, NDArray[Any]]:
-    """Find neighbours inside a piece; return the lists by block of positions."""
-    p = inputs.parameters
-    layout = Layout(p["n"], p["d"])
-    held = _read_piece(regrouped, piece, p["d"])
-    points = as_points(held.vectors, p["metric"])
-    held = replace(held, vectors=np.empty((0, p["d"])))
-    overlap = held.cells.shape[1]
-    cells = [
-        part
-        for members in _members_of_cells(held.cells)
-        for part in divide(points, members, layout.cap, generator)
-    ]
-    found = search_cells(
-        points,
-        cells,
-        p["k"],
-        descend=layout.descends(overlap) and p["metric"] != "manhattan",
-        generator=generator,
-        seed=tie_seed(inputs),
-        refinements=p["refinements"],
-    )
-    lists = np.empty(len(points), _list_record(p["k"]))
-    lists["position"], lists["row"] = held.positions, held.rows
-    lists["neighbours"] = np.where(found.indices < 0, -1, held.positions[found.indices])
-    lists["distances"] = found.distances
-    block_of = held.positions // layout.block
-    return {block: lists[block_of == block] for block in np.unique(block_of).tolist()}
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """The rows of a piece: numbers, positions, cells (m, overlap), vectors (m, d)."""
-
-    rows: Int64Array
-    positions: Int64Array
-    cells: NDArray[np.int32]
-    vectors: NDArray[Any]
-
-
-def _read_piece(regrouped: Published, piece: Int64Array, d: int) -> _Piece:
-    """Read the rows of a group whose rank in it is between two numbers, block by block."""
-    group, start, stop = (int(number) for number in piece)
-    first, members = regrouped.array("first"), regrouped.array("members")[:, group]
-    vectors = np.empty((stop - start, d))
-    columns: list[tuple[Int64Array, Int64Array, NDArray[np.int32]]] = []
-    before = 0
-    for block, size in enumerate(members.tolist()):
-        low, high = max(start - before, 0), min(stop - before, size)
-        if low < high:
-            records = regrouped.partition(block).array(_group(group))[low:high]
-            vectors[before + low - start : before + high - start] = records["vector"]
-            positions = first[block, records["home"]] + records["rank"]
-            columns.append((records["row"].copy(), positions, records["cells"].copy()))
-        before += size
-    rows, positions, cells = (np.concatenate([column[i] for column in columns]) for i in range(3))
-    return _Piece(rows, positions, cells, vectors)
-
-
-def _members_of_cells(cells: NDArray[np.int32]) -> Iterator[Int64Array]:
-    """Yield the rows of every cell, ascending."""
-    order = np.argsort(cells, axis=None, kind="stable")
-    owner = cells.ravel()[order]
-    begin = int(np.searchsorted(owner, 0))
-    edges = np.flatnonzero(np.diff(owner[begin:])) + 1 + begin
-    yield from np.split(order[begin:] // cells.shape[1], edges - begin)
-
-
-def _list_record(k: int) -> np.dtype[Any]:
-    return np.dtype(
-        [
-            ("position", "<i8"),
-            ("row", "<i8"),
-            ("neighbours", "<i8", (k,)),
-            ("distances", "<f8", (k,)),
-        ]
-    )
-
-
-def lists_name(piece: int, block: int) -> str:
-    """Name the lists that a piece of a group has for a block of positions."""
-    return f"lists_{piece:05d}_{block:05d}"
-
-
-def count_lists(inputs: Inputs) -> Output:
-    """Note which pieces have lists for which blocks, so that nobody has to ask all of them."""
-    held = sorted(tuple(pair) for part in inputs.parts for pair in part.values["held"])
-    return Output(arrays={"held": np.array(held, dtype=np.int64).reshape(-1, 2)})
 
 
 def tie_seed(inputs: Inputs) -> int:

@@ -25,8 +25,8 @@ AGAIN = 2
 HOME_ROWS = 1024
 """Rows whose nearest cell is the same, on average."""
 
-MOST_CELLS = 1 << 14
-"""Cells of the largest corpora; theirs hold more rows and are cut when they're searched."""
+MOST_CELLS = 1 << 16
+"""Cells of the largest corpora; theirs hold more rows, at 10⁹ about as many as a group may."""
 
 SAMPLED_ROWS = 128
 """Rows of a cell that its centre is placed by."""
@@ -40,6 +40,12 @@ MOST_GROUP_ROWS = 1 << 18
 
 GROUP_FILL = 0.8
 """How full a group is meant to be; what a sample foretells isn't exact."""
+
+MOST_SECTIONS = 1 << 20
+"""Parts of groups that one pass may write; beyond, rows are regrouped in two."""
+
+PIECE_BLOCKS = 4
+"""Blocks of shards that make a piece of a coarse group."""
 
 VERTEX_BLOCK = 1 << 18
 MOST_VERTEX_BLOCKS = 1024
@@ -90,7 +96,7 @@ class Layout:
     def sample(self) -> int:
         """Rows that the centres are placed by."""
         fitting = SAMPLE_BYTES // (8 * self.d)
-        return min(self.n, SAMPLED_ROWS * self.cells, max(fitting, self.cells))
+        return min(self.n, SAMPLED_ROWS * self.cells, max(fitting, 3 * self.cells // 2))
 
     @property
     def group_rows(self) -> int:
@@ -112,6 +118,14 @@ class Layout:
         if self.n <= self.group_rows:
             return 1
         return max(1, round(overlap * self.n / (GROUP_FILL * self.group_rows)))
+
+    def coarse_groups(self, blocks: int, overlap: int) -> int:
+        """Return how many coarse groups rows are brought into first; 1 where one pass does."""
+        groups = self.searches(overlap)
+        if blocks * groups <= MOST_SECTIONS:
+            return 1
+        # About as many sections are then written in either pass.
+        return max(2, round(math.sqrt(groups / 2)))
 
     def pairs(self, overlap: int) -> float:
         """Row pairs that share a cell, each counted in both directions and in every cell."""

@@ -61,6 +61,9 @@ from latentscale_pipeline.stages.measure import (
 BATCH = 16
 """Vectors that advance together at most."""
 
+NEEDED, SENT = "needed", "sent"
+"""Objects of the rows of a block of the Laplacian, and of vectors, that other blocks need."""
+
 LEAVING = 0.1
 """Share of a block's rows that other blocks need, where vertices are in the order of cells."""
 
@@ -167,13 +170,13 @@ def form_block(inputs: Inputs) -> Output:
     normalised = p["laplacian"] == "normalized"
     block = laplacian_block(adjacency, start, named, degrees, normalised=normalised)
     arrays = {"indptr": block.indptr, "indices": block.indices, "data": block.data}
+    needed: list[tuple[str, NDArray[Any]]] = []
     for other in touched:
         if other != inputs.index:
             rows = block[joined_rows(block, *_bounds(layout, other))]
-            for name in ("indptr", "indices", "data"):
-                arrays[f"{name}_{other:05d}"] = getattr(rows, name)
+            needed += [(f"{other}/{name}", getattr(rows, name)) for name in arrays]
     norm = float(abs(block).sum(axis=1).max()) if block.nnz else 0.0
-    return Output(values={"norm": norm, "touched": touched}, arrays=arrays)
+    return Output({"norm": norm, "touched": touched}, arrays, sections={NEEDED: needed})
 
 
 def bound_norm(inputs: Inputs) -> Output:
@@ -224,7 +227,7 @@ def _multiply(inputs: Inputs, state: Published) -> Output:
         elif v["step"] == 0:
             gathered[place] = _start(inputs, v, low, high)[named[place] - low]
         else:
-            sent = inputs.last_round[other].array(f"sent_{inputs.index:05d}")
+            sent = inputs.last_round[other].section(SENT, str(inputs.index))
             gathered[place] = sent * scale
     local = scipy.sparse.csr_array(
         (block.data, np.searchsorted(named, block.indices), block.indptr),
@@ -274,14 +277,11 @@ def _moments(
         if other == inputs.index:
             rows.append(block[inside - first])
             continue
-        part, name = matrix.partition(other), f"{inputs.index:05d}"
-        indptr = part.array(f"indptr_{name}")
-        rows.append(
-            scipy.sparse.csr_array(
-                (part.array(f"data_{name}"), part.array(f"indices_{name}"), indptr),
-                shape=(len(inside), p["n"]),
-            )
+        part = matrix.partition(other)
+        data, indices, indptr = (
+            part.section(NEEDED, f"{inputs.index}/{name}") for name in ("data", "indices", "indptr")
         )
+        rows.append(scipy.sparse.csr_array((data, indices, indptr), shape=(len(inside), p["n"])))
     stacked = scipy.sparse.csr_array(scipy.sparse.vstack(rows, format="csr"))
     return block_moments(block, first, named, stacked)
 
@@ -296,14 +296,15 @@ def _orthogonalise(inputs: Inputs, state: Published) -> Output:
     vector = last.array("vector") * scale
     rest = last.array("product") * scale - vector * state.array("share")
     block = _read_block(matrix, inputs.index, p["n"])
-    sent = {
-        f"sent_{other:05d}": rest[joined_rows(block, *_bounds(layout, other))]
+    sent = [
+        (str(other), rest[joined_rows(block, *_bounds(layout, other))])
         for other in matrix.partition(inputs.index).values["touched"]
         if other != inputs.index
-    }
+    ]
     return Output(
         values={"square": np.einsum("ij,ij->j", rest, rest).tolist()},
-        arrays={"vector": vector, "rest": rest, **sent},
+        arrays={"vector": vector, "rest": rest},
+        sections={SENT: sent},
     )
 
 

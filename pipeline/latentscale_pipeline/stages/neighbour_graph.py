@@ -25,7 +25,7 @@ from latentscale.graph_blocks import (
 from latentscale_pipeline.engine.stage import Effort, Inputs, Stage
 from latentscale_pipeline.job.config import Heat
 from latentscale_pipeline.job.publishing import Output, Published
-from latentscale_pipeline.stages.cell_merging import newest_lists
+from latentscale_pipeline.stages.cell_merging import TURNED, newest_lists
 from latentscale_pipeline.stages.cell_neighbours import list_stages
 from latentscale_pipeline.stages.cell_sizes import Layout
 from latentscale_pipeline.stages.measure import RESULT_BYTES, CorpusFacts, Role
@@ -35,6 +35,9 @@ ENTRY_BYTES, LONG_ENTRY_BYTES = 40, 60
 
 BLOCK_ENTRY_BYTES = 100
 """The same for a listed neighbour of one of many blocks."""
+
+LEADING = "leading"
+"""Object of a block's edges to components of others, a section for each of these blocks."""
 
 
 def graph_stage(section: Heat, role: Role, corpus: CorpusFacts, *, in_cells: bool) -> Stage:
@@ -93,25 +96,23 @@ def build_block(inputs: Inputs) -> Output:
     layout = Layout(p["n"], p["d"])
     neighbours = _lists(inputs)
     start = inputs.index * layout.block
-    turned = f"turned_{inputs.index:05d}"
     leading = neighbours.array("leading")
     others = leading[leading[:, 1] == inputs.index, 0].tolist()
-    edges = [neighbours.partition(other).array(turned) for other in others]
+    edges = [neighbours.partition(other).section(TURNED, str(inputs.index)) for other in others]
     lists = neighbours.partition(inputs.index).array("indices")
     block = join_block(lists, start, edges, layout.n)
     count, labels = block_components(block, start)
     leaving = leaving_edges(block, start, labels)
     block_of = leaving[:, 0] // layout.block
-    leads = {
-        f"leading_{other:05d}": leaving[block_of == other] for other in np.unique(block_of).tolist()
-    }
+    leads = [(str(other), leaving[block_of == other]) for other in np.unique(block_of).tolist()]
     return Output(
         values={
             "entries": int(block.nnz),
             "components": count,
             "isolated": int((np.diff(block.indptr) == 0).sum()),
         },
-        arrays={**_stored(block), "labels": labels, **leads},
+        arrays={**_stored(block), "labels": labels},
+        sections={LEADING: leads},
     )
 
 
@@ -139,11 +140,15 @@ def _joined_components(inputs: Inputs, counts: list[int]) -> NDArray[np.int64]:
     first = np.cumsum([0, *counts])
     pairs = [np.empty((0, 2), dtype=np.int64)]
     for target, part in enumerate(inputs.parts):
-        name = f"leading_{target:05d}"
-        leads = [(i, other) for i, other in enumerate(inputs.parts) if name in other.objects]
+        name = str(target)
+        leads = [
+            (source, other)
+            for source, other in enumerate(inputs.parts)
+            if name in other.objects[LEADING]["sections"]
+        ]
         labels = part.array("labels") if leads else None
         for source, other in leads:
-            edges = other.array(name)
+            edges = other.section(LEADING, name)
             if labels is not None:
                 theirs = labels[edges[:, 0] - target * layout.block] + first[target]
                 joined = np.column_stack([edges[:, 1] + first[source], theirs])
