@@ -214,6 +214,7 @@ def job_facts(
         fixed_scales=fixed_scales,
         label_rows=_label_rows(config, corpora["corpus"]),
         replicates=config.replicates.count,
+        replicate_rows=config.replicates.rows,
     )
 
 

@@ -63,10 +63,16 @@ class Section(BaseModel):
 
 
 class Replicates(Section):
-    """Repetitions of a job's measures: GeomCA's scores under as many random row orders."""
+    """Repetitions: GeomCA under random row orders; with ``rows``, heat on random subsamples."""
 
     count: Annotated[int, Field(ge=1, le=1000)] = 1
-    rows: None = None
+    rows: PositiveInt | None = None
+
+    @model_validator(mode="after")
+    def _enough(self) -> Replicates:
+        if self.rows is not None and self.count < 2:
+            raise ValueError("rows needs a count of at least 2, for there to be a spread")
+        return self
 
 
 class ExcludedShards(Section):

@@ -95,7 +95,21 @@ def _heat_notes(heat: Json) -> list[str]:
         )
     if heat.get("imd") is None and heat.get("imd_reason"):
         notes.append(f"There is no IMD: {printable(heat['imd_reason'])}.")
-    return notes
+    return [*notes, *_subsample_notes(heat.get("replicates"))]
+
+
+def _subsample_notes(replicates: Json | None) -> list[str]:
+    if not replicates or not replicates["imd"]:
+        return []
+    distance = replicates["imd"]
+    return [
+        (
+            f"Over {replicates['count']} random subsamples of {replicates['rows']:,} rows of each, "
+            f"IMD is {distance['mean']:.3g} in the mean, within {distance['lower']:.3g} and "
+            f"{distance['upper']:.3g} at {replicates['level']:.0%}; single ones vary by "
+            f"{distance['standard_deviation']:.2g}."
+        )
+    ]
 
 
 def _magnitude_notes(magnitude: Json) -> list[str]:

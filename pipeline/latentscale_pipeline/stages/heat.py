@@ -21,6 +21,11 @@ from latentscale_pipeline.stages.exact_neighbours import exact_neighbours_stage
 from latentscale_pipeline.stages.heat_by_rows import plan_trace_by_rows
 from latentscale_pipeline.stages.heat_probes import fits_one_task, trace_stage
 from latentscale_pipeline.stages.heat_published import TIME_BYTES, expected_probes
+from latentscale_pipeline.stages.heat_replicates import (
+    plan_replicates,
+    read_replicates,
+    sampling_error,
+)
 from latentscale_pipeline.stages.measure import (
     RESULT_BYTES,
     TILE_BYTES,
@@ -78,7 +83,7 @@ def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
                 effort=_imd_effort(section, facts),
             )
         )
-    return stages
+    return [*stages, *plan_replicates(section, facts)]
 
 
 def _corpus_stages(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
@@ -173,12 +178,17 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
     scores: list[Score] = []
     arrays: dict[str, str] = {}
     unit = UNITS[section.normalization]
-    for role in facts.corpora:
+    replicates = read_replicates(facts, results)
+    for role, corpus in facts.corpora.items():
         graph = results(f"graph-{role}").values
         published = results(f"heat-{role}")
         heat = _normalised(published, graph, section.normalization)
         found[role] = _trace_section(section, heat, graph)
-        scores.append(_headline(heat, graph, role, unit))
+        headline = _headline(heat, graph, role, unit)
+        if replicates is not None:
+            errors = sampling_error(replicates.traces[role], replicates.rows, corpus.n)
+            headline = replace(headline, sampling_error=float(errors[_at_headline(heat)]))
+        scores.append(headline)
         arrays |= _neighbour_arrays(_lists(section, facts, role, results), role)
         arrays[f"heat/{role}/deviations"] = published.path("deviations")
     found["imd"] = None
@@ -191,7 +201,13 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
             **{convention: _imd_section(other) for convention, other in others},
         }
         fields: dict[str, Any] = {"measure": "heat", "of": "pair", "score": "imd"}
+        if replicates is not None and replicates.imd is not None:
+            fewest = min(corpus.n for corpus in facts.corpora.values())
+            error = sampling_error(replicates.imd, replicates.rows, fewest)
+            fields["sampling_error"] = float(error)
         scores.append(Score.known(estimate, **fields, unit=unit, better="low"))
+    if replicates is not None:
+        found["replicates"] = replicates.section()
     if section.normalization != "none":
         scores = [replace(score, size_dependent=False) for score in scores]
     return Findings(found, scores, arrays)
@@ -258,7 +274,7 @@ def _trace_bounds(heat: HeatTrace, graph: Mapping[str, Any]) -> str:
 
 
 def _headline(heat: HeatTrace, graph: Mapping[str, Any], role: Role, unit: str) -> Score:
-    at = int(np.argmin(np.abs(np.log(heat.times / HEADLINE_TIME))))
+    at = _at_headline(heat)
     return Score(
         measure="heat",
         of=role,
@@ -271,6 +287,10 @@ def _headline(heat: HeatTrace, graph: Mapping[str, Any], role: Role, unit: str) 
         unit=unit,
         better="none",
     )
+
+
+def _at_headline(heat: HeatTrace) -> int:
+    return int(np.argmin(np.abs(np.log(heat.times / HEADLINE_TIME))))
 
 
 def _normalised(published: Published, graph: Mapping[str, Any], kind: Normalization) -> HeatTrace:

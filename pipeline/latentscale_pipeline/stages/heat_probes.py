@@ -7,6 +7,7 @@ on its number and the round alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +29,7 @@ from latentscale.heat import (
     LEAST_PROBES,
     MOST_PROBES,
     PILOT_PROBES,
+    HeatTrace,
     ProbeIntegrals,
     average_probes,
     heat_trace,
@@ -149,18 +151,30 @@ def _trace_effort(section: Heat, corpus: CorpusFacts) -> Effort:
 
 def trace_heat(inputs: Inputs) -> Output:
     """Estimate the trace of exp(-tL) for every time, in one task."""
-    p = inputs.parameters
-    heat = heat_trace(
-        _read_laplacian(inputs),
-        read_times(inputs.parameters),
-        generator=inputs.generator(),
+    adjacency = read_adjacency(inputs.results[inputs.parameters["graph"]])
+    return publish_trace(estimate_trace(adjacency, inputs.parameters, inputs.generator()))
+
+
+def estimate_trace(
+    adjacency: scipy.sparse.csr_array[Any, Any],
+    parameters: Mapping[str, Any],
+    generator: np.random.Generator,
+) -> HeatTrace:
+    """Estimate the heat trace of a graph as a stage's parameters say."""
+    p = parameters
+    return heat_trace(
+        LAPLACIANS[p["laplacian"]](adjacency),
+        read_times(p),
+        generator=generator,
         steps=None if p["steps"] == "auto" else p["steps"],
         probes=None if p["probes"] == "auto" else p["probes"],
         tolerance=p["tolerance"],
         distribution=p["distribution"],
         variance_reduction=p["variance_reduction"],
     )
-    return publish_trace(heat)
+
+
+LAPLACIANS = {"normalized": normalised_laplacian, "unnormalized": unnormalised_laplacian}
 
 
 def probe_graph(inputs: Inputs) -> Output:
@@ -279,5 +293,4 @@ def _kernel(inputs: Inputs, laplacian: scipy.sparse.csr_array[Any, Any]) -> Kern
 
 def _read_laplacian(inputs: Inputs) -> scipy.sparse.csr_array[Any, Any]:
     p = inputs.parameters
-    form = normalised_laplacian if p["laplacian"] == "normalized" else unnormalised_laplacian
-    return form(read_adjacency(inputs.results[p["graph"]]))
+    return LAPLACIANS[p["laplacian"]](read_adjacency(inputs.results[p["graph"]]))

@@ -129,7 +129,9 @@ class JobFacts:
     label_rows : mapping
         Rows of every label of the corpus, when each is measured.
     replicates : int
-        Random row orders that a measure which depends on the order is repeated under; 1 for none.
+        How often measures are repeated: on random subsamples, or under random orders; 1 for none.
+    replicate_rows : int or None
+        Rows of a subsample; None where there are only orders.
     """
 
     corpora: Mapping[Role, CorpusFacts]
@@ -139,6 +141,7 @@ class JobFacts:
     fixed_scales: Mapping[str, float] = field(default_factory=dict)
     label_rows: Mapping[str, int] = field(default_factory=dict)
     replicates: int = 1
+    replicate_rows: int | None = None
 
     def refuse_zero_rows(self, user: str) -> None:
         """Refuse corpora with rows that have no direction.
