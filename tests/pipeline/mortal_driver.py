@@ -1,7 +1,20 @@
 """A driver that dies in the middle of its work, without leaving the process."""
 
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
 from latentscale_pipeline.engine.executor import Ending, SerialExecutor
+from latentscale_pipeline.engine.run import Work, run_stages, survey
 from latentscale_pipeline.engine.task import Task
+from latentscale_pipeline.objects import ObjectStore
+from latentscale_pipeline.plan import Plan
+from latentscale_pipeline.run import Finished, run_job
+
+Computed = Counter[tuple[str, int, int]]
+"""How often every part was computed: by stage, round and number."""
 
 
 class Killed(BaseException):
@@ -21,3 +34,27 @@ class MortalExecutor(SerialExecutor):
         ended = super().next_ended(seconds)
         self._left -= ended is not None
         return ended
+
+
+class ComputedParts:
+    """Counts the parts that a run tells of."""
+
+    def __init__(self) -> None:
+        self.counts: Computed = Counter()
+
+    def __call__(self, event: str, **fields: Any) -> None:
+        if event == "part_done":
+            self.counts[fields["stage"], fields.get("round", 0), fields["part"]] += 1
+
+
+def run_counted(plan: Plan, lifetimes: Sequence[int] = ()) -> tuple[Finished, Computed]:
+    """Run a job whose driver dies after so many tasks, and again until it's done."""
+    store = ObjectStore(plan.config.output).child(plan.id)
+    work = Work(store, plan.stages, plan.keys, dict(plan.corpora.items()))
+    parts = ComputedParts()
+    for lifetime in lifetimes:
+        with pytest.raises(Killed):
+            run_stages(
+                work, survey(work), lambda life=lifetime: MortalExecutor(life), "first", parts
+            )
+    return run_job(plan, parts), parts.counts

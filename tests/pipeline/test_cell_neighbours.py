@@ -18,9 +18,12 @@ from latentscale.graph import (
 from latentscale.heat import heat_trace
 from latentscale.neighbours import exact_neighbours
 from latentscale_pipeline.corpus import ingest
+from latentscale_pipeline.job.config import read_config
+from latentscale_pipeline.plan import make_plan, measure_sections
 from latentscale_pipeline.run import Finished
 from tests import oracles
 from tests.jobs import results_of, run_here, timeless
+from tests.pipeline.mortal_driver import run_counted
 
 SIZES = "latentscale_pipeline.stages.cell_sizes"
 N, D, K = 3000, 6, 5
@@ -154,6 +157,26 @@ def test_a_second_search_goes_through_coarse_groups_too(
     coarsely = run(rows, name="coarsely", recall=0.95, overlap=1)
     assert timeless(direct.results)["measures"] == timeless(coarsely.results)["measures"]
     np.testing.assert_array_equal(lists_of(direct), lists_of(coarsely))
+
+
+def test_a_kill_costs_what_was_under_way_and_no_step_twice(
+    run: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Through coarse groups, and with the trace by row blocks."""
+    monkeypatch.setattr(f"{SIZES}.MOST_SECTIONS", 0)
+    monkeypatch.setattr("latentscale_pipeline.stages.heat_probes.GRAPH_BYTES", 0)
+    calm = run(clustered(1500), name="calm", probes=4)
+    plans = []
+    for name in ("counted", "killed"):
+        fields = json.loads((tmp_path / "calm.yaml").read_text())
+        text = json.dumps({**fields, "output": str(tmp_path / name)})
+        plans.append(make_plan(read_config(text, "job.yaml", measures=measure_sections())))
+    _, every = run_counted(plans[0])
+    assert max(every.values()) == 1
+    assert max(number for stage, number, _ in every if stage == "heat-corpus") == 20
+    finished, computed = run_counted(plans[1], (10, 15, 9, 20, 30))
+    assert computed == every
+    assert finished.results["measures"] == calm.results["measures"]
 
 
 def test_a_heap_larger_than_any_group(run: Callable[..., Finished]) -> None:

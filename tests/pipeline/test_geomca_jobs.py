@@ -14,15 +14,11 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from latentscale_pipeline.corpus import ingest
-from latentscale_pipeline.engine.run import Work, run_stages, survey
 from latentscale_pipeline.job.config import read_config
-from latentscale_pipeline.objects import ObjectStore
 from latentscale_pipeline.plan import Plan, comparing_measures, make_plan, measure_sections
-from latentscale_pipeline.run import run_job
 from latentscale_pipeline.stages import sparsification
 from tests.conftest import Ended
-from tests.pipeline.mortal_driver import Killed, MortalExecutor
-from tests.pipeline.test_magnitude_rounds import Events
+from tests.pipeline.mortal_driver import run_counted
 from tests.results_documents import check_results
 
 GRID = 120
@@ -161,10 +157,9 @@ def test_a_job_in_rounds_equals_dense_algebra(corpora: Path, tmp_path: Path, del
     by_name = {stage.name: stage for stage in plan.stages}
     assert by_name["sparsify-corpus"].partitions == 4
     assert by_name["geomca"].partitions == 17 + 25
-    events = Events()
-    finished = run_job(plan, events)
+    finished, computed = run_counted(plan)
     check_results(dict(finished.results))
-    rounds = Counter(stage for stage, _, part in events.tasks() if part == -1)
+    rounds = Counter(stage for stage, _, part in computed if part == -1)
     assert rounds["sparsify-corpus"] >= 3
     sides = {role: integer_rows(role) for role in ROLES}
     wanted = expected(sides, delta=Fraction(5) * Fraction(delta).limit_denominator(10))
@@ -192,7 +187,7 @@ def test_a_job_in_rounds_equals_dense_algebra(corpora: Path, tmp_path: Path, del
 
 
 def test_random_rows_are_thinned_as_a_corpus_of_their_own(corpora: Path, tmp_path: Path) -> None:
-    finished = run_job(make(corpora, tmp_path, "measures.geomca.rows=700"), Events())
+    finished = run_counted(make(corpora, tmp_path, "measures.geomca.rows=700"))[0]
     drawn = {role: stored(finished, f"rows/{role}") for role in ROLES}
     sides = {role: integer_rows(role)[drawn[role]] for role in ROLES}
     wanted = expected(sides)
@@ -225,7 +220,7 @@ def test_a_sweep_gives_what_jobs_of_their_own_give(corpora: Path, tmp_path: Path
         "sparsify-reference",
         "sparsify-reference-delta-0.6",
     ]
-    finished = run_job(plan, Events())
+    finished = run_counted(plan)[0]
     check_results(dict(finished.results))
     found = finished.results["measures"]["geomca"]["sweep"]
     assert len(found) == 16
@@ -245,9 +240,9 @@ def test_a_sweep_gives_what_jobs_of_their_own_give(corpora: Path, tmp_path: Path
 
 
 def test_replicates_bracket_the_scores_over_row_orders(corpora: Path, tmp_path: Path) -> None:
-    alone = run_job(make(corpora, tmp_path / "alone"), Events()).results
+    alone = run_counted(make(corpora, tmp_path / "alone"))[0].results
     plan = make(corpora, tmp_path / "jobs", "replicates.count=3")
-    finished = run_job(plan, Events())
+    finished = run_counted(plan)[0]
     check_results(dict(finished.results))
     found = finished.results["measures"]["geomca"]
     assert len(found["orders"]) == 3
@@ -275,24 +270,10 @@ def test_replicates_bracket_the_scores_over_row_orders(corpora: Path, tmp_path: 
 
 
 def test_a_kill_costs_what_was_under_way_and_no_round_twice(corpora: Path, tmp_path: Path) -> None:
-    calm_events = Events()
-    calm = run_job(make(corpora, tmp_path / "calm"), calm_events)
-    every = calm_events.tasks()
+    calm, every = run_counted(make(corpora, tmp_path / "calm"))
     assert max(every.values()) == 1
-    plan = make(corpora, tmp_path / "killed")
-    store = ObjectStore(plan.config.output).child(plan.id)
-    work = Work(store, plan.stages, plan.keys, dict(plan.corpora.items()))
-    tasks: Counter[tuple[str, int, int]] = Counter()
-    for lifetime in (7, 20, 31):
-        events = Events()
-        with pytest.raises(Killed):
-            run_stages(
-                work, survey(work), lambda life=lifetime: MortalExecutor(life), "first", events
-            )
-        tasks += events.tasks()
-    events = Events()
-    finished = run_job(plan, events)
-    assert tasks + events.tasks() == every
+    finished, computed = run_counted(make(corpora, tmp_path / "killed"), (7, 20, 31))
+    assert computed == every
     assert finished.results["measures"] == calm.results["measures"]
 
 
@@ -301,7 +282,7 @@ def test_a_kill_costs_what_was_under_way_and_no_round_twice(corpora: Path, tmp_p
 
 def test_epsilon_is_that_of_rows_read_one_by_one(corpora: Path, tmp_path: Path) -> None:
     plan = make(corpora, tmp_path, "measures.geomca={percentile: 5, delta: 0.5}")
-    found = run_job(plan, Events()).results["measures"]["geomca"]
+    found = run_counted(plan)[0].results["measures"]["geomca"]
     rows = integer_rows("reference")
     distances = np.sqrt(squared(rows, rows))[np.triu_indices(len(rows), 1)]
     # Distances on a grid take few values, and resampling may always give the same one.

@@ -1,20 +1,16 @@
 """Magnitude in rounds over pairs of row groups: the numbers, and what a kill between them costs."""
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from latentscale_pipeline.engine.run import Work, run_stages, survey
 from latentscale_pipeline.job.config import read_config
-from latentscale_pipeline.objects import ObjectStore
 from latentscale_pipeline.plan import Plan, make_plan, measure_sections
-from latentscale_pipeline.run import run_job
 from latentscale_pipeline.stages import row_groups
 from tests import oracles
-from tests.pipeline.mortal_driver import Killed, MortalExecutor
+from tests.pipeline.mortal_driver import run_counted
 
 ROWS, DIMENSION = 500, 6
 
@@ -47,23 +43,11 @@ def make(folder: Path, metric: str, method: str = "cg") -> Plan:
     return make_plan(read_config(text, "rounds.yaml", measures=measure_sections()))
 
 
-class Events(list[tuple[str, dict[str, Any]]]):
-    def __call__(self, event: str, **fields: Any) -> None:
-        self.append((event, fields))
-
-    def tasks(self) -> Counter[tuple[str, int, int]]:
-        return Counter(
-            (fields["stage"], fields.get("round", 0), fields["part"])
-            for event, fields in self
-            if event == "part_done"
-        )
-
-
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan", "cosine"])
 def test_the_function_equals_dense_algebra(tmp_path: Path, metric: str) -> None:
     plan = make(tmp_path, metric)
     assert [stage.partitions for stage in plan.stages if "-corpus" in stage.name][2] == 6
-    finished = run_job(plan, Events())
+    finished = run_counted(plan)[0]
     found = finished.results["measures"]["magnitude"]["corpus"]
     distances = oracles.pairwise_distances(rows(metric).astype("f8"), metric)
     kept = np.setdiff1d(np.arange(ROWS), np.arange(300, 320))
@@ -83,39 +67,20 @@ def test_the_function_equals_dense_algebra(tmp_path: Path, metric: str) -> None:
 
 
 def test_a_kill_costs_what_was_under_way_and_no_product_twice(tmp_path: Path) -> None:
-    (tmp_path / "calm").mkdir()
-    calm_plan = make(tmp_path / "calm", "euclidean")
-    calm_events = Events()
-    calm = run_job(calm_plan, calm_events)
-    every = calm_events.tasks()
+    for name in ("calm", "killed"):
+        (tmp_path / name).mkdir()
+    calm, every = run_counted(make(tmp_path / "calm", "euclidean"))
     assert max(every.values()) == 1
-    rounds = max(number for stage, number, _ in every if stage == "magnitude-corpus")
-    assert rounds >= 5
-    killed = tmp_path / "killed"
-    killed.mkdir()
-    plan = make(killed, "euclidean")
-    store = ObjectStore(plan.config.output).child(plan.id)
-    work = Work(store, plan.stages, plan.keys, dict(plan.corpora.items()))
-    tasks: Counter[tuple[str, int, int]] = Counter()
-    for lifetime in (7, 40, 23):
-        events = Events()
-        with pytest.raises(Killed):
-            run_stages(
-                work, survey(work), lambda life=lifetime: MortalExecutor(life), "first", events
-            )
-        tasks += events.tasks()
-    events = Events()
-    finished = run_job(plan, events)
-    tasks += events.tasks()
-    assert tasks == every
+    assert max(number for stage, number, _ in every if stage == "magnitude-corpus") >= 5
+    finished, computed = run_counted(make(tmp_path / "killed", "euclidean"), (7, 40, 23))
+    assert computed == every
     assert finished.results["scores"] == calm.results["scores"]
     assert finished.results["measures"] == calm.results["measures"]
 
 
 def test_small_sets_are_factorised_at_once(tmp_path: Path) -> None:
-    events = Events()
-    finished = run_job(make(tmp_path, "euclidean", "auto"), events)
-    assert {number for _, number, _ in events.tasks()} == {0}
+    finished, computed = run_counted(make(tmp_path, "euclidean", "auto"))
+    assert {number for _, number, _ in computed} == {0}
     assert set(finished.results["measures"]["magnitude"]["corpus"]["method"][1:]) == {"cholesky"}
 
 
@@ -131,7 +96,7 @@ def near_duplicates(folder: Path, share: float, keys: str) -> dict[str, Any]:
         f"cluster: {{kind: serial}}\nmeasures: {{magnitude: {{scales: 4, {keys}}}}}\n"
     )
     plan = make_plan(read_config(text, "near.yaml", measures=measure_sections()))
-    found: dict[str, Any] = run_job(plan, Events()).results["measures"]["magnitude"]["corpus"]
+    found: dict[str, Any] = run_counted(plan)[0].results["measures"]["magnitude"]["corpus"]
     return found
 
 
