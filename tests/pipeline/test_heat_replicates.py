@@ -12,7 +12,11 @@ from scipy.stats import t as student_t
 from latentscale.graph import normalised_laplacian, symmetrise
 from latentscale_pipeline.corpus import Corpus, ingest
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.stages.heat_replicates import Spread, sampling_error
+from latentscale_pipeline.stages.heat_replicates import (
+    Spread,
+    imd_sampling_error,
+    sampling_error,
+)
 from tests import oracles
 from tests.jobs import run_here
 
@@ -83,7 +87,13 @@ def test_subsamples_are_traced_and_compared(
     errors = {
         (row["score"], row["of"]): row["sampling_error"] for row in finished.results["scores"]
     }
-    assert errors["imd", "pair"] == pytest.approx(spread * np.sqrt(300 / 900), rel=1e-6)
+    weight = np.exp(-2 * (times + 1 / times))
+    shares = {"corpus": 300 / 1200, "reference": 300 / 900}
+    variance = sum(np.var(traces[role], axis=0, ddof=1) * share for role, share in shares.items())
+    expected = (weight * np.sqrt(variance)).max()
+    assert errors["imd", "pair"] == pytest.approx(expected, rel=1e-6)
+    imd = heat["imd"]
+    assert imd["differs"] == (imd["lower"] > 1.96 * expected)
     at_one = int(np.argmin(np.abs(np.log(times))))
     deviation = np.std(traces["corpus"], axis=0, ddof=1)[at_one]
     expected = deviation * np.sqrt(300 / 1200)
@@ -115,6 +125,27 @@ def test_the_sampling_error_is_that_of_fresh_rows() -> None:
         spread = Spread.of(np.array([dense_trace(subset, times) for subset in subsets]))
         stated.append(sampling_error(spread, 100, 400)[0])
     assert 0.7 < np.median(stated) / np.std(fresh, ddof=1) < 1.4
+
+
+def test_samples_of_one_source_are_rarely_called_different() -> None:
+    times = np.logspace(-1, 1, 12)
+    weight = np.exp(-2 * (times + 1 / times))
+    called = {0.1: 0, 0.0: 0}
+    for seed in range(40):
+        generator = np.random.default_rng(seed)
+        first = ring(400, generator)
+        for noise in called:
+            both = (first, ring(400, generator, noise))
+            errors = []
+            for rows in both:
+                subsets = [rows[generator.choice(400, 100, replace=False)] for _ in range(12)]
+                spread = Spread.of(np.array([dense_trace(subset, times) for subset in subsets]))
+                errors.append(sampling_error(spread, 100, 400))
+            traces = [dense_trace(rows, times) for rows in both]
+            distance = (weight * np.abs(traces[0] - traces[1])).max()
+            called[noise] += bool(distance > 1.96 * imd_sampling_error(times, errors))
+    assert called[0.1] <= 4
+    assert called[0.0] >= 36, "a curve isn't a tube"
 
 
 @pytest.mark.parametrize(

@@ -95,20 +95,25 @@ def _heat_notes(heat: Json) -> list[str]:
         )
     if heat.get("imd") is None and heat.get("imd_reason"):
         notes.append(f"There is no IMD: {printable(heat['imd_reason'])}.")
-    return [*notes, *_subsample_notes(heat.get("replicates"))]
+    return [*notes, *_subsample_notes(heat)]
 
 
-def _subsample_notes(replicates: Json | None) -> list[str]:
+def _subsample_notes(heat: Json) -> list[str]:
+    replicates = heat.get("replicates")
     if not replicates or not replicates["imd"]:
         return []
-    distance = replicates["imd"]
+    distance, beyond = replicates["imd"], "beyond" if heat["imd"]["differs"] else "not beyond"
     return [
+        (
+            f"The distance between the two corpora is {beyond} what the computation and the "
+            "sampling of the rows explain."
+        ),
         (
             f"Over {replicates['count']} random subsamples of {replicates['rows']:,} rows of each, "
             f"IMD is {distance['mean']:.3g} in the mean, within {distance['lower']:.3g} and "
             f"{distance['upper']:.3g} at {replicates['level']:.0%}; single ones vary by "
             f"{distance['standard_deviation']:.2g}."
-        )
+        ),
     ]
 
 

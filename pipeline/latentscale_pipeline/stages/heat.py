@@ -22,6 +22,7 @@ from latentscale_pipeline.stages.heat_by_rows import plan_trace_by_rows
 from latentscale_pipeline.stages.heat_probes import fits_one_task, trace_stage
 from latentscale_pipeline.stages.heat_published import TIME_BYTES, expected_probes
 from latentscale_pipeline.stages.heat_replicates import (
+    imd_sampling_error,
     plan_replicates,
     read_replicates,
     sampling_error,
@@ -52,6 +53,9 @@ TRACE_ERROR = GRAPH_ERROR * math.exp(4.0)
 
 HEADLINE_TIME = 1.0
 """Diffusion time whose trace is a score: where the weight of IMD peaks."""
+
+SIGNIFICANT = 1.96
+"""Sampling errors that a lower end has to exceed for two corpora to be called different."""
 
 UNITS: dict[Normalization, str] = {
     "none": "trace",
@@ -179,6 +183,7 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
     arrays: dict[str, str] = {}
     unit = UNITS[section.normalization]
     replicates = read_replicates(facts, results)
+    errors: list[np.ndarray[Any, np.dtype[np.float64]]] = []
     for role, corpus in facts.corpora.items():
         graph = results(f"graph-{role}").values
         published = results(f"heat-{role}")
@@ -186,8 +191,8 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
         found[role] = _trace_section(section, heat, graph)
         headline = _headline(heat, graph, role, unit)
         if replicates is not None:
-            errors = sampling_error(replicates.traces[role], replicates.rows, corpus.n)
-            headline = replace(headline, sampling_error=float(errors[_at_headline(heat)]))
+            errors.append(sampling_error(replicates.traces[role], replicates.rows, corpus.n))
+            headline = replace(headline, sampling_error=float(errors[-1][_at_headline(heat)]))
         scores.append(headline)
         arrays |= _neighbour_arrays(_lists(section, facts, role, results), role)
         arrays[f"heat/{role}/deviations"] = published.path("deviations")
@@ -201,10 +206,11 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
             **{convention: _imd_section(other) for convention, other in others},
         }
         fields: dict[str, Any] = {"measure": "heat", "of": "pair", "score": "imd"}
-        if replicates is not None and replicates.imd is not None:
-            fewest = min(corpus.n for corpus in facts.corpora.values())
-            error = sampling_error(replicates.imd, replicates.rows, fewest)
-            fields["sampling_error"] = float(error)
+        if replicates is not None:
+            error = imd_sampling_error(replicates.times, errors)
+            fields["sampling_error"] = error
+            # Beyond what computing it adds, and what other rows of the same sources would.
+            found["imd"]["differs"] = bool(estimate.lower > SIGNIFICANT * error)
         scores.append(Score.known(estimate, **fields, unit=unit, better="low"))
     if replicates is not None:
         found["replicates"] = replicates.section()

@@ -10,7 +10,7 @@ subsets of s out of n rows, which share rows, vary by 1 - s/n less than fresh sa
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -246,6 +246,16 @@ def sampling_error(spread: Spread, rows: int, n: int) -> NDArray[np.float64]:
     return spread.standard_deviation * math.sqrt(rows / (n - rows))
 
 
+def imd_sampling_error(times: NDArray[np.float64], errors: Sequence[NDArray[np.float64]]) -> float:
+    """Return the standard error of IMD over fresh samples, from those of both traces.
+
+    The deviation of IMD itself won't do: near 0 that of an absolute value is two thirds of that of
+    the difference.
+    """
+    weight = np.exp(-2.0 * (times + 1.0 / times))
+    return float((weight * np.hypot(*errors)).max())
+
+
 @dataclass(frozen=True)
 class Replicates:
     """What subsamples tell: traces by role, and IMD where there are two corpora."""
@@ -253,6 +263,7 @@ class Replicates:
     rows: int
     count: int
     traces: Mapping[Role, Spread]
+    times: NDArray[np.float64]
     imd: Spread | None
 
     def section(self) -> dict[str, Any]:
@@ -276,5 +287,6 @@ def read_replicates(facts: JobFacts, results: Results) -> Replicates | None:
         facts.replicate_rows,
         facts.replicates,
         {role: Spread.of(published.array(f"trace_{role}")) for role in facts.corpora},
+        published.array("times"),
         Spread.of(distances) if len(distances) else None,
     )
