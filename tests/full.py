@@ -52,6 +52,7 @@ from tests.promises_of_heat import (
     a_set_against_itself,
     coverage_of_traces,
     error_at_one,
+    sentences_in_cells,
     tori_told_apart,
 )
 from tests.promises_of_ingest import four_gibibytes_at_the_speed_of_the_disk
@@ -668,6 +669,7 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "heat-itself": a_set_against_itself,
     "heat-million": a_million_rows_in_cells,
     "heat-rows": a_million_rows_by_row_blocks,
+    "heat-sentences": sentences_in_cells,
     "heat-tori": tori_told_apart,
     "magnitude-many": a_hundred_thousand_rows,
     "magnitude-kill": killed_between_products,

@@ -230,6 +230,49 @@ def clustered_rows(n: int, d: int) -> np.ndarray:
     return rows
 
 
+def sentences_in_cells(bench: Bench) -> list[dict[str, Any]]:
+    """Recall on sentence embeddings without tuning, and how far approximate graphs move IMD.
+
+    So few rows fit one cell; they are cut into those that a large corpus would have.
+    """
+    from tests.full import record
+
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("latentscale_pipeline.stages.cell_sizes.cell_cap", lambda n, d: 4096)
+        for neighbours in ("exact", "cells"):
+            config = bench.job(
+                f"sentences-{neighbours}",
+                bench.rows,
+                clustered_rows(len(bench.rows), 128),
+                measures={"heat": {"neighbours": neighbours}},
+                cluster=SERIAL,
+            )
+            found[neighbours] = run_here(config).results["measures"]["heat"]
+    exact, cells = found["exact"], found["cells"]
+    recall = cells["corpus"]["graph"]["recall"]
+    figures = {
+        "rows": len(bench.rows),
+        "recall": recall,
+        "neighbours": cells["corpus"]["graph"]["neighbours"],
+        "imd": {name: each["imd"]["value"] for name, each in found.items()},
+        "imd_bracket": [cells["imd"]["lower"], cells["imd"]["upper"]],
+        "trace_moved": float(
+            np.abs(np.subtract(exact["corpus"]["trace"], cells["corpus"]["trace"])).max()
+        ),
+    }
+    held = recall["lower"] >= 0.97
+    held &= cells["imd"]["lower"] <= exact["imd"]["value"] <= cells["imd"]["upper"]
+    return [
+        record(
+            "sentences in cells: recall without tuning, and IMD against that of exact graphs",
+            figures,
+            "recall at the lower end >= 0.97; the bracket holds the IMD of exact graphs",
+            bool(held),
+        )
+    ]
+
+
 def a_million_rows_by_row_blocks(bench: Bench) -> list[dict[str, Any]]:
     """The trace of a graph of a million vertices in eight row blocks, and in one.
 
