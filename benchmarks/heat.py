@@ -110,6 +110,7 @@ def run_latentscale(inputs: Inputs) -> Values:
         generator=np.random.default_rng(0),
         steps=STEPS,
         probes=PROBES,
+        threads=int(os.environ["OMP_NUM_THREADS"]),
     )
     return {
         "times": len(TIMES),

@@ -195,6 +195,7 @@ def heat_trace(
     tolerance: float = 1e-3,
     distribution: Distribution = "rademacher",
     variance_reduction: VarianceReduction = "moments",
+    threads: int = 1,
 ) -> HeatTrace:
     """Estimate tr exp(-tL) / n by stochastic Lanczos quadrature with control variates.
 
@@ -220,6 +221,8 @@ def heat_trace(
     variance_reduction : {"moments", "linear", "none"}
         Polynomials of degree 4 with exact moments, probes off the known kernel; the paper's
         eq. 15; or none.
+    threads : int
+        Blocks of probes that advance at the same time; no number depends on it.
 
     Returns
     -------
@@ -234,7 +237,7 @@ def heat_trace(
     Notes
     -----
     Costs ``steps`` sparse products for each of ``probes + 8`` columns, in at most 384 MiB of
-    blocks, and one sparse product L L for the exact moments.
+    blocks a thread, and one sparse product L L for the exact moments.
     """
     grid = _check_input(laplacian, times, steps, probes, tolerance)
     n = laplacian.shape[0]
@@ -263,7 +266,9 @@ def heat_trace(
     while True:
         more = wanted - sum(map(len, integrals))
         integrals.append(
-            probe_integrals(laplacian, control, grid, more, steps, generator, kernel, distribution)
+            probe_integrals(
+                laplacian, control, grid, more, steps, generator, kernel, distribution, threads
+            )
         )
         heat = average_probes(grid, integrals, control, n, steps)
         if probes is not None or is_known(heat, tolerance) or wanted >= MOST_PROBES:
@@ -394,6 +399,7 @@ def probe_integrals(
     generator: np.random.Generator,
     kernel: Kernel | None = None,
     distribution: Distribution = "rademacher",
+    threads: int = 1,
 ) -> ProbeIntegrals:
     """Estimate tr (e^(-tL) - p_t(L)) / n by each of some probes.
 
@@ -413,6 +419,8 @@ def probe_integrals(
         What is known of the matrix' kernel; the control variate has to know as much.
     distribution : {"rademacher", "gaussian"}
         Of the entries of the probes.
+    threads : int
+        Blocks of probes that advance at the same time.
 
     Returns
     -------
@@ -420,7 +428,9 @@ def probe_integrals(
         Of ``count`` probes.
     """
     below, above = [np.empty((0, len(times)))], [np.empty((0, len(times)))]
-    for gauss, radau in quadrature_rules(laplacian, count, steps, generator, kernel, distribution):
+    for gauss, radau in quadrature_rules(
+        laplacian, count, steps, generator, kernel, distribution, threads
+    ):
         below.append(_integrate(gauss, control.remainder(times, gauss.nodes)))
         above.append(_integrate(radau, control.remainder(times, radau.nodes)))
     lower, upper = np.concatenate(below), np.concatenate(above)

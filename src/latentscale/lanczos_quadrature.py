@@ -12,14 +12,19 @@ would see of it is known without them (deflation; Gambhir, Stathopoulos & Orgino
 Comput. 39, 2017). The weights of a rule sum to what is left of the vector's squared length.
 
 All vectors of a block advance together, one sparse product a step. Each new vector is made
-orthogonal to the last two only, twice: what is lost beyond shows as repeated nodes, whose weights
-share what is due to one.
+orthogonal to the last two only, again where little of it is left: what is lost beyond shows as
+repeated nodes, whose weights share what is due to one. Large blocks don't fit the caches, so a step
+is as fast as memory gives: vectors are scaled to unit length where they are read, and a step reads
+or writes a block six times.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal, get_args
 
 import numba
@@ -41,6 +46,9 @@ WIDEST_BLOCK = 32
 
 SUMMED_ROWS = 1024
 """Rows summed by themselves before they join a total, which keeps rounding from growing with n."""
+
+LITTLE_LEFT = 0.01
+"""Share of a product's squared length below which what is left of it is made orthogonal again."""
 
 _EPSILON = float(np.finfo(np.float64).eps)
 
@@ -69,6 +77,7 @@ def quadrature_rules(
     generator: np.random.Generator,
     kernel: Kernel | None = None,
     distribution: Distribution = "rademacher",
+    threads: int = 1,
 ) -> Iterator[tuple[Rule, Rule]]:
     """Find the Gauss rules and the Gauss-Radau rules, with a node at 0, of random vectors.
 
@@ -86,6 +95,8 @@ def quadrature_rules(
         Vectors of the matrix' kernel that the random ones are made orthogonal to.
     distribution : {"rademacher", "gaussian"}
         Of the entries of the random vectors, over √n.
+    threads : int
+        Blocks that advance at the same time; what they give doesn't depend on it.
 
     Yields
     ------
@@ -94,20 +105,43 @@ def quadrature_rules(
 
     Notes
     -----
-    Costs ``steps`` sparse products for each vector, in at most 384 MiB of blocks.
+    Costs ``steps`` sparse products for each vector, in at most 384 MiB of blocks a thread.
     """
     n = laplacian.shape[0]
-    for width in _block_widths(n, count):
-        start = _DRAWS[distribution](n, width, generator)
-        if kernel is not None:
-            take_off(start, kernel.labels, kernel.vector, kernel.components)
-        squares = _column_dots(start, start)
-        # Rounding is all that is left of vectors that lie in the kernel.
-        seen = squares > _EPSILON
-        start *= np.where(seen, 1.0 / np.sqrt(np.where(seen, squares, 1.0)), 0.0)
-        gauss, radau = rules_of(*_lanczos(laplacian, start, steps))
-        lengths = np.where(seen, squares, 0.0)[:, None]
-        yield Rule(gauss.nodes, gauss.weights * lengths), Rule(radau.nodes, radau.weights * lengths)
+    smallest = np.sqrt(_EPSILON) * norm_bound(laplacian)
+    blocks = (_DRAWS[distribution](n, width, generator) for width in _block_widths(n, count))
+
+    def advance(start: Float64Array) -> tuple[Rule, Rule]:
+        return _rules_from(laplacian, start, steps, kernel, smallest)
+
+    if threads == 1:
+        yield from map(advance, blocks)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        # No block is drawn before a thread is free for it.
+        under_way = deque(pool.submit(advance, start) for start in islice(blocks, threads))
+        while under_way:
+            yield under_way.popleft().result()
+            under_way.extend(pool.submit(advance, start) for start in islice(blocks, 1))
+
+
+def _rules_from(
+    laplacian: csr_array[Any, Any],
+    start: Float64Array,
+    steps: int,
+    kernel: Kernel | None,
+    smallest: float,
+) -> tuple[Rule, Rule]:
+    """Find the rules of the columns of a block, which is overwritten."""
+    if kernel is not None:
+        take_off(start, kernel.labels, kernel.vector, kernel.components)
+    squares = _column_dots(start, start)
+    # Rounding is all that is left of vectors that lie in the kernel.
+    seen = squares > _EPSILON
+    scale = np.where(seen, 1.0 / np.sqrt(np.where(seen, squares, 1.0)), 0.0)
+    gauss, radau = rules_of(*_lanczos(laplacian, start, scale, steps, smallest))
+    lengths = np.where(seen, squares, 0.0)[:, None]
+    return Rule(gauss.nodes, gauss.weights * lengths), Rule(radau.nodes, radau.weights * lengths)
 
 
 def seen_moments(
@@ -147,11 +181,11 @@ def seen_moments(
 
 def _random_signs(n: int, width: int, generator: np.random.Generator) -> Float64Array:
     """Columns of ±1 / √n; each takes the same draws whatever the width of its block."""
+    octets = np.empty((width, -(-n // 8)), dtype=np.uint8)
+    for column in octets:
+        column[:] = np.frombuffer(generator.bytes(len(column)), dtype=np.uint8)
     signs = np.empty((n, width))
-    unit = 1.0 / np.sqrt(n)
-    for column in range(width):
-        octets = np.frombuffer(generator.bytes(-(-n // 8)), dtype=np.uint8)
-        signs[:, column] = np.where(np.unpackbits(octets, count=n), unit, -unit)
+    _spread_signs(octets, 1.0 / np.sqrt(n), signs)
     return signs
 
 
@@ -221,38 +255,47 @@ def _quadrature(diagonal: Float64Array, off_diagonal: Float64Array) -> Rule:
 
 
 def _lanczos(
-    laplacian: csr_array[Any, Any], start: Float64Array, steps: int
+    laplacian: csr_array[Any, Any],
+    start: Float64Array,
+    scale: Float64Array,
+    steps: int,
+    smallest: float,
 ) -> tuple[Float64Array, Float64Array]:
-    """Tridiagonal matrices of independent Lanczos runs, one for each column of ``start``.
+    """Tridiagonal matrices of independent Lanczos runs, one for each column of ``start * scale``.
 
     Returns the diagonals (probes, steps) and off-diagonals (probes, steps), the last of which
-    leads out of the matrix. A run that meets an invariant subspace continues with zeros.
-    ``start`` is overwritten.
+    leads out of the matrix. A run that meets an invariant subspace, and has vectors shorter than
+    ``smallest``, continues with zeros. ``start`` is overwritten.
     """
     width = start.shape[1]
     diagonal = np.zeros((steps, width))
     off_diagonal = np.zeros((steps, width))
-    smallest = np.sqrt(_EPSILON) * norm_bound(laplacian)
     previous, current, product = np.zeros_like(start), start, np.empty_like(start)
+    previous_scale = np.zeros(width)
     coupling = np.zeros(width)
     for step in range(steps):
-        share = _multiply(
+        share = scale * _multiply(
             laplacian.indptr,
             laplacian.indices,
             laplacian.data,
             current,
+            scale,
             previous,
-            coupling,
+            coupling * previous_scale,
             product,
         )
-        # Twice: the second time takes off what rounding left of the last two vectors.
-        rest, rest_previous = _orthogonalise(product, current, share, previous, np.zeros(width))
-        _orthogonalise(product, current, rest, previous, rest_previous)
-        length = np.sqrt(_column_dots(product, product))
+        square, rest = _take_share(product, current, share * scale)
+        if (square < LITTLE_LEFT * np.square(share)).any():
+            # Twice is enough: the second time takes off what rounding left of the last two.
+            first, second = rest * scale, _column_dots(product, previous) * previous_scale
+            _take_shares(product, current, first * scale, previous, second * previous_scale)
+            share += first
+            square = _column_dots(product, product)
+        length = np.sqrt(square)
         going = length > smallest
         coupling = np.where(going, length, 0.0)
-        diagonal[step], off_diagonal[step] = share + rest, coupling
-        product *= np.where(going, 1.0 / np.where(going, length, 1.0), 0.0)
+        diagonal[step], off_diagonal[step] = share, coupling
+        previous_scale, scale = scale, np.where(going, 1.0 / np.where(going, length, 1.0), 0.0)
         previous, current, product = current, product, previous
     return diagonal.T, off_diagonal.T
 
@@ -270,8 +313,18 @@ def norm_bound(laplacian: csr_array[Any, Any]) -> float:
     float
         The largest sum of a row's absolute values.
     """
-    sums = np.asarray(abs(laplacian).sum(axis=1))
-    return float(sums.max()) or 1.0
+    return _largest_row_sum(laplacian.indptr, laplacian.data) or 1.0
+
+
+@numba.njit(cache=True, nogil=True)
+def _largest_row_sum(indptr: NDArray[Any], data: Float64Array) -> float:
+    largest = 0.0
+    for i in range(len(indptr) - 1):
+        total = 0.0
+        for entry in range(indptr[i], indptr[i + 1]):
+            total += abs(data[entry])
+        largest = max(largest, total)
+    return largest
 
 
 @numba.njit(cache=True, nogil=True)
@@ -293,30 +346,42 @@ def take_off(
 
 
 @numba.njit(cache=True, nogil=True)
+def _spread_signs(octets: NDArray[np.uint8], unit: float, signs: Float64Array) -> None:
+    """Turn the bits of every column, the highest of an octet first, into signs of a size."""
+    n, width = signs.shape
+    for i in range(n):
+        place, shift = i >> 3, 7 - (i & 7)
+        for c in range(width):
+            signs[i, c] = unit * (2.0 * ((octets[c, place] >> shift) & 1) - 1.0)
+
+
+@numba.njit(cache=True, nogil=True)
 def _multiply(
     indptr: NDArray[Any],
     indices: NDArray[Any],
     data: Float64Array,
     current: Float64Array,
+    scale: Float64Array,
     previous: Float64Array,
     coupling: Float64Array,
     product: Float64Array,
 ) -> Float64Array:
-    """Set product = L current - previous coupling; return its dot products with current."""
+    """Set product = L current scale - previous coupling; return its dot products with current."""
     n, width = current.shape
     shares = np.zeros(width)
     partial = np.zeros(width)
     row = np.empty(width)
     for i in range(n):
         for c in range(width):
-            row[c] = -previous[i, c] * coupling[c]
+            row[c] = 0.0
         for entry in range(indptr[i], indptr[i + 1]):
             j, factor = indices[entry], data[entry]
             for c in range(width):
                 row[c] += factor * current[j, c]
         for c in range(width):
-            product[i, c] = row[c]
-            partial[c] += current[i, c] * row[c]
+            value = row[c] * scale[c] - previous[i, c] * coupling[c]
+            product[i, c] = value
+            partial[c] += current[i, c] * value
         if i % SUMMED_ROWS == 0 or i == n - 1:
             shares += partial
             partial[:] = 0.0
@@ -324,29 +389,40 @@ def _multiply(
 
 
 @numba.njit(cache=True, nogil=True)
-def _orthogonalise(
+def _take_share(
+    target: Float64Array, first: Float64Array, share: Float64Array
+) -> tuple[Float64Array, Float64Array]:
+    """Take off shares of a block; return squared lengths, and dot products with the block."""
+    n, width = target.shape
+    squares, rests = np.zeros(width), np.zeros(width)
+    partial, partial_rest = np.zeros(width), np.zeros(width)
+    for i in range(n):
+        for c in range(width):
+            left = target[i, c] - share[c] * first[i, c]
+            target[i, c] = left
+            partial[c] += left * left
+            partial_rest[c] += left * first[i, c]
+        if i % SUMMED_ROWS == 0 or i == n - 1:
+            squares += partial
+            rests += partial_rest
+            partial[:] = 0.0
+            partial_rest[:] = 0.0
+    return squares, rests
+
+
+@numba.njit(cache=True, nogil=True)
+def _take_shares(
     target: Float64Array,
     first: Float64Array,
     first_share: Float64Array,
     second: Float64Array,
     second_share: Float64Array,
-) -> tuple[Float64Array, Float64Array]:
-    """Take off shares of two blocks; return the dot products of what is left with them."""
+) -> None:
+    """Take off shares of two blocks."""
     n, width = target.shape
-    firsts, seconds = np.zeros(width), np.zeros(width)
-    partial, partial_second = np.zeros(width), np.zeros(width)
     for i in range(n):
         for c in range(width):
-            left = target[i, c] - first_share[c] * first[i, c] - second_share[c] * second[i, c]
-            target[i, c] = left
-            partial[c] += left * first[i, c]
-            partial_second[c] += left * second[i, c]
-        if i % SUMMED_ROWS == 0 or i == n - 1:
-            firsts += partial
-            seconds += partial_second
-            partial[:] = 0.0
-            partial_second[:] = 0.0
-    return firsts, seconds
+            target[i, c] -= first_share[c] * first[i, c] + second_share[c] * second[i, c]
 
 
 @numba.njit(cache=True, nogil=True)
