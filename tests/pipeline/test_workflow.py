@@ -7,26 +7,15 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 
 from latentscale_pipeline.job.lock import hold_lock
 from latentscale_pipeline.objects import ObjectStore
 from tests.conftest import Ended
+from tests.recipes import CLUSTERS, RECIPES, corpus
 
 Command = Callable[..., Ended]
-
-CLUSTERS, ROWS, DIMENSIONS = 9, 270, 24
-
-
-def corpus(path: Path, seed: int, clusters: int) -> None:
-    """Rows of equally many points in some of the clusters that all corpora share."""
-    centres = 5.0 * np.random.default_rng(0).normal(size=(CLUSTERS, DIMENSIONS))
-    generator = np.random.default_rng(seed)
-    near = centres[np.arange(ROWS) % clusters]
-    np.save(path, (near + 0.3 * generator.normal(size=near.shape)).astype("f4"))
-
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -39,7 +28,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write_workflow(place: Path, **changes: Any) -> None:
-    recipe = yaml.safe_load((Path(__file__).parents[2] / "workflows/nightly.yaml").read_text())
+    recipe = yaml.safe_load((RECIPES / "nightly.yaml").read_text())
     recipe["job"]["cluster"] = {"kind": "serial"}
     recipe["job"]["measures"]["magnitude"] = {"scales": 6}
     recipe |= {"notify": [], **changes}
