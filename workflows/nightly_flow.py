@@ -5,6 +5,7 @@ being joined by the next, which waits. The flow fails when a gate fails, so Pref
 automations can tell people; a part that failed (exit 3) is tried again, which resumes it.
 """
 
+import os
 import subprocess
 import sys
 
@@ -45,4 +46,4 @@ def nightly(workflow: str = "workflows/nightly.yaml", overrides: list[str] | Non
 
 
 if __name__ == "__main__":
-    nightly.serve(name="nightly", cron="0 2 * * *", limit=1)
+    nightly.serve(name="nightly", cron=os.environ.get("NIGHTLY_CRON", "0 2 * * *"), limit=1)
