@@ -105,7 +105,8 @@ def test_three_nights_on_slurm(place: Path, cluster: Slurm) -> None:
     environment = {
         **os.environ,
         **cluster.environment,
-        **{"NIGHTLY_BEGIN": "now+2", "NIGHTLY_LEFT": "2"},
+        "NIGHTLY_BEGIN": "now+2",
+        "NIGHTLY_LEFT": "2",
         "LATENTSCALE": str(with_the_corpus_of_the_day(place)),
     }
     submit = ["sbatch", "--parsable", "workflows/nightly.sbatch"]

@@ -17,6 +17,7 @@ from tests.recipes import CLUSTERS, RECIPES, corpus
 
 Command = Callable[..., Ended]
 
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with three nightly corpora, of which the third lost a third of its clusters."""
