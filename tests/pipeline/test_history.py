@@ -156,7 +156,7 @@ def test_a_trend_has_every_job_and_marks_the_failed() -> None:
     ((name, last, change, lowest, highest, jobs, unit),) = section.scores.rows
     assert (name, change, lowest, highest) == ("spread, corpus", "−43 %", "2", "3.5")
     assert (last, jobs, unit) == ("2.0 [1.5, 2.5]", "3", "paws")
-    assert report.conclusions[0].startswith("1 of 3 jobs failed their gates.")
+    assert report.conclusions[0].startswith("1 of 3 jobs failed its gates.")
     (jobs_table,) = report.sections[-1].tables
     assert [cells[3] for cells in jobs_table.rows] == ["failed", "none", "passed"]
     assert [cells[4] for cells in jobs_table.rows] == ["", "release", ""]
