@@ -133,13 +133,13 @@ def test_a_comparison_says_what_changed_most() -> None:
     theirs = [row(3.0, 0.1, sampling_error=0.01), row(10.0, score="other", sampling_error=0.01)]
     report = comparison_report([comparison(ours, theirs)])
     (said,) = report.conclusions
-    assert said.startswith(
-        "nightly: of 2 scores, 2 changed significantly; most of all toy: spread (corpus) fell by 33.3 %"
+    assert said == (
+        "nightly: of 2 scores, 2 changed significantly; "
+        "most of all toy: spread (corpus) fell by 33.3 %."
     )
-    assert said.endswith("(corpus) fell by 33.3 %.")
     (part, _) = report.sections
     assert part.scores is not None
-    assert part.scores.rows[0][4:] == ("-1.00", "-33.3 %", "significant")
+    assert part.scores.rows[0][4:] == ("−1.00", "−33.3 %", "significant")
 
 
 def test_a_comparison_of_many_lays_functions_over_each_other() -> None:
