@@ -159,6 +159,9 @@ def test_a_comparison_of_many_lays_functions_over_each_other() -> None:
     scores = section(report, "vendi").scores
     assert scores is not None
     assert scores.header == ["score", "of", names[2], names[0], "change", names[1], "change"]
+    (table,) = section(report, "method").tables
+    assert [cells[0] for cells in table.rows] == names
+    assert {cells[3:5] for cells in table.rows} == {("44.7 s", "488 MiB")}
 
 
 @pytest.mark.parametrize("written_as", list(FORMATS))

@@ -21,7 +21,7 @@ from latentscale_pipeline.report.figures.heat import draw_traces
 from latentscale_pipeline.report.figures.magnitude import draw_functions
 from latentscale_pipeline.report.figures.vendi import draw_orders, kernels_of, of_kernel
 from latentscale_pipeline.report.meanings import MEASURES
-from latentscale_pipeline.report.method import PROMISES, SAMPLING_ERROR
+from latentscale_pipeline.report.method import PROMISES, SAMPLING_ERROR, written_cost
 from latentscale_pipeline.report.scores import meanings_of, title_apart
 
 LARGEST_CHANGES = 5
@@ -62,7 +62,7 @@ def comparison_report(
                 _section(place, measure, comparisons, jobs, names)
                 for place, measure in enumerate(measures)
             ),
-            _reading(),
+            _reading(jobs, names),
         ],
     )
 
@@ -239,7 +239,7 @@ def _cells_of_many(cells: ComparedCells | None) -> tuple[str, str]:
     return f"{cells.job.value} {cells.job.bracket}".strip(), f"{cells.relative}{mark}"
 
 
-def _reading() -> Section:
+def _reading(jobs: Sequence[FinishedJob], names: Sequence[str]) -> Section:
     return Section(
         key="method",
         title="How to read this",
@@ -248,6 +248,27 @@ def _reading() -> Section:
         "sampling error is unknown, none is called so. One test is made for each score: of twenty "
         "that don't differ, one will seem to.",
         meanings=[*PROMISES, SAMPLING_ERROR],
+        tables=[_jobs_table(jobs, names)],
+    )
+
+
+def _jobs_table(jobs: Sequence[FinishedJob], names: Sequence[str]) -> Table:
+    """Return where each job's numbers come from and what they took; the baseline comes last."""
+    return Table(
+        "Jobs",
+        ("job", "finished", "version", "time", "peak memory", "corpus", "folder"),
+        [
+            (
+                name,
+                printable(job.finished or "unknown"),
+                printable(job.version or "unknown"),
+                *written_cost(job.seconds, job.peak_memory_bytes),
+                printable(job.corpora["corpus"].fingerprint),
+                printable(job.url),
+            )
+            for job, name in zip(jobs, names, strict=True)
+        ],
+        numeric=frozenset({3, 4}),
     )
 
 

@@ -18,7 +18,7 @@ from latentscale_pipeline.report.drawing import (
     numbered_styles,
 )
 from latentscale_pipeline.report.meanings import MEASURES
-from latentscale_pipeline.report.method import PROMISES, SAMPLING_ERROR
+from latentscale_pipeline.report.method import PROMISES, SAMPLING_ERROR, written_cost
 from latentscale_pipeline.report.scores import meanings_of, score_title, title_apart, written_score
 
 SPREAD = 10.0
@@ -248,7 +248,10 @@ def _jobs_table(entries: Sequence[Entry], tags: Mapping[str, str]) -> Table:
     words = {True: "passed", False: "failed", None: "none"}
     return Table(
         "Jobs",
-        ("finished", "job", "rows", "gates", "tags", "baseline", "folder"),
+        (
+            *("finished", "job", "rows", "gates", "tags"),
+            *("time", "peak memory", "version", "baseline", "folder"),
+        ),
         [
             (
                 printable(entry.finished),
@@ -256,10 +259,12 @@ def _jobs_table(entries: Sequence[Entry], tags: Mapping[str, str]) -> Table:
                 f"{entry.corpus_rows:,}",
                 words[entry.passed],
                 printable(", ".join(tag for tag, job in tags.items() if job == entry.job)),
+                *written_cost(entry.seconds, entry.peak_memory_bytes),
+                printable(entry.version or "unknown"),
                 printable(entry.baseline or ""),
                 printable(entry.url),
             )
             for entry in reversed(entries)
         ],
-        numeric=frozenset({2}),
+        numeric=frozenset({2, 5, 6}),
     )
