@@ -7,10 +7,13 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import fsspec
 import jsonschema
 import pytest
 import yaml
@@ -20,6 +23,7 @@ from latentscale_pipeline.workflow.config import (
     read_workflow,
     read_workflow_gates,
 )
+from tests.conftest import Ended
 from tests.recipes import LATENTSCALE, RECIPES, make_place, registered
 
 SCHEMA = Path(__file__).parents[1] / "data/kubernetes_cronjob_schema.json"
@@ -92,6 +96,33 @@ def test_the_cron_job_forbids_overlap_and_mends_only_what_can_be() -> None:
     (rule,) = job["podFailurePolicy"]["rules"]
     assert rule["onExitCodes"]["values"] == [1, 2], "exit 3 is tried again"
     assert job["template"]["spec"]["restartPolicy"] == "Never"
+
+
+def test_commands_in_the_cloud_find_everything_in_an_object_store(
+    place: Path, latentscale: Callable[..., Ended], s3_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commands of GitHub's workflow and of the pod, on a bucket of the tests."""
+    with fsspec.open(f"{s3_url}/today.npy", "wb") as remote:
+        remote.write((place / "data/today.npy").read_bytes())
+    shutil.rmtree(place / "data")
+    monkeypatch.chdir(place)
+
+    def here(words: list[str]) -> list[str]:
+        words = [word.replace("s3://bucket", s3_url) for word in words]
+        return [word.replace("/etc/latentscale/", "workflows/") for word in words]
+
+    pod = yaml.safe_load((RECIPES / "nightly.kubernetes.yaml").read_text())
+    (container,) = pod["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    first = latentscale(*here(container["args"])[1:])
+    assert first.code == 0, first.err
+    steps = yaml.safe_load((RECIPES / "nightly.github.yaml").read_text())["jobs"]["evaluate"]
+    commands = {step.get("name"): step["run"].split() for step in steps["steps"] if "run" in step}
+    again = latentscale(*here(commands["evaluate"])[1:])
+    assert again.code == 0
+    assert "was evaluated before" in again.err, "the pod's evaluation is found"
+    assert latentscale(*here(commands["trends"])[1:]).code == 0
+    assert "<h1><bdi>nightly</bdi></h1>" in (place / "trends.html").read_text()
+    assert sorted(path.name for path in place.iterdir()) == ["trends.html", "workflows"]
 
 
 def test_the_slurm_recipe_submits_its_successor_first(tmp_path: Path) -> None:
