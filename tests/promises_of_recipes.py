@@ -101,9 +101,18 @@ def _environment(trial: Trial, folder: Path) -> Path | None:
         return Path(sys.executable)
     venv.create(folder / "environment", with_pip=True)
     python = folder / "environment/bin/python"
-    install = [str(python), "-m", "pip", "install", "--quiet", "pytest", "pytest-timeout"]
-    ended = subprocess.run([*install, *trial.requirements], capture_output=True, check=False)
+    wanted = ["pytest", "pytest-timeout", *trial.requirements]
+    ended = subprocess.run([*_installer(python), *wanted], capture_output=True, check=False)
     return python if ended.returncode == 0 else None
+
+
+def _installer(python: Path) -> list[str]:
+    """Return the words before what is to be installed; uv takes seconds where pip takes minutes."""
+    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    uv = shutil.which("uv", path=places)
+    if uv is None:
+        return [str(python), "-m", "pip", "install", "--quiet"]
+    return [uv, "pip", "install", "--quiet", "--python", str(python)]
 
 
 def _install_cron() -> None:
