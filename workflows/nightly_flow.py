@@ -1,8 +1,9 @@
 """The nightly evaluation as a Prefect flow: python workflows/nightly_flow.py serves it.
 
 Needs the extra ``prefect``. Its schedule is 02:00 UTC, or what NIGHTLY_CRON says; the limit of one
-keeps a slow night from being joined by the next, which waits. The flow fails when a gate fails, so Prefect's own
-automations can tell people; a part that failed (exit 3) is tried again, which resumes it.
+keeps a slow night from being joined by the next, which waits. The flow fails when a gate fails, so
+Prefect's own automations can tell people; a part that failed (exit 3) is tried again, which resumes
+it.
 """
 
 import os
