@@ -112,7 +112,7 @@ def _installer(python: Path) -> list[str]:
     uv = shutil.which("uv", path=places)
     if uv is None:
         return [str(python), "-m", "pip", "install", "--quiet"]
-    return [uv, "pip", "install", "--quiet", "--python", str(python)]
+    return [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", str(python)]
 
 
 def _install_cron() -> None:

@@ -138,7 +138,7 @@ def test_mlflow_holds_every_score_once(
 
 
 @pytest.mark.filterwarnings("ignore")  # MLflow's own
-def test_an_interrupted_logger_goes_on_with_its_run(
+def test_mlflow_goes_on_with_an_interrupted_run(
     tmp_path: Path,
     latentscale: Callable[..., Ended],
     mlflow_store: str,

@@ -185,7 +185,7 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         server = [sys.executable, "-m", "prefect", "server", "start", "--no-ui"]
         command = [*server, "--host", "127.0.0.1", "--port", str(port)]
         with running(command, folder / "server.log"):
-            wait_for("the server", lambda: ask(f"{address}/health"), 120)
+            wait_for("the server", lambda: ask(f"{address}/health"), PATIENCE)
             yield address
 
 
