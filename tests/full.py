@@ -58,6 +58,7 @@ from tests.promises_of_heat import (
 from tests.promises_of_ingest import four_gibibytes_at_the_speed_of_the_disk
 from tests.promises_of_magnitude import a_hundred_thousand_rows, killed_between_products
 from tests.promises_of_networks import a_link_is_cut
+from tests.promises_of_recipes import recipes_on_their_schedulers
 from tests.promises_of_slurm import a_real_slurm
 from tests.promises_of_stores import real_object_store
 from tests.promises_of_vendi import (
@@ -678,6 +679,7 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "geomca-million": million_rows,
     "stores": real_object_store,
     "slurm": a_real_slurm,
+    "recipes": recipes_on_their_schedulers,
     "namespaces": a_link_is_cut,
     "scaling": scheduling_and_scaling,
     "kubernetes": manifests_by_their_schemas,

@@ -45,6 +45,7 @@ def manifests_by_their_schemas(bench: Bench) -> list[dict[str, Any]]:
         return [_record({"skipped": f"{', '.join(packages)} can't be installed"}, held=None)]
     with tempfile.TemporaryDirectory() as folder:
         files = [WORKFLOWS / "kubernetes" / name for name in ("rights.yaml", "storage.yaml")]
+        files.append(WORKFLOWS / "nightly.kubernetes.yaml")
         for index, manifest in enumerate(manifests()):
             path = Path(folder) / f"{index}.yaml"
             path.write_text(json.dumps(manifest))

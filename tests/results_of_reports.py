@@ -13,6 +13,8 @@ def full_results() -> dict[str, Any]:
     """Return the example with labels, example rows and rarefaction, hostile names among them."""
     results = example_results()
     results["job"]["name"] = HOSTILE
+    for corpus in results["corpora"].values():
+        corpus["uri"] = f"s3://bucket/{HOSTILE}"
     by_label = [
         {**row, "label": label, **{end: row[end] * share for end in ("value", "lower", "upper")}}
         for label, share in zip(LABELS, (0.5, 0.6, 0.7), strict=True)

@@ -1,10 +1,12 @@
 """The nightly evaluation as a Prefect flow: python workflows/nightly_flow.py serves it.
 
-Needs the extra ``prefect``. Its schedule is 02:00 UTC; the limit of one keeps a slow night from
-being joined by the next, which waits. The flow fails when a gate fails, so Prefect's own
-automations can tell people; a part that failed (exit 3) is tried again, which resumes it.
+Needs the extra ``prefect``. Its schedule is 02:00 UTC, or what NIGHTLY_CRON says; the limit of one
+keeps a slow night from being joined by the next, which waits. The flow fails when a gate fails, so
+Prefect's own automations can tell people; a part that failed (exit 3) is tried again, which resumes
+it.
 """
 
+import os
 import subprocess
 import sys
 
@@ -45,4 +47,4 @@ def nightly(workflow: str = "workflows/nightly.yaml", overrides: list[str] | Non
 
 
 if __name__ == "__main__":
-    nightly.serve(name="nightly", cron="0 2 * * *", limit=1)
+    nightly.serve(name="nightly", cron=os.environ.get("NIGHTLY_CRON", "0 2 * * *"), limit=1)

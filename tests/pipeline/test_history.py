@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,10 @@ def night(number: int, value: float = 3.0, **known: Any) -> Any:
         "id": f"nightly-{number:08d}",
         "finished": f"2026-01-{number:02d}T02:00:00Z",
     }
+    document["timings"] = [
+        {"seconds": 40.0, "peak_memory_bytes": 3 * 2**29},
+        {"seconds": 50.0, "peak_memory_bytes": None},
+    ]
     return make_entry(finished_job(document, None, f"jobs/nightly-{number:08d}"), **known)
 
 
@@ -63,19 +68,36 @@ def _register(place: str, first: int) -> None:
     registry = Registry.at(place)
     for number in range(first, first + 6):
         registry.add(night(number))
+        registry.tag("newest", f"nightly-{number:08d}")
 
 
 def test_several_writers_lose_nothing(registry: Registry) -> None:
     context = multiprocessing.get_context("spawn")
-    firsts = (1, 4, 7)
+    firsts = (1, 5)
     writers = [context.Process(target=_register, args=(registry.store.url, n)) for n in firsts]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
     assert [entry.job for entry in registry.entries()] == [
-        f"nightly-{number:08d}" for number in range(1, 13)
+        f"nightly-{number:08d}" for number in range(1, 11)
     ]
+    assert len(registry.store.keys("tags")) == 12, "every move of the tag is kept"
+
+
+def test_several_writers_lose_nothing_on_an_object_store(s3_url: str) -> None:
+    with ThreadPoolExecutor(4) as writers:
+        list(writers.map(lambda first: _register(s3_url, first), (1, 2, 3, 4)))
+    registry = Registry.at(s3_url)
+    assert [entry.job for entry in registry.entries()] == [
+        f"nightly-{number:08d}" for number in range(1, 10)
+    ]
+    assert registry.tags()["newest"] in {entry.job for entry in registry.entries()}
+    with ThreadPoolExecutor(4) as writers:
+        added = list(writers.map(lambda value: registry.add(night(20, value)), (1.0, 2.0, 3.0)))
+    assert sorted(added) == [False, False, True], "of several, one is the first"
+    (kept,) = [entry for entry in registry.entries() if entry.job == "nightly-00000020"]
+    assert kept.scores[0].value == 1.0 + added.index(True)
 
 
 def test_on_an_object_store_as_on_a_disk(s3_url: str) -> None:
@@ -156,7 +178,12 @@ def test_a_trend_has_every_job_and_marks_the_failed() -> None:
     ((name, last, change, lowest, highest, jobs, unit),) = section.scores.rows
     assert (name, change, lowest, highest) == ("spread, corpus", "−43 %", "2", "3.5")
     assert (last, jobs, unit) == ("2.0 [1.5, 2.5]", "3", "paws")
-    assert report.conclusions[0].startswith("1 of 3 jobs failed their gates.")
+    assert report.conclusions[0].startswith("1 of 3 jobs failed its gates.")
+    (jobs_table,) = report.sections[-1].tables
+    newest = dict(zip(jobs_table.header, jobs_table.rows[0], strict=True))
+    assert (newest["gates"], newest["time"], newest["peak memory"]) == (
+        *("failed", "1 min 30 s", "1.5 GiB"),
+    )
     (jobs_table,) = report.sections[-1].tables
     assert [cells[3] for cells in jobs_table.rows] == ["failed", "none", "passed"]
     assert [cells[4] for cells in jobs_table.rows] == ["", "release", ""]

@@ -1,6 +1,5 @@
 """Scores reach Prometheus, OpenMetrics and MLflow, whatever they are called."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -95,28 +94,71 @@ def test_the_command_replaces_its_file_at_once(
     assert "two jobs are named 'nightly'" in twice.err
 
 
+@pytest.fixture(params=["file", "sqlite"])
+def mlflow_store(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """The address of an empty store of MLflow on disk."""
+    pytest.importorskip("mlflow", reason="the extra mlflow isn't installed")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    if request.param == "file":
+        monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+        return (tmp_path / "runs").as_uri()
+    pytest.importorskip("alembic", reason="a store of MLflow in SQLite needs alembic")
+    return f"sqlite:///{tmp_path}/runs.db"
+
+
 @pytest.mark.filterwarnings("ignore")  # MLflow's own
 def test_mlflow_holds_every_score_once(
-    tmp_path: Path, latentscale: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, latentscale: Callable[..., Ended], mlflow_store: str
 ) -> None:
-    mlflow = pytest.importorskip("mlflow", reason="the extra mlflow isn't installed")
-    folder = write_job(tmp_path / "job", TOY, row(7.0, label="a/b'c", kernel="cosine", order="1"))
-    document = json.loads((folder / "results.json").read_text())
-    assert document["job"]["id"] == "nightly-1a2b3c4d"
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    uri = (tmp_path / "runs").as_uri()
-    first = latentscale("export-metrics", folder, "--mlflow", uri)
+    from mlflow import MlflowClient
+
+    slashes = [row(value, label=label) for value, label in ((7.0, "a/b"), (8.0, "a:b"))]
+    folder = write_job(tmp_path / "job", TOY, row(None, reason="none", score="lost"), *slashes)
+    command = ("export-metrics", folder, "--mlflow", mlflow_store)
+    first = latentscale(*command)
     assert first.out == "nightly-1a2b3c4d: logged\n", first.err
-    assert latentscale("export-metrics", folder, "--mlflow", uri).out.endswith("logged before\n")
-    client = mlflow.MlflowClient(tracking_uri=uri)
+    assert latentscale(*command).out.endswith("logged before\n")
+    client = MlflowClient(tracking_uri=mlflow_store)
     place = client.get_experiment_by_name("latentscale").experiment_id
     (run,) = client.search_runs([place])
-    assert run.data.metrics == {
-        "toy/spread/label cats/corpus": 3.5,
+    cats = {key: value for key, value in run.data.metrics.items() if "label cats" in key}
+    assert cats == {
+        "toy/spread/label cats/corpus/value": 3.5,
         "toy/spread/label cats/corpus/lower": 3.25,
         "toy/spread/label cats/corpus/upper": 3.75,
         "toy/spread/label cats/corpus/sampling_error": 0.125,
-        "toy/spread/cosine/order 1/label a_b_c/corpus": 7.0,
-        "toy/spread/cosine/order 1/label a_b_c/corpus/lower": 7.0,
-        "toy/spread/cosine/order 1/label a_b_c/corpus/upper": 7.0,
     }
+    others = {key: value for key, value in run.data.metrics.items() if key not in cats}
+    values = {key: value for key, value in others.items() if key.endswith("/value")}
+    assert sorted(values.values()) == [7.0, 8.0], "labels that look alike stay two"
+    assert all(key.startswith("toy/spread/label a_b/corpus ") for key in values)
+    assert len(others) == 6, "each with its ends, and none for the one that was lost"
+
+
+@pytest.mark.filterwarnings("ignore")  # MLflow's own
+def test_mlflow_goes_on_with_an_interrupted_run(
+    tmp_path: Path,
+    latentscale: Callable[..., Ended],
+    mlflow_store: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from mlflow import MlflowClient
+
+    folder = write_job(tmp_path / "job", TOY)
+    command = ("export-metrics", folder, "--mlflow", mlflow_store)
+    with monkeypatch.context() as patched:
+        patched.setattr(MlflowClient, "set_terminated", interrupted)
+        assert latentscale(*command).code == 3
+    assert latentscale(*command).out == "nightly-1a2b3c4d: logged\n"
+    client = MlflowClient(tracking_uri=mlflow_store)
+    place = client.get_experiment_by_name("latentscale").experiment_id
+    (run,) = client.search_runs([place])
+    assert (run.info.status, len(run.data.metrics)) == ("FINISHED", 4)
+    (once,) = client.get_metric_history(run.info.run_id, "toy/spread/label cats/corpus/value")
+    assert once.value == 3.5
+
+
+def interrupted(*arguments: object, **options: object) -> None:
+    raise KeyboardInterrupt

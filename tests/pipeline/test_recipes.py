@@ -1,4 +1,7 @@
-"""The recipes in ``workflows/``: each run by its scheduler where that can be had on one machine."""
+"""The recipes in ``workflows/``, as far as they can be checked without what runs them.
+
+``test_recipes_on_schedulers.py`` has real schedulers run them.
+"""
 
 import fcntl
 import json
@@ -7,13 +10,11 @@ import re
 import shutil
 import subprocess
 import sys
-import time
-import venv
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import fsspec
+import jsonschema
 import pytest
 import yaml
 
@@ -22,38 +23,15 @@ from latentscale_pipeline.workflow.config import (
     read_workflow,
     read_workflow_gates,
 )
-from tests.pipeline.test_workflow import corpus
+from tests.conftest import Ended
+from tests.recipes import LATENTSCALE, RECIPES, make_place, registered
 
-ROOT = Path(__file__).parents[2]
-RECIPES = ROOT / "workflows"
-LATENTSCALE = Path(sys.executable).with_name("latentscale")
+SCHEMA = Path(__file__).parents[1] / "data/kubernetes_cronjob_schema.json"
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A folder as the recipes find it: their own, and today's corpus."""
-    shutil.copytree(RECIPES, tmp_path / "workflows")
-    recipe = yaml.safe_load((RECIPES / "nightly.yaml").read_text())
-    recipe["job"]["cluster"] = {"kind": "serial"}
-    recipe["job"]["measures"] = {"vendi": {"kernels": ["cosine"], "orders": [1]}}
-    recipe["gates"] = recipe["gates"][:1]
-    (tmp_path / "workflows/nightly.yaml").write_text(yaml.safe_dump(recipe))
-    (tmp_path / "data").mkdir()
-    corpus(tmp_path / "data/today.npy", 1, 9)
-    return tmp_path
-
-
-def wait_for(what: str, found: Any, seconds: float) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if value := found():
-            return value
-        time.sleep(0.5)
-    raise AssertionError(f"{what}: nothing after {seconds} s")
-
-
-def registered(place: Path) -> list[Path]:
-    return sorted(place.glob("history/entries/*.parquet"))
+    return make_place(tmp_path)
 
 
 # --- what every recipe runs -------------------------------------------------------------------
@@ -97,6 +75,20 @@ def test_the_github_workflow_follows_its_schema() -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
+def test_the_kubernetes_cron_job_follows_its_schema() -> None:
+    schema = json.loads(SCHEMA.read_text())
+    validator = jsonschema.Draft202012Validator(schema)
+    recipe = yaml.safe_load((RECIPES / "nightly.kubernetes.yaml").read_text())
+    validator.validate(recipe)
+    job = recipe["spec"]["jobTemplate"]["spec"]
+    job["template"]["spec"]["containers"][0]["resources"]["limit"] = {}
+    job["backoffLimit"] = "2"
+    said = sorted(error.message for error in validator.iter_errors(recipe))
+    assert len(said) == 2
+    assert said[0] == "'2' is not of type 'integer', 'null'"
+    assert "'limit' was unexpected" in said[1], "what Kubernetes would leave out is refused"
+
+
 def test_the_cron_job_forbids_overlap_and_mends_only_what_can_be() -> None:
     recipe = yaml.safe_load((RECIPES / "nightly.kubernetes.yaml").read_text())
     job = recipe["spec"]["jobTemplate"]["spec"]
@@ -104,6 +96,33 @@ def test_the_cron_job_forbids_overlap_and_mends_only_what_can_be() -> None:
     (rule,) = job["podFailurePolicy"]["rules"]
     assert rule["onExitCodes"]["values"] == [1, 2], "exit 3 is tried again"
     assert job["template"]["spec"]["restartPolicy"] == "Never"
+
+
+def test_commands_in_the_cloud_find_everything_in_an_object_store(
+    place: Path, latentscale: Callable[..., Ended], s3_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commands of GitHub's workflow and of the pod, on a bucket of the tests."""
+    with fsspec.open(f"{s3_url}/today.npy", "wb") as remote:
+        remote.write((place / "data/today.npy").read_bytes())
+    shutil.rmtree(place / "data")
+    monkeypatch.chdir(place)
+
+    def here(words: list[str]) -> list[str]:
+        words = [word.replace("s3://bucket", s3_url) for word in words]
+        return [word.replace("/etc/latentscale/", "workflows/") for word in words]
+
+    pod = yaml.safe_load((RECIPES / "nightly.kubernetes.yaml").read_text())
+    (container,) = pod["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    first = latentscale(*here(container["args"])[1:])
+    assert first.code == 0, first.err
+    steps = yaml.safe_load((RECIPES / "nightly.github.yaml").read_text())["jobs"]["evaluate"]
+    commands = {step.get("name"): step["run"].split() for step in steps["steps"] if "run" in step}
+    again = latentscale(*here(commands["evaluate"])[1:])
+    assert again.code == 0
+    assert "was evaluated before" in again.err, "the pod's evaluation is found"
+    assert latentscale(*here(commands["trends"])[1:]).code == 0
+    assert "<h1><bdi>nightly</bdi></h1>" in (place / "trends.html").read_text()
+    assert sorted(path.name for path in place.iterdir()) == ["trends.html", "workflows"]
 
 
 def test_the_slurm_recipe_submits_its_successor_first(tmp_path: Path) -> None:
@@ -144,117 +163,3 @@ def cron_line(place: Path) -> tuple[str, dict[str, str]]:
     given = dict(line.split("=", 1) for line in lines if re.match(r"[A-Z]+=", line))
     given |= {"WORKPLACE": str(place), "LATENTSCALE": str(LATENTSCALE), "PATH": "/usr/bin:/bin"}
     return job.split(" latentscale ", 1)[1], given
-
-
-# --- the real schedulers ----------------------------------------------------------------------
-
-
-@pytest.mark.full
-@pytest.mark.timeout(400)
-@pytest.mark.skipif(shutil.which("cron") is None, reason="cron isn't installed")
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may write to /etc/cron.d")
-def test_cron_fires_the_recipe(place: Path) -> None:
-    table = Path("/etc/cron.d/latentscale-nightly-test")
-    text = (RECIPES / "nightly.cron").read_text()
-    text = re.sub(r"^WORKPLACE=.*", f"WORKPLACE={place}", text, flags=re.M)
-    text = re.sub(r"^LATENTSCALE=.*", f"LATENTSCALE={LATENTSCALE}", text, flags=re.M)
-    text = re.sub(r"^0 2 \* \* \* latentscale ", "* * * * * root ", text, flags=re.M)
-    table.write_text(text)
-    try:
-        with running(["cron", "-f"]):
-            (entry,) = wait_for("an entry", lambda: registered(place), 300)
-    finally:
-        table.unlink()
-    assert entry.name.startswith("nightly-")
-
-
-@pytest.mark.full
-@pytest.mark.timeout(400)
-def test_slurm_runs_the_recipe_again_and_again(place: Path) -> None:
-    if shutil.which("sbatch") is None:
-        pytest.skip("Slurm isn't installed")
-    if (
-        b"is UP"
-        not in subprocess.run(["scontrol", "ping"], capture_output=True, check=False).stdout
-    ):
-        pytest.skip("no Slurm controller answers; start one and name its SLURM_CONF")
-    settings = {"NIGHTLY_BEGIN": "now+3", "NIGHTLY_LEFT": "1", "LATENTSCALE": str(LATENTSCALE)}
-    subprocess.run(
-        ["sbatch", "--mem=0", "workflows/nightly.sbatch"],
-        cwd=place,
-        env={**os.environ, **settings, "NIGHTLY_RECIPE": "workflows/nightly.sbatch"},
-        check=True,
-    )
-    logs = wait_for(
-        "two nights",
-        lambda: len(found := sorted(place.glob("nightly-*.log"))) == 2 and found,
-        300,
-    )
-    wait_for("the second verdict", lambda: "evaluated before" in logs[1].read_text(), 200)
-    assert len(registered(place)) == 1, "the same corpus is one evaluation"
-
-
-@pytest.mark.full
-@pytest.mark.timeout(900)
-def test_prefect_runs_the_flow(place: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    python = environment_with(
-        tmp_path_factory.mktemp("prefect"),
-        *("prefect>=3.4,<4", "fastapi<0.150", "sqlalchemy<2.1", f"{ROOT}[history]"),
-    )
-    code = (
-        "import sys; sys.path.insert(0, 'workflows'); from nightly_flow import nightly; nightly()"
-    )
-    settings = {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
-    settings["PREFECT_HOME"] = str(place / "prefect")
-    settings["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] = "120"
-    ended = subprocess.run(
-        [str(python), "-c", code],
-        cwd=place,
-        env={**os.environ, **settings},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr[-3000:]
-    assert len(registered(place)) == 1
-
-
-@pytest.mark.full
-@pytest.mark.timeout(900)
-def test_the_kubernetes_manifest_follows_its_schema(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    python = environment_with(tmp_path_factory.mktemp("kubernetes"), "kubernetes-validate")
-    code = """
-import json, sys, kubernetes_validate, yaml
-document = yaml.safe_load(open(sys.argv[1]))
-kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
-print(json.dumps(document["kind"]))
-"""
-    recipe = RECIPES / "nightly.kubernetes.yaml"
-    ended = subprocess.run(
-        [str(python), "-c", code, str(recipe)], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr[-3000:]
-    assert json.loads(ended.stdout) == "CronJob"
-
-
-def environment_with(folder: Path, *requirements: str) -> Path:
-    """Make an environment of its own for what can't be installed beside the tests."""
-    venv.create(folder, with_pip=True)
-    python = folder / "bin/python"
-    command = [str(python), "-m", "pip", "install", "--quiet", *requirements]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    if ended.returncode != 0:
-        pytest.skip(f"{requirements[0]} can't be installed: {ended.stderr.strip()[-200:]}")
-    return python
-
-
-@contextmanager
-def running(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(command)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait(timeout=30)

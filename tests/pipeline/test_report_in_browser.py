@@ -4,6 +4,7 @@ Screenshots are kept in the folder that ``LATENTSCALE_ARTEFACTS`` names, for peo
 """
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -82,6 +83,12 @@ def keep(page: Any, name: str) -> None:
         page.screenshot(path=f"{folder}/report-{name}.png", full_page=True, timeout=PATIENCE_MS)
 
 
+def keep_bytes(content: bytes, name: str) -> None:
+    folder = os.environ.get("LATENTSCALE_ARTEFACTS")
+    if folder:
+        (Path(folder) / name).write_bytes(content)
+
+
 def test_a_page_in_a_browser(browser: Any, kind: str, tmp_path: Path) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
@@ -107,7 +114,7 @@ def test_a_page_in_a_browser(browser: Any, kind: str, tmp_path: Path) -> None:
               const marks = plot.querySelectorAll(".trace path, .trace .point, .points path");
               const box = svg.getBoundingClientRect();
               return {marks: marks.length, width: box.width, height: box.height,
-                      room: plot.clientWidth};
+                      room: plot.clientWidth, below: plot.clientHeight - box.height};
             }""",
             figure.key,
         )
@@ -115,10 +122,16 @@ def test_a_page_in_a_browser(browser: Any, kind: str, tmp_path: Path) -> None:
         assert drawn["height"] > 100, figure.key
         assert drawn["width"] == pytest.approx(drawn["room"], abs=2), figure.key
         assert drawn["room"] > 1000, "all of the column"
+        assert drawn["below"] < 10, "no hole below a plot"
+    widths = page.evaluate(
+        "[...document.querySelectorAll('.answer')].map(card => card.clientWidth + 2)"
+    )
+    assert set(widths) == {page.evaluate("document.querySelector('main').clientWidth")}
     keep(page, f"{kind}-light")
-    for scheme in ("light", "dark"):
+    # All rules once; what another scheme changes is its colours.
+    for scheme, rules in (("light", None), ("dark", {"runOnly": ["color-contrast"]})):
         page.emulate_media(color_scheme=scheme)
-        found = Axe().run(page)
+        found = Axe().run(page, options=rules)
         assert found.violations_count == 0, f"{scheme}: {found.generate_report()}"
     keep(page, f"{kind}-dark")
     page.emulate_media(color_scheme="light")
@@ -130,6 +143,9 @@ def test_a_page_in_a_browser(browser: Any, kind: str, tmp_path: Path) -> None:
     wide = page.evaluate("document.documentElement.scrollWidth")
     assert wide <= 390, "a phone needn't scroll sideways"
     keep(page, f"{kind}-phone")
+    printed = page.pdf(format="A4")
+    assert 3 <= len(re.findall(rb"/Type\s*/Page\b", printed)) <= 20
+    keep_bytes(printed, f"report-{kind}.pdf")
     headings = page.evaluate(
         "[...document.querySelectorAll('h1,h2,h3,h4')].map(found => Number(found.tagName[1]))"
     )

@@ -91,22 +91,41 @@ def test_components_and_outliers_name_rows() -> None:
     assert [cells[2] for cells in table(geomca, "Outliers").rows] == [HOSTILE, "none"]
 
 
-def test_examples_are_members_and_carry_their_ids(tmp_path: Path, latentscale: Any) -> None:
+def script(what: str) -> str:
+    return f"<script>alert('{what}')</script>"
+
+
+def test_examples_are_members_and_carry_their_ids(
+    tmp_path: Path, latentscale: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the job, its labels and ids are called: each is a script, from file to page."""
     generator = np.random.default_rng(3)
     centres = 40.0 * np.eye(3, 6)
     for role, counts in (("corpus", (30, 20, 1)), ("reference", (30, 20, 0))):
         rows = np.repeat(centres, counts, axis=0)
         np.save(tmp_path / f"{role}.npy", (rows + generator.normal(size=rows.shape)).astype("f4"))
-    (tmp_path / "ids.txt").write_text("".join(f"doc {row}\n" for row in range(51)))
+    tame = [f"doc {row}" for row in range(50)]
+    (tmp_path / "ids.txt").write_text("\n".join([*tame, script("id")]))
+    reference = "<script>alert('corpus')<script>.zarr"
+    for role, others in (("corpus", 21), ("reference", 20)):
+        labels = f"{script('label')}\n" * 30 + "tame\n" * others
+        (tmp_path / f"{role}.txt").write_text(labels)
+    monkeypatch.chdir(tmp_path)
     made = latentscale(
         *("ingest", tmp_path / "corpus.npy", tmp_path / "corpus.zarr"),
-        *("--ids", tmp_path / "ids.txt"),
+        *("--ids", tmp_path / "ids.txt", "--labels", tmp_path / "corpus.txt"),
     )
     assert made.code == 0, made.err
+    made = latentscale("ingest", "reference.npy", reference, "--labels", "reference.txt")
+    assert made.code == 0, made.err
     config = tmp_path / "job.yaml"
-    job = {"name": "examples", "output": str(tmp_path / "jobs"), "cluster": {"kind": "serial"}}
-    job |= {"corpus": str(tmp_path / "corpus.zarr"), "reference": str(tmp_path / "reference.npy")}
-    config.write_text(json.dumps(job | {"measures": {"geomca": {"epsilon": 12.0, "delta": 0.1}}}))
+    job = {"name": script("name"), "output": str(tmp_path / "jobs"), "cluster": {"kind": "serial"}}
+    job |= {"corpus": str(tmp_path / "corpus.zarr"), "reference": reference}
+    job["measures"] = {
+        "geomca": {"epsilon": 12.0, "delta": 0.1},
+        "vendi": {"kernels": ["cosine"], "orders": [1], "labels": True},
+    }
+    config.write_text(json.dumps(job))
     run_here(config)
     results = results_of(tmp_path / "jobs")
     check_results(results)
@@ -116,8 +135,13 @@ def test_examples_are_members_and_carry_their_ids(tmp_path: Path, latentscale: A
     assert [found["row"] for found in first["examples"]["corpus"]] == [0, 14, 29]
     assert [found["id"] for found in first["examples"]["corpus"]] == ["doc 0", "doc 14", "doc 29"]
     assert second["examples"]["reference"] == [{"row": 30}, {"row": 40}, {"row": 49}]
-    assert alone["examples"] == {"corpus": [{"row": 50, "id": "doc 50"}], "reference": []}
-    assert geomca["outlier_examples"]["corpus"] == [{"row": 50, "id": "doc 50"}]
+    assert alone["examples"] == {"corpus": [{"row": 50, "id": script("id")}], "reference": []}
+    assert geomca["outlier_examples"]["corpus"] == [{"row": 50, "id": script("id")}]
+    (page,) = (path.read_text() for path in (tmp_path / "jobs").glob("*/report.html"))
+    assert "<script>alert" not in page
+    for what in ("name", "label", "id"):
+        assert f"&lt;script&gt;alert(&#39;{what}&#39;)&lt;/script&gt;" in page, what
+    assert "&lt;script&gt;alert(&#39;corpus&#39;)&lt;script&gt;.zarr" in page
 
 
 def test_conclusions_come_first() -> None:
@@ -133,11 +157,13 @@ def test_a_comparison_says_what_changed_most() -> None:
     theirs = [row(3.0, 0.1, sampling_error=0.01), row(10.0, score="other", sampling_error=0.01)]
     report = comparison_report([comparison(ours, theirs)])
     (said,) = report.conclusions
-    assert said.startswith("nightly: of 2 scores, 2 changed significantly; most of all toy spread ")
-    assert said.endswith("(corpus) fell by 33.3 %.")
+    assert said == (
+        "nightly: of 2 scores, 2 changed significantly; "
+        "most of all toy: spread (corpus) fell by 33.3 %."
+    )
     (part, _) = report.sections
     assert part.scores is not None
-    assert part.scores.rows[0][4:] == ("-1.00", "-33.3 %", "significant")
+    assert part.scores.rows[0][4:] == ("−1.00", "−33.3 %", "significant")
 
 
 def test_a_comparison_of_many_lays_functions_over_each_other() -> None:
@@ -157,6 +183,9 @@ def test_a_comparison_of_many_lays_functions_over_each_other() -> None:
     scores = section(report, "vendi").scores
     assert scores is not None
     assert scores.header == ["score", "of", names[2], names[0], "change", names[1], "change"]
+    (table,) = section(report, "method").tables
+    assert [cells[0] for cells in table.rows] == names
+    assert {cells[3:5] for cells in table.rows} == {("44.7 s", "488 MiB")}
 
 
 @pytest.mark.parametrize("written_as", list(FORMATS))

@@ -1,31 +1,20 @@
 """A workflow: from ingest to gate, once for each corpus, with a verdict that people are told."""
 
 import json
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 
-from latentscale_pipeline.job.lock import hold_lock
-from latentscale_pipeline.objects import ObjectStore
 from tests.conftest import Ended
+from tests.recipes import CLUSTERS, LATENTSCALE, RECIPES, corpus, wait_for
 
 Command = Callable[..., Ended]
-
-CLUSTERS, ROWS, DIMENSIONS = 9, 270, 24
-
-
-def corpus(path: Path, seed: int, clusters: int) -> None:
-    """Rows of equally many points in some of the clusters that all corpora share."""
-    centres = 5.0 * np.random.default_rng(0).normal(size=(CLUSTERS, DIMENSIONS))
-    generator = np.random.default_rng(seed)
-    near = centres[np.arange(ROWS) % clusters]
-    np.save(path, (near + 0.3 * generator.normal(size=near.shape)).astype("f4"))
 
 
 @pytest.fixture
@@ -39,7 +28,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write_workflow(place: Path, **changes: Any) -> None:
-    recipe = yaml.safe_load((Path(__file__).parents[2] / "workflows/nightly.yaml").read_text())
+    recipe = yaml.safe_load((RECIPES / "nightly.yaml").read_text())
     recipe["job"]["cluster"] = {"kind": "serial"}
     recipe["job"]["measures"]["magnitude"] = {"scales": 6}
     recipe |= {"notify": [], **changes}
@@ -165,17 +154,27 @@ def test_running_again_does_nothing_again(place: Path, latentscale: Command) -> 
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-def test_a_second_run_steps_aside(
-    place: Path, latentscale: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("latentscale_pipeline.job.lock.GRACE_SECONDS", 0.2)
-    with hold_lock(ObjectStore(str(place / "history/workflows/nightly"))):
-        ended = night(latentscale, 1, "--json")
-    assert ended.code == 0
-    assert json.loads(ended.out) == {"stepped_aside": True}
-    assert "another run of nightly is under way (process " in ended.err
-    assert not list(place.glob("jobs/*/results.json"))
-    assert night(latentscale, 1).code == 0
+def test_a_second_run_steps_aside(place: Path, latentscale: Command) -> None:
+    # The first run, a process of its own, is held up while it tells someone.
+    wait = f"touch told; while [ ! -e {place}/go ]; do sleep 0.05; done"
+    write_workflow(place, notify=[{"command": ["sh", "-c", wait], "when": "always"}])
+    command = [LATENTSCALE, "workflow", "run", "nightly.yaml", "--quiet", "--allow-code"]
+    corpora = "corpora.corpus=night-1.npy"
+    first = subprocess.Popen([*command, "-o", corpora], stdout=subprocess.PIPE, text=True)
+    try:
+        wait_for("the first run", (place / "told").exists, 120)
+        second = night(latentscale, 2, "--allow-code", "--json")
+    finally:
+        (place / "go").touch()
+        said, _ = first.communicate(timeout=120)
+    assert first.returncode == 0
+    assert ": passed\n" in said
+    assert second.code == 0
+    assert json.loads(second.out) == {"stepped_aside": True}
+    assert "another run of nightly is under way (process " in second.err
+    assert len(results(place)) == 1
+    assert night(latentscale, 2, "--allow-code").code == 0
+    assert len(results(place)) == 2
 
 
 def test_commands_run_only_where_they_are_allowed(place: Path, latentscale: Command) -> None:

@@ -171,6 +171,8 @@ def _describe(entry: Entry, tags: dict[str, str]) -> dict[str, Any]:
         "folder": entry.url,
         "finished": entry.finished,
         "rows": entry.corpus_rows,
+        "seconds": entry.seconds,
+        "peak_memory_bytes": entry.peak_memory_bytes,
         "workflow": entry.workflow,
         "evaluation": entry.evaluation,
         "baseline": entry.baseline,

@@ -11,6 +11,7 @@ import click
 
 from latentscale_pipeline.cli.text_files import read_text
 from latentscale_pipeline.errors import GateFailed
+from latentscale_pipeline.notation import counted
 
 if TYPE_CHECKING:
     from latentscale_pipeline.workflow.evaluation import Outcome
@@ -95,4 +96,4 @@ def _end(outcome: Outcome, as_json: bool) -> None:
     for failure in failures:
         click.echo(f"gate failed: {failure}", err=True)
     if entry.passed is False:
-        raise GateFailed(f"{len(failures)} gates failed")
+        raise GateFailed(f"{counted(len(failures), 'gate')} failed")

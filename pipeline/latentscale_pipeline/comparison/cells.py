@@ -15,6 +15,7 @@ from latentscale_pipeline.notation import (
     write_estimate,
     write_number,
 )
+from latentscale_pipeline.report.scores import score_title
 
 WORDS = {
     Verdict.WITHIN_BOUNDS: "within brackets",
@@ -44,11 +45,20 @@ class ComparedCells:
     unlike: bool
 
 
-def write_scores(comparison: Comparison) -> list[ComparedCells]:
-    """Write every score, grouped by measure in order of appearance."""
+def write_scores(comparison: Comparison, *, typeset: bool = False) -> list[ComparedCells]:
+    """Write every score, grouped by measure in order of appearance.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        What to write.
+    typeset : bool
+        Name scores as the papers do and write ``1.3 × 10⁻⁵`` and true minus signs, for pages;
+        else as a gate names them, in plain characters.
+    """
     order = list(dict.fromkeys(compared.score.measure for compared in comparison.scores))
     arranged = sorted(comparison.scores, key=lambda found: order.index(found.score.measure))
-    return [_cells(compared) for compared in arranged]
+    return [_cells(compared, typeset) for compared in arranged]
 
 
 def write_identity(job: FinishedJob) -> str:
@@ -72,42 +82,44 @@ def write_notes(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def _cells(compared: ComparedScore) -> ComparedCells:
+def _cells(compared: ComparedScore, typeset: bool) -> ComparedCells:
     score = compared.score
+    named = score_title if typeset else score_name
     return ComparedCells(
         measure=printable(score.measure),
-        score=score_name(score.model_dump()),
+        score=named(score.model_dump()),
         of=score.of,
-        job=_bracketed(compared.job),
-        baseline=_bracketed(compared.baseline),
-        difference=_difference(compared),
-        relative=_relative(compared),
+        job=_bracketed(compared.job, typeset),
+        baseline=_bracketed(compared.baseline, typeset),
+        difference=_difference(compared, typeset),
+        relative=_relative(compared, typeset),
         verdict=WORDS.get(compared.verdict) or compared.why_not,
         unlike=bool(compared.unlike),
     )
 
 
-def _bracketed(score: Score | None) -> Written:
+def _bracketed(score: Score | None, typeset: bool) -> Written:
     if score is None:
         return ABSENT
     if score.value is None:
         return Written("none", "")
-    return write_estimate(score.value, score.lower, score.upper)
+    return write_estimate(score.value, score.lower, score.upper, typeset=typeset)
 
 
-def _difference(compared: ComparedScore) -> str:
+def _difference(compared: ComparedScore, typeset: bool) -> str:
     if compared.difference is None:
         return ""
     if compared.difference == 0.0:
         return "0"
-    written = write_estimate(compared.difference, compared.lower, compared.upper)
+    written = write_estimate(compared.difference, compared.lower, compared.upper, typeset=typeset)
     return _signed(compared.difference, written.value)
 
 
-def _relative(compared: ComparedScore) -> str:
+def _relative(compared: ComparedScore, typeset: bool) -> str:
     if compared.relative is None:
         return ""
-    return _signed(compared.relative, f"{write_number(100 * compared.relative, 3)} %")
+    percent = write_number(100 * compared.relative, 3, typeset=typeset)
+    return _signed(compared.relative, f"{percent} %")
 
 
 def _signed(number: float, text: str) -> str:

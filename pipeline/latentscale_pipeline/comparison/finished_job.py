@@ -88,6 +88,13 @@ class Job(Lenient):
     version: str = ""
 
 
+class Timing(Lenient):
+    """What one stage took."""
+
+    seconds: float
+    peak_memory_bytes: int | None = None
+
+
 class Results(Lenient):
     """What a comparison reads of ``results.json``."""
 
@@ -96,6 +103,7 @@ class Results(Lenient):
     corpora: dict[str, Corpus | None]
     scores: list[Score]
     measures: dict[str, Any] = {}
+    timings: list[Timing] = []
 
 
 @dataclass(frozen=True)
@@ -119,6 +127,8 @@ class FinishedJob:
         draws the functions of those it knows.
     finished, version : str
         When, and by which version of the program; empty where that isn't told.
+    timings : tuple of Timing
+        What its stages took.
     """
 
     url: str
@@ -130,6 +140,17 @@ class FinishedJob:
     found: Mapping[str, Any] | None = None
     finished: str = ""
     version: str = ""
+    timings: tuple[Timing, ...] = ()
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds of all stages together."""
+        return sum(timing.seconds for timing in self.timings) if self.timings else None
+
+    @property
+    def peak_memory_bytes(self) -> int | None:
+        """Most bytes that a process held, as far as that was measured."""
+        return max((timing.peak_memory_bytes or 0 for timing in self.timings), default=0) or None
 
 
 def read_job(url: str) -> FinishedJob:
@@ -203,6 +224,7 @@ def finished_job(
         found=checked.measures,
         finished=checked.job.finished or "",
         version=checked.job.version,
+        timings=tuple(checked.timings),
     )
 
 

@@ -21,8 +21,8 @@ from latentscale_pipeline.report.figures.heat import draw_traces
 from latentscale_pipeline.report.figures.magnitude import draw_functions
 from latentscale_pipeline.report.figures.vendi import draw_orders, kernels_of, of_kernel
 from latentscale_pipeline.report.meanings import MEASURES
-from latentscale_pipeline.report.method import PROMISES, SAMPLING_ERROR
-from latentscale_pipeline.report.scores import meanings_of
+from latentscale_pipeline.report.method import PROMISES, SAMPLING_ERROR, written_cost
+from latentscale_pipeline.report.scores import meanings_of, title_apart
 
 LARGEST_CHANGES = 5
 """Changes that the opening lists."""
@@ -62,7 +62,7 @@ def comparison_report(
                 _section(place, measure, comparisons, jobs, names)
                 for place, measure in enumerate(measures)
             ),
-            _reading(),
+            _reading(jobs, names),
         ],
     )
 
@@ -93,7 +93,8 @@ def _said(comparison: Comparison, name: str) -> str:
 def _change_said(compared: ComparedScore) -> str:
     share = compared.relative or 0.0
     verb = "rose" if share > 0 else "fell"
-    return f"{compared.score.name} {verb} by {write_number(abs(100 * share), 3)} %"
+    title = title_apart(compared.score.model_dump())
+    return f"{title} {verb} by {write_number(abs(100 * share), 3)} %"
 
 
 def _largest(comparison: Comparison, count: int) -> list[ComparedScore]:
@@ -124,10 +125,12 @@ def _changes(comparisons: Sequence[Comparison], names: Sequence[str]) -> list[An
     for found, name in zip(comparisons, names, strict=False):
         facts = []
         for compared in _largest(found, LARGEST_CHANGES):
-            (cells,) = write_scores(Comparison(found.job, found.baseline, (compared,)))
+            (cells,) = write_scores(
+                Comparison(found.job, found.baseline, (compared,)), typeset=True
+            )
             facts.append(
                 Fact(
-                    compared.score.name,
+                    title_apart(compared.score.model_dump()),
                     cells.relative,
                     f"{cells.baseline.value} → {cells.job.value}",
                     cells.verdict,
@@ -167,8 +170,8 @@ def _section(
 ) -> Section:
     known = MEASURES.get(measure)
     rows = [
-        [cells for cells in write_scores(found) if cells.measure == printable(measure)]
-        for found in comparisons
+        [cells for cells in written if cells.measure == printable(measure)]
+        for written in (write_scores(found, typeset=True) for found in comparisons)
     ]
     table = _table_of_two(rows[0], names) if len(rows) == 1 else _table_of_many(rows, names)
     scored = [
@@ -236,7 +239,7 @@ def _cells_of_many(cells: ComparedCells | None) -> tuple[str, str]:
     return f"{cells.job.value} {cells.job.bracket}".strip(), f"{cells.relative}{mark}"
 
 
-def _reading() -> Section:
+def _reading(jobs: Sequence[FinishedJob], names: Sequence[str]) -> Section:
     return Section(
         key="method",
         title="How to read this",
@@ -245,6 +248,27 @@ def _reading() -> Section:
         "sampling error is unknown, none is called so. One test is made for each score: of twenty "
         "that don't differ, one will seem to.",
         meanings=[*PROMISES, SAMPLING_ERROR],
+        tables=[_jobs_table(jobs, names)],
+    )
+
+
+def _jobs_table(jobs: Sequence[FinishedJob], names: Sequence[str]) -> Table:
+    """Return where each job's numbers come from and what they took; the baseline comes last."""
+    return Table(
+        "Jobs",
+        ("job", "finished", "version", "time", "peak memory", "corpus", "folder"),
+        [
+            (
+                name,
+                printable(job.finished or "unknown"),
+                printable(job.version or "unknown"),
+                *written_cost(job.seconds, job.peak_memory_bytes),
+                printable(job.corpora["corpus"].fingerprint),
+                printable(job.url),
+            )
+            for job, name in zip(jobs, names, strict=True)
+        ],
+        numeric=frozenset({3, 4}),
     )
 
 

@@ -31,6 +31,8 @@ JOB_COLUMNS: dict[str, str] = {
     **dict.fromkeys(("job", "name", "url", "finished", "registered", "version"), "string"),
     **dict.fromkeys(("corpus_fingerprint", "reference_fingerprint"), "string"),
     "corpus_rows": "int64",
+    "seconds": "double",
+    "peak_memory_bytes": "int64",
     **dict.fromkeys(("workflow", "evaluation", "baseline"), "string"),
     "passed": "bool",
     "failures": "string",
@@ -54,6 +56,8 @@ class Entry:
         What was measured.
     corpus_rows : int
         How much of it.
+    seconds, peak_memory_bytes : float or None, int or None
+        What it took: all stages together, and the most that a process held.
     workflow, evaluation, baseline : str or None
         The workflow that ran it, what that evaluation is known by, and the job it was compared
         with; None for a job that was added by hand.
@@ -74,6 +78,8 @@ class Entry:
     corpus_fingerprint: str
     reference_fingerprint: str | None
     corpus_rows: int
+    seconds: float | None
+    peak_memory_bytes: int | None
     workflow: str | None
     evaluation: str | None
     baseline: str | None
@@ -109,6 +115,8 @@ def make_entry(
         corpus_fingerprint=job.corpora["corpus"].fingerprint,
         reference_fingerprint=None if reference is None else reference.fingerprint,
         corpus_rows=job.corpora["corpus"].n,
+        seconds=job.seconds,
+        peak_memory_bytes=job.peak_memory_bytes,
         workflow=workflow,
         evaluation=evaluation,
         baseline=None if baseline is None else strip_credentials(baseline),

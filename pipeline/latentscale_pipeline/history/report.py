@@ -18,8 +18,8 @@ from latentscale_pipeline.report.drawing import (
     numbered_styles,
 )
 from latentscale_pipeline.report.meanings import MEASURES
-from latentscale_pipeline.report.method import PROMISES, SAMPLING_ERROR
-from latentscale_pipeline.report.scores import meanings_of, score_title, written_score
+from latentscale_pipeline.report.method import PROMISES, SAMPLING_ERROR, written_cost
+from latentscale_pipeline.report.scores import meanings_of, score_title, title_apart, written_score
 
 SPREAD = 10.0
 """Ratio of the largest to the smallest value of a figure beyond which its axis is logarithmic."""
@@ -68,9 +68,8 @@ def _day(entry: Entry) -> str:
 def _conclusions(entries: Sequence[Entry]) -> list[str]:
     failed = sum(entry.passed is False for entry in entries)
     many = counted(len(entries), "job")
-    said = (
-        f"{failed} of {many} failed their gates" if failed else f"None of {many} failed its gates"
-    )
+    whose = "their" if failed > 1 else "its"
+    said = f"{failed or 'None'} of {many} failed {whose} gates"
     last = entries[-1]
     if last.passed is False:
         return [f"{said}. The last one failed: {printable(last.failures.partition(chr(10))[0])}."]
@@ -91,7 +90,7 @@ def _latest(entries: Sequence[Entry]) -> Answer:
         earlier = previous.get(_key(score))
         facts.append(
             Fact(
-                score.name,
+                title_apart(score.model_dump()),
                 written.value,
                 written.bracket,
                 _change(score, earlier) if before else "",
@@ -157,7 +156,7 @@ def _history(key: Key, entries: Sequence[Entry]) -> list[tuple[Entry, Score]]:
 def _named(key: Key) -> str:
     measure, of, score, kernel, order, scale = key
     row = {"measure": measure, "score": score, "kernel": kernel, "order": order, "scale": scale}
-    return f"{score_title(row)}, {of}"
+    return score_title(row) if of == "pair" else f"{score_title(row)}, {of}"
 
 
 def _figures(prefix: str, scores: Sequence[Key], entries: Sequence[Entry]) -> list[Figure]:
@@ -183,6 +182,7 @@ def _trend(figure: str, keys: Sequence[Key], entries: Sequence[Entry]) -> Figure
     unit = next(score.unit for _, score in _history(keys[0], entries))
     layout = layout_of("finished (UTC)", in_plot(unit))
     layout["xaxis"] |= {"type": "date"}
+    layout["showlegend"] = len(keys) > 1
     if values and min(values) > 0 and max(values) > SPREAD * min(values):
         layout["yaxis"] |= log_axis() | {"title": {"text": f"{in_plot(unit)} (logarithmic)"}}
     measure, _, score, kernel, _, _ = keys[0]
@@ -248,7 +248,10 @@ def _jobs_table(entries: Sequence[Entry], tags: Mapping[str, str]) -> Table:
     words = {True: "passed", False: "failed", None: "none"}
     return Table(
         "Jobs",
-        ("finished", "job", "rows", "gates", "tags", "baseline", "folder"),
+        (
+            *("finished", "job", "rows", "gates", "tags"),
+            *("time", "peak memory", "version", "baseline", "folder"),
+        ),
         [
             (
                 printable(entry.finished),
@@ -256,10 +259,12 @@ def _jobs_table(entries: Sequence[Entry], tags: Mapping[str, str]) -> Table:
                 f"{entry.corpus_rows:,}",
                 words[entry.passed],
                 printable(", ".join(tag for tag, job in tags.items() if job == entry.job)),
+                *written_cost(entry.seconds, entry.peak_memory_bytes),
+                printable(entry.version or "unknown"),
                 printable(entry.baseline or ""),
                 printable(entry.url),
             )
             for entry in reversed(entries)
         ],
-        numeric=frozenset({2}),
+        numeric=frozenset({2, 5, 6}),
     )

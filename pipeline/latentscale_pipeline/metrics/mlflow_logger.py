@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+import xxhash
+
 from latentscale_pipeline.comparison.finished_job import FinishedJob, Score
 from latentscale_pipeline.errors import BadInput, StoreFailed
 
@@ -20,7 +22,7 @@ MOST_METRICS = 1000
 """Metrics that a server takes at once."""
 
 KEY_CHARACTERS = 200
-_OTHER = re.compile(r"[^A-Za-z0-9_.\- /]")
+_OTHER = re.compile(r"[^A-Za-z0-9_.\- ]")
 
 
 def log_to_mlflow(job: FinishedJob, tracking_uri: str, experiment: str) -> bool:
@@ -49,27 +51,35 @@ def log_to_mlflow(job: FinishedJob, tracking_uri: str, experiment: str) -> bool:
         raise BadInput(MLFLOW_MISSING) from None
     try:
         return _log(MlflowClient(tracking_uri=tracking_uri), job, experiment)
+    except ImportError as error:  # stores in databases want more than servers do
+        raise BadInput(f"MLflow: this kind of store needs {error.name}, which is missing") from None
     except MlflowException as error:
         problem = (str(error).splitlines() or ["it failed"])[0]
         raise StoreFailed(f"MLflow: {problem}") from None
 
 
 def _log(client: Any, job: FinishedJob, experiment: str) -> bool:
-    from mlflow.entities import Metric
+    from mlflow.entities import Metric, RunStatus
 
     found = client.get_experiment_by_name(experiment)
     place = found.experiment_id if found else client.create_experiment(experiment)
     known = client.search_runs([place], f"tags.`{JOB_TAG}` = '{job.id}'", max_results=1)
-    if known:
-        return False
     moment = _milliseconds(job.finished)
-    tags = {JOB_TAG: job.id, "latentscale.url": job.url, "latentscale.version": job.version}
-    run = client.create_run(place, run_name=job.id, tags=tags, start_time=moment)
-    metrics = [Metric(key, number, moment, 0) for key, number in _metrics(job)]
+    if known and known[0].info.status == RunStatus.to_string(RunStatus.FINISHED):
+        return False
+    # A run that was begun and not ended is what an interrupted logger left: go on with it.
+    run = known[0] if known else _new_run(client, place, job, moment)
+    logged = run.data.metrics
+    metrics = [Metric(key, number, moment, 0) for key, number in _metrics(job) if key not in logged]
     for first in range(0, len(metrics), MOST_METRICS):
         client.log_batch(run.info.run_id, metrics=metrics[first : first + MOST_METRICS])
     client.set_terminated(run.info.run_id, end_time=moment)
     return True
+
+
+def _new_run(client: Any, place: str, job: FinishedJob, moment: int) -> Any:
+    tags = {JOB_TAG: job.id, "latentscale.url": job.url, "latentscale.version": job.version}
+    return client.create_run(place, run_name=job.id, tags=tags, start_time=moment)
 
 
 def _metrics(job: FinishedJob) -> Iterator[tuple[str, float]]:
@@ -77,11 +87,15 @@ def _metrics(job: FinishedJob) -> Iterator[tuple[str, float]]:
         for end in ("value", "lower", "upper", "sampling_error"):
             number = getattr(score, end)
             if number is not None and score.value is not None:
-                yield metric_key(score) + ("" if end == "value" else f"/{end}"), number
+                yield f"{metric_key(score)}/{end}", number
 
 
 def metric_key(score: Score) -> str:
-    """Name a score in the characters that MLflow allows: ``vendi/cosine, order 1/corpus``."""
+    """Name a score in the characters that MLflow allows: ``vendi/cosine/order 1/corpus``.
+
+    Parts are levels, as in MLflow's own folders; the ends of the bracket are one level below. What
+    had to be replaced or cut is told from others by a hash of all of it.
+    """
     words = (
         *(score.measure, score.score if score.score != score.measure else None, score.kernel),
         f"order {score.order}" if score.order is not None else None,
@@ -89,9 +103,12 @@ def metric_key(score: Score) -> str:
         f"label {score.label}" if score.label is not None else None,
         score.of,
     )
-    # A slash in a name would look like a level of its own.
-    parts = (_OTHER.sub("_", word).replace("/", "_") for word in words if word)
-    return "/".join(parts)[:KEY_CHARACTERS]
+    named = [word for word in words if word]
+    key = "/".join(_OTHER.sub("_", word) for word in named)
+    if key == "/".join(named) and len(key) <= KEY_CHARACTERS:
+        return key
+    mark = xxhash.xxh3_64_hexdigest("\0".join(named).encode())[:8]
+    return f"{key[: KEY_CHARACTERS - len(mark) - 1]} {mark}"
 
 
 def _milliseconds(finished: str) -> int:

@@ -131,7 +131,7 @@ def widest(brackets: Iterable[Json]) -> str:
     share = max(_half_widths(brackets), default=0.0)
     if share == 0:
         return "all of zero width"
-    return f"at the widest ± {write_number(100 * share, 2)} % of the value"
+    return f"at the widest ± {write_number(100 * share, 2, typeset=True)} % of the value"
 
 
 def _half_widths(brackets: Iterable[Json]) -> Iterator[float]:

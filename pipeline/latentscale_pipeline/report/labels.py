@@ -67,7 +67,7 @@ def label_figures(key: str, rows: list[Json], counts: Mapping[str, int]) -> list
     labels = _largest_first(list(chosen), counts)[:DRAWN_LABELS]
     shown = sorted((chosen[label] for label in labels), key=lambda row: float(row["value"]))
     value, lower, upper = ([row[end] for row in shown] for end in ("value", "lower", "upper"))
-    layout = layout_of(f"{in_plot(title)} ({in_plot(shown[0]['unit'])})", "")
+    layout = layout_of(in_plot(shown[0]["unit"]), "")
     layout["hovermode"] = "closest"
     layout["height"] = 130 + 20 * len(shown)
     places = list(range(len(shown)))

@@ -257,6 +257,14 @@ def _timings_table(timings: list[Json]) -> Table:
     )
 
 
+def written_cost(seconds: float | None, peak_memory_bytes: int | None) -> tuple[str, str]:
+    """Write what a whole job took: its time and the most memory of a process."""
+    return (
+        "unknown" if seconds is None else write_duration(seconds),
+        "unknown" if peak_memory_bytes is None else write_bytes(peak_memory_bytes),
+    )
+
+
 def _peak(timing: Json) -> str:
     """Write a peak, and of how many tasks together where it is that of several."""
     peak, tasks = write_bytes(timing["peak_memory_bytes"]), timing.get("tasks_at_once", 1)

@@ -38,6 +38,17 @@ def score_title(row: Json) -> str:
     return name.replace(row["score"], meaning.title, 1)
 
 
+def title_apart(row: Json) -> str:
+    """Name a score where nothing around it says of what measure and corpus it is."""
+    measure = MEASURES.get(row["measure"])
+    title = score_title(row)
+    if measure is None and row["score"] != row["measure"]:
+        title = f"{printable(row['measure'])}: {title}"
+    elif measure is not None and row["score"] == row["measure"]:
+        title = f"{measure.scores[row['score']].title}, {title}"
+    return title if row["of"] == "pair" else f"{title} ({row['of']})"
+
+
 def _score_cells(row: Json) -> Sequence[str]:
     name = score_title(row)
     ends = (printable(row["unit"]), BETTER.get(row["better"], ""))

@@ -20,7 +20,7 @@ from latentscale_pipeline.report.meanings import BOUNDS
 
 Json = dict[str, Any]
 
-DRAWN_SCALES = 4
+DRAWN_SCALES = 3
 """Scales whose rarefaction is drawn, spread evenly over all."""
 
 
@@ -30,7 +30,7 @@ def magnitude_figures(magnitude: Json, corpora: Json) -> list[Figure]:
     if not functions:
         return []
     curves = [curve for style, function in functions for curve in _curves(style, function)]
-    grown = draw_rarefaction("magnitude-rarefaction", curves, "magnitude (effective points)")
+    grown = draw_rarefaction("magnitude-rarefaction", curves, "effective points")
     return [draw_functions(functions), *([grown] if grown else [])]
 
 
@@ -115,7 +115,7 @@ def _curves(style: Style, function: Json) -> list[Curve]:
     places = sorted({round(last * (share + 1) / DRAWN_SCALES) for share in range(DRAWN_SCALES)})
     return [
         Curve(
-            name=f"{style.name}, t = {write_number(function['scales'][place], 3)}",
+            of=f"t = {write_number(function['scales'][place], 3)}",
             style=style,
             sizes=grown["sizes"],
             values=[values[place] for values in grown["values"]],

@@ -130,7 +130,7 @@ def of_kernel(entries: list[Json], kernel: str, bandwidth: float | None) -> list
 def _curves(style: Style, entries: list[Json]) -> list[Curve]:
     return [
         Curve(
-            name=f"{style.name}, order {_order(entry)}",
+            of=f"order {'∞' if entry['order'] == 'inf' else entry['order']}",
             style=style,
             sizes=entry["rarefaction"]["sizes"],
             values=entry["rarefaction"]["values"],
