@@ -1,0 +1,53 @@
+"""How Sphinx builds the site: ``make docs``.
+
+Everything a page needs is made here and now: formulas become MathML, tables of configuration and
+results come from the models and the schema, no page loads anything from elsewhere.
+"""
+
+import sys
+from pathlib import Path
+
+import latentscale
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "extensions"))
+
+project = "latentscale"
+author = "The latentscale authors"
+project_copyright = author
+version = release = latentscale.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+    "mathml",
+]
+exclude_patterns = ["_build"]
+# There may be no page about a paper.
+suppress_warnings = ["toc.empty_glob"]
+
+myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
+myst_heading_anchors = 3
+myst_dmath_double_inline = True
+
+html_theme = "furo"
+html_title = "latentscale"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+math_renderer = "mathml"
+html_math_renderer = "mathml"
+
+pygments_style = "default"
+highlight_language = "text"
+
+numpydoc_show_class_members = False
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+autosummary_generate = True
+templates_path = ["_templates"]
+nitpicky = True
