@@ -23,6 +23,9 @@ extensions = [
     "sphinx.ext.autosummary",
     "numpydoc",
     "mathml",
+    "configuration_reference",
+    "results_reference",
+    "command_reference",
 ]
 exclude_patterns = ["_build"]
 # There may be no page about a paper.

@@ -248,7 +248,7 @@ class VendiKernel(Section):
     """
     bandwidth: Bandwidth | None = None
     """σ, a distance; `median` is the median distance of random pairs, which rbf and laplacian take
-    by default.
+    by default. A list makes a kernel of each.
     """
 
     @model_validator(mode="after")
