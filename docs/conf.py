@@ -26,10 +26,9 @@ extensions = [
     "configuration_reference",
     "results_reference",
     "command_reference",
+    "promises",
 ]
 exclude_patterns = ["_build"]
-# There may be no page about a paper.
-suppress_warnings = ["toc.empty_glob"]
 
 myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3
@@ -54,3 +53,5 @@ autodoc_preserve_defaults = True
 autosummary_generate = True
 templates_path = ["_templates"]
 nitpicky = True
+# Other projects' pages aren't looked up: a build needs no network.
+nitpick_ignore_regex = [("py:.*", r"(numpy|collections)\..*")]

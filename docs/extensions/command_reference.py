@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 from docutils import nodes
-from latentscale_pipeline.cli import COMMANDS, cli
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+
+from latentscale_pipeline.cli import COMMANDS, cli
 
 WIDTH = 88
 
@@ -46,7 +47,10 @@ def help_texts(name: str) -> list[str]:
             below = command.get_command(context, inner)
             assert below is not None
             deeper = click.Context(
-                below, info_name=inner, parent=context, max_content_width=WIDTH,
+                below,
+                info_name=inner,
+                parent=context,
+                max_content_width=WIDTH,
                 terminal_width=WIDTH,
             )
             texts.append(below.get_help(deeper))

@@ -5,15 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from docutils import nodes
-from latentscale_pipeline.comparison.gates import Gate
-from latentscale_pipeline.job.cluster_config import Address, Batch, Driver, Kubernetes, Local, Serial
-from latentscale_pipeline.job.config import JobConfig
-from latentscale_pipeline.plan import measure_sections
-from latentscale_pipeline.workflow.config import Workflow
 from pydantic import BaseModel
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from tables import Field, fields_of, table
+
+from latentscale_pipeline.comparison.gates import Gate
+from latentscale_pipeline.job.cluster_config import (
+    Address,
+    Batch,
+    Driver,
+    Kubernetes,
+    Local,
+    Serial,
+)
+from latentscale_pipeline.job.config import JobConfig
+from latentscale_pipeline.plan import measure_sections
+from latentscale_pipeline.workflow.config import Workflow
 
 SECTIONS: dict[str, type[BaseModel]] = {
     "job": JobConfig,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from docutils import nodes
-from latentscale_pipeline.schema import load_schema
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from tables import fields_of, table
+
+from latentscale_pipeline.schema import load_schema
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -1,4 +1,4 @@
-"""Tables of the properties in a JSON Schema, as Markdown: what a reader wants to know of a field."""
+"""Tables of the properties in a JSON Schema, as Markdown: what a reader wants to know of each."""
 
 from __future__ import annotations
 
@@ -56,9 +56,7 @@ def fields_of(
             required=name in schema.get("required", ()),
         )
         for mark, inner in _objects_in(field, definitions, below=below):
-            yield from fields_of(
-                inner, definitions, below=below, prefix=f"{prefix}{name}{mark}."
-            )
+            yield from fields_of(inner, definitions, below=below, prefix=f"{prefix}{name}{mark}.")
 
 
 def _objects_in(
@@ -77,9 +75,7 @@ def _objects_in(
 
 
 def _meaning(field: Schema, definitions: Mapping[str, Schema]) -> str:
-    return str(
-        field.get("description") or definitions.get(_name(field), {}).get("description", "")
-    )
+    return str(field.get("description") or definitions.get(_name(field), {}).get("description", ""))
 
 
 def _name(field: Schema) -> str:
