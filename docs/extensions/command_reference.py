@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -35,23 +37,16 @@ class Commands(SphinxDirective):
 
 def help_texts(name: str) -> list[str]:
     """Return the help of a command and of those below it."""
-    root = click.Context(cli, info_name="latentscale", max_content_width=WIDTH)
-    command = cli.get_command(root, name)
-    assert command is not None
-    context = click.Context(
-        command, info_name=name, parent=root, max_content_width=WIDTH, terminal_width=WIDTH
-    )
-    texts = [command.get_help(context)]
+    return list(_helps(click.Context(cli, info_name="latentscale"), name))
+
+
+def _helps(above: click.Context, name: str) -> Iterator[str]:
+    group = above.command
+    command = group.get_command(above, name) if isinstance(group, click.Group) else None
+    if command is None:
+        raise LookupError(name)
+    context = click.Context(command, info_name=name, parent=above, terminal_width=WIDTH)
+    yield command.get_help(context)
     if isinstance(command, click.Group):
         for inner in command.list_commands(context):
-            below = command.get_command(context, inner)
-            assert below is not None
-            deeper = click.Context(
-                below,
-                info_name=inner,
-                parent=context,
-                max_content_width=WIDTH,
-                terminal_width=WIDTH,
-            )
-            texts.append(below.get_help(deeper))
-    return texts
+            yield from _helps(context, inner)
