@@ -5,6 +5,7 @@ results come from the models and the schema, no page loads anything from elsewhe
 """
 
 import sys
+import warnings
 from pathlib import Path
 
 import latentscale
@@ -47,6 +48,8 @@ pygments_style = "default"
 highlight_language = "text"
 
 numpydoc_show_class_members = False
+# A docstring of numba, whose function a module imports; it is on no page.
+warnings.filterwarnings("ignore", message="Unknown section Args", category=UserWarning)
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True

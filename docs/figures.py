@@ -26,20 +26,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     here = Path(__file__).parent / "figures"
     parser.add_argument("--output", type=Path, default=here, help="folder for the .svg files")
-    parser.add_argument("--rows", type=int, default=ROWS)
-    asked = parser.parse_args()
-    asked.output.mkdir(parents=True, exist_ok=True)
-    corpus = str(files("latentscale_pipeline") / "demo" / "corpus.npy")
-    rows = np.load(corpus)[: asked.rows]
+    for path in draw(parser.parse_args().output):
+        sys.stdout.write(f"{path}\n")
+
+
+def draw(folder: Path) -> list[Path]:
+    """Draw the figures into a folder."""
+    rows = np.load(str(files("latentscale_pipeline") / "demo" / "corpus.npy"))[:ROWS]
     pictures = {
         "magnitude": latentscale.magnitude_function(rows).picture(),
-        "heat-trace": latentscale.heat_trace(rows).picture(),
+        "heat-trace": latentscale.heat_trace(rows, probes=32).picture(),
     }
+    folder.mkdir(parents=True, exist_ok=True)
     for name, picture in pictures.items():
-        path = asked.output / f"{name}.svg"
         # In a file of its own a picture has no text to take its colour from.
-        path.write_text(picture.replace("currentColor", GREY) + "\n", "utf-8")
-        sys.stdout.write(f"{path}\n")
+        (folder / f"{name}.svg").write_text(picture.replace("currentColor", GREY) + "\n", "utf-8")
+    return [folder / f"{name}.svg" for name in pictures]
 
 
 if __name__ == "__main__":
