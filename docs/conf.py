@@ -46,6 +46,8 @@ html_math_renderer = "mathml"
 
 pygments_style = "default"
 highlight_language = "text"
+# Two dashes begin an option.
+smartquotes = False
 
 numpydoc_show_class_members = False
 # A docstring of numba, whose function a module imports; it is on no page.

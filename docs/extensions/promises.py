@@ -14,6 +14,9 @@ from sphinx.util.docutils import SphinxDirective
 
 RECORDS = Path(__file__).parents[2] / "benchmarks" / "results"
 
+SHORT = 120
+"""Characters of a list that is shown."""
+
 VERDICTS = {True: "kept", False: "**not kept**", None: "skipped"}
 
 
@@ -78,4 +81,7 @@ def _promises(path: Path, record: dict[str, Any]) -> Iterator[Promise]:
 def _written(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
-    return f"`{json.dumps(value)}`" if isinstance(value, dict | list) else str(value)
+    if not isinstance(value, dict | list):
+        return str(value)
+    text = json.dumps(value)
+    return f"`{text}`" if len(text) <= SHORT else f"{len(value)} entries, in the record"
