@@ -1,151 +1,278 @@
 """The documents are executed: every command and every example does what it says."""
 
+import ast
+import importlib.util
 import re
-import shlex
+import runpy
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable
-from importlib import resources
+import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
+from pydantic import BaseModel
 
 from latentscale_pipeline.cli import COMMANDS
-from latentscale_pipeline.job.config import JobConfig, read_config
-from latentscale_pipeline.plan import comparing_measures, measure_sections
+from latentscale_pipeline.comparison.gates import Gate
+from latentscale_pipeline.job.cluster_config import CLUSTERS, Driver
+from latentscale_pipeline.job.config import JobConfig
+from latentscale_pipeline.plan import measure_sections
+from latentscale_pipeline.schema import load_schema
+from latentscale_pipeline.workflow.config import Workflow
 from tests.conftest import Ended
+from tests.documents import ROOT, Block, Reader, _line_matches, blocks_of, check_shell
 
-ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text("utf-8")
+README = ROOT / "README.md"
 DESIGN = (ROOT / "DESIGN.md").read_text("utf-8")
-
-
-def blocks(document: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", document, flags=re.S | re.M)
+SITE = ROOT / "docs"
+START = SITE / "start.md"
+PAGES = sorted(
+    page
+    for page in SITE.rglob("*.md")
+    if "_build" not in page.parts and blocks_of(page.read_text("utf-8"))
+)
+PAPERS = SITE / "papers"
+MODELS: dict[str, type[BaseModel]] = {
+    "job": JobConfig,
+    "driver": Driver,
+    "gate": Gate,
+    "workflow": Workflow,
+    **{f"cluster.{kind}": model for kind, model in CLUSTERS.items()},
+    **{f"measures.{name}": section for name, section in measure_sections().items()},
+}
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with what the README's commands name."""
-    demo = resources.files("latentscale_pipeline") / "demo"
-    corpus = np.load(str(demo / "corpus.npy"))
-    (tmp_path / "embeddings").mkdir()
-    np.save(tmp_path / "embeddings" / "part_1.npy", corpus[:200])
-    np.save(tmp_path / "embeddings" / "part_2.npy", corpus[200:300])
-    np.save(tmp_path / "reference.npy", np.load(str(demo / "reference.npy"))[:250])
-    labels = (demo / "corpus_labels.txt").read_text("utf-8").splitlines()[:300]
-    (tmp_path / "labels.txt").write_text("\n".join(labels) + "\n")
+    """A folder with the presets, the recipes, and the files that the first page makes."""
     for name in ("configs", "workflows"):
         shutil.copytree(ROOT / name, tmp_path / name)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     return tmp_path
 
 
-def test_readme_commands(
-    place: Path, latentscale: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+def make_files(latentscale: Callable[..., Ended]) -> None:
+    """Do what the first page says where there are no vectors at hand."""
+    [block] = [block for block in blocks_of(START.read_text("utf-8")) if block.language == "python"]
+    Reader(START, latentscale).do(block)
+
+
+def test_the_readme_does_what_it_says(place: Path, latentscale: Callable[..., Ended]) -> None:
+    make_files(latentscale)
+    Reader(README, latentscale, workers=True).read()
+    [job] = place.glob("jobs/*-*")
+    for name in ("results.json", "report.html", "config.json", "plan.json", "provenance.json"):
+        assert (job / name).exists(), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(SITE)))
+def test_a_page_does_what_it_says(
+    page: Path, place: Path, latentscale: Callable[..., Ended]
 ) -> None:
-    commands = [
-        line.removeprefix("$ ")
-        for block in blocks(README, "console")
-        for line in block.splitlines()
-        if line.startswith("$ ")
+    if page != START:
+        make_files(latentscale)
+    Reader(page, latentscale, only_checks=page.is_relative_to(PAPERS)).read()
+
+
+# --- the machinery that executes pages -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "alike"),
+    [
+        ("a 1.00 b", "a  1.001   b", True),
+        ("a 1.00 b", "a 1.1 b", False),
+        ("order 1,000", "order 1003", True),
+        ("in … s", "in 3.2 s", True),
+        ("in … s", "in 3.2 min", False),
+        ("± 0", "± 0", True),
+        ("± 0", "± 1e-9", False),
+        ("recall 1", "precision 1", False),
+        ("8f3a 2", "8f3a 3", False),
+    ],
+)
+def test_lines_are_compared_by_text_and_value(wanted: str, found: str, alike: bool) -> None:
+    assert _line_matches(wanted, found) is alike
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "latentscale run job.yaml --verfy",
+        "latentscale runs job.yaml",
+        "dask worker tls://host:8786 --nthread 1",
+        "make demos",
+        "pip install '.[parket]'",
+        "python benchmarks/absent.py",
+        "python benchmarks/vendi.py rbf --row 3",
+        "python tests/full.py --only nothing",
+        "workflows/slurm/absent.sh",
+        "kubectl apply -f workflows/kubernetes/absent.yaml",
+        "job=$(latentscale stage prepare)",
+        "unknown-program --now",
+    ],
+)
+def test_a_wrong_line_of_a_script_is_found(script: str) -> None:
+    with pytest.raises((AssertionError, FileNotFoundError)):
+        check_shell(script, "here")
+
+
+def test_a_block_that_shows_something_else_is_found(latentscale: Callable[..., Ended]) -> None:
+    reader = Reader(START, latentscale)
+    with pytest.raises(AssertionError, match="shown"):
+        reader.do(Block("python", "print(1)\n", 1, "2\n"))
+    with pytest.raises(AssertionError, match="executed by no test"):
+        reader.do(Block("ruby", "puts 1\n", 1))
+
+
+# --- the site --------------------------------------------------------------------------------
+
+
+def test_every_key_of_a_configuration_has_a_meaning() -> None:
+    for name, model in MODELS.items():
+        schema = model.model_json_schema()
+        for part in (schema, *schema.get("$defs", {}).values()):
+            for key, field in part.get("properties", {}).items():
+                assert field.get("description") or "$ref" in field, f"{name}: {key}"
+
+
+def test_every_field_of_the_results_has_a_meaning() -> None:
+    def fields(part: dict) -> Iterator[tuple[str, dict]]:
+        for key, field in part.get("properties", {}).items():
+            yield key, field
+            yield from fields(field)
+            yield from fields(field.get("items", {}))
+
+    schema = load_schema()
+    for name, part in {"document": schema, **schema["$defs"]}.items():
+        for key, field in fields(part):
+            target = schema["$defs"].get(field.get("$ref", "").rpartition("/")[2], {})
+            assert field.get("description") or target.get("description"), f"{name}: {key}"
+
+
+def test_the_references_show_everything() -> None:
+    configuration = (SITE / "reference" / "configuration.md").read_text("utf-8")
+    shown = set(re.findall(r"```\{configuration\} (\S+)", configuration))
+    clusters = {"serial", "local", "address", "batch", "kubernetes"}
+    measures = {f"measures.{name}" for name in measure_sections()}
+    assert shown == {"job", "driver", "gate", "workflow", *clusters, *measures}
+    results = (SITE / "reference" / "results.md").read_text("utf-8")
+    parts = {name for name, part in load_schema()["$defs"].items() if "properties" in part}
+    assert set(re.findall(r"```\{results\} (\S+)", results)) == {"document", *parts}
+
+
+def test_every_module_of_the_mathematics_has_a_page() -> None:
+    text = (SITE / "python" / "mathematics.md").read_text("utf-8")
+    listed = re.findall(r"^   latentscale\.(\w+)$", text, flags=re.M)
+    modules = {path.stem for path in (ROOT / "src" / "latentscale").glob("[!_]*.py")}
+    assert sorted(listed) == sorted({*modules, "backend"} - {"announced"})
+
+
+def test_every_measure_has_a_page_with_what_a_reader_looks_for() -> None:
+    for name in measure_sections():
+        page = (SITE / "measures" / f"{name}.md").read_text("utf-8")
+        sections = re.findall(r"^## (.+)$", page, flags=re.M)
+        for section in ("Units", "Cost", "Errors"):
+            assert section in sections, f"{name}: {section}"
+        assert "$$" in page, f"{name}: no equation"
+        assert re.search(r"equations? \d|definitions? \d", page), f"{name}: no source"
+
+
+def test_messages_are_those_that_the_program_has() -> None:
+    said = "\n".join(dict.fromkeys(_sentences()))
+    page = SITE / "failures.md"
+    quoted = [
+        line
+        for block in blocks_of(page.read_text("utf-8"))
+        if block.language == "text"
+        for line in block.text.splitlines()
     ]
-    assert len(commands) == 24
-    [kernels] = [block for block in blocks(README, "python") if block.startswith("# my_kernels.py")]
-    (place / "my_kernels.py").write_text(kernels)
-    monkeypatch.syspath_prepend(place)
-    (place / "gates.yaml").write_text(yaml_block("gates:"))
-    for command in commands:
-        program, *arguments = shlex.split(with_job_folders(command, place))
-        assert program == "latentscale"
-        ended = latentscale(*arguments)
-        assert ended.code == 0, f"{command}\n{ended.err}"
-    assert len(list(place.glob("jobs/*/results.json"))) == 4
-    assert (place / "gates.xml").exists()
-    for written in ("comment.md", "report.md", "trends.html", "latentscale.prom"):
-        assert (place / written).exists(), written
-    documents = ("results.json", "report.html", "config.json", "plan.json", "provenance.json")
-    for name in (*documents, "stages", "events"):
-        assert all((job / name).exists() for job in place.glob("jobs/*-*")), name
+    assert len(quoted) > 30
+    for line in quoted:
+        assert line in said, f"failures.md: nobody says: {line}"
 
 
-def with_job_folders(command: str, place: Path) -> str:
-    """Put the folders of this run's jobs where a command names one by an invented hash."""
-
-    def folder(match: re.Match[str]) -> str:
-        [found] = place.glob(f"jobs/{match[1]}-*")
-        return str(found.relative_to(place))
-
-    return re.sub(r"jobs/([a-z]+)-[0-9a-f]{8}\b", folder, command)
-
-
-def yaml_block(start: str) -> str:
-    [block] = [block for block in blocks(README, "yaml") if block.startswith(start)]
-    return block
-
-
-def test_readme_library_example() -> None:
-    [example] = [block for block in blocks(README, "python") if "from latentscale" in block]
-    ended = subprocess.run(
-        [sys.executable, "-W", "error", "-c", example], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    score, area = ended.stdout.splitlines()
-    found = re.fullmatch(r"([\d.]+) effective items of 500, exact", score)
-    assert found is not None
-    assert 15.0 < float(found[1]) < 16.0, "isotropic noise fills its 16 dimensions"
-    assert re.fullmatch(r"MagArea in \[[\d.]+, [\d.]+\]", area)
+def _sentences() -> Iterator[str]:
+    """Return every text of the pipeline, what differs from case to case as ``…``."""
+    for path in (ROOT / "pipeline").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                parts = (
+                    str(part.value) if isinstance(part, ast.Constant) else "…"
+                    for part in node.values
+                )
+                yield "".join(parts)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
 
 
-def test_readme_notebook_example() -> None:
-    [example] = [block for block in blocks(README, "python") if "import latentscale\n" in block]
-    ended = subprocess.run(
-        [sys.executable, "-W", "error", "-c", example], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    title, *scores, distance = ended.stdout.splitlines()
-    assert title == "Vendi scores of 500 rows, cosine kernel"
-    [first] = re.findall(r"order 1 +([\d.]+) exact", "\n".join(scores))
-    assert 15.0 < float(first) < 16.0
-    assert 0.0 < float(distance) < np.exp(-4), "IMD per vertex can't exceed exp(-4)"
+def test_figures_are_what_their_command_draws(tmp_path: Path) -> None:
+    program = runpy.run_path(str(SITE / "figures.py"))
+    drawn = {path.name for path in program["draw"](tmp_path)}
+    shown = {name for page in SITE.rglob("*.md") for name in figures_of(page)}
+    assert drawn == {name for name in shown if (SITE / "figures" / name).exists()}
+    for name in drawn:
+        now, before = ((at / name).read_text("utf-8") for at in (tmp_path, SITE / "figures"))
+        assert _line_matches(before.strip(), now.strip()), name
 
 
-def test_the_readme_job_parses() -> None:
-    config = read_text(yaml_block("name:"))
-    assert config.name == "nightly"
-    assert list(config.measures) == ["heat", "geomca", "magnitude", "vendi"]
+def figures_of(page: Path) -> list[str]:
+    """Return the names of a page's pictures, each of which has to be there."""
+    found = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text("utf-8"))
+    for target in found:
+        assert (page.parent / target).exists(), f"{page}: {target}"
+    return [Path(target).name for target in found]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("sphinx") is None, reason="Sphinx isn't installed")
+def test_formulas_become_mathml() -> None:
+    from docutils.utils.math.latex2mathml import tex2mathml
+
+    for page in SITE.rglob("*.md"):
+        text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.S | re.M)
+        for formula in re.findall(r"\$\$(.+?)\$\$", text, flags=re.S):
+            assert "<math" in tex2mathml(formula, as_block=True), page
+
+
+# --- other documents -------------------------------------------------------------------------
 
 
 def test_the_documented_defaults_are_the_defaults() -> None:
-    [documented] = blocks(DESIGN, "yaml")
+    from latentscale_pipeline.job.config import read_config
+    from latentscale_pipeline.plan import comparing_measures
+
+    def read(text: str) -> JobConfig:
+        return read_config(text, "doc", measures=measure_sections(), comparing=comparing_measures())
+
+    [documented] = [block.text for block in blocks_of(DESIGN) if block.language == "yaml"]
     document = yaml.safe_load(documented)
     assert document.pop("reference") is None
-    full = read_text(yaml.safe_dump({**document, "reference": "r.npy"}))
-    short = read_text("name: nightly\ncorpus: embeddings.npy\nreference: r.npy\n")
-    assert full == short
+    full = read(yaml.safe_dump({**document, "reference": "r.npy"}))
+    assert full == read("name: nightly\ncorpus: embeddings.npy\nreference: r.npy\n")
 
 
-def read_text(text: str) -> JobConfig:
-    return read_config(text, "doc", measures=measure_sections(), comparing=comparing_measures())
+DOCUMENTS = [ROOT / name for name in ("README.md", "DESIGN.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 
 
-@pytest.mark.parametrize("document", ["README.md", "DESIGN.md", "CONTRIBUTING.md", "CHANGELOG.md"])
-def test_links_lead_somewhere(document: str) -> None:
-    text = (ROOT / document).read_text("utf-8")
+@pytest.mark.parametrize(
+    "document",
+    [*DOCUMENTS, *sorted(ROOT.glob("workflows/**/*.md")), *sorted(SITE.rglob("*.md"))],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_links_lead_somewhere(document: Path) -> None:
+    text = document.read_text("utf-8")
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
         if not target.startswith("http"):
-            assert (ROOT / target).exists(), target
+            assert (document.parent / target).exists(), target
 
 
 def test_design_names_every_dependency() -> None:
-    import tomllib
-
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     section = DESIGN.split("## Dependencies")[1]
-    for requirement in project["dependencies"]:
+    extras = project["optional-dependencies"]
+    for requirement in (*project["dependencies"], *extras["docs"]):
         name = re.split(r"[<>=\[]", requirement)[0]
         assert re.search(rf"\b{name}\b", section), name
 

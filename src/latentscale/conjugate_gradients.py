@@ -80,7 +80,7 @@ DELAY = 4
 """Least number of past steps whose gains estimate the error."""
 
 DELAY_SHARES = (0.25, 0.75)
-"""Shares of all steps that this number grows to, of few and of :data:`MANY_STEPS`: slow convergence
+"""Shares of all steps that this number grows to, of few and of ``MANY_STEPS``: slow convergence
 stalls for longer."""
 
 MANY_STEPS = 50

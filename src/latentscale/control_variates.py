@@ -77,7 +77,7 @@ def fit_control_variate(
     Parameters
     ----------
     pilots : Rule
-        From :func:`pilot_rules`, of any number of probes.
+        From :func:`latentscale.heat.pilot_rules`, of any number of probes.
     moments : ndarray of float64, shape (5,)
         tr L^j for j = 0 … 4; unless ``exact`` the last two aren't known.
     width : float

@@ -192,7 +192,7 @@ def geomca_scores(
         Thresholds in [0, 1]; a component counts when its consistency and quality are both
         strictly above.
     reference_rows, corpus_rows : ndarray of int
-        Rows that each sparse point stands for (:attr:`Sparsification.rows`).
+        Rows that each sparse point stands for (``Sparsification.rows``).
 
     Returns
     -------

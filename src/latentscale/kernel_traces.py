@@ -38,7 +38,7 @@ Where A has no negative entries, for every positive vector v (Collatz 1942, Wiel
 
 Unlike a small residual this proves that no larger eigenvalue was missed. One column of every
 product is a power iteration that starts at the largest Ritz vector of Q. Whatever the entries, the
-Ritz values :math:`\theta_1 \ge \theta_2 \ge \dots` of Q lie below the eigenvalues (Cauchy), so
+Ritz values :math:`\theta_1 \ge \theta_2 \ge \ldots` of Q lie below the eigenvalues (Cauchy), so
 
 .. math:: \theta_1^2 \le \lambda_{\max}^2 \le \|A\|_F^2 - \sum_{i > 1} \theta_i^2.
 """

@@ -2,7 +2,7 @@ r"""Nearest neighbours by tiles: exact, with ties broken fairly.
 
 The ``k`` nearest candidates of a block of queries are kept while its tiles go by. A tile in single
 precision, about the candidates' mean, gives every distance up to a proven error
-(:mod:`latentscale.backend.host_separations`), so a candidate farther than the present ``k``-th
+(``backend/host_separations.py``), so a candidate farther than the present ``k``-th
 neighbour by more than that is passed over. The few that remain, about ``k (1 + log(n / k))`` of
 ``n`` for each query, are measured in float64, coordinate by coordinate, and only those distances
 decide. The result therefore doesn't depend on how the rows were cut into blocks, nor on how the

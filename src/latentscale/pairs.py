@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 Float64Array = NDArray[np.float64]
 
 EUCLIDEAN, COSINE, MANHATTAN = 0, 1, 2
-"""Metrics, by their places in :data:`latentscale.distances.METRICS`."""
+"""Metrics, by their places in ``latentscale.distances.METRICS``."""
 
 
 @numba.njit(cache=True, nogil=True)

@@ -54,20 +54,35 @@ class Gate(Section):
     """Which scores, and what they may not do."""
 
     measure: Text | None = None
+    """Select by measure: `heat`, `geomca`, `magnitude`, `vendi`, `baselines`."""
     of: Literal["corpus", "reference", "pair"] | None = None
+    """Select by what was measured."""
     score: Text | None = None
+    """Select by the score's name, such as `imd` or `area`."""
     kernel: Text | None = None
+    """Select by kernel."""
     order: Order | None = None
+    """Select by order."""
     label: Text | None = None
+    """Select by label."""
     scale: float | None = None
+    """Select by scale."""
     unit: Text | None = None
+    """Select by unit."""
     better: Literal["high", "low", "none"] | None = None
+    """Select by which direction is the better one."""
     max_drop: Share | None = None
+    """How far a value may fall below the baseline's, as a share of it."""
     max_rise: Share | None = None
+    """How far a value may rise above the baseline's, as a share of it."""
     min: float | None = None
+    """Smallest value allowed."""
     max: float | None = None
+    """Largest value allowed."""
     absolute: bool = False
+    """Whether max_drop and max_rise are in the score's own unit."""
     significant: bool = False
+    """Whether only what is beyond the uncertainty counts."""
 
     @model_validator(mode="after")
     def _meaningful(self) -> Gate:

@@ -94,15 +94,20 @@ KubernetesName = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([-a-z0-
 class Closed(BaseModel):
     """A part of the configuration: closed to unknown keys, and immutable once read."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 class Serial(Closed):
     """One process, one task after another: the reference for every other executor."""
 
     kind: Literal["serial"]
+    """One process, no workers."""
     memory_limit: Bytes = 4 * 2**30
+    """Memory of the process."""
     retries: Retries = 2
+    """How often a part that failed is tried again."""
 
     @property
     def workers(self) -> int:
@@ -119,24 +124,33 @@ class Workers(Closed):
     """What worker processes have in common, wherever they run."""
 
     workers: PositiveInt = 2
+    """Worker processes."""
     threads: PositiveInt = 1
+    """Tasks at once in each."""
     memory_limit: Bytes = 4 * 2**30
+    """Memory of a worker. A job with a task that doesn't fit is refused before it runs."""
     retries: Retries = 2
+    """How often a part that failed is tried again, on another worker where there is one."""
 
 
 class Local(Workers):
     """Worker processes on this machine."""
 
     kind: Literal["local"] = "local"
+    """Workers on this machine."""
     dashboard: bool = False
+    """Whether Dask's own pages are served, on loopback."""
 
 
 class TlsFiles(Closed):
     """Files with which a scheduler that exists already knows its own."""
 
     ca_file: Annotated[str, Field(min_length=1)]
+    """Certificate of the authority."""
     cert: Annotated[str, Field(min_length=1)]
+    """Certificate of this client."""
     key: Annotated[str, Field(min_length=1)]
+    """Its key."""
 
 
 class Address(Workers):
@@ -147,10 +161,15 @@ class Address(Workers):
     """
 
     kind: Literal["address"]
+    """The workers of a scheduler that exists."""
     address: SchedulerAddress
+    """Where the scheduler listens."""
     tls: TlsFiles | None = None
+    """Its certificates; null takes those that Dask's own configuration names."""
     workers: PositiveInt = 1
+    """Workers to wait for; more are used, too."""
     patience: Annotated[float, Field(gt=0, le=86400)] = 60.0
+    """Seconds to wait for them."""
 
 
 class Elsewhere(Workers):
@@ -160,7 +179,9 @@ class Elsewhere(Workers):
     """
 
     environment: Environment = {}
+    """Environment variables of the workers."""
     patience: Annotated[float, Field(gt=0, le=7 * 86400)] = 3600.0
+    """Seconds without any worker before the run gives up; waiting in a queue counts."""
 
 
 class Batch(Elsewhere):
@@ -172,14 +193,23 @@ class Batch(Elsewhere):
     """
 
     kind: Literal["slurm", "pbs", "lsf", "sge"]
+    """Which batch system."""
     minimum: Annotated[int, Field(ge=0)] | None = None
+    """Workers that are kept even without work; null keeps all."""
     walltime: Walltime = "01:00:00"
+    """Of a worker's job; those that end are replaced."""
     queue: Word | None = None
+    """Queue or partition of the workers' jobs."""
     account: Word | None = None
+    """Account that they are charged to."""
     directives: list[Line] = []
+    """Further lines for their scripts, without the leading `#SBATCH` or its like."""
     interface: Word | None = None
+    """Network interface that workers and scheduler talk by."""
     shared_folder: Annotated[str, Field(min_length=1)] | None = None
+    """Folder that all machines see, for the certificates of a run; null is `~/.latentscale`."""
     dashboard: bool = False
+    """Whether Dask's own pages are served, on loopback."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Batch:
@@ -192,7 +222,9 @@ class Volume(Closed):
     """A volume that every pod mounts: a claim by its name, at a path."""
 
     claim: KubernetesName
+    """Name of a PersistentVolumeClaim."""
     path: Annotated[str, Field(pattern=r"^/[A-Za-z0-9_./-]*$")]
+    """Where it is mounted."""
 
     @model_validator(mode="after")
     def _plain(self) -> Volume:
@@ -209,12 +241,19 @@ class Kubernetes(Elsewhere):
     """
 
     kind: Literal["kubernetes"]
+    """Pods, kept by Dask's operator."""
     image: Annotated[str, Field(max_length=500, pattern=r"^[a-z0-9][A-Za-z0-9_./:@-]*$")]
+    """Image of all pods; it has latentscale in it."""
     namespace: KubernetesName = "default"
+    """Namespace of all objects."""
     service_account: KubernetesName | None = None
+    """Account of the driver's pod; it may create workers and their secret."""
     secrets: list[KubernetesName] = []
+    """Secrets whose entries become environment variables of all pods."""
     volumes: list[Volume] = []
+    """Volumes that all pods mount."""
     cpus: PositiveInt | None = None
+    """CPUs of a worker; null is its number of threads."""
 
 
 Cluster = Annotated[
@@ -242,8 +281,14 @@ class Driver(Closed):
     """
 
     kind: Literal["slurm", "kubernetes"] | None = None
+    """Scheduler that the driver is handed to; null is the cluster's."""
     memory_limit: Bytes = 2 * 2**30
+    """Memory of the driver."""
     walltime: Walltime | None = None
+    """Of the driver's job; null leaves it to the scheduler."""
     queue: Word | None = None
+    """Queue or partition of the driver's job."""
     account: Word | None = None
+    """Account that it is charged to."""
     directives: list[Line] = []
+    """Further options of its submission."""

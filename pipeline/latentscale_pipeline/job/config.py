@@ -51,7 +51,9 @@ Length = Annotated[float, Field(ge=1e-100, le=1e100)]
 class Section(BaseModel):
     """A part of the configuration: closed to unknown keys, and immutable once read."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
     by_default: ClassVar[bool] = True
     """Whether a measure with this section is taken where a job names no measures."""
@@ -66,7 +68,9 @@ class Replicates(Section):
     """Repetitions: GeomCA under random row orders; with ``rows``, heat on random subsamples."""
 
     count: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Random row orders, or subsamples; 1 is the stored order alone."""
     rows: PositiveInt | None = None
+    """Rows of a subsample, at most half of each corpus; null for no subsamples."""
 
     @model_validator(mode="after")
     def _enough(self) -> Replicates:
@@ -79,21 +83,29 @@ class ExcludedShards(Section):
     """Shards whose rows are left out of the job, by their keys in the corpus' folder."""
 
     corpus: list[str] = []
+    """Keys in the corpus' folder, such as `vectors/c/3/0`."""
     reference: list[str] = []
+    """The same in the reference's folder."""
 
 
 class Budget(Section):
     """Work that a measure may spend on one corpus."""
 
     pairs: PositiveFloat = 2.0e11
+    """Pairs of rows. A method that would need more isn't chosen, a job that can't do without is
+    refused.
+    """
 
 
 class HeatTimes(Section):
     """Logarithmically spaced diffusion times."""
 
     start: PositiveFloat = 0.1
+    """First diffusion time (no unit)."""
     stop: PositiveFloat = 10.0
+    """Last diffusion time."""
     count: Annotated[int, Field(ge=2, le=10_000)] = 256
+    """How many times, evenly spaced in their logarithm."""
 
     @model_validator(mode="after")
     def _ordered(self) -> HeatTimes:
@@ -106,27 +118,50 @@ class Heat(Section):
     """Heat trace of the neighbour graph, and IMD with a reference."""
 
     k: PositiveInt = 5
+    """Neighbours of a row. Two rows are joined when either is among the other's k nearest."""
     metric: Metric = "euclidean"
+    """Distance by which neighbours are near."""
     neighbours: Literal["auto", "exact", "cells"] = "auto"
+    """How neighbours are found: `auto` is exact up to 50 000 rows and in cells beyond."""
     recall: Fraction = 0.98
+    """Share of true neighbours that a search in cells has to find; a certificate holds it to that.
+    """
     overlap: Auto | PositiveInt = "auto"
+    """Cells that a row joins; `auto` chooses the fewest of 2, 3, 4 and 6 that promise the recall.
+    """
     times: HeatTimes = HeatTimes()
+    """Diffusion times at which the heat trace is taken."""
     laplacian: Literal["normalized", "unnormalized"] = "normalized"
+    """Which Laplacian of the neighbour graph."""
     steps: Auto | Annotated[int, Field(ge=2, le=1000)] = 10
+    """Lanczos steps of a probe; `auto` takes as many as the quadrature needs."""
     probes: Auto | Annotated[int, Field(ge=2, le=100_000)] = "auto"
+    """Random probes; `auto` takes as many as the tolerance needs."""
     tolerance: Tolerance = 1.0e-3
+    """Relative standard error of the heat trace at which `probes: auto` stops."""
     distribution: Literal["rademacher", "gaussian"] = "rademacher"
+    """Entries of a probe: random signs, or normal numbers."""
     variance_reduction: Literal["moments", "linear", "none"] = "moments"
+    """Control variate: `moments` is a polynomial of degree 4 with exact traces, `linear` the one of
+    the paper.
+    """
     normalization: Literal["none", "empty", "complete", "er"] = "empty"
+    """What the heat trace is divided by: `empty` is the number of vertices; `complete` and `er` are
+    the traces of a complete and of a random graph.
+    """
 
 
 class GeomcaSweep(Section):
     """Values to take beside the measure's own; both distances in units of the job's epsilon."""
 
     epsilon: list[Annotated[float, Field(ge=1e-6, le=1e6)]] = []
+    """Joining distances, in units of the job's epsilon."""
     delta: list[Annotated[float, Field(ge=0.0)]] = []
+    """Thinning distances, in units of the job's epsilon."""
     eta_c: list[Fraction] = []
+    """Thresholds of consistency."""
     eta_q: list[Fraction] = []
+    """Thresholds of quality."""
 
     @model_validator(mode="after")
     def _distinct(self) -> GeomcaSweep:
@@ -140,23 +175,39 @@ class Geomca(Section):
     """Geometric component analysis of a corpus against a reference."""
 
     percentile: Annotated[float, Field(gt=0.0, le=100.0)] = 10.0
+    """Percentile of the distances between two random samples of the reference that epsilon is."""
     epsilon: Length | None = None
+    """Distance below which two rows are joined, in units of the vectors; null takes the percentile.
+    """
     delta: Annotated[float, Field(ge=0.0)] = 1.0
+    """Distance to which rows are thinned, in units of epsilon; 0 only merges equal rows."""
     eta_c: Fraction = 0.0
+    """Consistency that a component has to exceed to count for precision and recall."""
     eta_q: Fraction = 0.0
+    """Quality that a component has to exceed to count for precision and recall."""
     rows: PositiveInt | None = None
+    """Random rows of each corpus to take; null takes all."""
     sweep: GeomcaSweep | None = None
+    """Other distances and thresholds to give the scores for as well."""
 
 
 class Magnitude(Section):
     """Magnitude function, its area, and the difference to a reference."""
 
     metric: Metric = "euclidean"
+    """Distance between two rows."""
     scales: Annotated[int, Field(ge=2, le=1000)] | list[Annotated[float, Field(ge=0.0)]] = 20
+    """Scales t, in 1/distance: a count of them from 0 to the convergence scale, or an ascending
+    list.
+    """
     target: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.95
+    """Share of the distinct rows that the magnitude reaches at the convergence scale."""
     method: Literal["auto", "cholesky", "cg", "subsample", "nystrom"] = "auto"
+    """How it is computed; `auto` goes by the number of rows and the budget of pairs."""
     tolerance: Tolerance = 1.0e-3
+    """Relative width of a bracket at which iterations may stop."""
     merge_within: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.0
+    """Rows within this distance of each other count as one, in units of the metric."""
 
     @field_validator("scales")
     @classmethod
@@ -198,7 +249,13 @@ class VendiKernel(Section):
     """A kernel of the Vendi score; the bandwidth is in units of the Euclidean distance."""
 
     name: KernelName
+    """`cosine`, `rbf` is exp(-d²/2σ²), `laplacian` is exp(-d/σ); or a function, as
+    `module:function`.
+    """
     bandwidth: Bandwidth | None = None
+    """σ, a distance; `median` is the median distance of random pairs, which rbf and laplacian take
+    by default. A list makes a kernel of each.
+    """
 
     @model_validator(mode="after")
     def _bandwidth_fits(self) -> VendiKernel:
@@ -219,7 +276,9 @@ class VendiKernels(Section):
     """Kernels that differ by their bandwidth."""
 
     name: Literal["rbf", "laplacian"]
+    """Kernel with a bandwidth."""
     bandwidth: Annotated[list[Bandwidth], Field(min_length=1)]
+    """Bandwidths, each of which makes a kernel."""
 
 
 def _kernel_of_each_bandwidth(kernels: Any) -> Any:
@@ -264,14 +323,23 @@ class Vendi(Section):
         ),
         Field(min_length=1),
     ] = [VendiKernel(name="cosine"), VendiKernel(name="rbf", bandwidth="median")]
+    """What similar means: kernels by name, or with a bandwidth."""
     orders: list[Order] = Field(
         default=[0.1, 0.5, 1.0, 2.0, math.inf],
         min_length=1,
         json_schema_extra={"default": [0.1, 0.5, 1.0, 2.0, "inf"]},
     )
+    """Orders q: below 1 rare rows count more, above 1 common ones; `inf` is the most common
+    direction alone.
+    """
     method: Literal["auto", "exact", "lanczos", "nystrom", "fourier", "subsample"] = "auto"
+    """How a kernel other than cosine is computed; `auto` goes by the number of rows and the budget
+    of pairs.
+    """
     weights: bool = True
+    """Whether rows count by the corpus' weights, where it has them."""
     labels: bool = False
+    """Whether the rows of every label get scores of their own, under the cosine kernel."""
 
     @property
     def code(self) -> tuple[str, ...]:
@@ -301,7 +369,9 @@ class Baselines(Section):
     by_default: ClassVar[bool] = False
 
     k: Annotated[int, Field(ge=1, le=100)] = 5
+    """Neighbours that make a row's ball, in precision, recall, density and coverage."""
     rows: Annotated[int, Field(ge=2)] = 20_000
+    """Random rows a side for those four and for KID."""
 
 
 KIND = "cluster.kind"
@@ -311,19 +381,35 @@ class JobConfig(Section):
     """A whole job."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
+    """What the job is called; the first part of its folder's name."""
     corpus: Annotated[str, Field(min_length=1)]
+    """A corpus, or files of any known format: a path or a URL."""
     reference: Annotated[str, Field(min_length=1)] | None = None
+    """What the corpus is compared with, in the same way. Turns on IMD, GeomCA and MagDiff."""
     group_by: Literal["labels"] | None = None
+    """`labels` measures the rows of every label as well."""
     exclude_shards: ExcludedShards = ExcludedShards()
+    """Shards whose rows are left out, most often because they are damaged."""
     output: Annotated[str, Field(min_length=1)] = "jobs/"
+    """Folder or URL below which the job's own folder is made."""
     storage_options: Annotated[dict[str, dict[str, Any]], Field(repr=False)] = {}
+    """Options of object stores, by protocol. They reach the workers and are never stored."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Of whatever is drawn at random."""
     replicates: Replicates = Replicates()
+    """Repetitions under other row orders."""
     budget: Budget = Budget()
+    """Work that a measure may spend."""
     scales_from: str = "auto"
+    """Whose scales (bandwidth, epsilon, convergence scale) count: `auto` is the reference's where
+    there is one, `corpus`, `reference`, or the folder of a finished job.
+    """
     measures: dict[str, Any] = {}
+    """Measures to take, by name; without this key, all that apply but the baselines."""
     cluster: Cluster = Local()
+    """Where tasks run. Changes no number."""
     driver: Driver = Driver()
+    """The process that hands out the tasks. Changes no number."""
 
     @field_validator("cluster", mode="before")
     @classmethod

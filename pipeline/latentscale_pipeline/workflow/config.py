@@ -27,14 +27,18 @@ class WorkflowCorpora(Section):
     """The corpora of an evaluation; they stand above those that the job names."""
 
     corpus: Text | None = None
+    """Corpus under evaluation."""
     reference: Text | None = None
+    """Its reference."""
 
 
 class BaselineRule(Section):
     """A baseline that stays: the job of a tag, or a named job."""
 
     tag: Text | None = None
+    """The job that has this tag in the history."""
     job: Text | None = None
+    """The folder of a finished job."""
 
     @model_validator(mode="after")
     def _one(self) -> BaselineRule:
@@ -51,9 +55,13 @@ class Notification(Section):
     """
 
     webhook: Text | None = None
+    """Address that is sent the document."""
     webhook_from: Text | None = None
+    """Environment variable that holds the address."""
     command: Annotated[list[Text], Field(min_length=1)] | None = None
+    """Program and its arguments; runs only with --allow-code."""
     when: Literal["failure", "always"] = "failure"
+    """Whether only failures are told."""
 
     @model_validator(mode="after")
     def _one(self) -> Notification:
@@ -69,14 +77,24 @@ class Workflow(Section):
     """A whole workflow."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
+    """What the evaluation is called; the job's name where it has none."""
     history: Text
+    """Registry of finished jobs: a folder or a URL."""
     job: Text | dict[str, Any]
+    """The job, or a file beside this one that holds it."""
     corpora: WorkflowCorpora = WorkflowCorpora()
+    """Corpora that stand above those of the job."""
     baseline: Literal["latest", "none"] | BaselineRule = "latest"
+    """What to compare with: `latest` is the newest job whose gates didn't fail, `none` is nothing.
+    """
     scales_from: Literal["baseline", "job"] = "baseline"
+    """Whose scales count: the baseline's, so that all nights have one ruler, or the job's own."""
     gates: Text | list[Any] = Field(default_factory=list)
+    """The gates, or a file beside this one that holds them."""
     allow_unlike: bool = False
+    """Whether jobs may be compared whose settings, scales or sizes differ."""
     notify: list[Notification] = Field(default_factory=list)
+    """Whom to tell."""
 
     @field_validator("baseline", mode="before")
     @classmethod

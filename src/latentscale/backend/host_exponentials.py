@@ -174,7 +174,7 @@ def fold_similarities(
     Parameters
     ----------
     tile : ndarray, shape (m, n)
-        Separations; ``m`` is a multiple of :data:`ROWS_AT_ONCE`.
+        Separations; ``m`` is a multiple of ``ROWS_AT_ONCE``.
     root : bool
         Whether distances are the roots of separations.
     factors, step, multiplications, squarings, floor
