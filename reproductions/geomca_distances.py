@@ -10,11 +10,11 @@ takes faces and a StyleGAN, seen through VGG16.
 from __future__ import annotations
 
 import numpy as np
-from records import Finding, Reproduction, publish
 from scipy.special import ndtr, ndtri
 
 import latentscale
 from latentscale_pipeline.arrays.panels import Curve, Panel
+from records import Finding, Reproduction, publish
 
 ROWS, LATENT, HIDDEN, DIMENSION = 5000, 24, 128, 512
 LEVELS = tuple(k / 10 for k in range(11))

@@ -11,13 +11,13 @@ under evaluation the first t + 1.
 from __future__ import annotations
 
 import numpy as np
-from records import Finding, Reproduction, publish
 
 import latentscale
 from latentscale.distances import as_points
 from latentscale.manifold_overlap import exact_overlap
 from latentscale_pipeline.arrays.findings import GeomcaFindings
 from latentscale_pipeline.arrays.panels import Curve, Panel
+from records import Finding, Reproduction, publish
 
 TRAIN = (670, 690, 395, 706, 349, 409, 295)
 HOLDOUT = (666, 625, 373, 684, 429, 377, 309, 312, 310, 293, 279, 345)

@@ -10,15 +10,15 @@ the paper takes; FID and KID beside it. The paper samples CIFAR-10 and CIFAR-100
 from __future__ import annotations
 
 import numpy as np
-from jobs import results_of
-from records import Finding, Reproduction, publish
 
+from jobs import results_of
 from latentscale.frechet import frechet_distance
 from latentscale.graph import normalised_laplacian, symmetrise
 from latentscale.heat import HeatTrace, heat_trace, imd
 from latentscale.kernel_distance import kernel_distance
 from latentscale.moments import row_moments
 from latentscale_pipeline.arrays.panels import Curve, Panel
+from records import Finding, Reproduction, publish
 
 SIZES, DRAWS, DIMENSION = (500, 1000, 2000, 5000, 10_000), 5, 64
 K, TIMES, PROBES = 5, 64, 100

@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from documents import docstrings, words
-from records import Finding, Reproduction, publish
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import svds
 from scipy.stats import spearmanr
 
 import latentscale
+from documents import docstrings, words
 from latentscale_pipeline.arrays.panels import Curve, Panel
+from records import Finding, Reproduction, publish
 
 DIMENSIONS = (4, 8, 16, 32, 64, 128, 256, 512)
 VOCABULARY, WINDOW, RUNS, SHARE = 6000, 5, 2, 0.7
@@ -45,7 +45,7 @@ def cooccurrences(texts: list[list[str]], vocabulary: dict[str, int]) -> csr_arr
 
 
 def frequent(texts: list[list[str]], size: int) -> dict[str, int]:
-    """Number the most frequent words."""
+    """Give the most frequent words numbers."""
     counts = Counter(word for text in texts for word in text)
     return {word: k for k, (word, _) in enumerate(counts.most_common(size))}
 
@@ -168,7 +168,7 @@ def reproduce(short: bool) -> Reproduction:
             "largest_half_width": half,
             "pip": pip_mean.tolist(),
         },
-        data=f"{len(texts)} docstrings, {len(vocabulary)} words, {SHARE:.0%} of the texts a dimension",
+        data=f"{len(texts)} docstrings, {len(vocabulary)} words, {SHARE:.0%} of texts a dimension",
         columns=2,
     )
 

@@ -36,7 +36,11 @@ def results_of(
         config = read_config(
             json.dumps(job), "job", measures=measure_sections(), comparing=comparing_measures()
         )
-        return run_job(make_plan(config), lambda event, **fields: None).results
+        return run_job(make_plan(config), _tell_nobody).results
+
+
+def _tell_nobody(event: str, **fields: Any) -> None:
+    """Take no notice of how the job goes."""
 
 
 def _stored(rows: np.ndarray, path: Path) -> str:

@@ -11,10 +11,10 @@ come out, and are stated on the page.
 from __future__ import annotations
 
 import numpy as np
-from records import Finding, Reproduction, publish
 
 import latentscale
 from latentscale_pipeline.arrays.panels import Curve, Panel
+from records import Finding, Reproduction, publish
 
 POINTS, DRAWS, SCALES, CUT = 200, 20, 10, 60.0
 SIDE, DEVIATION = 2.0, 0.14

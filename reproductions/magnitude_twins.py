@@ -9,10 +9,10 @@ MagArea mustn't change; the Vendi score, the mean similarity and the mean deviat
 from __future__ import annotations
 
 import numpy as np
-from records import Finding, Reproduction, bracketed, publish
 
 import latentscale
 from latentscale_pipeline.arrays.panels import Curve, Panel
+from records import Finding, Reproduction, bracketed, publish
 
 POINTS, OUTLIERS = 100, 10
 MULTIPLICITIES = (0, 1, 2, 5, 10, 20, 50, 100)

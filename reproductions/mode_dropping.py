@@ -11,13 +11,13 @@ handwritten digits, so that any number of points can be drawn from each.
 from __future__ import annotations
 
 import numpy as np
-from records import Finding, Reproduction, publish
 from sklearn.datasets import load_digits
 
 from latentscale.distances import as_points
 from latentscale.magnitude import convergence_scale, magnitude_area, magnitude_function
 from latentscale.manifold_overlap import exact_overlap
 from latentscale_pipeline.arrays.panels import Curve, Panel
+from records import Finding, Reproduction, publish
 
 CLASSES, EACH, NEIGHBOURS, SCALES = 10, 100, 10, 10
 MEASURES = ("MagDiff", "magnitude at half the scale", "recall", "coverage")
@@ -39,6 +39,7 @@ class Modes:
             self.roots.append(axes * np.sqrt(np.maximum(variances, 1e-4)))
 
     def draw(self, kind: int, n: int, generator: np.random.Generator) -> np.ndarray:
+        """Draw points of one mode."""
         normal = generator.normal(size=(n, self.roots[kind].shape[1]))
         return self.means[kind] + normal @ self.roots[kind].T
 
@@ -61,6 +62,17 @@ def sizes(way: str, preferred: int, share: float, each: int) -> np.ndarray:
     return found
 
 
+def measure(rows: np.ndarray, cut: float) -> tuple[float, float]:
+    """MagArea up to a scale, and the magnitude at half of it."""
+    grid = np.linspace(0.0, cut, SCALES)
+    scales = np.sort(np.append(grid, cut / 2))
+    estimates = dict(
+        zip(scales, magnitude_function(as_points(rows, "euclidean"), scales).estimates, strict=True)
+    )
+    area = magnitude_area(grid, [estimates[scale] for scale in grid])
+    return area.value, estimates[cut / 2].value
+
+
 def reproduce(short: bool) -> Reproduction:
     each, neighbours = (20, 5) if short else (EACH, NEIGHBOURS)
     shares = (0.1, 0.5, 0.9) if short else SHARES
@@ -72,18 +84,7 @@ def reproduce(short: bool) -> Reproduction:
         rows = [modes.draw(kind, each, generator) for kind in range(CLASSES)]
         reference = as_points(np.concatenate(rows), "euclidean")
         cut = convergence_scale(reference).value
-        scales = np.append(np.linspace(0.0, cut, SCALES), cut / 2)
-        order = np.argsort(scales)
-        at_half = int(np.flatnonzero(order == SCALES)[0])
-        on_grid = np.delete(np.arange(SCALES + 1), at_half)
-
-        def measure(rows: np.ndarray) -> tuple[float, float]:
-            function = magnitude_function(as_points(rows, "euclidean"), scales[order])
-            grid = [function.estimates[k] for k in on_grid]
-            area = magnitude_area(scales[order][on_grid], grid)
-            return area.value, function.estimates[at_half].value
-
-        whole = measure(reference.rows)
+        whole = measure(reference.rows, cut)
         preferred = resample % CLASSES
         extra = modes.draw(preferred, CLASSES * each, generator)
         for w, way in enumerate(WAYS):
@@ -92,7 +93,7 @@ def reproduce(short: bool) -> Reproduction:
                 kept = [part[:size] for part, size in zip(rows, left, strict=True)]
                 kept[preferred] = np.concatenate([kept[preferred], extra])[: left[preferred]]
                 changed = np.concatenate(kept)
-                area, half = measure(changed)
+                area, half = measure(changed, cut)
                 points = as_points(changed, "euclidean")
                 overlap = exact_overlap(points, reference, neighbours)
                 found[resample, w, s] = (

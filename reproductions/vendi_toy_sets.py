@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from records import Finding, Reproduction, bracketed, publish
 
 import latentscale
 from latentscale import Estimate
 from latentscale_pipeline.arrays.panels import Curve, Panel
+from records import Finding, Reproduction, bracketed, publish
 
 ORDERS = (0.1, 0.5, 1.0, 2.0, float("inf"))
 KINDS = 12
