@@ -35,7 +35,7 @@ import numpy as np
 import vendi
 from contest import Inputs, Values, clustered_rows, header, launch, summary, write
 
-from latentscale_pipeline.arrays.panels import Curve, Panel, draw_panels
+from latentscale_pipeline.panels import Curve, Panel, draw_panels
 
 SHORT_ROWS = (200, 400)
 DIMENSION = 128
@@ -227,7 +227,8 @@ def run(
         for _ in range(repeats):
             for name in names:
                 one = launch(script, name, found.pythons[name], inputs, threads)
-                inputs.update({key: np.array(one[key]) for key in comparison.handed_on})
+                if name == names[0]:
+                    inputs.update({key: np.array(one[key]) for key in comparison.handed_on})
                 runs[name].append(briefly(one))
         yield {"rows": n, "contestants": with_ratios(runs)}
 

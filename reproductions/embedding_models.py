@@ -23,7 +23,7 @@ from documents import docstrings
 from latentscale.distances import as_points
 from latentscale.magnitude import convergence_scale, magnitude_function
 from latentscale.vendi import moment_spectrum, second_moment, vendi_score
-from latentscale_pipeline.arrays.panels import Curve, Panel
+from latentscale_pipeline.panels import Curve, Panel
 from records import Finding, Reproduction, publish
 
 DIMENSION, DOCUMENTS, ROWS, SUBSAMPLES, SCALES = 128, 6000, 300, 200, 20

@@ -17,7 +17,7 @@ from latentscale.graph import normalised_laplacian, symmetrise
 from latentscale.heat import HeatTrace, heat_trace, imd
 from latentscale.kernel_distance import kernel_distance
 from latentscale.moments import row_moments
-from latentscale_pipeline.arrays.panels import Curve, Panel
+from latentscale_pipeline.panels import Curve, Panel
 from records import Finding, Reproduction, publish
 
 SIZES, DRAWS, DIMENSION = (500, 1000, 2000, 5000, 10_000), 5, 64

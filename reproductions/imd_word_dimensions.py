@@ -21,11 +21,11 @@ from scipy.stats import spearmanr
 
 import latentscale
 from documents import docstrings, words
-from latentscale_pipeline.arrays.panels import Curve, Panel
+from latentscale_pipeline.panels import Curve, Panel
 from records import Finding, Reproduction, publish
 
-DIMENSIONS = (4, 8, 16, 32, 64, 128, 256, 512)
-VOCABULARY, WINDOW, RUNS, SHARE = 6000, 5, 2, 0.7
+DIMENSIONS = (4, 8, 16, 32, 64, 128, 256)
+VOCABULARY, WINDOW, RUNS, SHARE = 4000, 5, 2, 0.7
 
 
 def cooccurrences(texts: list[list[str]], vocabulary: dict[str, int]) -> csr_array:

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 
 from latentscale.distances import as_points
 from latentscale.magnitude import MagnitudeFunction, magnitude_area, magnitude_function
-from latentscale_pipeline.arrays.panels import Curve, Panel
+from latentscale_pipeline.panels import Curve, Panel
 from records import Finding, Reproduction, publish
 
 SURFACES, POINTS, SCALES, CUT, FOLDS = 201, 500, 30, 73.0, 5

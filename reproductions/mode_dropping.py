@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 from latentscale.distances import as_points
 from latentscale.magnitude import convergence_scale, magnitude_area, magnitude_function
 from latentscale.manifold_overlap import exact_overlap
-from latentscale_pipeline.arrays.panels import Curve, Panel
+from latentscale_pipeline.panels import Curve, Panel
 from records import Finding, Reproduction, publish
 
 CLASSES, EACH, NEIGHBOURS, SCALES = 10, 100, 10, 10

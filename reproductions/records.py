@@ -20,8 +20,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from latentscale import Estimate
-from latentscale_pipeline.arrays.panels import Panel, draw_panels
+from latentscale_pipeline.panels import Panel, draw_panels
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "reproductions" / "results"
@@ -124,6 +126,8 @@ def rounded(value: Any) -> Any:
         return {str(key): rounded(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [rounded(part) for part in value]
+    if isinstance(value, np.generic):
+        return rounded(value.item())
     if isinstance(value, float):
         return float(f"{value:.7g}") if math.isfinite(value) else None
     return value

@@ -18,7 +18,7 @@ import pytest
 import latentscale
 from latentscale.distances import as_points
 from latentscale.magnitude import convergence_scale, magnitude_area, magnitude_function
-from latentscale_pipeline.arrays.panels import Curve, Panel, draw_panels
+from latentscale_pipeline.panels import Curve, Panel, draw_panels
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "reproductions"
@@ -317,8 +317,8 @@ def test_docstrings_are_found_once() -> None:
 @pytest.mark.parametrize("t", [2, 9])
 def test_scores_follow_the_modes(t: int) -> None:
     modes = script("geomca_mode_truncation")
-    reference = np.concatenate(modes.classes(modes.TRAIN, 0.05, 1))
-    rows = np.concatenate(modes.classes(modes.HOLDOUT, 0.05, 2)[: t + 1])
+    reference = np.concatenate(modes.classes(modes.TRAIN, "separated", 1))
+    rows = np.concatenate(modes.classes(modes.HOLDOUT, "separated", 2)[: t + 1])
     assert len(reference) == 3514
     found = latentscale.geomca(reference, rows, **modes.PAPER)
     precision, recall = modes.shares_of_modes(t)

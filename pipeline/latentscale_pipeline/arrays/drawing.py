@@ -8,7 +8,7 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale_pipeline.arrays.panels import Curve, Panel, draw_panels
+from latentscale_pipeline.panels import Curve, Panel, draw_panels
 
 
 def draw_table(title: str, lines: Sequence[tuple[str, str]]) -> str:
