@@ -193,7 +193,8 @@ def reproduce(short: bool) -> Reproduction:
 
 
 def correlation(areas: np.ndarray, curvatures: np.ndarray, low: float, high: float) -> float:
-    kept = (curvatures >= low) & (curvatures <= high)
+    """Correlate within (low, high]; the flat disk is on neither side."""
+    kept = (curvatures > low) & (curvatures <= high)
     return float(np.corrcoef(areas[kept], curvatures[kept])[0, 1])
 
 

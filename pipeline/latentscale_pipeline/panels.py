@@ -14,10 +14,10 @@ from html import escape
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-WIDTH, HEIGHT = 420, 250
+WIDTH, HEIGHT = 420, 256
 """Of one panel, in pixels."""
 
-LEFT, RIGHT, TOP, BOTTOM = 58, 14, 34, 44
+LEFT, RIGHT, TOP, BOTTOM = 58, 14, 40, 44
 """Margins of one panel."""
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -166,17 +166,17 @@ def _axis(values: Sequence[NDArray[np.float64]], log: bool, start: float, stop: 
 def _frame(panel: Panel, across: _Axis, down: _Axis) -> str:
     left, right, bottom, top = across.start, across.stop, down.start, down.stop
     texts = [
-        (left, top - 16, "start", panel.title, "bold"),
+        (left, top - 24, "start", panel.title, "bold"),
         ((left + right) / 2, HEIGHT - 8, "middle", panel.x_label, "normal"),
-        (left - 50, top - 4, "start", panel.y_label, "normal"),
+        (left - 50, top - 10, "start", panel.y_label, "normal"),
     ]
     lines = [f"M{left},{top} V{bottom} H{right}"]
     for tick, at in zip(across.ticks(), across.place(np.array(across.ticks())), strict=True):
         lines.append(f"M{at:.1f},{bottom} v4")
-        texts.append((float(at), bottom + 16, "middle", f"{tick:.4g}", "normal"))
+        texts.append((float(at), bottom + 16, "middle", f"{tick:.6g}", "normal"))
     for tick, at in zip(down.ticks(), down.place(np.array(down.ticks())), strict=True):
         lines.append(f"M{left},{at:.1f} h-4")
-        texts.append((left - 6, float(at) + 4, "end", f"{tick:.4g}", "normal"))
+        texts.append((left - 6, float(at) + 4, "end", f"{tick:.6g}", "normal"))
     written = "".join(
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}">'
         f"{escape(text)}</text>"
