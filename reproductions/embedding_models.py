@@ -26,7 +26,7 @@ from latentscale.vendi import moment_spectrum, second_moment, vendi_score
 from latentscale_pipeline.panels import Curve, Panel
 from records import Finding, Reproduction, publish
 
-DIMENSION, DOCUMENTS, ROWS, SUBSAMPLES, SCALES = 128, 6000, 300, 200, 20
+DIMENSION, DOCUMENTS, ROWS, SUBSAMPLES, SCALES = 128, 6000, 300, 100, 20
 SIZES = (30, 100, ROWS)
 NEAREST, FOLDS, REPETITIONS = 5, 5, 20
 PROMISED = 0.9

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 import latentscale
+from jobs import results_of
 from latentscale.distances import as_points
 from latentscale.manifold_overlap import exact_overlap
 from latentscale_pipeline.arrays.findings import GeomcaFindings
@@ -147,17 +148,18 @@ def corruption(steps: tuple[int, ...]) -> dict[str, list]:
         rows[: generator.integers(1, max(2, len(rows) // 3))] for rows in holdout[1:]
     ]
     found: dict[str, list] = {"t": list(steps), "eta_q": [], "eta_c": [], "reference": []}
+    # One job a step: a sweep shares the graph of all thresholds.
+    sweep = {"eta_c": [*ETAS_C, PAPER["eta_c"]], "eta_q": [*ETAS_Q, PAPER["eta_q"]]}
     for t in steps:
         rows = np.concatenate(parts[: t + 1])
-
-        def scores(eta_c: float, eta_q: float, rows: np.ndarray = rows) -> list[float]:
-            chosen = {**PAPER, "eta_c": eta_c, "eta_q": eta_q}
-            result = latentscale.geomca(reference, rows, **chosen).scores
-            return [result["precision"].value, result["recall"].value]
-
-        found["eta_q"].append([scores(0.0, eta) for eta in ETAS_Q])
-        found["eta_c"].append([scores(eta, 0.0) for eta in ETAS_C])
-        found["reference"].append(scores(PAPER["eta_c"], PAPER["eta_q"]))
+        results = results_of({"geomca": {**PAPER, "sweep": sweep}}, rows, reference)
+        scores = {
+            (entry["eta_c"], entry["eta_q"]): [entry["precision"], entry["recall"]]
+            for entry in results["measures"]["geomca"]["sweep"]
+        }
+        found["eta_q"].append([scores[0.0, eta] for eta in ETAS_Q])
+        found["eta_c"].append([scores[eta, 0.0] for eta in ETAS_C])
+        found["reference"].append(scores[PAPER["eta_c"], PAPER["eta_q"]])
     return found
 
 

@@ -20,7 +20,7 @@ from latentscale.moments import row_moments
 from latentscale_pipeline.panels import Curve, Panel
 from records import Finding, Reproduction, publish
 
-SIZES, DRAWS, DIMENSION = (500, 1000, 2000, 5000, 10_000), 5, 64
+SIZES, DRAWS, DIMENSION = (500, 1000, 2000, 4000), 3, 64
 K, TIMES, PROBES = 5, 64, 100
 CLUSTERS = (10, 40)
 INSIDE = (6, 12)

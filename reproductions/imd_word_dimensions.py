@@ -2,8 +2,8 @@
 
     python reproductions/imd_word_dimensions.py
 
-Word vectors of 4, 8, ... dimensions made from the same text, and IMD and the PIP loss (Yin & Shen
-2018) between every two of them. The paper trains word2vec on Wikipedia. Here the text is the
+Word vectors of 4, 8, ... 64 dimensions made from the same text, and IMD and the PIP loss (Yin &
+Shen 2018) between every two of them. The paper trains word2vec on Wikipedia. Here the text is the
 docstrings of Python's standard library, NumPy and SciPy, and vectors are singular vectors of
 positive pointwise mutual information, scaled by the root of the singular values: the factorisation
 that word2vec's objective approximates (Levy & Goldberg 2014). Each dimension has its own random
@@ -24,8 +24,8 @@ from documents import docstrings, words
 from latentscale_pipeline.panels import Curve, Panel
 from records import Finding, Reproduction, publish
 
-DIMENSIONS = (4, 8, 16, 32, 64, 128, 256)
-VOCABULARY, WINDOW, RUNS, SHARE = 4000, 5, 2, 0.7
+DIMENSIONS = (4, 8, 16, 32, 64)
+VOCABULARY, WINDOW, RUNS, SHARE = 2500, 5, 2, 0.7
 
 
 def cooccurrences(texts: list[list[str]], vocabulary: dict[str, int]) -> csr_array:
