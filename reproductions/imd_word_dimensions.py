@@ -25,7 +25,7 @@ from latentscale_pipeline.panels import Curve, Panel
 from records import Finding, Reproduction, publish
 
 DIMENSIONS = (4, 8, 16, 32, 64)
-VOCABULARY, WINDOW, RUNS, SHARE = 2500, 5, 2, 0.7
+VOCABULARY, WINDOW, RUNS, SHARE = 2000, 5, 2, 0.7
 
 
 def cooccurrences(texts: list[list[str]], vocabulary: dict[str, int]) -> csr_array:
