@@ -15,8 +15,8 @@ import numpy as np
 import latentscale
 from jobs import results_of
 from latentscale.distances import as_points
+from latentscale.epsilon_graph import epsilon_components
 from latentscale.manifold_overlap import exact_overlap
-from latentscale_pipeline.arrays.findings import GeomcaFindings
 from latentscale_pipeline.panels import Curve, Panel
 from records import Finding, Reproduction, publish
 
@@ -68,7 +68,7 @@ def reproduce(short: bool) -> Reproduction:
     kinds = ("separated",) if short else tuple(SPREADS)
     truncated = {kind: truncation(kind, steps) for kind in kinds}
     corrupted = corruption((3,) if short else (1, 3, 5, 6))
-    epsilons = (0.2, 0.5) if short else tuple(k / 10 for k in range(1, 10))
+    epsilons = (0.2, 0.5) if short else tuple(k / 20 for k in range(1, 19))
     separable = {kind: separability(kind, epsilons) for kind in kinds}
     return Reproduction(
         findings=[
@@ -166,13 +166,13 @@ def corruption(steps: tuple[int, ...]) -> dict[str, list]:
 def separability(kind: str, epsilons: tuple[float, ...]) -> dict[str, list[float]]:
     """Figures 7 and 10: 250 points a class and side, all kept, over epsilon."""
     sizes = (A_CLASS,) * (LAST + 1)
-    sides = [np.concatenate(classes(sizes, kind, seed)) for seed in (3, 4)]
+    sides = [as_points(np.concatenate(classes(sizes, kind, seed)), "euclidean") for seed in (3, 4)]
     values: dict[str, list[float]] = {"large": [], "quality": []}
     for epsilon in epsilons:
-        found: GeomcaFindings = latentscale.geomca(*sides, epsilon=float(epsilon), delta=0.0)
-        sizes_found = [component["size"] for component in found.components]
-        values["large"].append(sum(size > LARGE for size in sizes_found))
-        values["quality"].append(found.scores["quality"].value)
+        found = epsilon_components(*sides, float(epsilon))
+        values["large"].append(int((found.size > LARGE).sum()))
+        edges = found.edges_between.sum() + found.edges_reference.sum() + found.edges_corpus.sum()
+        values["quality"].append(float(found.edges_between.sum() / max(1, edges)))
     return values
 
 

@@ -193,8 +193,7 @@ def reproduce(short: bool) -> Reproduction:
 
 
 def correlation(areas: np.ndarray, curvatures: np.ndarray, low: float, high: float) -> float:
-    """Correlate within (low, high]; the flat disk is on neither side."""
-    kept = (curvatures > low) & (curvatures <= high)
+    kept = (curvatures >= low) & (curvatures <= high)
     return float(np.corrcoef(areas[kept], curvatures[kept])[0, 1])
 
 
