@@ -8,7 +8,7 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
-WIDTH, HEIGHT, MARGIN = 420, 200, 44
+from latentscale_pipeline.panels import Curve, Panel, draw_panels
 
 
 def draw_table(title: str, lines: Sequence[tuple[str, str]]) -> str:
@@ -38,37 +38,4 @@ def draw_band(
     x_label, y_label : str
         What the axes show.
     """
-    left, right = float(x[0]), float(x[-1])
-    low, high = float(lower.min()), float(upper.max())
-    across = MARGIN + (x - left) / ((right - left) or 1.0) * (WIDTH - 2 * MARGIN)
-
-    def down(y: NDArray[np.float64]) -> NDArray[np.float64]:
-        return HEIGHT - MARGIN - (y - low) / ((high - low) or 1.0) * (HEIGHT - 2 * MARGIN)
-
-    band = _points(np.append(across, across[::-1]), np.append(down(upper), down(lower)[::-1]))
-    axes = f"M{MARGIN},{MARGIN} V{HEIGHT - MARGIN} H{WIDTH - MARGIN}"
-    ends = [
-        (MARGIN, HEIGHT - MARGIN + 16, "middle", f"{left:.3g}"),
-        (WIDTH - MARGIN, HEIGHT - MARGIN + 16, "middle", f"{right:.3g}"),
-        (WIDTH / 2, HEIGHT - 8, "middle", x_label),
-        (MARGIN - 6, HEIGHT - MARGIN, "end", f"{low:.3g}"),
-        (MARGIN - 6, MARGIN + 4, "end", f"{high:.3g}"),
-        (MARGIN, MARGIN - 12, "start", y_label),
-    ]
-    texts = "".join(
-        f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(text)}</text>'
-        for x, y, anchor, text in ends
-    )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
-        f'role="img" aria-label="{escape(y_label)} over {escape(x_label)}" '
-        'fill="currentColor" font-size="11" font-family="sans-serif">'
-        f'<path d="{axes}" fill="none" stroke="currentColor" stroke-opacity="0.4"/>'
-        f'<polygon points="{band}" fill-opacity="0.2"/>'
-        f'<polyline points="{_points(across, down(value))}" fill="none" stroke="currentColor"/>'
-        f"{texts}</svg>"
-    )
-
-
-def _points(x: NDArray[np.float64], y: NDArray[np.float64]) -> str:
-    return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
+    return draw_panels([Panel("", x_label, y_label, [Curve("", x, value, lower, upper)])])

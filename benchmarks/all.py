@@ -1,0 +1,372 @@
+"""Every comparison in one run: time, memory and scaling of latentscale and of what one would use.
+
+    python benchmarks/all.py --repeats 3 --output benchmarks/results/all.json \
+        --python magnipy=MAGNIPY/bin/python --python vendi-score=OTHERS/bin/python
+
+Every contestant runs alone in a fresh process, on the same rows, in turn with the others, several
+times (see contest.py), at growing numbers of rows; those that can't take more stop earlier, as the
+table of comparisons below says. What isn't installed, here or in the interpreter that is named for
+it, is skipped, and how to install it is said. One JSON is written, a Markdown table beside it, and
+for each comparison an SVG of time and memory over rows. ``--short`` takes a few hundred rows, once.
+
+    python3 -m venv OTHERS
+    OTHERS/bin/pip install numpy scipy vendi-score gudhi networkx imate scikit-primate
+    OTHERS/bin/pip install git+https://github.com/xgfs/imd
+    python3 -m venv MAGNIPY
+    MAGNIPY/bin/pip install torch magnipy==1.0.0
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import geomca
+import heat
+import imd
+import magnitude
+import numpy as np
+import vendi
+from contest import Inputs, Values, clustered_rows, header, launch, summary, write
+
+from latentscale_pipeline.panels import Curve, Panel, draw_panels
+
+SHORT_ROWS = (200, 400)
+DIMENSION = 128
+NAMED_MEMORY = "largest_process_bytes"
+"""A contestant that starts processes of its own says what the largest of them held."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A package that a contestant needs."""
+
+    name: str
+    needs: str
+    install: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Contestants on the same inputs, at growing numbers of rows.
+
+    Attributes
+    ----------
+    script : module
+        Where the contestants are, and which is started for each.
+    contestants : mapping of str to int
+        Their names in the script, and the most rows that each is given; ours is the first.
+    inputs : callable
+        Inputs by number of rows.
+    sizes : sequence of int
+        Numbers of rows.
+    peers : mapping of str to Peer
+        What contestants need that latentscale doesn't bring.
+    handed_on : tuple of str
+        Arrays that ours finds and the others are given, free of charge.
+    """
+
+    name: str
+    script: ModuleType
+    contestants: Mapping[str, int]
+    inputs: Callable[[int], Inputs]
+    sizes: Sequence[int]
+    peers: Mapping[str, Peer] = field(default_factory=dict)
+    handed_on: tuple[str, ...] = ()
+
+
+# --- what is compared ------------------------------------------------------------------------
+
+
+def rows_alone(n: int) -> Inputs:
+    return {"rows": clustered_rows(n, DIMENSION, 0)}
+
+
+def rows_and_bandwidth(n: int) -> Inputs:
+    rows = clustered_rows(n, DIMENSION, 0)
+    return {"rows": rows, "bandwidth": vendi.median_distance(rows, 0)}
+
+
+def rows_and_sample(n: int) -> Inputs:
+    sample = np.random.default_rng(2).choice(n, min(n, heat.SAMPLED), replace=False)
+    return {"rows": clustered_rows(n, DIMENSION, 0), "sample": np.sort(sample)}
+
+
+def broad_clusters(n: int) -> Inputs:
+    reference = geomca.broad_cluster(n, 1024, 1)
+    epsilon = np.array(geomca.percentile_of(reference, 10.0))
+    corpus = geomca.broad_cluster(n, 1024, 2)
+    return {"reference": reference, "corpus": corpus, "epsilon": epsilon, "delta": epsilon}
+
+
+def two_sets_of_rows(n: int) -> Inputs:
+    return imd.two_sets(n, 64, 0)
+
+
+VENDI = Peer("vendi-score", "vendi_score", "vendi-score")
+MAGNIPY = Peer("magnipy", "magnipy", "torch magnipy==1.0.0")
+GUDHI = Peer("gudhi", "gudhi, networkx", "gudhi networkx")
+IMATE = Peer("imate", "imate", "imate")
+PRIMATE = Peer("scikit-primate", "primate", "scikit-primate")
+MSID = Peer("msid", "msid.msid", "git+https://github.com/xgfs/imd")
+
+COMPARISONS = (
+    Comparison(
+        "Vendi, cosine",
+        vendi,
+        {"cosine latentscale": 200_000, "cosine numpy": 200_000, "cosine vendi-score": 200_000},
+        rows_alone,
+        (2000, 20_000, 200_000),
+        {"cosine vendi-score": VENDI},
+    ),
+    Comparison(
+        "Vendi, RBF",
+        vendi,
+        {
+            "rbf latentscale exact": 8000,
+            "rbf latentscale lanczos": 32_000,
+            "rbf numpy": 8000,
+            "rbf vendi-score": 8000,
+        },
+        rows_and_bandwidth,
+        (2000, 4000, 8000, 32_000),
+        {"rbf vendi-score": VENDI},
+    ),
+    Comparison(
+        "magnitude function",
+        magnitude,
+        {"latentscale": 30_000, "cholesky": 10_000, "magnipy": 4000},
+        rows_alone,
+        (1000, 4000, 10_000, 30_000),
+        {"magnipy": MAGNIPY},
+        handed_on=("scales",),
+    ),
+    Comparison(
+        "GeomCA",
+        geomca,
+        {"latentscale": 20_000, "gudhi": 5000},
+        broad_clusters,
+        (1000, 5000, 20_000),
+        {"gudhi": GUDHI},
+    ),
+    Comparison(
+        "IMD",
+        imd,
+        {"latentscale": 20_000, "msid": 20_000, "dense": 4000},
+        two_sets_of_rows,
+        (1000, 4000, 20_000),
+        {"msid": MSID},
+    ),
+    Comparison(
+        "heat trace of a graph",
+        heat,
+        {
+            "latentscale": 1_000_000,
+            "plain route": 100_000,
+            "imate": 1_000_000,
+            "scikit-primate": 1_000_000,
+        },
+        heat.near_graph,
+        (10_000, 100_000, 1_000_000),
+        {"imate": IMATE, "scikit-primate": PRIMATE},
+    ),
+    Comparison(
+        "neighbour graph",
+        heat,
+        {"latentscale job": 200_000, "NNDescent 15": 200_000, "NNDescent 30": 200_000},
+        rows_and_sample,
+        (20_000, 200_000),
+    ),
+)
+
+# --- one run ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Field:
+    """Who takes part in a comparison, with which interpreter, and who is skipped and why."""
+
+    pythons: Mapping[str, str]
+    skipped: Mapping[str, str]
+
+
+def find_field(comparison: Comparison, pythons: Mapping[str, str]) -> Field:
+    """Look which contestants can run."""
+    present, skipped = {}, {}
+    for name in comparison.contestants:
+        peer = comparison.peers.get(name)
+        python = pythons.get(peer.name, sys.executable) if peer else sys.executable
+        if peer and not can_import(python, peer.needs):
+            skipped[name] = f"pip install {peer.install}"
+        else:
+            present[name] = python
+    return Field(present, skipped)
+
+
+def can_import(python: str, modules: str) -> bool:
+    """Tell whether an interpreter has these modules."""
+    tried = subprocess.run([python, "-c", f"import {modules}"], capture_output=True, check=False)
+    return tried.returncode == 0
+
+
+def run(
+    comparison: Comparison, sizes: Sequence[int], found: Field, repeats: int, threads: int
+) -> Iterator[Values]:
+    """Let the contestants take turns at every size."""
+    script = str(comparison.script.__file__)
+    for n in sizes:
+        inputs = dict(comparison.inputs(n))
+        names = [name for name in found.pythons if n <= comparison.contestants[name]]
+        runs: dict[str, list[Values]] = {name: [] for name in names}
+        for _ in range(repeats):
+            for name in names:
+                one = launch(script, name, found.pythons[name], inputs, threads)
+                if name == names[0]:
+                    inputs.update({key: np.array(one[key]) for key in comparison.handed_on})
+                runs[name].append(briefly(one))
+        yield {"rows": n, "contestants": with_ratios(runs)}
+
+
+def briefly(one: Values) -> Values:
+    """Leave out long lists, and take the memory that a contestant has measured itself."""
+    kept = {key: value for key, value in one.items() if not isinstance(value, list)}
+    if NAMED_MEMORY in kept:
+        kept["peak_bytes"] = kept[NAMED_MEMORY]
+    return kept
+
+
+def with_ratios(runs: Mapping[str, Sequence[Values]]) -> dict[str, Values]:
+    """Medians of all contestants, and how often ours fits into each one's time and memory."""
+    medians = {name: summary(all_runs) for name, all_runs in runs.items()}
+    ours = next(iter(medians.values()))
+    return {
+        name: {
+            **one,
+            "times_ours": one["seconds"] / ours["seconds"],
+            "memory_over_ours": one["peak_bytes"] / ours["peak_bytes"],
+        }
+        for name, one in medians.items()
+    }
+
+
+# --- what is written -------------------------------------------------------------------------
+
+
+def table(record: Mapping[str, Any]) -> str:
+    """Write all medians as Markdown."""
+    how = (
+        f"`python benchmarks/all.py`, {record['repeats']} runs each in turn, {record['threads']} "
+        f"threads, {record['machine']['cores']} cores, load {record['load_before']:.1f} before. "
+        "Memory is the peak of the whole process."
+    )
+    lines = [
+        f"# Comparisons of {record['started'][:10]}",
+        "",
+        how,
+        "",
+        "| comparison | rows | contestant | median s | times ours | MiB | times ours | versions |",
+        "|---|---:|---|---:|---:|---:|---:|---|",
+    ]
+    for comparison in record["comparisons"]:
+        for size in comparison["sizes"]:
+            for name, one in size["contestants"].items():
+                used = ", ".join(f"{k} {v}" for k, v in one.get("versions", {}).items())
+                lines.append(
+                    f"| {comparison['name']} | {size['rows']:,} | {name} | {one['seconds']:.3g} | "
+                    f"{one['times_ours']:.3g} | {one['peak_bytes'] / 2**20:.0f} | "
+                    f"{one['memory_over_ours']:.2f} | {used} |"
+                )
+    for comparison in record["comparisons"]:
+        for name, install in comparison["skipped"].items():
+            lines.append(f"\n{comparison['name']}: {name} was skipped (`{install}`).")
+    return "\n".join(lines) + "\n"
+
+
+def draw(comparison: Mapping[str, Any]) -> str:
+    """Plot time and memory over the number of rows."""
+    curves: dict[str, list[tuple[int, float, float]]] = {}
+    for size in comparison["sizes"]:
+        for name, one in size["contestants"].items():
+            point = (size["rows"], one["seconds"], one["peak_bytes"] / 2**20)
+            curves.setdefault(name, []).append(point)
+    return draw_panels(
+        [
+            Panel(
+                comparison["name"],
+                "rows",
+                label,
+                [
+                    Curve(name, [p[0] for p in points], [p[column] for p in points])
+                    for name, points in curves.items()
+                ],
+                log_x=True,
+                log_y=True,
+            )
+            for column, label in ((1, "seconds"), (2, "MiB"))
+        ],
+        paper="white",
+    )
+
+
+def publish(record: Mapping[str, Any], output: Path) -> None:
+    """Write the JSON, the table and the figures."""
+    write(output, record)
+    output.with_suffix(".md").write_text(table(record), "utf-8")
+    for comparison in record["comparisons"]:
+        slug = "-".join(comparison["name"].replace(",", "").lower().split())
+        output.with_name(f"{output.stem}-{slug}.svg").write_text(draw(comparison) + "\n", "utf-8")
+
+
+def pythons_of(assignments: Sequence[str]) -> dict[str, str]:
+    """Read ``NAME=PYTHON``."""
+    for assignment in assignments:
+        if "=" not in assignment:
+            raise SystemExit(f"--python {assignment}: expected NAME=PYTHON")
+    return dict(assignment.split("=", 1) for assignment in assignments)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [comparison.name for comparison in COMPARISONS]
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--short", action="store_true", help="a few hundred rows")
+    parser.add_argument("--only", action="append", choices=names, metavar="COMPARISON")
+    parser.add_argument("--python", action="append", default=[], metavar="PEER=PYTHON")
+    parser.add_argument("--output", type=Path, default=Path("all.json"))
+    parser.set_defaults(data=None)
+    asked = parser.parse_args()
+    pythons = pythons_of(asked.python)
+    record: dict[str, Any] = {
+        "schema": "latentscale.comparisons/1",
+        **header(asked),
+        "repeats": asked.repeats,
+        "short": asked.short,
+        "comparisons": [],
+    }
+    for comparison in COMPARISONS:
+        if asked.only and comparison.name not in asked.only:
+            continue
+        found = find_field(comparison, pythons)
+        for name, install in found.skipped.items():
+            print(f"{comparison.name}: {name} is skipped ({install})", file=sys.stderr)
+        sizes = SHORT_ROWS if asked.short else comparison.sizes
+        done: Values = {"name": comparison.name, "skipped": found.skipped, "sizes": []}
+        record["comparisons"].append(done)
+        for size in run(comparison, sizes, found, asked.repeats, asked.threads):
+            done["sizes"].append(size)
+            # Written after each size: the largest takes longest.
+            publish(record, asked.output)
+    print(table(record))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""A job for keys that the calls for notebooks don't have, run as ``latentscale run`` runs it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from latentscale_pipeline.job.config import read_config
+from latentscale_pipeline.plan import comparing_measures, make_plan, measure_sections
+from latentscale_pipeline.run import run_job
+
+
+def results_of(
+    measures: Mapping[str, Any],
+    rows: np.ndarray,
+    reference: np.ndarray | None = None,
+    seed: int = 0,
+) -> Mapping[str, Any]:
+    """Run a job in this process and return what is in its ``results.json``."""
+    with tempfile.TemporaryDirectory(prefix="latentscale-reproduction-") as folder:
+        job: dict[str, Any] = {
+            "name": "reproduction",
+            "corpus": _stored(rows, Path(folder, "corpus.npy")),
+            "output": folder,
+            "seed": seed,
+            "measures": measures,
+            "cluster": {"kind": "serial", "memory_limit": "4GiB"},
+        }
+        if reference is not None:
+            job["reference"] = _stored(reference, Path(folder, "reference.npy"))
+        config = read_config(
+            json.dumps(job), "job", measures=measure_sections(), comparing=comparing_measures()
+        )
+        return run_job(make_plan(config), _tell_nobody).results
+
+
+def _tell_nobody(event: str, **fields: Any) -> None:
+    """Take no notice of how the job goes."""
+
+
+def _stored(rows: np.ndarray, path: Path) -> str:
+    np.save(path, np.ascontiguousarray(rows, dtype=np.float32))
+    return str(path)
