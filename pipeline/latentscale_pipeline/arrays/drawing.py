@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 WIDTH, HEIGHT, MARGIN = 420, 200, 44
+LEFT = 60  # room for a label such as -7.69e-05
 
 
 def draw_table(title: str, lines: Sequence[tuple[str, str]]) -> str:
@@ -40,20 +41,20 @@ def draw_band(
     """
     left, right = float(x[0]), float(x[-1])
     low, high = float(lower.min()), float(upper.max())
-    across = MARGIN + (x - left) / ((right - left) or 1.0) * (WIDTH - 2 * MARGIN)
+    across = LEFT + (x - left) / ((right - left) or 1.0) * (WIDTH - LEFT - MARGIN)
 
     def down(y: NDArray[np.float64]) -> NDArray[np.float64]:
         return HEIGHT - MARGIN - (y - low) / ((high - low) or 1.0) * (HEIGHT - 2 * MARGIN)
 
     band = _points(np.append(across, across[::-1]), np.append(down(upper), down(lower)[::-1]))
-    axes = f"M{MARGIN},{MARGIN} V{HEIGHT - MARGIN} H{WIDTH - MARGIN}"
+    axes = f"M{LEFT},{MARGIN} V{HEIGHT - MARGIN} H{WIDTH - MARGIN}"
     ends = [
-        (MARGIN, HEIGHT - MARGIN + 16, "middle", f"{left:.3g}"),
+        (LEFT, HEIGHT - MARGIN + 16, "middle", f"{left:.3g}"),
         (WIDTH - MARGIN, HEIGHT - MARGIN + 16, "middle", f"{right:.3g}"),
         (WIDTH / 2, HEIGHT - 8, "middle", x_label),
-        (MARGIN - 6, HEIGHT - MARGIN, "end", f"{low:.3g}"),
-        (MARGIN - 6, MARGIN + 4, "end", f"{high:.3g}"),
-        (MARGIN, MARGIN - 12, "start", y_label),
+        (LEFT - 6, HEIGHT - MARGIN, "end", f"{low:.3g}"),
+        (LEFT - 6, MARGIN + 4, "end", f"{high:.3g}"),
+        (LEFT, MARGIN - 12, "start", y_label),
     ]
     texts = "".join(
         f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(text)}</text>'
