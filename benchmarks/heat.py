@@ -223,7 +223,7 @@ def near_graph(n: int) -> Inputs:
 
 
 def true_distances(rows: np.ndarray, sample: np.ndarray) -> np.ndarray:
-    """Distance of the fifth nearest other row: candidates by one product, the rest by brute force."""
+    """Distance of the fifth nearest other row: candidates by a product, then by brute force."""
     queries = rows[sample].astype(float)
     nearest = np.full((len(sample), K + 1), np.inf)
     for start in range(0, len(rows), 50_000):
