@@ -71,6 +71,7 @@ def overhead(tasks: int, folder: Path) -> dict[str, Any]:
         "tasks_a_second": round(tasks / seconds, 1),
         "driver_cpu_seconds": round(own, 1),
         "driver_milliseconds_a_task": round(1000 * own / tasks, 3),
+        "driver_peak_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
         "workers_milliseconds_a_task": round(1000 * _children_seconds() / tasks, 3),
     }
 

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import pickle
 import re
 import shutil
 import time
@@ -12,16 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from latentscale_pipeline import forecast
 from latentscale_pipeline.corpus import open_corpus
 from latentscale_pipeline.crew import Crew, check_machine
 from latentscale_pipeline.engine.calibration import Rates, calibrate
-from latentscale_pipeline.engine.stage import Effort, Stage
+from latentscale_pipeline.engine.stage import Effort, Stage, stage_keys
+from latentscale_pipeline.engine.task import Task
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.forecast import StageForecast
 from latentscale_pipeline.job.config import JobConfig, read_config
+from latentscale_pipeline.objects import ObjectStore
 from latentscale_pipeline.plan import comparing_measures, measure_sections, plan_stages
 from latentscale_pipeline.stages.measure import CorpusFacts, JobFacts
 from tests.conftest import Ended
@@ -89,6 +93,26 @@ def test_a_billion_rows_are_planned_at_once() -> None:
     magnitude = stages["magnitude-corpus"].effort
     assert magnitude.method == "subsample"
     assert magnitude.why == "all pairs of rows would take more than budget.pairs 2.0e+11"
+
+
+def test_a_client_holds_the_tasks_of_a_billion_rows() -> None:
+    config = configured(
+        "name: a\ncorpus: c\ncluster: {memory_limit: 100TiB}\nmeasures: {heat: {}, magnitude: {}}\n"
+    )
+    before = psutil.Process().memory_info().rss
+    stages = plan_stages(config, billion())
+    keys = stage_keys(stages, {"corpus": "0" * 32})
+    store = ObjectStore("/nowhere")
+    tasks = [
+        Task(store, stage, index, {stage.name: keys[stage.name]}, {}, "attempt")
+        for stage in stages
+        for index in range(stage.partitions)
+    ]
+    assert len(tasks) > 200_000
+    assert psutil.Process().memory_info().rss - before < GIB // 4
+    largest = max(len(pickle.dumps(task)) for task in tasks[::997])
+    # Everything that a stage hands over at once.
+    assert largest * max(stage.partitions for stage in stages) < GIB // 2
 
 
 def test_only_what_fits_a_billion_rows_is_accepted() -> None:
