@@ -82,7 +82,7 @@ def test_several_writers_lose_nothing(registry: Registry) -> None:
     assert [entry.job for entry in registry.entries()] == [
         f"nightly-{number:08d}" for number in range(1, 11)
     ]
-    # Two writers that move the tag to one job at once may share a move; none to another job is lost.
+    # Two that move the tag to the same job at once may share a move; no other move is lost.
     moves = [json.loads(registry.store.read(key)) for key in registry.store.keys("tags")]
     assert set(moves) == {entry.job for entry in registry.entries()}
     assert registry.tags()["newest"] == moves[-1]
