@@ -1,16 +1,16 @@
 """What a job of 10⁷, 10⁸ and 10⁹ rows would take on 10, 100 and 1000 workers.
 
-    python benchmarks/simulation.py --overhead 0.6 --output simulation.json
+    python benchmarks/simulation.py --overhead 6 --output simulation.json
 
-First a job of the same measures runs here, on two workers. Its stages' measured seconds a task,
-against what ``latentscale plan`` foresees of them on this machine, correct the plan's figures. Then
-every task of the planned stages is played through: it waits for its stage's turn, for a worker, and
-for the scheduler, which spends ``--overhead`` milliseconds on each (measured by
-``benchmarks/cluster.py``); it reads and writes at what its worker's share of the store gives, and
-its work takes a random time about its mean, spread as much as that of the measured tasks' stages.
+First a job of the same measures runs here, by the same routes as a large one. What its parts and
+the tasks that join them took, against what ``latentscale plan`` foresees of them on this machine,
+corrects the plan's figures. Then every task of the planned stages is played through: it waits for
+the stages that it needs, for a worker, and for the scheduler, which spends ``--overhead``
+milliseconds on each (``benchmarks/cluster.py`` measures it); it reads and writes at what its
+worker's share of the store gives, and its work takes a random time about its mean.
 
 What no simulation shows: nodes that fail, neighbours on a shared store, slow networks. The last
-columns say what the store would have to give for the workers to be kept busy.
+column says what the store would have to give for the workers to be kept busy.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -38,6 +40,7 @@ from latentscale_pipeline.plan import (
     plan_stages,
 )
 from latentscale_pipeline.run import run_job
+from latentscale_pipeline.stages.cell_passes import place_cells
 from latentscale_pipeline.stages.measure import CorpusFacts, JobFacts
 
 ROWS = (10**7, 10**8, 10**9)
@@ -46,18 +49,42 @@ DIMENSION = 384
 SHARD_BYTES = 64 * 2**20
 MEASURES = {"heat": {"neighbours": "cells"}, "vendi": {"kernels": ["cosine"]}}
 SPREAD = 0.2
-"""Relative deviation of the work of a stage's tasks."""
+"""Relative deviation of the work of a stage's tasks; assumed."""
 
 WORKER_BANDWIDTH, STORE_BANDWIDTH = 200e6, 20e9
-"""Bytes a second that a worker reads or writes at most, and all of them together."""
+"""Bytes a second that a worker reads or writes at most, and all of them together; assumed."""
+
+ROUTES = {
+    "latentscale_pipeline.stages.cell_sizes.MOST_SECTIONS": 0,
+    "latentscale_pipeline.stages.heat_probes.GRAPH_BYTES": 0,
+}
+"""What makes a plan take the routes of large corpora: coarse groups, and traces by row blocks."""
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What a task of a stage takes: seconds of work, and bytes moved."""
+class Measured:
+    """Seconds that the parts of a stage took together, and those that joined them."""
+
+    parts: float
+    joins: float
+    stage: Stage
+
+
+@dataclass(frozen=True)
+class TaskCost:
+    """What a task of a stage takes.
+
+    Attributes
+    ----------
+    seconds, bytes : float
+        Work of a part, and what it moves.
+    join_seconds : float
+        Of the one task that joins the parts of a round.
+    """
 
     seconds: float
     bytes: float
+    join_seconds: float
 
 
 def configure(source: str, output: str, workers: int) -> JobConfig:
@@ -74,36 +101,60 @@ def configure(source: str, output: str, workers: int) -> JobConfig:
     )
 
 
-def silent(event: str, **fields: Any) -> None:
-    return None
-
-
-def work_seconds(stage: Stage, rates: Rates) -> float:
-    """Work of a whole stage at calibrated rates, without what it moves."""
-    effort = stage.effort
-    return (
-        effort.products / rates.products
-        + effort.single_products / rates.single_products
-        + effort.folds / rates.folds
-    )
-
-
-def measured_factors(rows: int, folder: Path, rates: Rates) -> dict[str, float]:
-    """Run a job; return, by kind of stage, measured seconds over those that are planned."""
+def measure_stages(rows: int, folder: Path) -> dict[str, Measured]:
+    """Run a job by the routes of large ones; return what its stages took, by the work they do."""
     source = folder / "rows.npy"
     generator = np.random.default_rng(0)
     centres = 3.0 * generator.normal(size=(200, 16))
     turn = np.linalg.qr(generator.normal(size=(128, 16)))[0].T
     drawn = centres[generator.integers(200, size=rows)] + generator.normal(size=(rows, 16))
     np.save(source, (drawn @ turn + 0.05 * generator.normal(size=(rows, 128))).astype("f4"))
-    plan = make_plan(configure(str(source), str(folder / "jobs"), workers=2))
-    results = run_job(plan, silent).results
-    took = {timing["stage"]: timing["seconds"] for timing in results["timings"]}
+    with ExitStack() as patches:
+        for name, value in ROUTES.items():
+            patches.enter_context(patch(name, value))
+        plan = make_plan(configure(str(source), str(folder / "jobs"), workers=2))
+        seconds: dict[str, list[float]] = {stage.name: [0.0, 0.0] for stage in plan.stages}
+
+        def notify(event: str, **fields: Any) -> None:
+            if event == "part_done":
+                seconds[fields["stage"]][fields["part"] < 0] += fields["seconds"]
+
+        run_job(plan, notify)
     return {
-        stage.name: took[stage.name] / max(foreseen, 1e-9)
+        stage.work.__name__: Measured(*seconds[stage.name], stage)
         for stage in plan.stages
-        if (foreseen := work_seconds(stage, rates)) > 0.1 and took[stage.name] > 0.1
+        if "again" not in stage.name
     }
+
+
+def work_of_parts(stage: Stage, rates: Rates) -> float:
+    """Work of all parts at calibrated rates, without what they move.
+
+    Placing the centres of cells is the work of the task that joins; all else is the parts'.
+    """
+    effort = stage.effort
+    products = 0.0 if stage.finalise is place_cells else effort.products / rates.products
+    return products + effort.single_products / rates.single_products + effort.folds / rates.folds
+
+
+def costs_of(
+    stages: Sequence[Stage], rates: Rates, measured: Mapping[str, Measured]
+) -> dict[str, TaskCost]:
+    """Return what tasks take: what is planned, corrected by what was measured of the same work."""
+    found = {}
+    for stage in stages:
+        known = measured[stage.work.__name__]
+        tasks = stage.partitions * max(1, stage.effort.rounds)
+        moved = stage.effort.bytes_read + stage.effort.bytes_written
+        correction = known.parts / max(work_of_parts(known.stage, rates), 1e-3)
+        joins = known.joins / max(1, known.stage.effort.rounds)
+        joins *= stage.partitions / known.stage.partitions
+        if stage.finalise is place_cells:
+            joins = known.joins * stage.effort.products / known.stage.effort.products
+        found[stage.name] = TaskCost(
+            correction * work_of_parts(stage, rates) / tasks, moved / tasks, joins
+        )
+    return found
 
 
 def planned(rows: int) -> list[Stage]:
@@ -120,84 +171,76 @@ def planned(rows: int) -> list[Stage]:
     return list(plan_stages(config, JobFacts({"corpus": corpus}, 0, 2e11, "corpus")))
 
 
-def tasks_of(stage: Stage, cost: Cost, generator: np.random.Generator) -> Iterator[float]:
-    """Yield the seconds of work of every task of a round."""
-    spread = np.sqrt(np.log1p(SPREAD**2))
-    for factor in generator.lognormal(-(spread**2) / 2, spread, stage.partitions):
-        yield cost.seconds * factor
-
-
 def simulate(
     stages: Sequence[Stage],
-    costs: Mapping[str, Cost],
+    costs: Mapping[str, TaskCost],
     workers: int,
     overhead: float,
     generator: np.random.Generator,
 ) -> dict[str, Any]:
-    """Play a job through: stages by their needs, tasks on the worker that is free first.
+    """Play a job through, the stage that is ready first before the others.
 
-    The scheduler hands out one task after the other. Stages whose needs are met at the same time
-    share the workers in the order of the plan.
+    The scheduler hands out one task after the other, to the worker that is free first.
     """
     bandwidth = min(WORKER_BANDWIDTH, STORE_BANDWIDTH / workers)
+    cluster = Cluster([0.0] * workers, overhead)
     ended: dict[str, float] = {}
-    free = [0.0] * workers
-    handed_out, busy, moved, tasks = 0.0, 0.0, 0.0, 0
-    for stage in sorted(stages, key=lambda s: max((ended_estimate(s, stages)), default=0)):
-        begin = max((ended[name] for name in stage.needs), default=0.0)
+    waiting = list(stages)
+    while waiting:
+        ready = [stage for stage in waiting if all(name in ended for name in stage.needs)]
+        stage = min(ready, key=lambda s: max((ended[name] for name in s.needs), default=0.0))
+        waiting.remove(stage)
+        cost, at = costs[stage.name], max((ended[name] for name in stage.needs), default=0.0)
         for _ in range(max(1, stage.effort.rounds)):
-            last = begin
-            for seconds in tasks_of(stage, costs[stage.name], generator):
-                handed_out = max(handed_out, begin) + overhead
-                start = max(heapq.heappop(free), handed_out)
-                took = seconds + costs[stage.name].bytes / bandwidth
-                heapq.heappush(free, start + took)
-                last = max(last, start + took)
-                busy, moved, tasks = busy + took, moved + costs[stage.name].bytes, tasks + 1
-            begin = last  # what joins the parts is short beside them
-        ended[stage.name] = begin
+            deviation = np.sqrt(np.log1p(SPREAD**2))
+            factors = generator.lognormal(-(deviation**2) / 2, deviation, stage.partitions)
+            moving = cost.bytes / bandwidth
+            at = max(cluster.run(at, cost.seconds * factor + moving) for factor in factors)
+            if stage.finalise is not None or stage.advance is not None:
+                at = cluster.run(at, cost.join_seconds)
+        ended[stage.name] = at
     wall = max(ended.values())
+    moved = sum(s.effort.bytes_read + s.effort.bytes_written for s in stages)
     return {
         "workers": workers,
         "hours": round(wall / 3600, 3),
-        "worker_hours": round(busy / 3600, 1),
-        "utilisation": round(busy / wall / workers, 3),
-        "tasks": tasks,
-        "scheduler_busy": round(tasks * overhead / wall, 4),
+        "worker_hours": round(cluster.busy / 3600, 1),
+        "utilisation": round(cluster.busy / wall / workers, 3),
+        "tasks": cluster.tasks,
+        "scheduler_busy": round(cluster.tasks * overhead / wall, 4),
         "terabytes_moved": round(moved / 1e12, 2),
         "store_gigabytes_a_second": round(moved / wall / 1e9, 3),
+        "longest_alone_seconds": round(max(cost.join_seconds for cost in costs.values()), 1),
     }
 
 
-def ended_estimate(stage: Stage, stages: Sequence[Stage]) -> list[int]:
-    """Return the places in the plan of the stages that one needs: plans are in such an order."""
-    order = {other.name: place for place, other in enumerate(stages)}
-    return [order[name] + 1 for name in stage.needs]
+@dataclass
+class Cluster:
+    """Workers by the time they are free at, and a scheduler that serves one task after another."""
 
+    free: list[float]
+    overhead: float
+    served: float = 0.0
+    busy: float = 0.0
+    tasks: int = 0
 
-def costs_of(
-    stages: Sequence[Stage], rates: Rates, factors: Mapping[str, float]
-) -> dict[str, Cost]:
-    """Return what a task of every stage takes, corrected by what was measured of its kind."""
-    typical = float(np.median(list(factors.values())))
-    found = {}
-    for stage in stages:
-        rounds = max(1, stage.effort.rounds)
-        tasks = stage.partitions * rounds
-        factor = factors.get(stage.name, typical)
-        moved = stage.effort.bytes_read + stage.effort.bytes_written
-        found[stage.name] = Cost(factor * work_seconds(stage, rates) / tasks, moved / tasks)
-    return found
+    def run(self, ready: float, seconds: float) -> float:
+        """Run a task; return when it ends."""
+        self.served = max(self.served, ready) + self.overhead
+        ends = max(heapq.heappop(self.free), self.served) + seconds
+        heapq.heappush(self.free, ends)
+        self.busy, self.tasks = self.busy + seconds, self.tasks + 1
+        return ends
 
 
 def measure(rows: int, overhead: float, folder: Path) -> dict[str, Any]:
     """Measure the factors, and simulate all sizes on all clusters."""
     rates = calibrate(iter(()))
-    factors = measured_factors(rows, folder, rates)
+    measured = measure_stages(rows, folder)
     sizes = []
     for n in ROWS:
         stages = planned(n)
-        costs = costs_of(stages, rates, factors)
+        costs = costs_of(stages, rates, measured)
         sizes.append(
             {
                 "rows": n,
@@ -212,7 +255,10 @@ def measure(rows: int, overhead: float, folder: Path) -> dict[str, Any]:
         )
     return {
         "measured_rows": rows,
-        "measured_over_planned": {name: round(value, 2) for name, value in factors.items()},
+        "measured_seconds": {
+            name: {"parts": round(found.parts, 2), "joins": round(found.joins, 2)}
+            for name, found in measured.items()
+        },
         "scheduler_milliseconds_a_task": overhead,
         "worker_bytes_a_second": WORKER_BANDWIDTH,
         "store_bytes_a_second": STORE_BANDWIDTH,

@@ -92,6 +92,10 @@ READ_AHEAD = 8 << 20
 _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 
 
+class CutShort(LatentscaleError):
+    """An object ends before what was asked of it."""
+
+
 class ObjectStore:
     """Objects under a root: a local folder or any fsspec URL.
 
@@ -177,13 +181,29 @@ class ObjectStore:
         return cast(BinaryIO, io.BufferedReader(_Ranges(self, key, int(size)), READ_AHEAD))
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
-        """Return the bytes of an object from ``start`` up to ``stop``, which it must have."""
+        """Return the bytes of an object from ``start`` up to ``stop``.
+
+        Raises
+        ------
+        CutShort
+            If it ends before ``stop``.
+        """
 
         def read() -> bytes:
-            data = bytes(self._fs.cat_file(self._path(key), start=start, end=stop))
-            if len(data) != stop - start:
-                raise OSError(errno.EIO, f"{len(data)} bytes came instead of {stop - start}")
-            return data
+            data, problem = b"", None
+            try:
+                data = bytes(self._fs.cat_file(self._path(key), start=start, end=stop))
+            except (FileNotFoundError, LatentscaleError):
+                raise
+            except Exception as error:  # noqa: BLE001 -- stores refuse what is beyond the end
+                problem = error
+            if len(data) == stop - start:
+                return data
+            size = int(self._fs.info(self._path(key))["size"] or 0)
+            if size < stop:
+                raise CutShort(f"{self.locate(key)} has {size} bytes, not {stop} or more")
+            came = f"{len(data)} bytes came instead of {stop - start}"
+            raise problem or OSError(errno.EIO, came)
 
         # No request can ask for nothing.
         return cast(bytes, self._attempt(read, key)) if start < stop else b""

@@ -46,6 +46,7 @@ from latentscale.pairs import exact_distance
 LLOYD_ROUNDS = 8
 ASSIGN_BLOCK = 4096
 ASSIGN_ENTRIES = 1 << 22
+"""Products of sampled rows with centres that are held at once."""
 
 EXACT_WORK = 2e12
 """Multiplications (40 s on one core) up to which exact search beats compiling the descent."""

@@ -48,7 +48,7 @@ SUMMED_ROWS = 1024
 """Rows summed by themselves before they join a total, which keeps rounding from growing with n."""
 
 LITTLE_LEFT = 0.01
-"""Share of a product's squared length below which what is left of it is made orthogonal again."""
+"""Share of a product's squared length; where less is left of it, it is made orthogonal again."""
 
 _EPSILON = float(np.finfo(np.float64).eps)
 
@@ -285,7 +285,7 @@ def _lanczos(
             product,
         )
         square, rest = _take_share(product, current, share * scale)
-        if (square < LITTLE_LEFT * np.square(share)).any():
+        if (square < LITTLE_LEFT * (np.square(share) + np.square(coupling))).any():
             # Twice is enough: the second time takes off what rounding left of the last two.
             first, second = rest * scale, _column_dots(product, previous) * previous_scale
             _take_shares(product, current, first * scale, previous, second * previous_scale)

@@ -13,7 +13,6 @@ from latentscale.graph import normalised_laplacian, symmetrise
 from latentscale_pipeline.corpus import Corpus, ingest
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.stages.heat_replicates import (
-    Spread,
     imd_sampling_error,
     sampling_error,
 )
@@ -90,14 +89,27 @@ def test_subsamples_are_traced_and_compared(
     weight = np.exp(-2 * (times + 1 / times))
     shares = {"corpus": 300 / 1200, "reference": 300 / 900}
     variance = sum(np.var(traces[role], axis=0, ddof=1) * share for role, share in shares.items())
-    expected = (weight * np.sqrt(variance)).max()
+    few = student_t.ppf(0.975, 5) / 1.959964
+    expected = few * (weight * np.sqrt(variance)).max()
     assert errors["imd", "pair"] == pytest.approx(expected, rel=1e-6)
     imd = heat["imd"]
     assert imd["differs"] == (imd["lower"] > 1.96 * expected)
     at_one = int(np.argmin(np.abs(np.log(times))))
     deviation = np.std(traces["corpus"], axis=0, ddof=1)[at_one]
-    expected = deviation * np.sqrt(300 / 1200)
+    expected = few * deviation * np.sqrt(300 / 1200)
     assert errors["heat_trace", "corpus"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_sampling_errors_grow_with_the_units_of_a_trace(tmp_path: Path) -> None:
+    put(tmp_path, "corpus", ring(1500, np.random.default_rng(5)))
+    found = {}
+    for normalization in ("empty", "none"):
+        heat = {"times": {"count": 6}, "normalization": normalization}
+        finished = run(tmp_path, {"count": 4, "rows": 300}, measures={"heat": heat})
+        [row] = [r for r in finished.results["scores"] if r["score"] == "heat_trace"]
+        found[normalization] = row["sampling_error"] / row["value"]
+    # In units of the trace they say the same.
+    assert found["none"] == pytest.approx(found["empty"], rel=1e-6)
 
 
 def drawn_rows(job: Path, role: str, number: int) -> np.ndarray:
@@ -122,8 +134,8 @@ def test_the_sampling_error_is_that_of_fresh_rows() -> None:
         rows = ring(400, generator)
         fresh.append(dense_trace(rows, times)[0])
         subsets = [rows[generator.choice(400, 100, replace=False)] for _ in range(20)]
-        spread = Spread.of(np.array([dense_trace(subset, times) for subset in subsets]))
-        stated.append(sampling_error(spread, 100, 400)[0])
+        traces = np.array([dense_trace(subset, times) for subset in subsets])
+        stated.append(sampling_error(traces, 100, 400)[0])
     assert 0.7 < np.median(stated) / np.std(fresh, ddof=1) < 1.4
 
 
@@ -139,8 +151,8 @@ def test_samples_of_one_source_are_rarely_called_different() -> None:
             errors = []
             for rows in both:
                 subsets = [rows[generator.choice(400, 100, replace=False)] for _ in range(12)]
-                spread = Spread.of(np.array([dense_trace(subset, times) for subset in subsets]))
-                errors.append(sampling_error(spread, 100, 400))
+                of_subsets = np.array([dense_trace(subset, times) for subset in subsets])
+                errors.append(sampling_error(of_subsets, 100, 400))
             traces = [dense_trace(rows, times) for rows in both]
             distance = (weight * np.abs(traces[0] - traces[1])).max()
             called[noise] += bool(distance > 1.96 * imd_sampling_error(times, errors))

@@ -13,6 +13,7 @@ from latentscale_pipeline.job.publishing import (
     Cost,
     Output,
     adopt,
+    adopt_part,
     check_bytes,
     check_sizes,
     need_marker,
@@ -107,6 +108,38 @@ def test_a_damaged_object_is_found_on_reading(store: ObjectStore, damage: str) -
     else:
         with pytest.raises(CorruptResult, match=key):
             check_sizes(published, store.sizes(FOLDER))
+
+
+def in_sections() -> Output:
+    pairs = [("a", np.arange(5)), ("b/1", np.array([(1, 2.0)], dtype="i4,f8"))]
+    return Output(sections={"rows": iter(pairs), "none": []})
+
+
+def test_sections_are_read_one_by_one_and_adopted(store: ObjectStore, tmp_path: Path) -> None:
+    published = publish(store, PART, "a-0", in_sections(), COST)
+    other = ObjectStore(str(tmp_path / "other"))
+    assert adopt_part(store, PART, other, PART)
+    for found in (published, need_marker(other, PART)):
+        np.testing.assert_array_equal(found.section("rows", "a"), np.arange(5))
+        np.testing.assert_array_equal(found.section("rows", "b/1"), np.array([(1, 2.0)], "i4,f8"))
+        assert set(found.objects["none"]["sections"]) == set()
+        assert check_bytes(found) == found.objects["rows"]["size"]
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "flipped"])
+def test_a_damaged_section_is_found_on_reading(store: ObjectStore, damage: str) -> None:
+    published = publish(store, PART, "a-0", in_sections(), COST)
+    key = published.path("rows")
+    data = store.read(key)
+    changed = {"empty": b"", "truncated": data[:-1], "flipped": data[:-1] + b"x"}
+    if damage == "missing":
+        store.remove(key)
+    else:
+        store.write(key, changed[damage])
+    with pytest.raises(CorruptResult, match=key):
+        published.section("rows", "b/1")
+    if damage in {"truncated", "flipped"}:
+        np.testing.assert_array_equal(published.section("rows", "a"), np.arange(5))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"attempt": "a"}'])

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from latentscale_pipeline.errors import LatentscaleError
 from latentscale_pipeline.job.identity import digest
-from latentscale_pipeline.objects import ObjectStore
+from latentscale_pipeline.objects import Bytes, CutShort, ObjectStore
 
 Array = NDArray[Any]
 
@@ -354,9 +354,7 @@ def _join_sections(sections: Iterable[tuple[str, Array]]) -> tuple[bytearray, di
     return whole, places
 
 
-def _write(
-    store: ObjectStore, part: str, attempt: str, name: str, data: bytes | bytearray | memoryview
-) -> dict[str, Any]:
+def _write(store: ObjectStore, part: str, attempt: str, name: str, data: Bytes) -> dict[str, Any]:
     key = f"{part}.{attempt}/{name}.npy"
     # Readers check every byte against the marker: what a power cut takes is computed again.
     store.write(key, data, durable=False)
@@ -369,6 +367,8 @@ def _read_section(store: ObjectStore, part: str, key: str, place: Sequence[Any])
         data = store.read_range(key, start, stop)
     except FileNotFoundError:
         raise CorruptResult(part, f"{key} is missing") from None
+    except CutShort:
+        raise CorruptResult(part, f"{key} is cut short") from None
     if xxhash.xxh3_64_hexdigest(data) != recorded:
         raise CorruptResult(part, f"{key} differs from its checksum")
     return data

@@ -190,19 +190,20 @@ def _regroup_stages(shape: Shape, role: Role, common: dict[str, Any]) -> list[St
     if coarse == 1:
         return [first]
     coarsely = f"regroup-coarse-{role}"
+    # A piece is closed when the next block doesn't fit: it has three of four blocks' rows then.
+    pieces = overlaps[-1] * -(-blocks // (PIECE_BLOCKS - 1)) + coarse
     return [
         replace(
             first,
             name=coarsely,
             finalise=cut_coarse_groups,
-            parameters={**first.parameters, "piece_rows": piece_rows},
+            parameters={**first.parameters, "piece_rows": piece_rows, "pieces": pieces},
         ),
         Stage(
             name=f"regroup-{role}",
             work=regroup_piece,
             finalise=list_groups,
-            # Two pieces of a coarse group that follow each other have more rows than one may.
-            partitions=overlaps[-1] * -(-blocks // (PIECE_BLOCKS - 1)) + coarse,
+            partitions=pieces,
             needs=(f"checks-{role}", coarsely),
             parameters={**shaped, "coarsely": coarsely},
             memory_bytes=_regroup_piece_memory(*shape),
@@ -314,10 +315,11 @@ def _regroup_memory(
     section: Heat, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
 ) -> int:
     blocks = count_blocks(corpus)
-    # The rows of a block, and what is written of them: most join cells of one group or two.
-    records = 3 * block_rows(corpus) * _record_bytes(corpus, overlaps[-1])
+    # The rows of a block, and what is written of them, for an object store twice: most join cells
+    # of one group or two.
+    records = 4 * block_rows(corpus) * _record_bytes(corpus, overlaps[-1])
     coarse = layout.coarse_groups(blocks, overlaps[-1]) > 1
-    numbers = 16 * (min(blocks, RUNNING_TOTALS) if coarse else blocks) * layout.cells
+    numbers = 32 * (min(blocks, RUNNING_TOTALS) if coarse else blocks) * layout.cells
     owners = 32 * overlaps[-1] * block_rows(corpus)
     centres = 2 * 8 * layout.cells * corpus.d
     return max(block_bytes(corpus) + records + owners + centres, numbers) + FEW_TILES_BYTES
@@ -328,7 +330,7 @@ def _regroup_piece_memory(
 ) -> int:
     rows = min(corpus.n, PIECE_BLOCKS * block_rows(corpus))
     # Rows as they come, all of them in their order, and what is written of them.
-    records = 3 * rows * _record_bytes(corpus, overlaps[-1])
+    records = 4 * rows * _record_bytes(corpus, overlaps[-1])
     owners = 16 * overlaps[-1] * rows
     return records + owners + 16 * layout.cells + FEW_TILES_BYTES
 
@@ -367,8 +369,11 @@ def _search_memory(
     points = rows * 8 * (corpus.d + 1) * (2 if section.metric == "cosine" else 1)
     columns = rows * (24 + 8 * overlaps[-1])
     reading = min(rows, block_rows(corpus)) * _record_bytes(corpus, overlaps[-1])
+    blocks = count_blocks(corpus)
+    direct = layout.coarse_groups(blocks, overlaps[-1]) == 1
+    homes = 16 * layout.cells * (blocks if direct else 1)
     searching = 5 * cell * 8 * corpus.d + 2 * lists
-    return points + lists + columns + max(reading, searching, 6 * lists) + FEW_TILES_BYTES
+    return points + lists + columns + homes + max(reading, searching, 6 * lists) + FEW_TILES_BYTES
 
 
 def _search_effort(

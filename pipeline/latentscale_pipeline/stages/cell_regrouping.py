@@ -51,11 +51,11 @@ def regroup_block(inputs: Inputs) -> Output:
     """Write the rows of a block to the groups, or coarse groups, that their cells belong to."""
     p = inputs.parameters
     corpus = inputs.corpora[p["role"]]
-    centres = inputs.results[f"cells-{p['role']}"].array("centres")
     chosen = inputs.results[p["chosen"]]
     overlap = chosen.values["overlap"]
     if overlap == 0:
         return Output()
+    centres = inputs.results[f"cells-{p['role']}"].array("centres")
     group_of = chosen.array("group_of")
     if p["coarse"] > 1:
         group_of = _coarse_group(group_of, group_of, p["coarse"])
@@ -163,6 +163,8 @@ def cut_coarse_groups(inputs: Inputs) -> Output:
         for coarse, sizes in enumerate(members.T)
         for start, stop in _fill(sizes, p["piece_rows"])
     ]
+    if len(pieces) > p["pieces"]:
+        raise ValueError(f"{len(pieces)} pieces of coarse groups, and {p['pieces']} were planned")
     return Output(
         values={"stride": stride},
         arrays={"starts": np.cumsum(total) - total, "pieces": np.array(pieces)},

@@ -25,7 +25,6 @@ from latentscale_pipeline.stages.heat_replicates import (
     imd_sampling_error,
     plan_replicates,
     read_replicates,
-    sampling_error,
 )
 from latentscale_pipeline.stages.measure import (
     RESULT_BYTES,
@@ -184,14 +183,14 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
     unit = UNITS[section.normalization]
     replicates = read_replicates(facts, results)
     errors: list[np.ndarray[Any, np.dtype[np.float64]]] = []
-    for role, corpus in facts.corpora.items():
+    for role in facts.corpora:
         graph = results(f"graph-{role}").values
         published = results(f"heat-{role}")
         heat = _normalised(published, graph, section.normalization)
         found[role] = _trace_section(section, heat, graph)
         headline = _headline(heat, graph, role, unit)
         if replicates is not None:
-            errors.append(sampling_error(replicates.traces[role], replicates.rows, corpus.n))
+            errors.append(replicates.errors[role] * heat.trace / published.array("trace"))
             headline = replace(headline, sampling_error=float(errors[-1][_at_headline(heat)]))
         scores.append(headline)
         arrays |= _neighbour_arrays(_lists(section, facts, role, results), role)

@@ -20,7 +20,7 @@ from scipy.stats import t as student_t
 
 from latentscale.distances import as_points
 from latentscale.graph import GraphSummary, summarise, symmetrise
-from latentscale.heat import HeatTrace, imd, normalise
+from latentscale.heat import DENSE_VERTICES, HeatTrace, imd, normalise
 from latentscale.neighbours import exact_neighbours
 from latentscale_pipeline.engine.stage import Effort, Inputs, Stage
 from latentscale_pipeline.engine.task import FINALISE
@@ -133,11 +133,14 @@ def _subsample_memory(section: Heat, facts: JobFacts, rows: int) -> int:
 
 
 def _subsample_effort(section: Heat, facts: JobFacts, rows: int, count: int) -> Effort:
-    of = list(facts.corpora.values())
-    work = section.k * rows * expected_probes(section, of[0]) * expected_steps(section) * 4
+    of = [replace(corpus, n=rows) for corpus in facts.corpora.values()]
+    probes = expected_probes(section, of[0])
+    dense = section.probes == "auto" and rows <= DENSE_VERTICES
+    work = 0 if dense else section.k * rows * probes * expected_steps(section) * 4
     return Effort(
-        bytes_read=count * rows * sum(corpus.stored_bytes // corpus.n for corpus in of),
+        bytes_read=count * sum(corpus.stored_bytes for corpus in of),
         bytes_written=count * RESULT_BYTES,
+        products=2.0 * count * len(of) * rows**3 if dense else 0.0,
         single_products=float(count) * rows**2 * sum(corpus.d for corpus in of),
         folds=count * sum(rows**2 + 2 * CONVERSION_FOLDS * rows * c.d + work for c in of),
         method=f"{count} subsamples of {rows:,} rows",
@@ -170,19 +173,21 @@ def measure_subsample(inputs: Inputs) -> Output:
     """Trace one subsample of every corpus, and measure the IMD of two."""
     p = inputs.parameters
     *streams, bootstrap = inputs.generator().spawn(len(p["roles"]) + 1)
-    heats = []
+    heats: list[HeatTrace] = []
+    arrays: dict[str, NDArray[Any]] = {}
     for role, stream in zip(p["roles"], streams, strict=True):
         vectors = _read_subsample(inputs.results[draws_name(role)], inputs.index)
         points = as_points(vectors, p["metric"])
         near = exact_neighbours(points, p["k"], seed=int(inputs.stage.seed or 0))
         adjacency = symmetrise(near.indices)
         heat = estimate_trace(adjacency, p, stream)
+        arrays[f"per_vertex_{role}"] = heat.trace
         heats.append(_normalised(heat, summarise(adjacency), p["normalization"]))
+        arrays[f"trace_{role}"] = heats[-1].trace
     values = {}
     if len(heats) > 1:
         values["imd"] = imd(heats[0], heats[1], generator=bootstrap).estimate.value
-    traces = {f"trace_{role}": heat.trace for role, heat in zip(p["roles"], heats, strict=True)}
-    return Output(values=values, arrays={"times": heats[0].times, **traces})
+    return Output(values=values, arrays={"times": heats[0].times, **arrays})
 
 
 def _read_subsample(drawn: Published, number: int) -> NDArray[Any]:
@@ -202,7 +207,8 @@ def gather_subsamples(inputs: Inputs) -> Output:
     """Lay out the traces of all subsamples, (subsamples, times), and their IMD."""
     arrays = {
         name: np.array([part.array(name) for part in inputs.parts])
-        for name in (f"trace_{role}" for role in inputs.parameters["roles"])
+        for name in inputs.parts[0].objects
+        if name != "times"
     }
     distances = [part.values["imd"] for part in inputs.parts if "imd" in part.values]
     return Output(
@@ -241,9 +247,24 @@ class Spread:
         return {name: np.asarray(value).tolist() for name, value in vars(self).items()}
 
 
-def sampling_error(spread: Spread, rows: int, n: int) -> NDArray[np.float64]:
-    """Return the standard error over fresh samples of n rows, from subsamples of these."""
-    return spread.standard_deviation * math.sqrt(rows / (n - rows))
+def sampling_error(per_vertex: NDArray[np.float64], rows: int, n: int) -> NDArray[np.float64]:
+    """Return the standard error of a trace per vertex over fresh samples of n rows.
+
+    Parameters
+    ----------
+    per_vertex : ndarray of float64, shape (B, T)
+        The traces of subsamples of these n rows.
+    rows, n : int
+        Rows of a subsample, and of the whole.
+
+    Returns
+    -------
+    ndarray of float64, shape (T,)
+        So much larger for few subsamples that 1.96 of it reach as far as Student's quantile.
+    """
+    few = student_t.ppf(0.975, len(per_vertex) - 1) / student_t.ppf(0.975, np.inf)
+    deviation = per_vertex.std(axis=0, ddof=1)
+    return np.asarray(few * deviation * math.sqrt(rows / (n - rows)))
 
 
 def imd_sampling_error(times: NDArray[np.float64], errors: Sequence[NDArray[np.float64]]) -> float:
@@ -258,11 +279,15 @@ def imd_sampling_error(times: NDArray[np.float64], errors: Sequence[NDArray[np.f
 
 @dataclass(frozen=True)
 class Replicates:
-    """What subsamples tell: traces by role, and IMD where there are two corpora."""
+    """What subsamples tell: traces by role, and IMD where there are two corpora.
+
+    ``errors`` are the sampling errors of the whole corpora's traces per vertex.
+    """
 
     rows: int
     count: int
     traces: Mapping[Role, Spread]
+    errors: Mapping[Role, NDArray[np.float64]]
     times: NDArray[np.float64]
     imd: Spread | None
 
@@ -287,6 +312,12 @@ def read_replicates(facts: JobFacts, results: Results) -> Replicates | None:
         facts.replicate_rows,
         facts.replicates,
         {role: Spread.of(published.array(f"trace_{role}")) for role in facts.corpora},
+        {
+            role: sampling_error(
+                published.array(f"per_vertex_{role}"), facts.replicate_rows, corpus.n
+            )
+            for role, corpus in facts.corpora.items()
+        },
         published.array("times"),
         Spread.of(distances) if len(distances) else None,
     )
