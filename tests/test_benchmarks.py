@@ -12,6 +12,9 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from benchmarks import simulation
+
+from latentscale_pipeline.engine.stage import Stage
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
@@ -140,3 +143,26 @@ def test_the_whole_command_on_few_rows(tmp_path: Path) -> None:
     found = json.loads((tmp_path / "all.json").read_text())["comparisons"]
     assert len(found) == 7
     assert all(len(size["contestants"]) >= 1 for one in found for size in one["sizes"])
+
+
+def test_a_simulated_job_takes_what_its_tasks_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulation, "SPREAD", 0.0)
+    work = simulation.place_cells  # any function of a stage
+    parts = Stage("parts", work, 0, partitions=6, finalise=work)
+    after = Stage("after", work, 0, needs=("parts",))
+    moved = 1800 * simulation.WORKER_BANDWIDTH
+    costs = {
+        "parts": simulation.TaskCost(1800.0, moved, 1800.0),
+        "after": simulation.TaskCost(900.0, 0.0, 0.0),
+    }
+    found = {
+        workers: simulation.simulate([after, parts], costs, workers, 0.0, np.random.default_rng(0))
+        for workers in (4, 8)
+    }
+    # Two rows of parts of an hour, or one; half an hour to join them; the stage after.
+    assert (found[4]["hours"], found[8]["hours"]) == (2.75, 1.75)
+    assert found[4]["utilisation"] == round((6 + 0.5 + 0.25) / 2.75 / 4, 3)
+    assert found[4]["tasks"] == 8
+    slow = simulation.simulate([parts, after], costs, 8, 600.0, np.random.default_rng(0))
+    # The last of six parts is handed out after an hour.
+    assert slow["hours"] == pytest.approx(1 + 1 + 2 / 6 + 0.75, abs=1e-3)
