@@ -53,6 +53,7 @@ from tests.promises_of_heat import (
     coverage_of_traces,
     error_at_one,
     sentences_in_cells,
+    ten_million_rows,
     tori_told_apart,
 )
 from tests.promises_of_ingest import four_gibibytes_at_the_speed_of_the_disk
@@ -669,6 +670,7 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "heat-error": error_at_one,
     "heat-itself": a_set_against_itself,
     "heat-million": a_million_rows_in_cells,
+    "heat-ten-million": ten_million_rows,
     "heat-rows": a_million_rows_by_row_blocks,
     "heat-sentences": sentences_in_cells,
     "heat-tori": tori_told_apart,
