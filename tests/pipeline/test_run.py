@@ -556,7 +556,7 @@ def test_a_recall_that_is_missed_twice_ends_the_job(
         distances = np.full((n, k), 1e9)
         return Neighbours((np.arange(n)[:, None] + np.arange(1, k + 1)) % n, distances)
 
-    monkeypatch.setattr("latentscale_pipeline.stages.cell_passes.search_cells", poor)
+    monkeypatch.setattr("latentscale_pipeline.stages.cell_search.search_cells", poor)
     ended = latentscale("run", job(reference="null"), "-o", "measures={heat: {neighbours: cells}}")
     assert ended.code == 3
     line = ended.err.strip().splitlines()[-1]

@@ -82,10 +82,15 @@ def _show_table(corpus: Corpus) -> None:
         "sources": "\n".join(_sources(described["sources"])),
         "created": f"{corpus.manifest.created} by latentscale {corpus.manifest.version}",
     }
-    table = Table(title=Text(corpus.url), title_justify="left", show_header=False, box=None)
+    table = Table(show_header=False, box=None)
+    table.add_column()
+    table.add_column(overflow="fold")
     for name, value in lines.items():
         table.add_row(Text(name, style="bold"), Text(value))
-    Console().print(table)
+    console = Console()
+    # A path in one piece can be copied, however narrow the terminal is.
+    console.print(Text(corpus.url), soft_wrap=True)
+    console.print(table)
 
 
 def _sources(sources: list[dict[str, Any]]) -> list[str]:
