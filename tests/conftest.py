@@ -10,6 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
+from hypothesis import settings
+
+# The same examples in every run; `--hypothesis-profile default` looks for others.
+settings.register_profile("seeded", derandomize=True, database=None)
+settings.load_profile("seeded")
 
 # As in the workers of a cluster, and before numba is loaded: its threads can't be taken back.
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", NUMBA_NUM_THREADS="1")

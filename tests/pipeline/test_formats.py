@@ -116,7 +116,7 @@ WRITERS: dict[str, Writer] = {
     "columns.arrow": lambda p, v: write_stream(p, many_columns(v)),
     "v.feather": lambda p, v: pa.feather.write_feather(table(v), str(p), compression="lz4"),
     "v.h5": write_hdf5,
-    "chunked.hdf5": lambda p, v: write_hdf5(p, v, chunks=(7, 2), compression="gzip"),
+    "chunked.hdf5": lambda p, v: write_hdf5(p, v, chunks=(min(7, len(v)), 2), compression="gzip"),
     "v.fbin": write_bin,
     "v.fvecs": write_vecs,
     "v.safetensors": lambda p, v: safetensors.numpy.save_file({"v": v, "y": np.arange(3)}, p),
