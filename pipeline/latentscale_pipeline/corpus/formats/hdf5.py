@@ -7,18 +7,19 @@ for values that were never written, so a dataset with such values is refused as 
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 import h5py
 import numpy as np
 import numpy.typing as npt
 
 from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field
-from latentscale_pipeline.corpus.formats.file import File, block_ranges, decoding
+from latentscale_pipeline.corpus.formats.file import File, block_ranges, decoding, fill
 from latentscale_pipeline.errors import BadInput
 
 
@@ -86,5 +87,36 @@ def _opened(file: File) -> Iterator[Any]:
         with h5py.File(file.path, "r") as opened:
             yield opened
         return
-    with file.open() as remote, h5py.File(remote, "r") as opened:
+    with file.open() as remote, h5py.File(_Remote(remote), "r") as opened:
         yield opened
+
+
+class _Remote:
+    """A file of a store for HDF5, which asks for bytes with its one lock held.
+
+    Other threads fetch them. Were one of these to collect garbage meanwhile, with an object of
+    HDF5's in it, it would wait for that lock, and whoever holds it for the bytes.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.seek, self.tell, self.flush = file.seek, file.tell, file.flush
+
+    def read(self, size: int = -1) -> bytes:
+        with _no_collection():
+            return self._file.read(size)
+
+    def readinto(self, buffer: Any) -> int:
+        with _no_collection():
+            return fill(self._file, np.frombuffer(buffer, np.uint8))
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
