@@ -1,13 +1,16 @@
 """Every comparison in one run: time, memory and scaling of latentscale and of what one would use.
 
-    python benchmarks/all.py --repeats 3 --output benchmarks/results/all.json \
-        --python magnipy=MAGNIPY/bin/python --python vendi-score=OTHERS/bin/python
+    python benchmarks/all.py --repeats 3 --output benchmarks/results/comparisons-2026-01-01.json \
+        --python magnipy=MAGNIPY/bin/python --python vendi-score=OTHERS/bin/python \
+        --python gudhi=OTHERS/bin/python --python imate=OTHERS/bin/python \
+        --python scikit-primate=OTHERS/bin/python --python msid=OTHERS/bin/python
 
 Every contestant runs alone in a fresh process, on the same rows, in turn with the others, several
 times (see contest.py), at growing numbers of rows; those that can't take more stop earlier, as the
 table of comparisons below says. What isn't installed, here or in the interpreter that is named for
-it, is skipped, and how to install it is said. One JSON is written, a Markdown table beside it, and
-for each comparison an SVG of time and memory over rows. ``--short`` takes a few hundred rows, once.
+it, is skipped, and how to install it is said. One JSON is written, with what each found, so that
+one sees whether all computed the same thing. ``--short`` takes a few hundred rows. README and
+documentation show the newest record: ``python benchmarks/shown.py`` puts it there.
 
     python3 -m venv OTHERS
     OTHERS/bin/pip install numpy scipy vendi-score gudhi networkx imate scikit-primate
@@ -33,12 +36,12 @@ import imd
 import magnitude
 import numpy as np
 import vendi
-from contest import Inputs, Values, clustered_rows, header, launch, summary, write
-
-from latentscale_pipeline.panels import Curve, Panel, draw_panels
+from contest import Inputs, Values, clustered_rows, header, in_turns, summary, write
+from shown import whole_table
 
 SHORT_ROWS = (200, 400)
 DIMENSION = 128
+CHECKED_ROWS = 200
 NAMED_MEMORY = "largest_process_bytes"
 """A contestant that starts processes of its own says what the largest of them held."""
 
@@ -68,6 +71,10 @@ class Comparison:
         Numbers of rows.
     peers : mapping of str to Peer
         What contestants need that latentscale doesn't bring.
+    finding : str
+        The number that shows whether all computed the same thing.
+    find : callable
+        Takes it from what a contestant found and its inputs.
     handed_on : tuple of str
         Arrays that ours finds and the others are given, free of charge.
     """
@@ -77,6 +84,8 @@ class Comparison:
     contestants: Mapping[str, int]
     inputs: Callable[[int], Inputs]
     sizes: Sequence[int]
+    finding: str
+    find: Callable[[Values, Inputs], float]
     peers: Mapping[str, Peer] = field(default_factory=dict)
     handed_on: tuple[str, ...] = ()
 
@@ -109,6 +118,20 @@ def two_sets_of_rows(n: int) -> Inputs:
     return imd.two_sets(n, 64, 0)
 
 
+def vendi_of_order_one(found: Values, inputs: Inputs) -> float:
+    return float(found["scores"][vendi.ORDERS.index(1.0)])
+
+
+def magnitude_at_half_way(found: Values, inputs: Inputs) -> float:
+    return float(found["magnitudes"][len(found["magnitudes"]) // 2])
+
+
+def recall_of_neighbours(found: Values, inputs: Inputs) -> float:
+    few = slice(0, CHECKED_ROWS)
+    sample, lists = inputs["sample"][few], np.array(found["lists"])[few]
+    return heat.recall(inputs["rows"], sample, lists, heat.true_distances(inputs["rows"], sample))
+
+
 VENDI = Peer("vendi-score", "vendi_score", "vendi-score")
 MAGNIPY = Peer("magnipy", "magnipy", "torch magnipy==1.0.0")
 GUDHI = Peer("gudhi", "gudhi, networkx", "gudhi networkx")
@@ -123,6 +146,8 @@ COMPARISONS = (
         {"cosine latentscale": 200_000, "cosine numpy": 200_000, "cosine vendi-score": 200_000},
         rows_alone,
         (2000, 20_000, 200_000),
+        "score of order 1",
+        vendi_of_order_one,
         {"cosine vendi-score": VENDI},
     ),
     Comparison(
@@ -130,20 +155,24 @@ COMPARISONS = (
         vendi,
         {
             "rbf latentscale exact": 8000,
-            "rbf latentscale lanczos": 32_000,
+            "rbf latentscale lanczos": 20_000,
             "rbf numpy": 8000,
-            "rbf vendi-score": 8000,
+            "rbf vendi-score": 4000,
         },
         rows_and_bandwidth,
-        (2000, 4000, 8000, 32_000),
+        (2000, 4000, 8000, 20_000),
+        "score of order 1",
+        vendi_of_order_one,
         {"rbf vendi-score": VENDI},
     ),
     Comparison(
         "magnitude function",
         magnitude,
-        {"latentscale": 30_000, "cholesky": 10_000, "magnipy": 4000},
+        {"latentscale": 20_000, "cholesky": 10_000, "magnipy": 4000},
         rows_alone,
-        (1000, 4000, 10_000, 30_000),
+        (1000, 4000, 10_000, 20_000),
+        "magnitude half-way",
+        magnitude_at_half_way,
         {"magnipy": MAGNIPY},
         handed_on=("scales",),
     ),
@@ -153,14 +182,18 @@ COMPARISONS = (
         {"latentscale": 20_000, "gudhi": 5000},
         broad_clusters,
         (1000, 5000, 20_000),
+        "components",
+        lambda found, _: float(found["components"]),
         {"gudhi": GUDHI},
     ),
     Comparison(
         "IMD",
         imd,
-        {"latentscale": 20_000, "msid": 20_000, "dense": 4000},
+        {"latentscale": 20_000, "msid": 10_000, "dense": 4000},
         two_sets_of_rows,
-        (1000, 4000, 20_000),
+        (1000, 4000, 10_000, 20_000),
+        "IMD",
+        lambda found, _: float(found["imd"]),
         {"msid": MSID},
     ),
     Comparison(
@@ -170,10 +203,12 @@ COMPARISONS = (
             "latentscale": 1_000_000,
             "plain route": 100_000,
             "imate": 1_000_000,
-            "scikit-primate": 1_000_000,
+            "scikit-primate": 100_000,
         },
         heat.near_graph,
         (10_000, 100_000, 1_000_000),
+        "trace per vertex at t = 1",
+        lambda found, _: float(found["trace"]),
         {"imate": IMATE, "scikit-primate": PRIMATE},
     ),
     Comparison(
@@ -182,6 +217,8 @@ COMPARISONS = (
         {"latentscale job": 200_000, "NNDescent 15": 200_000, "NNDescent 30": 200_000},
         rows_and_sample,
         (20_000, 200_000),
+        "recall@5",
+        recall_of_neighbours,
     ),
 )
 
@@ -221,16 +258,17 @@ def run(
     """Let the contestants take turns at every size."""
     script = str(comparison.script.__file__)
     for n in sizes:
-        inputs = dict(comparison.inputs(n))
-        names = [name for name in found.pythons if n <= comparison.contestants[name]]
-        runs: dict[str, list[Values]] = {name: [] for name in names}
-        for _ in range(repeats):
-            for name in names:
-                one = launch(script, name, found.pythons[name], inputs, threads)
-                if name == names[0]:
-                    inputs.update({key: np.array(one[key]) for key in comparison.handed_on})
-                runs[name].append(briefly(one))
-        yield {"rows": n, "contestants": with_ratios(runs)}
+        pythons = {
+            name: python
+            for name, python in found.pythons.items()
+            if n <= comparison.contestants[name]
+        }
+        inputs = comparison.inputs(n)
+        runs = in_turns(script, pythons, inputs, repeats, threads, comparison.handed_on)
+        medians = with_ratios({name: list(map(briefly, all_of)) for name, all_of in runs.items()})
+        for name, [one, *_] in runs.items():
+            medians[name]["found"] = comparison.find(one, inputs)
+        yield {"rows": n, "contestants": medians}
 
 
 def briefly(one: Values) -> Values:
@@ -255,72 +293,7 @@ def with_ratios(runs: Mapping[str, Sequence[Values]]) -> dict[str, Values]:
     }
 
 
-# --- what is written -------------------------------------------------------------------------
-
-
-def table(record: Mapping[str, Any]) -> str:
-    """Write all medians as Markdown."""
-    how = (
-        f"`python benchmarks/all.py`, {record['repeats']} runs each in turn, {record['threads']} "
-        f"threads, {record['machine']['cores']} cores, load {record['load_before']:.1f} before. "
-        "Memory is the peak of the whole process."
-    )
-    lines = [
-        f"# Comparisons of {record['started'][:10]}",
-        "",
-        how,
-        "",
-        "| comparison | rows | contestant | median s | times ours | MiB | times ours | versions |",
-        "|---|---:|---|---:|---:|---:|---:|---|",
-    ]
-    for comparison in record["comparisons"]:
-        for size in comparison["sizes"]:
-            for name, one in size["contestants"].items():
-                used = ", ".join(f"{k} {v}" for k, v in one.get("versions", {}).items())
-                lines.append(
-                    f"| {comparison['name']} | {size['rows']:,} | {name} | {one['seconds']:.3g} | "
-                    f"{one['times_ours']:.3g} | {one['peak_bytes'] / 2**20:.0f} | "
-                    f"{one['memory_over_ours']:.2f} | {used} |"
-                )
-    for comparison in record["comparisons"]:
-        for name, install in comparison["skipped"].items():
-            lines.append(f"\n{comparison['name']}: {name} was skipped (`{install}`).")
-    return "\n".join(lines) + "\n"
-
-
-def draw(comparison: Mapping[str, Any]) -> str:
-    """Plot time and memory over the number of rows."""
-    curves: dict[str, list[tuple[int, float, float]]] = {}
-    for size in comparison["sizes"]:
-        for name, one in size["contestants"].items():
-            point = (size["rows"], one["seconds"], one["peak_bytes"] / 2**20)
-            curves.setdefault(name, []).append(point)
-    return draw_panels(
-        [
-            Panel(
-                comparison["name"],
-                "rows",
-                label,
-                [
-                    Curve(name, [p[0] for p in points], [p[column] for p in points])
-                    for name, points in curves.items()
-                ],
-                log_x=True,
-                log_y=True,
-            )
-            for column, label in ((1, "seconds"), (2, "MiB"))
-        ],
-        paper="white",
-    )
-
-
-def publish(record: Mapping[str, Any], output: Path) -> None:
-    """Write the JSON, the table and the figures."""
-    write(output, record)
-    output.with_suffix(".md").write_text(table(record), "utf-8")
-    for comparison in record["comparisons"]:
-        slug = "-".join(comparison["name"].replace(",", "").lower().split())
-        output.with_name(f"{output.stem}-{slug}.svg").write_text(draw(comparison) + "\n", "utf-8")
+# --- the command ----------------------------------------------------------------------------
 
 
 def pythons_of(assignments: Sequence[str]) -> dict[str, str]:
@@ -359,13 +332,18 @@ def main() -> None:
         for name, install in found.skipped.items():
             print(f"{comparison.name}: {name} is skipped ({install})", file=sys.stderr)
         sizes = SHORT_ROWS if asked.short else comparison.sizes
-        done: Values = {"name": comparison.name, "skipped": found.skipped, "sizes": []}
+        done: Values = {
+            "name": comparison.name,
+            "finding": comparison.finding,
+            "skipped": found.skipped,
+            "sizes": [],
+        }
         record["comparisons"].append(done)
         for size in run(comparison, sizes, found, asked.repeats, asked.threads):
             done["sizes"].append(size)
             # Written after each size: the largest takes longest.
-            publish(record, asked.output)
-    print(table(record))
+            write(asked.output, record)
+    print(whole_table(record))
 
 
 if __name__ == "__main__":

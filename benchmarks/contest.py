@@ -112,6 +112,29 @@ def launch(script: str, name: str, python: str, inputs: Inputs, threads: int) ->
     return found
 
 
+def in_turns(
+    script: str,
+    pythons: Mapping[str, str],
+    inputs: Inputs,
+    repeats: int,
+    threads: int,
+    handed_on: Sequence[str] = (),
+) -> dict[str, list[Values]]:
+    """Run contestants, with their interpreters, in turns: a disturbance doesn't hit one alone.
+
+    What the first one finds of ``handed_on`` the others get among their inputs.
+    """
+    runs: dict[str, list[Values]] = {name: [] for name in pythons}
+    given = dict(inputs)
+    for _ in range(repeats):
+        for name, python in pythons.items():
+            found = launch(script, name, python, given, threads)
+            if name == next(iter(pythons)):
+                given.update({array: np.array(found[array]) for array in handed_on})
+            runs[name].append(found)
+    return runs
+
+
 TIMES = (
     "seconds",
     "cpu_seconds",
@@ -126,6 +149,7 @@ def summary(runs: Sequence[Values]) -> Values:
     return {
         "seconds": statistics.median(run["seconds"] for run in runs),
         "cpu_seconds": statistics.median(run["cpu_seconds"] for run in runs),
+        "warm_up_seconds": statistics.median(run["warm_up_seconds"] for run in runs),
         "peak_bytes": max(run["peak_bytes"] for run in runs),
         "peak_bytes_after_warm_up": max(run["peak_bytes_after_warm_up"] for run in runs),
         "all_seconds": [run["seconds"] for run in runs],

@@ -28,7 +28,7 @@ from contest import (
     Inputs,
     Values,
     header,
-    launch,
+    in_turns,
     print_table,
     summary,
     take_part,
@@ -138,11 +138,11 @@ def percentile_of(rows: np.ndarray, percentile: float) -> float:
 
 
 def compare(arguments: argparse.Namespace) -> Values:
-    """Let the contestants take turns, so that a disturbance doesn't hit one of them alone."""
+    """Let the contestants take turns."""
     begun = header(arguments)
-    runs: dict[str, list[Values]] = {"latentscale": []}
+    pythons = {"latentscale": sys.executable}
     if arguments.gudhi_python:
-        runs["gudhi"] = []
+        pythons["gudhi"] = arguments.gudhi_python
     reference = broad_cluster(arguments.rows, arguments.dimension, 1)
     epsilon = percentile_of(reference, arguments.percentile)
     delta = arguments.delta * epsilon
@@ -152,10 +152,7 @@ def compare(arguments: argparse.Namespace) -> Values:
         "epsilon": np.array(epsilon),
         "delta": np.array(delta),
     }
-    for _ in range(arguments.repeats):
-        for name, found in runs.items():
-            python = arguments.gudhi_python if name == "gudhi" else sys.executable
-            found.append(launch(__file__, name, python, inputs, threads=1))
+    runs = in_turns(__file__, pythons, inputs, arguments.repeats, arguments.threads)
     described: Values = {
         **begun,
         "data": "one broad cluster",

@@ -26,7 +26,7 @@ from contest import (
     Values,
     clustered_rows,
     header,
-    launch,
+    in_turns,
     print_table,
     summary,
     take_part,
@@ -122,10 +122,7 @@ def compare(arguments: argparse.Namespace) -> Values:
     pythons = {"latentscale": sys.executable, "dense": sys.executable}
     if arguments.msid_python:
         pythons["msid"] = arguments.msid_python
-    runs: dict[str, list[Values]] = {name: [] for name in pythons}
-    for _ in range(arguments.repeats):
-        for name, python in pythons.items():
-            runs[name].append(launch(__file__, name, python, inputs, arguments.threads))
+    runs = in_turns(__file__, pythons, inputs, arguments.repeats, arguments.threads)
     results = {name: summary(found) for name, found in runs.items()}
     ours, truth = results["latentscale"], results["dense"]["imd"]
     return {

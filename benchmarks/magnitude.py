@@ -33,6 +33,7 @@ from contest import (
     Inputs,
     Values,
     header,
+    in_turns,
     launch,
     print_table,
     read_rows,
@@ -110,17 +111,12 @@ def few(inputs: Inputs) -> Inputs:
 
 def compare(arguments: argparse.Namespace) -> None:
     rows = read_rows(arguments, arguments.rows)
-    runs: dict[str, list[Values]] = {"latentscale": [], "cholesky": []}
+    pythons = {"latentscale": sys.executable, "cholesky": sys.executable}
     if arguments.magnipy_python:
-        runs["magnipy"] = []
+        pythons["magnipy"] = arguments.magnipy_python
     begun = begin(arguments)
     inputs = {"rows": rows}
-    # Contestants take turns, so that a disturbance doesn't hit one of them alone.
-    for _ in range(arguments.repeats):
-        for name in runs:
-            python = arguments.magnipy_python if name == "magnipy" else sys.executable
-            runs[name].append(launch(__file__, name, python, inputs, arguments.threads))
-            inputs.setdefault("scales", np.array(runs["latentscale"][0]["scales"]))
+    runs = in_turns(__file__, pythons, inputs, arguments.repeats, arguments.threads, ("scales",))
     results = {name: summary(found) for name, found in runs.items()}
     ours, truth = results["latentscale"], np.array(results["cholesky"]["magnitudes"])
     found = {

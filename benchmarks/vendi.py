@@ -30,7 +30,7 @@ from contest import (
     Inputs,
     Values,
     header,
-    launch,
+    in_turns,
     print_table,
     read_rows,
     rows_options,
@@ -183,14 +183,11 @@ def compare(arguments: argparse.Namespace) -> None:
     if arguments.vendi_score_python is None and "vendi-score" in names:
         names.remove("vendi-score")
     begun = header(arguments)
-    runs: dict[str, list[Values]] = {name: [] for name in names}
-    # Contestants take turns, so that a disturbance doesn't hit one of them alone.
-    for _ in range(arguments.repeats):
-        for name in names:
-            python = arguments.vendi_score_python if name == "vendi-score" else sys.executable
-            full_name = f"{arguments.kernel} {name}"
-            runs[name].append(launch(__file__, full_name, python, inputs, arguments.threads))
-    results = {name: summary(found) for name, found in runs.items()}
+    pythons = {f"{arguments.kernel} {name}": sys.executable for name in names}
+    if "vendi-score" in names:
+        pythons[f"{arguments.kernel} vendi-score"] = arguments.vendi_score_python
+    runs = in_turns(__file__, pythons, inputs, arguments.repeats, arguments.threads)
+    results = {name: summary(runs[f"{arguments.kernel} {name}"]) for name in names}
     found = {
         **begun,
         "kernel": arguments.kernel,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.jobs import results_of, run_command, timeless
-from tests.slurm import NotToBeHad, Slurm, install, slurm
+from tests.slurm import NotToBeHad, Slurm, cluster_for_tests, install
 
 if TYPE_CHECKING:
     from tests.full import Bench
@@ -37,19 +35,15 @@ Part = tuple[str, Any, Any]
 def a_real_slurm(bench: Bench) -> list[dict[str, Any]]:
     """Submit a job, take its worker, take its driver, and go without Dask: the same numbers."""
     expected = _run_locally(bench)
-    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-    folder.chmod(0o755)  # munge's own user has to enter it
     try:
         install()
-        with slurm(folder / "slurm") as cluster, _environment(cluster):
+        with cluster_for_tests() as cluster, _environment(cluster):
             return [
-                tried(bench, cluster, folder, expected)
+                tried(bench, cluster, cluster.folder, expected)
                 for tried in (_undisturbed, _without_a_worker, _without_its_driver, _as_arrays)
             ]
     except NotToBeHad as reason:
         return [_record("a job on Slurm", {"skipped": str(reason)}, held=None)]
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run_locally(bench: Bench) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -151,6 +152,18 @@ def slurm(folder: Path) -> Iterator[Slurm]:
                 time.sleep(0.2)
         for pid_file in [*sorted(folder.glob("*.pid")), folder / "munge" / "pid"]:
             _end(pid_file)
+
+
+@contextmanager
+def cluster_for_tests() -> Iterator[Slurm]:
+    """A cluster in a folder of its own, which goes with it."""
+    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
+    folder.chmod(0o755)  # munge's own user has to enter it
+    try:
+        with slurm(folder / "slurm") as found:
+            yield found
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _start_munge(folder: Path) -> None:

@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -34,7 +33,7 @@ from tests.recipes import (
     registered,
     wait_for,
 )
-from tests.slurm import Slurm, slurm, why_not
+from tests.slurm import Slurm, cluster_for_tests, why_not
 
 pytestmark = pytest.mark.full
 
@@ -90,13 +89,8 @@ def test_cron_fires_the_recipe(place: Path) -> None:
 
 @pytest.fixture
 def cluster() -> Iterator[Slurm]:
-    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-    folder.chmod(0o755)  # munge's own user has to enter it
-    try:
-        with slurm(folder / "slurm") as found:
-            yield found
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with cluster_for_tests() as found:
+        yield found
 
 
 @pytest.mark.timeout(600)

@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import pytest
 from tests.conftest import Ended
 from tests.jobs import results_of, timeless
 from tests.pipeline.waiting import wait_for
-from tests.slurm import Slurm, slurm, why_not
+from tests.slurm import Slurm, cluster_for_tests, why_not
 
 Command = Callable[..., Ended]
 ODD = "odd $(touch pwned); 'x' \"y\" %j & #"
@@ -25,13 +23,8 @@ pytestmark = pytest.mark.skipif(why_not() is not None, reason=f"no Slurm here: {
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Slurm]:
-    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-    folder.chmod(0o755)  # munge's own user has to enter it
-    try:
-        with slurm(folder / "slurm") as found:
-            yield found
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with cluster_for_tests() as found:
+        yield found
 
 
 @pytest.fixture

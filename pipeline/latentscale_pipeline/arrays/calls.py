@@ -183,7 +183,7 @@ def heat_trace(
         Finite; stored as float16 if they are, else as float32.
     k : int
         Neighbours of a row.
-    metric : {"euclidean", "cosine"}
+    metric : {"euclidean", "cosine", "manhattan"}
         How far apart two rows are.
     times : tuple of float, float and int
         First and last diffusion time, and how many, evenly spaced in their logarithm.

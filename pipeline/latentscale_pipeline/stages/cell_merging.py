@@ -18,7 +18,7 @@ from latentscale.neighbours import Neighbours, Recall, merge, recall_certificate
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.errors import TargetMissed
 from latentscale_pipeline.job.publishing import Output, Published
-from latentscale_pipeline.stages.cell_passes import group_by_size, tie_seed
+from latentscale_pipeline.stages.cell_passes import group_by_size, tie_seed, where_needed
 from latentscale_pipeline.stages.cell_search import LISTS, lists_name
 from latentscale_pipeline.stages.cell_sizes import AGAIN, JOINED_ENTRIES, PILOT_ROWS, Layout
 
@@ -33,11 +33,10 @@ def newest_lists(read: Callable[[str], Published], names: Sequence[str]) -> Publ
     return next(found for found in map(read, reversed(names)) if found.values.get("needed", True))
 
 
+@where_needed
 def merge_lists(inputs: Inputs) -> Output:
     """Merge the lists of a block of positions, and turn their edges round for other blocks."""
     p = inputs.parameters
-    if inputs.results[p["chosen"]].values["overlap"] == 0:
-        return Output()
     layout, k, seed = Layout(p["n"], p["d"]), p["k"], tie_seed(inputs)
     start = inputs.index * layout.block
     count = min(layout.block, p["n"] - start)

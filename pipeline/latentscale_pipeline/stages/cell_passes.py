@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from latentscale.cells import assign, find_centres
 from latentscale.distances import Points, as_points, row_blocks
 from latentscale.neighbours import Neighbours, merge, nearest
 from latentscale_pipeline.corpus import Corpus
-from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.engine.stage import Inputs, Work
 from latentscale_pipeline.engine.task import FINALISE
 from latentscale_pipeline.job.publishing import Output
 from latentscale_pipeline.stages.cell_sizes import (
@@ -32,6 +33,20 @@ from latentscale_pipeline.stages.cell_sizes import (
 from latentscale_pipeline.stages.shard_blocks import find_block, read_points
 
 Int64Array = NDArray[np.int64]
+
+
+def where_needed(work: Work) -> Work:
+    """Make the work of a search do nothing where the search before it was good enough.
+
+    The result that its parameter ``chosen`` names says into how many cells a row goes: into none.
+    """
+
+    @wraps(work)
+    def unless_done(inputs: Inputs) -> Output:
+        chosen = inputs.results[inputs.parameters["chosen"]]
+        return work(inputs) if chosen.values["overlap"] > 0 else Output()
+
+    return unless_done
 
 
 def _streams(inputs: Inputs) -> list[np.random.Generator]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.job.publishing import Output, Published
-from latentscale_pipeline.stages.cell_passes import assign_rows
+from latentscale_pipeline.stages.cell_passes import assign_rows, where_needed
 from latentscale_pipeline.stages.cell_sizes import Layout
 from latentscale_pipeline.stages.shard_blocks import find_block, read_points
 
@@ -47,14 +47,13 @@ def _record(corpus_dtype: np.dtype[Any], d: int, overlap: int) -> np.dtype[Any]:
 # --- from blocks of shards --------------------------------------------------------------------
 
 
+@where_needed
 def regroup_block(inputs: Inputs) -> Output:
     """Write the rows of a block to the groups, or coarse groups, that their cells belong to."""
     p = inputs.parameters
     corpus = inputs.corpora[p["role"]]
     chosen = inputs.results[p["chosen"]]
     overlap = chosen.values["overlap"]
-    if overlap == 0:
-        return Output()
     centres = inputs.results[f"cells-{p['role']}"].array("centres")
     group_of = chosen.array("group_of")
     if p["coarse"] > 1:
@@ -73,13 +72,13 @@ def regroup_block(inputs: Inputs) -> Output:
     records["home"], records["cells"] = home, owners
     records["rank"][order] = np.arange(len(home)) - np.repeat(np.cumsum(counts) - counts, counts)
     records["vector"] = corpus.read_rows(block.start, block.stop)
-    groups = np.arange(int(group_of[-1]) + 1)
+    groups, of_cells = np.arange(int(group_of[-1]) + 1), group_of[owners]
     return Output(
         arrays={
             "homes": counts.astype(np.int32),
-            "members": _count_members(group_of[owners], groups),
+            "members": _count_members(of_cells, groups),
         },
-        sections={GROUPS: _split(records, group_of, groups)},
+        sections={GROUPS: _split(records, of_cells, groups)},
     )
 
 
@@ -99,11 +98,13 @@ def _count_members(owners: Int64Array, groups: Int64Array) -> Int64Array:
 
 
 def _split(
-    records: NDArray[Any], group_of: Int64Array, groups: Int64Array
+    records: NDArray[Any], owners: Int64Array, groups: Int64Array
 ) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield, for each of some groups that has any, the rows with a cell in it."""
+    """Yield, for each of some groups that has any, the rows with a cell in it.
+
+    ``owners`` are the groups of the rows' cells.
+    """
     cells = records["cells"]
-    owners = np.where(cells < 0, -1, group_of[cells])
     for group in groups.tolist():
         mine = owners == group
         inside = np.flatnonzero(mine.any(axis=1))
@@ -113,11 +114,10 @@ def _split(
             yield str(group), found
 
 
+@where_needed
 def number_rows(inputs: Inputs) -> Output:
     """Give all rows numbers by their nearest cells, and cut groups that are too large."""
     p = inputs.parameters
-    if inputs.results[p["chosen"]].values["overlap"] == 0:
-        return Output()
     homes = np.array([part.array("homes") for part in inputs.parts], dtype=np.int64)
     members = np.array([part.array("members") for part in inputs.parts])
     starts = np.cumsum(homes.sum(axis=0)) - homes.sum(axis=0)
@@ -145,11 +145,10 @@ def _cut_groups(sizes: Int64Array, most: int) -> Int64Array:
 # --- through coarse groups --------------------------------------------------------------------
 
 
+@where_needed
 def cut_coarse_groups(inputs: Inputs) -> Output:
     """Cut coarse groups into pieces of consecutive blocks, and count the rows of cells so far."""
     p = inputs.parameters
-    if inputs.results[p["chosen"]].values["overlap"] == 0:
-        return Output()
     members = np.array([part.array("members") for part in inputs.parts])
     stride = -(-len(members) // RUNNING_TOTALS)
     total = np.zeros(len(inputs.parts[0].array("homes")), dtype=np.int64)
@@ -184,12 +183,11 @@ def _fill(sizes: Int64Array, most: int) -> Iterator[tuple[int, int]]:
         yield start, len(sizes)
 
 
+@where_needed
 def regroup_piece(inputs: Inputs) -> Output:
     """Write the rows of a piece of a coarse group to the groups that their cells belong to."""
     p = inputs.parameters
     chosen, coarse = inputs.results[p["chosen"]], inputs.results[p["coarsely"]]
-    if chosen.values["overlap"] == 0:
-        return Output()
     pieces = coarse.array("pieces")
     if inputs.index >= len(pieces):
         return Output()
@@ -199,10 +197,10 @@ def regroup_piece(inputs: Inputs) -> Output:
     first, end = _groups_of(group, group_of, p["coarse"])
     groups = np.arange(first, end)
     cells = records["cells"]
-    owners = np.where(cells < 0, -1, group_of[cells])
+    owners = np.where(cells < 0, first - 1, group_of[cells])
     return Output(
-        arrays={"members": _count_members(np.where(owners < 0, first - 1, owners), groups)},
-        sections={GROUPS: _split(records, group_of, groups)},
+        arrays={"members": _count_members(owners, groups)},
+        sections={GROUPS: _split(records, owners, groups)},
     )
 
 
@@ -229,12 +227,11 @@ def _read_coarse(coarse: Published, group: int, start: int, stop: int) -> NDArra
     return np.concatenate(found)
 
 
+@where_needed
 def list_groups(inputs: Inputs) -> Output:
     """Note which pieces hold the rows of every group, and cut groups that are too large."""
     p = inputs.parameters
     chosen, coarse = inputs.results[p["chosen"]], inputs.results[p["coarsely"]]
-    if chosen.values["overlap"] == 0:
-        return Output()
     group_of = chosen.array("group_of")
     pieces = coarse.array("pieces")[:, 0]
     spans, members, sizes = [], [], []

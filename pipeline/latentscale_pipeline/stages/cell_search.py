@@ -13,7 +13,7 @@ from latentscale.cells import divide, search_cells
 from latentscale.distances import as_points
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.job.publishing import Output, Published
-from latentscale_pipeline.stages.cell_passes import tie_seed
+from latentscale_pipeline.stages.cell_passes import tie_seed, where_needed
 from latentscale_pipeline.stages.cell_regrouping import GROUPS, Homes, parts_of_group
 from latentscale_pipeline.stages.cell_sizes import Layout
 
@@ -23,11 +23,10 @@ LISTS = "lists"
 """Object of a search's lists, a section for every piece of a group and block of positions."""
 
 
+@where_needed
 def search_groups(inputs: Inputs) -> Output:
     """Find neighbours inside some of the groups; the lists are cut by blocks of positions."""
     p = inputs.parameters
-    if inputs.results[p["chosen"]].values["overlap"] == 0:
-        return Output(values={"held": []})
     regrouped = inputs.results[p["regrouped"]]
     pieces = regrouped.array("pieces")[inputs.index :: inputs.stage.partitions]
     lists: list[tuple[str, NDArray[Any]]] = []
@@ -128,6 +127,7 @@ def lists_name(piece: int, block: int) -> str:
     return f"{piece}/{block}"
 
 
+@where_needed
 def count_lists(inputs: Inputs) -> Output:
     """Note which pieces have lists for which blocks, so that nobody has to ask all of them."""
     held = sorted(tuple(pair) for part in inputs.parts for pair in part.values["held"])

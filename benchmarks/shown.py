@@ -1,0 +1,178 @@
+"""Put the newest record of all comparisons where people read it: README and documentation.
+
+    python benchmarks/shown.py [--record benchmarks/results/comparisons-2026-01-01.json]
+
+The whole table goes to ``docs/peers.md`` with a plot of time and memory for each comparison; the
+largest sizes that all contestants took go to the README. Both pages keep their words: what is
+between two comments is replaced.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from latentscale_pipeline.panels import Curve, Panel, draw_panels
+
+ROOT = Path(__file__).parents[1]
+RECORDS = ROOT / "benchmarks" / "results"
+BEGIN, END = "<!-- comparisons -->", "<!-- end of comparisons -->"
+MIB = 2**20
+
+Record = Mapping[str, Any]
+"""What ``all.py`` writes."""
+
+# --- tables ----------------------------------------------------------------------------------
+
+
+def whole_table(record: Record) -> str:
+    """Write all medians as Markdown, a table for each comparison."""
+    parts = [how_measured(record)]
+    for comparison in record["comparisons"]:
+        parts += [
+            f"## {comparison['name'][0].upper()}{comparison['name'][1:]}",
+            _table(comparison),
+            f"![Seconds and MiB over rows](figures/{slug(comparison)}.svg)",
+            _versions(comparison),
+        ]
+        parts += [
+            f"{name} was skipped (`{install}`)." for name, install in comparison["skipped"].items()
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def how_measured(record: Record) -> str:
+    """Say when and on what."""
+    return (
+        f"{record['started'][:10]}, medians of {record['repeats']} runs in turn, "
+        f"{record['threads']} thread{'s' * (record['threads'] > 1)}, {record['machine']['cores']} "
+        f"cores, load {record['load_before']:.1f} before."
+    )
+
+
+def _table(comparison: Record) -> str:
+    lines = [
+        "| rows | contestant | seconds | times ours | warm-up s | peak MiB "
+        f"| {comparison['finding']} |",
+        "|---:|---|---:|---:|---:|---:|---:|",
+    ]
+    for size in comparison["sizes"]:
+        for name, one in size["contestants"].items():
+            lines.append(
+                f"| {size['rows']:,} | {name} | {_short(one['seconds'])} "
+                f"| {_short(one['times_ours'])} | {_short(one['warm_up_seconds'])} "
+                f"| {one['peak_bytes'] / MIB:.0f} | {one['found']:.6g} |"
+            )
+    return "\n".join(lines)
+
+
+def _versions(comparison: Record) -> str:
+    used: dict[str, set[str]] = {}
+    for size in comparison["sizes"]:
+        for one in size["contestants"].values():
+            for library, version in one.get("versions", {}).items():
+                used.setdefault(library, set()).add(version)
+    named = (f"{name} {' and '.join(sorted(found))}" for name, found in sorted(used.items()))
+    return f"Versions: {', '.join(named)}."
+
+
+def brief_table(record: Record) -> str:
+    """Write, for each comparison, the largest size that every contestant took."""
+    lines = [
+        "| | rows | latentscale | instead | times as long |",
+        "|---|---:|---:|---|---:|",
+    ]
+    for comparison in record["comparisons"]:
+        most = max(len(size["contestants"]) for size in comparison["sizes"])
+        size = [size for size in comparison["sizes"] if len(size["contestants"]) == most][-1]
+        (_, ours), *others = size["contestants"].items()
+        instead = ", ".join(f"{name} {_duration(one)}" for name, one in others)
+        times = ", ".join(f"{one['times_ours']:.2g}" for _, one in others)
+        lines.append(
+            f"| {comparison['name']} | {size['rows']:,} | {_duration(ours)} | {instead} | {times} |"
+        )
+    return "\n".join(lines)
+
+
+def _duration(one: Record) -> str:
+    return f"{_short(one['seconds'])} s"
+
+
+def _short(number: float) -> str:
+    return f"{number:.3g}" if number < 1000 else f"{number:.0f}"
+
+
+# --- figures ---------------------------------------------------------------------------------
+
+
+def draw(comparison: Record) -> str:
+    """Plot time and memory over the number of rows."""
+    curves: dict[str, list[tuple[int, float, float]]] = {}
+    for size in comparison["sizes"]:
+        for name, one in size["contestants"].items():
+            point = (size["rows"], one["seconds"], one["peak_bytes"] / MIB)
+            curves.setdefault(name, []).append(point)
+    return draw_panels(
+        [
+            Panel(
+                comparison["name"],
+                "rows",
+                label,
+                [
+                    Curve(name, [p[0] for p in points], [p[column] for p in points])
+                    for name, points in curves.items()
+                ],
+                log_x=True,
+                log_y=True,
+            )
+            for column, label in ((1, "seconds"), (2, "MiB"))
+        ],
+        paper="white",
+    )
+
+
+def slug(comparison: Record) -> str:
+    """Return the name of a comparison's figure."""
+    return "-".join(["peers", *comparison["name"].replace(",", "").lower().split()])
+
+
+# --- pages -----------------------------------------------------------------------------------
+
+
+def newest() -> Path:
+    """Return the newest record."""
+    return max(RECORDS.glob("comparisons-*.json"))
+
+
+def with_part(page: str, part: str) -> str:
+    """Put a part between a page's two comments."""
+    before, rest = page.split(BEGIN)
+    _, after = rest.split(END)
+    return f"{before}{BEGIN}\n\n{part.strip()}\n\n{END}{after}"
+
+
+def show(record: Record, root: Path) -> None:
+    """Write tables and figures into the pages below a folder."""
+    brief = f"{brief_table(record)}\n\n{how_measured(record)}"
+    for page, part in (("README.md", brief), ("docs/peers.md", whole_table(record))):
+        path = root / page
+        path.write_text(with_part(path.read_text("utf-8"), part), "utf-8")
+    for comparison in record["comparisons"]:
+        figure = root / "docs" / "figures" / f"{slug(comparison)}.svg"
+        figure.write_text(draw(comparison) + "\n", "utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--record", type=Path, help="the newest, if none is named")
+    asked = parser.parse_args()
+    show(json.loads((asked.record or newest()).read_text("utf-8")), ROOT)
+
+
+if __name__ == "__main__":
+    main()
