@@ -54,11 +54,8 @@ def how_measured(record: Record) -> str:
 
 
 def _table(comparison: Record) -> str:
-    lines = [
-        "| rows | contestant | seconds | times ours | warm-up s | peak MiB "
-        f"| {comparison['finding']} |",
-        "|---:|---|---:|---:|---:|---:|---:|",
-    ]
+    columns = "| rows | contestant | seconds | times ours | warm-up s | peak MiB"
+    lines = [f"{columns} | {comparison['finding']} |", "|---:|---|---:|---:|---:|---:|---:|"]
     for size in comparison["sizes"]:
         for name, one in size["contestants"].items():
             lines.append(
