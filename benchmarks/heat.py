@@ -94,7 +94,7 @@ def run_descent(inputs: Inputs, neighbours: int) -> Values:
         metric="euclidean",
         n_neighbors=neighbours,
         random_state=0,
-        n_jobs=os.cpu_count(),
+        n_jobs=-1,
     )
     lists = descent.neighbor_graph[0][inputs["sample"], 1 : K + 1]
     return {"lists": lists.tolist(), "versions": versions(LIBRARIES)}

@@ -312,6 +312,8 @@ def simple_commands(line: str) -> Iterator[list[str]]:
 def check_command(words: list[str], where: str) -> None:
     """Check one command without running it."""
     program, *arguments = words
+    if program.endswith("/bin/pip"):
+        program = "pip"  # of an environment that the page makes
     checks: dict[str, Callable[[list[str], str], None]] = {
         "latentscale": _check_latentscale,
         "dask": _check_dask,

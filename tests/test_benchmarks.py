@@ -12,7 +12,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from benchmarks import simulation
+from benchmarks import shown, simulation
 
 from latentscale_pipeline.engine.stage import Stage
 
@@ -55,6 +55,8 @@ def comparison(everything: ModuleType, tmp_path: Path) -> object:
         {"ours": 20, "theirs": 10, "absent": 20},
         lambda n: {"rows": np.ones(n)},
         (10, 20),
+        "sum",
+        lambda found, inputs: found["sum"] + 0 * inputs["rows"].sum(),
         {"absent": everything.Peer("absent", "no_such_package", "absent==1")},
         handed_on=("scales",),
     )
@@ -76,25 +78,122 @@ def test_contestants_take_turns_and_are_compared(
     assert theirs["scales_given"] == 2
     assert len(theirs["all_seconds"]) == 2
     assert theirs["times_ours"] == theirs["seconds"] / ours["seconds"] > 1.5
-    record = {
-        "started": "2026-01-02T03:04:05",
-        "repeats": 2,
-        "threads": 1,
-        "machine": {"cores": 1},
-        "load_before": 0.5,
-        "comparisons": [{"name": "sums, of rows", "skipped": found.skipped, "sizes": sizes}],
-    }
-    everything.publish(record, tmp_path / "all.json")
-    assert json.loads((tmp_path / "all.json").read_text()) == record
-    table = (tmp_path / "all.md").read_text()
-    assert "| sums, of rows | 20 | ours |" in table
-    assert "absent was skipped (`pip install absent==1`)" in table
-    ElementTree.parse(tmp_path / "all-sums-of-rows.svg")
+    assert [one["found"] for one in sizes[0]["contestants"].values()] == [10, 10]
 
 
 def test_a_memory_that_a_contestant_measured_counts(everything: ModuleType) -> None:
     brief = everything.briefly({"peak_bytes": 1, "largest_process_bytes": 7, "lists": [1]})
     assert brief == {"peak_bytes": 7, "largest_process_bytes": 7}
+
+
+def test_the_finding_of_a_graph_is_its_recall(everything: ModuleType) -> None:
+    rows = np.arange(40.0)[:, None] ** 2
+    lists = [[1, 2, 3, 4, 5], [0, 2, 3, 4, 12]]
+    inputs = {"rows": rows, "sample": np.array([0, 1])}
+    assert everything.recall_of_neighbours({"lists": lists}, inputs) == 0.9
+
+
+# --- what is shown ---------------------------------------------------------------------------
+
+
+def one(seconds: float, ratio: float, version: str) -> dict[str, object]:
+    return {
+        "seconds": seconds,
+        "times_ours": ratio,
+        "warm_up_seconds": 1.0,
+        "peak_bytes": 3 * 2**20,
+        "found": 1 / 3,
+        "versions": {"numpy": version},
+    }
+
+
+MADE = {
+    "started": "2026-01-02T03:04:05",
+    "repeats": 2,
+    "threads": 1,
+    "machine": {"cores": 4},
+    "load_before": 0.52,
+    "comparisons": [
+        {
+            "name": "sums, of rows",
+            "finding": "sum",
+            "skipped": {"absent": "pip install absent==1"},
+            "sizes": [
+                {"rows": 10, "contestants": {"ours": one(0.5, 1.0, "2"), "them": one(1, 2, "1")}},
+                {"rows": 4000, "contestants": {"ours": one(2, 1.0, "2"), "them": one(9, 4.5, "1")}},
+                {"rows": 20000, "contestants": {"ours": one(1234.5, 1.0, "2")}},
+            ],
+        }
+    ],
+}
+
+
+def test_tables_say_what_the_record_says() -> None:
+    assert (
+        shown.whole_table(MADE)
+        == """\
+2026-01-02, medians of 2 runs in turn, 1 thread, 4 cores, load 0.5 before.
+
+## Sums, of rows
+
+| rows | contestant | seconds | times ours | warm-up s | peak MiB | sum |
+|---:|---|---:|---:|---:|---:|---:|
+| 10 | ours | 0.5 | 1 | 1 | 3 | 0.333333 |
+| 10 | them | 1 | 2 | 1 | 3 | 0.333333 |
+| 4,000 | ours | 2 | 1 | 1 | 3 | 0.333333 |
+| 4,000 | them | 9 | 4.5 | 1 | 3 | 0.333333 |
+| 20,000 | ours | 1234 | 1 | 1 | 3 | 0.333333 |
+
+![Seconds and MiB over rows](figures/peers-sums-of-rows.svg)
+
+Versions: numpy 1 and 2.
+
+absent was skipped (`pip install absent==1`).
+"""
+    )
+    assert (
+        shown.brief_table(MADE)
+        == """\
+| | rows | latentscale | instead | times as long |
+|---|---:|---:|---|---:|
+| sums, of rows | 4,000 | 2 s | them 9 s | 4.5 |"""
+    )
+
+
+def test_pages_keep_their_words(tmp_path: Path) -> None:
+    (tmp_path / "docs" / "figures").mkdir(parents=True)
+    for page in ("README.md", "docs/peers.md"):
+        (tmp_path / page).write_text(f"before {shown.BEGIN} old {shown.END} after")
+    shown.show(MADE, tmp_path)
+    readme, whole = ((tmp_path / page).read_text() for page in ("README.md", "docs/peers.md"))
+    assert readme.startswith(f"before {shown.BEGIN}\n\n| | rows |")
+    assert readme.endswith(f"load 0.5 before.\n\n{shown.END} after")
+    assert "| 20,000 | ours | 1234 |" in whole
+    ElementTree.parse(tmp_path / "docs" / "figures" / "peers-sums-of-rows.svg")
+
+
+def test_pages_show_the_newest_record(everything: ModuleType) -> None:
+    record = json.loads(shown.newest().read_text("utf-8"))
+    assert not record["short"]
+    assert [one["name"] for one in record["comparisons"]] == [
+        one.name for one in everything.COMPARISONS
+    ]
+    page = (ROOT / "docs" / "peers.md").read_text("utf-8")
+    assert shown.with_part(page, shown.whole_table(record)) == page
+    assert shown.brief_table(record) in (ROOT / "README.md").read_text("utf-8")
+    for comparison in record["comparisons"]:
+        figure = ROOT / "docs" / "figures" / f"{shown.slug(comparison)}.svg"
+        assert figure.read_text("utf-8") == shown.draw(comparison) + "\n"
+
+
+def test_the_page_installs_every_peer(everything: ModuleType) -> None:
+    page = (ROOT / "docs" / "peers.md").read_text("utf-8")
+    for peer in {p.name: p for one in everything.COMPARISONS for p in one.peers.values()}.values():
+        assert set(peer.install.split()) <= set(page.split()), peer.name
+        assert f"--python {peer.name}=" in page
+
+
+# --- the command -----------------------------------------------------------------------------
 
 
 def test_interpreters_are_named_by_peer(everything: ModuleType) -> None:
@@ -126,13 +225,14 @@ def test_the_command_runs(tmp_path: Path) -> None:
     command = [sys.executable, str(FOLDER / "all.py"), "--short", "--repeats", "1"]
     command += ["--only", "Vendi, cosine", "--output", str(tmp_path / "all.json")]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "| Vendi, cosine | 400 | cosine latentscale |" in ended.stdout
+    assert "## Vendi, cosine\n" in ended.stdout
+    assert "\n| 400 | cosine latentscale |" in ended.stdout
     [found] = json.loads((tmp_path / "all.json").read_text())["comparisons"]
     for size in found["sizes"]:
         ours, numpy = (size["contestants"][f"cosine {name}"] for name in ("latentscale", "numpy"))
         assert ours["peak_bytes"] > 0
         assert numpy["times_ours"] == numpy["seconds"] / ours["seconds"]
-    assert (tmp_path / "all-vendi-cosine.svg").exists()
+        assert numpy["found"] == pytest.approx(ours["found"], rel=1e-6)
 
 
 @pytest.mark.full
