@@ -139,6 +139,10 @@ def test_merged_parts_equal_the_whole(seed, n, k, metric, data):
         joined = merge(*parts, k, **common)
         np.testing.assert_array_equal(joined.indices, whole.indices)
         np.testing.assert_array_equal(joined.distances, whole.distances)
+    rest = points.take(slice(cut, n))
+    added = nearest(points, rest, k, candidate_ids=ids[cut:], known=first, **common)
+    np.testing.assert_array_equal(added.indices, whole.indices)
+    np.testing.assert_array_equal(added.distances, whole.distances)
 
 
 def test_too_few_candidates_are_padded():

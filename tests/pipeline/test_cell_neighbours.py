@@ -21,6 +21,7 @@ from latentscale_pipeline.corpus import ingest
 from latentscale_pipeline.job.config import read_config
 from latentscale_pipeline.plan import make_plan, measure_sections
 from latentscale_pipeline.run import Finished
+from latentscale_pipeline.stages.cell_sizes import Layout
 from tests import oracles
 from tests.jobs import results_of, run_here, timeless
 from tests.pipeline.mortal_driver import run_counted
@@ -78,7 +79,13 @@ def lists_of(finished: Finished) -> np.ndarray:
     return np.load(Path(finished.store.url, finished.results["arrays"]["heat/corpus/neighbours"]))
 
 
-def test_lists_graph_and_trace_equal_those_in_memory(run: Callable[..., Finished]) -> None:
+@pytest.mark.parametrize("undivided", [4096, 9], ids=["one region", "many regions"])
+def test_lists_graph_and_trace_equal_those_in_memory(
+    run: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch, undivided: int
+) -> None:
+    monkeypatch.setattr("latentscale.cell_regions.MOST_UNDIVIDED", undivided)
+    monkeypatch.setattr("latentscale.cell_regions.SEARCHED_REGIONS", 3)
+    assert Layout(N, D).regions == (1 if undivided > 50 else 7)
     rows = clustered()
     finished = run(rows)
     found = finished.results["measures"]["heat"]["corpus"]
@@ -121,9 +128,12 @@ def test_ties_make_no_hub(run: Callable[..., Finished]) -> None:
     assert pointed.max() < 40
 
 
+@pytest.mark.parametrize("undivided", [4096, 9], ids=["one region", "many regions"])
 def test_numbers_depend_on_the_rows_alone(
-    run: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch
+    run: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch, undivided: int
 ) -> None:
+    monkeypatch.setattr("latentscale.cell_regions.MOST_UNDIVIDED", undivided)
+    monkeypatch.setattr("latentscale.cell_regions.SEARCHED_REGIONS", 3)
     rows = clustered()
     small = run(rows, 8000, "small")
     large = run(rows, 50_000, "large")

@@ -277,11 +277,14 @@ def _cells_effort(
     section: Heat, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
 ) -> Effort:
     drawn = (layout.sample + _all_checked(section, corpus)) * corpus.d
+    # Rounds over all centres, or over the regions and then over the cells of one.
+    rounds = layout.cells if layout.regions == 1 else layout.regions + layout.cells / layout.regions
+    compared = 8.0 * rounds + layout.compared_centres
     return Effort(
         bytes_read=corpus.stored_bytes + 4 * drawn,
         bytes_written=4 * drawn + 8 * layout.cells * corpus.d + RESULT_BYTES,
-        products=9.0 * layout.sample * layout.cells * corpus.d,
-        folds=60.0 * drawn + 9.0 * layout.sample * layout.cells,
+        products=compared * layout.sample * corpus.d,
+        folds=60.0 * drawn + compared * layout.sample,
     )
 
 
@@ -355,8 +358,8 @@ def _regroup_effort(
     return Effort(
         bytes_read=corpus.stored_bytes,
         bytes_written=records + count_blocks(corpus) * RESULT_BYTES,
-        single_products=float(corpus.n) * layout.cells * corpus.d,
-        folds=float(corpus.n) * (layout.cells + CONVERSION_FOLDS * corpus.d + 100),
+        single_products=float(corpus.n) * layout.compared_centres * corpus.d,
+        folds=float(corpus.n) * (layout.compared_centres + CONVERSION_FOLDS * corpus.d + 100),
     )
 
 

@@ -12,16 +12,15 @@ from numpy.typing import NDArray
 from latentscale.cell_layout import (
     expected_sizes,
     group_cells,
-    order_centres,
     shared_cell_recall,
 )
-from latentscale.cells import assign, find_centres
-from latentscale.distances import Points, as_points, row_blocks
+from latentscale.cell_regions import CellRegions, assign_in_regions, place_regions
+from latentscale.distances import as_points
 from latentscale.neighbours import Neighbours, merge, nearest
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Inputs, Work
 from latentscale_pipeline.engine.task import FINALISE
-from latentscale_pipeline.job.publishing import Output
+from latentscale_pipeline.job.publishing import Output, Published
 from latentscale_pipeline.stages.cell_sizes import (
     AGAIN,
     GROUP_FILL,
@@ -86,15 +85,16 @@ def place_cells(inputs: Inputs) -> Output:
     sample = as_points(vectors, p["metric"])
     del vectors
     *_, stream = _streams(inputs)
-    centres = find_centres(sample.rows, layout.cells, stream)
-    centres = centres[order_centres(centres, stream)]
-    owners = assign_rows(sample, centres, AGAIN * max(p["overlaps"]))
+    cells = place_regions(sample.rows, layout.cells, layout.regions, stream)
+    owners = assign_in_regions(sample, cells, AGAIN * max(p["overlaps"]))
     _, checked = _draw(inputs, corpus)
     ascending = np.concatenate([part.array("checked") for part in inputs.parts])
     order = np.argsort(np.argsort(checked))
     return Output(
         arrays={
-            "centres": centres,
+            "centres": cells.centres,
+            "regions": cells.regions,
+            "starts": cells.starts,
             "owners": owners.astype(np.int32),
             "checked": checked,
             "vectors": ascending[order],
@@ -102,11 +102,9 @@ def place_cells(inputs: Inputs) -> Output:
     )
 
 
-def assign_rows(points: Points, centres: NDArray[np.float64], overlap: int) -> Int64Array:
-    """Return the nearest cells of rows, (rows, overlap), nearest first."""
-    return np.concatenate(
-        [assign(points.take(block), centres, overlap) for block in row_blocks(len(points), 4096)]
-    )
+def read_cells(placed: Published) -> CellRegions:
+    """Return the cells that were placed."""
+    return CellRegions(placed.array("centres"), placed.array("regions"), placed.array("starts"))
 
 
 def check_block(inputs: Inputs) -> Output:
@@ -121,15 +119,15 @@ def check_block(inputs: Inputs) -> Output:
         np.full((len(checked), k), -1, dtype=np.int64), np.full((len(checked), k), np.inf)
     )
     for rows, points in read_points(corpus, block, metric):
-        found = nearest(
+        best = nearest(
             queries,
             points,
             k,
             query_ids=checked,
             candidate_ids=np.arange(rows.start, rows.stop, dtype=np.int64),
             seed=seed,
+            known=best,
         )
-        best = merge(best, found, k, query_ids=checked, seed=seed)
     near = best.indices[:PILOT_ROWS]
     vectors = np.zeros((*near.shape, corpus.d), dtype=corpus.dtype)
     stored = corpus.read_rows(block.start, block.stop)
@@ -145,14 +143,14 @@ def choose_overlap(inputs: Inputs) -> Output:
     p = inputs.parameters
     metric, k, overlaps = p["metric"], p["k"], p["overlaps"]
     corpus = inputs.corpora[p["role"]]
-    cells = inputs.results[f"cells-{p['role']}"]
-    true = _join_checks(inputs, cells.array("checked"), k)
-    centres, owners = cells.array("centres"), cells.array("owners").astype(np.int64)
+    placed = inputs.results[f"cells-{p['role']}"]
+    true = _join_checks(inputs, placed.array("checked"), k)
+    cells, owners = read_cells(placed), placed.array("owners").astype(np.int64)
     near = _vectors_of(inputs, true.indices[:PILOT_ROWS], corpus)
-    pilots = as_points(cells.array("vectors")[:PILOT_ROWS], metric)
-    theirs = assign_rows(as_points(near.reshape(-1, corpus.d), metric), centres, max(overlaps))
+    pilots = as_points(placed.array("vectors")[:PILOT_ROWS], metric)
+    theirs = assign_in_regions(as_points(near.reshape(-1, corpus.d), metric), cells, max(overlaps))
     recalls = shared_cell_recall(
-        assign_rows(pilots, centres, max(overlaps)),
+        assign_in_regions(pilots, cells, max(overlaps)),
         theirs.reshape(len(pilots), k, -1),
         overlaps,
     )
@@ -160,12 +158,12 @@ def choose_overlap(inputs: Inputs) -> Output:
     overlap = overlaps[int(enough[0]) if len(enough) else -1]
     return Output(
         values={
-            "overlap": min(overlap, len(centres)),
+            "overlap": min(overlap, len(cells.centres)),
             "shared_cell_recall": dict(zip(map(str, overlaps), recalls.tolist(), strict=True)),
         },
         arrays={
             "distances": true.distances,
-            "group_of": group_by_size(owners[:, :overlap], len(centres), corpus.n, corpus.d),
+            "group_of": group_by_size(owners[:, :overlap], len(cells.centres), corpus.n, corpus.d),
         },
     )
 

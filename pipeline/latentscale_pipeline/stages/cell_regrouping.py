@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.cell_regions import assign_in_regions
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.job.publishing import Output, Published
-from latentscale_pipeline.stages.cell_passes import assign_rows, where_needed
+from latentscale_pipeline.stages.cell_passes import read_cells, where_needed
 from latentscale_pipeline.stages.cell_sizes import Layout
 from latentscale_pipeline.stages.shard_blocks import find_block, read_points
 
@@ -54,19 +55,19 @@ def regroup_block(inputs: Inputs) -> Output:
     corpus = inputs.corpora[p["role"]]
     chosen = inputs.results[p["chosen"]]
     overlap = chosen.values["overlap"]
-    centres = inputs.results[f"cells-{p['role']}"].array("centres")
+    cells = read_cells(inputs.results[f"cells-{p['role']}"])
     group_of = chosen.array("group_of")
     if p["coarse"] > 1:
         group_of = _coarse_group(group_of, group_of, p["coarse"])
     block = find_block(inputs, corpus)
     owners = np.empty((block.stop - block.start, overlap), dtype=np.int32)
     for rows, points in read_points(corpus, block, p["metric"]):
-        owners[rows.start - block.start : rows.stop - block.start] = assign_rows(
-            points, centres, overlap
+        owners[rows.start - block.start : rows.stop - block.start] = assign_in_regions(
+            points, cells, overlap
         )
     home = owners[:, 0]
     order = np.argsort(home, kind="stable")
-    counts = np.bincount(home, minlength=len(centres))
+    counts = np.bincount(home, minlength=len(cells.centres))
     records = np.empty(len(home), _record(corpus.dtype, corpus.d, overlap))
     records["row"] = np.arange(block.start, block.stop)
     records["home"], records["cells"] = home, owners

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from latentscale.cell_regions import SEARCHED_REGIONS, count_regions
 from latentscale.cells import EXACT_CELL, EXACT_WORK, cell_cap
 
 OVERLAPS = (2, 3, 4, 6)
@@ -91,6 +92,18 @@ class Layout:
         if self.n <= self.cap:
             return 1
         return min(-(-self.n // min(HOME_ROWS, self.cap // 4)), MOST_CELLS)
+
+    @property
+    def regions(self) -> int:
+        """Number of regions that the cells are placed in."""
+        return count_regions(self.cells)
+
+    @property
+    def compared_centres(self) -> int:
+        """Centres, of regions and of cells, that a row is compared with where it is assigned."""
+        if self.regions == 1:
+            return self.cells
+        return self.regions + SEARCHED_REGIONS * self.cells // self.regions
 
     @property
     def sample(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from latentscale.distances import as_points
-from latentscale.neighbours import Neighbours, Recall, merge, nearest
+from latentscale.neighbours import Neighbours, Recall, nearest
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Effort, Inputs, Stage
 from latentscale_pipeline.errors import BadInput
@@ -93,15 +93,15 @@ def _nearest_in_corpus(
     best: Neighbours | None = None
     for shard in range(corpus.shard_count):
         rows = corpus.shard_range(shard)
-        found = nearest(
+        best = nearest(
             queries,
             as_points(corpus.read_shard(shard), metric),
             k,
             query_ids=query_ids,
             candidate_ids=np.arange(rows.start, rows.stop),
             seed=seed,
+            known=best,
         )
-        best = found if best is None else merge(best, found, k, query_ids=query_ids, seed=seed)
     if best is None:
         raise BadInput(f"{corpus.url}: has no shards")
     return best
