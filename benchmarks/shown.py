@@ -1,10 +1,10 @@
-"""Put the newest record of all comparisons where people read it: README and documentation.
+"""Put the newest records where people read them: README and documentation.
 
-    python benchmarks/shown.py [--record benchmarks/results/comparisons-2026-01-01.json]
+    python benchmarks/shown.py
 
-The whole table goes to ``docs/peers.md`` with a plot of time and memory for each comparison; the
-largest sizes that all contestants took go to the README. Both pages keep their words: what is
-between two comments is replaced.
+The whole table of comparisons goes to ``docs/peers.md`` with a plot of time and memory for each,
+the largest sizes that all contestants took to the README, and what very large jobs would take to
+``docs/scale.md``. Pages keep their words: what is between two comments is replaced.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from latentscale_pipeline.panels import Curve, Panel, draw_panels
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "benchmarks" / "results"
-BEGIN, END = "<!-- comparisons -->", "<!-- end of comparisons -->"
+BEGIN, END = "<!-- record -->", "<!-- end of record -->"
 MIB = 2**20
 
 Record = Mapping[str, Any]
-"""What ``all.py`` writes."""
+"""What ``all.py`` or ``simulation.py`` writes."""
 
 # --- tables ----------------------------------------------------------------------------------
 
@@ -102,6 +102,31 @@ def _short(number: float) -> str:
     return f"{number:.3g}" if number < 1000 else f"{number:.0f}"
 
 
+SIMULATED = ("rows", "workers", "hours", "worker-hours", "busy", "tasks", "scheduler busy")
+MOVED = ("TB moved", "store GB/s")
+
+
+def simulated_table(record: Record) -> str:
+    """Write what jobs would take as Markdown."""
+    heads = (*SIMULATED, *MOVED)
+    lines = [f"| {' | '.join(heads)} |", "|" + "---:|" * len(heads)]
+    for size in record["sizes"]:
+        for c in size["clusters"]:
+            cells = (
+                f"{size['rows']:,}",
+                c["workers"],
+                _short(c["hours"]),
+                _short(c["worker_hours"]),
+                f"{c['utilisation']:.0%}",
+                f"{c['tasks']:,}",
+                f"{c['scheduler_busy']:.1%}",
+                c["terabytes_moved"],
+                c["store_gigabytes_a_second"],
+            )
+            lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
 # --- figures ---------------------------------------------------------------------------------
 
 
@@ -139,9 +164,10 @@ def slug(comparison: Record) -> str:
 # --- pages -----------------------------------------------------------------------------------
 
 
-def newest() -> Path:
-    """Return the newest record."""
-    return max(RECORDS.glob("comparisons-*.json"))
+def newest(kind: str) -> Record:
+    """Return the newest record of a kind."""
+    found: Record = json.loads(max(RECORDS.glob(f"{kind}-*.json")).read_text("utf-8"))
+    return found
 
 
 def with_part(page: str, part: str) -> str:
@@ -151,24 +177,26 @@ def with_part(page: str, part: str) -> str:
     return f"{before}{BEGIN}\n\n{part.strip()}\n\n{END}{after}"
 
 
-def show(record: Record, root: Path) -> None:
+def show(comparisons: Record, simulation: Record, root: Path) -> None:
     """Write tables and figures into the pages below a folder."""
-    brief = f"{brief_table(record)}\n\n{how_measured(record)}"
-    for page, part in (("README.md", brief), ("docs/peers.md", whole_table(record))):
+    parts = {
+        "README.md": f"{brief_table(comparisons)}\n\n{how_measured(comparisons)}",
+        "docs/peers.md": whole_table(comparisons),
+        "docs/scale.md": simulated_table(simulation),
+    }
+    for page, part in parts.items():
         path = root / page
         path.write_text(with_part(path.read_text("utf-8"), part), "utf-8")
-    for comparison in record["comparisons"]:
+    for comparison in comparisons["comparisons"]:
         figure = root / "docs" / "figures" / f"{slug(comparison)}.svg"
         figure.write_text(draw(comparison) + "\n", "utf-8")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
+    argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--record", type=Path, help="the newest, if none is named")
-    asked = parser.parse_args()
-    show(json.loads((asked.record or newest()).read_text("utf-8")), ROOT)
+    ).parse_args()
+    show(newest("comparisons"), newest("simulation"), ROOT)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
     python benchmarks/simulation.py --overhead 6 --output simulation.json
 
-First a job of the same measures runs here, by the same routes as a large one. What its parts and
-the tasks that join them took, against what ``latentscale plan`` foresees of them on this machine,
-corrects the plan's figures. Then every task of the planned stages is played through: it waits for
-the stages that it needs, for a worker, and for the scheduler, which spends ``--overhead``
-milliseconds on each (``benchmarks/cluster.py`` measures it); it reads and writes at what its
-worker's share of the store gives, and its work takes a random time about its mean.
+First jobs of the same measures run here, by the same routes as a large one, on some rows and on
+three times as many. What the parts of a stage, and the tasks that join them, took more on the
+larger than on the smaller, against what ``latentscale plan`` foresees of them on this machine,
+corrects the plan's figures; the rest is taken for what a task takes whatever its size. Then every
+task of the planned stages is played through: it waits for the stages that it needs, for a worker,
+and for the scheduler, which spends ``--overhead`` milliseconds on each (``benchmarks/cluster.py``
+measures it); it reads and writes at what its worker's share of the store gives, and its work takes
+a random time about its mean.
 
 What no simulation shows: nodes that fail, neighbours on a shared store, slow networks. The last
 column says what the store would have to give for the workers to be kept busy.
@@ -21,6 +23,7 @@ import json
 import os
 import platform
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -57,8 +60,12 @@ WORKER_BANDWIDTH, STORE_BANDWIDTH = 200e6, 20e9
 ROUTES = {
     "latentscale_pipeline.stages.cell_sizes.MOST_SECTIONS": 0,
     "latentscale_pipeline.stages.heat_probes.GRAPH_BYTES": 0,
+    "latentscale.cell_regions.MOST_UNDIVIDED": 16,
 }
-"""What makes a plan take the routes of large corpora: coarse groups, and traces by row blocks."""
+"""What makes a plan take the routes of large corpora: regions, coarse groups, row blocks."""
+
+TIMES_LARGER = 3
+"""How many times as many rows the larger of the two jobs has."""
 
 
 @dataclass(frozen=True)
@@ -137,24 +144,56 @@ def work_of_parts(stage: Stage, rates: Rates) -> float:
     return products + effort.single_products / rates.single_products + effort.folds / rates.folds
 
 
+def work_of_joins(stage: Stage, rates: Rates) -> float:
+    """Work of all tasks that join: of most, what they read of every part."""
+    if stage.finalise is place_cells:
+        return stage.effort.products / rates.products
+    return float(count_tasks(stage))
+
+
+def count_tasks(stage: Stage) -> int:
+    """Parts of all rounds."""
+    return stage.partitions * max(1, stage.effort.rounds)
+
+
 def costs_of(
-    stages: Sequence[Stage], rates: Rates, measured: Mapping[str, Measured]
+    stages: Sequence[Stage],
+    rates: Rates,
+    small: Mapping[str, Measured],
+    large: Mapping[str, Measured],
 ) -> dict[str, TaskCost]:
     """Return what tasks take: what is planned, corrected by what was measured of the same work."""
     found = {}
     for stage in stages:
-        known = measured[stage.work.__name__]
-        tasks = stage.partitions * max(1, stage.effort.rounds)
+        pair = [measured[stage.work.__name__] for measured in (small, large)]
+        tasks, rounds = count_tasks(stage), max(1, stage.effort.rounds)
+        slope, fixed = line_through(
+            [(work_of_parts(known.stage, rates), known.parts) for known in pair],
+            count_tasks(pair[0].stage),
+        )
+        join_slope, join_fixed = line_through(
+            [(work_of_joins(known.stage, rates), known.joins) for known in pair],
+            max(1, pair[0].stage.effort.rounds),
+        )
         moved = stage.effort.bytes_read + stage.effort.bytes_written
-        correction = known.parts / max(work_of_parts(known.stage, rates), 1e-3)
-        joins = known.joins / max(1, known.stage.effort.rounds)
-        joins *= stage.partitions / known.stage.partitions
-        if stage.finalise is place_cells:
-            joins = known.joins * stage.effort.products / known.stage.effort.products
         found[stage.name] = TaskCost(
-            correction * work_of_parts(stage, rates) / tasks, moved / tasks, joins
+            fixed + slope * work_of_parts(stage, rates) / tasks,
+            moved / tasks,
+            join_fixed + join_slope * work_of_joins(stage, rates) / rounds,
         )
     return found
+
+
+def line_through(pair: Sequence[tuple[float, float]], tasks: int) -> tuple[float, float]:
+    """Seconds for a unit of work, and for a task without any, from two stages' work and seconds.
+
+    Where the work is the same, or the larger didn't take longer, all is ascribed to the work.
+    """
+    (work, seconds), (more_work, more_seconds) = pair
+    if more_work <= work or more_seconds <= seconds:
+        return more_seconds / max(more_work, 1e-9), 0.0
+    slope = (more_seconds - seconds) / (more_work - work)
+    return slope, max(0.0, seconds - slope * work) / tasks
 
 
 def planned(rows: int) -> list[Stage]:
@@ -236,11 +275,12 @@ class Cluster:
 def measure(rows: int, overhead: float, folder: Path) -> dict[str, Any]:
     """Measure the factors, and simulate all sizes on all clusters."""
     rates = calibrate(iter(()))
-    measured = measure_stages(rows, folder)
+    measure_stages(rows // 10, folder)  # compiles
+    small, large = (measure_stages(count, folder) for count in (rows // TIMES_LARGER, rows))
     sizes = []
     for n in ROWS:
         stages = planned(n)
-        costs = costs_of(stages, rates, measured)
+        costs = costs_of(stages, rates, small, large)
         sizes.append(
             {
                 "rows": n,
@@ -257,7 +297,7 @@ def measure(rows: int, overhead: float, folder: Path) -> dict[str, Any]:
         "measured_rows": rows,
         "measured_seconds": {
             name: {"parts": round(found.parts, 2), "joins": round(found.joins, 2)}
-            for name, found in measured.items()
+            for name, found in large.items()
         },
         "scheduler_milliseconds_a_task": overhead,
         "worker_bytes_a_second": WORKER_BANDWIDTH,
@@ -266,28 +306,9 @@ def measure(rows: int, overhead: float, folder: Path) -> dict[str, Any]:
     }
 
 
-def table(figures: Mapping[str, Any]) -> str:
-    """Return the figures as a Markdown table."""
-    head = "rows | workers | hours | worker-hours | busy | tasks | scheduler busy | TB moved | GB/s"
-    lines = [f"| {head} |", "|" + "---|" * 9]
-    for size in figures["sizes"]:
-        for c in size["clusters"]:
-            cells = (
-                f"{size['rows']:.0e}",
-                c["workers"],
-                c["hours"],
-                c["worker_hours"],
-                f"{c['utilisation']:.0%}",
-                c["tasks"],
-                f"{c['scheduler_busy']:.1%}",
-                c["terabytes_moved"],
-                c["store_gigabytes_a_second"],
-            )
-            lines.append("| " + " | ".join(map(str, cells)) + " |")
-    return "\n".join(lines)
-
-
 def main() -> None:
+    from shown import simulated_table
+
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -297,13 +318,18 @@ def main() -> None:
     )
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
+    started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     with tempfile.TemporaryDirectory(prefix="latentscale-simulation-") as folder:
         figures = measure(asked.rows, asked.overhead, Path(folder))
-    machine = {"system": platform.platform(), "cores": os.cpu_count()}
-    document = {"benchmark": "simulation of scale", "machine": machine, **figures}
+    document = {
+        "benchmark": "simulation of scale",
+        "started": started,
+        "machine": {"system": platform.platform(), "cores": os.cpu_count()},
+        **figures,
+    }
     if asked.output:
         asked.output.write_text(json.dumps(document, indent=1) + "\n")
-    print(table(figures))
+    print(simulated_table(figures))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from benchmarks import shown, simulation
 
-from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.engine.calibration import Rates
+from latentscale_pipeline.engine.stage import Effort, Stage
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
@@ -128,6 +129,27 @@ MADE = {
 }
 
 
+SIMULATED = {
+    "sizes": [
+        {
+            "rows": 1000,
+            "clusters": [
+                {
+                    "workers": 10,
+                    "hours": 1 / 3,
+                    "worker_hours": 2.0,
+                    "utilisation": 0.606,
+                    "tasks": 2312,
+                    "scheduler_busy": 0.0153,
+                    "terabytes_moved": 0.16,
+                    "store_gigabytes_a_second": 0.1,
+                }
+            ],
+        }
+    ]
+}
+
+
 def test_tables_say_what_the_record_says() -> None:
     assert (
         shown.whole_table(MADE)
@@ -161,19 +183,23 @@ absent was skipped (`pip install absent==1`).
 
 
 def test_pages_keep_their_words(tmp_path: Path) -> None:
+    pages = ("README.md", "docs/peers.md", "docs/scale.md")
     (tmp_path / "docs" / "figures").mkdir(parents=True)
-    for page in ("README.md", "docs/peers.md"):
+    for page in pages:
         (tmp_path / page).write_text(f"before {shown.BEGIN} old {shown.END} after")
-    shown.show(MADE, tmp_path)
-    readme, whole = ((tmp_path / page).read_text() for page in ("README.md", "docs/peers.md"))
+    shown.show(MADE, SIMULATED, tmp_path)
+    readme, whole, scale = ((tmp_path / page).read_text() for page in pages)
     assert readme.startswith(f"before {shown.BEGIN}\n\n| | rows |")
     assert readme.endswith(f"load 0.5 before.\n\n{shown.END} after")
     assert "| 20,000 | ours | 1234 |" in whole
+    assert scale.endswith(
+        f"---:|\n| 1,000 | 10 | 0.333 | 2 | 61% | 2,312 | 1.5% | 0.16 | 0.1 |\n\n{shown.END} after"
+    )
     ElementTree.parse(tmp_path / "docs" / "figures" / "peers-sums-of-rows.svg")
 
 
 def test_pages_show_the_newest_record(everything: ModuleType) -> None:
-    record = json.loads(shown.newest().read_text("utf-8"))
+    record = shown.newest("comparisons")
     assert not record["short"]
     assert [one["name"] for one in record["comparisons"]] == [
         one.name for one in everything.COMPARISONS
@@ -181,6 +207,8 @@ def test_pages_show_the_newest_record(everything: ModuleType) -> None:
     page = (ROOT / "docs" / "peers.md").read_text("utf-8")
     assert shown.with_part(page, shown.whole_table(record)) == page
     assert shown.brief_table(record) in (ROOT / "README.md").read_text("utf-8")
+    simulated = shown.simulated_table(shown.newest("simulation"))
+    assert simulated in (ROOT / "docs" / "scale.md").read_text("utf-8")
     for comparison in record["comparisons"]:
         figure = ROOT / "docs" / "figures" / f"{shown.slug(comparison)}.svg"
         assert figure.read_text("utf-8") == shown.draw(comparison) + "\n"
@@ -266,3 +294,23 @@ def test_a_simulated_job_takes_what_its_tasks_take(monkeypatch: pytest.MonkeyPat
     slow = simulation.simulate([parts, after], costs, 8, 600.0, np.random.default_rng(0))
     # The last of six parts is handed out after an hour.
     assert slow["hours"] == pytest.approx(1 + 1 + 2 / 6 + 0.75, abs=1e-3)
+
+
+def test_costs_are_a_line_through_two_jobs() -> None:
+    rates = Rates(products=1e9, single_products=1e9, folds=1e9, read_bytes=1.0)
+
+    def stage(partitions: int, products: float, name: str = "s") -> Stage:
+        effort = Effort(single_products=products, bytes_read=1000)
+        work = simulation.place_cells
+        return Stage(name, work, 0, partitions=partitions, effort=effort)
+
+    # Half a second for a part, and twice as long as the plan foresees; joins of 0.1 s for a part.
+    small = {"place_cells": simulation.Measured(3.0, 0.2, stage(2, 1e9))}
+    large = {"place_cells": simulation.Measured(9.0, 0.6, stage(6, 4e9))}
+    [cost] = simulation.costs_of([stage(10, 1e11)], rates, small, large).values()
+    assert cost.seconds == pytest.approx(0.5 + 2 * 10)
+    assert cost.join_seconds == pytest.approx(1.0)
+    assert cost.bytes == 100
+    # A larger job that didn't take longer tells nothing apart.
+    assert simulation.line_through([(1.0, 3.0), (2.0, 2.5)], 4) == (1.25, 0.0)
+    assert simulation.line_through([(0.0, 3.0), (0.0, 2.0)], 4)[1] == 0.0

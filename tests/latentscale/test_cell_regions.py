@@ -86,7 +86,10 @@ def test_rows_of_small_regions_look_everywhere(monkeypatch: pytest.MonkeyPatch) 
     home = all_distances(rows, cells.regions, "euclidean").argmin(axis=1)
     small = np.diff(cells.starts)[home] < 5
     np.testing.assert_array_equal(found[small], np.argsort(distances[small], axis=1)[:, :5])
-    assert assign_in_regions(as_points(rows[:2], "euclidean"), cells, 99).shape == (2, len(cells.centres))
+    assert assign_in_regions(as_points(rows[:2], "euclidean"), cells, 99).shape == (
+        2,
+        len(cells.centres),
+    )
 
 
 def test_equal_rows_get_equal_cells_wherever_they_are() -> None:
