@@ -16,6 +16,7 @@ from benchmarks import shown, simulation
 
 from latentscale_pipeline.engine.calibration import Rates
 from latentscale_pipeline.engine.stage import Effort, Stage
+from latentscale_pipeline.stages.cell_passes import check_block
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
@@ -301,12 +302,13 @@ def test_costs_are_a_line_through_two_jobs() -> None:
 
     def stage(partitions: int, products: float, name: str = "s") -> Stage:
         effort = Effort(single_products=products, bytes_read=1000)
-        work = simulation.place_cells
-        return Stage(name, work, 0, partitions=partitions, effort=effort)
+        return Stage(
+            name, check_block, 0, partitions=partitions, finalise=check_block, effort=effort
+        )
 
     # Half a second for a part, and twice as long as the plan foresees; joins of 0.1 s for a part.
-    small = {"place_cells": simulation.Measured(3.0, 0.2, stage(2, 1e9))}
-    large = {"place_cells": simulation.Measured(9.0, 0.6, stage(6, 4e9))}
+    small = {"check_block": simulation.Measured(3.0, 0.2, stage(2, 1e9))}
+    large = {"check_block": simulation.Measured(9.0, 0.6, stage(6, 4e9))}
     [cost] = simulation.costs_of([stage(10, 1e11)], rates, small, large).values()
     assert cost.seconds == pytest.approx(0.5 + 2 * 10)
     assert cost.join_seconds == pytest.approx(1.0)
