@@ -50,7 +50,10 @@ ROWS = (10**7, 10**8, 10**9)
 WORKERS = (10, 100, 1000)
 DIMENSION = 384
 SHARD_BYTES = 64 * 2**20
-MEASURES = {"heat": {"neighbours": "cells"}, "vendi": {"kernels": ["cosine"]}}
+MEASURES = {
+    "heat": {"neighbours": "cells", "probes": 4},  # what so many rows need; few rows need more
+    "vendi": {"kernels": ["cosine"]},
+}
 SPREAD = 0.2
 """Relative deviation of the work of a stage's tasks; assumed."""
 
