@@ -433,6 +433,15 @@ def test_scores_follow_the_modes(t: int) -> None:
     assert found.scores["recall"].value == pytest.approx(recall, abs=0.12)
 
 
+def test_classes_of_one_component_are_those_with_most_rows_there() -> None:
+    count = script("geomca_mode_truncation").classes_in_one_component
+    # The first two have most rows in the component 0, the last has only half; -1 is none.
+    membership = np.array([0, 0, 1, 0, 0, 0, -1, -1, 2, 0, 0, 2])
+    assert count(membership, (3, 3, 2, 4)) == 2
+    assert count(np.array([0, 0, 1, 1]), (2, 2)) == 1
+    assert count(np.full(4, -1), (2, 2)) == 0
+
+
 def test_smaller_delta_raises_recall_and_lowers_quality() -> None:
     distances = script("geomca_distances")
     assert np.abs(distances.latent(50, 0.5, 0)).max() <= 0.5
