@@ -32,6 +32,7 @@ SPREADS = {"separated": (0.05, 2), "broad": (0.25, 8)}
 PAPER = {"percentile": 1.0, "delta": 0.5, "eta_c": 0.75, "eta_q": 0.45}
 ETAS_Q, ETAS_C = (0.0, 0.1, 0.3), (0.0, 0.4, 0.6)
 LARGE, A_CLASS = 100, 250
+SCORES = ("precision", "recall", "improved precision", "improved recall")
 
 
 def classes(sizes: tuple[int, ...], kind: str, seed: int) -> list[np.ndarray]:
@@ -82,7 +83,7 @@ def reproduce(short: bool) -> Reproduction:
                     f"{name} classes",
                     "last class t",
                     "score",
-                    [Curve(score, steps, values[score]) for score in values if score != "epsilon"],
+                    [Curve(score, steps, values[score]) for score in SCORES],
                 )
                 for name, values in truncated.items()
             ),
@@ -126,9 +127,8 @@ def truncation(kind: str, steps: tuple[int, ...]) -> dict[str, list[float]]:
     """Figure 5: precision and recall over t, and the improved ones beside them."""
     reference = np.concatenate(classes(TRAIN, kind, 1))
     holdout = classes(HOLDOUT, kind, 2)
-    values: dict[str, list[float]] = {
-        name: [] for name in ("precision", "recall", "improved precision", "improved recall")
-    }
+    values: dict[str, list[float]] = {name: [] for name in SCORES}
+    joined: list[float] = []
     for t in steps:
         rows = np.concatenate(holdout[: t + 1])
         found = latentscale.geomca(reference, rows, **PAPER)
@@ -136,7 +136,19 @@ def truncation(kind: str, steps: tuple[int, ...]) -> dict[str, list[float]]:
         pair = (found.scores["precision"].value, found.scores["recall"].value)
         for name, value in zip(values, (*pair, *improved), strict=True):
             values[name].append(value)
-    return {**values, "epsilon": [found.epsilon]}
+        joined.append(classes_in_one_component(found.reference_membership, TRAIN))
+    return {**values, "epsilon": [found.epsilon], "joined": joined}
+
+
+def classes_in_one_component(membership: np.ndarray, sizes: tuple[int, ...]) -> int:
+    """Count the classes that have most of their rows in the same component, at most."""
+    ends = np.cumsum(sizes)[:-1]
+    homes = []
+    for ranks in np.split(membership, ends):
+        rows_of = np.bincount(ranks[ranks >= 0], minlength=1)
+        if 2 * rows_of.max() > len(ranks):
+            homes.append(int(rows_of.argmax()))
+    return max(map(homes.count, homes), default=0)
 
 
 def corruption(steps: tuple[int, ...]) -> dict[str, list]:
@@ -211,6 +223,17 @@ def claims_of_truncation(
                 min(correlation) > 0.8,
             ),
         ]
+    if "broad" in truncated:
+        apart, close = (truncated[name]["joined"] for name in ("separated", "broad"))
+        findings.append(
+            Finding(
+                "broad classes: several are one component, separated ones aren't",
+                "its reason for a drop",
+                f"{min(close)} to {max(close)} of the reference's 7 classes over t, "
+                f"separated {min(apart)} to {max(apart)}",
+                min(close) > 1 == max(apart),
+            )
+        )
     return findings
 
 

@@ -6,6 +6,7 @@ import ast
 import importlib
 import json
 import re
+import runpy
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -14,9 +15,11 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import latentscale
 from latentscale.distances import as_points
+from latentscale.heat import imd
 from latentscale.magnitude import convergence_scale, magnitude_area, magnitude_function
 from latentscale_pipeline.panels import Curve, Panel, draw_panels
 
@@ -25,6 +28,9 @@ FOLDER = ROOT / "reproductions"
 PAGES = ROOT / "docs" / "papers"
 RECORDS = sorted((FOLDER / "results").glob("*.json"))
 SVG = "{http://www.w3.org/2000/svg}"
+
+SLOW = ("embedding-models", "imd-word-dimensions")
+"""Reproductions whose short form takes ten seconds: those that read all docstrings."""
 
 
 @pytest.fixture(autouse=True)
@@ -273,13 +279,86 @@ def test_samplers_share_two_moments_but_not_the_hole() -> None:
     assert bad.lower > good.upper
 
 
-def test_jobs_give_what_notebooks_give() -> None:
+def test_cells_give_what_exact_neighbours_give() -> None:
     size = script("imd_sample_size")
-    pair = [size.law(which, 300, 0) for which in (0, 1)]
-    value, half = size.by_job(pair, "exact", 4)
-    found = latentscale.imd(*pair, times=(0.1, 10.0, size.TIMES), probes=size.PROBES, seed=4)
-    assert value == found.distance.value
-    assert half == (found.distance.upper - found.distance.lower) / 2
+    drawn = [size.law(10, inside, 300, 0) for inside in size.INSIDE]
+    pair = [rows for rows, _ in drawn]
+    found = latentscale.imd(*pair, times=(0.1, 10.0, len(size.TIMES)), probes=size.PROBES, seed=4)
+    between = found.distance
+    assert size.by_cells(pair, 4) == pytest.approx(between.value, abs=between.upper - between.lower)
+    own = [size.sampled(*one, seed).trace for seed, one in enumerate(drawn)]
+    alone = imd(*own, generator=np.random.default_rng(0)).estimate
+    assert alone.lower <= between.upper
+    assert between.lower <= alone.upper
+
+
+@pytest.mark.full
+def test_one_descent_gives_nearly_what_exact_neighbours_give() -> None:
+    size = script("imd_sample_size")
+    drawn = [size.law(10, inside, 300, 0) for inside in size.INSIDE]
+    own = [size.sampled(*one, seed).trace for seed, one in enumerate(drawn)]
+    exact = imd(*own, generator=np.random.default_rng(0)).estimate.value
+    assert size.by_descent([rows for rows, _ in drawn], 4) == pytest.approx(exact, rel=0.05)
+
+
+def test_clusters_of_a_law_have_their_dimension_and_stay_where_they_are() -> None:
+    size = script("imd_sample_size")
+    rows, of = size.law(3, 6, 3000, 0)
+    other, of_other = size.law(3, 6, 3000, 1)
+    assert not np.array_equal(of, of_other)
+    for cluster in range(3):
+        own = rows[of == cluster].astype(np.float64)
+        spread = np.linalg.svd(own - own.mean(axis=0), compute_uv=False)
+        assert spread[5] > 1e3 * spread[6]
+        # Six maps of length √(64/6), and half a deviation along each.
+        assert np.square(own - own.mean(axis=0)).sum(axis=1).mean() == pytest.approx(16, rel=0.35)
+        centre = other[of_other == cluster].mean(axis=0)
+        np.testing.assert_allclose(own.mean(axis=0), centre, atol=0.15)
+
+
+def test_a_sample_tells_triangles_edges_across_and_components() -> None:
+    """Two groups far apart, clusters named across them; by brute force over pairs of neighbours."""
+    size = script("imd_sample_size")
+    generator = np.random.default_rng(2)
+    rows = np.concatenate([generator.normal(size=(12, 2)), generator.normal(size=(12, 2)) + 1e3])
+    of = np.arange(24) % 2
+    found = size.sampled(rows, of, 0)
+    distances = np.linalg.norm(rows[:, None] - rows[None], axis=2)
+    np.fill_diagonal(distances, np.inf)
+    lists = np.argsort(distances, axis=1)[:, : size.K]
+    joined = np.zeros((24, 24), dtype=bool)
+    for row, others in enumerate(lists):
+        joined[row, others] = joined[others, row] = True
+    closed, all_pairs = 0, 0
+    for row in joined:
+        ends = np.flatnonzero(row)
+        for first in ends:
+            for second in ends[ends > first]:
+                closed, all_pairs = closed + joined[first, second], all_pairs + 1
+    assert found.triangles == pytest.approx(closed / all_pairs)
+    assert found.across == pytest.approx((of[lists] != of[:, None]).mean())
+    assert found.components == 2
+    degrees = joined.sum(axis=1)
+    laplacian = np.eye(24) - joined / np.sqrt(np.outer(degrees, degrees))
+    expected = np.exp(-np.linalg.eigvalsh(laplacian)).mean()
+    assert found.head == pytest.approx(expected, rel=2e-3)
+
+
+def test_without_points_in_the_hole_the_bad_sampler_is_a_good_one() -> None:
+    tori = script("imd_tori")
+    rows = tori.samplers(3000, 0.0, np.random.default_rng(0))["bad"]
+    assert (np.linalg.norm(rows[:, :2], axis=1) < 0.7).sum() == 0
+    assert tori.one_share(1000, 0.0, 0) < 0.5 * tori.one_share(1000, 0.4, 0)
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [([[1, 9], [8, 9]], "20.0%"), ([[6, 9], [8, 9]], "10.0%"), ([[9], [1]], "none of those tried")],
+)
+def test_the_least_share_is_the_one_from_which_on_all_stand_out(
+    found: list[list[float]], said: str
+) -> None:
+    assert script("imd_tori").least_share((0.1, 0.2), found, 5.0) == said
 
 
 def test_words_are_counted_with_their_neighbours() -> None:
@@ -304,6 +383,41 @@ def test_pip_loss_is_that_of_inner_products() -> None:
     assert script("imd_word_dimensions").pip_loss(first, second) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("count", [3, 40])
+def test_singular_vectors_of_both_ways_are_those_of_dense_algebra(count: int) -> None:
+    dimensions = script("imd_word_dimensions")
+    generator = np.random.default_rng(0)
+    dense = np.where(generator.random((90, 90)) < 0.3, generator.random((90, 90)), 0.0)
+    left, singular = dimensions.singular_vectors(csr_array(dense), count)
+    true_left, true_singular, _ = np.linalg.svd(dense)
+    np.testing.assert_allclose(singular, true_singular[:count], rtol=1e-8)
+    cosines = np.abs((left * true_left[:, :count]).sum(axis=0))
+    np.testing.assert_allclose(cosines, 1.0, atol=1e-7)
+
+
+def test_overlap_is_that_of_the_spaces() -> None:
+    overlap = script("imd_word_dimensions").overlap
+    axes = np.eye(6) * np.arange(1.0, 7.0)
+    assert overlap(axes[:, :2], axes) == pytest.approx(1.0)
+    assert overlap(axes[:, [1, 0]], axes) == pytest.approx(1.0)
+    assert overlap(axes[:, [0, 4]], axes) == pytest.approx(0.5)
+    assert overlap(axes[:, 4:], axes) == pytest.approx(0.0)
+    turned = np.array([[np.cos(0.3)], [np.sin(0.3)], [0], [0], [0], [0]])
+    assert overlap(turned, axes) == pytest.approx(np.cos(0.3) ** 2)
+
+
+def test_one_trace_for_all_comparisons_gives_what_a_job_gives() -> None:
+    dimensions = script("imd_word_dimensions")
+    generator = np.random.default_rng(0)
+    pair = [generator.normal(size=(700, d)) for d in (3, 9)]
+    traces = [dimensions.trace_of(rows, seed) for seed, rows in enumerate(pair)]
+    found = imd(*traces, generator=generator).estimate
+    job = latentscale.imd(*pair, times=(0.1, 10.0, 64)).distance
+    assert found.lower <= job.upper
+    assert job.lower <= found.upper
+    assert found.value == pytest.approx(job.value, rel=0.02)
+
+
 def test_docstrings_are_found_once() -> None:
     documents = script("documents")
     found = list(documents._docstrings_of(FOLDER / "documents.py"))
@@ -326,6 +440,15 @@ def test_scores_follow_the_modes(t: int) -> None:
     assert found.scores["recall"].value == pytest.approx(recall, abs=0.12)
 
 
+def test_classes_of_one_component_are_those_with_most_rows_there() -> None:
+    count = script("geomca_mode_truncation").classes_in_one_component
+    # The first two have most rows in the component 0, the last has only half; -1 is none.
+    membership = np.array([0, 0, 1, 0, 0, 0, -1, -1, 2, 0, 0, 2])
+    assert count(membership, (3, 3, 2, 4)) == 2
+    assert count(np.array([0, 0, 1, 1]), (2, 2)) == 1
+    assert count(np.full(4, -1), (2, 2)) == 0
+
+
 def test_smaller_delta_raises_recall_and_lowers_quality() -> None:
     distances = script("geomca_distances")
     assert np.abs(distances.latent(50, 0.5, 0)).max() <= 0.5
@@ -340,12 +463,57 @@ def test_smaller_delta_raises_recall_and_lowers_quality() -> None:
 # --- the whole of it -------------------------------------------------------------------------
 
 
+def of_record(record: Path) -> Path:
+    """The script that makes a record."""
+    [path] = [path for path in FOLDER.glob("*.py") if published(path) == record.stem]
+    return path
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param(path, marks=[pytest.mark.full] if path.stem in SLOW else [], id=path.stem)
+        for path in RECORDS
+    ],
+)
+def test_every_script_runs_in_its_short_form(
+    record: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Run as a command is, in this process, which has the compiled code already."""
+    published_before = {
+        place: place.read_bytes()
+        for place in (record, PAGES / f"{record.stem}.md", PAGES / f"{record.stem}.svg")
+    }
+    path = of_record(record)
+    page = tmp_path / f"{record.stem}.md"
+    page.write_text(f"above\n{script('records').BEGIN}{script('records').END}\nbelow", "utf-8")
+    monkeypatch.setattr(sys, "argv", [str(path), "--short", "--output", str(tmp_path)])
+    runpy.run_path(str(path), run_name="__main__")
+    found = json.loads((tmp_path / record.name).read_text("utf-8"))
+    whole = json.loads(record.read_text("utf-8"))
+    assert found["short"]
+    assert found["name"] == record.stem
+    assert found.keys() == whole.keys()
+    assert found["numbers"].keys() <= whole["numbers"].keys()
+    claims = [finding["claim"] for finding in found["findings"]]
+    assert len(claims) == len(set(claims))
+    assert all(isinstance(finding["agrees"], bool) for finding in found["findings"])
+    table = script("records").table(found["findings"])
+    assert table in capsys.readouterr().out
+    assert table in page.read_text("utf-8")
+    drawn = ElementTree.parse(tmp_path / f"{record.stem}.svg")
+    assert {f"{SVG}polyline", f"{SVG}circle"} & {element.tag for element in drawn.iter()}
+    assert {place: place.read_bytes() for place in published_before} == published_before
+
+
 @pytest.mark.full
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("record", RECORDS, ids=lambda path: path.stem)
 def test_the_whole_reproduction_again(record: Path, tmp_path: Path) -> None:
-    [path] = [path for path in FOLDER.glob("*.py") if published(path) == record.stem]
-    command = [sys.executable, str(path), "--output", str(tmp_path)]
+    command = [sys.executable, str(of_record(record)), "--output", str(tmp_path)]
     subprocess.run(command, check=True, capture_output=True)
     [again, before] = [
         json.loads(place.read_text("utf-8"))["findings"]
