@@ -265,7 +265,8 @@ def run(
         }
         inputs = comparison.inputs(n)
         runs = in_turns(script, pythons, inputs, repeats, threads, comparison.handed_on)
-        medians = with_ratios({name: list(map(briefly, all_of)) for name, all_of in runs.items()})
+        medians = {name: summary(list(map(briefly, all_of))) for name, all_of in runs.items()}
+        add_ratios(medians, next(iter(comparison.contestants)))
         for name, [one, *_] in runs.items():
             medians[name]["found"] = comparison.find(one, inputs)
         yield {"rows": n, "contestants": medians}
@@ -279,18 +280,12 @@ def briefly(one: Values) -> Values:
     return kept
 
 
-def with_ratios(runs: Mapping[str, Sequence[Values]]) -> dict[str, Values]:
-    """Medians of all contestants, and how often ours fits into each one's time and memory."""
-    medians = {name: summary(all_runs) for name, all_runs in runs.items()}
-    ours = next(iter(medians.values()))
-    return {
-        name: {
-            **one,
-            "times_ours": one["seconds"] / ours["seconds"],
-            "memory_over_ours": one["peak_bytes"] / ours["peak_bytes"],
-        }
-        for name, one in medians.items()
-    }
+def add_ratios(medians: Mapping[str, Values], ours: str) -> None:
+    """Note how often ours fits into each one's time and memory, where ours took part."""
+    if ours in medians:
+        for one in medians.values():
+            one["times_ours"] = one["seconds"] / medians[ours]["seconds"]
+            one["memory_over_ours"] = one["peak_bytes"] / medians[ours]["peak_bytes"]
 
 
 # --- the command ----------------------------------------------------------------------------

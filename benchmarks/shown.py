@@ -56,11 +56,13 @@ def how_measured(record: Record) -> str:
 def _table(comparison: Record) -> str:
     columns = "| rows | contestant | seconds | times ours | warm-up s | peak MiB"
     lines = [f"{columns} | {comparison['finding']} |", "|---:|---|---:|---:|---:|---:|---:|"]
+    ours = next(iter(comparison["sizes"][0]["contestants"]))
     for size in comparison["sizes"]:
         for name, one in size["contestants"].items():
+            times = _short(one["times_ours"]) if ours in size["contestants"] else ""
             lines.append(
                 f"| {size['rows']:,} | {name} | {_short(one['seconds'])} "
-                f"| {_short(one['times_ours'])} | {_short(one['warm_up_seconds'])} "
+                f"| {times} | {_short(one['warm_up_seconds'])} "
                 f"| {one['peak_bytes'] / MIB:.0f} | {one['found']:.6g} |"
             )
     return "\n".join(lines)
@@ -84,8 +86,9 @@ def brief_table(record: Record) -> str:
         size = [size for size in comparison["sizes"] if len(size["contestants"]) == most][-1]
         (_, ours), *others = size["contestants"].items()
         instead = ", ".join(
-            f"{_without_kernel(name)} {_duration(one)} ({one['times_ours']:.2g} ×)"
+            f"{_without_kernel(name)} {_duration(one)} ({_short(one['times_ours'], 2)} ×)"
             for name, one in others
+            if "latentscale" not in name
         )
         lines.append(f"| {comparison['name']} | {size['rows']:,} | {_duration(ours)} | {instead} |")
     return "\n".join(lines)
@@ -99,8 +102,8 @@ def _duration(one: Record) -> str:
     return f"{_short(one['seconds'])} s"
 
 
-def _short(number: float) -> str:
-    return f"{number:.3g}" if number < 1000 else f"{number:.0f}"
+def _short(number: float, digits: int = 3) -> str:
+    return f"{number:.{digits}g}" if number < 10**digits - 0.5 else f"{number:.0f}"
 
 
 SIMULATED = ("rows", "workers", "hours", "worker-hours", "busy", "tasks", "scheduler busy")
@@ -110,7 +113,17 @@ MOVED = ("TB moved", "store GB/s")
 def simulated_table(record: Record) -> str:
     """Write what jobs would take as Markdown."""
     heads = (*SIMULATED, *MOVED)
-    lines = [f"| {' | '.join(heads)} |", "|" + "---:|" * len(heads)]
+    small, large = record["measured_rows"]
+    how = (
+        f"{record['started'][:10]}, from jobs of {small:,} and {large:,} rows of 128 dimensions; "
+        f"{record['scheduler_milliseconds_a_task']:g} ms of the scheduler for a task."
+    )
+    lines = [
+        how,
+        "",
+        f"| {' | '.join(heads)} |",
+        "|" + "---:|" * len(heads),
+    ]
     for size in record["sizes"]:
         for c in size["clusters"]:
             cells = (

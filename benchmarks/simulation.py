@@ -97,14 +97,14 @@ class TaskCost:
     join_seconds: float
 
 
-def configure(source: str, output: str, workers: int) -> JobConfig:
+def configure(source: str, output: str, cluster: Mapping[str, Any]) -> JobConfig:
     """Describe a job of the simulated measures."""
     document = {
         "name": "simulated",
         "corpus": source,
         "output": output,
         "measures": MEASURES,
-        "cluster": {"kind": "local", "workers": workers, "memory_limit": "4GiB"},
+        "cluster": {"memory_limit": "4GiB", **cluster},
     }
     return read_config(
         json.dumps(document), "job", measures=measure_sections(), comparing=comparing_measures()
@@ -122,14 +122,18 @@ def measure_stages(rows: int, folder: Path) -> dict[str, Measured]:
     with ExitStack() as patches:
         for name, value in ROUTES.items():
             patches.enter_context(patch(name, value))
-        plan = make_plan(configure(str(source), str(folder / "jobs"), workers=2))
+        # In this process, because workers of their own would know nothing of the routes.
+        plan = make_plan(configure(str(source), str(folder / "jobs"), {"kind": "serial"}))
         seconds: dict[str, list[float]] = {stage.name: [0.0, 0.0] for stage in plan.stages}
 
         def notify(event: str, **fields: Any) -> None:
             if event == "part_done":
                 seconds[fields["stage"]][fields["part"] < 0] += fields["seconds"]
 
-        run_job(plan, notify)
+        finished = run_job(plan, notify)
+    [regions] = Path(finished.store.url).glob("stages/cells-corpus/**/regions.npy")
+    if len(np.load(regions)) == 1:
+        raise RuntimeError("the job took the route of few cells")
     return {
         stage.work.__name__: Measured(*seconds[stage.name], stage)
         for stage in plan.stages
@@ -209,7 +213,7 @@ def planned(rows: int) -> list[Stage]:
         shards=-(-rows // shard_rows),
         shard_rows=shard_rows,
     )
-    config = configure("rows", "jobs", workers=10)
+    config = configure("rows", "jobs", {"kind": "local", "workers": 10})
     return list(plan_stages(config, JobFacts({"corpus": corpus}, 0, 2e11, "corpus")))
 
 
@@ -224,7 +228,6 @@ def simulate(
 
     The scheduler hands out one task after the other, to the worker that is free first.
     """
-    bandwidth = min(WORKER_BANDWIDTH, STORE_BANDWIDTH / workers)
     cluster = Cluster([0.0] * workers, overhead)
     ended: dict[str, float] = {}
     waiting = list(stages)
@@ -236,7 +239,8 @@ def simulate(
         for _ in range(max(1, stage.effort.rounds)):
             deviation = np.sqrt(np.log1p(SPREAD**2))
             factors = generator.lognormal(-(deviation**2) / 2, deviation, stage.partitions)
-            moving = cost.bytes / bandwidth
+            together = min(workers, stage.partitions)
+            moving = cost.bytes / min(WORKER_BANDWIDTH, STORE_BANDWIDTH / together)
             at = max(cluster.run(at, cost.seconds * factor + moving) for factor in factors)
             if stage.finalise is not None or stage.advance is not None:
                 at = cluster.run(at, cost.join_seconds)
@@ -297,7 +301,7 @@ def measure(rows: int, overhead: float, folder: Path) -> dict[str, Any]:
             }
         )
     return {
-        "measured_rows": rows,
+        "measured_rows": [rows // TIMES_LARGER, rows],
         "measured_seconds": {
             name: {"parts": round(found.parts, 2), "joins": round(found.joins, 2)}
             for name, found in large.items()

@@ -125,7 +125,7 @@ MADE = {
             "sizes": [
                 {"rows": 10, "contestants": {"ours": one(0.5, 1.0, "2"), "them": one(1, 2, "1")}},
                 {"rows": 4000, "contestants": {"ours": one(2, 1.0, "2"), "them": one(9, 4.5, "1")}},
-                {"rows": 20000, "contestants": {"ours": one(1234.5, 1.0, "2")}},
+                {"rows": 20000, "contestants": {"them": one(1234.5, 1.0, "1")}},
             ],
         }
     ],
@@ -133,6 +133,10 @@ MADE = {
 
 
 SIMULATED = {
+    "started": "2026-01-02T03:04:05",
+    "machine": {"cores": 4},
+    "measured_rows": [1000, 3000],
+    "scheduler_milliseconds_a_task": 6.0,
     "sizes": [
         {
             "rows": 1000,
@@ -149,7 +153,7 @@ SIMULATED = {
                 }
             ],
         }
-    ]
+    ],
 }
 
 
@@ -167,7 +171,7 @@ def test_tables_say_what_the_record_says() -> None:
 | 10 | them | 1 | 2 | 1 | 3 | 0.333333 |
 | 4,000 | ours | 2 | 1 | 1 | 3 | 0.333333 |
 | 4,000 | them | 9 | 4.5 | 1 | 3 | 0.333333 |
-| 20,000 | ours | 1234 | 1 | 1 | 3 | 0.333333 |
+| 20,000 | them | 1234 |  | 1 | 3 | 0.333333 |
 
 ![Seconds and MiB over rows](figures/peers-sums-of-rows.svg)
 
@@ -194,7 +198,8 @@ def test_pages_keep_their_words(tmp_path: Path) -> None:
     readme, whole, scale = ((tmp_path / page).read_text() for page in pages)
     assert readme.startswith(f"before {shown.BEGIN}\n\n| | rows |")
     assert readme.endswith(f"load 0.5 before.\n\n{shown.END} after")
-    assert "| 20,000 | ours | 1234 |" in whole
+    assert "| 20,000 | them | 1234 |" in whole
+    assert "2026-01-02, from jobs of 1,000 and 3,000 rows" in scale
     assert scale.endswith(
         f"---:|\n| 1,000 | 10 | 0.333 | 2 | 61% | 2,312 | 1.5% | 0.16 | 0.1 |\n\n{shown.END} after"
     )
@@ -210,7 +215,9 @@ def test_pages_show_the_newest_record(everything: ModuleType) -> None:
     page = (ROOT / "docs" / "peers.md").read_text("utf-8")
     assert shown.with_part(page, shown.whole_table(record)) == page
     assert shown.brief_table(record) in (ROOT / "README.md").read_text("utf-8")
-    simulated = shown.simulated_table(shown.newest("simulation"))
+    simulation_record = shown.newest("simulation")
+    assert {"started", "machine", "measured_rows"} <= set(simulation_record)
+    simulated = shown.simulated_table(simulation_record)
     assert simulated in (ROOT / "docs" / "scale.md").read_text("utf-8")
     for comparison in record["comparisons"]:
         figure = ROOT / "docs" / "figures" / f"{shown.slug(comparison)}.svg"

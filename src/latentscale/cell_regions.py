@@ -21,7 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.cell_layout import order_centres
-from latentscale.cells import ASSIGN_BLOCK, assign, find_centres
+from latentscale.cells import (
+    assign,
+    assign_by_blocks,
+    centre_metric,
+    centre_points,
+    find_centres,
+)
 from latentscale.distances import Float64Array, Points, row_blocks
 from latentscale.neighbours import Neighbours, nearest
 
@@ -34,7 +40,7 @@ MOST_UNDIVIDED = 1 << 12
 """Cells up to which there is one region."""
 
 ASSIGN_ROWS, ASSIGN_COORDINATES = 1 << 14, 1 << 22
-"""Rows that are assigned together: a region's share of them should fill a tile."""
+"""Rows that are assigned together at most: the more, the less often centres are made ready."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +95,8 @@ def place_regions(
     Returns
     -------
     CellRegions
-        Every region has cells in proportion to its rows in the sample, at least one; fewer cells
-        where a region has fewer distinct rows.
+        Every region has cells in proportion to its rows in the sample, rounded down, but at least
+        one; fewer where a region has fewer distinct rows.
 
     Raises
     ------
@@ -105,8 +111,7 @@ def place_regions(
         centres = _ordered(find_centres(sample, cells, generator), generator)
         return CellRegions(centres, centres.mean(axis=0)[None], np.array([0, len(centres)]))
     middle = _ordered(find_centres(sample, regions, generator), generator)
-    whole = Points(sample, np.einsum("ij,ij->i", sample, sample), "euclidean")
-    owner = _assign_by_blocks(whole, middle, 1)[:, 0]
+    owner = assign_by_blocks(centre_points(sample, "euclidean"), middle, 1)[:, 0]
     order = np.argsort(owner, kind="stable")
     counts = np.bincount(owner, minlength=len(middle))
     inhabited = np.flatnonzero(counts)
@@ -141,19 +146,14 @@ def assign_in_regions(points: Points, cells: CellRegions, overlap: int) -> Int64
         :data:`SEARCHED_REGIONS` regions these are the nearest of all.
     """
     if len(cells.regions) == 1:
-        return _assign_by_blocks(points, cells.centres, overlap)
+        return assign_by_blocks(points, cells.centres, overlap)
     size = max(1, min(ASSIGN_ROWS, ASSIGN_COORDINATES // points.dimension))
     blocks = row_blocks(len(points), size)
     return np.concatenate([_assign_block(points.take(block), cells, overlap) for block in blocks])
 
 
-def _assign_by_blocks(points: Points, centres: Float64Array, overlap: int) -> Int64Array:
-    blocks = row_blocks(len(points), ASSIGN_BLOCK)
-    return np.concatenate([assign(points.take(block), centres, overlap) for block in blocks])
-
-
 def _assign_block(points: Points, cells: CellRegions, overlap: int) -> Int64Array:
-    metric = "euclidean" if points.metric == "cosine" else points.metric
+    metric = centre_metric(points.metric)
     overlap = min(overlap, len(cells.centres))
     queries = Points(points.rows, points.squared_norms, metric)
     near = assign(points, cells.regions, SEARCHED_REGIONS)
@@ -165,12 +165,11 @@ def _assign_block(points: Points, cells: CellRegions, overlap: int) -> Int64Arra
     for region in np.flatnonzero(np.diff(visits)):
         rows = order[visits[region] : visits[region + 1]] // near.shape[1]
         start, stop = cells.starts[region : region + 2]
-        centres = cells.centres[start:stop]
         # Every row asks under one number, so that ties are broken alike.
         nobody = np.full(len(rows), -1, dtype=np.int64)
         best = nearest(
             queries.take(rows),
-            Points(centres, np.einsum("ij,ij->i", centres, centres), metric),
+            centre_points(cells.centres[start:stop], metric),
             overlap,
             query_ids=nobody,
             candidate_ids=np.arange(start, stop, dtype=np.int64),

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.backend import inner_products
-from latentscale.distances import METRICS, Float64Array, Points, row_blocks
+from latentscale.distances import METRICS, Float64Array, Metric, Points, row_blocks
 from latentscale.neighbour_lists import offer, pair_hash, query_hash
 from latentscale.neighbours import (
     Int64Array,
@@ -172,17 +172,32 @@ def assign(points: Points, centres: Float64Array, overlap: int) -> Int64Array:
     ndarray of int64, shape (m, min(overlap, c))
         Cell numbers, nearest centre first; equal rows get equal cells.
     """
-    metric = "euclidean" if points.metric == "cosine" else points.metric
-    cells = np.arange(len(centres), dtype=np.int64)
+    metric = centre_metric(points.metric)
     found = nearest(
         Points(points.rows, points.squared_norms, metric),
-        Points(centres, np.einsum("ij,ij->i", centres, centres), metric),
+        centre_points(centres, metric),
         min(overlap, len(centres)),
         query_ids=np.full(len(points), -1, dtype=np.int64),
-        candidate_ids=cells,
+        candidate_ids=np.arange(len(centres), dtype=np.int64),
         seed=0,
     )
     return found.indices
+
+
+def assign_by_blocks(points: Points, centres: Float64Array, overlap: int) -> Int64Array:
+    """Do what :func:`assign` does for any number of rows, a block after the other."""
+    blocks = row_blocks(len(points), ASSIGN_BLOCK)
+    return np.concatenate([assign(points.take(block), centres, overlap) for block in blocks])
+
+
+def centre_metric(metric: Metric) -> Metric:
+    """Return what rows and centres are compared under: means of unit rows have another length."""
+    return "euclidean" if metric == "cosine" else metric
+
+
+def centre_points(centres: Float64Array, metric: Metric) -> Points:
+    """Make centres ready for tiles, as they are."""
+    return Points(centres, np.einsum("ij,ij->i", centres, centres), metric)
 
 
 def partition(
@@ -220,9 +235,7 @@ def partition(
     cells = -(-2 * overlap * n // cap)
     sample = generator.choice(n, size=min(n, 256 * cells), replace=False)
     centres = find_centres(points.rows[np.sort(sample)], cells, generator)
-    owners = np.concatenate(
-        [assign(points.take(block), centres, overlap) for block in row_blocks(n, ASSIGN_BLOCK)]
-    )
+    owners = assign_by_blocks(points, centres, overlap)
     order = np.argsort(owners, axis=None, kind="stable")
     members = order // owners.shape[1]
     starts = np.searchsorted(owners.ravel()[order], np.arange(len(centres) + 1))

@@ -106,9 +106,9 @@ def nearest(
     seed : int
         Seed of the hash that breaks ties.
     known : Neighbours, optional
-        Lists of the same queries among other candidates, made with the same seed: those of both
-        that are nearest are returned, as :func:`merge` would, without the work of lists that
-        start empty.
+        Lists of the same queries among other candidates (none of them may be among these), made
+        with the same seed: the nearest of both are returned, as :func:`merge` would, without the
+        work of lists that start empty.
 
     Returns
     -------
@@ -118,7 +118,8 @@ def nearest(
     Raises
     ------
     ValueError
-        If ``k < 1``, the blocks differ in metric or dimension, or ids don't fit the rows.
+        If ``k < 1``, the blocks differ in metric or dimension, or ids or known lists don't fit the
+        rows.
 
     Notes
     -----
@@ -127,6 +128,10 @@ def nearest(
     _check_blocks(queries, candidates, k, query_ids, candidate_ids)
     indices, distances, hashes = _empty(len(queries), k)
     if known is not None:
+        if len(known) != len(queries):
+            raise ValueError(
+                f"{len(known)} known lists for {len(queries)} queries; they must agree"
+            )
         _offer_lists(
             distances, hashes, indices, known.distances, known.indices, query_ids, _hash_key(seed)
         )

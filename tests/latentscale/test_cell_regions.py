@@ -92,7 +92,9 @@ def test_rows_of_small_regions_look_everywhere(monkeypatch: pytest.MonkeyPatch) 
     )
 
 
-def test_equal_rows_get_equal_cells_wherever_they_are() -> None:
+def test_equal_rows_get_equal_cells_wherever_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SEARCHED_REGIONS", 2)
+    monkeypatch.setattr(module, "ASSIGN_ROWS", 70)
     generator = np.random.default_rng(5)
     # Small integers: equal distances from many centres.
     rows = generator.integers(0, 3, size=(400, 4)).astype(float)

@@ -145,6 +145,13 @@ def test_merged_parts_equal_the_whole(seed, n, k, metric, data):
     np.testing.assert_array_equal(added.distances, whole.distances)
 
 
+def test_known_lists_must_be_of_the_queries():
+    points, ids = as_points([[0.0], [1.0]], "euclidean"), np.arange(2)
+    known = Neighbours(np.zeros((3, 1), dtype=np.int64), np.zeros((3, 1)))
+    with pytest.raises(ValueError, match="3 known lists for 2 queries"):
+        nearest(points, points, 1, query_ids=ids, candidate_ids=ids, seed=0, known=known)
+
+
 def test_too_few_candidates_are_padded():
     points = as_points([[0.0], [1.0], [3.0]], "euclidean")
     ids = np.arange(3, dtype=np.int64)

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from latentscale.cells import ASSIGN_ENTRIES
+from latentscale.cells import ASSIGN_ENTRIES, LLOYD_ROUNDS
 from latentscale_pipeline.engine.stage import Effort, Stage
 from latentscale_pipeline.job.config import Heat
 from latentscale_pipeline.stages.cell_merging import certify_lists, merge_lists
@@ -61,6 +61,7 @@ from latentscale_pipeline.stages.measure import (
     Role,
 )
 from latentscale_pipeline.stages.shard_blocks import (
+    POINTS_BYTES,
     block_bytes,
     block_rows,
     count_blocks,
@@ -277,9 +278,7 @@ def _cells_effort(
     section: Heat, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
 ) -> Effort:
     drawn = (layout.sample + _all_checked(section, corpus)) * corpus.d
-    # Rounds over all centres, or over the regions and then over the cells of one.
-    rounds = layout.cells if layout.regions == 1 else layout.regions + layout.cells / layout.regions
-    compared = 8.0 * rounds + layout.compared_centres
+    compared = LLOYD_ROUNDS * layout.placed_against + layout.compared_centres
     return Effort(
         bytes_read=corpus.stored_bytes + 4 * drawn,
         bytes_written=4 * drawn + 8 * layout.cells * corpus.d + RESULT_BYTES,
@@ -355,11 +354,14 @@ def _regroup_effort(
 ) -> Effort:
     # About half of all rows join cells of two groups.
     records = 3 * corpus.n * _record_bytes(corpus, overlaps[0]) // 2
+    # All centres are made ready for every few rows that are points at once.
+    pieces = corpus.n * corpus.d * 8 / POINTS_BYTES
+    readied = corpus.n * corpus.d + pieces * layout.cells * corpus.d
     return Effort(
         bytes_read=corpus.stored_bytes,
         bytes_written=records + count_blocks(corpus) * RESULT_BYTES,
         single_products=float(corpus.n) * layout.compared_centres * corpus.d,
-        folds=float(corpus.n) * (layout.compared_centres + CONVERSION_FOLDS * corpus.d + 100),
+        folds=CONVERSION_FOLDS * readied + float(corpus.n) * (layout.compared_centres + 100),
     )
 
 

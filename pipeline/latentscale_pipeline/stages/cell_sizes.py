@@ -99,6 +99,11 @@ class Layout:
         return count_regions(self.cells)
 
     @property
+    def placed_against(self) -> float:
+        """Centres that a row of the sample is compared with in a round of placing them."""
+        return self.cells if self.regions == 1 else self.regions + self.cells / self.regions
+
+    @property
     def compared_centres(self) -> int:
         """Centres, of regions and of cells, that a row is compared with where it is assigned."""
         if self.regions == 1:
