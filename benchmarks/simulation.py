@@ -63,12 +63,15 @@ WORKER_BANDWIDTH, STORE_BANDWIDTH = 200e6, 20e9
 ROUTES = {
     "latentscale_pipeline.stages.cell_sizes.MOST_SECTIONS": 0,
     "latentscale_pipeline.stages.heat_probes.GRAPH_BYTES": 0,
-    "latentscale.cell_regions.MOST_UNDIVIDED": 16,
+    "latentscale.cell_regions.MOST_UNDIVIDED": 4,
 }
 """What makes a plan take the routes of large corpora: regions, coarse groups, row blocks."""
 
 TIMES_LARGER = 3
 """How many times as many rows the larger of the two jobs has."""
+
+LEAST_ROWS = 100_000
+"""A third of them is more than a cell may hold."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,7 @@ def configure(source: str, output: str, cluster: Mapping[str, Any]) -> JobConfig
 
 def measure_stages(rows: int, folder: Path) -> dict[str, Measured]:
     """Run a job by the routes of large ones; return what its stages took, by the work they do."""
+    folder.mkdir()
     source = folder / "rows.npy"
     generator = np.random.default_rng(0)
     centres = 3.0 * generator.normal(size=(200, 16))
@@ -133,7 +137,7 @@ def measure_stages(rows: int, folder: Path) -> dict[str, Measured]:
         finished = run_job(plan, notify)
     [regions] = Path(finished.store.url).glob("stages/cells-corpus/**/regions.npy")
     if len(np.load(regions)) == 1:
-        raise RuntimeError("the job took the route of few cells")
+        raise SystemExit(f"{rows} rows fit one cell; --rows must be at least {LEAST_ROWS}")
     return {
         stage.work.__name__: Measured(*seconds[stage.name], stage)
         for stage in plan.stages
@@ -282,8 +286,9 @@ class Cluster:
 def measure(rows: int, overhead: float, folder: Path) -> dict[str, Any]:
     """Measure the factors, and simulate all sizes on all clusters."""
     rates = calibrate(iter(()))
-    measure_stages(rows // 10, folder)  # compiles
-    small, large = (measure_stages(count, folder) for count in (rows // TIMES_LARGER, rows))
+    # The first job compiles.
+    counts = (rows // TIMES_LARGER, rows // TIMES_LARGER, rows)
+    _, small, large = (measure_stages(count, folder / str(job)) for job, count in enumerate(counts))
     sizes = []
     for n in ROWS:
         stages = planned(n)

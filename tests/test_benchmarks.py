@@ -287,7 +287,7 @@ SMALL_BUT_SLOW = (
     "heat.py graph --rows 2000",
     "tiles.py --repeats 1",
     "cluster.py --tasks 100",
-    "simulation.py --rows 6000",
+    "simulation.py --rows 100000",
 )
 """Every command that a page names, on few rows."""
 
