@@ -341,7 +341,7 @@ def main() -> None:
     }
     if asked.output:
         asked.output.write_text(json.dumps(document, indent=1) + "\n")
-    print(simulated_table(figures))
+    print(simulated_table(document))
 
 
 if __name__ == "__main__":
