@@ -1,6 +1,6 @@
 """What a job of 10⁷, 10⁸ and 10⁹ rows would take on 10, 100 and 1000 workers.
 
-    python benchmarks/simulation.py --overhead 6 --output simulation.json
+    python benchmarks/simulation.py --overhead 6.1 --output simulation.json
 
 First jobs of the same measures run here, by the same routes as a large one, on some rows and on
 three times as many. What the parts of a stage, and the tasks that join them, took more on the
