@@ -212,7 +212,9 @@ def test_figures_are_what_their_command_draws(tmp_path: Path) -> None:
     program = runpy.run_path(str(SITE / "figures.py"))
     drawn = {path.name for path in program["draw"](tmp_path)}
     shown = {name for page in SITE.rglob("*.md") for name in figures_of(page)}
-    assert drawn == {name for name in shown if (SITE / "figures" / name).exists()}
+    # Those of the comparisons are drawn from a record, see tests/test_benchmarks.py.
+    here = {name for name in shown if (SITE / "figures" / name).exists()}
+    assert drawn == {name for name in here if not name.startswith("peers-")}
     for name in drawn:
         now, before = ((at / name).read_text("utf-8") for at in (tmp_path, SITE / "figures"))
         assert _line_matches(before.strip(), now.strip()), name

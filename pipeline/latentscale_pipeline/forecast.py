@@ -36,6 +36,7 @@ from latentscale_pipeline.plan import (
     describe_stage,
     identify_plan,
     job_facts,
+    leave_out_what_does_not_apply,
     plan_stages,
 )
 from latentscale_pipeline.run import foresee_run, frozen_config
@@ -134,6 +135,7 @@ def _forecast(config: JobConfig, measures: Mapping[str, Measure]) -> dict[str, A
         role: find_corpus(source.url, config.output).without(source.excluded)
         for role, source in corpus_sources(config).items()
     }
+    config = leave_out_what_does_not_apply(config, found)
     facts = job_facts(config, found, scales)
     stages = plan_stages(config, facts, measures)
     corpora = {role: corpus for role, corpus in found.items() if isinstance(corpus, Corpus)}

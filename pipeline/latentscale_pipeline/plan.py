@@ -169,8 +169,22 @@ def make_plan(
                 )
                 for role, source in corpus_sources(config).items()
             }
+        config = leave_out_what_does_not_apply(config, corpora)
         facts = job_facts(config, corpora, fixed_scales)
     return identify_plan(config, corpora, facts, plan_stages(config, facts, measures))
+
+
+def leave_out_what_does_not_apply(
+    config: JobConfig, corpora: Mapping[Role, Corpus | Prospect]
+) -> JobConfig:
+    """Leave measures out that need equal dimensions where there are none and none were named."""
+    named = "measures" in config.model_fields_set
+    if named or len({corpus.d for corpus in corpora.values()}) == 1:
+        return config
+    fitting = {
+        name: section for name, section in config.measures.items() if not section.equal_dimensions
+    }
+    return config.model_copy(update={"measures": fitting})
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,12 @@ from pathlib import Path
 from typing import Any
 
 from latentscale_pipeline.addresses import storage_options
+from latentscale_pipeline.clusters.batch import import_jobqueue
 from latentscale_pipeline.clusters.manifests import driver_job
 from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.job.cluster_config import (
     ON_THIS_MACHINE,
+    Batch,
     Kubernetes,
     Serial,
     walltime_seconds,
@@ -52,6 +54,9 @@ OVERHEAD_BYTES = 256 << 20
 """What every process needs beside its own limit: those that watch it."""
 
 SUBMITTING_SECONDS = 60.0
+
+UNREACHABLE = ("establish a configuration source", "contact slurm controller")
+"""What sbatch says on a machine that belongs to no cluster, or whose controller is down."""
 
 _SCRIPT = """#!/bin/bash
 {directives}# The driver of a job of latentscale. It finds in the job's folder what there is to do.
@@ -131,6 +136,9 @@ def submit_job(plan: Plan, *, requeue: bool = False, allow_code: bool = False) -
         If the scheduler doesn't take it.
     """
     handover = plan_handover(plan, requeue=requeue, allow_code=allow_code)
+    if isinstance(plan.config.cluster, Batch):
+        # The driver would find out only when its turn in the queue has come.
+        import_jobqueue(plan.config.cluster)
     with storage_options(plan.config.storage_options):
         store = ObjectStore(plan.config.output).child(plan.id)
         ended = _refuse_second(store)
@@ -219,6 +227,8 @@ def _hand_to_slurm(handover: Handover, options: Mapping[str, Mapping[str, Any]])
         raise Incomplete(f"sbatch: {error}; run the same command again") from None
     if ended.returncode != 0:
         said = " ".join(ended.stderr.split()) or "no reason given"
+        if any(words in said for words in UNREACHABLE):
+            raise BadInput(f"Slurm can't be reached from here; submit on a login node ({said})")
         raise BadInput(f"sbatch doesn't take the driver: {said}; see driver in the configuration")
     return ended.stdout.strip().partition(";")[0]
 

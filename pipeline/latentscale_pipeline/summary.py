@@ -177,5 +177,6 @@ def _notes(scores: list[dict[str, Any]], hidden: int) -> Iterator[str]:
     if unknown:
         yield (
             f"The sampling error of {unknown} of {len(scores)} scores is unknown: "
-            "a difference in them can't be called significant."
+            "a difference in them can't be called significant "
+            "(replicates: {count, rows} measures that of heat traces and IMD)."
         )

@@ -523,6 +523,27 @@ def test_other_refusals_are_those_of_run(job: Path, latentscale: Command, tmp_pa
     assert not os.path.exists(tmp_path / "jobs")
 
 
+def test_measures_that_nobody_named_are_left_out_where_they_do_not_apply(
+    job: Path, latentscale: Command, tmp_path: Path
+) -> None:
+    described = json.loads(job.read_text())
+    del described["measures"]
+    job.write_text(json.dumps(described))
+
+    def stages() -> set[str]:
+        ended = latentscale("plan", job, "--json")
+        assert ended.code == 0, ended.err
+        return {stage["stage"] for stage in json.loads(ended.out)["stages"]}
+
+    assert {"imd", "epsilon"} <= stages()
+    np.save(tmp_path / "reference.npy", np.random.default_rng(0).normal(size=(90, 3)))
+    assert "imd" in stages()
+    assert not {name for name in stages() if name.startswith(("geomca", "epsilon", "sparse"))}
+    assert "geomca needs equal dimensions" in refusal(
+        latentscale("plan", job, "-o", "measures.geomca.percentile=5")
+    )
+
+
 def test_a_plan_for_an_object_store(
     job: Path, latentscale: Command, tmp_path: Path, s3_url: str
 ) -> None:

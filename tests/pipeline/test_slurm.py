@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -114,6 +115,32 @@ def test_a_driver_that_waits_is_withdrawn(
     assert "was withdrawn before it started" in cancelled.out
     assert json.loads(latentscale("status", job, "--json").out)["state"] == "planned"
     assert not cluster.jobs()
+
+
+def test_a_driver_without_what_it_needs_is_not_handed_over(
+    place: Path, cluster: Slurm, latentscale: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = write(place, "bare", "bare", workers(place))
+    monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
+    ended = latentscale("submit", config, "--quiet")
+    assert ended.code == 2
+    assert "dask-jobqueue, which isn't installed; pip install 'latentscale[hpc]'" in ended.err
+    assert not cluster.jobs()
+
+
+def test_a_machine_of_no_cluster(
+    place: Path, latentscale: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = write(place, "outside", "outside", workers(place))
+    program = tmp_path / "sbatch"
+    program.write_text(
+        "#!/bin/sh\necho 'fatal: Could not establish a configuration source' >&2\nexit 1"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    ended = latentscale("submit", config, "--quiet")
+    assert ended.code == 2
+    assert "Slurm can't be reached from here; submit on a login node (fatal: Could not" in ended.err
 
 
 def test_refusals(place: Path, latentscale: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,8 @@ def test_an_unknown_sampling_error_is_said() -> None:
     text = summary(example_results())
     assert text.splitlines()[-1] == (
         "The sampling error of 24 of 34 scores is unknown: "
-        "a difference in them can't be called significant."
+        "a difference in them can't be called significant "
+        "(replicates: {count, rows} measures that of heat traces and IMD)."
     )
     results = example_results()
     results["scores"] = [row | {"sampling_error": 0.1} for row in results["scores"]]

@@ -109,15 +109,19 @@ def batch_cluster(
         yield executor
 
 
-def _cluster_class(settings: Batch) -> Any:
-    system = SYSTEMS[settings.kind]
+def import_jobqueue(settings: Batch) -> Any:
+    """Import what submits the workers, or say how it is installed."""
     try:
-        library = importlib.import_module("dask_jobqueue")
+        return importlib.import_module("dask_jobqueue")
     except ImportError:
         raise BadInput(
             f"cluster.kind {settings.kind} needs dask-jobqueue, which isn't installed; "
             "pip install 'latentscale[hpc]'"
         ) from None
+
+
+def _cluster_class(settings: Batch) -> Any:
+    system, library = SYSTEMS[settings.kind], import_jobqueue(settings)
     if shutil.which(system.submit) is None:
         raise BadInput(
             f"cluster.kind {settings.kind}: there is no {system.submit} here; run the job on a "

@@ -58,6 +58,9 @@ class Section(BaseModel):
     by_default: ClassVar[bool] = True
     """Whether a measure with this section is taken where a job names no measures."""
 
+    equal_dimensions: ClassVar[bool] = False
+    """Whether a measure with this section compares two corpora coordinate by coordinate."""
+
     @property
     def code(self) -> tuple[str, ...]:
         """Functions that it names, as ``module:function``, and that a run would call."""
@@ -173,6 +176,8 @@ class GeomcaSweep(Section):
 
 class Geomca(Section):
     """Geometric component analysis of a corpus against a reference."""
+
+    equal_dimensions: ClassVar[bool] = True
 
     percentile: Annotated[float, Field(gt=0.0, le=100.0)] = 10.0
     """Percentile of the distances between two random samples of the reference that epsilon is."""
@@ -550,7 +555,11 @@ def resolve_config(
     _apply_overrides(document, overrides, measures, set(comparing))
     config = validate(JobConfig, document, where, "")
     sections = _measure_sections(document, config, where, measures, set(comparing))
-    return config.model_copy(update={"measures": sections})
+    checked = config.model_copy(update={"measures": sections})
+    if "measures" not in document:
+        # Which of them apply is known when the corpora are.
+        checked.model_fields_set.discard("measures")
+    return checked
 
 
 def _measure_sections(

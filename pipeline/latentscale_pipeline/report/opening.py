@@ -236,5 +236,6 @@ def sampling_warning(scores: list[Json]) -> str:
     return (
         f"The sampling error of {many} is unknown. Brackets bound the numbers of this very "
         "corpus; another sample from the same source would score differently, so a difference in "
-        "such a score can't be called significant."
+        "such a score can't be called significant. Of heat traces and IMD, replicates with a count "
+        "and rows measures it."
     )

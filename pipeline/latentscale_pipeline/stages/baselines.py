@@ -79,7 +79,7 @@ def plan_baselines(section: Baselines, facts: JobFacts) -> list[Stage]:
     if len(set(dimensions)) > 1:
         raise BadInput(
             f"measures.baselines needs equal dimensions; the corpus has {dimensions[0]} and the "
-            f"reference {dimensions[1]}"
+            f"reference {dimensions[1]}; leave it out of measures"
         )
     stages = [_moments_stage(corpus, role) for role, corpus in facts.corpora.items()]
     if len(facts.corpora) > 1:

@@ -134,7 +134,7 @@ def plan_geomca(section: Geomca, facts: JobFacts) -> list[Stage]:
     if len(set(dimensions)) > 1:
         raise BadInput(
             f"measures.geomca needs equal dimensions; the corpus has {dimensions[0]} and the "
-            f"reference {dimensions[1]}"
+            f"reference {dimensions[1]}; leave it out of measures"
         )
     settings = [
         own_setting(section),
