@@ -137,7 +137,8 @@ def test_a_page_in_a_browser(browser: Any, kind: str, tmp_path: Path) -> None:
     page.emulate_media(color_scheme="light")
     page.set_viewport_size({"width": 390, "height": 800})
     for _ in range(100):  # the page's own policy forbids to wait by evaluating a text
-        if page.locator(".plot .main-svg").first.bounding_box()["width"] < 390:
+        box = page.locator(".plot .main-svg").first.bounding_box()  # none while it is redrawn
+        if box is not None and box["width"] < 390:
             break
         page.wait_for_timeout(200)
     wide = page.evaluate("document.documentElement.scrollWidth")
