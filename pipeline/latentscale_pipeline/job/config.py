@@ -372,6 +372,7 @@ class Baselines(Section):
     """Measures that others compare with: similarity, FID, KID, precision, recall and the like."""
 
     by_default: ClassVar[bool] = False
+    equal_dimensions: ClassVar[bool] = True
 
     k: Annotated[int, Field(ge=1, le=100)] = 5
     """Neighbours that make a row's ball, in precision, recall, density and coverage."""

@@ -44,6 +44,7 @@ from latentscale_pipeline.stages.measure import (
     Role,
     Score,
     load_estimate,
+    require_equal_dimensions,
     store_estimate,
 )
 
@@ -75,12 +76,7 @@ OVERLAPS = ("precision", "recall", "density", "coverage")
 
 def plan_baselines(section: Baselines, facts: JobFacts) -> list[Stage]:
     """Plan the moments of every corpus and, with a reference, the comparison."""
-    dimensions = [corpus.d for corpus in facts.corpora.values()]
-    if len(set(dimensions)) > 1:
-        raise BadInput(
-            f"measures.baselines needs equal dimensions; the corpus has {dimensions[0]} and the "
-            f"reference {dimensions[1]}; leave it out of measures"
-        )
+    require_equal_dimensions("baselines", facts)
     stages = [_moments_stage(corpus, role) for role, corpus in facts.corpora.items()]
     if len(facts.corpora) > 1:
         stages.append(_pair_stage(section, facts))

@@ -89,9 +89,9 @@ def _coarse_group(group: Int64Array, group_of: Int64Array, coarse: int) -> Int64
     return np.floor_divide(group * coarse, count)
 
 
-def _count_members(owners: Int64Array, groups: Int64Array) -> Int64Array:
+def _count_members(of_cells: Int64Array, groups: Int64Array) -> Int64Array:
     """Count the rows with a cell in each of some groups."""
-    first = np.sort(owners, axis=1)
+    first = np.sort(of_cells, axis=1)
     new = np.ones(first.shape, dtype=bool)
     new[:, 1:] = first[:, 1:] != first[:, :-1]
     counts = np.bincount(first[new] - groups[0] + 1, minlength=len(groups) + 1)
@@ -99,15 +99,15 @@ def _count_members(owners: Int64Array, groups: Int64Array) -> Int64Array:
 
 
 def _split(
-    records: NDArray[Any], owners: Int64Array, groups: Int64Array
+    records: NDArray[Any], of_cells: Int64Array, groups: Int64Array
 ) -> Iterator[tuple[str, NDArray[Any]]]:
     """Yield, for each of some groups that has any, the rows with a cell in it.
 
-    ``owners`` are the groups of the rows' cells.
+    ``of_cells`` are the groups of the rows' cells.
     """
     cells = records["cells"]
     for group in groups.tolist():
-        mine = owners == group
+        mine = of_cells == group
         inside = np.flatnonzero(mine.any(axis=1))
         if len(inside):
             found = records[inside]
@@ -198,10 +198,10 @@ def regroup_piece(inputs: Inputs) -> Output:
     first, end = _groups_of(group, group_of, p["coarse"])
     groups = np.arange(first, end)
     cells = records["cells"]
-    owners = np.where(cells < 0, first - 1, group_of[cells])
+    of_cells = np.where(cells < 0, first - 1, group_of[cells])
     return Output(
-        arrays={"members": _count_members(owners, groups)},
-        sections={GROUPS: _split(records, owners, groups)},
+        arrays={"members": _count_members(of_cells, groups)},
+        sections={GROUPS: _split(records, of_cells, groups)},
     )
 
 

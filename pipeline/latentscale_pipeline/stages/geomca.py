@@ -43,6 +43,7 @@ from latentscale_pipeline.stages.measure import (
     Role,
     Score,
     load_estimate,
+    require_equal_dimensions,
     store_estimate,
     write_pairs,
 )
@@ -130,12 +131,7 @@ def plan_geomca(section: Geomca, facts: JobFacts) -> list[Stage]:
     """
     if "reference" not in facts.corpora:
         raise BadInput("measures.geomca compares with a reference; add one or leave it out")
-    dimensions = [corpus.d for corpus in facts.corpora.values()]
-    if len(set(dimensions)) > 1:
-        raise BadInput(
-            f"measures.geomca needs equal dimensions; the corpus has {dimensions[0]} and the "
-            f"reference {dimensions[1]}; leave it out of measures"
-        )
+    require_equal_dimensions("geomca", facts)
     settings = [
         own_setting(section),
         *swept_settings(section),

@@ -244,6 +244,16 @@ class Measure:
     compares: bool = False
 
 
+def require_equal_dimensions(measure: str, facts: JobFacts) -> None:
+    """Refuse a measure that compares coordinates where corpus and reference have other ones."""
+    dimensions = [corpus.d for corpus in facts.corpora.values()]
+    if len(set(dimensions)) > 1:
+        raise BadInput(
+            f"measures.{measure} needs equal dimensions; the corpus has {dimensions[0]} and the "
+            f"reference {dimensions[1]}; leave it out of measures"
+        )
+
+
 def store_estimate(estimate: Estimate) -> dict[str, Any]:
     """Turn an estimate into a stage's JSON values."""
     return asdict(estimate)
