@@ -12,7 +12,7 @@ test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m "not full" -n 2 --dist loadfile
 
 test-full: $(VENV)/.installed-test
-	$(BIN)/python tests/full.py
+	$(BIN)/python tests/acceptance/run.py
 
 # The tests at the lowest versions that pyproject.toml allows; best with PYTHON=python3.11.
 test-lowest:

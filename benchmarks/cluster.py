@@ -23,15 +23,19 @@ from typing import Any
 
 import numpy as np
 
-from latentscale_pipeline.clusters.dask_executor import local_cluster
-from latentscale_pipeline.engine.run import Work, run_stages, survey
-from latentscale_pipeline.engine.stage import Inputs, Stage, stage_keys
-from latentscale_pipeline.forecast import forecast_job
-from latentscale_pipeline.job.config import Local, read_config
-from latentscale_pipeline.job.publishing import Output
-from latentscale_pipeline.objects import ObjectStore
-from latentscale_pipeline.plan import comparing_measures, make_plan, measure_sections
-from latentscale_pipeline.run import run_job
+from latentscale_pipeline.config.cluster import Local
+from latentscale_pipeline.config.job import read_config
+from latentscale_pipeline.engine.keys import stage_keys
+from latentscale_pipeline.engine.loop import run_stages
+from latentscale_pipeline.engine.stage import Inputs, Stage
+from latentscale_pipeline.engine.state import inspect_stages
+from latentscale_pipeline.engine.work import Work
+from latentscale_pipeline.executors.dask.local import local_cluster
+from latentscale_pipeline.jobs.forecast import forecast_job
+from latentscale_pipeline.jobs.plan import comparing_measures, make_plan, measure_sections
+from latentscale_pipeline.jobs.run import run_job
+from latentscale_pipeline.storage.artifacts import Output
+from latentscale_pipeline.storage.objects import ObjectStore
 
 WORKERS = (1, 2, 4)
 PLANNED = (10, 100, 1000)
@@ -56,14 +60,14 @@ def overhead(tasks: int, folder: Path) -> dict[str, Any]:
     stage = Stage("nothing", nothing, 1000, partitions=tasks, finalise=nothing_of_all)
     work = Work(ObjectStore(str(folder)), [stage], stage_keys([stage], {}), {})
     spent: dict[str, float] = {}
-    standings = survey(work)
+    stage_states = inspect_stages(work)
     begun, before = time.perf_counter(), _own_seconds()
 
     def notify(event: str, **fields: Any) -> None:
         if event == "part_done" and fields["part"] == tasks - 1:
             spent["last"] = time.perf_counter() - begun
 
-    run_stages(work, standings, lambda: local_cluster(Local(workers=2)), "bench", notify)
+    run_stages(work, stage_states, lambda: local_cluster(Local(workers=2)), "bench", notify)
     seconds, own = time.perf_counter() - begun, _own_seconds() - before
     return {
         "tasks": tasks,

@@ -45,10 +45,10 @@ LIBRARIES = ("latentscale", "gudhi", "networkx", "numpy", "scipy", "numba")
 
 
 def run_latentscale(inputs: Inputs) -> Values:
-    from latentscale.distances import as_points
-    from latentscale.epsilon_graph import epsilon_components
-    from latentscale.geomca import geomca_scores
-    from latentscale.sparsification import sparsify
+    from latentscale.geomca.scores import geomca_scores
+    from latentscale.geomca.sparsification import sparsify
+    from latentscale.graphs.epsilon import epsilon_components
+    from latentscale.tiles.distances import as_points
 
     epsilon, delta = float(inputs["epsilon"]), float(inputs["delta"])
     points = [as_points(inputs[side], "euclidean") for side in ("reference", "corpus")]

@@ -112,9 +112,9 @@ def laplacian_of(inputs: Inputs, kind: str) -> Any:
 
 
 def run_latentscale(inputs: Inputs) -> Values:
-    from latentscale.heat import heat_trace
+    from latentscale.heat.trace import estimate_heat_trace
 
-    heat = heat_trace(
+    heat = estimate_heat_trace(
         laplacian_of(inputs, "csr_array"),
         TIMES,
         generator=np.random.default_rng(0),

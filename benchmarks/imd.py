@@ -46,19 +46,25 @@ LIBRARIES = ("latentscale", "msid", "numpy", "scipy", "numba")
 
 
 def run_latentscale(inputs: Inputs) -> Values:
-    from latentscale.distances import as_points
-    from latentscale.graph import normalised_laplacian, symmetrise
-    from latentscale.heat import HeatTrace, heat_trace, imd
-    from latentscale.neighbours import exact_neighbours
+    from latentscale.graphs.knn import symmetrise
+    from latentscale.graphs.laplacian import normalised_laplacian
+    from latentscale.heat.imd import imd_of_traces
+    from latentscale.heat.trace import HeatTrace, estimate_heat_trace
+    from latentscale.neighbours.exact import exact_neighbours
+    from latentscale.tiles.distances import as_points
 
     generator = np.random.default_rng(0)
 
     def trace(rows: np.ndarray) -> HeatTrace:
         found = exact_neighbours(as_points(rows, "euclidean"), K)
         laplacian = normalised_laplacian(symmetrise(found.indices))
-        return heat_trace(laplacian, TIMES, generator=generator, steps=STEPS, probes=PROBES)
+        return estimate_heat_trace(
+            laplacian, TIMES, generator=generator, steps=STEPS, probes=PROBES
+        )
 
-    found = imd(trace(inputs["rows"]), trace(inputs["others"]), generator=generator).estimate
+    found = imd_of_traces(
+        trace(inputs["rows"]), trace(inputs["others"]), generator=generator
+    ).estimate
     return {
         "imd": found.value,
         "lower": found.lower,

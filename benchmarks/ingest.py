@@ -86,12 +86,12 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
         return []
 
 
-def measure(folder: Path, gib: float, workers: int, rounds: int) -> dict[str, Any]:
+def measure(folder: Path, gib: float, workers: int, iterations: int) -> dict[str, Any]:
     """Copy and ingest in turn, and return the figures."""
     source = folder / "source.npy"
     size = write_source(source, gib)
     copies, ingests, peaks = [], [], []
-    for _ in range(rounds):
+    for _ in range(iterations):
         copies.append(copy_seconds(source, folder / "copy"))
         seconds, peak = ingest_seconds(source, folder / "corpus.zarr", workers)
         ingests.append(seconds)

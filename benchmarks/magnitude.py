@@ -53,9 +53,9 @@ LIBRARIES = ("latentscale", "magnipy", "numpy", "scipy", "numba", "torch")
 
 
 def run_latentscale(inputs: Inputs) -> Values:
-    from latentscale.distances import as_points
-    from latentscale.duplicates import find_distinct
-    from latentscale.magnitude import convergence_scale, magnitude_function
+    from latentscale.duplicates.distinct import find_distinct
+    from latentscale.magnitude.function import convergence_scale, magnitude_function
+    from latentscale.tiles.distances import as_points
 
     points = as_points(inputs["rows"], "euclidean")
     distinct = find_distinct(points)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from latentscale_pipeline.panels import Curve, Panel, draw_panels
+from latentscale_pipeline.views.svg_plot import Curve, Panel, draw_panels
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "benchmarks" / "results"

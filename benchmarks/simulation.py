@@ -33,18 +33,18 @@ from unittest.mock import patch
 
 import numpy as np
 
+from latentscale_pipeline.config.job import JobConfig, read_config
 from latentscale_pipeline.engine.calibration import Rates, calibrate
 from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.job.config import JobConfig, read_config
-from latentscale_pipeline.plan import (
+from latentscale_pipeline.jobs.plan import (
     comparing_measures,
     make_plan,
     measure_sections,
     plan_stages,
 )
-from latentscale_pipeline.run import run_job
-from latentscale_pipeline.stages.cell_passes import place_cells
-from latentscale_pipeline.stages.measure import CorpusFacts, JobFacts
+from latentscale_pipeline.jobs.run import run_job
+from latentscale_pipeline.measures.base import CorpusFacts, JobFacts
+from latentscale_pipeline.measures.shared.neighbours.assign import place_cells
 
 ROWS = (10**7, 10**8, 10**9)
 WORKERS = (10, 100, 1000)
@@ -61,11 +61,11 @@ WORKER_BANDWIDTH, STORE_BANDWIDTH = 200e6, 20e9
 """Bytes a second that a worker reads or writes at most, and all of them together; assumed."""
 
 ROUTES = {
-    "latentscale_pipeline.stages.cell_sizes.MOST_SECTIONS": 0,
-    "latentscale_pipeline.stages.heat_probes.GRAPH_BYTES": 0,
-    "latentscale.cell_regions.MOST_UNDIVIDED": 4,
+    "latentscale_pipeline.measures.shared.neighbours.sizes.MOST_SECTIONS": 0,
+    "latentscale_pipeline.measures.heat.probes.GRAPH_BYTES": 0,
+    "latentscale.neighbours.two_level_cells.MOST_UNDIVIDED": 4,
 }
-"""What makes a plan take the routes of large corpora: regions, coarse groups, row blocks."""
+"""What makes a plan take the routes of large corpora: coarse cells, coarse groups, row blocks."""
 
 TIMES_LARGER = 3
 """How many times as many rows the larger of the two jobs has."""
@@ -135,8 +135,8 @@ def measure_stages(rows: int, folder: Path) -> dict[str, Measured]:
                 seconds[fields["stage"]][fields["part"] < 0] += fields["seconds"]
 
         finished = run_job(plan, notify)
-    [regions] = Path(finished.store.url).glob("stages/cells-corpus/**/regions.npy")
-    if len(np.load(regions)) == 1:
+    [coarse] = Path(finished.store.url).glob("stages/cells-corpus/**/coarse.npy")
+    if len(np.load(coarse)) == 1:
         raise SystemExit(f"{rows} rows fit one cell; --rows must be at least {LEAST_ROWS}")
     return {
         stage.work.__name__: Measured(*seconds[stage.name], stage)
@@ -150,21 +150,29 @@ def work_of_parts(stage: Stage, rates: Rates) -> float:
 
     Placing the centres of cells is the work of the task that joins; all else is the parts'.
     """
-    effort = stage.effort
-    products = 0.0 if stage.finalise is place_cells else effort.products / rates.products
-    return products + effort.single_products / rates.single_products + effort.folds / rates.folds
+    cost_estimate = stage.cost_estimate
+    products = (
+        0.0
+        if stage.finalise is place_cells
+        else cost_estimate.float64_multiply_adds / rates.float64_multiply_adds
+    )
+    return (
+        products
+        + cost_estimate.float32_multiply_adds / rates.float32_multiply_adds
+        + cost_estimate.elementwise_operations / rates.elementwise_operations
+    )
 
 
 def work_of_joins(stage: Stage, rates: Rates) -> float:
     """Work of all tasks that join: of most, what they read of every part."""
     if stage.finalise is place_cells:
-        return stage.effort.products / rates.products
+        return stage.cost_estimate.float64_multiply_adds / rates.float64_multiply_adds
     return float(count_tasks(stage))
 
 
 def count_tasks(stage: Stage) -> int:
     """Parts of all rounds."""
-    return stage.partitions * max(1, stage.effort.rounds)
+    return stage.partitions * max(1, stage.cost_estimate.iterations)
 
 
 def costs_of(
@@ -177,20 +185,20 @@ def costs_of(
     found = {}
     for stage in stages:
         pair = [measured[stage.work.__name__] for measured in (small, large)]
-        tasks, rounds = count_tasks(stage), max(1, stage.effort.rounds)
+        tasks, iterations = count_tasks(stage), max(1, stage.cost_estimate.iterations)
         slope, fixed = line_through(
             [(work_of_parts(known.stage, rates), known.parts) for known in pair],
             count_tasks(pair[0].stage),
         )
         join_slope, join_fixed = line_through(
             [(work_of_joins(known.stage, rates), known.joins) for known in pair],
-            max(1, pair[0].stage.effort.rounds),
+            max(1, pair[0].stage.cost_estimate.iterations),
         )
-        moved = stage.effort.bytes_read + stage.effort.bytes_written
+        moved = stage.cost_estimate.bytes_read + stage.cost_estimate.bytes_written
         found[stage.name] = TaskCost(
             fixed + slope * work_of_parts(stage, rates) / tasks,
             moved / tasks,
-            join_fixed + join_slope * work_of_joins(stage, rates) / rounds,
+            join_fixed + join_slope * work_of_joins(stage, rates) / iterations,
         )
     return found
 
@@ -240,7 +248,7 @@ def simulate(
         stage = min(ready, key=lambda s: max((ended[name] for name in s.needs), default=0.0))
         waiting.remove(stage)
         cost, at = costs[stage.name], max((ended[name] for name in stage.needs), default=0.0)
-        for _ in range(max(1, stage.effort.rounds)):
+        for _ in range(max(1, stage.cost_estimate.iterations)):
             deviation = np.sqrt(np.log1p(SPREAD**2))
             factors = generator.lognormal(-(deviation**2) / 2, deviation, stage.partitions)
             together = min(workers, stage.partitions)
@@ -250,7 +258,7 @@ def simulate(
                 at = cluster.run(at, cost.join_seconds)
         ended[stage.name] = at
     wall = max(ended.values())
-    moved = sum(s.effort.bytes_read + s.effort.bytes_written for s in stages)
+    moved = sum(s.cost_estimate.bytes_read + s.cost_estimate.bytes_written for s in stages)
     return {
         "workers": workers,
         "hours": round(wall / 3600, 3),

@@ -21,8 +21,8 @@ import numba
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from latentscale.distances import METRICS, Metric, Points, as_points, within
-from latentscale.exponentials import DistanceTiles, block_sums, similarity_error
+from latentscale.tiles.distances import METRICS, Metric, Points, as_points, within
+from latentscale.tiles.exponential_products import DistanceTiles, block_sums, similarity_error
 
 ROWS = 1024
 DIMENSIONS = (16, 384, 1024)

@@ -49,8 +49,8 @@ LIBRARIES = ("latentscale", "vendi-score", "numpy", "scipy", "numba", "scikit-le
 
 
 def ours_cosine(inputs: Inputs) -> Values:
-    from latentscale.second_moments import second_moment
-    from latentscale.vendi import moment_spectrum, sufficient_precision, vendi_score
+    from latentscale.vendi.scores import moment_spectrum, sufficient_precision, vendi_score
+    from latentscale.vendi.second_moments import second_moment
 
     rows = inputs["rows"]
     precision = sufficient_precision(rows[:16_384], ORDERS, len(rows))
@@ -60,8 +60,8 @@ def ours_cosine(inputs: Inputs) -> Values:
 
 
 def ours_exact(inputs: Inputs) -> Values:
-    from latentscale.distances import as_points
-    from latentscale.vendi import kernel_spectrum, vendi_score
+    from latentscale.tiles.distances import as_points
+    from latentscale.vendi.scores import kernel_spectrum, vendi_score
 
     points = as_points(inputs["rows"], "euclidean")
     spectrum = kernel_spectrum(points, "rbf", float(inputs["bandwidth"]))
@@ -69,8 +69,8 @@ def ours_exact(inputs: Inputs) -> Values:
 
 
 def ours_lanczos(inputs: Inputs) -> Values:
-    from latentscale.distances import as_points
-    from latentscale.kernel_traces import kernel_scores
+    from latentscale.tiles.distances import as_points
+    from latentscale.vendi.lanczos import kernel_scores
 
     rows = inputs["rows"]
     points = as_points(rows, "euclidean").about(rows.mean(axis=0, dtype=np.float64))

@@ -17,10 +17,10 @@ from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
 from sklearn.preprocessing import normalize
 
 from documents import docstrings
-from latentscale.distances import as_points
-from latentscale.magnitude import NoConvergenceScale, convergence_scale, magnitude_function
-from latentscale.vendi import moment_spectrum, second_moment, vendi_score
-from latentscale_pipeline.panels import Curve, Panel
+from latentscale.magnitude.function import NoConvergenceScale, convergence_scale, magnitude_function
+from latentscale.tiles.distances import as_points
+from latentscale.vendi.scores import moment_spectrum, second_moment, vendi_score
+from latentscale_pipeline.views.svg_plot import Curve, Panel
 from records import Finding, Reproduction, publish
 
 DIMENSION, DOCUMENTS, ROWS, SUBSAMPLES, SCALES = 128, 6000, 300, 200, 20

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 import latentscale
-from latentscale_pipeline.panels import Curve, Panel
+from latentscale_pipeline.views.svg_plot import Curve, Panel
 from records import Finding, Reproduction, publish
 
 ROWS, LATENT, HIDDEN, DIMENSION = 5000, 24, 128, 512
@@ -54,14 +54,16 @@ def reproduce(short: bool) -> Reproduction:
     found = np.empty((len(SETTINGS), len(levels), len(SCORES)))
     for row, level in enumerate(levels):
         rows = network(latent(n, WIDEST * level, 2))
-        paper = latentscale.geomca(reference, rows, percentile=10.0, delta=1.0)
-        wide = latentscale.geomca(reference, rows, percentile=30.0, delta=1.0)
+        paper = latentscale.geomca_scores(rows, reference, percentile=10.0, delta=1.0)
+        wide = latentscale.geomca_scores(rows, reference, percentile=30.0, delta=1.0)
         results = (
-            latentscale.geomca(reference, rows, percentile=10.0, delta=0.8),
+            latentscale.geomca_scores(rows, reference, percentile=10.0, delta=0.8),
             paper,
             wide,
             # Thinned as before: only the distance at which points are joined is another.
-            latentscale.geomca(reference, rows, percentile=30.0, delta=paper.delta / wide.epsilon),
+            latentscale.geomca_scores(
+                rows, reference, percentile=30.0, delta=paper.delta / wide.epsilon
+            ),
         )
         for setting, result in enumerate(results):
             found[setting, row] = [result.scores[name].value for name in SCORES]

@@ -14,10 +14,10 @@ import numpy as np
 
 import latentscale
 from jobs import results_of
-from latentscale.distances import as_points
-from latentscale.epsilon_graph import epsilon_components
-from latentscale.manifold_overlap import exact_overlap
-from latentscale_pipeline.panels import Curve, Panel
+from latentscale.baselines.manifold_overlap import exact_overlap
+from latentscale.graphs.epsilon import epsilon_components
+from latentscale.tiles.distances import as_points
+from latentscale_pipeline.views.svg_plot import Curve, Panel
 from records import Finding, Reproduction, publish
 
 TRAIN = (670, 690, 395, 706, 349, 409, 295)
@@ -131,7 +131,7 @@ def truncation(kind: str, steps: tuple[int, ...]) -> dict[str, list[float]]:
     joined: list[float] = []
     for t in steps:
         rows = np.concatenate(holdout[: t + 1])
-        found = latentscale.geomca(reference, rows, **PAPER)
+        found = latentscale.geomca_scores(rows, reference, **PAPER)
         improved = overlap(reference, rows)
         pair = (found.scores["precision"].value, found.scores["recall"].value)
         for name, value in zip(values, (*pair, *improved), strict=True):

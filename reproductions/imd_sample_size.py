@@ -17,14 +17,16 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from jobs import results_of
-from latentscale.distances import as_points
-from latentscale.frechet import frechet_distance
-from latentscale.graph import normalised_laplacian, summarise, symmetrise
-from latentscale.heat import HeatTrace, heat_trace, imd
-from latentscale.kernel_distance import kernel_distance
-from latentscale.moments import row_moments
-from latentscale.neighbours import exact_neighbours
-from latentscale_pipeline.panels import Curve, Panel
+from latentscale.baselines.frechet import frechet_distance
+from latentscale.baselines.kernel_distance import kernel_distance
+from latentscale.baselines.moments import row_moments
+from latentscale.graphs.knn import summarise, symmetrise
+from latentscale.graphs.laplacian import normalised_laplacian
+from latentscale.heat.imd import imd_of_traces
+from latentscale.heat.trace import HeatTrace, estimate_heat_trace
+from latentscale.neighbours.exact import exact_neighbours
+from latentscale.tiles.distances import as_points
+from latentscale_pipeline.views.svg_plot import Curve, Panel
 from records import Finding, Reproduction, publish
 
 SIZES, DRAWS, DIMENSION = (500, 1000, 2000, 4000, 8000, 16000, 32000), 3, 64
@@ -98,7 +100,9 @@ def sampled(rows: np.ndarray, of: np.ndarray, seed: int) -> Sampled:
 def traced(adjacency: csr_array, seed: int) -> HeatTrace:
     """Trace of a graph at all times, with the paper's number of probes."""
     generator = np.random.default_rng(seed)
-    return heat_trace(normalised_laplacian(adjacency), TIMES, generator=generator, probes=PROBES)
+    return estimate_heat_trace(
+        normalised_laplacian(adjacency), TIMES, generator=generator, probes=PROBES
+    )
 
 
 def triangles(adjacency: csr_array) -> float:
@@ -130,7 +134,7 @@ def by_descent(pair: list[np.ndarray], seed: int) -> float:
         descent = NNDescent(rows, n_neighbors=K + 1, random_state=seed, n_jobs=1)
         lists = descent.neighbor_graph[0][:, 1:].astype(np.int64)
         traces.append(traced(symmetrise(lists), 2 * seed + side))
-    return imd(*traces, generator=np.random.default_rng(seed)).estimate.value
+    return imd_of_traces(*traces, generator=np.random.default_rng(seed)).estimate.value
 
 
 def reproduce(short: bool) -> Reproduction:
@@ -153,7 +157,7 @@ def reproduce(short: bool) -> Reproduction:
             for p, pair in enumerate(PAIRS):
                 first, second = (found[which] for which in zip(pair, INSIDE, strict=True))
                 generator = np.random.default_rng(draw)
-                between = imd(first.trace, second.trace, generator=generator).estimate
+                between = imd_of_traces(first.trace, second.trace, generator=generator).estimate
                 by_pair[draw, s, p] = between.value
                 half = max(half, (between.upper - between.lower) / 2)
             both = [rows[which] for which in zip(PAIRS[0], INSIDE, strict=True)]

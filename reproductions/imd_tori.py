@@ -13,11 +13,11 @@ import numpy as np
 from scipy.linalg import sqrtm
 
 import latentscale
-from latentscale import Estimate
-from latentscale.frechet import frechet_distance
-from latentscale.kernel_distance import kernel_distance
-from latentscale.moments import row_moments
-from latentscale_pipeline.panels import Curve, Panel
+from latentscale.baselines.frechet import frechet_distance
+from latentscale.baselines.kernel_distance import kernel_distance
+from latentscale.baselines.moments import row_moments
+from latentscale.estimate import Estimate
+from latentscale_pipeline.views.svg_plot import Curve, Panel
 from records import Finding, Reproduction, publish
 
 ROWS, FEWER_ROWS, RUNS = 5000, 2000, 10
@@ -74,6 +74,7 @@ def matched(rows: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 def imd_of(reference: np.ndarray, rows: np.ndarray, seed: int) -> Estimate:
     """IMD per vertex, in millionths, which is the authors' code's unit."""
+    # The distance is symmetric, but for the probes: in this order the recorded numbers come again.
     found = latentscale.imd(reference, rows, seed=seed, times=(0.1, 10.0, 64)).distance
     ends = (UNIT * end for end in (found.value, found.lower, found.upper))
     return Estimate(*ends, found.bounds, found.method)

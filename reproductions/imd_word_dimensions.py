@@ -22,11 +22,13 @@ from scipy.sparse.linalg import svds
 from scipy.stats import spearmanr
 
 from documents import docstrings, words
-from latentscale.distances import as_points
-from latentscale.graph import normalised_laplacian, symmetrise
-from latentscale.heat import HeatTrace, heat_trace, imd
-from latentscale.neighbours import exact_neighbours
-from latentscale_pipeline.panels import Curve, Panel
+from latentscale.graphs.knn import symmetrise
+from latentscale.graphs.laplacian import normalised_laplacian
+from latentscale.heat.imd import imd_of_traces
+from latentscale.heat.trace import HeatTrace, estimate_heat_trace
+from latentscale.neighbours.exact import exact_neighbours
+from latentscale.tiles.distances import as_points
+from latentscale_pipeline.views.svg_plot import Curve, Panel
 from records import Finding, Reproduction, publish
 
 DIMENSIONS = (4, 8, 16, 32, 64, 128, 256, 512)
@@ -114,7 +116,7 @@ def trace_of(vectors: np.ndarray, seed: int) -> HeatTrace:
     rows = vectors.astype(np.float32)
     lists = exact_neighbours(as_points(rows, "euclidean"), K).indices
     laplacian = normalised_laplacian(symmetrise(lists))
-    return heat_trace(laplacian, TIMES, generator=np.random.default_rng(seed))
+    return estimate_heat_trace(laplacian, TIMES, generator=np.random.default_rng(seed))
 
 
 def reproduce(short: bool) -> Reproduction:
@@ -137,7 +139,7 @@ def reproduce(short: bool) -> Reproduction:
         traces = [trace_of(rows, count * run + k) for k, rows in enumerate(vectors)]
         for i, more in enumerate(vectors):
             for j, fewer in enumerate(vectors[:i]):
-                found = imd(traces[i], traces[j], generator=generator).estimate
+                found = imd_of_traces(traces[i], traces[j], generator=generator).estimate
                 distance[run, i, j] = distance[run, j, i] = found.value
                 half = max(half, (found.upper - found.lower) / 2)
                 pip[run, i, j] = pip[run, j, i] = pip_loss(more, fewer)

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from latentscale_pipeline.job.config import read_config
-from latentscale_pipeline.plan import comparing_measures, make_plan, measure_sections
-from latentscale_pipeline.run import run_job
+from latentscale_pipeline.config.job import read_config
+from latentscale_pipeline.jobs.plan import comparing_measures, make_plan, measure_sections
+from latentscale_pipeline.jobs.run import run_job
 
 
 def results_of(

@@ -13,10 +13,10 @@ from __future__ import annotations
 import numpy as np
 from sklearn.datasets import load_digits
 
-from latentscale.distances import as_points
-from latentscale.magnitude import convergence_scale, magnitude_area, magnitude_function
-from latentscale.manifold_overlap import exact_overlap
-from latentscale_pipeline.panels import Curve, Panel
+from latentscale.baselines.manifold_overlap import exact_overlap
+from latentscale.magnitude.function import convergence_scale, magnitude_area, magnitude_function
+from latentscale.tiles.distances import as_points
+from latentscale_pipeline.views.svg_plot import Curve, Panel
 from records import Finding, Reproduction, publish
 
 CLASSES, EACH, NEIGHBOURS, SCALES = 10, 100, 10, 10

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from latentscale import Estimate
-from latentscale_pipeline.panels import Panel, draw_panels
+from latentscale.estimate import Estimate
+from latentscale_pipeline.views.svg_plot import Panel, draw_panels
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "reproductions" / "results"

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 import latentscale
-from latentscale import Estimate
-from latentscale_pipeline.panels import Curve, Panel
+from latentscale.estimate import Estimate
+from latentscale_pipeline.views.svg_plot import Curve, Panel
 from records import Finding, Reproduction, bracketed, publish
 
 ORDERS = (0.1, 0.5, 1.0, 2.0, float("inf"))

@@ -17,10 +17,11 @@ import pytest
 from benchmarks import shown, simulation
 
 from latentscale_pipeline.engine.calibration import Rates
-from latentscale_pipeline.engine.stage import Effort, Stage
-from latentscale_pipeline.stages.cell_passes import check_block
+from latentscale_pipeline.engine.cost import CostEstimate
+from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.measures.shared.neighbours.assign import check_block
+from tests import ROOT
 
-ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
 
 SCRIPT = """
@@ -360,12 +361,22 @@ def test_a_simulated_job_takes_what_its_tasks_take(monkeypatch: pytest.MonkeyPat
 
 
 def test_costs_are_a_line_through_two_jobs() -> None:
-    rates = Rates(products=1e9, single_products=1e9, folds=1e9, read_bytes=1.0)
+    rates = Rates(
+        float64_multiply_adds=1e9,
+        float32_multiply_adds=1e9,
+        elementwise_operations=1e9,
+        read_bytes=1.0,
+    )
 
     def stage(partitions: int, products: float, name: str = "s") -> Stage:
-        effort = Effort(single_products=products, bytes_read=1000)
+        cost_estimate = CostEstimate(float32_multiply_adds=products, bytes_read=1000)
         return Stage(
-            name, check_block, 0, partitions=partitions, finalise=check_block, effort=effort
+            name,
+            check_block,
+            0,
+            partitions=partitions,
+            finalise=check_block,
+            cost_estimate=cost_estimate,
         )
 
     # Half a second for a part, and twice as long as the plan foresees; joins of 0.1 s for a part.

@@ -8,20 +8,23 @@ import shutil
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import yaml
 from pydantic import BaseModel
 
 from latentscale_pipeline.cli import COMMANDS
-from latentscale_pipeline.comparison.gates import Gate
-from latentscale_pipeline.job.cluster_config import CLUSTERS, Driver
-from latentscale_pipeline.job.config import JobConfig
-from latentscale_pipeline.plan import measure_sections
-from latentscale_pipeline.schema import load_schema
+from latentscale_pipeline.compare.gates import Gate
+from latentscale_pipeline.config.cluster import CLUSTERS, Driver
+from latentscale_pipeline.config.job import JobConfig
+from latentscale_pipeline.jobs.plan import measure_sections
+from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.results.schema import load_schema
 from latentscale_pipeline.workflow.config import Workflow
+from tests import ROOT
 from tests.conftest import Ended
-from tests.documents import ROOT, Block, Reader, _line_matches, blocks_of, check_shell
+from tests.support.documents import Block, Reader, _line_matches, blocks_of, check_shell
 
 README = ROOT / "README.md"
 DESIGN = (ROOT / "DESIGN.md").read_text("utf-8")
@@ -44,13 +47,14 @@ MODELS: dict[str, type[BaseModel]] = {
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with the presets, the recipes, and the files that the first page makes."""
     for name in ("configs", "workflows"):
         shutil.copytree(ROOT / name, tmp_path / name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    return tmp_path
+    with patch.dict(MEASURES):  # a page adds one
+        yield tmp_path
 
 
 def make_files(latentscale: Callable[..., Ended]) -> None:
@@ -107,7 +111,7 @@ def test_lines_are_compared_by_text_and_value(wanted: str, found: str, alike: bo
         "pip install '.[parket]'",
         "python benchmarks/absent.py",
         "python benchmarks/vendi.py rbf --row 3",
-        "python tests/full.py --only nothing",
+        "python tests/acceptance/run.py --only nothing",
         "workflows/slurm/absent.sh",
         "kubectl apply -f workflows/kubernetes/absent.yaml",
         "job=$(latentscale stage prepare)",
@@ -165,9 +169,10 @@ def test_the_references_show_everything() -> None:
 
 def test_every_module_of_the_mathematics_has_a_page() -> None:
     text = (SITE / "python" / "mathematics.md").read_text("utf-8")
-    listed = re.findall(r"^   latentscale\.(\w+)$", text, flags=re.M)
-    modules = {path.stem for path in (ROOT / "src" / "latentscale").glob("[!_]*.py")}
-    assert sorted(listed) == sorted({*modules, "backend"} - {"announced"})
+    listed = re.findall(r"^   (latentscale\.[\w.]+)$", text, flags=re.M)
+    paths = (ROOT / "src" / "latentscale").rglob("[!_]*.py")
+    modules = {".".join(path.relative_to(ROOT / "src").with_suffix("").parts) for path in paths}
+    assert sorted(listed) == sorted(modules)
 
 
 def test_every_measure_has_a_page_with_what_a_reader_looks_for() -> None:
@@ -242,17 +247,43 @@ def test_formulas_become_mathml() -> None:
 
 
 def test_the_documented_defaults_are_the_defaults() -> None:
-    from latentscale_pipeline.job.config import read_config
-    from latentscale_pipeline.plan import comparing_measures
+    from latentscale_pipeline.config.job import read_config
+    from latentscale_pipeline.jobs.plan import comparing_measures
 
     def read(text: str) -> JobConfig:
         return read_config(text, "doc", measures=measure_sections(), comparing=comparing_measures())
 
-    [documented] = [block.text for block in blocks_of(DESIGN) if block.language == "yaml"]
-    document = yaml.safe_load(documented)
-    assert document.pop("reference") is None
-    full = read(yaml.safe_dump({**document, "reference": "r.npy"}))
-    assert full == read("name: nightly\ncorpus: embeddings.npy\nreference: r.npy\n")
+    page = (SITE / "reference" / "configuration.md").read_text("utf-8")
+    [documented] = [block.text for block in blocks_of(page) if block.language == "yaml"]
+    least = {key: yaml.safe_load(documented)[key] for key in ("name", "corpus", "reference")}
+    assert read(documented) == read(yaml.safe_dump(least))
+
+
+def test_the_design_fits_ten_pages() -> None:
+    lines = DESIGN.splitlines()
+    assert len(lines) <= 480
+    assert all(len(line) <= 110 for line in lines if not line.startswith("|"))
+
+
+def test_the_picture_shows_every_room() -> None:
+    picture = DESIGN.split("```")[1]
+    shown: set[Path] = set()
+    above: list[Path] = []
+    for line in filter(None, picture.splitlines()):
+        depth = (len(line) - len(line.lstrip())) // 2
+        names = line.strip().split("  ")[0].split(" how ")[0].split()
+        del above[depth:]
+        found = [Path(*above[-1:], name) for name in names]
+        above.append(found[0])
+        shown.update(found)
+    assert not [str(path) for path in shown if not (ROOT / path).exists()]
+    for package in (Path("src/latentscale"), Path("pipeline/latentscale_pipeline")):
+        rooms = (path.parent.relative_to(ROOT) for path in (ROOT / package).glob("*/__init__.py"))
+        measures = (ROOT / package / "measures").glob("*/__init__.py")
+        rooms = {*rooms, *(path.parent.relative_to(ROOT) for path in measures)}
+        modules = {path.relative_to(ROOT) for path in (ROOT / package).glob("[!_]*.py")}
+        missing = [str(path) for path in {*rooms, *modules} - shown]
+        assert not missing, f"DESIGN.md lacks {missing}"
 
 
 DOCUMENTS = [ROOT / name for name in ("README.md", "DESIGN.md", "CONTRIBUTING.md", "CHANGELOG.md")]

@@ -18,12 +18,12 @@ import pytest
 from scipy.sparse import csr_array
 
 import latentscale
-from latentscale.distances import as_points
-from latentscale.heat import imd
-from latentscale.magnitude import convergence_scale, magnitude_area, magnitude_function
-from latentscale_pipeline.panels import Curve, Panel, draw_panels
+from latentscale.heat.imd import imd_of_traces
+from latentscale.magnitude.function import convergence_scale, magnitude_area, magnitude_function
+from latentscale.tiles.distances import as_points
+from latentscale_pipeline.views.svg_plot import Curve, Panel, draw_panels
+from tests import ROOT
 
-ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "reproductions"
 PAGES = ROOT / "docs" / "papers"
 RECORDS = sorted((FOLDER / "results").glob("*.json"))
@@ -287,7 +287,7 @@ def test_cells_give_what_exact_neighbours_give() -> None:
     between = found.distance
     assert size.by_cells(pair, 4) == pytest.approx(between.value, abs=between.upper - between.lower)
     own = [size.sampled(*one, seed).trace for seed, one in enumerate(drawn)]
-    alone = imd(*own, generator=np.random.default_rng(0)).estimate
+    alone = imd_of_traces(*own, generator=np.random.default_rng(0)).estimate
     assert alone.lower <= between.upper
     assert between.lower <= alone.upper
 
@@ -297,7 +297,7 @@ def test_one_descent_gives_nearly_what_exact_neighbours_give() -> None:
     size = script("imd_sample_size")
     drawn = [size.law(10, inside, 300, 0) for inside in size.INSIDE]
     own = [size.sampled(*one, seed).trace for seed, one in enumerate(drawn)]
-    exact = imd(*own, generator=np.random.default_rng(0)).estimate.value
+    exact = imd_of_traces(*own, generator=np.random.default_rng(0)).estimate.value
     assert size.by_descent([rows for rows, _ in drawn], 4) == pytest.approx(exact, rel=0.05)
 
 
@@ -411,7 +411,7 @@ def test_one_trace_for_all_comparisons_gives_what_a_job_gives() -> None:
     generator = np.random.default_rng(0)
     pair = [generator.normal(size=(700, d)) for d in (3, 9)]
     traces = [dimensions.trace_of(rows, seed) for seed, rows in enumerate(pair)]
-    found = imd(*traces, generator=generator).estimate
+    found = imd_of_traces(*traces, generator=generator).estimate
     job = latentscale.imd(*pair, times=(0.1, 10.0, 64)).distance
     assert found.lower <= job.upper
     assert job.lower <= found.upper
@@ -434,7 +434,7 @@ def test_scores_follow_the_modes(t: int) -> None:
     reference = np.concatenate(modes.classes(modes.TRAIN, "separated", 1))
     rows = np.concatenate(modes.classes(modes.HOLDOUT, "separated", 2)[: t + 1])
     assert len(reference) == 3514
-    found = latentscale.geomca(reference, rows, **modes.PAPER)
+    found = latentscale.geomca_scores(rows, reference, **modes.PAPER)
     precision, recall = modes.shares_of_modes(t)
     assert found.scores["precision"].value == pytest.approx(precision, abs=0.12)
     assert found.scores["recall"].value == pytest.approx(recall, abs=0.12)
@@ -454,7 +454,7 @@ def test_smaller_delta_raises_recall_and_lowers_quality() -> None:
     assert np.abs(distances.latent(50, 0.5, 0)).max() <= 0.5
     reference = distances.network(distances.latent(400, None, 1))
     rows = distances.network(distances.latent(400, 1.0, 2))
-    alike, smaller = (latentscale.geomca(reference, rows, delta=d) for d in (1.0, 0.8))
+    alike, smaller = (latentscale.geomca_scores(rows, reference, delta=d) for d in (1.0, 0.8))
     assert alike.scores["quality"].value == 1
     assert smaller.scores["quality"].value < 1
     assert smaller.scores["recall"].value > alike.scores["recall"].value

@@ -10,17 +10,10 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from tables import Field, fields_of, table
 
-from latentscale_pipeline.comparison.gates import Gate
-from latentscale_pipeline.job.cluster_config import (
-    Address,
-    Batch,
-    Driver,
-    Kubernetes,
-    Local,
-    Serial,
-)
-from latentscale_pipeline.job.config import JobConfig
-from latentscale_pipeline.plan import measure_sections
+from latentscale_pipeline.compare.gates import Gate
+from latentscale_pipeline.config.cluster import Address, Batch, Driver, Kubernetes, Local, Serial
+from latentscale_pipeline.config.job import JobConfig
+from latentscale_pipeline.jobs.plan import measure_sections
 from latentscale_pipeline.workflow.config import Workflow
 
 SECTIONS: dict[str, type[BaseModel]] = {

@@ -72,7 +72,7 @@ def _records() -> list[Path]:
 
 def _promises(path: Path, record: dict[str, Any]) -> Iterator[Promise]:
     names = path.stem.removeprefix("full-")[len("2026-01-01-") :]
-    command = f"python tests/full.py --only {names}" if names else "make test-full"
+    command = f"python tests/acceptance/run.py --only {names}" if names else "make test-full"
     machine = f"{record['machine']['cores']} cores, {record['machine']['cpu']}"
     for entry in record["promises"]:
         yield Promise(entry, record["started"], machine, command)

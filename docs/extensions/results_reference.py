@@ -7,7 +7,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from tables import fields_of, table
 
-from latentscale_pipeline.schema import load_schema
+from latentscale_pipeline.results.schema import load_schema
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -1,1 +1,1 @@
-"""Corpora, jobs, stages and clusters: how the measures are run at scale."""
+"""Runs the measures at scale: corpora, jobs, stages and executors."""

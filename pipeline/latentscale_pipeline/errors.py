@@ -1,4 +1,4 @@
-"""The ways a command ends early, each with its exit code.
+"""Errors that end a command, each with its exit code.
 
 A person sees one line: what is wrong, where, and what to do about it. Anything else that escapes
 is a defect of this program and is reported as such.

@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar on a terminal, a plain line now and then elsewhere."""
+"""Progress on standard error: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 

@@ -3,22 +3,20 @@
 >>> import latentscale
 >>> latentscale.vendi_score(rows)[1]  # doctest: +SKIP
 
-``vendi_score``, ``magnitude_function``, ``heat_trace``, ``imd`` and ``geomca`` take arrays and run
-a small job on them; the modules below this package are the mathematics that jobs are made of.
+``vendi_score``, ``magnitude_function``, ``heat_trace``, ``imd`` and ``geomca_scores`` take arrays
+and give the numbers of a job; the packages below this one are the mathematics of it.
 """
 
 import os
 import tempfile
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from latentscale.announced import array_measure
 from latentscale.estimate import Bounds, Estimate
 
 if TYPE_CHECKING:
-    from latentscale_pipeline.arrays import (
-        geomca,
+    from latentscale_pipeline.api import (
+        geomca_scores,
         heat_trace,
         imd,
         magnitude_function,
@@ -31,19 +29,23 @@ __all__ = [
     "Bounds",
     "Estimate",
     "__version__",
-    "geomca",
+    "geomca_scores",
     "heat_trace",
     "imd",
     "magnitude_function",
     "vendi_score",
 ]
 
+_OF_ARRAYS = frozenset(__all__) - {"Bounds", "Estimate", "__version__"}
+
 
 def __getattr__(name: str) -> Any:
+    if name not in _OF_ARRAYS:
+        raise AttributeError(f"module 'latentscale' has no attribute {name!r}")
     # Importing a module of the mathematics must not import what runs jobs.
-    if name == "geomca":  # a module of this package, which can be called
-        return import_module("latentscale.geomca")
-    return array_measure(name)
+    from latentscale_pipeline import api
+
+    return getattr(api, name)
 
 
 def __dir__() -> list[str]:

@@ -121,7 +121,7 @@ def _leave(code: int) -> NoReturn:
 
 def _shown(said: object) -> str:
     """Return what may be shown to anyone of what was said."""
-    from latentscale_pipeline.addresses import without_credentials
+    from latentscale_pipeline.storage.urls import without_credentials
 
     return str(without_credentials(str(said)))
 

@@ -1,4 +1,4 @@
-"""``latentscale cancel``: end a running job tidily, from any machine."""
+"""``latentscale cancel``: stop a running job cleanly, from any machine."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def cancel(job: str) -> None:
       latentscale cancel s3://bucket/jobs/nightly-1a2b3c4d
     """
     from latentscale_pipeline.errors import BadInput
-    from latentscale_pipeline.job.lock import UNKNOWN
-    from latentscale_pipeline.job.stopping import request_cancel
-    from latentscale_pipeline.job.submissions import last_submission, withdraw_submission
-    from latentscale_pipeline.notation import printable
-    from latentscale_pipeline.schedulers import withdraw
-    from latentscale_pipeline.status import open_job, read_status
+    from latentscale_pipeline.jobs.schedulers import withdraw
+    from latentscale_pipeline.jobs.status import open_job, read_status
+    from latentscale_pipeline.jobs.submission_records import last_submission, withdraw_submission
+    from latentscale_pipeline.storage.cancellation import request_cancel
+    from latentscale_pipeline.storage.lock import UNKNOWN
+    from latentscale_pipeline.views.formatting import printable
 
     store = open_job(job)
     found = read_status(store)

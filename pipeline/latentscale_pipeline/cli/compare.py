@@ -12,7 +12,7 @@ from latentscale_pipeline.errors import GateFailed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from latentscale_pipeline.comparison.gate_checks import GateResult
+    from latentscale_pipeline.compare.gate_checks import GateResult
 
 STANDARD_OUTPUT = "-"
 
@@ -63,14 +63,14 @@ def compare(
     Exit codes: 0 compared and every gate passed, 1 a gate failed, 2 bad input, or jobs that are
     unlike.
     """
-    from latentscale_pipeline.comparison.compare import compare as compare_jobs
-    from latentscale_pipeline.comparison.compare import refuse_unlike
-    from latentscale_pipeline.comparison.document import comparison_document, dump_document
-    from latentscale_pipeline.comparison.finished_job import read_job
-    from latentscale_pipeline.comparison.gate_checks import check_gates
-    from latentscale_pipeline.comparison.gates import read_gates
-    from latentscale_pipeline.comparison.junit import junit_xml
-    from latentscale_pipeline.comparison.markdown import comparison_markdown
+    from latentscale_pipeline.compare.document import comparison_document, dump_document
+    from latentscale_pipeline.compare.gate_checks import check_gates
+    from latentscale_pipeline.compare.gates import read_gates
+    from latentscale_pipeline.compare.jobs import compare as compare_jobs
+    from latentscale_pipeline.compare.jobs import refuse_incomparable
+    from latentscale_pipeline.compare.junit import junit_xml
+    from latentscale_pipeline.compare.markdown import comparison_markdown
+    from latentscale_pipeline.results.finished_job import read_job
 
     if as_json and markdown == STANDARD_OUTPUT:
         raise click.UsageError("--json and --markdown both print; name a file: --markdown FILE")
@@ -83,7 +83,7 @@ def compare(
     )
     comparison = compare_jobs(read_job(job), read_job(baseline))
     if not allow_unlike:
-        refuse_unlike(comparison)
+        refuse_incomparable(comparison)
     results = None if gates is None else check_gates(gates, comparison, str(gates_file))
     if junit is not None and results is not None:
         write_text(junit, junit_xml(comparison, results))
@@ -96,7 +96,7 @@ def compare(
     else:
         from rich.console import Console
 
-        from latentscale_pipeline.comparison.table import print_comparison
+        from latentscale_pipeline.compare.terminal import print_comparison
 
         print_comparison(comparison, results, Console())
     _fail_with(results or ())

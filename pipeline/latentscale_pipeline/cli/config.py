@@ -1,4 +1,4 @@
-"""``latentscale config``: what a job's configuration resolves to, and what it may say."""
+"""``latentscale config``: show a resolved configuration, or the schema of all keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from latentscale_pipeline.cli.text_files import read_text
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.notation import printable
+from latentscale_pipeline.views.formatting import printable
 
 PRESETS = Path("configs")
 """Where presets are looked for, below the current folder."""
@@ -56,8 +56,8 @@ def config(
 
 
 def _schema() -> dict[str, Any]:
-    from latentscale_pipeline.job.config_schema import config_schema
-    from latentscale_pipeline.plan import measure_sections
+    from latentscale_pipeline.config.schema import config_schema
+    from latentscale_pipeline.jobs.plan import measure_sections
 
     return config_schema(measure_sections())
 
@@ -65,9 +65,9 @@ def _schema() -> dict[str, Any]:
 def _print_config(path: str, overrides: tuple[str, ...], as_json: bool) -> None:
     import yaml
 
-    from latentscale_pipeline.job.config import read_config
-    from latentscale_pipeline.plan import comparing_measures, measure_sections
-    from latentscale_pipeline.run import frozen_config
+    from latentscale_pipeline.config.job import read_config
+    from latentscale_pipeline.jobs.plan import comparing_measures, measure_sections
+    from latentscale_pipeline.jobs.run import frozen_config
 
     resolved = read_config(
         read_text(path, "a YAML file that describes a job"),

@@ -1,4 +1,4 @@
-"""``latentscale export-metrics``: scores for the systems that watch over time."""
+"""``latentscale export-metrics``: export scores to monitoring systems."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def export_metrics(
       latentscale export-metrics jobs/nightly-1a2b3c4d --format openmetrics
       latentscale export-metrics jobs/nightly-1a2b3c4d --mlflow http://mlflow.example.org
     """
-    from latentscale_pipeline.comparison.finished_job import read_job
     from latentscale_pipeline.metrics.exposition import write_metrics
     from latentscale_pipeline.metrics.mlflow_logger import log_to_mlflow
-    from latentscale_pipeline.objects import ObjectStore
+    from latentscale_pipeline.results.finished_job import read_job
+    from latentscale_pipeline.storage.objects import ObjectStore
 
     read = [read_job(url) for url in jobs]
     if tracking_uri is not None:

@@ -44,9 +44,9 @@ def add(registry: str, jobs: tuple[str, ...], tag: str | None) -> None:
     Example:
       latentscale history add history/ jobs/nightly-1a2b3c4d --tag release
     """
-    from latentscale_pipeline.comparison.finished_job import read_job
     from latentscale_pipeline.history.entries import make_entry
     from latentscale_pipeline.history.registry import Registry
+    from latentscale_pipeline.results.finished_job import read_job
 
     known = Registry.at(registry)
     for url in jobs:
@@ -165,6 +165,8 @@ def plot(
 
 
 def _describe(entry: Entry, tags: dict[str, str]) -> dict[str, Any]:
+    from latentscale_pipeline.history.entries import score_columns
+
     return {
         "job": entry.job,
         "name": entry.name,
@@ -179,5 +181,8 @@ def _describe(entry: Entry, tags: dict[str, str]) -> dict[str, Any]:
         "passed": entry.passed,
         "failures": entry.failures.splitlines(),
         "tags": [word for word, job in tags.items() if job == entry.job],
-        "scores": [score.model_dump(exclude_none=True) for score in entry.scores],
+        "scores": [
+            {name: value for name, value in score_columns(score).items() if value is not None}
+            for score in entry.scores
+        ],
     }

@@ -1,4 +1,4 @@
-"""``latentscale ingest``: from embedding files to a corpus."""
+"""``latentscale ingest``: turn embedding files into a corpus."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from latentscale_pipeline.corpus import Sources
-    from latentscale_pipeline.corpus.encoding import Run
+    from latentscale_pipeline.corpus.ingest.encoding import Run
+    from latentscale_pipeline.corpus.ingest.sources import Sources
     from latentscale_pipeline.progress import Progress
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -65,7 +65,9 @@ def _bytes(context: click.Context, parameter: click.Parameter, value: str) -> in
     show_default=True,
     help="Of each of several workers.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace the corpus that is there.")
+@click.option(
+    "--overwrite", is_flag=True, help="Replace the corpus that is there once the new one is whole."
+)
 @click.option("--append", "grow", is_flag=True, help="Add the rows to the corpus that is there.")
 @click.option("--json", "as_json", is_flag=True, help="Describe the corpus as one JSON document.")
 def ingest(
@@ -92,7 +94,7 @@ def ingest(
 
     SOURCE is a file of any known format, a folder or a glob: .npy, .npz, Parquet, Arrow, HDF5,
     safetensors, .fbin .f16bin .u8bin .i8bin, .fvecs .bvecs, CSV, TSV, word2vec text, Zarr, or
-    another corpus. What a file is, is found from its content. CORPUS is where the corpus goes. Both
+    another corpus. The format is detected from the content. CORPUS is where the corpus goes. Both
     may be URLs such as s3://bucket/name. Sources are taken in the order given, the files of a
     folder or glob in natural order (part_2 before part_10). The only two-dimensional float array of
     a file is taken; of several, name one with --vectors (columns emb_0, emb_1 … are 'emb_*').
@@ -105,10 +107,10 @@ def ingest(
       latentscale ingest 'part-*.parquet' corpus.zarr --vectors emb --ids-column id
     """
     from latentscale_pipeline.cli.info import show_corpus
-    from latentscale_pipeline.corpus import append as add_rows
-    from latentscale_pipeline.corpus import ingest as write_corpus
-    from latentscale_pipeline.corpus import open_sources
     from latentscale_pipeline.corpus.formats import FORMATS
+    from latentscale_pipeline.corpus.ingest.append import append as add_rows
+    from latentscale_pipeline.corpus.ingest.create import ingest as write_corpus
+    from latentscale_pipeline.corpus.ingest.sources import open_sources
     from latentscale_pipeline.progress import reported
 
     if kind is not None and kind not in FORMATS:
@@ -140,12 +142,12 @@ def ingest(
 
 
 def _runner(sources: Sources, workers: int | None, memory_limit: int, progress: Progress) -> Run:
-    from latentscale_pipeline.ingestion import ingest_runner, on_workers
-    from latentscale_pipeline.job.config import Local
-    from latentscale_pipeline.machine import usable_cores
+    from latentscale_pipeline.config.cluster import Local
+    from latentscale_pipeline.jobs.ingestion import ingest_runner, worker_runner
+    from latentscale_pipeline.jobs.machine import usable_cores
 
     count = workers or min(4, usable_cores())
     cluster = Local(workers=count, memory_limit=memory_limit)
     if workers is not None and workers > 1:
-        return on_workers(cluster, sources.rows, progress)
+        return worker_runner(cluster, sources.rows, progress)
     return ingest_runner(cluster, sources, progress)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from latentscale_pipeline.job.events import Event
-    from latentscale_pipeline.logs import RunEvents
-    from latentscale_pipeline.objects import ObjectStore
+    from latentscale_pipeline.jobs.logs import RunEvents
+    from latentscale_pipeline.storage.events import Event
+    from latentscale_pipeline.storage.objects import ObjectStore
 
 FOLLOW_SECONDS = 2.0
 """Between two looks at the events of a job that is followed."""
@@ -36,13 +36,13 @@ def logs(job: str, stage: str | None, failed: bool, follow: bool, as_json: bool)
     Example:
       latentscale logs jobs/nightly-1a2b3c4d --stage heat-corpus --failed
     """
-    from latentscale_pipeline.logs import (
+    from latentscale_pipeline.jobs.logs import (
         find_task_logs,
         read_driver_logs,
         read_runs,
         read_task_log,
     )
-    from latentscale_pipeline.status import open_job
+    from latentscale_pipeline.jobs.status import open_job
 
     if follow and as_json:
         raise click.UsageError("--follow and --json don't go together: JSON is one document")
@@ -69,7 +69,7 @@ def logs(job: str, stage: str | None, failed: bool, follow: bool, as_json: bool)
                 {
                     "stage": log.stage,
                     "part": log.part,
-                    "round": log.round_number,
+                    "round": log.iteration,
                     "attempt": log.attempt,
                     "key": log.key,
                     "text": text,
@@ -89,7 +89,7 @@ def logs(job: str, stage: str | None, failed: bool, follow: bool, as_json: bool)
 
 def _check_stage(store: ObjectStore, stage: str) -> None:
     from latentscale_pipeline.errors import BadInput
-    from latentscale_pipeline.status import read_status
+    from latentscale_pipeline.jobs.status import read_status
 
     names = [known.stage for known in read_status(store).stages]
     if names and stage not in names:
@@ -97,7 +97,7 @@ def _check_stage(store: ObjectStore, stage: str) -> None:
 
 
 def _selection(stage: str | None, failed: bool) -> Callable[[Event], bool]:
-    from latentscale_pipeline.logs import FAILURES
+    from latentscale_pipeline.jobs.logs import FAILURES
 
     def wanted(event: Event) -> bool:
         if stage is not None and event.fields.get("stage") != stage:
@@ -120,7 +120,7 @@ class _Printer:
         self._headed: set[int] = set()
 
     def print(self, run: RunEvents) -> None:
-        from latentscale_pipeline.logs import describe_event
+        from latentscale_pipeline.jobs.logs import describe_event
 
         for event in run.events[self._seen[run.number] :]:
             if not self._wanted(event):
@@ -134,8 +134,8 @@ class _Printer:
 
 
 def _print_events(store: ObjectStore, wanted: Callable[[Event], bool], *, follow: bool) -> None:
-    from latentscale_pipeline.logs import read_runs
-    from latentscale_pipeline.status import read_status
+    from latentscale_pipeline.jobs.logs import read_runs
+    from latentscale_pipeline.jobs.status import read_status
 
     printer = _Printer(wanted)
     while True:
@@ -149,6 +149,6 @@ def _print_events(store: ObjectStore, wanted: Callable[[Event], bool], *, follow
 
 
 def _echo(line: Any) -> None:
-    from latentscale_pipeline.notation import printable
+    from latentscale_pipeline.views.formatting import printable
 
     click.echo(printable(str(line).replace("\t", "    ")))

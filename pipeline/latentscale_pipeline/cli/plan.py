@@ -1,4 +1,4 @@
-"""``latentscale plan``: what a job will do and take, before it runs."""
+"""``latentscale plan``: forecast what a job will do and cost."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def plan(config: Path, overrides: tuple[str, ...], allow_code: bool, as_json: bo
     Example:
       latentscale plan quickstart.yaml -o corpus=embeddings.npy -o cluster.workers=8
     """
-    from latentscale_pipeline.forecast import forecast_job
-    from latentscale_pipeline.job.config import read_config
-    from latentscale_pipeline.plan import comparing_measures, measure_sections
+    from latentscale_pipeline.config.job import read_config
+    from latentscale_pipeline.jobs.forecast import forecast_job
+    from latentscale_pipeline.jobs.plan import comparing_measures, measure_sections
 
     resolved = read_config(
         read_text(config, "a YAML file that describes a job"),
@@ -61,7 +61,7 @@ def _print_forecast(forecast: dict[str, Any]) -> None:
     import yaml
     from rich.console import Console
 
-    from latentscale_pipeline.notation import printable
+    from latentscale_pipeline.views.formatting import printable
 
     console = Console()
     if not console.is_terminal:
@@ -79,17 +79,17 @@ def _print_forecast(forecast: dict[str, Any]) -> None:
 
 
 def _work_table(forecast: dict[str, Any]) -> Table:
-    from latentscale_pipeline.notation import write_bytes, write_duration, write_number
+    from latentscale_pipeline.views.formatting import write_bytes, write_duration, write_number
 
     header = ("stage", "tasks", "at once", "memory", "read", "written", "multiply-adds", "folds")
     table = _table("Work", (*header, "time"))
     for column in table.columns[1:]:
         column.justify = "right"
     for stage in [*forecast["stages"], {"stage": "all stages", **forecast["total"]}]:
-        rounds = f" in {stage['rounds']} rounds" if stage.get("rounds", 1) > 1 else ""
+        iterations = f" in {stage['rounds']} rounds" if stage.get("rounds", 1) > 1 else ""
         table.add_row(
             stage["stage"],
-            f"{stage['tasks']:,}{rounds}",
+            f"{stage['tasks']:,}{iterations}",
             str(stage.get("at_once", "")),
             write_bytes(stage["projected_memory_bytes"]),
             write_bytes(stage["bytes_read"]),
@@ -104,7 +104,7 @@ def _work_table(forecast: dict[str, Any]) -> Table:
 def _method_table(forecast: dict[str, Any]) -> Table:
     from rich.text import Text
 
-    from latentscale_pipeline.notation import printable
+    from latentscale_pipeline.views.formatting import printable
 
     table = _table("Methods and earlier runs", ("stage", "method", "because", "earlier runs"))
     for stage in forecast["stages"]:
@@ -124,7 +124,7 @@ def _table(title: str, header: tuple[str, ...]) -> Table:
 
 
 def _remarks(forecast: dict[str, Any]) -> list[str]:
-    from latentscale_pipeline.notation import write_bytes, write_duration
+    from latentscale_pipeline.views.formatting import write_bytes, write_duration
 
     job, disk, total = forecast["job"], forecast["disk"], forecast["total"]
     lines = []

@@ -1,4 +1,4 @@
-"""``latentscale report``: what jobs found, for people."""
+"""``latentscale report``: write the report of a job, a comparison or a series."""
 
 from __future__ import annotations
 
@@ -61,25 +61,25 @@ def report(
 
 
 def _of_job(url: str) -> Report:
-    from latentscale_pipeline.comparison.finished_job import read_documents
     from latentscale_pipeline.report import job_report
+    from latentscale_pipeline.results.finished_job import read_documents
 
     documents = read_documents(url)
     return job_report(documents.results, documents.provenance)
 
 
 def _of_comparison(jobs: Sequence[str], gates_file: str | None, allow_unlike: bool) -> Report:
-    from latentscale_pipeline.comparison.compare import compare, refuse_unlike
-    from latentscale_pipeline.comparison.finished_job import read_job
-    from latentscale_pipeline.comparison.gate_checks import check_gates
-    from latentscale_pipeline.comparison.gates import read_gates
-    from latentscale_pipeline.comparison.report import comparison_report
+    from latentscale_pipeline.compare.gate_checks import check_gates
+    from latentscale_pipeline.compare.gates import read_gates
+    from latentscale_pipeline.compare.jobs import compare, refuse_incomparable
+    from latentscale_pipeline.compare.report import comparison_report
+    from latentscale_pipeline.results.finished_job import read_job
 
     *others, baseline = (read_job(url) for url in jobs)
     comparisons = [compare(job, baseline) for job in others]
     for comparison in comparisons:
         if not allow_unlike:
-            refuse_unlike(comparison)
+            refuse_incomparable(comparison)
     gates = None
     if gates_file is not None:
         read = read_gates(read_text(gates_file, "a YAML file with gates"), gates_file)
@@ -88,9 +88,9 @@ def _of_comparison(jobs: Sequence[str], gates_file: str | None, allow_unlike: bo
 
 
 def _of_series(jobs: Sequence[str]) -> Report:
-    from latentscale_pipeline.comparison.finished_job import read_job
     from latentscale_pipeline.history.entries import make_entry
     from latentscale_pipeline.history.report import series_report
+    from latentscale_pipeline.results.finished_job import read_job
 
     entries = sorted((make_entry(read_job(url)) for url in jobs), key=lambda entry: entry.finished)
     names = list(dict.fromkeys(entry.name for entry in entries))

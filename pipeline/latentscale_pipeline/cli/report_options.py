@@ -1,4 +1,4 @@
-"""How a report is written, and where to: options of every command that makes one."""
+"""Options of every command that writes a report: format and destination."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""``latentscale resume``: go on with a job from its folder alone."""
+"""``latentscale resume``: continue a job from its folder alone."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import click
 @click.option("--here", is_flag=True, help="Run it in this process, even if it was submitted.")
 @click.option("--wait", is_flag=True, help="Wait while another run holds the job.")
 @click.option("--take-over", is_flag=True, help="Succeed another run, alive or not.")
+@click.option("--keep", is_flag=True, help="Keep temporary and superseded results.")
 @click.option("--allow-code", is_flag=True, help="Run functions that the configuration names.")
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of a summary.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
@@ -22,6 +23,7 @@ def resume(
     here: bool,
     wait: bool,
     take_over: bool,
+    keep: bool,
     allow_code: bool,
     as_json: bool,
     quiet: bool,
@@ -42,16 +44,16 @@ def resume(
     from latentscale_pipeline.cli.run import ended_by_signals, print_finished, run_plan
 
     with ended_by_signals():
-        from latentscale_pipeline.job.submissions import last_submission
-        from latentscale_pipeline.objects import ObjectStore
-        from latentscale_pipeline.resume import plan_again
+        from latentscale_pipeline.jobs.resume import plan_again
+        from latentscale_pipeline.jobs.submission_records import last_submission
+        from latentscale_pipeline.storage.objects import ObjectStore
 
         store = ObjectStore(job)
         submission = None if here else last_submission(store)
         if submission is not None:
             from latentscale_pipeline.cli.submit import tell, wait_until_ended
-            from latentscale_pipeline.run import is_finished
-            from latentscale_pipeline.submission import submit_job
+            from latentscale_pipeline.jobs.run import is_finished
+            from latentscale_pipeline.jobs.submission import submit_job
 
             plan = plan_again(job, overrides, allow_code=allow_code)
             if not is_finished(plan):
@@ -64,6 +66,7 @@ def resume(
             lambda: plan_again(job, overrides, allow_code=allow_code),
             wait=wait,
             take_over=take_over,
+            keep=keep,
             quiet=quiet,
         )
     print_finished(finished, as_json)

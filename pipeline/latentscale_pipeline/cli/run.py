@@ -17,8 +17,8 @@ from latentscale_pipeline.cli.text_files import read_text
 from latentscale_pipeline.errors import Interrupted
 
 if TYPE_CHECKING:
-    from latentscale_pipeline.plan import Plan
-    from latentscale_pipeline.run import Finished
+    from latentscale_pipeline.jobs.plan import Plan
+    from latentscale_pipeline.jobs.run import Finished
 
 
 @click.command(no_args_is_help=True)
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 @click.option("--wait", is_flag=True, help="Wait while another run holds the job.")
 @click.option("--take-over", is_flag=True, help="Succeed another run, alive or not.")
 @click.option("--verify", is_flag=True, help="Check every stored byte; redo what is damaged.")
+@click.option("--keep", is_flag=True, help="Keep temporary and superseded results.")
 @click.option("--allow-code", is_flag=True, help="Run functions that the configuration names.")
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of a summary.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
@@ -36,6 +37,7 @@ def run(
     wait: bool,
     take_over: bool,
     verify: bool,
+    keep: bool,
     allow_code: bool,
     as_json: bool,
     quiet: bool,
@@ -43,7 +45,8 @@ def run(
     """Run the job that CONFIG (a YAML file) describes.
 
     Running the same command again resumes an interrupted job; a finished one is recognised in
-    seconds and nothing is computed.
+    seconds and nothing is computed. When a job is finished, results that only its other stages read
+    are removed; --keep retains them.
 
     \b
     Example:
@@ -58,6 +61,7 @@ def run(
             wait=wait,
             take_over=take_over,
             verify=verify,
+            keep=keep,
             allow_code=allow_code,
             quiet=quiet,
         )
@@ -96,13 +100,14 @@ def _run_text(
     wait: bool = False,
     take_over: bool = False,
     verify: bool = False,
+    keep: bool = False,
     allow_code: bool = False,
     quiet: bool = False,
 ) -> Finished:
     def plan() -> Plan:
         return _plan_text(text, where, overrides, allow_code=allow_code, quiet=quiet)
 
-    return run_plan(plan, wait=wait, take_over=take_over, verify=verify, quiet=quiet)
+    return run_plan(plan, wait=wait, take_over=take_over, verify=verify, keep=keep, quiet=quiet)
 
 
 def plan_of_file(
@@ -117,8 +122,8 @@ def plan_of_file(
 def _plan_text(
     text: str, where: str, overrides: tuple[str, ...], *, allow_code: bool, quiet: bool
 ) -> Plan:
-    from latentscale_pipeline.job.config import read_config
-    from latentscale_pipeline.plan import comparing_measures, make_plan, measure_sections
+    from latentscale_pipeline.config.job import read_config
+    from latentscale_pipeline.jobs.plan import comparing_measures, make_plan, measure_sections
     from latentscale_pipeline.progress import reported, silent
 
     config = read_config(
@@ -134,13 +139,19 @@ def _plan_text(
 
 
 def run_plan(
-    plan: Callable[[], Plan], *, wait: bool, take_over: bool, verify: bool = False, quiet: bool
+    plan: Callable[[], Plan],
+    *,
+    wait: bool,
+    take_over: bool,
+    verify: bool = False,
+    keep: bool = False,
+    quiet: bool,
 ) -> Finished:
     """Make a plan and run it, with progress on standard error."""
     from rich.console import Console
 
     from latentscale_pipeline.cli.run_progress import show_progress
-    from latentscale_pipeline.run import run_job
+    from latentscale_pipeline.jobs.run import run_job
 
     log_to_stderr()
     planned = plan()
@@ -151,6 +162,7 @@ def run_plan(
             wait=wait,
             take_over=take_over,
             verify=verify,
+            keep=keep,
             command=sys.argv[1:],
         )
 
@@ -159,7 +171,7 @@ def print_finished(finished: Finished, as_json: bool) -> None:
     """Print what a job found, as a summary for people or as its results document."""
     from rich.console import Console
 
-    from latentscale_pipeline.summary import print_summary
+    from latentscale_pipeline.report.terminal import print_summary
 
     if as_json:
         click.echo(json.dumps(finished.results, indent=1))

@@ -20,10 +20,10 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from latentscale_pipeline.engine.run import Notify
-from latentscale_pipeline.job.events import Event
-from latentscale_pipeline.job.record import COMBINING, RunRecord, StageRecord
-from latentscale_pipeline.notation import write_bytes, write_duration
+from latentscale_pipeline.engine.loop import Notify
+from latentscale_pipeline.jobs.run_record import FINALISING, RunRecord, StageRecord
+from latentscale_pipeline.storage.events import Event
+from latentscale_pipeline.views.formatting import write_bytes, write_duration
 
 SECONDS_BETWEEN_LINES = 5.0
 """Between two lines about the parts of one stage."""
@@ -98,7 +98,7 @@ def _warn(event: str, **fields: Any) -> None:
 
 
 class _ElapsedColumn(ProgressColumn):
-    """Time since a stage was started; a bar that is full may begin another round."""
+    """Time since a stage was started; a bar that is full may begin another iteration."""
 
     def render(self, task: Task) -> Text:
         minutes, seconds = divmod(round(task.elapsed or 0.0), 60)
@@ -113,7 +113,7 @@ class _PaceColumn(ProgressColumn):
         stage: StageRecord | None = task.fields["record"]
         if stage is None:
             return Text("stages")
-        words = [] if stage.round_number is None else [f"round {stage.round_number}"]
+        words = [] if stage.iteration is None else [f"round {stage.iteration}"]
         words += [write_pace(stage, time.time()), *_notes(stage)]
         return Text("; ".join(word for word in words if word), style="dim")
 
@@ -177,7 +177,7 @@ class _Lines:
         elif event == "stage_started":
             notes = "".join(f"; {note}" for note in _notes(self._record.stages[name]))
             _log.info("%s: queued, tasks: %d%s", name, fields["parts"], notes)
-        elif event == "part_done" and fields["part"] != COMBINING and fields["parts"] > 1:
+        elif event == "part_done" and fields["part"] != FINALISING and fields["parts"] > 1:
             self._tell_parts(name, self._record.stages[name], now)
         elif event == "stage_done":
             seconds = sum(cost.seconds for cost in self._record.stages[name].costs.values())
@@ -185,11 +185,11 @@ class _Lines:
         _warn(event, **fields)
 
     def _tell_parts(self, name: str, stage: StageRecord, now: float) -> None:
-        last = stage.done == stage.parts and stage.round_number is None
+        last = stage.done == stage.parts and stage.iteration is None
         if not last and now - self._said.get(name, 0.0) < SECONDS_BETWEEN_LINES:
             return
         self._said[name] = now
-        where = "" if stage.round_number is None else f"round {stage.round_number}, "
+        where = "" if stage.iteration is None else f"round {stage.iteration}, "
         pace = write_pace(stage, now)
         _log.info("%s: %stask %d of %d done (%s)", name, where, stage.done, stage.parts, pace)
 

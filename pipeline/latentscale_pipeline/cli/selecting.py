@@ -1,4 +1,4 @@
-"""Options that choose rows of a corpus, for the commands that take some of them."""
+"""Command-line options that select rows of a corpus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``latentscale stage``: a job's stages as plain processes, such as a batch system's arrays."""
+"""``latentscale stage``: run single stages as plain processes, e.g. in batch arrays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from latentscale_pipeline.engine.by_hand import Share, Step
+    from latentscale_pipeline.executors.stepwise import Share, Step
 
 _SHARE = re.compile(r"(\d+)/(\d+)")
 
@@ -28,10 +28,10 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON doc
 def stage() -> None:
     """Compute a job stage by stage, by processes that share nothing but files.
 
-    For clusters whose machines can't reach each other: no Dask, no open port. A stage is begun,
-    worked on by any number of processes, and finalised; the results are those of latentscale run.
-    A stage that goes in rounds takes the three steps once a round: init prints 0 when nothing is
-    left to compute, and finalise exits with 0 each time. Any other exit code means that a step
+    For clusters whose machines can't reach each other: no Dask, no open port. A stage takes three
+    steps: init, work by any number of processes, and finalise. The results are those of latentscale
+    run. A stage that goes in rounds takes the three steps once a round: init prints 0 when nothing
+    is left to compute, and finalise exits with 0 each time. Any other exit code means that a step
     has to be done again.
 
     \b
@@ -61,9 +61,9 @@ def prepare(config: Path, overrides: tuple[str, ...], allow_code: bool) -> None:
     Example:
       latentscale stage prepare nightly.yaml -o corpus=embeddings.zarr
     """
-    from latentscale_pipeline.addresses import storage_options
     from latentscale_pipeline.cli.run import ended_by_signals, plan_of_file
-    from latentscale_pipeline.run import prepare_job
+    from latentscale_pipeline.jobs.run import prepare_job
+    from latentscale_pipeline.storage.urls import storage_options
 
     with ended_by_signals():
         plan = plan_of_file(config, overrides, allow_code=allow_code)
@@ -83,7 +83,7 @@ def list_stages(job: str, overrides: tuple[str, ...], allow_code: bool) -> None:
     Example:
       latentscale stage list jobs/nightly-1a2b3c4d
     """
-    from latentscale_pipeline.staging import StagedJob
+    from latentscale_pipeline.jobs.stepwise import StagedJob
 
     for name in StagedJob.open(job, overrides, allow_code=allow_code).stages:
         click.echo(name)
@@ -98,10 +98,10 @@ def list_stages(job: str, overrides: tuple[str, ...], allow_code: bool) -> None:
 def init(job: str, name: str, overrides: tuple[str, ...], allow_code: bool, as_json: bool) -> None:
     """Get STAGE of JOB ready and print how many parts are to be worked on now.
 
-    What is damaged is withdrawn, what other jobs have is taken over. 0 means that the stage is
-    done. A stage that goes in rounds has to be begun, worked on and finalised until then. Where
-    all parts of a stage, or a round, are there and only finalise is missing, 1 is printed: an
-    array of one process then finds nothing to do.
+    What is damaged is withdrawn, what other jobs have is copied. 0 means that the stage is done. A
+    stage that goes in rounds takes all three steps until then. Where all parts of a stage, or a
+    round, are there and only finalise is missing, 1 is printed: an array of one process then finds
+    nothing to do.
 
     \b
     Example:
@@ -150,7 +150,7 @@ def work(job: str, name: str, share: str, overrides: tuple[str, ...], allow_code
 def finalise(
     job: str, name: str, overrides: tuple[str, ...], allow_code: bool, as_json: bool
 ) -> None:
-    """Combine the parts of STAGE of JOB, or of its round; exit with 3 while some are missing.
+    """Make the result of STAGE of JOB, or of its round, from its parts; exit with 3 without them.
 
     Prints done, or the round of the stage that comes next.
 
@@ -162,22 +162,22 @@ def finalise(
     if as_json:
         click.echo(json.dumps(_describe(step)))
     else:
-        click.echo("done" if step.done else f"round {step.round_number}")
+        click.echo("done" if step.done else f"round {step.iteration}")
 
 
 def _in_job(
     job: str, overrides: tuple[str, ...], allow_code: bool, act: Callable[[Any], Any]
 ) -> Any:
     from latentscale_pipeline.cli.run import ended_by_signals
-    from latentscale_pipeline.staging import StagedJob
+    from latentscale_pipeline.jobs.stepwise import StagedJob
 
     with ended_by_signals():
         return act(StagedJob.open(job, overrides, allow_code=allow_code))
 
 
 def _read_share(text: str) -> Share:
-    from latentscale_pipeline.engine.by_hand import Share
     from latentscale_pipeline.errors import BadInput
+    from latentscale_pipeline.executors.stepwise import Share
 
     match = _SHARE.fullmatch(text)
     try:
@@ -192,7 +192,7 @@ def _describe(step: Step) -> dict[str, Any]:
     return {
         "stage": step.stage.name,
         "done": step.done,
-        "round": step.round_number,
+        "round": step.iteration,
         "partitions": step.stage.partitions,
         "missing": [part + 1 for part in step.missing],
     }

@@ -1,4 +1,4 @@
-"""``latentscale status`` and ``latentscale list``: where jobs stand."""
+"""``latentscale status`` and ``latentscale list``: the state of jobs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from latentscale_pipeline.objects import ObjectStore
-    from latentscale_pipeline.status import JobStatus, StageStatus
+    from latentscale_pipeline.jobs.status import JobStatus, StageStatus
+    from latentscale_pipeline.storage.objects import ObjectStore
 
 WATCH_SECONDS = 2.0
 """Between two looks at a watched job."""
@@ -59,7 +59,7 @@ def status(job: str, watch: bool, as_json: bool) -> None:
     """
     from rich.console import Console
 
-    from latentscale_pipeline.status import MarkerCosts, open_job, read_status
+    from latentscale_pipeline.jobs.status import MarkerCosts, open_job, read_status
 
     if watch and as_json:
         raise click.UsageError("--watch and --json don't go together: JSON is one document")
@@ -94,7 +94,7 @@ def list_jobs(output: str, as_json: bool) -> None:
     """
     from rich.console import Console
 
-    from latentscale_pipeline.status import list_statuses
+    from latentscale_pipeline.jobs.status import list_statuses
 
     found = list_statuses(output)
     if as_json:
@@ -153,7 +153,7 @@ def describe(status: JobStatus) -> dict[str, Any]:
                 "reason": stage.reason,
                 "parts": stage.parts,
                 "parts_done": stage.done,
-                "round": stage.round_number,
+                "round": stage.iteration,
                 "seconds": stage.seconds,
                 "peak_memory_bytes": stage.peak_memory_bytes,
                 "projected_memory_bytes": stage.projected_memory_bytes,
@@ -171,7 +171,7 @@ def watch_job(
     """Show a job for as long as ``going_on`` says of its state, and return where it stood last."""
     from rich.console import Console
 
-    from latentscale_pipeline.status import MarkerCosts, read_status
+    from latentscale_pipeline.jobs.status import MarkerCosts, read_status
 
     costs = MarkerCosts(store)
     shown = Console(quiet=True) if quiet else console
@@ -228,10 +228,10 @@ def _display(console: Console) -> Iterator[Callable[[JobStatus], None]]:
 
 
 def _brief_line(status: JobStatus) -> str:
-    from latentscale_pipeline.notation import printable
+    from latentscale_pipeline.views.formatting import printable
 
     under_way = [
-        f"{stage.stage} {parts_done(stage.round_number, stage.done, stage.parts)}"
+        f"{stage.stage} {parts_done(stage.iteration, stage.done, stage.parts)}"
         for stage in status.stages
         if stage.state == "running"
     ]
@@ -253,7 +253,7 @@ def print_status(status: JobStatus, console: Console) -> None:
 
 
 def _heading(status: JobStatus) -> Iterator[str]:
-    from latentscale_pipeline.notation import printable
+    from latentscale_pipeline.views.formatting import printable
 
     yield printable(f"{status.job}: {status.state} ({status.reason})")
     yield printable(f"folder     {status.folder}")
@@ -267,7 +267,7 @@ def _heading(status: JobStatus) -> Iterator[str]:
 
 
 def _row(stage: StageStatus) -> dict[str, str]:
-    from latentscale_pipeline.notation import write_bytes, write_duration
+    from latentscale_pipeline.views.formatting import write_bytes, write_duration
 
     def size(count: int | None) -> str:
         return "" if count is None else write_bytes(count)
@@ -276,7 +276,7 @@ def _row(stage: StageStatus) -> dict[str, str]:
     return {
         "stage": stage.stage,
         "state": stage.state,
-        "parts": parts_done(stage.round_number, stage.done, stage.parts),
+        "parts": parts_done(stage.iteration, stage.done, stage.parts),
         "work": "" if stage.seconds is None else write_duration(stage.seconds),
         "peak": size(stage.peak_memory_bytes),
         "projected": size(stage.projected_memory_bytes),
@@ -285,10 +285,10 @@ def _row(stage: StageStatus) -> dict[str, str]:
     }
 
 
-def parts_done(round_number: int | None, done: int, parts: int) -> str:
-    """Write how far a stage is: of an iterated one nobody knows how many rounds are to come."""
+def parts_done(iteration: int | None, done: int, parts: int) -> str:
+    """Write how far a stage is: of an iterated one nobody knows how many iterations are to come."""
     counted = f"{done} of {parts}"
-    return counted if round_number is None else f"round {round_number}, {counted}"
+    return counted if iteration is None else f"round {iteration}, {counted}"
 
 
 def print_rows(rows: Sequence[dict[str, str]]) -> None:
@@ -314,7 +314,7 @@ def _print_rows(rows: Sequence[dict[str, str]], console: Console) -> None:
 
 def _shown(rows: Sequence[dict[str, str]]) -> tuple[list[str], list[dict[str, str]]]:
     """Return the columns that aren't empty, and the rows as they may be printed."""
-    from latentscale_pipeline.notation import printable
+    from latentscale_pipeline.views.formatting import printable
 
     shown = [{name: printable(cell) for name, cell in row.items()} for row in rows]
     return [name for name in shown[0] if any(row[name] for row in shown)], shown

@@ -1,4 +1,4 @@
-"""``latentscale submit``: hand a job's driver to a scheduler."""
+"""``latentscale submit``: submit a job's driver to a scheduler."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from latentscale_pipeline.job.submissions import Submission
-    from latentscale_pipeline.objects import ObjectStore
+    from latentscale_pipeline.jobs.submission_records import Submission
+    from latentscale_pipeline.storage.objects import ObjectStore
 
 ENDING_SECONDS = 30.0
 """How long a driver's results may take to be seen once its scheduler says that it ended."""
@@ -47,14 +47,14 @@ def submit(
       latentscale submit nightly.yaml -o cluster.kind=slurm -o cluster.workers=40
     """
     from latentscale_pipeline.cli.run import ended_by_signals, plan_of_file
-    from latentscale_pipeline.objects import ObjectStore
-    from latentscale_pipeline.run import is_finished
-    from latentscale_pipeline.submission import plan_handover, submit_job
+    from latentscale_pipeline.jobs.run import is_finished
+    from latentscale_pipeline.jobs.submission import plan_submission, submit_job
+    from latentscale_pipeline.storage.objects import ObjectStore
 
     with ended_by_signals():
         plan = plan_of_file(config, overrides, allow_code=allow_code, quiet=quiet)
         if dry_run:
-            click.echo(str(plan_handover(plan, requeue=requeue, allow_code=allow_code)))
+            click.echo(str(plan_submission(plan, requeue=requeue, allow_code=allow_code)))
             return
         if is_finished(plan):
             click.echo("nothing had to be submitted: this job was finished before")
@@ -82,7 +82,7 @@ def wait_until_ended(store: ObjectStore, submission: Submission, *, quiet: bool)
 
     from latentscale_pipeline.cli.status import watch_job
     from latentscale_pipeline.errors import Incomplete
-    from latentscale_pipeline.schedulers import look_at
+    from latentscale_pipeline.jobs.schedulers import look_at
 
     def going_on(state: str) -> bool:
         look = look_at(submission)

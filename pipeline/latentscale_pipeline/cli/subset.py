@@ -1,4 +1,4 @@
-"""``latentscale subset`` and ``latentscale export``: some rows of a corpus."""
+"""``latentscale subset`` and ``latentscale export``: copy selected rows of a corpus."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def subset(
       latentscale subset corpus.zarr small.zarr --sample 10000 --seed 1
     """
     from latentscale_pipeline.cli.info import show_corpus
-    from latentscale_pipeline.corpus import ingest, open_corpus
+    from latentscale_pipeline.corpus import open_corpus
+    from latentscale_pipeline.corpus.ingest.create import ingest
     from latentscale_pipeline.corpus.selection import choose_rows, chosen_source
     from latentscale_pipeline.progress import reported
 

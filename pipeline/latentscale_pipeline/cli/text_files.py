@@ -1,4 +1,4 @@
-"""Text files that a command line names."""
+"""Read and write text files named on the command line."""
 
 from __future__ import annotations
 

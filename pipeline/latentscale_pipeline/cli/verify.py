@@ -1,4 +1,4 @@
-"""``latentscale verify``: every byte of a corpus, or of a job, against what it should be."""
+"""``latentscale verify``: check every byte of a corpus or a job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from latentscale_pipeline.objects import ObjectStore
+    from latentscale_pipeline.storage.objects import ObjectStore
 
 
 @click.command()
@@ -26,8 +26,8 @@ def verify(place: str, as_json: bool) -> None:
       latentscale verify corpus.zarr
       latentscale verify jobs/nightly-0a1b2c3d
     """
-    from latentscale_pipeline.job.verification import is_job
-    from latentscale_pipeline.objects import ObjectStore
+    from latentscale_pipeline.jobs.verification import is_job
+    from latentscale_pipeline.storage.objects import ObjectStore
 
     store = ObjectStore(place)
     if is_job(store):
@@ -64,7 +64,7 @@ def _verify_corpus(place: str, as_json: bool) -> None:
 
 def _verify_job(store: ObjectStore, as_json: bool) -> None:
     from latentscale_pipeline.errors import Incomplete
-    from latentscale_pipeline.job.verification import verify_job
+    from latentscale_pipeline.jobs.verification import verify_job
     from latentscale_pipeline.progress import reported
 
     with reported("verify", "parts") as progress:

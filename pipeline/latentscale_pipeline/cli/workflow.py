@@ -1,4 +1,4 @@
-"""``latentscale workflow``: evaluations that run by themselves."""
+"""``latentscale workflow``: run scheduled evaluations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from latentscale_pipeline.cli.text_files import read_text
 from latentscale_pipeline.errors import GateFailed
-from latentscale_pipeline.notation import counted
+from latentscale_pipeline.views.formatting import counted
 
 if TYPE_CHECKING:
     from latentscale_pipeline.workflow.evaluation import Outcome
@@ -30,11 +30,17 @@ def workflow() -> None:
 @workflow.command(no_args_is_help=True)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("-o", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
+@click.option("--keep", is_flag=True, help="Keep temporary and superseded results of the job.")
 @click.option("--allow-code", is_flag=True, help="Run functions and commands that are named.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 def run(
-    file: Path, overrides: tuple[str, ...], allow_code: bool, as_json: bool, quiet: bool
+    file: Path,
+    overrides: tuple[str, ...],
+    keep: bool,
+    allow_code: bool,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Make one evaluation: ingest, job, comparison with a baseline, gates, history, messages.
 
@@ -66,6 +72,7 @@ def run(
                 str(file),
                 notify,
                 lambda line: click.echo(line, err=True),
+                keep=keep,
                 allow_code=allow_code,
                 command=_without_secrets(sys.argv[1:]),
             )

@@ -1,4 +1,4 @@
-"""A corpus, opened: its rows and row-aligned arrays, every byte checked on reading.
+"""An open corpus: its rows and row-aligned arrays, checked on every read.
 
 A shard is fetched as one whole object, and its size and checksum are compared with the manifest
 before a single row is decoded. What differs is refused in one line (:class:`CorruptShard`); it is
@@ -26,7 +26,7 @@ from latentscale_pipeline.corpus.manifest import (
     read_manifest,
 )
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.objects import ObjectStore
+from latentscale_pipeline.storage.objects import ObjectStore
 
 GROUP_KEY = "zarr.json"
 OWNERSHIP = {"latentscale": SCHEMA}
@@ -56,6 +56,8 @@ class Corpus:
         Path or URL, without credentials.
     manifest : Manifest
         Everything that is known about what is stored.
+    manifest_checksum : str
+        Of the manifest as it is stored.
     excluded : tuple of str
         Keys of shards that are left out: their rows don't exist for a reader, and the rows after
         them move up.
@@ -64,19 +66,26 @@ class Corpus:
     url: str
     manifest: Manifest
     _address: str = field(repr=False, compare=False)
-    _manifest_checksum: str = field(repr=False)
+    manifest_checksum: str = field(repr=False)
     excluded: tuple[str, ...] = ()
 
-    def __reduce__(self) -> tuple[Any, tuple[str, str, tuple[str, ...]]]:
-        return reopen, (self.address, self._manifest_checksum, self.excluded)
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return reopen, (self.address, self.manifest_checksum, self.excluded)
 
     @property
     def address(self) -> str:
         """What another process, in whatever folder, reaches it by; never for a message."""
         return ObjectStore(self._address).address
 
+    def is_current(self) -> bool:
+        """Tell whether the corpus at this place is still this one, neither replaced nor grown."""
+        try:
+            return checksum(self._store.read(MANIFEST_KEY)) == self.manifest_checksum
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
     def without(self, shards: Collection[str]) -> Corpus:
-        """Return the corpus without the rows of some shards.
+        """Return the corpus without the rows of some shards, beside those it lacks already.
 
         Parameters
         ----------
@@ -89,7 +98,7 @@ class Corpus:
             If there is no such shard, or none would be left.
         """
         known = [shard.key for shard in self.manifest.vectors.shards]
-        names = {shard.removeprefix(f"{self.url}/") for shard in shards}
+        names = {shard.removeprefix(f"{self.url}/") for shard in shards} | set(self.excluded)
         unknown = sorted(names - set(known))
         if unknown:
             raise BadInput(
@@ -305,15 +314,21 @@ class Corpus:
         ------
         CorruptShard
             When it is missing, empty, truncated or changed.
+        BadInput
+            When the corpus was replaced since it was opened.
         """
         try:
             data = self._store.load(stored.key)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            raise self._corrupt(stored, "it is missing") from None
+            raise self._refused(stored, "it is missing") from None
         difference = stored.difference(data)
         if difference:
-            raise self._corrupt(stored, difference)
+            raise self._refused(stored, difference)
         return data
+
+    def _refused(self, stored: StoredObject, difference: str) -> BadInput:
+        """Explain why an object isn't what it was when the corpus was opened."""
+        return self._corrupt(stored, difference) if self.is_current() else _replaced(self.url)
 
     def check_sizes(self) -> None:
         """Refuse a corpus with objects that are missing or of another size (one listing).
@@ -404,12 +419,16 @@ def _not_a_corpus(store: ObjectStore) -> BadInput:
     return BadInput(f"{store.url}: no such corpus; check the path, or ingest one there")
 
 
+def _replaced(url: str) -> BadInput:
+    return BadInput(
+        f"{url}: the corpus was replaced while it was in use; run the same command again"
+    )
+
+
 @lru_cache(maxsize=16)
 def reopen(url: str, manifest_checksum: str, excluded: tuple[str, ...]) -> Corpus:
     """Open a corpus that was open before, perhaps in another process, and refuse another one."""
     corpus = open_corpus(url)
-    if corpus._manifest_checksum != manifest_checksum:
-        raise BadInput(
-            f"{corpus.url}: the corpus was replaced while it was in use; run the same command again"
-        )
+    if corpus.manifest_checksum != manifest_checksum:
+        raise _replaced(corpus.url)
     return replace(corpus, excluded=excluded)

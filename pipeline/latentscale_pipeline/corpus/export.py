@@ -1,4 +1,4 @@
-"""Rows of a corpus as a file that anything reads: ``.npy``, or Parquet with ids and labels.
+"""Export rows of a corpus to ``.npy``, or to Parquet with ids and labels.
 
 The file appears when it is whole: it is written under another name first, or, in an object store,
 published when it is closed.
@@ -17,10 +17,11 @@ import fsspec
 import numpy as np
 
 from latentscale_pipeline.corpus.formats.file import reaching
-from latentscale_pipeline.corpus.sources import Sources
+from latentscale_pipeline.corpus.ingest.sources import Sources
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.objects import strip_credentials
 from latentscale_pipeline.progress import Progress, silent
+from latentscale_pipeline.storage.objects import sync_folder
+from latentscale_pipeline.storage.urls import strip_credentials
 
 
 def export(
@@ -122,5 +123,6 @@ def _published(fs: Any, path: str) -> Iterator[BinaryIO]:
             local.flush()
             os.fsync(local.fileno())
         temporary.replace(final)
+        sync_folder(final.parent)
     finally:
         temporary.unlink(missing_ok=True)

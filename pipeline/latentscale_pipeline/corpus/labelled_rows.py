@@ -23,6 +23,9 @@ class LabelledRows(Corpus):
 
     label: str = ""
 
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return _reopen_label, (*self._whole.__reduce__()[1], self.label)
+
     @cached_property
     def _whole(self) -> Corpus:
         return Corpus(*(getattr(self, field.name) for field in fields(Corpus)))
@@ -86,6 +89,12 @@ def rows_of_label(corpus: Corpus, label: str) -> LabelledRows:
     return LabelledRows(**values, label=label)
 
 
+def _reopen_label(
+    url: str, manifest_checksum: str, excluded: tuple[str, ...], label: str
+) -> LabelledRows:
+    return rows_of_label(reopen(url, manifest_checksum, excluded), label)
+
+
 def rows_by_label(corpus: Corpus) -> dict[str, npt.NDArray[np.int64]]:
     """Return the numbers of the rows of every label, ascending; labels in order of their text.
 
@@ -95,8 +104,7 @@ def rows_by_label(corpus: Corpus) -> dict[str, npt.NDArray[np.int64]]:
         If the corpus has no labels.
     """
     # A corpus as a value is large; its address and checksum say which it is.
-    _, (address, manifest, excluded) = corpus.__reduce__()
-    return _rows_by_label(address, manifest, excluded)
+    return _rows_by_label(corpus.address, corpus.manifest_checksum, corpus.excluded)
 
 
 @lru_cache(maxsize=2)

@@ -1,4 +1,4 @@
-"""The manifest of a corpus: what makes a folder of shards a whole corpus.
+"""The manifest: the list of objects that makes a folder of shards a corpus.
 
 It is written last, as ``manifest.json`` at the corpus' root, and lists every object with its size
 and XXH3-64 checksum, so that a shard that is missing, cut short or changed is refused on reading.
@@ -32,11 +32,6 @@ class StoredObject:
     key: str
     size: int
     xxh3: str
-
-    @staticmethod
-    def of(key: str, data: bytes) -> StoredObject:
-        """Describe the bytes that are to be stored under a key."""
-        return StoredObject(key, len(data), checksum(data))
 
     def difference(self, data: bytes | bytearray) -> str | None:
         """Say how bytes differ from this description, or None if they don't."""

@@ -1,4 +1,4 @@
-"""Some rows of a corpus: chosen by ids, labels, a condition or at random, and read as a source.
+"""Select rows of a corpus by ids, labels, a condition or at random.
 
 Choosing reads ids, labels or columns, 8 to 100 bytes a row, never the vectors. The chosen rows keep
 their order. They are a source like any other, so that a new corpus is made of them by the same
@@ -19,9 +19,9 @@ from latentscale_pipeline.corpus.corpus import Corpus
 from latentscale_pipeline.corpus.expressions import matching_rows, names_in
 from latentscale_pipeline.corpus.formats import Container, Field, open_container
 from latentscale_pipeline.corpus.formats.container import STRINGS, choose_column
-from latentscale_pipeline.corpus.sources import Source, Sources, find_files
+from latentscale_pipeline.corpus.ingest.sources import Source, Sources, find_files
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.objects import strip_credentials
+from latentscale_pipeline.storage.urls import strip_credentials
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Every byte of a corpus against its manifest, and its vectors against the fingerprint."""
+"""Verify a corpus: every byte against the manifest, the vectors against the fingerprint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a corpus looks in Zarr, and how existing Zarr arrays are read.
+"""The Zarr layout of a corpus, and reading existing Zarr arrays.
 
 A corpus array is a Zarr v3 array whose shards hold whole rows, cut into chunks of about one MiB and
 not compressed. Anyone can open it with Zarr. We ourselves use Zarr only to turn rows into the bytes
@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,9 @@ READ_BYTES = 8 << 20
 _NEVER_WRITTEN = 2**64 - 1
 
 
+Separator = Literal["/", "."]
+
+
 @dataclass(frozen=True)
 class Layout:
     """The shape of one array and how its rows are cut.
@@ -58,6 +61,8 @@ class Layout:
         ``float16``, ``float32``, ``float64`` or ``string``.
     shard_rows, chunk_rows : int
         Rows of a shard, and of a chunk inside it (a divisor).
+    separator : {"/", "."}
+        Of the parts of a shard's key: ``c/12/0`` or ``c.12.0``. It decides no byte of a shard.
     """
 
     rows: int
@@ -65,6 +70,7 @@ class Layout:
     dtype: str
     shard_rows: int
     chunk_rows: int
+    separator: Separator = "/"
 
 
 def plan_rows(most_rows: int, row_bytes: int, shard_bytes: int) -> tuple[int, int]:
@@ -119,7 +125,7 @@ def array_document(layout: Layout) -> bytes:
 
 def shard_key(layout: Layout, index: int) -> str:
     """Return the key of a shard below its array's folder, such as ``c/12/0``."""
-    return "/".join(["c", str(index), *("0" for _ in layout.row_shape)])
+    return layout.separator.join(["c", str(index), *("0" for _ in layout.row_shape)])
 
 
 def encode_shard(rows: npt.NDArray[Any], layout: Layout) -> bytes:
@@ -221,6 +227,7 @@ def _create(objects: dict[str, Buffer], layout: Layout) -> zarr.Array[Any]:
         chunks=(layout.chunk_rows, *layout.row_shape),
         compressors=None,
         filters=None,
+        chunk_key_encoding={"name": "default", "separator": layout.separator},
         fill_value="" if layout.dtype == "string" else 0,
         config={"write_empty_chunks": True},
         zarr_format=3,

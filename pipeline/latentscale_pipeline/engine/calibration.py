@@ -1,7 +1,7 @@
-"""How fast this machine works: one thread, a second or so, best of several tries.
+"""Measure how fast one thread of this machine works, in about a second.
 
 An estimated time needs four rates: multiply-adds in matrix products of float64 and of float32,
-entries folded one at a time, and bytes read from where the corpus is. The first three are measured
+elementwise operations, and bytes read from where the corpus is. The first three are measured
 on tiles of the size that stages work on.
 """
 
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from latentscale.distances import as_points, squared_tile
-from latentscale_pipeline.engine.stage import Effort
+from latentscale.tiles.distances import as_points, squared_tile
+from latentscale_pipeline.engine.cost import CostEstimate
 
 TILE_ROWS = 1024
 TILE_DIMENSION = 384
@@ -35,26 +35,26 @@ class Rates:
 
     Attributes
     ----------
-    products, single_products : float
+    float64_multiply_adds, float32_multiply_adds : float
         Multiply-adds in matrix products of float64, of float32.
-    folds : float
+    elementwise_operations : float
         Entries of a tile turned from products into distances.
     read_bytes : float
         Bytes of vectors read, checked and decoded.
     """
 
-    products: float
-    single_products: float
-    folds: float
+    float64_multiply_adds: float
+    float32_multiply_adds: float
+    elementwise_operations: float
     read_bytes: float
 
-    def seconds(self, effort: Effort) -> float:
+    def seconds(self, cost_estimate: CostEstimate) -> float:
         """Return how long one thread takes; writing counts like reading."""
         return (
-            effort.products / self.products
-            + effort.single_products / self.single_products
-            + effort.folds / self.folds
-            + (effort.bytes_read + effort.bytes_written) / self.read_bytes
+            cost_estimate.float64_multiply_adds / self.float64_multiply_adds
+            + cost_estimate.float32_multiply_adds / self.float32_multiply_adds
+            + cost_estimate.elementwise_operations / self.elementwise_operations
+            + (cost_estimate.bytes_read + cost_estimate.bytes_written) / self.read_bytes
         )
 
 
@@ -72,9 +72,9 @@ def calibrate(pieces: Iterator[int]) -> Rates:
     work = float(TILE_ROWS**2 * TILE_DIMENSION)
     with threadpool_limits(limits=1):
         return Rates(
-            products=work / _best(lambda: rows[0] @ rows[1].T),
-            single_products=work / _best(lambda: single[0] @ single[1].T),
-            folds=TILE_ROWS**2 / _best(lambda: squared_tile(first, second)),
+            float64_multiply_adds=work / _best(lambda: rows[0] @ rows[1].T),
+            float32_multiply_adds=work / _best(lambda: single[0] @ single[1].T),
+            elementwise_operations=TILE_ROWS**2 / _best(lambda: squared_tile(first, second)),
             read_bytes=_reading_rate(pieces),
         )
 

@@ -6,15 +6,10 @@ in it. The serial one is the reference: every other must give the same results.
 
 from __future__ import annotations
 
-import queue
-import threading
-from collections import deque
-from types import TracebackType
 from typing import Protocol
 
-from latentscale_pipeline.engine import TASK_THREAD
-from latentscale_pipeline.engine.task import Task, run_task
-from latentscale_pipeline.job.publishing import Cost
+from latentscale_pipeline.engine.task import Task
+from latentscale_pipeline.storage.artifacts import Cost
 
 Ending = Cost | BaseException
 """How a task ended: what it cost, or what it raised."""
@@ -25,66 +20,13 @@ class Executor(Protocol):
 
     @property
     def window(self) -> int:
-        """How many tasks may be handed over at once."""
+        """How many tasks may be submitted at once."""
 
     def submit(self, task: Task) -> None:
         """Hand over a task."""
 
     def next_ended(self, seconds: float) -> tuple[Task, Ending] | None:
-        """Wait for any task that was handed over to end; None when none did in that time.
+        """Wait for any task that was submitted to end; None when none did in that time.
 
-        However long a task takes, its caller gets to look around every so often.
+        However long a task takes, its caller is given the chance to check for cancellation.
         """
-
-
-class SerialExecutor:
-    """Runs one task after another in this process, in the order of submission.
-
-    A thread computes and the caller waits, so that signals and requests to stop are heard during
-    a long task. Such a task is left behind when the executor closes: it ends with the process,
-    and what it would still publish is harmless.
-    """
-
-    window = 1
-
-    def __init__(self) -> None:
-        self._waiting: deque[Task] = deque()
-        self._ended: queue.SimpleQueue[tuple[Task, Ending]] = queue.SimpleQueue()
-        self._computing = False
-
-    def __enter__(self) -> SerialExecutor:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._waiting.clear()
-
-    def submit(self, task: Task) -> None:
-        """Queue a task."""
-        self._waiting.append(task)
-
-    def next_ended(self, seconds: float) -> tuple[Task, Ending] | None:
-        """Run the oldest task, or wait on for the one that is running."""
-        if not self._computing:
-            task = self._waiting.popleft()
-            self._computing = True
-            threading.Thread(
-                target=self._compute, args=(task,), name=TASK_THREAD, daemon=True
-            ).start()
-        try:
-            ended = self._ended.get(timeout=seconds)
-        except queue.Empty:
-            return None
-        self._computing = False
-        return ended
-
-    def _compute(self, task: Task) -> None:
-        try:
-            ending: Ending = run_task(task)
-        except BaseException as error:  # noqa: BLE001 -- how a task ended is the caller's to judge
-            ending = error
-        self._ended.put((task, ending))

@@ -1,4 +1,4 @@
-"""What fits: projected memory of a task against the limit of the process that runs it.
+"""Check the projected memory of tasks against the limit of a worker.
 
 A process that runs a task is projected to hold what an idle worker of this job holds, and the
 arrays that the stage states. An idle worker of a job is one that has imported and compiled

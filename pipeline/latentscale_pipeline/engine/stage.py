@@ -1,4 +1,4 @@
-"""A stage as data: what it is called, what it needs, its partitions, and the work of each.
+"""A stage as data: its name, needs, partitions and work.
 
 A stage's work is a pure function of the corpora it names, the results of the stages it needs, its
 parameters and, where it draws at random, its own stream of random numbers. That is what its *key*
@@ -15,50 +15,10 @@ import numpy as np
 import xxhash
 
 from latentscale_pipeline.corpus import Corpus
-from latentscale_pipeline.job.identity import code_version, digest
-from latentscale_pipeline.job.publishing import Output, Published
+from latentscale_pipeline.engine.cost import CostEstimate
+from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 Work = Callable[["Inputs"], Output]
-
-
-@dataclass(frozen=True)
-class Effort:
-    """What all tasks of a stage take together, foreseen from the size of the data.
-
-    It says nothing of the result, so it is no part of a stage's key.
-
-    Attributes
-    ----------
-    bytes_read, bytes_written : int
-        Of corpora and of earlier results; of the stage's own.
-    products, single_products : float
-        Multiply-adds in matrix products of float64, of float32.
-    folds : float
-        Entries that are visited one at a time, in units of the time that it takes to turn an entry
-        of a matrix product into a distance (about a nanosecond): distances, exponentials, hashes,
-        edges.
-    rounds : int
-        Expected rounds of an iterated stage; 0 when its first ``advance`` is expected to be its
-        last, 1 when it isn't iterated.
-    method : str
-        How it is computed, where there is a choice.
-    why : str
-        What decided for this method.
-    """
-
-    bytes_read: int = 0
-    bytes_written: int = 0
-    products: float = 0.0
-    single_products: float = 0.0
-    folds: float = 0.0
-    rounds: int = 1
-    method: str = ""
-    why: str = ""
-
-    @property
-    def multiply_adds(self) -> float:
-        """Multiply-adds in matrix products; a multiply-add is two floating point operations."""
-        return self.products + self.single_products
 
 
 @dataclass(frozen=True)
@@ -86,12 +46,12 @@ class Stage:
     finalise : callable or None
         Combines the partitions' results into the stage's; needed with several partitions.
     advance : callable or None
-        Makes the stage *iterated*: its partitions are computed in rounds. Called first with no
-        parts and no state, then after every round with its parts and the state before it; gives
-        the next state, and at last, marked as finished, the stage's result.
-    reads_last_round : bool
-        The parts of an iterated stage's rounds read those of the round before.
-    effort : Effort
+        Makes the stage *iterated*: its partitions are computed once an iteration. Called first
+        with no parts and no state, then after every iteration with its parts and the state before.
+        Gives the next state, and at last, marked as finished, the stage's result.
+    reads_last_iteration : bool
+        The parts of an iteration read those of the one before.
+    cost_estimate : CostEstimate
         What all its tasks take together.
     part_inputs : tuple of str
         For every partition what its result depends on beside code, where that is less than the
@@ -99,6 +59,9 @@ class Stage:
         before it grew, are then used again.
     lasting_bytes : int
         Memory that a process keeps once it has run such a task: libraries loaded and compiled.
+    temporary : bool
+        Its result is read by other stages only. It is removed when the job is finished, and
+        computed again only if one of those has to be.
     """
 
     name: str
@@ -111,10 +74,11 @@ class Stage:
     seed: int | None = None
     finalise: Work | None = None
     advance: Work | None = None
-    reads_last_round: bool = False
-    effort: Effort = Effort()
+    reads_last_iteration: bool = False
+    cost_estimate: CostEstimate = CostEstimate()
     part_inputs: tuple[str, ...] = ()
     lasting_bytes: int = 0
+    temporary: bool = False
 
     def __post_init__(self) -> None:
         if self.finalise is not None and self.advance is not None:
@@ -131,23 +95,15 @@ class Stage:
         return f"stages/{self.name}"
 
     @property
-    def part_keys(self) -> tuple[str, ...]:
-        """Keys of the partitions' results that don't depend on the rest; empty where all do."""
-        if not self.part_inputs:
-            return ()
-        begun = {"work": work_name(self.work), "code": code_version()}
-        return tuple(digest({**begun, "inputs": inputs})[:16] for inputs in self.part_inputs)
-
-    @property
     def side_by_side(self) -> int:
         """How many of its tasks can run at the same time."""
-        return self.partitions if self.effort.rounds else 1
+        return self.partitions if self.cost_estimate.iterations else 1
 
     @property
     def tasks(self) -> int:
         """How many tasks it takes, those that combine parts included; expected when iterated."""
         if self.advance is not None:
-            return self.effort.rounds * (self.partitions + 1) + 1
+            return self.cost_estimate.iterations * (self.partitions + 1) + 1
         return self.partitions + (self.finalise is not None)
 
 
@@ -163,26 +119,27 @@ class Inputs:
         Which partition; -1 in ``finalise`` and ``advance``.
     corpora : mapping of str to Corpus
         The corpora the stage names, opened.
-    results : mapping of str to Published
+    results : mapping of str to Artifact
         The final result of every stage it needs.
-    parts : sequence of Published
+    parts : sequence of Artifact
         In ``finalise`` and ``advance``: the results of the partitions, in order.
-    state : Published or None
-        In an iterated stage: the state before this round; None in the very first ``advance``.
-    round_number : int
-        In an iterated stage: the round, 0 for the first ``advance``.
-    last_round : sequence of Published
-        Where a stage's parts read those of the round before: these, in order; none in round 1.
+    state : Artifact or None
+        In an iterated stage: the state before this iteration; None in the very first ``advance``.
+    iteration : int
+        In an iterated stage: which iteration, 0 for the first ``advance``.
+    last_iteration : sequence of Artifact
+        Where a stage's parts read those of the iteration before: these, in order; none in
+        iteration 1.
     """
 
     stage: Stage
     index: int
     corpora: Mapping[str, Corpus]
-    results: Mapping[str, Published]
-    parts: Sequence[Published] = ()
-    state: Published | None = None
-    round_number: int = 0
-    last_round: Sequence[Published] = ()
+    results: Mapping[str, Artifact]
+    parts: Sequence[Artifact] = ()
+    state: Artifact | None = None
+    iteration: int = 0
+    last_iteration: Sequence[Artifact] = ()
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -199,63 +156,5 @@ class Inputs:
         words = np.frombuffer(xxhash.xxh3_128_digest(self.stage.name.encode()), dtype=">u4")
         spawn_key = (*(int(word) for word in words), self.index + 1)
         if self.stage.advance is not None:
-            spawn_key = (*spawn_key, self.round_number)
+            spawn_key = (*spawn_key, self.iteration)
         return np.random.default_rng(np.random.SeedSequence(self.stage.seed, spawn_key=spawn_key))
-
-
-def work_name(work: Work) -> str:
-    """Name the code of a stage."""
-    return f"{work.__module__}.{work.__qualname__}"
-
-
-def stage_dependences(
-    stages: Sequence[Stage], fingerprints: Mapping[str, str]
-) -> dict[str, dict[str, Any]]:
-    """List everything that the result of every stage depends on, as JSON.
-
-    Parameters
-    ----------
-    stages : sequence of Stage
-        In an order in which every stage comes after those it needs.
-    fingerprints : mapping
-        Fingerprint of each corpus by its role.
-
-    Returns
-    -------
-    dict
-        By stage name; what :func:`stage_key` is made from. ``needs`` has the keys of the stages
-        that it needs.
-
-    Raises
-    ------
-    ValueError
-        If a name occurs twice or a stage needs one that doesn't come before it.
-    """
-    found: dict[str, dict[str, Any]] = {}
-    for stage in stages:
-        missing = [name for name in stage.needs if name not in found]
-        if missing or stage.name in found:
-            raise ValueError(f"stage {stage.name}: out of order, or twice (needs {missing})")
-        found[stage.name] = {
-            "stage": stage.name,
-            "work": work_name(stage.work),
-            "iterated": stage.advance is not None,
-            "partitions": stage.partitions,
-            "parameters": dict(stage.parameters),
-            "seed": stage.seed,
-            "needs": {name: stage_key(found[name]) for name in stage.needs},
-            "corpora": {role: fingerprints[role] for role in stage.corpora},
-            "code": code_version(),
-        }
-    return found
-
-
-def stage_key(dependences: Mapping[str, Any]) -> str:
-    """Hash everything that a stage's result depends on, to sixteen hex digits."""
-    return digest(dependences)[:16]
-
-
-def stage_keys(stages: Sequence[Stage], fingerprints: Mapping[str, str]) -> dict[str, str]:
-    """Compute the key of every stage, by name; see :func:`stage_dependences`."""
-    found = stage_dependences(stages, fingerprints)
-    return {name: stage_key(dependences) for name, dependences in found.items()}

@@ -1,4 +1,4 @@
-"""The work of one task, wherever it runs: read, compute with one thread, publish.
+"""Run one task: read its inputs, compute with one thread, write the artifact.
 
 A task is a value that says everything: a worker needs nothing but the job folder and the corpora.
 Running a task twice, or two attempts at once, gives the same published result as running it once.
@@ -15,26 +15,26 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from latentscale_pipeline.addresses import without_credentials
 from latentscale_pipeline.corpus import Corpus, CorruptShard
-from latentscale_pipeline.engine.measuring import measured
-from latentscale_pipeline.engine.rounds import round_folder
+from latentscale_pipeline.engine.iterations import iteration_folder
+from latentscale_pipeline.engine.resource_usage import measured
 from latentscale_pipeline.engine.stage import Inputs, Stage, Work
 from latentscale_pipeline.errors import BadInput, LatentscaleError
-from latentscale_pipeline.job.publishing import (
+from latentscale_pipeline.storage.artifacts import (
     SPENT,
+    Artifact,
     CorruptResult,
     Cost,
-    Published,
     create_marker,
     need_marker,
     read_marker,
     write_arrays,
 )
-from latentscale_pipeline.objects import ObjectStore
+from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.storage.urls import without_credentials
 
 FINALISE = -1
-"""Index of the task that combines a stage's partitions."""
+"""Index of the task that finalises a stage, or an iteration of it."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Task:
         The corpora by role; a worker opens them again, and refuses one that was replaced.
     attempt : str
         Names the run and the try; each execution adds something of its own.
-    round_number : int
-        Of an iterated stage: which round.
+    iteration : int
+        Of an iterated stage: which iteration.
     """
 
     store: ObjectStore
@@ -65,7 +65,7 @@ class Task:
     folders: Mapping[str, str]
     corpora: Mapping[str, Corpus] = field(repr=False)
     attempt: str
-    round_number: int = 0
+    iteration: int = 0
 
     @property
     def folder(self) -> str:
@@ -77,16 +77,16 @@ class Task:
         """Key of what is published, without ending; a state that finishes becomes the result."""
         if self.stage.advance is None:
             return part_key(self.folder, self.stage, self.index)
-        inside = round_folder(self.folder, self.round_number)
+        inside = iteration_folder(self.folder, self.iteration)
         return f"{inside}/state" if self.index == FINALISE else f"{inside}/part-{self.index:05d}"
 
     @property
     def label(self) -> str:
         """Name of the task for people."""
         stage = self.stage
-        name = stage.name if stage.advance is None else f"{stage.name}, round {self.round_number}"
+        name = stage.name if stage.advance is None else f"{stage.name}, round {self.iteration}"
         if self.index == FINALISE:
-            return f"{name}, combining"
+            return f"{name}, finalising"
         if stage.advance is None and stage.finalise is None:
             return name
         return f"{name}, part {self.index + 1} of {stage.partitions}"
@@ -185,7 +185,7 @@ def _way_out(task: Task, damage: CorruptShard) -> str:
     return ""
 
 
-def _found(store: ObjectStore, task: Task) -> Published | None:
+def _found(store: ObjectStore, task: Task) -> Artifact | None:
     found = read_marker(store, task.part)
     if found is None and task.stage.advance is not None and task.index == FINALISE:
         return read_marker(store, f"{task.folder}/result")
@@ -194,8 +194,8 @@ def _found(store: ObjectStore, task: Task) -> Published | None:
 
 def _work(task: Task) -> Work:
     stage = task.stage
-    combine = stage.finalise if stage.advance is None else stage.advance
-    work = combine if task.index == FINALISE else stage.work
+    finalise = stage.finalise if stage.advance is None else stage.advance
+    work = finalise if task.index == FINALISE else stage.work
     if work is None:
         raise ValueError(f"stage {stage.name} has nothing to finalise")
     return work
@@ -203,13 +203,13 @@ def _work(task: Task) -> Work:
 
 def _inputs(store: ObjectStore, task: Task) -> Inputs:
     stage = task.stage
-    first = stage.advance is not None and task.round_number == 0
-    parts: list[Published] = []
+    first = stage.advance is not None and task.iteration == 0
+    parts: list[Artifact] = []
     if task.index == FINALISE and not first:
         siblings = (replace(task, index=index) for index in range(stage.partitions))
         parts = [need_marker(store, sibling.part) for sibling in siblings]
-    before = round_folder(task.folder, task.round_number - 1)
-    reading = stage.reads_last_round and task.index != FINALISE and task.round_number > 1
+    before = iteration_folder(task.folder, task.iteration - 1)
+    reading = stage.reads_last_iteration and task.index != FINALISE and task.iteration > 1
     last = _Parts(store, before, stage.partitions if reading else 0)
     return Inputs(
         stage=stage,
@@ -218,13 +218,13 @@ def _inputs(store: ObjectStore, task: Task) -> Inputs:
         results={name: need_marker(store, f"{task.folders[name]}/result") for name in stage.needs},
         parts=parts,
         state=None if stage.advance is None or first else need_marker(store, f"{before}/state"),
-        round_number=task.round_number,
-        last_round=last,
+        iteration=task.iteration,
+        last_iteration=last,
     )
 
 
-class _Parts(Sequence[Published]):
-    """The parts of a round, each looked up when it's asked for: a task needs few of many."""
+class _Parts(Sequence[Artifact]):
+    """The parts of an iteration, each looked up when it's asked for: a task needs few of many."""
 
     def __init__(self, store: ObjectStore, folder: str, count: int) -> None:
         self._store, self._folder, self._count = store, folder, count
@@ -239,7 +239,7 @@ class _Parts(Sequence[Published]):
 
 
 def _spent(inputs: Inputs, own: Cost) -> dict[str, float]:
-    """Add up what all rounds so far cost: their parts don't outlive them."""
+    """Add up what all iterations so far cost: their parts don't outlive them."""
     costs = [own, *(part.cost for part in inputs.parts)]
     before = inputs.state.values[SPENT] if inputs.state is not None else {}
     return {

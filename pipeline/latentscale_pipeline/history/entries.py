@@ -1,4 +1,4 @@
-"""One evaluated job as the registry keeps it: a Parquet file with a row for every score.
+"""A registry entry: one evaluated job as a Parquet file with a row per score.
 
 Every row repeats what identifies the job, so that a query over all files of a registry needs no
 join: ``select finished, value from 'history/entries/*.parquet' where measure = 'vendi'``.
@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from latentscale_pipeline.addresses import strip_credentials
-from latentscale_pipeline.comparison.finished_job import FinishedJob, Score
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.results.finished_job import FinishedJob
+from latentscale_pipeline.results.model import Score
+from latentscale_pipeline.storage.urls import strip_credentials
 
 PARQUET_MISSING = (
     "a history is kept in Parquet, which needs pyarrow; pip install 'latentscale[history]'"
@@ -122,8 +123,13 @@ def make_entry(
         baseline=None if baseline is None else strip_credentials(baseline),
         passed=passed,
         failures=failures,
-        scores=job.scores,
+        scores=tuple(job.scores),
     )
+
+
+def score_columns(score: Score) -> dict[str, Any]:
+    """Return what a score has in each of its columns."""
+    return {name: getattr(score, name) for name in SCORE_COLUMNS}
 
 
 def dump_entry(entry: Entry) -> bytes:
@@ -131,13 +137,13 @@ def dump_entry(entry: Entry) -> bytes:
     pyarrow, parquet = _arrow()
     job = {name: getattr(entry, name) for name in JOB_COLUMNS}
     # A job without any score is still a job: one row, all of whose score columns are null.
-    scores = [score.model_dump() for score in entry.scores] or [dict.fromkeys(SCORE_COLUMNS)]
+    scores = [score_columns(score) for score in entry.scores] or [dict.fromkeys(SCORE_COLUMNS)]
     types = {"string": pyarrow.string(), "double": pyarrow.float64()}
     types |= {"int64": pyarrow.int64(), "bool": pyarrow.bool_()}
     schema = pyarrow.schema(
         [(name, types[kind]) for name, kind in {**JOB_COLUMNS, **SCORE_COLUMNS}.items()]
     )
-    rows = [{**job, **{name: score[name] for name in SCORE_COLUMNS}} for score in scores]
+    rows = [{**job, **score} for score in scores]
     stream = io.BytesIO()
     parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), stream)
     return stream.getvalue()

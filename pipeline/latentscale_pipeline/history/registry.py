@@ -1,4 +1,4 @@
-"""A registry of finished jobs: a folder or URL that any number of writers add to.
+"""A registry of finished jobs: a folder or URL with any number of writers.
 
 Nothing in it is ever changed. An entry is a file of its own, created only if its place is free, so
 two writers of one evaluation agree on the first. A tag is a list of files,
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.history.entries import Entry, dump_entry, load_entry
-from latentscale_pipeline.notation import printable
-from latentscale_pipeline.objects import ObjectStore
+from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.views.formatting import printable
 
 READERS = 16
 """Entries that are read at once: a remote store is slow to answer."""

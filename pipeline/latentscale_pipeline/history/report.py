@@ -1,14 +1,22 @@
-"""The report of a series: how every score went from job to job."""
+"""The report of a series: every score over time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from latentscale_pipeline.comparison.finished_job import Score
 from latentscale_pipeline.history.entries import Entry
-from latentscale_pipeline.notation import counted, printable, write_number
-from latentscale_pipeline.report.content import Answer, Fact, Figure, Report, Section, Table
-from latentscale_pipeline.report.drawing import (
+from latentscale_pipeline.report.method import PROMISES, SAMPLING_ERROR, written_cost
+from latentscale_pipeline.report.scores import (
+    definitions_of,
+    score_title,
+    title_apart,
+    titled_report,
+)
+from latentscale_pipeline.results.kernel_names import complete_names
+from latentscale_pipeline.results.model import Score
+from latentscale_pipeline.views.content import Answer, Fact, Figure, Report, Section, Table
+from latentscale_pipeline.views.drawing import (
     Json,
     Style,
     banded_line,
@@ -17,9 +25,8 @@ from latentscale_pipeline.report.drawing import (
     log_axis,
     numbered_styles,
 )
-from latentscale_pipeline.report.meanings import MEASURES
-from latentscale_pipeline.report.method import PROMISES, SAMPLING_ERROR, written_cost
-from latentscale_pipeline.report.scores import meanings_of, score_title, title_apart, written_score
+from latentscale_pipeline.views.formatting import counted, printable, write_number
+from latentscale_pipeline.views.scores import written_score
 
 SPREAD = 10.0
 """Ratio of the largest to the smallest value of a figure beyond which its axis is logarithmic."""
@@ -41,6 +48,7 @@ def series_report(
     tags : mapping, optional
         The job that each tag is at.
     """
+    entries = _with_complete_kernels(entries)
     measures = dict.fromkeys(score.measure for entry in entries for score in entry.scores)
     return Report(
         kind="series",
@@ -55,10 +63,25 @@ def series_report(
                 title="The jobs of this series",
                 question="Brackets bound the measure of each very corpus; sampling error is apart.",
                 tables=[_jobs_table(entries, tags or {})],
-                meanings=[*PROMISES, SAMPLING_ERROR],
+                glossary=[*PROMISES, SAMPLING_ERROR],
             ),
         ],
     )
+
+
+def _with_complete_kernels(entries: Sequence[Entry]) -> list[Entry]:
+    """Name every kernel with its bandwidth, so that a score of an earlier version goes on."""
+    names = complete_names(score.kernel for entry in entries for score in entry.scores)
+    return [
+        replace(
+            entry,
+            scores=tuple(
+                score.model_copy(update={"kernel": names.get(score.kernel or "", score.kernel)})
+                for score in entry.scores
+            ),
+        )
+        for entry in entries
+    ]
 
 
 def _day(entry: Entry) -> str:
@@ -86,11 +109,11 @@ def _latest(entries: Sequence[Entry]) -> Answer:
             continue
         if score.order not in (None, "1") or score.better == "none":
             continue
-        written = written_score(score.model_dump())
+        written = written_score(score.document())
         earlier = previous.get(_key(score))
         facts.append(
             Fact(
-                title_apart(score.model_dump()),
+                title_apart(score.document()),
                 written.value,
                 written.bracket,
                 _change(score, earlier) if before else "",
@@ -123,7 +146,7 @@ def _key(score: Score) -> Key:
 
 
 def _section(place: int, measure: str, entries: Sequence[Entry]) -> Section:
-    known = MEASURES.get(measure)
+    known = titled_report(measure)
     key = measure if known else f"further-{place}"
     scores = dict.fromkeys(
         _key(score)
@@ -131,7 +154,7 @@ def _section(place: int, measure: str, entries: Sequence[Entry]) -> Section:
         for score in entry.scores
         if score.measure == measure and score.label is None
     )
-    rows = [score.model_dump() for score in entries[-1].scores if score.measure == measure]
+    rows = [score.document() for score in entries[-1].scores if score.measure == measure]
     return Section(
         key=key,
         title=known.title if known else printable(measure),
@@ -139,7 +162,7 @@ def _section(place: int, measure: str, entries: Sequence[Entry]) -> Section:
         source=known.source if known else "",
         figures=_figures(key, list(scores), entries),
         scores=_trend_table(list(scores), entries),
-        meanings=meanings_of(rows),
+        glossary=definitions_of(rows),
     )
 
 
@@ -223,7 +246,7 @@ def _trend_table(scores: Sequence[Key], entries: Sequence[Entry]) -> Table:
         if not found:
             continue
         values = [score.value for _, score in found if score.value is not None]
-        last = written_score(found[-1][1].model_dump())
+        last = written_score(found[-1][1].document())
         previous = found[-2][1] if len(found) > 1 else None
         rows.append(
             (

@@ -1,4 +1,4 @@
-"""Scores for the systems that watch over time: Prometheus, OpenMetrics, MLflow.
+"""Export scores to monitoring systems: Prometheus, OpenMetrics, MLflow.
 
 Only ``scores`` and the job's identity are read, so a new measure is exported by itself.
 """

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from latentscale_pipeline.comparison.finished_job import FinishedJob, Score
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.notation import write_number
+from latentscale_pipeline.results.finished_job import FinishedJob
+from latentscale_pipeline.results.model import Score
+from latentscale_pipeline.views.formatting import write_number
 
 CLIENT_MISSING = (
     "metrics are written by prometheus-client, which isn't installed; "

@@ -1,4 +1,4 @@
-"""Reports that people read: of a finished job, of several compared, of a series over time.
+"""Reports: of a finished job, of a comparison, of a series.
 
 What a report says (:mod:`content`) is apart from how it is written: one HTML page that needs no
 network, Markdown, or JSON.
@@ -7,11 +7,11 @@ network, Markdown, or JSON.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from latentscale_pipeline.report.content import Report
 from latentscale_pipeline.report.document import write_json
 from latentscale_pipeline.report.html import write_html
 from latentscale_pipeline.report.job import job_report
 from latentscale_pipeline.report.markdown import write_markdown
+from latentscale_pipeline.views.content import Report
 
 FORMATS: Mapping[str, Callable[[Report], str]] = {
     "html": write_html,

@@ -1,4 +1,4 @@
-"""A report as one JSON document: its words, tables and figures for other programs."""
+"""A report as one JSON document."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from latentscale_pipeline.report.content import Report
+from latentscale_pipeline.views.content import Report
 
 REPORT_SCHEMA = "latentscale.report/1"
 

@@ -16,7 +16,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from latentscale_pipeline.report.content import Report
+from latentscale_pipeline.views.content import Report
 
 
 def write_html(report: Report) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from latentscale_pipeline.notation import printable
-from latentscale_pipeline.report.content import Report
-from latentscale_pipeline.report.measures import measure_sections
 from latentscale_pipeline.report.method import method_section
-from latentscale_pipeline.report.opening import answers, conclusions, sampling_warning
+from latentscale_pipeline.report.sections import measure_sections
+from latentscale_pipeline.report.summary import answers, conclusions, sampling_warning
+from latentscale_pipeline.views.content import Report
+from latentscale_pipeline.views.formatting import printable
 
 Json = dict[str, Any]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from latentscale_pipeline.notation import printable
-from latentscale_pipeline.report.content import Figure, Table
-from latentscale_pipeline.report.drawing import error_bars, in_plot, layout_of
-from latentscale_pipeline.report.scores import score_title, written_score
+from latentscale_pipeline.report.scores import score_title
+from latentscale_pipeline.views.content import Figure, Table
+from latentscale_pipeline.views.drawing import error_bars, in_plot, layout_of
+from latentscale_pipeline.views.formatting import printable
+from latentscale_pipeline.views.scores import written_score
 
 Json = dict[str, Any]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from latentscale_pipeline.markdown import escape_markdown, markdown_table
-from latentscale_pipeline.report.content import Answer, Report, Section, Table
+from latentscale_pipeline.views.content import Answer, Report, Section, Table
+from latentscale_pipeline.views.markdown import escape_markdown, markdown_table
 
 
 def write_markdown(report: Report) -> str:
@@ -52,10 +52,10 @@ def _section(section: Section) -> Iterator[str]:
         yield "\n".join(f"- {escape_markdown(note)}" for note in section.notes)
     if section.scores is not None and section.scores.rows:
         yield from _table(section.scores)
-    if section.meanings:
+    if section.glossary:
         yield "\n".join(
-            f"- **{escape_markdown(meaning.title)}**: {escape_markdown(meaning.sentence)}"
-            for meaning in section.meanings
+            f"- **{escape_markdown(definition.title)}**: {escape_markdown(definition.sentence)}"
+            for definition in section.glossary
         )
     for table in section.tables:
         yield from _table(table)

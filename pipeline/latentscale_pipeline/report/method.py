@@ -1,4 +1,4 @@
-"""How a job's numbers were found: parameters, algorithms, time, memory, provenance."""
+"""The method section of a report: parameters, algorithms, time, memory, provenance."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from latentscale_pipeline.notation import printable, write_bytes, write_duration, write_number
-from latentscale_pipeline.report.content import Section, Table
-from latentscale_pipeline.report.meanings import BOUNDS, Meaning
+from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.report.scores import corpus_properties
+from latentscale_pipeline.views.content import Section, Table
+from latentscale_pipeline.views.formatting import (
+    printable,
+    write_bytes,
+    write_duration,
+)
+from latentscale_pipeline.views.glossary import BOUNDS, Definition
 
 Json = dict[str, Any]
 
@@ -27,14 +33,16 @@ def method_section(results: Json, provenance: Json | None) -> Section:
         title="Method, time and provenance",
         question="Every number stands with a bracket [lower, upper] that bounds the measure of "
         "this very corpus. How it was obtained says what its ends promise.",
-        meanings=[*PROMISES, SAMPLING_ERROR],
+        glossary=[*PROMISES, SAMPLING_ERROR],
         tables=[table for table in tables if table.rows],
     )
 
 
-PROMISES = [Meaning(promise.name, f"{promise.sentence}.") for promise in BOUNDS.values()]
+PROMISES = [
+    Definition(bound_kind.name, f"{bound_kind.sentence}.") for bound_kind in BOUNDS.values()
+]
 
-SAMPLING_ERROR = Meaning(
+SAMPLING_ERROR = Definition(
     "sampling error",
     "kept apart from the bracket: the standard error over fresh samples from the same source.",
 )
@@ -42,97 +50,39 @@ SAMPLING_ERROR = Meaning(
 
 def _method(results: Json) -> Table:
     """Return the parameters and algorithms behind each measure."""
-    measures = results["measures"]
-    rows: list[Sequence[str]] = []
-    for role, trace in _sides(measures.get("heat")):
-        tolerance = trace.get("tolerance")
-        rows.append(
-            (
-                f"heat trace, {role}",
-                f"k = {trace['k']} neighbours, {len(trace['times'])} times from "
-                f"{write_number(min(trace['times']))} to {write_number(max(trace['times']))}, "
-                f"{trace['probes']} probes × {trace['steps']} Lanczos steps"
-                + ("" if tolerance is None else f", relative tolerance {write_number(tolerance)}")
-                + f", normalization {printable(trace['normalization'])}",
-            )
-        )
-    if measures.get("geomca"):
-        geomca = measures["geomca"]
-        percentile = geomca["percentile"]
-        origin = (
-            "given" if percentile is None else f"percentile {write_number(percentile)} of distances"
-        )
-        if "epsilon_lower" in geomca:
-            low, high = write_number(geomca["epsilon_lower"]), write_number(geomca["epsilon_upper"])
-            origin += f", {low} to {high} over samples of them"
-        rows.append(
-            (
-                "GeomCA",
-                (
-                    f"ε = {write_number(geomca['epsilon'])} ({origin}), "
-                    f"δ = {write_number(geomca['delta'])}, η_c = {write_number(geomca['eta_c'])}, "
-                    f"η_q = {write_number(geomca['eta_q'])}"
-                ),
-            )
-        )
-    for role, function in _sides(measures.get("magnitude")):
-        if not function["scales"]:
-            continue
-        rows.append(
-            (
-                f"magnitude, {role}",
-                (
-                    f"{_listed(function['method'])} at {len(function['scales'])} scales from "
-                    f"{write_number(min(function['scales']))} to "
-                    f"{write_number(max(function['scales']))}, {printable(function['metric'])} "
-                    f"distance, {function['n']:,} distinct rows"
-                ),
-            )
-        )
-    for role, entries in _sides(measures.get("vendi")):
-        for kernel, bandwidth in dict.fromkeys(
-            (entry["kernel"], entry["bandwidth"]) for entry in entries
-        ):
-            methods = [
-                entry["method"]
-                for entry in entries
-                if (entry["kernel"], entry["bandwidth"]) == (kernel, bandwidth)
-            ]
-            width = "" if bandwidth is None else f", σ = {write_number(bandwidth)}"
-            rows.append(
-                (f"Vendi, {role}", f"{printable(kernel)} kernel{width}: {_listed(methods)}")
-            )
+    rows = [
+        row
+        for name, measure in MEASURES.items()
+        if (found := results["measures"].get(name))
+        for row in measure.report().methods(found)
+    ]
     return Table("Method", ("measure", "how it was computed"), rows)
 
 
-def _sides(measure: Json | None) -> Iterable[tuple[str, Any]]:
-    return [
-        (role, measure[role]) for role in ("corpus", "reference") if measure and measure.get(role)
-    ]
-
-
-def _listed(names: Iterable[str | None]) -> str:
-    return ", ".join(printable(name) for name in dict.fromkeys(names) if name)
-
-
 def _corpora_table(corpora: Json) -> Table:
+    described = [
+        (role, corpus, corpus_properties(corpus))
+        for role in ("corpus", "reference")
+        if (corpus := corpora.get(role)) is not None
+    ]
+    names = [found.name for found in described[0][2]]
+    numbers = range(4, 4 + len(names))
     return Table(
         "Corpora",
-        ("role", "rows", "dimensions", "type", "duplicates", "fingerprint", "location"),
+        ("role", "rows", "dimensions", "type", *names, "fingerprint", "location"),
         [
             (
                 role,
                 f"{corpus['n']:,}",
                 f"{corpus['d']:,}",
                 printable(corpus["dtype"]),
-                "unknown" if corpus["duplicates"] is None else f"{corpus['duplicates']:,}",
+                *(found.value for found in properties),
                 printable(corpus["fingerprint"]),
                 printable(corpus["uri"]),
             )
-            for role, corpus in ((role, corpora.get(role)) for role in ("corpus", "reference"))
-            if corpus is not None
+            for role, corpus, properties in described
         ],
-        numeric=frozenset({1, 2, 4}),
+        numeric=frozenset({1, 2, *numbers}),
     )
 
 

@@ -1,21 +1,35 @@
-"""A measure's rows of ``scores`` as a table, and the words for each of its cells."""
+"""A measure's rows of ``scores`` as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from latentscale_pipeline.notation import (
-    Written,
-    printable,
-    score_name,
-    write_estimate,
-    write_number,
-)
-from latentscale_pipeline.report.content import Table
-from latentscale_pipeline.report.meanings import BETTER, BOUNDS, MEASURES, Meaning
+from latentscale_pipeline.measures.base import MeasureReport
+from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.views.content import CorpusProperty, Table
+from latentscale_pipeline.views.formatting import printable, score_name, write_number
+from latentscale_pipeline.views.glossary import BETTER, Definition
+from latentscale_pipeline.views.scores import bracket_kind, written_score
 
 Json = dict[str, Any]
+
+
+def titled_report(name: str) -> MeasureReport | None:
+    """Return what the report says of a measure; None for one without a title, or unknown."""
+    report = MEASURES[name].report() if name in MEASURES else None
+    return report if report is not None and report.title else None
+
+
+def corpus_properties(corpus: Json) -> list[CorpusProperty]:
+    """Return what the measures say of a corpus beside its size, from its entry."""
+    found = [measure.report().corpus_property(corpus) for measure in MEASURES.values()]
+    return [one for one in found if one is not None]
+
+
+def replicated_scores() -> str:
+    """Name the scores whose sampling error replicates measure."""
+    return ", ".join(listed for m in MEASURES.values() if (listed := m.report().replicated))
 
 
 def scores_table(rows: list[Json]) -> Table:
@@ -31,16 +45,16 @@ def scores_table(rows: list[Json]) -> Table:
 def score_title(row: Json) -> str:
     """Return the name of a score in the papers, with its qualifiers."""
     name = score_name(row)
-    measure = MEASURES.get(row["measure"])
-    meaning = measure.scores.get(row["score"]) if measure else None
-    if meaning is None or row["score"] == row["measure"]:
+    measure = titled_report(row["measure"])
+    definition = measure.scores.get(row["score"]) if measure else None
+    if definition is None or row["score"] == row["measure"]:
         return name
-    return name.replace(row["score"], meaning.title, 1)
+    return name.replace(row["score"], definition.title, 1)
 
 
 def title_apart(row: Json) -> str:
     """Name a score where nothing around it says of what measure and corpus it is."""
-    measure = MEASURES.get(row["measure"])
+    measure = titled_report(row["measure"])
     title = score_title(row)
     if measure is None and row["score"] != row["measure"]:
         title = f"{printable(row['measure'])}: {title}"
@@ -68,19 +82,9 @@ def _score_cells(row: Json) -> Sequence[str]:
     )
 
 
-def written_score(row: Json) -> Written:
-    """Write a score's value and bracket."""
-    return write_estimate(row["value"], row["lower"], row["upper"], typeset=True)
-
-
-def bracket_kind(row: Json) -> str:
-    """Say how a score's bracket was obtained."""
-    return BOUNDS[row["bounds"]].name if row["bounds"] in BOUNDS else ""
-
-
-def meanings_of(rows: list[Json]) -> list[Meaning]:
+def definitions_of(rows: list[Json]) -> list[Definition]:
     """Return the sentence of every score among some rows of one measure."""
-    measure = MEASURES.get(rows[0]["measure"]) if rows else None
+    measure = titled_report(rows[0]["measure"]) if rows else None
     if measure is None:
         return []
     names = dict.fromkeys(row["score"] for row in rows)

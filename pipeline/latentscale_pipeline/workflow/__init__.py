@@ -1,4 +1,4 @@
-"""Evaluations that run by themselves: corpora in, a verdict and a line in the history out.
+"""Workflows: scheduled evaluations with gates, history and notifications.
 
 One evaluation goes from ingest to gate: the job is run, compared with the baseline that a rule
 picks from the history, held against gates, registered, and told to whoever asked. Whatever is

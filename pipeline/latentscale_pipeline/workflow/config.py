@@ -1,4 +1,4 @@
-"""The workflow file: which corpora, which job, what to compare with, which gates, whom to tell."""
+"""The workflow file: corpora, job, baseline, gates and notifications."""
 
 from __future__ import annotations
 
@@ -8,17 +8,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from latentscale_pipeline.comparison.gates import Gate, gates_of, read_gates
+from latentscale_pipeline.compare.gates import Gate, gates_of, read_gates
+from latentscale_pipeline.config.job import JobConfig, resolve_config
+from latentscale_pipeline.config.overrides import apply_override
+from latentscale_pipeline.config.section import Section, parse_yaml, validate
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.job.config import (
-    JobConfig,
-    Section,
-    apply_override,
-    parse_yaml,
-    resolve_config,
-    validate,
-)
-from latentscale_pipeline.plan import comparing_measures, measure_sections
+from latentscale_pipeline.jobs.plan import comparing_measures, measure_sections
+from latentscale_pipeline.storage.canonical import digest
 
 Text = Annotated[str, Field(min_length=1)]
 
@@ -71,6 +67,11 @@ class Notification(Section):
         if self.webhook is not None and not self.webhook.startswith(("https://", "http://")):
             raise ValueError("a webhook is an http:// or https:// address")
         return self
+
+    @property
+    def key(self) -> str:
+        """What it is, wherever it stands in the list; a hash, because an address may be secret."""
+        return digest(self.model_dump())[:16]
 
 
 class Workflow(Section):

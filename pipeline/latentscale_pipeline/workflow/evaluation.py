@@ -1,4 +1,4 @@
-"""One evaluation: from ingest to gate, registered and told.
+"""Run one evaluation: ingest, job, gates, registry, notifications.
 
 An evaluation is known by what determines its verdict: the workflow, the job's identity (and so the
 corpora's fingerprints), the rule that picks the baseline, and the gates. The registry holds one
@@ -21,22 +21,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from latentscale_pipeline.addresses import storage_options, strip_credentials
-from latentscale_pipeline.comparison.compare import Comparison, compare, refuse_unlike
-from latentscale_pipeline.comparison.document import comparison_document, dump_document
-from latentscale_pipeline.comparison.finished_job import read_job
-from latentscale_pipeline.comparison.gate_checks import GateResult, check_gates
-from latentscale_pipeline.comparison.gates import Gate
-from latentscale_pipeline.comparison.report import comparison_report
-from latentscale_pipeline.engine.run import Notify
+from latentscale_pipeline.compare.document import comparison_document, dump_document
+from latentscale_pipeline.compare.gate_checks import GateResult, check_gates
+from latentscale_pipeline.compare.gates import Gate
+from latentscale_pipeline.compare.jobs import Comparison, compare, refuse_incomparable
+from latentscale_pipeline.compare.report import comparison_report
+from latentscale_pipeline.config.job import JobConfig
+from latentscale_pipeline.engine.loop import Notify
 from latentscale_pipeline.history.entries import Entry, make_entry
 from latentscale_pipeline.history.registry import Registry, pick_baseline
-from latentscale_pipeline.job.config import JobConfig
-from latentscale_pipeline.job.identity import digest, slug
-from latentscale_pipeline.job.lock import Held, hold_lock
-from latentscale_pipeline.plan import Plan, make_plan
+from latentscale_pipeline.jobs.plan import Plan, make_plan
+from latentscale_pipeline.jobs.run import run_job
 from latentscale_pipeline.report import FORMATS
-from latentscale_pipeline.run import run_job
+from latentscale_pipeline.results.finished_job import read_job
+from latentscale_pipeline.storage.canonical import digest, slug
+from latentscale_pipeline.storage.lock import Held, hold_lock
+from latentscale_pipeline.storage.urls import storage_options, strip_credentials
 from latentscale_pipeline.workflow.config import (
     BaselineRule,
     Workflow,
@@ -73,6 +73,7 @@ def evaluate(
     notify: Notify,
     say: Say,
     *,
+    keep: bool = False,
     allow_code: bool = False,
     command: Sequence[str] = (),
 ) -> Outcome:
@@ -88,6 +89,8 @@ def evaluate(
         Told of every event of the job, for progress.
     say : callable
         Told in one line what is going on.
+    keep : bool
+        Keep temporary results of the job.
     allow_code : bool
         Whether functions and commands that are named may be run.
     command : sequence of str
@@ -107,7 +110,7 @@ def evaluate(
         try:
             with hold_lock(place):
                 return _evaluate(
-                    workflow, where, config, gates, registry, notify, say, allow_code, command
+                    workflow, where, config, gates, registry, notify, say, keep, allow_code, command
                 )
         except Held as held:
             say(f"another run of {workflow.name} is under way ({held.holder}): stepping aside")
@@ -122,6 +125,7 @@ def _evaluate(
     registry: Registry,
     notify: Notify,
     say: Say,
+    keep: bool,
     allow_code: bool,
     command: Sequence[str],
 ) -> Outcome:
@@ -133,11 +137,11 @@ def _evaluate(
         if baseline is not None and workflow.scales_from == "baseline":
             say(f"baseline, and source of the scales: {strip_credentials(baseline)}")
             plan = make_plan(_with_scales(config, baseline), allow_code=allow_code)
-        finished = run_job(plan, notify, command=command)
+        finished = run_job(plan, notify, keep=keep, command=command)
         job = read_job(finished.store.url)
         comparison = compare(job, job if baseline is None else read_job(baseline))
         if not workflow.allow_unlike:
-            refuse_unlike(comparison)
+            refuse_incomparable(comparison)
         results = check_gates(gates, comparison, where)
         _store_comparison(registry, key, comparison, results)
         entry = make_entry(
@@ -210,7 +214,7 @@ def _tell_all(workflow: Workflow, registry: Registry, entry: Entry, say: Say) ->
     for place, notification in enumerate(workflow.notify):
         if notification.when == "failure" and entry.passed is not False:
             continue
-        told = f"evaluations/{entry.evaluation}/told-{place:02d}.json"
+        told = f"evaluations/{entry.evaluation}/told-{notification.key}.json"
         if registry.store.exists(told):
             continue
         try:

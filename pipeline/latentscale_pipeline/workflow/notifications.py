@@ -1,4 +1,4 @@
-"""Telling others how an evaluation went: a webhook, or a command.
+"""Notifications of an evaluation's outcome: a webhook or a command.
 
 What is sent is one JSON document, with a sentence in ``text`` that chat services show. A webhook's
 address is often a secret: no message names more of it than its host, and redirects aren't followed.
@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.notation import printable
+from latentscale_pipeline.views.formatting import printable
 from latentscale_pipeline.workflow.config import Notification
 
 SECONDS = 10.0

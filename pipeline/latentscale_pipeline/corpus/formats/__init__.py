@@ -1,4 +1,4 @@
-"""The formats that rows are read from: one module each, and the table of all of them.
+"""The input formats: one module each, and the table of all of them.
 
 What a file is, is found from its first bytes, in the order of :data:`FORMATS`; formats without a
 signature of their own come last and go by the structure of the file, and by its name only where

@@ -1,4 +1,4 @@
-"""What a file holds, whatever its format: named fields of rows.
+"""The content of an input file in any format: named fields of rows.
 
 Every format module turns a file into a :class:`Container`. Which field holds the vectors, and which
 a row's id, label or weight, is chosen here, in one way for all formats: the only two-dimensional

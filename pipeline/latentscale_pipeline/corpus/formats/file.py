@@ -17,7 +17,8 @@ import numpy.typing as npt
 from fsspec.implementations.local import LocalFileSystem
 
 from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError
-from latentscale_pipeline.objects import ObjectStore, strip_credentials
+from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.storage.urls import strip_credentials
 
 BLOCK_BYTES = 8 << 20
 """About how many bytes of rows are decoded at a time."""

@@ -22,7 +22,7 @@ from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Fi
 from latentscale_pipeline.corpus.formats.file import File, first_line, reaching
 from latentscale_pipeline.corpus.manifest import MANIFEST_KEY
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.objects import ObjectStore
+from latentscale_pipeline.storage.objects import ObjectStore
 
 DOCUMENTS = ("zarr.json", ".zarray", ".zgroup")
 """Any of them makes a folder a Zarr."""

@@ -1,0 +1,246 @@
+"""One measure of arrays, computed in this process.
+
+The measure is planned by the code that plans jobs, and its stages run in the loop that runs jobs,
+one task after another. The rows and the results of the stages stay in memory: there is no folder,
+no lock and no report.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from latentscale_pipeline.config.job import JobConfig, resolve_config
+from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.corpus.in_memory import hold_rows
+from latentscale_pipeline.engine.executor import Ending
+from latentscale_pipeline.engine.loop import run_stages
+from latentscale_pipeline.engine.memory import write_gibibytes
+from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.engine.state import StageState, inspect_stages
+from latentscale_pipeline.engine.task import Task, TaskFailed, run_task
+from latentscale_pipeline.engine.work import Work
+from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError
+from latentscale_pipeline.jobs.machine import memory_bytes
+from latentscale_pipeline.jobs.plan import comparing_measures, job_facts, measure_sections
+from latentscale_pipeline.measures.base import Findings, Role
+from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.storage.artifacts import Artifact
+from latentscale_pipeline.storage.in_memory import InMemoryStore
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What a measure found, and the arrays of its stages.
+
+    Attributes
+    ----------
+    section : mapping
+        The measure's part of a job's results.
+    findings : Findings
+        The same with its scores.
+    store : InMemoryStore
+        Where the arrays are.
+    """
+
+    section: Mapping[str, Any]
+    findings: Findings
+    store: InMemoryStore
+
+    def score(self, name: str) -> Mapping[str, Any]:
+        """Return a score's fields."""
+        [score] = [score for score in self.findings.scores if score.score == name]
+        return vars(score)
+
+    def array(self, name: str) -> NDArray[Any]:
+        """Return an array by its name in a job's results."""
+        data = self.store.read(self.findings.arrays[name])
+        return np.load(io.BytesIO(data), allow_pickle=False)  # type: ignore[no-any-return]
+
+
+def compute(
+    measure: str,
+    section: Mapping[str, Any],
+    corpus: ArrayLike,
+    reference: ArrayLike | None = None,
+    *,
+    weights: ArrayLike | None = None,
+    budget: float | None = None,
+    seed: int = 0,
+) -> Computed:
+    """Compute one measure.
+
+    Parameters
+    ----------
+    measure : str
+        Its name in a job.
+    section : mapping
+        Its section of a job's configuration.
+    corpus, reference : array_like
+        Rows.
+    weights : array_like, optional
+        Of the corpus.
+    budget : float, optional
+        Pairs of rows that may be evaluated; by default those of a job.
+    seed : int
+        Of whatever is drawn at random.
+
+    Raises
+    ------
+    ValueError
+        If the rows or the options can't be used, in one line.
+    RuntimeError
+        If a task fails, with its traceback.
+    """
+    compares = reference is not None
+    try:
+        config = _configure(measure, section, compares, budget, seed)
+        corpora: dict[Role, Corpus] = {
+            "corpus": hold_rows(corpus, "corpus" if compares else "rows", weights=weights)
+        }
+        if reference is not None:
+            corpora["reference"] = hold_rows(reference, "reference")
+        computed = _compute(measure, config, corpora)
+    except LatentscaleError as error:
+        raise ValueError(_in_arguments(str(error), measure, compares)) from None
+    return computed
+
+
+def _configure(
+    measure: str, section: Mapping[str, Any], compares: bool, budget: float | None, seed: int
+) -> JobConfig:
+    """Check the options as those of a job."""
+    document: dict[str, Any] = {
+        "name": measure,
+        "corpus": "corpus",
+        "seed": seed,
+        "measures": {measure: section},
+        "cluster": {"kind": "serial"},
+    }
+    if compares:
+        document["reference"] = "reference"
+    if budget is not None:
+        document["budget"] = {"pairs": budget}
+    config = resolve_config(
+        document, "arguments", measures=measure_sections(), comparing=comparing_measures()
+    )
+    if config.measures[measure].code:
+        [code, *_] = config.measures[measure].code
+        raise BadInput(f"{code} is a function, which only latentscale run --allow-code takes")
+    return config
+
+
+def _compute(measure: str, config: JobConfig, corpora: Mapping[Role, Corpus]) -> Computed:
+    facts = job_facts(config, corpora, {})
+    section = config.measures[measure]
+    stages = {stage.name: stage for stage in MEASURES[measure].plan(section, facts)}
+    _check_memory(stages)
+    store = InMemoryStore()
+    work = Work(
+        store=store,
+        stages=list(stages.values()),
+        keys=dict.fromkeys(stages, "0"),  # nothing is kept that a key could name
+        corpora={str(role): held for role, held in corpora.items()},
+        retries=0,
+    )
+    _run(work, store)
+
+    def result(name: str) -> Artifact:
+        return work.result(stages[name])
+
+    findings = MEASURES[measure].collect(section, facts, result)
+    if findings.section is None:
+        raise BadInput(findings.reason or "nothing was found")
+    findings = MEASURES[measure].name_representatives(section, findings, result, corpora)
+    return Computed(findings.section or {}, findings, store)
+
+
+def _check_memory(stages: Mapping[str, Stage]) -> None:
+    largest = max(stages.values(), key=lambda stage: stage.memory_bytes)
+    if largest.memory_bytes > memory_bytes():
+        raise BadInput(
+            f"{largest.name} needs {write_gibibytes(largest.memory_bytes)} of memory and this "
+            f"machine has {memory_bytes() / 2**30:.1f}GiB; use fewer rows"
+        )
+
+
+def _run(work: Work, store: InMemoryStore) -> None:
+    states = inspect_stages(work)
+    try:
+        run_stages(work, states, _ThisThread, "1", _tell_nobody)
+    except Incomplete as error:
+        raise RuntimeError(_log(states, store) or str(error)) from None
+
+
+def _log(states: list[StageState], store: InMemoryStore) -> str:
+    """Return the tracebacks of the tasks that failed."""
+    failures = [state.failure for state in states]
+    logs = [store.read(failure.log) for failure in failures if isinstance(failure, TaskFailed)]
+    return "\n".join(log.decode() for log in logs)
+
+
+class _ThisThread:
+    """Runs tasks in the thread of the caller, so that Ctrl-C leaves none behind."""
+
+    window = 1
+
+    def __init__(self) -> None:
+        self._task: Task | None = None
+
+    def __enter__(self) -> _ThisThread:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._task = None
+
+    def submit(self, task: Task) -> None:
+        """Take the next task."""
+        self._task = task
+
+    def next_ended(self, seconds: float) -> tuple[Task, Ending] | None:
+        """Run it."""
+        task, self._task = self._task, None
+        if task is None:
+            return None
+        try:
+            return task, run_task(task)
+        except Exception as error:  # noqa: BLE001 -- how a task ended is the loop's to judge
+            return task, error
+
+
+def _tell_nobody(event: str, **fields: Any) -> None:
+    """Take no notice of how the computation goes."""
+
+
+def _in_arguments(message: str, measure: str, compares: bool) -> str:
+    """Say in a function's arguments what a message says in keys of a configuration."""
+    for pattern, words in (
+        (r"^arguments: ", ""),
+        (rf"\b(?:measures\.)?{measure}\.(?=\w)", ""),
+        (r"\bmeasures\.(\w+)", r"\1"),
+        (r"\bkernels\.0\.bandwidth\b", "bandwidth"),
+        (r"\bkernels\.0(\.name)?\b", "kernel"),
+        (r"\b(orders|scales|times)\.\w+", r"\1"),
+        (r"\bbudget\.pairs\b", "budget"),
+        (r"set rows to (\d+) or fewer random rows a side", r"give \1 or fewer random rows a side"),
+        (r"raise overlap, ", ""),
+        (r"neighbours: exact", "neighbours='exact'"),
+        (r"set weights to false", "give none"),
+        (r", or a function as module:function", ""),
+        (r"; leave it out of measures$", ""),
+        (r"^stage [^:]+: ", ""),
+    ):
+        message = re.sub(pattern, words, message)
+    return message if compares else re.sub(r"^corpus: ", "rows: ", message)

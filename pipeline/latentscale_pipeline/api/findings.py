@@ -1,0 +1,280 @@
+"""What the measures of arrays return: numbers with brackets that show themselves in a notebook."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.estimate import Estimate
+from latentscale_pipeline.api.drawing import draw_band, draw_table
+
+Float64Array = NDArray[np.float64]
+
+
+class Findings(ABC):
+    """Shows a title, a few lines and, in a notebook, a picture."""
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What was measured."""
+
+    @property
+    @abstractmethod
+    def lines(self) -> list[tuple[str, str]]:
+        """Names and what to say of them."""
+
+    def picture(self) -> str:
+        """Return SVG that belongs below the lines; empty without one."""
+        return ""
+
+    def __repr__(self) -> str:
+        width = max(len(name) for name, _ in self.lines)
+        return "\n".join([self.title, *(f"  {name:<{width}}  {text}" for name, text in self.lines)])
+
+    def _repr_html_(self) -> str:
+        return draw_table(self.title, self.lines) + self.picture()
+
+
+@dataclass(frozen=True, repr=False)
+class VendiFindings(Findings):
+    """Vendi scores of one kernel.
+
+    Attributes
+    ----------
+    kernel : str
+        Its name.
+    bandwidth : float or None
+        In units of the Euclidean distance.
+    rows : int
+        Number of rows, which no score can exceed.
+    scores : mapping of str to Estimate
+        By order, as in ``"0.5"``, ``"1"``, ``"inf"``; in effective items.
+    """
+
+    kernel: str
+    bandwidth: float | None
+    rows: int
+    scores: Mapping[str, Estimate]
+
+    def __getitem__(self, order: float | str) -> Estimate:
+        """Return the score of an order, given as a number or as in ``scores``."""
+        name = order if isinstance(order, str) else f"{float(order):g}"
+        if name not in self.scores:
+            raise KeyError(f"order {name} wasn't asked for; there are {', '.join(self.scores)}")
+        return self.scores[name]
+
+    @property
+    def title(self) -> str:
+        """What was measured."""
+        width = "" if self.bandwidth is None else f" of bandwidth {self.bandwidth:.4g}"
+        return f"Vendi scores of {self.rows:,} rows, {self.kernel} kernel{width}"
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """One an order."""
+        return [(f"order {order}", written(found)) for order, found in self.scores.items()]
+
+
+@dataclass(frozen=True, repr=False)
+class MagnitudeFindings(Findings):
+    """The magnitude function of a set of rows.
+
+    Attributes
+    ----------
+    scales : ndarray of float64, shape (s,)
+        In units of 1/distance.
+    estimates : tuple of Estimate
+        The magnitude at each, in effective points.
+    rows, points : int
+        Number of rows, and of distinct ones.
+    convergence_scale, area : Estimate
+        Where the function has nearly reached its limit, and its area up to there.
+    weights : ndarray of float64, shape (n,), or None
+        Of every row at the largest scale; None when only subsets were computed.
+    """
+
+    scales: Float64Array
+    estimates: tuple[Estimate, ...]
+    rows: int
+    points: int
+    convergence_scale: Estimate
+    area: Estimate
+    weights: Float64Array | None
+
+    @property
+    def value(self) -> Float64Array:
+        """The magnitude at each scale, shape (s,)."""
+        return np.array([found.value for found in self.estimates])
+
+    @property
+    def title(self) -> str:
+        """What was measured."""
+        return f"Magnitude of {self.rows:,} rows ({self.points:,} distinct)"
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """Scale, area and the last value."""
+        return [
+            ("convergence scale", written(self.convergence_scale)),
+            ("area", written(self.area)),
+            (f"at scale {self.scales[-1]:.4g}", written(self.estimates[-1])),
+        ]
+
+    def picture(self) -> str:
+        """Draw the function with its bracket."""
+        lower = np.array([found.lower for found in self.estimates])
+        upper = np.array([found.upper for found in self.estimates])
+        return draw_band(self.scales, self.value, lower, upper, "scale", "effective points")
+
+
+@dataclass(frozen=True, repr=False)
+class HeatTraceFindings(Findings):
+    """The heat trace of a graph of nearest neighbours.
+
+    Attributes
+    ----------
+    times, trace, lower, upper : ndarray of float64, shape (T,)
+        Diffusion times, the normalised trace, and its bracket.
+    bounds : str
+        What the bracket promises.
+    normalization : str
+        What the trace is divided by.
+    probes, steps : int
+        Random probes and the Lanczos steps of each; 0 when all eigenvalues were computed.
+    graph : mapping
+        Edges, components, isolated vertices, and the recall of its neighbours.
+    """
+
+    times: Float64Array
+    trace: Float64Array
+    lower: Float64Array
+    upper: Float64Array
+    bounds: str
+    normalization: str
+    probes: int
+    steps: int
+    graph: Mapping[str, Any]
+
+    @property
+    def title(self) -> str:
+        """What was measured."""
+        return f"Heat trace, normalised by {self.normalization}, of {self.graph['edges']:,} edges"
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """The trace at three times, and the graph."""
+        count = len(self.times)
+        chosen = dict.fromkeys([0, count // 2, count - 1])
+        found = [
+            (
+                f"t = {self.times[i]:.3g}",
+                f"{self.trace[i]:.6g} [{self.lower[i]:.6g}, {self.upper[i]:.6g}] {self.bounds}",
+            )
+            for i in chosen
+        ]
+        recall = self.graph["recall"]
+        return [
+            *found,
+            ("components", f"{self.graph['components']:,}, {self.graph['isolated']:,} isolated"),
+            ("recall", f"{recall['value']:.4g} [{recall['lower']:.4g}, {recall['upper']:.4g}]"),
+        ]
+
+    def picture(self) -> str:
+        """Draw the trace over the logarithm of time."""
+        times = np.log10(self.times)
+        return draw_band(times, self.trace, self.lower, self.upper, "log10 t", "heat trace")
+
+
+@dataclass(frozen=True, repr=False)
+class ImdFindings(Findings):
+    """The intrinsic multi-scale distance of two sets of rows.
+
+    Attributes
+    ----------
+    distance : Estimate
+        In units of the normalisation. Its bracket says nothing about fresh samples.
+    time : float
+        Diffusion time at which the two traces differ most.
+    normalization : str
+        What the traces are divided by.
+    unnormalized : Estimate
+        The distance of the traces themselves, as the paper has it.
+    """
+
+    distance: Estimate
+    time: float
+    normalization: str
+    unnormalized: Estimate
+
+    @property
+    def title(self) -> str:
+        """What was measured."""
+        return f"IMD, traces normalised by {self.normalization}"
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """The distance in both units, and where it is attained."""
+        return [
+            ("distance", written(self.distance)),
+            ("attained at", f"t = {self.time:.3g}"),
+            ("unnormalised", written(self.unnormalized)),
+        ]
+
+
+@dataclass(frozen=True, repr=False)
+class GeomcaFindings(Findings):
+    """Components that a reference and a set of rows form together.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        Distances below which rows are joined, and to which they are thinned.
+    scores : mapping of str to Estimate
+        ``precision``, ``recall``, ``consistency``, ``quality`` of thinned rows, and
+        ``precision_rows``, ``recall_rows`` of all rows; fractions.
+    sizes : mapping of str to int
+        Rows of both sides before and after thinning.
+    components : tuple of mapping
+        Rank, size, rows of both sides, consistency, quality and edges; the largest 200.
+    component_count : int
+        How many there are.
+    reference_membership, membership : ndarray of int64, shape (n,) and (m,)
+        Rank of the component of every row of the reference, and of the set.
+    """
+
+    epsilon: float
+    delta: float
+    scores: Mapping[str, Estimate]
+    sizes: Mapping[str, int]
+    components: tuple[Mapping[str, Any], ...]
+    component_count: int
+    reference_membership: NDArray[np.int64]
+    membership: NDArray[np.int64]
+
+    @property
+    def title(self) -> str:
+        """What was measured."""
+        return (
+            f"GeomCA of {self.sizes['corpus']:,} rows against {self.sizes['reference']:,}, "
+            f"epsilon {self.epsilon:.4g}"
+        )
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """The scores, and the number of components."""
+        found = [(name.replace("_", " of "), written(value)) for name, value in self.scores.items()]
+        return [*found, ("components", f"{self.component_count:,}")]
+
+
+def written(found: Estimate) -> str:
+    """Write a number with its bracket."""
+    value = f"{found.value:.6g}"
+    if found.lower == found.upper:
+        return f"{value} {found.bounds}"
+    return f"{value} [{found.lower:.6g}, {found.upper:.6g}] {found.bounds}"

@@ -1,0 +1,394 @@
+"""The functions that measure arrays: arguments in, findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from latentscale.estimate import Estimate
+from latentscale_pipeline.api.computation import compute
+from latentscale_pipeline.api.findings import (
+    GeomcaFindings,
+    HeatTraceFindings,
+    ImdFindings,
+    MagnitudeFindings,
+    VendiFindings,
+)
+from latentscale_pipeline.config.job import Budget
+
+ORDERS = (0.1, 0.5, 1.0, 2.0, float("inf"))
+"""Orders of the Vendi score that are computed by default."""
+
+BUDGET = Budget().pairs
+"""Pairs of rows that a function may evaluate by default."""
+
+
+def vendi_score(
+    rows: ArrayLike,
+    *,
+    kernel: str = "cosine",
+    bandwidth: float | str | None = None,
+    orders: Sequence[float] = ORDERS,
+    weights: ArrayLike | None = None,
+    method: str = "auto",
+    budget: float = BUDGET,
+    seed: int = 0,
+) -> VendiFindings:
+    """Vendi scores: how many effectively dissimilar rows there are.
+
+    Friedman & Dieng (2023) for order 1, Pasarkar & Dieng (2024) for the others: small orders count
+    rare rows as much as common ones, large orders only the common ones.
+
+    Parameters
+    ----------
+    rows : array_like, shape (n, d)
+        Finite; stored as float16 if they are, else as float32. The cosine kernel takes no zero row.
+    kernel : {"cosine", "rbf", "laplacian"}
+        How alike two rows are.
+    bandwidth : float or "median", optional
+        Of ``rbf``, exp(-d²/2σ²), and ``laplacian``, exp(-d/σ), in units of the Euclidean distance;
+        by default the median distance of random pairs.
+    orders : sequence of float
+        From 0 to infinity.
+    weights : array_like, shape (n,), optional
+        Probabilities up to a factor.
+    method : {"auto", "exact", "lanczos", "nystrom", "fourier", "subsample"}
+        How a kernel other than cosine is computed.
+    budget : float
+        Pairs of rows that may be evaluated.
+    seed : int
+        Of whatever is drawn at random.
+
+    Returns
+    -------
+    VendiFindings
+        ``found[1]`` is the score of order 1 with its bracket.
+
+    Raises
+    ------
+    ValueError
+        On rows or options that can't be used, in one line.
+
+    Notes
+    -----
+    The cosine kernel costs n d² operations, any number of rows; others all pairs within the budget,
+    beyond which a subsample is extrapolated.
+    """
+    own = {"name": kernel} if bandwidth is None else {"name": kernel, "bandwidth": bandwidth}
+    section = {"kernels": [own], "orders": [_order(order) for order in orders], "method": method}
+    found = compute("vendi", section, rows, weights=weights, budget=budget, seed=seed)
+    entries = found.section["corpus"]
+    return VendiFindings(
+        kernel=entries[0]["kernel"],
+        bandwidth=entries[0]["bandwidth"],
+        rows=entries[0]["n"],
+        scores={entry["order"]: _estimate(entry) for entry in entries},
+    )
+
+
+def magnitude_function(
+    rows: ArrayLike,
+    *,
+    metric: str = "euclidean",
+    scales: int | Sequence[float] = 20,
+    target: float = 0.95,
+    method: str = "auto",
+    tolerance: float = 1e-3,
+    budget: float = BUDGET,
+    seed: int = 0,
+) -> MagnitudeFindings:
+    """Magnitude at every scale: how many effectively distinct points there are.
+
+    Limbeck et al. (2024), definitions 3.1 to 3.6. Equal rows count once.
+
+    Parameters
+    ----------
+    rows : array_like, shape (n, d)
+        Finite; stored as float16 if they are, else as float32.
+    metric : {"euclidean", "cosine", "manhattan"}
+        How far apart two rows are; cosine is one minus the similarity.
+    scales : int or sequence of float
+        So many scales from 0 to the convergence scale, or ascending ones, in 1/distance.
+    target : float
+        Share of the distinct rows that the magnitude reaches at the convergence scale.
+    method : {"auto", "cholesky", "cg", "subsample", "nystrom"}
+        ``auto`` chooses by the number of rows.
+    tolerance : float
+        Relative width of a bracket at which iterations may stop.
+    budget : float
+        Pairs of rows that may be evaluated.
+    seed : int
+        Of whatever is drawn at random.
+
+    Returns
+    -------
+    MagnitudeFindings
+
+    Raises
+    ------
+    ValueError
+        On rows or options that can't be used, in one line.
+
+    Notes
+    -----
+    Costs about ten passes over all pairs of rows beyond 5000 rows, n³/3 operations a scale below.
+    """
+    listed = scales if isinstance(scales, int) else [float(scale) for scale in scales]
+    section = {
+        "metric": metric,
+        "scales": listed,
+        "target": target,
+        "method": method,
+        "tolerance": tolerance,
+    }
+    found = compute("magnitude", section, rows, budget=budget, seed=seed)
+    function = found.section["corpus"]
+    weights = "magnitude/corpus/weights"
+    return MagnitudeFindings(
+        scales=np.array(function["scales"]),
+        estimates=tuple(
+            Estimate(*numbers)
+            for numbers in zip(
+                *(function[name] for name in ("value", "lower", "upper", "bounds", "method")),
+                strict=True,
+            )
+        ),
+        rows=function["n"],
+        points=function["points"],
+        convergence_scale=_estimate(found.score("convergence_scale")),
+        area=_estimate(found.score("area")),
+        weights=found.array(weights) if weights in found.findings.arrays else None,
+    )
+
+
+def heat_trace(
+    rows: ArrayLike,
+    *,
+    k: int = 5,
+    metric: str = "euclidean",
+    neighbours: str = "auto",
+    times: tuple[float, float, int] = (0.1, 10.0, 256),
+    normalization: str = "empty",
+    laplacian: str = "normalized",
+    probes: int | str = "auto",
+    steps: int | str = 10,
+    tolerance: float = 1e-3,
+    seed: int = 0,
+) -> HeatTraceFindings:
+    """Heat trace of the graph of nearest neighbours: shape at every scale of diffusion.
+
+    Tsitsulin et al. (2020), section 3.
+
+    Parameters
+    ----------
+    rows : array_like, shape (n, d)
+        Finite; stored as float16 if they are, else as float32.
+    k : int
+        Neighbours of a row.
+    metric : {"euclidean", "cosine", "manhattan"}
+        How far apart two rows are.
+    neighbours : {"auto", "exact", "cells"}
+        How they are found; ``auto`` is exact up to 50 000 rows.
+    times : tuple of float, float and int
+        First and last diffusion time, and how many, evenly spaced in their logarithm.
+    normalization : {"empty", "none", "complete", "er"}
+        Null model that the trace is divided by; ``empty`` is the number of rows.
+    laplacian : {"normalized", "unnormalized"}
+        Which Laplacian.
+    probes, steps : int or "auto"
+        Random probes and the Lanczos steps of each; the paper's are 100 and 10.
+    tolerance : float
+        Relative standard error at which ``probes="auto"`` stops.
+    seed : int
+        Of whatever is drawn at random.
+
+    Returns
+    -------
+    HeatTraceFindings
+
+    Raises
+    ------
+    ValueError
+        On rows or options that can't be used, in one line.
+
+    Notes
+    -----
+    Neighbours are exact up to 50 000 rows and cost n² d operations; beyond, they come from cells
+    and their recall is certified.
+    """
+    section = _heat_section(
+        k, metric, neighbours, times, normalization, laplacian, probes, steps, tolerance
+    )
+    found = compute("heat", section, rows, seed=seed).section["corpus"]
+    return HeatTraceFindings(
+        times=np.array(found["times"]),
+        trace=np.array(found["trace"]),
+        lower=np.array(found["lower"]),
+        upper=np.array(found["upper"]),
+        bounds=found["bounds"],
+        normalization=found["normalization"],
+        probes=found["probes"],
+        steps=found["steps"],
+        graph=found["graph"],
+    )
+
+
+def imd(
+    corpus: ArrayLike,
+    reference: ArrayLike,
+    *,
+    k: int = 5,
+    metric: str = "euclidean",
+    neighbours: str = "auto",
+    times: tuple[float, float, int] = (0.1, 10.0, 256),
+    normalization: str = "empty",
+    laplacian: str = "normalized",
+    probes: int | str = "auto",
+    steps: int | str = 10,
+    tolerance: float = 1e-3,
+    seed: int = 0,
+) -> ImdFindings:
+    """Intrinsic multi-scale distance of two sets of rows, of any sizes and dimensions.
+
+    Tsitsulin et al. (2020), eq. 2, in units of the normalisation.
+
+    Parameters
+    ----------
+    corpus, reference : array_like, shape (n, d) and (m, e)
+        The two sets of rows.
+    k, metric, neighbours, times, normalization, laplacian, probes, steps, tolerance, seed
+        As for :func:`heat_trace`, whose errors and costs are the same, too.
+
+    Returns
+    -------
+    ImdFindings
+    """
+    section = _heat_section(
+        k, metric, neighbours, times, normalization, laplacian, probes, steps, tolerance
+    )
+    found = compute("heat", section, corpus, reference, seed=seed)
+    return ImdFindings(
+        distance=_estimate(found.score("imd")),
+        time=found.section["imd"]["time"],
+        normalization=normalization,
+        unnormalized=_estimate(found.section["imd"]["unnormalized"]),
+    )
+
+
+def geomca_scores(
+    corpus: ArrayLike,
+    reference: ArrayLike,
+    *,
+    percentile: float = 10.0,
+    epsilon: float | None = None,
+    delta: float = 1.0,
+    eta_c: float = 0.0,
+    eta_q: float = 0.0,
+    budget: float = BUDGET,
+    seed: int = 0,
+) -> GeomcaFindings:
+    """Geometric component analysis: which regions of each set the other one covers.
+
+    Poklukar et al. (2021).
+
+    Parameters
+    ----------
+    corpus, reference : array_like, shape (n, d) and (m, d)
+        The set E under evaluation and the reference R, of one dimension.
+    percentile : float
+        Percentile of distances within the reference that epsilon is.
+    epsilon : float, optional
+        Distance below which two rows are joined, in place of the percentile's.
+    delta : float
+        Distance to which rows are thinned, in units of epsilon.
+    eta_c, eta_q : float
+        Consistency and quality that a component must exceed to count for precision and recall.
+    budget : float
+        Pairs of rows that may be evaluated.
+    seed : int
+        Of the sample that epsilon is estimated from.
+
+    Returns
+    -------
+    GeomcaFindings
+
+    Raises
+    ------
+    ValueError
+        On rows or options that can't be used, in one line.
+
+    Notes
+    -----
+    Rows are thinned in their order, and scores depend on it.
+    """
+    section = {
+        "percentile": percentile,
+        "epsilon": epsilon,
+        "delta": delta,
+        "eta_c": eta_c,
+        "eta_q": eta_q,
+    }
+    found = compute("geomca", section, corpus, reference, budget=budget, seed=seed)
+    names = ("precision", "recall", "consistency", "quality", "precision_rows", "recall_rows")
+    return GeomcaFindings(
+        epsilon=found.section["epsilon"],
+        delta=found.section["delta"],
+        scores={name: _estimate(found.score(name)) for name in names},
+        sizes=found.section["sizes"],
+        components=tuple(found.section["components"]),
+        component_count=found.section["component_count"],
+        membership=found.array("geomca/membership/corpus"),
+        reference_membership=found.array("geomca/membership/reference"),
+    )
+
+
+def _heat_section(
+    k: int,
+    metric: str,
+    neighbours: str,
+    times: tuple[float, float, int],
+    normalization: str,
+    laplacian: str,
+    probes: int | str,
+    steps: int | str,
+    tolerance: float,
+) -> dict[str, Any]:
+    start, stop, count = times
+    return {
+        "k": k,
+        "metric": metric,
+        "neighbours": neighbours,
+        "times": {"start": start, "stop": stop, "count": count},
+        "normalization": normalization,
+        "laplacian": laplacian,
+        "probes": probes,
+        "steps": steps,
+        "tolerance": tolerance,
+    }
+
+
+def _order(order: float) -> float | str:
+    return "inf" if order == float("inf") else float(order)
+
+
+def _estimate(row: Mapping[str, Any]) -> Estimate:
+    """Read a number with its bracket.
+
+    Raises
+    ------
+    ValueError
+        With the reason, if it couldn't be computed.
+    """
+    if row["value"] is None:
+        raise ValueError(row.get("reason") or row.get("value_reason") or "it can't be computed")
+    return Estimate(
+        row["value"],
+        row["lower"],
+        row["upper"],
+        row["bounds"],
+        row.get("method", ""),
+        row.get("standard_error", 0.0),
+    )

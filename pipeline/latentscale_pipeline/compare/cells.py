@@ -1,0 +1,127 @@
+"""The text of every cell of a comparison, for all output formats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from latentscale_pipeline.compare.difference import ComparedScore, Verdict
+from latentscale_pipeline.compare.jobs import Comparison
+from latentscale_pipeline.report.scores import score_title
+from latentscale_pipeline.results.finished_job import FinishedJob
+from latentscale_pipeline.results.model import Score
+from latentscale_pipeline.views.formatting import (
+    Written,
+    printable,
+    score_name,
+    write_estimate,
+    write_number,
+)
+
+WORDS = {
+    Verdict.WITHIN_BOUNDS: "within brackets",
+    Verdict.WITHIN_SAMPLING_ERROR: "within sampling error",
+    Verdict.SIGNIFICANT: "significant",
+    Verdict.SAMPLING_ERROR_UNKNOWN: "beyond brackets, sampling error unknown",
+    Verdict.ONLY_IN_JOB: "only in the job",
+    Verdict.ONLY_IN_BASELINE: "only in the baseline",
+}
+"""What a reader sees of a verdict; a score that is null shows its reason instead."""
+
+ABSENT = Written("", "")
+
+
+@dataclass(frozen=True)
+class ComparedCells:
+    """A compared score, ready to be shown."""
+
+    measure: str
+    score: str
+    of: str
+    job: Written
+    baseline: Written
+    difference: str
+    relative: str
+    verdict: str
+    comparable: bool
+
+
+def write_scores(comparison: Comparison, *, typeset: bool = False) -> list[ComparedCells]:
+    """Write every score, grouped by measure in order of appearance.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        What to write.
+    typeset : bool
+        Name scores as the papers do and write ``1.3 × 10⁻⁵`` and true minus signs, for pages;
+        else as a gate names them, in plain characters.
+    """
+    order = list(dict.fromkeys(compared.score.measure for compared in comparison.scores))
+    arranged = sorted(comparison.scores, key=lambda found: order.index(found.score.measure))
+    return [_cells(compared, typeset) for compared in arranged]
+
+
+def write_identity(job: FinishedJob) -> str:
+    """Write a job's name, id and place."""
+    return f"{printable(job.name)} ({printable(job.id)}) · {printable(job.url)}"
+
+
+def write_notes(comparison: Comparison) -> Iterator[str]:
+    """Write what a reader must know of a comparison beside its numbers."""
+    yield from (f"Unlike: {printable(found)}." for found in comparison.describe_mismatches())
+    yield from (f"Note: {printable(note)}." for note in comparison.notes)
+    unknown = sum(
+        compared.verdict is Verdict.SAMPLING_ERROR_UNKNOWN for compared in comparison.shared
+    )
+    if unknown:
+        differ = "differs" if unknown == 1 else "differ"
+        yield (
+            f"{unknown} of {len(comparison.shared)} scores {differ} beyond the brackets where the "
+            "sampling error is unknown: the numbers of the two corpora differ, but two samples "
+            "of one source may differ as much."
+        )
+
+
+def _cells(compared: ComparedScore, typeset: bool) -> ComparedCells:
+    score = compared.score
+    named = score_title if typeset else score_name
+    return ComparedCells(
+        measure=printable(score.measure),
+        score=named(score.document()),
+        of=score.of,
+        job=_bracketed(compared.job, typeset),
+        baseline=_bracketed(compared.baseline, typeset),
+        difference=_difference(compared, typeset),
+        relative=_relative(compared, typeset),
+        verdict=WORDS.get(compared.verdict) or compared.why_not,
+        comparable=not compared.mismatches,
+    )
+
+
+def _bracketed(score: Score | None, typeset: bool) -> Written:
+    if score is None:
+        return ABSENT
+    if score.value is None:
+        return Written("none", "")
+    return write_estimate(score.value, score.lower, score.upper, typeset=typeset)
+
+
+def _difference(compared: ComparedScore, typeset: bool) -> str:
+    if compared.difference is None:
+        return ""
+    if compared.difference == 0.0:
+        return "0"
+    written = write_estimate(compared.difference, compared.lower, compared.upper, typeset=typeset)
+    return _signed(compared.difference, written.value)
+
+
+def _relative(compared: ComparedScore, typeset: bool) -> str:
+    if compared.relative is None:
+        return ""
+    percent = write_number(100 * compared.relative, 3, typeset=typeset)
+    return _signed(compared.relative, f"{percent} %")
+
+
+def _signed(number: float, text: str) -> str:
+    return f"+{text}" if number > 0 else text

@@ -1,0 +1,129 @@
+"""A comparison as one JSON document.
+
+As in ``results.json``, a number that could not be computed is null beside its reason, and NaN and
+infinity never appear.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from latentscale_pipeline.compare.comparability import Mismatch
+from latentscale_pipeline.compare.difference import ComparedScore, Verdict, why_null
+from latentscale_pipeline.compare.gate_checks import GateResult
+from latentscale_pipeline.compare.jobs import Comparison
+from latentscale_pipeline.results.finished_job import FinishedJob
+from latentscale_pipeline.results.model import Score
+
+COMPARISON_SCHEMA = "latentscale.comparison/1"
+
+NAMING = ("measure", "of", "score", "kernel", "order", "label", "scale", "unit", "better")
+BRACKET = ("value", "lower", "upper", "bounds", "sampling_error")
+
+
+def comparison_document(
+    comparison: Comparison, gates: Sequence[GateResult] | None = None
+) -> dict[str, Any]:
+    """Return a comparison and its gates as plain JSON values.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        All of it is in the document.
+    gates : sequence of GateResult, optional
+        Without a gates file, ``gates`` and ``passed`` are null.
+    """
+    scores = comparison.scores
+    return {
+        "schema": COMPARISON_SCHEMA,
+        "job": _identity(comparison.job),
+        "baseline": _identity(comparison.baseline),
+        "unlike": [_mismatches(found) for found in comparison.mismatches],
+        "notes": list(comparison.notes),
+        "scores": [_compared(score) for score in comparison.shared],
+        "only_in_job": [
+            _naming(s.job) | _bracketed(s.job) for s in scores if s.job and not s.baseline
+        ],
+        "only_in_baseline": [
+            _naming(s.baseline) | _bracketed(s.baseline) for s in scores if s.baseline and not s.job
+        ],
+        "gates": None if gates is None else [_gate(result) for result in gates],
+        "passed": None if gates is None else all(result.passed for result in gates),
+    }
+
+
+def dump_document(document: dict[str, Any]) -> str:
+    """Write the document, refusing numbers that JSON doesn't have."""
+    return json.dumps(document, indent=1, allow_nan=False)
+
+
+def _identity(job: FinishedJob) -> dict[str, Any]:
+    return {"id": job.id, "name": job.name, "uri": job.url}
+
+
+def _mismatches(found: Mismatch) -> dict[str, Any]:
+    return {"what": found.what, "job": found.job, "baseline": found.baseline}
+
+
+def _naming(score: Score) -> dict[str, Any]:
+    fields = ((name, getattr(score, name)) for name in NAMING)
+    return {name: value for name, value in fields if value is not None}
+
+
+def _bracketed(score: Score) -> dict[str, Any]:
+    bracket = {name: getattr(score, name) for name in BRACKET}
+    return bracket if score.value is not None else {**bracket, "reason": why_null(score)}
+
+
+def _compared(score: ComparedScore) -> dict[str, Any]:
+    rows = {"job": score.job, "baseline": score.baseline}
+    return {
+        **_naming(score.score),
+        **{place: _bracketed(row) for place, row in rows.items() if row is not None},
+        **_difference(score),
+        "beyond_bounds": score.beyond_bounds,
+        "significant": score.significant,
+        **_why_not_significant(score),
+        "verdict": score.verdict.value,
+        "unlike": [found.what for found in score.mismatches],
+    }
+
+
+def _difference(score: ComparedScore) -> dict[str, Any]:
+    if score.difference is None:
+        reason = score.why_not or "too large to be a number"
+        return {"difference": None, "difference_reason": reason}
+    found: dict[str, Any] = {
+        "value": score.difference,
+        "lower": score.lower,
+        "upper": score.upper,
+        "sampling_error": score.sampling_error,
+        "relative": score.relative,
+    }
+    if score.relative is None:
+        found["relative_reason"] = "no share of the baseline, which is 0 or next to it"
+    return {"difference": found}
+
+
+def _why_not_significant(score: ComparedScore) -> dict[str, Any]:
+    if score.significant is not None:
+        return {}
+    if score.verdict is Verdict.NOT_COMPUTED:
+        return {"significant_reason": score.why_not}
+    rows = {"job": score.job, "baseline": score.baseline}
+    unknown = [place for place, row in rows.items() if row and row.sampling_error is None]
+    return {"significant_reason": f"sampling error unknown in the {' and in the '.join(unknown)}"}
+
+
+def _gate(result: GateResult) -> dict[str, Any]:
+    return {
+        "gate": result.gate.model_dump(exclude_defaults=True),
+        "passed": result.passed,
+        "selected": [_naming(score.score) for score in result.selected],
+        "failures": [
+            {**_naming(failure.score.score), "limit": failure.limit, "message": failure.message}
+            for failure in result.failures
+        ],
+    }

@@ -1,0 +1,261 @@
+"""Check gates against a comparison: select scores and test their limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from latentscale_pipeline.compare.difference import SIGNIFICANT_ERRORS, ComparedScore, why_null
+from latentscale_pipeline.compare.gates import Gate, order_text, write_field
+from latentscale_pipeline.compare.jobs import Comparison
+from latentscale_pipeline.config.section import nearest
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.results.kernel_names import is_kernel
+from latentscale_pipeline.results.model import Score
+from latentscale_pipeline.views.formatting import printable, write_number
+
+SHOWN_SCALE = 1e-3
+"""Relative difference up to which a scale is the one meant: tables show four digits."""
+
+ROUNDING = 1e-12
+"""Relative amount by which a limit may be missed: 0.99 is a drop of 10 % from 1.1."""
+
+DIGITS, MOST_DIGITS = 4, 17
+"""Digits of a number in a message: more where two would look the same."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A score that is beyond one limit of a gate.
+
+    Attributes
+    ----------
+    score : ComparedScore
+        Which.
+    limit : str
+        The limit's name.
+    message : str
+        By how much, against which limit, in one line.
+    excess : float
+        How far beyond the limit, in the limit's own unit; infinite where there is no number.
+    """
+
+    score: ComparedScore
+    limit: str
+    message: str
+    excess: float
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """A gate, the scores that it selects, and those that are beyond it, the furthest first."""
+
+    gate: Gate
+    selected: tuple[ComparedScore, ...]
+    failures: tuple[Failure, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no selected score is beyond a limit."""
+        return not self.failures
+
+    @property
+    def message(self) -> str:
+        """The worst failure, and how many there are besides, in one line."""
+        if self.passed:
+            return ""
+        others = len(self.failures) - 1
+        also = f" (and {others} more on this gate)" if others else ""
+        return self.failures[0].message + also
+
+
+def check_gates(
+    gates: Sequence[Gate], comparison: Comparison, where: str
+) -> tuple[GateResult, ...]:
+    """Hold a comparison against gates.
+
+    Parameters
+    ----------
+    gates : sequence of Gate
+        All must pass.
+    comparison : Comparison
+        Scores of either job are selected; one that the job lost doesn't slip through.
+    where : str
+        Name of the gates file, for messages.
+
+    Raises
+    ------
+    BadInput
+        If a gate selects nothing, or asks for a significance that can't be known.
+    """
+    results = []
+    for position, gate in enumerate(gates):
+        place = f"{where}: gates.{position}"
+        selected = select(gate, comparison.scores, place)
+        if gate.significant:
+            _refuse_unknown_significance(gate, selected, place)
+        failures = [
+            failure
+            for score in selected
+            for name, check in LIMITS.items()
+            if getattr(gate, name) is not None
+            if (failure := check(gate, score)) is not None
+        ]
+        failures.sort(key=lambda failure: -failure.excess)
+        results.append(GateResult(gate, selected, tuple(failures)))
+    return tuple(results)
+
+
+def select(gate: Gate, scores: Sequence[ComparedScore], place: str) -> tuple[ComparedScore, ...]:
+    """Return the scores that a gate selects.
+
+    Raises
+    ------
+    BadInput
+        If there is none: at which field the last were lost, and what it could have been.
+    """
+    left = list(scores)
+    passed: list[str] = []
+    for name, wanted in gate.selectors.items():
+        found = [score for score in left if _matches(score.score, name, wanted)]
+        if not found:
+            among = f"none with {' and '.join(passed)}" if passed else "none"
+            known = [value for s in left if (value := getattr(s.score, name)) is not None]
+            raise BadInput(
+                f"{place} selects no score: {among} has {name} "
+                f"{write_field(wanted)}{_known(name, wanted, known)}"
+            )
+        left = found
+        passed.append(f"{name} {write_field(wanted)}")
+    return tuple(left)
+
+
+def _matches(score: Score, name: str, wanted: Any) -> bool:
+    value = getattr(score, name)
+    if value is None:
+        return False
+    if name == "scale":
+        return math.isclose(value, wanted, rel_tol=SHOWN_SCALE)
+    if name == "kernel":
+        return is_kernel(value, wanted)
+    return bool((order_text(value) if name == "order" else value) == wanted)
+
+
+def _known(name: str, wanted: Any, known: Sequence[Any]) -> str:
+    if not known:
+        return f"; they have no {name}, leave it out"
+    if name == "scale":
+        return f"; the nearest is {write_number(min(known, key=lambda at: abs(at - wanted)), 6)}"
+    return nearest(str(wanted), dict.fromkeys(printable(value) for value in known))
+
+
+def _refuse_unknown_significance(gate: Gate, selected: Sequence[ComparedScore], place: str) -> None:
+    limits_value = gate.min is not None or gate.max is not None
+    limits_change = gate.max_drop is not None or gate.max_rise is not None
+    for score in selected:
+        # A score that is null fails the gate with its reason: nothing is asked of its uncertainty.
+        compared = limits_change and score.values is not None
+        rows = {
+            "job": score.job if limits_value or compared else None,
+            "baseline": score.baseline if compared else None,
+        }
+        unknown = [
+            name
+            for name, row in rows.items()
+            if row is not None and row.value is not None and row.sampling_error is None
+        ]
+        if unknown:
+            raise BadInput(
+                f"{place} asks for significance and the sampling error of {score.name} is "
+                f"unknown in the {' and in the '.join(unknown)}; leave out significant, or "
+                "compare jobs that know it (replicates)"
+            )
+
+
+def _drop(gate: Gate, score: ComparedScore) -> Failure | None:
+    return _change(gate, score, "max_drop", -1.0)
+
+
+def _rise(gate: Gate, score: ComparedScore) -> Failure | None:
+    return _change(gate, score, "max_rise", 1.0)
+
+
+def _change(gate: Gate, score: ComparedScore, limit: str, sign: float) -> Failure | None:
+    allowed: float = getattr(gate, limit)
+    if score.values is None:
+        problem = f"{score.name} can't be compared ({score.why_not})"
+        return Failure(score, limit, problem, math.inf)
+    job, baseline = score.values
+    amount = sign * (job - baseline)
+    if not gate.absolute and amount > 0.0:
+        amount = amount / abs(baseline) if baseline else math.inf
+    if not _beyond(amount, allowed) or (gate.significant and not score.significant):
+        return None
+    verb = "fell" if sign < 0 else "rose"
+    before, after = _written_apart(baseline, job)
+    if math.isinf(amount):
+        allows = f"no {limit} relative to it allows that; absolute: true would count it"
+        problem = f"{score.name} {verb} from {before} to {after}; {allows}"
+        return Failure(score, limit, problem, amount)
+    factor, unit = (1, "") if gate.absolute else (100, " %")
+    by, most = _written_apart(factor * amount, factor * allowed)
+    problem = (
+        f"{score.name} {verb} by {by}{unit}, from {before} to {after}; {limit} allows {most}{unit}"
+    )
+    return Failure(score, limit, problem, amount - allowed)
+
+
+def _below(gate: Gate, score: ComparedScore) -> Failure | None:
+    return _bound(gate, score, "min", -1.0)
+
+
+def _above(gate: Gate, score: ComparedScore) -> Failure | None:
+    return _bound(gate, score, "max", 1.0)
+
+
+def _bound(gate: Gate, compared: ComparedScore, limit: str, sign: float) -> Failure | None:
+    allowed: float = getattr(gate, limit)
+    score, name = compared.job, compared.name
+    if score is None:
+        problem = f"{name} is missing: only the baseline has it"
+        return Failure(compared, limit, problem, math.inf)
+    if score.value is None:
+        return Failure(compared, limit, f"{name} is null: {why_null(score)}", math.inf)
+    counted = _nearest_likely(score, sign) if gate.significant else score.value
+    if not _beyond(sign * counted, sign * allowed):
+        return None
+    value, asked = _written_apart(score.value, allowed)
+    side = "below" if sign < 0 else "above"
+    problem = f"{name} is {value}, {side} the {limit} of {asked}"
+    return Failure(compared, limit, problem, sign * (score.value - allowed))
+
+
+def _nearest_likely(score: Score, sign: float) -> float:
+    """Return the value nearest to the right side of a limit that the uncertainty allows."""
+    end = score.upper if sign < 0 else score.lower
+    likely: float = cast(float, end) - sign * SIGNIFICANT_ERRORS * cast(float, score.sampling_error)
+    return likely
+
+
+def _beyond(amount: float, limit: float) -> bool:
+    return amount > limit and not math.isclose(amount, limit, rel_tol=ROUNDING)
+
+
+def _written_apart(first: float, second: float) -> tuple[str, str]:
+    """Write two numbers with as many digits as it takes to tell them apart."""
+    for digits in range(DIGITS, MOST_DIGITS + 1):
+        written = write_number(first, digits), write_number(second, digits)
+        if written[0] != written[1] or first == second:
+            break
+    return written
+
+
+LIMITS: Mapping[str, Callable[[Gate, ComparedScore], Failure | None]] = {
+    "max_drop": _drop,
+    "max_rise": _rise,
+    "min": _below,
+    "max": _above,
+}
+"""What a gate may limit."""

@@ -1,0 +1,151 @@
+"""The gates file: limits on a job's scores, absolute or against a baseline.
+
+A gate selects scores by any of their fields and sets limits on them:
+
+* ``min``, ``max``: of the job's own value;
+* ``max_drop``, ``max_rise``: against the baseline, as a share of the baseline's absolute value, or
+  in the score's own unit under ``absolute: true``.
+
+``significant: true`` counts only what is beyond the uncertainty: a drop or a rise that is
+significant, a value whose whole bracket is on the wrong side of a limit by more than its sampling
+error explains. Where a sampling error is unknown, that question is refused: a gate that could
+never fail would look like one that passed.
+
+A gate on a score that is null, or that one of the jobs lacks, fails, and says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from latentscale_pipeline.config.section import Section, parse_yaml, validate
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.views.formatting import printable, write_number
+
+SELECTORS = ("measure", "of", "score", "kernel", "order", "label", "scale", "unit", "better")
+"""Fields of a score that a gate may select by, from the widest to the narrowest."""
+
+
+def _text(value: Any) -> Any:
+    """Take a number for its text: YAML reads a label such as ``7`` as a number."""
+    if isinstance(value, bool):
+        raise ValueError(f"{str(value).lower()} is no text in YAML; write it in quotes")
+    return str(value) if isinstance(value, int | float) else value
+
+
+def order_text(value: Any) -> Any:
+    """Write an order in one way, be it ``1``, ``1.0`` or ``.inf``."""
+    text = _text(value)
+    try:
+        return repr(float(text)).removesuffix(".0")
+    except (TypeError, ValueError):
+        return text
+
+
+Text = Annotated[str, BeforeValidator(_text)]
+Order = Annotated[str, BeforeValidator(order_text)]
+Share = Annotated[float, Field(ge=0.0)]
+
+
+class Gate(Section):
+    """Which scores, and what they may not do."""
+
+    measure: Text | None = None
+    """Select by measure, named as in the configuration."""
+    of: Literal["corpus", "reference", "pair"] | None = None
+    """Select by what was measured."""
+    score: Text | None = None
+    """Select by the score's name, such as `imd` or `area`."""
+    kernel: Text | None = None
+    """Select by kernel, with its bandwidth (`rbf median`) or whatever that is (`rbf`)."""
+    order: Order | None = None
+    """Select by order."""
+    label: Text | None = None
+    """Select by label."""
+    scale: float | None = None
+    """Select by scale."""
+    unit: Text | None = None
+    """Select by unit."""
+    better: Literal["high", "low", "none"] | None = None
+    """Select by which direction is the better one."""
+    max_drop: Share | None = None
+    """How far a value may fall below the baseline's, as a share of it."""
+    max_rise: Share | None = None
+    """How far a value may rise above the baseline's, as a share of it."""
+    min: float | None = None
+    """Smallest value allowed."""
+    max: float | None = None
+    """Largest value allowed."""
+    absolute: bool = False
+    """Whether max_drop and max_rise are in the score's own unit."""
+    significant: bool = False
+    """Whether only what is beyond the uncertainty counts."""
+
+    @model_validator(mode="after")
+    def _meaningful(self) -> Gate:
+        changes = (self.max_drop, self.max_rise)
+        if not self.selectors:
+            raise ValueError(f"it selects no score; name one of {', '.join(SELECTORS)}")
+        if all(limit is None for limit in (*changes, self.min, self.max)):
+            raise ValueError("it sets no limit; name one of max_drop, max_rise, min, max")
+        if self.absolute and all(limit is None for limit in changes):
+            raise ValueError("absolute says how max_drop and max_rise count; it has neither")
+        if self.max_drop is not None and self.max_drop > 1 and not self.absolute:
+            raise ValueError(
+                f"a drop is a share of the baseline and max_drop {self.max_drop:g} is more than "
+                "all of it; write 0.1 for 10 %, or add absolute: true"
+            )
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError("min is above max")
+        return self
+
+    @property
+    def selectors(self) -> dict[str, Any]:
+        """The fields it selects by, with what they must be."""
+        chosen = ((name, getattr(self, name)) for name in SELECTORS)
+        return {name: value for name, value in chosen if value is not None}
+
+    def __str__(self) -> str:
+        fields = self.model_dump(exclude_defaults=True)
+        return " ".join(f"{name}={write_field(value)}" for name, value in fields.items())
+
+
+def read_gates(text: str, where: str) -> tuple[Gate, ...]:
+    """Parse and check a gates file.
+
+    Raises
+    ------
+    BadInput
+        One line for the first mistake: which gate, what is wrong, and the nearest known name.
+    """
+    document = parse_yaml(text, where)
+    document = document if isinstance(document, dict) else {}
+    gates = document.pop("gates", None)
+    if document:
+        raise BadInput(f"{where}: {printable(next(iter(document)))} is unknown; it can be gates")
+    if not isinstance(gates, list) or not gates:
+        raise BadInput(
+            f"{where}: no gates here; write a list such as "
+            "gates: [{score: recall, max_drop: 0.1}]"
+        )
+    return gates_of(gates, where)
+
+
+def gates_of(gates: Sequence[Any], where: str) -> tuple[Gate, ...]:
+    """Check gates that are parsed already; as :func:`read_gates`."""
+    for position, gate in enumerate(gates):
+        if not isinstance(gate, dict):
+            raise BadInput(f"{where}: gates.{position}: a gate is a mapping such as score: recall")
+    return tuple(
+        validate(Gate, gate, where, f"gates.{position}") for position, gate in enumerate(gates)
+    )
+
+
+def write_field(value: Any) -> str:
+    """Write a field of a gate as the gates file does."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return write_number(value, 6) if isinstance(value, float) else printable(value)

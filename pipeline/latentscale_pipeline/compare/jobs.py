@@ -1,0 +1,123 @@
+"""Compare two finished jobs score by score."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from latentscale_pipeline.compare.comparability import Mismatch, find_comparability
+from latentscale_pipeline.compare.difference import ComparedScore
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.results.finished_job import FinishedJob
+from latentscale_pipeline.results.kernel_names import complete_names
+from latentscale_pipeline.results.model import Score
+
+SAME_SCALE = 1e-6
+"""Relative difference up to which two scores count as taken at the same scale."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A job against a baseline.
+
+    Attributes
+    ----------
+    job, baseline : FinishedJob
+        What is compared.
+    scores : tuple of ComparedScore
+        The job's in its order, then those that only the baseline has.
+    mismatches : tuple of Mismatch
+        What keeps the two from being compared.
+    notes : tuple of str
+        What a reader should know besides.
+    """
+
+    job: FinishedJob
+    baseline: FinishedJob
+    scores: tuple[ComparedScore, ...]
+    mismatches: tuple[Mismatch, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def shared(self) -> tuple[ComparedScore, ...]:
+        """The scores that both jobs list."""
+        return tuple(score for score in self.scores if score.shared)
+
+    def describe_mismatches(self) -> list[str]:
+        """Say what differs, and which measures' scores depend on it."""
+        return [str(found) + self._dependents(found) for found in self.mismatches]
+
+    def _dependents(self, found: Mismatch) -> str:
+        if found.kind in {"setting", "scale"}:
+            return ""
+        concerned = dict.fromkeys(s.score.measure for s in self.shared if found in s.mismatches)
+        return f" ({', '.join(concerned)} {'depends' if len(concerned) == 1 else 'depend'} on it)"
+
+
+def compare(job: FinishedJob, baseline: FinishedJob) -> Comparison:
+    """Compare every score of two jobs.
+
+    Scores are the same when all that names them is: measure, corpus, score, kernel, order, label
+    and scale. Nothing else is read of them, so a new measure is compared like any other.
+    """
+    comparability = find_comparability(job, baseline)
+    scores = [
+        ComparedScore(ours, theirs, comparability.of(ours or theirs) if ours and theirs else ())
+        for ours, theirs in _paired(job.scores, baseline.scores)
+    ]
+    found = [item for items in comparability.by_measure.values() for item in items]
+    found += [item for score in scores for item in score.mismatches]
+    mismatches = [item for position, item in enumerate(found) if item not in found[:position]]
+    return Comparison(job, baseline, tuple(scores), tuple(mismatches), comparability.notes)
+
+
+def refuse_incomparable(comparison: Comparison) -> None:
+    """Refuse to compare what isn't alike.
+
+    Raises
+    ------
+    BadInput
+        Naming everything that differs, and how to compare all the same.
+    """
+    if not comparison.mismatches:
+        return
+    mend = (
+        "give both jobs the same scales (scales_from: a finished job), or compare"
+        if any(item.kind == "scale" for item in comparison.mismatches)
+        else "compare"
+    )
+    differing = "; ".join(comparison.describe_mismatches())
+    raise BadInput(
+        f"{comparison.job.url} and {comparison.baseline.url} are unlike: {differing}; {mend} them "
+        "all the same with --allow-unlike"
+    )
+
+
+def _paired(
+    ours: Sequence[Score], theirs: Sequence[Score]
+) -> Iterator[tuple[Score | None, Score | None]]:
+    complete = complete_names(score.kernel for score in (*ours, *theirs))
+    waiting: defaultdict[tuple[str | None, ...], list[Score]] = defaultdict(list)
+    for score in theirs:
+        waiting[_key(score, complete)].append(score)
+    for score in ours:
+        candidates = waiting[_key(score, complete)]
+        match = next((other for other in candidates if _same_scale(score, other)), None)
+        if match is not None:
+            candidates.remove(match)
+        yield score, match
+    left = {id(score) for scores in waiting.values() for score in scores}
+    yield from ((None, score) for score in theirs if id(score) in left)
+
+
+def _key(score: Score, complete: Mapping[str, str]) -> tuple[str | None, ...]:
+    kernel = None if score.kernel is None else complete.get(score.kernel, score.kernel)
+    return (score.measure, score.of, score.score, kernel, score.order, score.label)
+
+
+def _same_scale(score: Score, other: Score) -> bool:
+    if score.scale is None or other.scale is None:
+        return score.scale is other.scale
+    return math.isclose(score.scale, other.scale, rel_tol=SAME_SCALE)

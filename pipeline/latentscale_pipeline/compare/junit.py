@@ -1,0 +1,31 @@
+"""Gate results as JUnit XML for CI systems, one test case per gate."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+
+from latentscale_pipeline.compare.gate_checks import GateResult
+from latentscale_pipeline.compare.jobs import Comparison
+from latentscale_pipeline.views.formatting import printable
+
+
+def junit_xml(comparison: Comparison, gates: Sequence[GateResult]) -> str:
+    """Return the gates as one JUnit XML document.
+
+    Names are escaped, and characters that XML can't hold are replaced.
+    """
+    failures = str(sum(not result.passed for result in gates))
+    counts = {"tests": str(len(gates)), "failures": failures, "errors": "0", "time": "0"}
+    root = ET.Element("testsuites", {"name": "latentscale compare", **counts})
+    title = printable(f"{comparison.job.id} against {comparison.baseline.id}")
+    suite = ET.SubElement(root, "testsuite", {"name": title, **counts, "skipped": "0"})
+    for result in gates:
+        names = {"classname": "latentscale.gates", "name": str(result.gate), "time": "0"}
+        case = ET.SubElement(suite, "testcase", names)
+        if not result.passed:
+            problem = {"message": result.message, "type": result.failures[0].limit}
+            failure = ET.SubElement(case, "failure", problem)
+            failure.text = "\n".join(found.message for found in result.failures)
+    ET.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'

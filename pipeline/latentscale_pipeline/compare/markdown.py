@@ -1,0 +1,61 @@
+"""A comparison in Markdown, for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from latentscale_pipeline.compare.cells import write_identity, write_notes, write_scores
+from latentscale_pipeline.compare.gate_checks import GateResult
+from latentscale_pipeline.compare.jobs import Comparison
+from latentscale_pipeline.views.formatting import Written
+from latentscale_pipeline.views.markdown import escape_markdown, markdown_table
+
+
+def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult] | None = None) -> str:
+    """Return a comparison and its gates as GitHub-flavoured Markdown.
+
+    Whatever a user may have named is escaped: it can neither end a cell nor become markup.
+    """
+    job, baseline = (
+        escape_markdown(write_identity(j)) for j in (comparison.job, comparison.baseline)
+    )
+    blocks = ["## latentscale compare", f"- job: {job}\n- baseline: {baseline}"]
+    if gates is not None:
+        blocks += [
+            _verdict(gates),
+            markdown_table(("gate", "result"), _gate_rows(gates), escaped=True),
+        ]
+    header = ("measure", "score", "of", "job", "baseline", "difference", "relative", "verdict")
+    table = markdown_table(header, _score_rows(comparison))
+    blocks += [table, *map(escape_markdown, write_notes(comparison))]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _verdict(gates: Sequence[GateResult]) -> str:
+    failed = sum(not result.passed for result in gates)
+    passed = f"✅ {len(gates)} of {len(gates)} gates passed."
+    return f"❌ {failed} of {len(gates)} gates failed." if failed else passed
+
+
+def _gate_rows(gates: Sequence[GateResult]) -> Iterator[list[str]]:
+    for result in gates:
+        messages = [escape_markdown(failure.message) for failure in result.failures]
+        yield [
+            escape_markdown(str(result.gate)),
+            "<br>".join(["failed:", *messages]) if messages else "passed",
+        ]
+
+
+def _score_rows(comparison: Comparison) -> Iterator[list[str]]:
+    for cells in write_scores(comparison):
+        texts = (
+            *(cells.measure, cells.score, cells.of),
+            *(_written(cells.job), _written(cells.baseline)),
+            *(cells.difference, cells.relative),
+            cells.verdict if cells.comparable else f"{cells.verdict} (unlike)",
+        )
+        yield list(texts)
+
+
+def _written(written: Written) -> str:
+    return f"{written.value} {written.bracket}".strip()

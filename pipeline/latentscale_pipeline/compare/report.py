@@ -1,0 +1,271 @@
+"""The report of a comparison: two or more finished jobs, one of which is the baseline.
+
+Conclusions and tables come from ``scores`` alone. The figures lay the functions of the known
+measures over each other, as far as all jobs' results have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from latentscale_pipeline.compare.cells import WORDS, ComparedCells, write_notes, write_scores
+from latentscale_pipeline.compare.difference import ComparedScore, Verdict
+from latentscale_pipeline.compare.gate_checks import GateResult
+from latentscale_pipeline.compare.jobs import Comparison
+from latentscale_pipeline.report.method import PROMISES, SAMPLING_ERROR, written_cost
+from latentscale_pipeline.report.scores import definitions_of, title_apart, titled_report
+from latentscale_pipeline.results.finished_job import FinishedJob
+from latentscale_pipeline.views.content import Answer, Fact, Report, Section, Table
+from latentscale_pipeline.views.drawing import numbered_styles
+from latentscale_pipeline.views.formatting import counted, printable, write_number
+
+LARGEST_CHANGES = 5
+"""Changes that the opening lists."""
+
+
+def comparison_report(
+    comparisons: Sequence[Comparison], gates: Sequence[GateResult] | None = None
+) -> Report:
+    """Return what the report of some jobs against one baseline says.
+
+    Parameters
+    ----------
+    comparisons : sequence of Comparison
+        At least one, all against the same baseline.
+    gates : sequence of GateResult, optional
+        How the gates on the first job went.
+    """
+    baseline = comparisons[0].baseline
+    jobs = [*(found.job for found in comparisons), baseline]
+    names = job_names(jobs)
+    against = names[0] if len(comparisons) == 1 else f"{len(comparisons)} jobs"
+    measures = dict.fromkeys(
+        compared.score.measure for found in comparisons for compared in found.scores
+    )
+    return Report(
+        kind="comparison",
+        title=f"{against} against {names[-1]}",
+        subtitle=" · ".join(printable(job.id) for job in jobs),
+        conclusions=[
+            *_gates_said(gates),
+            *(_said(found, name) for found, name in zip(comparisons, names, strict=False)),
+        ],
+        answers=[_which_jobs(jobs, names), *_changes(comparisons, names), *_gates(gates)],
+        warnings=list(dict.fromkeys(note for found in comparisons for note in write_notes(found))),
+        sections=[
+            *(
+                _section(place, measure, comparisons, jobs, names)
+                for place, measure in enumerate(measures)
+            ),
+            _reading(jobs, names),
+        ],
+    )
+
+
+def job_names(jobs: Sequence[FinishedJob]) -> list[str]:
+    """Name jobs by what tells them apart: their names, or their ids where those are equal."""
+    names = [job.name for job in jobs]
+    return [printable(job.name if names.count(job.name) == 1 else job.id) for job in jobs]
+
+
+def _said(comparison: Comparison, name: str) -> str:
+    counts = dict.fromkeys(Verdict, 0)
+    for compared in comparison.shared:
+        counts[compared.verdict] += 1
+    known = len(comparison.shared) - counts[Verdict.NOT_COMPUTED]
+    said = (
+        f"{name}: of {counted(known, 'score')}, {counts[Verdict.SIGNIFICANT]} changed significantly"
+    )
+    if counts[Verdict.SAMPLING_ERROR_UNKNOWN]:
+        said += (
+            f" and {counts[Verdict.SAMPLING_ERROR_UNKNOWN]} beyond their brackets, where the "
+            "sampling error is unknown"
+        )
+    largest = _largest(comparison, 1)
+    return f"{said}; most of all {_change_said(largest[0])}." if largest else f"{said}."
+
+
+def _change_said(compared: ComparedScore) -> str:
+    share = compared.relative or 0.0
+    verb = "rose" if share > 0 else "fell"
+    title = title_apart(compared.score.document())
+    return f"{title} {verb} by {write_number(abs(100 * share), 3)} %"
+
+
+def _largest(comparison: Comparison, count: int) -> list[ComparedScore]:
+    """Return the scores of whole corpora that changed most, beyond their brackets."""
+    changed = [
+        compared
+        for compared in comparison.shared
+        if compared.relative and compared.beyond_bounds and compared.score.label is None
+    ]
+    return sorted(changed, key=lambda compared: -abs(compared.relative or 0.0))[:count]
+
+
+def _which_jobs(jobs: Sequence[FinishedJob], names: Sequence[str]) -> Answer:
+    facts = [
+        Fact(
+            "baseline" if place == len(jobs) - 1 else "job",
+            name,
+            " · ".join(f"{corpus.n:,} rows ({role})" for role, corpus in job.corpora.items()),
+            printable(job.url),
+        )
+        for place, (job, name) in enumerate(zip(jobs, names, strict=True))
+    ]
+    return Answer("Which jobs?", facts)
+
+
+def _changes(comparisons: Sequence[Comparison], names: Sequence[str]) -> list[Answer]:
+    answers = []
+    for found, name in zip(comparisons, names, strict=False):
+        facts = []
+        for compared in _largest(found, LARGEST_CHANGES):
+            (cells,) = write_scores(
+                Comparison(found.job, found.baseline, (compared,)), typeset=True
+            )
+            facts.append(
+                Fact(
+                    title_apart(compared.score.document()),
+                    cells.relative,
+                    f"{cells.baseline.value} → {cells.job.value}",
+                    cells.verdict,
+                )
+            )
+        question = "What changed most?" if len(comparisons) == 1 else f"What changed in {name}?"
+        note = "" if facts else "Nothing beyond the brackets."
+        answers.append(Answer(question, facts, note))
+    return answers
+
+
+def _gates_said(gates: Sequence[GateResult] | None) -> list[str]:
+    if gates is None:
+        return []
+    failed = [result for result in gates if not result.passed]
+    if not failed:
+        return [f"All {counted(len(gates), 'gate')} passed."]
+    return [f"{len(failed)} of {counted(len(gates), 'gate')} failed: {failed[0].message}."]
+
+
+def _gates(gates: Sequence[GateResult] | None) -> list[Answer]:
+    if gates is None:
+        return []
+    facts = [
+        Fact(str(result.gate), "passed" if result.passed else "failed", "", result.message)
+        for result in gates
+    ]
+    return [Answer("Did the gates pass?", facts)]
+
+
+def _section(
+    place: int,
+    measure: str,
+    comparisons: Sequence[Comparison],
+    jobs: Sequence[FinishedJob],
+    names: Sequence[str],
+) -> Section:
+    known = titled_report(measure)
+    rows = [
+        [cells for cells in written if cells.measure == printable(measure)]
+        for written in (write_scores(found, typeset=True) for found in comparisons)
+    ]
+    table = _table_of_two(rows[0], names) if len(rows) == 1 else _table_of_many(rows, names)
+    scored = [
+        compared.score.document()
+        for compared in comparisons[0].scores
+        if compared.score.measure == measure
+    ]
+    drawn = [
+        (style, found)
+        for style, job in zip(numbered_styles(names), jobs, strict=True)
+        if (found := job.results.measures.get(measure))
+    ]
+    return Section(
+        key=measure if known else f"further-{place}",
+        title=known.title if known else printable(measure),
+        question=known.question if known else "",
+        source=known.source if known else "",
+        figures=known.overlays(drawn) if known else [],
+        scores=table,
+        glossary=definitions_of(scored),
+    )
+
+
+def _table_of_two(rows: Sequence[ComparedCells], names: Sequence[str]) -> Table:
+    return Table(
+        "Scores",
+        ("score", "of", names[0], names[1], "difference", "relative", "verdict"),
+        [
+            (
+                *(cells.score, cells.of),
+                f"{cells.job.value} {cells.job.bracket}".strip(),
+                f"{cells.baseline.value} {cells.baseline.bracket}".strip(),
+                *(cells.difference, cells.relative),
+                cells.verdict if cells.comparable else f"{cells.verdict} (unlike)",
+            )
+            for cells in rows
+        ],
+        numeric=frozenset({2, 3, 4, 5}),
+    )
+
+
+def _table_of_many(rows: Sequence[Sequence[ComparedCells]], names: Sequence[str]) -> Table:
+    """Return a row a score: the baseline's value, then every job's with its change."""
+    scores = dict.fromkeys((cells.score, cells.of) for found in rows for cells in found)
+    by_job = [{(cells.score, cells.of): cells for cells in found} for found in rows]
+    of_baseline = {key: cells.baseline for found in by_job for key, cells in found.items()}
+    header = ["score", "of", names[-1]]
+    for name in names[:-1]:
+        header += [name, "change"]
+    return Table(
+        "Scores",
+        header,
+        [
+            (
+                *key,
+                f"{of_baseline[key].value} {of_baseline[key].bracket}".strip(),
+                *(cell for found in by_job for cell in _cells_of_many(found.get(key))),
+            )
+            for key in scores
+        ],
+        numeric=frozenset(range(2, len(header))),
+    )
+
+
+def _cells_of_many(cells: ComparedCells | None) -> tuple[str, str]:
+    if cells is None:
+        return "", ""
+    mark = " *" if cells.verdict == WORDS[Verdict.SIGNIFICANT] else ""
+    return f"{cells.job.value} {cells.job.bracket}".strip(), f"{cells.relative}{mark}"
+
+
+def _reading(jobs: Sequence[FinishedJob], names: Sequence[str]) -> Section:
+    return Section(
+        key="method",
+        title="How to read this",
+        question="Brackets bound the measure of each very corpus. A difference is significant (*) "
+        "when the brackets are farther apart than 1.96 sampling errors of the difference; where a "
+        "sampling error is unknown, none is called so. One test is made for each score: of twenty "
+        "that don't differ, one will seem to.",
+        glossary=[*PROMISES, SAMPLING_ERROR],
+        tables=[_jobs_table(jobs, names)],
+    )
+
+
+def _jobs_table(jobs: Sequence[FinishedJob], names: Sequence[str]) -> Table:
+    """Return where each job's numbers come from and what they took; the baseline comes last."""
+    return Table(
+        "Jobs",
+        ("job", "finished", "version", "time", "peak memory", "corpus", "folder"),
+        [
+            (
+                name,
+                printable(job.finished or "unknown"),
+                printable(job.version or "unknown"),
+                *written_cost(job.seconds, job.peak_memory_bytes),
+                printable(job.corpora["corpus"].fingerprint),
+                printable(job.url),
+            )
+            for job, name in zip(jobs, names, strict=True)
+        ],
+        numeric=frozenset({3, 4}),
+    )

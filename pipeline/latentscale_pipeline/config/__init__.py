@@ -1,0 +1,1 @@
+"""The job configuration: sections, overrides, schema."""

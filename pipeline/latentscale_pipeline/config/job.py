@@ -1,0 +1,280 @@
+"""The job configuration: every key of the YAML file and its default.
+
+Every key is checked; one that isn't known is refused with its path and the nearest name that is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
+
+from latentscale_pipeline.config.cluster import LEAST_MEMORY, Cluster, Driver, Local, Serial
+from latentscale_pipeline.config.overrides import apply_override, drop_settings_of_other_kinds
+from latentscale_pipeline.config.section import Section, nearest, parse_yaml, validate
+from latentscale_pipeline.errors import BadInput
+
+
+class Replicates(Section):
+    """Repetitions under random row orders or, with ``rows``, on random subsamples."""
+
+    count: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Random row orders, or subsamples; 1 is the stored order alone."""
+    rows: PositiveInt | None = None
+    """Rows of a subsample, at most half of each corpus; null for no subsamples."""
+
+    @model_validator(mode="after")
+    def _enough(self) -> Replicates:
+        if self.rows is not None and self.count < 2:
+            raise ValueError("rows needs a count of at least 2, for there to be a spread")
+        return self
+
+
+class ExcludedShards(Section):
+    """Shards whose rows are left out of the job, by their keys in the corpus' folder."""
+
+    corpus: list[str] = Field(default=[])
+    """Keys in the corpus' folder, such as `vectors/c/3/0`."""
+    reference: list[str] = Field(default=[])
+    """The same in the reference's folder."""
+
+
+class Budget(Section):
+    """Work that a measure may spend on one corpus."""
+
+    pairs: PositiveFloat = 2.0e11
+    """Pairs of rows. A method that would need more isn't chosen, a job that can't do without is
+    refused.
+    """
+
+
+class JobConfig(Section):
+    """A whole job."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    """What the job is called; the first part of its folder's name."""
+    corpus: Annotated[str, Field(min_length=1)]
+    """A corpus, or files of any known format: a path or a URL."""
+    reference: Annotated[str, Field(min_length=1)] | None = None
+    """What the corpus is compared with, in the same way. Turns on what needs a reference."""
+    group_by: Literal["labels"] | None = None
+    """`labels` measures the rows of every label as well."""
+    exclude_shards: ExcludedShards = ExcludedShards()
+    """Shards whose rows are left out, most often because they are damaged."""
+    output: Annotated[str, Field(min_length=1)] = "jobs/"
+    """Folder or URL below which the job's own folder is made."""
+    storage_options: Annotated[dict[str, dict[str, Any]], Field(repr=False)] = Field(default={})
+    """Options of object stores, by protocol. They reach the workers and are never stored."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Of whatever is drawn at random."""
+    replicates: Replicates = Replicates()
+    """Repetitions under other row orders."""
+    budget: Budget = Budget()
+    """Work that a measure may spend."""
+    scales_from: str = "auto"
+    """Whose scales count, where measures derive them from data: `auto` is the reference's where
+    there is one, `corpus`, `reference`, or the folder of a finished job.
+    """
+    measures: dict[str, Any] = Field(default={})
+    """Measures to take, by name; without this key, all that apply and are taken by default."""
+    cluster: Cluster = Local()
+    """Where tasks run. Changes no number."""
+    driver: Driver = Driver()
+    """The process that hands out the tasks. Changes no number."""
+
+    @field_validator("cluster", mode="before")
+    @classmethod
+    def _kind_is_local(cls, cluster: Any) -> Any:
+        if isinstance(cluster, dict) and "kind" not in cluster:
+            return {"kind": "local", **cluster}
+        return cluster
+
+    @model_validator(mode="after")
+    def _groups_have_no_reference(self) -> JobConfig:
+        if self.group_by is not None and self.reference is not None:
+            raise ValueError(
+                "group_by measures the labels of one corpus; leave out the reference, or group_by"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _workers_reach_it(self) -> JobConfig:
+        if not isinstance(self.cluster, Serial):
+            for role in ("corpus", "reference", "output"):
+                if str(getattr(self, role)).startswith("memory://"):
+                    raise ValueError(
+                        f"{role} is in the memory of one process, where workers can't reach it; "
+                        "set cluster.kind to serial, or choose another place"
+                    )
+        return self
+
+    @field_validator("cluster")
+    @classmethod
+    def _enough_memory(cls, cluster: Cluster) -> Cluster:
+        if cluster.memory_limit < LEAST_MEMORY:
+            raise ValueError("memory_limit must be at least 1GiB")
+        return cluster
+
+
+def read_config(
+    text: str,
+    where: str,
+    *,
+    overrides: Sequence[str] = (),
+    measures: Mapping[str, type[Section]],
+    comparing: Iterable[str] = (),
+) -> JobConfig:
+    """Parse and check a job configuration.
+
+    Parameters
+    ----------
+    text : str
+        YAML.
+    where : str
+        Name of the file, for messages.
+    overrides : sequence of str
+        ``section.key=value`` assignments, the value in YAML, applied in order.
+    measures : mapping
+        The section of every known measure, by name.
+    comparing : iterable of str
+        Measures that need a reference: left out of the default without one.
+
+    Returns
+    -------
+    JobConfig
+        With ``measures`` resolved: a checked section for every measure that is asked for.
+
+    Raises
+    ------
+    BadInput
+        One line for the first mistake: its place, what is wrong, and the nearest known name.
+    """
+    document = parse_yaml(text, where)
+    return resolve_config(
+        document, where, overrides=overrides, measures=measures, comparing=comparing
+    )
+
+
+def read_frozen_config(
+    text: str,
+    where: str,
+    *,
+    overrides: Sequence[str] = (),
+    measures: Mapping[str, type[Section]],
+    comparing: Iterable[str] = (),
+) -> JobConfig:
+    """Parse and check the configuration that is stored with a job.
+
+    Parameters
+    ----------
+    text : str
+        JSON.
+    where, measures, comparing
+        As in :func:`read_config`.
+    overrides : sequence of str
+        Assignments to keys below ``cluster``, ``driver`` and ``storage_options``: all others would
+        make it another job.
+
+    Raises
+    ------
+    BadInput
+        As :func:`read_config`, and for an override of anything else.
+    """
+    for override in overrides:
+        section = override.partition("=")[0].partition(".")[0].strip()
+        if section not in {"cluster", "driver", "storage_options"}:
+            raise BadInput(
+                f"-o {override}: only keys of cluster, driver and storage_options can change when "
+                "a job is resumed; use latentscale run for a job that differs"
+            )
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise BadInput(f"{where}: not valid JSON: {error}") from None
+    if isinstance(document, dict):
+        drop_settings_of_other_kinds(document, overrides)
+    return resolve_config(
+        document, where, overrides=overrides, measures=measures, comparing=comparing
+    )
+
+
+def resolve_config(
+    document: Any,
+    where: str,
+    *,
+    overrides: Sequence[str] = (),
+    measures: Mapping[str, type[Section]],
+    comparing: Iterable[str] = (),
+) -> JobConfig:
+    """Check a job configuration that is parsed already; see :func:`read_config`."""
+    if not isinstance(document, dict):
+        raise BadInput(f"{where}: a job is a mapping of keys such as name and corpus")
+    _apply_overrides(document, overrides, measures, set(comparing))
+    config = validate(JobConfig, document, where, "")
+    sections = _measure_sections(document, config, where, measures, set(comparing))
+    checked = config.model_copy(update={"measures": sections})
+    if "measures" not in document:
+        # Which of them apply is known when the corpora are.
+        checked.model_fields_set.discard("measures")
+    return checked
+
+
+def _apply_overrides(
+    document: dict[str, Any],
+    overrides: Sequence[str],
+    known: Mapping[str, type[Section]],
+    comparing: set[str],
+) -> None:
+    """Apply overrides in order; a key of one measure doesn't drop the other measures."""
+    inner = [override for override in overrides if override.startswith("measures.")]
+    for override in overrides:
+        if override not in inner:
+            apply_override(document, override)
+    if inner and "measures" not in document:
+        with_reference = document.get("reference") is not None
+        document["measures"] = _default_measures(known, comparing, with_reference=with_reference)
+    for override in inner:
+        apply_override(document, override)
+
+
+def _default_measures(
+    known: Mapping[str, type[Section]], comparing: set[str], *, with_reference: bool
+) -> dict[str, Any]:
+    """Return the measures that a job takes when it names none."""
+    return {
+        name: {}
+        for name, section in known.items()
+        if section.by_default and (with_reference or name not in comparing)
+    }
+
+
+def _measure_sections(
+    document: dict[str, Any],
+    config: JobConfig,
+    where: str,
+    known: Mapping[str, type[Section]],
+    comparing: set[str],
+) -> dict[str, Section]:
+    """Return a checked section for every measure that a document asks for."""
+    chosen = config.measures
+    if "measures" not in document:
+        chosen = _default_measures(known, comparing, with_reference=config.reference is not None)
+    if not chosen:
+        raise BadInput(f"{where}: measures is empty; name one of {', '.join(known)}")
+    for name in chosen:
+        if name not in known:
+            raise BadInput(f"{where}: measures.{name} is unknown{nearest(name, known)}")
+        if name in comparing and config.reference is None:
+            raise BadInput(
+                f"{where}: measures.{name} compares with a reference; "
+                "add reference: or leave it out"
+            )
+    return {
+        name: validate(
+            known[name], {} if chosen[name] is None else chosen[name], where, f"measures.{name}"
+        )
+        for name in known
+        if name in chosen
+    }

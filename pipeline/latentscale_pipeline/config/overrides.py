@@ -1,0 +1,54 @@
+"""Command-line overrides of the configuration: ``section.key=value``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from latentscale_pipeline.config.cluster import CLUSTERS
+from latentscale_pipeline.config.section import parse_yaml
+from latentscale_pipeline.errors import BadInput
+
+KIND = "cluster.kind"
+
+
+def apply_override(document: dict[str, Any], override: str) -> None:
+    """Apply one ``section.key=value`` assignment to a document in place.
+
+    Parameters
+    ----------
+    document : dict
+        What a configuration file holds.
+    override : str
+        The assignment; its value is YAML. Sections that aren't there yet are made.
+
+    Raises
+    ------
+    BadInput
+        If it isn't an assignment, or its path leads through a value that isn't a section.
+    """
+    path, separator, value = override.partition("=")
+    keys = path.strip().split(".")
+    # A value may be a secret.
+    shown = path if keys[0] == "storage_options" else override
+    if not separator or not all(keys):
+        raise BadInput(f"-o {shown}: write it as section.key=value")
+    parsed = parse_yaml(value, f"-o {shown}")
+    here = document
+    for key in keys[:-1]:
+        inner = here.get(key)
+        if inner is None:
+            inner = here[key] = {}
+        if not isinstance(inner, dict):
+            raise BadInput(f"-o {shown}: {key} has no keys below it")
+        here = inner
+    here[keys[-1]] = parsed
+
+
+def drop_settings_of_other_kinds(document: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Remove the stored settings that the kind of cluster in the overrides doesn't have."""
+    kinds = [value for key, _, value in (o.partition("=") for o in overrides) if key == KIND]
+    model = CLUSTERS.get(kinds[-1].strip()) if kinds else None
+    stored = document.get("cluster")
+    if model is not None and isinstance(stored, dict):
+        document["cluster"] = {k: v for k, v in stored.items() if k in model.model_fields}

@@ -1,0 +1,135 @@
+"""Base class of configuration sections, and one-line messages for mistakes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from latentscale_pipeline.config.cluster import CLUSTERS
+from latentscale_pipeline.errors import BadInput
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+Auto = Literal["auto"]
+Metric = Literal["euclidean", "cosine", "manhattan"]
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Tolerance = Annotated[float, Field(gt=0.0, lt=1.0)]
+Length = Annotated[float, Field(ge=1e-100, le=1e100)]
+"""A distance whose square is still a number."""
+
+
+class Section(BaseModel):
+    """A part of the configuration: closed to unknown keys, and immutable once read."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+    by_default: ClassVar[bool] = True
+    """Whether a measure with this section is taken where a job names no measures."""
+
+    equal_dimensions: ClassVar[bool] = False
+    """Whether a measure with this section compares two corpora coordinate by coordinate."""
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """Functions that it names, as ``module:function``, and that a run would call."""
+        return ()
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """Parse YAML, or say in which line of ``where`` it isn't."""
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:  # an impossible date is a ValueError
+        raise BadInput(f"{where}: not valid YAML: {_yaml_problem(error)}") from None
+
+
+def validate(model: type[Model], document: Any, where: str, prefix: str) -> Model:
+    """Check a document against a model; a mistake is one line that names its place.
+
+    Parameters
+    ----------
+    model : type
+        A pydantic model.
+    document : object
+        What YAML or JSON gave.
+    where : str
+        Name of the file, for messages.
+    prefix : str
+        Path of the document within the file.
+
+    Raises
+    ------
+    BadInput
+        For the first mistake, with the nearest known name of an unknown key.
+    """
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise BadInput(f"{where}: {_explain(error, model, prefix)}") from None
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Write the end of a message about an unknown name: the nearest known one, or all."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]}?" if close else f"; it can be {', '.join(names)}"
+
+
+def _explain(error: ValidationError, model: type[BaseModel], prefix: str) -> str:
+    """Return the mistake that says most: its path and what is wrong."""
+    # Of a union's branches, the one that got furthest says most; a word that isn't the one
+    # allowed word says least.
+    first = max(
+        error.errors(), key=lambda found: (found["type"] != "literal_error", len(found["loc"]))
+    )
+    parts = [
+        str(part)
+        for before, part in zip(("", *first["loc"]), first["loc"], strict=False)
+        if not _is_union_tag(before, part)
+    ]
+    path = ".".join([*([prefix] if prefix else []), *parts])
+    if first["type"] == "extra_forbidden":
+        names = _names_beside(model, [str(part) for part in first["loc"]])
+        return f"{path} is unknown{nearest(parts[-1], names)}"
+    if first["type"] == "missing":
+        return f"{path} is missing"
+    if first["type"] == "union_tag_invalid":
+        allowed = str(first["ctx"]["expected_tags"]).replace("'", "")
+        return f"{path}.kind is {first['ctx']['tag']!r}; it can be {allowed}"
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{path}: {message}" if path else message
+
+
+def _is_union_tag(before: int | str, part: int | str) -> bool:
+    """Tell whether part of a location names a branch of a union, which no file mentions."""
+    kind = before == "cluster" and part in CLUSTERS
+    return isinstance(part, str) and (kind or not part.isidentifier())
+
+
+def _names_beside(model: type[BaseModel], location: list[str]) -> list[str]:
+    """Return the keys that are known where an unknown one stands."""
+    here: type[BaseModel] = model
+    for part in location[:-1]:
+        field = here.model_fields.get(part)
+        annotation = field.annotation if field else None
+        inside = next(iter(get_args(annotation)), annotation)  # of a list, what it is a list of
+        if part in CLUSTERS:
+            here = CLUSTERS[part]
+        elif isinstance(inside, type) and issubclass(inside, BaseModel):
+            here = inside
+    return list(here.model_fields)
+
+
+def _yaml_problem(error: Exception) -> str:
+    """Return what is wrong with YAML, and in which line."""
+    mark = getattr(error, "problem_mark", None)
+    place = f"line {mark.line + 1}: " if mark is not None else ""
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    return f"{place}{problem}"

@@ -1,0 +1,154 @@
+"""A corpus whose rows are an array of this process; nothing is written.
+
+Its rows are cut into the shards that an ingest would cut: partitions of stages, and the order in
+which sums are taken, follow the shards, so the numbers are those of a stored corpus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from latentscale_pipeline.corpus import zarr_format
+from latentscale_pipeline.corpus.corpus import Corpus
+from latentscale_pipeline.corpus.fingerprint import BLOCK_ROWS, block_digests, combine
+from latentscale_pipeline.corpus.ingest.writing import SHARD_BYTES
+from latentscale_pipeline.corpus.manifest import (
+    DroppedRows,
+    Manifest,
+    Shard,
+    StoredArray,
+    ZeroRows,
+)
+from latentscale_pipeline.errors import BadInput
+
+
+@dataclass(frozen=True)
+class InMemoryCorpus(Corpus):
+    """Rows in memory. Get one from :func:`hold_rows`."""
+
+    held: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def shard_prints(self) -> tuple[str, ...]:
+        """Nothing: no part of another job is used again."""
+        return ()
+
+    def _read_shard(self, name: str, i: int) -> npt.NDArray[Any]:
+        array = self.manifest.array(name)
+        start = i * array.shard_rows
+        # A reader may write to what it has read.
+        return self.held[name][start : start + array.shards[i].rows].copy()
+
+
+def hold_rows(
+    rows: npt.ArrayLike,
+    name: str,
+    *,
+    weights: npt.ArrayLike | None = None,
+    shard_bytes: int = SHARD_BYTES,
+) -> InMemoryCorpus:
+    """Check rows and make a corpus of them.
+
+    An array that is contiguous and of the stored type already is not copied, any other once.
+
+    Parameters
+    ----------
+    rows : array_like, shape (n, d)
+        Finite numbers; held as float16 if they are, else as float32.
+    name : str
+        What the caller calls them, for messages.
+    weights : array_like, shape (n,), optional
+        Not negative.
+    shard_bytes : int
+        About how many bytes a shard has.
+
+    Raises
+    ------
+    BadInput
+        If the rows or weights can't be used.
+    """
+    given = np.asarray(rows)
+    if given.ndim != 2 or given.dtype.kind not in "fiu" or not given.size:
+        raise BadInput(
+            f"{name} must be numbers in two dimensions, at least one row; got shape "
+            f"{given.shape} of {given.dtype}"
+        )
+    with np.errstate(over="ignore"):  # what becomes infinite is refused below
+        stored = np.ascontiguousarray(given, _stored_type(given.dtype))
+    zeros = _check_rows(stored, given, name)
+    held = {"vectors": stored}
+    if weights is not None:
+        held["weights"] = _check_weights(np.asarray(weights, np.float64), len(stored))
+    n, d = stored.shape
+    row_bytes = d * stored.itemsize
+    shard_rows, chunk_rows = zarr_format.plan_rows(n, row_bytes, shard_bytes)
+    vectors = _cut("vectors", stored, shard_rows, chunk_rows)
+    manifest = Manifest(
+        n=n,
+        d=d,
+        vectors=vectors,
+        arrays={"weights": _cut("weights", held["weights"], n, n)} if weights is not None else {},
+        documents=(),
+        fingerprint=combine([block_digests(stored)], stored.dtype, n, d),
+        zero_rows=zeros,
+        dropped=DroppedRows(0, (), None),
+        sources=(),
+        created="",
+        version="",
+    )
+    return InMemoryCorpus(name, manifest, "", "", held=held)
+
+
+def _stored_type(given: np.dtype[Any]) -> npt.DTypeLike:
+    return np.float16 if given.kind == "f" and given.itemsize == 2 else np.float32
+
+
+def _cut(name: str, array: npt.NDArray[Any], shard_rows: int, chunk_rows: int) -> StoredArray:
+    """Cut an array into shards, which have rows but no bytes that anybody could read or check."""
+    shards = tuple(
+        Shard(f"{name}/{start}", 0, "", min(shard_rows, len(array) - start))
+        for start in range(0, len(array), shard_rows)
+    )
+    return StoredArray(array.dtype.name, shard_rows, chunk_rows, shards)
+
+
+def _check_rows(stored: npt.NDArray[Any], given: npt.NDArray[Any], name: str) -> ZeroRows:
+    """Refuse rows that aren't finite, and count those that are zero, a few MiB at a time."""
+    count, first = 0, None
+    for start in range(0, len(stored), BLOCK_ROWS):
+        block = stored[start : start + BLOCK_ROWS]
+        finite = np.isfinite(block).all(axis=1)
+        if not finite.all():
+            row = start + int(np.argmin(finite))
+            raise BadInput(f"{name}: row {row} {_fault(given[row], stored.dtype)}")
+        zero = np.flatnonzero(~block.any(axis=1))
+        if len(zero) and first is None:
+            first = start + int(zero[0])
+        count += len(zero)
+    return ZeroRows(count, first)
+
+
+def _fault(row: npt.NDArray[Any], stored: np.dtype[Any]) -> str:
+    if np.isnan(row).any():
+        return "holds NaN"
+    if np.isinf(row).any():
+        return "holds infinity"
+    return f"holds a value too large for {stored.name}"
+
+
+def _check_weights(weights: npt.NDArray[np.float64], n: int) -> npt.NDArray[np.float64]:
+    if weights.shape != (n,):
+        raise BadInput(f"weights: there are {n} rows, and weights of shape {weights.shape}")
+    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if bad.size:
+        raise BadInput(
+            f"weights: row {bad[0]} has {weights[bad[0]]}; weights must be finite and not negative"
+        )
+    if not weights.any():
+        raise BadInput("weights: all are zero")
+    return weights

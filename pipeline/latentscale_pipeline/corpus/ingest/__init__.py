@@ -1,0 +1,1 @@
+"""Ingest: read sources, write shards, publish the manifest."""

@@ -1,0 +1,203 @@
+"""Append rows to a corpus as new shards; existing shards are never rewritten.
+
+What is added is a piece of its own below ``appended/``: the last shard of the rows before it may be
+a short one, and filling it up would change an object that others read. Until the manifest is
+replaced, which comes last, the corpus is what it was, whatever happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib import metadata
+
+import numpy as np
+
+from latentscale_pipeline.corpus import zarr_format
+from latentscale_pipeline.corpus.corpus import GROUP_KEY, Corpus, open_corpus
+from latentscale_pipeline.corpus.fingerprint import BLOCK_ROWS, Fingerprint
+from latentscale_pipeline.corpus.ingest.encoding import (
+    RECORDS,
+    Encoding,
+    Run,
+    run_serially,
+    write_checked,
+)
+from latentscale_pipeline.corpus.ingest.sources import Sources
+from latentscale_pipeline.corpus.ingest.writing import (
+    SHARD_BYTES,
+    Given,
+    Piece,
+    dropped_key,
+    encode_piece,
+    init_encoding,
+    open_given,
+    record_dropped,
+    write_documents,
+)
+from latentscale_pipeline.corpus.manifest import (
+    APPENDED,
+    MANIFEST_KEY,
+    DroppedRows,
+    Manifest,
+    StoredObject,
+    ZeroRows,
+)
+from latentscale_pipeline.errors import BadInput, Incomplete, StoreFull
+from latentscale_pipeline.progress import Progress, silent
+from latentscale_pipeline.storage.objects import ObjectStore
+
+
+def append(
+    sources: Sources | Sequence[str],
+    corpus_url: str,
+    *,
+    ids: str | None = None,
+    labels: str | None = None,
+    weights: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    on_invalid: str = "error",
+    shard_bytes: int = SHARD_BYTES,
+    run: Run = run_serially,
+    progress: Progress = silent,
+) -> Corpus:
+    """Add the rows of sources to a corpus, after its own.
+
+    The parameters are those of ``ingest``; the stored dtype is the corpus' own. A corpus with ids,
+    labels or weights needs them for what is added, too. The first append reads the whole corpus
+    once, for its fingerprint; later ones read only what is new.
+
+    Raises
+    ------
+    BadInput
+        On anything wrong with the sources, or where they don't fit the corpus. It stays as it was.
+    Incomplete
+        When a store can't be reached, or someone else changed the corpus: running it again goes on.
+    """
+    before = open_corpus(corpus_url)
+    before.check_sizes()
+    files = {"ids": ids, "labels": labels, "weights": weights}
+    given = open_given(sources, corpus_url, files, dict(columns or {}))
+    _check_fit(before, given)
+    store = ObjectStore(corpus_url)
+    number = len(before.manifest.vectors.appended) + 1
+    prefix = f"{APPENDED}/{number}-{given.sources.key[:8]}/"
+    encoding = init_encoding(store, given.sources, before.dtype, shard_bytes, prefix)
+    try:
+        piece = encode_piece(encoding, given.sidecars, on_invalid == "drop", run, progress)
+        document = zarr_format.group_document({})
+        groups = {f"{prefix}{GROUP_KEY}": document}
+        if number == 1:
+            groups[f"{APPENDED}/{GROUP_KEY}"] = document
+        documents = write_documents(store, {**groups, **piece.documents})
+        _finalise(before, encoding, piece, documents)
+    except (BadInput, StoreFull) as error:
+        with contextlib.suppress(BadInput, Incomplete, OSError):
+            store.remove_all(prefix.rstrip("/"))
+            store.remove_all(RECORDS)
+        if isinstance(error, StoreFull):
+            raise BadInput(str(error)) from error
+        raise
+    store.remove_all(RECORDS)
+    corpus = open_corpus(corpus_url)
+    _collect_garbage(store, corpus)
+    return corpus
+
+
+def _check_fit(corpus: Corpus, given: Given) -> None:
+    sources = given.sources
+    if any(s.path == corpus.url or s.path.startswith(corpus.url + "/") for s in sources.items):
+        raise BadInput(f"{corpus.url}: a corpus can't be added to itself; copy it first")
+    if sources.d != corpus.d:
+        raise BadInput(
+            f"{sources.items[0].path}: rows of {sources.d} dimensions, but {corpus.url} has "
+            f"{corpus.d}; ingest them into a corpus of their own"
+        )
+    has, gets = set(corpus.manifest.arrays), {sidecar.name for sidecar in given.sidecars}
+    for name in sorted(has ^ gets):
+        raise BadInput(
+            f"{corpus.url}: it has {name} and what is to be added has none; give them with --{name}"
+            if name in has
+            else f"{corpus.url}: it has no {name}, so none can be added; leave out --{name}"
+        )
+
+
+def _finalise(
+    before: Corpus, encoding: Encoding, piece: Piece, documents: Sequence[StoredObject]
+) -> None:
+    """Replace the manifest by one that knows of the new piece."""
+    store = encoding.store
+    old = before.manifest
+    added = replace(
+        old,
+        n=old.n + piece.rows,
+        vectors=old.vectors.grown(piece.vectors),
+        arrays={name: array.grown(piece.arrays[name]) for name, array in old.arrays.items()},
+        documents=(*old.documents, *documents),
+        zero_rows=_zero_rows(old, piece),
+        dropped=_dropped(before, encoding, piece),
+        sources=(*old.sources, *piece.sources),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        version=metadata.version("latentscale"),
+    )
+    fingerprint = _fingerprint(before)
+    for rows in replace(before, manifest=added).read_blocks("vectors", old.n, added.n):
+        fingerprint.update(rows)
+    digests = write_checked(store, f"{encoding.prefix}digests", fingerprint.whole_blocks())
+    grown = replace(added, fingerprint=fingerprint.finish(), digests=digests)
+    if not before.is_current():
+        raise Incomplete(
+            f"{store.url}: it was changed while rows were added; run the same command again"
+        )
+    store.write(MANIFEST_KEY, grown.to_bytes())
+
+
+def _fingerprint(corpus: Corpus) -> Fingerprint:
+    """Return the fingerprint of the rows so far, ready to go on."""
+    digests = corpus.manifest.digests
+    if digests is not None:
+        rest = corpus.n % BLOCK_ROWS
+        rows = [np.empty((0, corpus.d), corpus.dtype)]
+        rows += corpus.read_blocks("vectors", corpus.n - rest, corpus.n)
+        known = bytes(corpus.read_object(digests))
+        return Fingerprint.after(known, np.concatenate(rows), corpus.dtype, corpus.d)
+    fingerprint = Fingerprint(corpus.dtype, corpus.d)
+    for block in corpus.read_blocks("vectors", 0, corpus.n):
+        fingerprint.update(block)
+    return fingerprint
+
+
+def _zero_rows(old: Manifest, piece: Piece) -> ZeroRows:
+    count, first = piece.zero_rows
+    first_added = old.n + first if count else None
+    known = old.zero_rows
+    return ZeroRows(known.count + count, first_added if known.first is None else known.first)
+
+
+def _dropped(before: Corpus, encoding: Encoding, piece: Piece) -> DroppedRows:
+    """Count the rows that were left out on among all source rows of the corpus."""
+    known = before.manifest.dropped
+    if not len(piece.dropped):
+        return known
+    rows = np.array(known.rows, np.int64)
+    if known.all_rows is not None:
+        stored = io.BytesIO(before.read_object(known.all_rows))
+        rows = np.load(stored, allow_pickle=False)
+    first = sum(source.rows for source in before.manifest.sources)
+    dropped = np.concatenate([rows, first + piece.dropped])
+    return record_dropped(encoding.store, dropped, dropped_key(encoding))
+
+
+def _collect_garbage(store: ObjectStore, corpus: Corpus) -> None:
+    """Delete what appends left that were given up before this one."""
+    wanted = {stored.key for stored in corpus.manifest.objects()}
+    done = len(corpus.manifest.vectors.appended)
+    for folder in store.folders(APPENDED):
+        number = folder.partition("-")[0]
+        unfinished = number.isdecimal() and int(number) <= done
+        for key in store.keys(f"{APPENDED}/{folder}") if unfinished else ():
+            if key not in wanted:
+                store.remove(key)

@@ -1,0 +1,418 @@
+"""From rows of sources to shards, partition by partition, in any order and in any process.
+
+The shards that an ingest will write are known before it reads a row: they are cut into *partitions*
+of a few shards each. A partition is encoded by :func:`encode_partition`, which needs nothing but an
+:class:`Encoding`, writes whole shards under their own keys, reads each back, and at last stores a
+*record* of what it wrote. An ingest that was killed goes on with the partitions that have no
+record. Two processes that encode the same partition write the same bytes.
+
+Rows that hold NaN or infinity can be left out. Which they are is found first, by a pass of its own
+(:func:`scan_partition`), because every row after them moves up.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import json
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from latentscale_pipeline.corpus.fingerprint import block_digests
+from latentscale_pipeline.corpus.formats.file import reaching
+from latentscale_pipeline.corpus.ingest.sources import Source, Sources
+from latentscale_pipeline.corpus.manifest import Shard, StoredObject, checksum
+from latentscale_pipeline.corpus.zarr_format import Layout, ShardBuffer, shard_key
+from latentscale_pipeline.errors import BadInput, Incomplete
+from latentscale_pipeline.progress import Progress, silent
+from latentscale_pipeline.storage.objects import ObjectStore
+
+PARTITION_BYTES = 256 << 20
+"""About how many bytes of shards make a partition: what a kill can cost of the work done."""
+
+RECORDS = "ingest"
+"""Folder of the records below a corpus that isn't whole yet."""
+
+_SCAN_ROWS = 1024
+_READ_BACK_BYTES = 1 << 20
+_MOST_UNPACKED_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """All that the processes of one ingest have to agree on.
+
+    Attributes
+    ----------
+    store : ObjectStore
+        The corpus.
+    prefix : str
+        What the keys of this piece begin with below it: nothing, or a folder and a slash.
+    sources : Sources
+        What is read.
+    layout : Layout
+        How the vectors are cut; its rows are those that are kept.
+    key : str
+        Names the sources and everything else that the shards depend on.
+    partition_shards : int
+        Shards of a partition.
+    dropped : ndarray of int64
+        Numbers of the source rows that are left out, ascending.
+    """
+
+    store: ObjectStore
+    prefix: str
+    sources: Sources
+    layout: Layout
+    key: str
+    partition_shards: int
+    dropped: npt.NDArray[np.int64]
+
+    @property
+    def shards(self) -> int:
+        """How many shards there will be."""
+        return -(-self.layout.rows // self.layout.shard_rows)
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are."""
+        return -(-self.shards // self.partition_shards)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a stored row."""
+        return self.layout.row_shape[0] * np.dtype(self.layout.dtype).itemsize
+
+    @property
+    def memory_bytes(self) -> int:
+        """What encoding holds: rows, their shard's bytes, what is read back, a block."""
+        return 3 * self.layout.shard_rows * self.row_bytes + (64 << 20)
+
+    def record_key(self, index: int) -> str:
+        """Where the record of a partition is."""
+        return f"{RECORDS}/{self.key}/part-{index:05d}.json"
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What encoding a partition wrote: its record.
+
+    Attributes
+    ----------
+    shards : tuple of Shard
+        In order.
+    digests : bytes
+        Of their rows in blocks of 1024; see :mod:`.fingerprint`.
+    zero_rows : tuple of int
+        How many rows are all zero, and the number of the first (-1 if there is none).
+    """
+
+    shards: tuple[Shard, ...]
+    digests: bytes
+    zero_rows: tuple[int, int]
+
+    def to_bytes(self) -> bytes:
+        """Return the record as JSON."""
+        fields = asdict(self) | {"digests": base64.b64encode(self.digests).decode()}
+        return json.dumps(fields).encode()
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Encoded:
+        """Parse a record."""
+        fields = json.loads(data)
+        shards = tuple(Shard(**shard) for shard in fields["shards"])
+        count, first = fields["zero_rows"]
+        return Encoded(shards, base64.b64decode(fields["digests"]), (count, first))
+
+
+class Work(Protocol):
+    """Does the partition of a number, and stores its record; can be sent to another process."""
+
+    @property
+    def encoding(self) -> Encoding:
+        """What is encoded."""
+
+    def __call__(self, index: int) -> None:
+        """Do one partition."""
+
+
+Run = Callable[[Work, Sequence[int], int], None]
+"""``run(work, partitions, memory bytes of one)`` does all of them, in any order and anywhere."""
+
+
+def shards_per_partition(sources: Sources, shard_bytes: int) -> int:
+    """Return how many shards make a partition: all, where only a whole file can be read.
+
+    Parameters
+    ----------
+    sources : Sources
+    shard_bytes : int
+        Of a whole shard.
+    """
+    items = sources.items
+    if any(s.container.sequential and s.size > _MOST_UNPACKED_BYTES for s in items):
+        return max(1, sources.rows)
+    return max(1, PARTITION_BYTES // shard_bytes)
+
+
+def run_serially(work: Work, partitions: Sequence[int], memory_bytes: int) -> None:
+    """Do the partitions in this process."""
+    for partition in partitions:
+        work(partition)
+
+
+@dataclass(frozen=True)
+class EncodePartition:
+    """The work of an ingest, as a value that can be sent to another process."""
+
+    encoding: Encoding
+    progress: Progress = silent
+
+    def __call__(self, index: int) -> None:
+        """Encode one partition and store its record."""
+        encoded = encode_partition(self.encoding, index, self.progress)
+        self.encoding.store.write(self.encoding.record_key(index), encoded.to_bytes())
+
+    def __reduce__(self) -> tuple[type[EncodePartition], tuple[Encoding]]:
+        return EncodePartition, (self.encoding,)
+
+
+@dataclass(frozen=True)
+class ScanPartition:
+    """The search for rows to leave out, as a value that can be sent to another process."""
+
+    encoding: Encoding
+
+    def __call__(self, index: int) -> None:
+        """Scan one partition and store the numbers of its invalid rows."""
+        file = io.BytesIO()
+        np.save(file, scan_partition(self.encoding, index))
+        self.encoding.store.write(self.encoding.record_key(index), file.getvalue())
+
+
+def encode_partition(encoding: Encoding, index: int, progress: Progress = silent) -> Encoded:
+    """Write the shards of one partition.
+
+    Raises
+    ------
+    BadInput
+        If a row holds NaN or infinity, or can't be read: one line that names it.
+    Incomplete
+        If what is read back differs from what was written.
+    """
+    layout = encoding.layout
+    first = index * encoding.partition_shards
+    last = min(first + encoding.partition_shards, encoding.shards)
+    free = deque(ShardBuffer(layout, many=encoding.shards > 2) for _ in range(min(2, last - first)))
+    writing: deque[tuple[ShardBuffer, Future[tuple[Shard, bytes]]]] = deque()
+    written: list[tuple[Shard, bytes]] = []
+    zeros: list[npt.NDArray[np.intp]] = []
+
+    def settle() -> None:
+        buffer, future = writing.popleft()
+        written.append(future.result())
+        free.append(buffer)
+
+    # One shard is stored while the next one is read.
+    with ThreadPoolExecutor(1) as writer:
+        for shard in range(first, last):
+            if not free:
+                settle()
+            buffer = free.popleft()
+            start = shard * layout.shard_rows
+            count = min(layout.shard_rows, layout.rows - start)
+            zeros.append(start + _fill(encoding, buffer.rows[:count], start, progress))
+            writing.append((buffer, writer.submit(_store_shard, encoding, shard, buffer, count)))
+        while writing:
+            settle()
+    zero = np.concatenate(zeros)
+    found = (len(zero), int(zero[0]) if len(zero) else -1)
+    return Encoded(
+        tuple(shard for shard, _ in written), b"".join(digests for _, digests in written), found
+    )
+
+
+def _fill(
+    encoding: Encoding, rows: npt.NDArray[Any], start: int, progress: Progress
+) -> npt.NDArray[np.intp]:
+    """Fill a shard with kept rows, from number ``start`` on, and return which are all zero."""
+    zeros = [np.empty(0, np.intp)]
+    filled = 0
+    for valid in _kept_pieces(encoding, start, start + len(rows), progress):
+        rows[filled : filled + len(valid)] = valid
+        zeros.append(filled + np.flatnonzero(~valid.any(axis=1)))
+        filled += len(valid)
+    return np.concatenate(zeros)
+
+
+def _store_shard(
+    encoding: Encoding, shard: int, buffer: ShardBuffer, count: int
+) -> tuple[Shard, bytes]:
+    """Store a shard that is filled, and return its record and the digests of its rows."""
+    key = f"{encoding.prefix}vectors/{shard_key(encoding.layout, shard)}"
+    written = write_checked(encoding.store, key, buffer.encoded(count))
+    digests = block_digests(buffer.rows[:count])
+    return Shard(key, written.size, written.xxh3, count), digests
+
+
+def scan_partition(encoding: Encoding, index: int) -> npt.NDArray[np.int64]:
+    """Return the numbers of the source rows of one partition that can't be stored."""
+    start = index * encoding.partition_shards * encoding.layout.shard_rows
+    stop = min(
+        start + encoding.partition_shards * encoding.layout.shard_rows, encoding.sources.rows
+    )
+    found = [np.empty(0, np.int64)]
+    for _, _, row, piece in _pieces(encoding.sources, start, stop):
+        found.append(row + np.flatnonzero(~_cast(piece, encoding.layout.dtype)[1]))
+    return np.concatenate(found)
+
+
+def missing_partitions(encoding: Encoding) -> tuple[dict[int, Encoded], list[int]]:
+    """Tell which partitions an earlier ingest has encoded, and which are missing.
+
+    A record counts when all shards that it names are there and of the right size.
+    """
+    sizes = encoding.store.sizes(f"{encoding.prefix}vectors")
+    records = set(encoding.store.keys(f"{RECORDS}/{encoding.key}"))
+    found: dict[int, Encoded] = {}
+    for index in range(encoding.partitions):
+        if encoding.record_key(index) not in records:
+            continue
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            encoded = Encoded.from_bytes(encoding.store.read(encoding.record_key(index)))
+            if all(sizes.get(shard.key) == shard.size for shard in encoded.shards):
+                found[index] = encoded
+    return found, [index for index in range(encoding.partitions) if index not in found]
+
+
+def find_dropped(encoding: Encoding, run: Run) -> Encoding:
+    """Find the rows that can't be stored, and return the encoding without them."""
+    scanning = replace(encoding, key=f"{encoding.key}-scan")
+    there = set(scanning.store.keys(f"{RECORDS}/{scanning.key}"))
+    partitions = [i for i in range(scanning.partitions) if scanning.record_key(i) not in there]
+    if partitions:
+        run(ScanPartition(scanning), partitions, scanning.memory_bytes)
+    found = [
+        np.load(io.BytesIO(scanning.store.read(scanning.record_key(index))), allow_pickle=False)
+        for index in range(scanning.partitions)
+    ]
+    dropped = np.concatenate(found)
+    kept = replace(encoding.layout, rows=encoding.layout.rows - len(dropped))
+    return replace(encoding, layout=kept, dropped=dropped)
+
+
+def write_checked(store: ObjectStore, key: str, data: bytes | memoryview) -> StoredObject:
+    """Store an object and read it back; once more if what came back differs."""
+    written = StoredObject(key, len(data), checksum(data))
+    for _ in range(2):
+        # What isn't a disk may keep what it is given for a while.
+        store.write(key, cast(bytes, data) if store.is_local else bytes(data))
+        with contextlib.suppress(FileNotFoundError):
+            if _stored(store, key) == (written.size, written.xxh3):
+                return written
+    raise Incomplete(
+        f"{store.locate(key)}: what was read back differs from what was written; check the "
+        "storage, then run the same command again"
+    )
+
+
+def _stored(store: ObjectStore, key: str) -> tuple[int, str]:
+    """Return size and checksum of an object as it is read back."""
+    if not store.is_local:
+        data = store.read(key)
+        return len(data), checksum(data)
+    # A shard's worth of fresh memory for every shard takes longer to get than to fill.
+    block = bytearray(_READ_BACK_BYTES)
+    size, whole = 0, xxhash.xxh3_64()
+    with reaching(store.locate(key)), Path(store.locate(key)).open("rb", buffering=0) as file:
+        while count := file.readinto(block):
+            whole.update(memoryview(block)[:count])
+            size += count
+    return size, whole.hexdigest()
+
+
+def _kept_pieces(
+    encoding: Encoding, start: int, stop: int, progress: Progress
+) -> Iterator[npt.NDArray[Any]]:
+    """Yield the kept rows from ``start`` up to ``stop`` in the stored dtype."""
+    dropped = encoding.dropped
+    total = encoding.sources.rows
+    # How many rows are kept before each dropped one; so many more come before the n-th kept row.
+    before = dropped - np.arange(len(dropped))
+    low, high = (int(row + np.searchsorted(before, row, side="right")) for row in (start, stop - 1))
+    for source, at, row, piece in _pieces(encoding.sources, low, high + 1):
+        values, valid = _cast(piece, encoding.layout.dtype)
+        if len(dropped):
+            left_out = dropped[slice(*np.searchsorted(dropped, [row, row + len(piece)]))] - row
+            kept = np.ones(len(piece), bool)
+            kept[left_out] = False
+            values, valid = values[kept], valid[kept]
+        if not valid.all():
+            raise _invalid(source, piece, np.flatnonzero(~valid), at, row, encoding.layout.dtype)
+        yield values
+        if at + len(piece) == source.rows or (row + len(piece)) % (64 * _SCAN_ROWS) == 0:
+            progress(row + len(piece), total)
+
+
+def _pieces(
+    sources: Sources, start: int, stop: int
+) -> Iterator[tuple[Source, int, int, npt.NDArray[Any]]]:
+    """Yield source rows in pieces that fit the caches.
+
+    Each comes with its source, and the number of its first row there and among all rows.
+    """
+    first = 0
+    for source in sources.items:
+        low, high = max(start - first, 0), min(stop - first, source.rows)
+        if low < high:
+            at = low
+            for block in source.blocks(low, high):
+                for cut in range(0, len(block), _SCAN_ROWS):
+                    piece = block[cut : cut + _SCAN_ROWS]
+                    yield source, at, first + at, piece
+                    at += len(piece)
+        first += source.rows
+
+
+def _cast(piece: npt.NDArray[Any], dtype: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """Return rows in the stored dtype, and which of them are finite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = piece.astype(dtype, copy=False)
+    finite = np.isfinite(values)
+    if finite.all():
+        return values, np.ones(len(values), bool)
+    return values, finite.all(axis=1)
+
+
+def _invalid(
+    source: Source,
+    piece: npt.NDArray[Any],
+    invalid: npt.NDArray[np.intp],
+    at: int,
+    row: int,
+    dtype: str,
+) -> BadInput:
+    """Explain the first invalid row of a piece that begins at a row of its source."""
+    values = piece[invalid[0]]
+    if np.isnan(values).any():
+        what = "holds NaN"
+    elif np.isinf(values).any():
+        what = "holds infinity"
+    else:
+        what = f"holds a value too large for {dtype}"
+    bad = int(invalid[0])
+    more = f"; {invalid.size} such rows up to row {at + len(piece) - 1}" if invalid.size > 1 else ""
+    whole = f" (row {row + bad} of all sources)" if row > at else ""
+    return BadInput(
+        f"{source.path}: row {at + bad}{whole} {what}{more}; mend the source, or leave such rows "
+        "out with --on-invalid drop"
+    )

@@ -1,0 +1,154 @@
+"""Row-aligned companions of the vectors: ids, labels and weights.
+
+They are a column of the sources themselves, or come from files of their own, in the same order of
+rows: any known format with one column that will do (or whose column is named), or UTF-8 text with
+one value a line. They are read as streams, so they may be longer than memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from latentscale_pipeline.corpus.formats import Container, Field, open_values
+from latentscale_pipeline.corpus.formats.container import STRINGS
+from latentscale_pipeline.corpus.ingest.sources import Sources, find_files
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.storage.objects import again_while_away
+from latentscale_pipeline.storage.urls import strip_credentials
+
+DTYPES = {"ids": "string", "labels": "string", "weights": "float64"}
+"""The arrays a corpus may have beside its vectors, and how they are stored."""
+
+KINDS = {"ids": "USTiu", "labels": "USTiub", "weights": "fiu"}
+"""Kinds of numpy dtypes that each of them may have in a file."""
+
+
+@dataclass(frozen=True)
+class Sidecar:
+    """One value for every row of the sources.
+
+    Attributes
+    ----------
+    name : str
+        ``ids``, ``labels`` or ``weights``.
+    path : str
+        Where it comes from, without credentials.
+    rows : int
+        How many values there are.
+    blocks : callable
+        ``blocks()`` yields the values in order: arrays of str, or of float64 for weights.
+    """
+
+    name: str
+    path: str
+    rows: int
+    blocks: Callable[[], Iterator[npt.NDArray[Any]]]
+
+
+@again_while_away
+def open_sidecar(name: str, url: str, rows: int, column: str | None = None) -> Sidecar:
+    """Open a file of ids, labels or weights and check that it has one value a row.
+
+    Parameters
+    ----------
+    name : str
+        ``ids``, ``labels`` or ``weights``.
+    url : str
+        Path or fsspec URL of a file, or of several: a folder or a glob, in natural order.
+    rows : int
+        Rows of the sources, before any is dropped.
+    column : str, optional
+        Which of the file's columns it is.
+
+    Raises
+    ------
+    BadInput
+        When it can't be read, or the number of values differs.
+    """
+    where = strip_credentials(url)
+    opened = [open_values(file, KINDS[name], column) for file in find_files(url)]
+    counted = sum(field.shape[0] if field.shape else 0 for _, field in opened)
+    sidecar = _sidecar(name, where, opened)
+    if counted != rows:
+        raise BadInput(
+            f"{where}: {counted} {name} for {rows} rows of vectors; give exactly one a row, "
+            "in the order of the sources"
+        )
+    return sidecar
+
+
+def column_sidecar(name: str, sources: Sources) -> Sidecar:
+    """Take ids, labels or weights from a column that every source has."""
+    first = sources.items[0]
+    where = first.container.locate(first.columns[name])
+    return _sidecar(name, where, [(s.container, s.columns[name]) for s in sources.items])
+
+
+def _sidecar(name: str, where: str, opened: Sequence[tuple[Container, Field]]) -> Sidecar:
+    for container, field in opened:
+        # A text file of one value a line has no type of its own: its values tell.
+        kinds = KINDS[name] + ("T" if container.single else "")
+        if len(field.shape) != 1 or field.dtype.kind not in kinds:
+            wanted = "numbers" if name == "weights" else "text or integers"
+            raise BadInput(
+                f"{container.locate(field)}: {name} must be {wanted}, one a row, but this is an "
+                f"array of shape {field.shape} and dtype {field.dtype}"
+            )
+
+    def blocks() -> Iterator[npt.NDArray[Any]]:
+        for container, field in opened:
+            row = 0
+            for block in container.blocks(field, 0, field.shape[0]):
+                yield _converted(name, block, row, container.locate(field))
+                row += len(block)
+
+    return Sidecar(name, where, sum(field.shape[0] for _, field in opened), blocks)
+
+
+def _converted(name: str, block: npt.NDArray[Any], row: int, where: str) -> npt.NDArray[Any]:
+    if name == "weights":
+        is_text = block.dtype.kind == "T"
+        values = _numbers(block.tolist(), row, where) if is_text else block.astype(np.float64)
+        return _checked_weights(values, row, where)
+    if block.dtype.kind == "S":
+        texts = [_decoded(text, row + i, where) for i, text in enumerate(block.tolist())]
+        return np.array(texts, STRINGS)
+    if block.dtype.kind == "T":
+        return block
+    return np.array([str(value) for value in block.tolist()], STRINGS)
+
+
+def _decoded(text: bytes, row: int, where: str) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise BadInput(
+            f"{where}: row {row} isn't UTF-8 ({error.reason}); convert the file"
+        ) from None
+
+
+def _numbers(lines: list[str], row: int, where: str) -> npt.NDArray[np.float64]:
+    values = np.empty(len(lines))
+    for i, line in enumerate(lines):
+        try:
+            values[i] = float(line)
+        except ValueError:
+            raise BadInput(f"{where}: row {row + i}: {line!r} isn't a number; mend it") from None
+    return values
+
+
+def _checked_weights(
+    values: npt.NDArray[np.float64], row: int, where: str
+) -> npt.NDArray[np.float64]:
+    bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+    if bad.size:
+        raise BadInput(
+            f"{where}: row {row + bad[0]}: weight {values[bad[0]]}; weights must be finite and not "
+            "negative"
+        )
+    return values

@@ -1,0 +1,266 @@
+"""The source files of a corpus: find, order and check them before reading rows.
+
+Arguments are taken in the order given. A folder stands for the files below it, and a glob for what
+it matches, each in natural order (``img_2`` before ``img_10``). The format is detected from
+the first bytes (:mod:`.formats`). Opening reads headers only; rows are read in order, any range of
+them, in blocks of a few MiB (a Zarr in blocks of its own shards).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from latentscale_pipeline.corpus.formats import (
+    SUFFIXES,
+    Container,
+    Field,
+    File,
+    choose_column,
+    choose_vectors,
+    open_container,
+    reaching,
+)
+from latentscale_pipeline.corpus.formats.zarr import is_zarr
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.storage.objects import ObjectStore, again_while_away
+from latentscale_pipeline.storage.urls import open_url, strip_credentials
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows from one file, archive member, Zarr array or corpus.
+
+    Attributes
+    ----------
+    container : Container
+        What it is read from.
+    field : Field
+        Which of its fields holds the vectors.
+    columns : mapping of str to Field
+        Which of its fields hold ids, labels or weights, where they are columns of the source.
+    """
+
+    container: Container
+    field: Field
+    columns: Mapping[str, Field]
+
+    @property
+    def path(self) -> str:
+        """Path or URL without credentials, for records and messages."""
+        return self.container.locate(self.field)
+
+    @property
+    def rows(self) -> int:
+        """Rows."""
+        return self.field.shape[0]
+
+    @property
+    def d(self) -> int:
+        """Dimensions."""
+        return self.field.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the values as they are stored there."""
+        return self.field.dtype
+
+    @property
+    def size(self) -> int:
+        """Bytes of its values, as they are stored there."""
+        return self.rows * self.d * self.dtype.itemsize
+
+    def blocks(self, start: int = 0, stop: int | None = None) -> Iterator[npt.NDArray[Any]]:
+        """Yield the rows from ``start`` up to ``stop`` in order; by default all."""
+        return self.container.blocks(self.field, start, self.rows if stop is None else stop)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """All sources of a corpus in order; every one has rows of ``d`` dimensions.
+
+    ``skipped`` names the files in folders that are none of the known formats; ``key`` stands for
+    the content of the files and what was chosen in them (see :func:`source_key`).
+    """
+
+    items: tuple[Source, ...]
+    skipped: tuple[str, ...]
+    key: str
+
+    @property
+    def rows(self) -> int:
+        """Rows of all sources together."""
+        return sum(source.rows for source in self.items)
+
+    @property
+    def d(self) -> int:
+        """Dimensions."""
+        return self.items[0].d
+
+
+@again_while_away
+def open_sources(
+    patterns: Sequence[str],
+    target: str | None = None,
+    *,
+    kind: str | None = None,
+    vectors: str | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> Sources:
+    """Find the sources and read their headers.
+
+    Parameters
+    ----------
+    patterns : sequence of str
+        Files, globs, folders, Zarr arrays or groups, corpora; paths or fsspec URLs.
+    target : str, optional
+        Where results go: what folders and globs find there is no source.
+    kind : str, optional
+        The format of all files (a key of ``FORMATS``), instead of what their content looks like.
+    vectors : str, optional
+        Name of the field that holds the vectors, where a file holds several.
+    columns : mapping, optional
+        Which columns hold ``ids``, ``labels`` or ``weights``.
+
+    Raises
+    ------
+    BadInput
+        When something isn't there, can't be read, or can't be a source: one line that names it.
+    """
+    items: list[Source] = []
+    skipped: list[str] = []
+    whole = xxhash.xxh3_128()
+    for pattern in patterns:
+        found = find_files(pattern, target)
+        for file in found:
+            whole.update(_identity(file))
+            must = len(found) == 1 or file.suffix in SUFFIXES or file.is_folder
+            container = open_container(file, must, kind)
+            if container is None:
+                skipped.append(file.name)
+            else:
+                items.append(_source(container, vectors, columns or {}))
+    if not items:
+        raise BadInput(
+            f"{' '.join(patterns) or 'no source given'}: none of the {len(skipped)} files there "
+            "is of a known format; name the files that hold the vectors"
+        )
+    for source in items[1:]:
+        if source.d != items[0].d:
+            raise BadInput(
+                f"{source.path}: rows of {source.d} dimensions, but {items[0].path} has "
+                f"{items[0].d}; ingest them into separate corpora"
+            )
+    for source in items:
+        whole.update(json.dumps([source.field.name, source.field.columns]).encode())
+    return Sources(tuple(items), tuple(skipped), whole.hexdigest())
+
+
+def _source(container: Container, vectors: str | None, columns: Mapping[str, str]) -> Source:
+    field = choose_vectors(container, vectors, columns.values())
+    chosen = {name: choose_column(container, column, "") for name, column in columns.items()}
+    for column in chosen.values():
+        if column.shape != field.shape[:1]:
+            raise BadInput(
+                f"{container.locate(column)}: {column.shape} values for {field.shape[0]} rows of "
+                "vectors; name a column with one value a row"
+            )
+    return Source(container, field, chosen)
+
+
+@again_while_away
+def source_key(patterns: Sequence[str], target: str | None = None) -> str:
+    """Name the content of sources without reading it: 32 hexadecimal characters.
+
+    It hashes path, size and modification time (or etag) of every file, in order; the arguments are
+    those of :func:`open_sources`.
+    """
+    whole = xxhash.xxh3_128()
+    for pattern in patterns:
+        for file in find_files(pattern, target):
+            whole.update(_identity(file))
+    return whole.hexdigest()
+
+
+def _identity(file: File) -> bytes:
+    """Return what tells one state of a file, or of all files of a folder, from another."""
+    files = [file]
+    if file.is_folder:
+        with reaching(file.name):
+            found = file.fs.find(file.path, detail=True)
+        files = [File.of(file.fs, found[path] | {"name": path}) for path in sorted(found)]
+    lines = (json.dumps([each.name, each.size, each.changed]) + "\n" for each in files)
+    return "".join(lines).encode()
+
+
+def natural_order(path: str) -> list[tuple[int, int, str]]:
+    """Return a sort key in which runs of digits count as numbers, folder by folder."""
+    parts = re.findall(r"\d+|/|[^\d/]+", path)
+    return [
+        (0, 0, "") if part == "/" else (1, int(part), part) if part.isdecimal() else (2, 0, part)
+        for part in parts
+    ]
+
+
+def find_files(pattern: str, target: str | None = None) -> list[File]:
+    """List the files and Zarr folders that one argument stands for, in order.
+
+    Raises
+    ------
+    BadInput
+        When there is none.
+    """
+    results = ObjectStore(target).url if target else None
+    shown = strip_credentials(pattern)
+    with reaching(shown):
+        fs, path = open_url(pattern)
+        fs.invalidate_cache()  # a remembered listing may be older than the files
+        path = path.rstrip("/") or "/"
+        if fs.exists(path):
+            given = [File.of(fs, fs.info(path))]
+        elif any(sign in path for sign in "*?["):
+            matches = fs.glob(path, detail=True)
+            matching = {str(match).rstrip("/"): about for match, about in matches.items()}
+            entries = [File.of(fs, matching[m]) for m in sorted(matching, key=natural_order)]
+            # A folder that matches stands for all that is below it.
+            given = [
+                entry
+                for entry in entries
+                if entry.name != results and not any(a in matching for a in _above(entry.path))
+            ]
+            if not matching:
+                raise BadInput(f"{shown}: no file matches; check the pattern")
+        else:
+            raise BadInput(f"{shown}: no such file or folder; check the path")
+        found = [entry for item in given for entry in _below(item, results)]
+    if not found:
+        raise BadInput(f"{shown}: an empty folder; name the files that hold the vectors")
+    return found
+
+
+def _above(path: str) -> list[str]:
+    """Return the paths of all folders that a path lies in."""
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def _below(entry: File, results: str | None) -> list[File]:
+    """Return the entry itself, or what a plain folder holds at any depth."""
+    if not entry.is_folder or is_zarr(entry):
+        return [entry]
+    listed = [File.of(entry.fs, about) for about in entry.fs.ls(entry.path, detail=True)]
+    return [
+        found
+        for child in sorted(listed, key=lambda child: natural_order(child.path))
+        if child.path != entry.path
+        and child.name != results
+        and not child.path.rsplit("/", 1)[-1].startswith(".")
+        for found in _below(child, results)
+    ]

@@ -1,0 +1,319 @@
+"""Write a piece of a corpus: vectors with their ids, labels and weights.
+
+A corpus is one piece when it is ingested, and gets another one with every append. A piece is a
+Zarr group of its own kind: ``vectors`` and, row for row, ``ids``, ``labels`` and ``weights``.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from latentscale_pipeline.corpus import zarr_format
+from latentscale_pipeline.corpus.corpus import GROUP_KEY
+from latentscale_pipeline.corpus.ingest.encoding import (
+    RECORDS,
+    Encoded,
+    EncodePartition,
+    Encoding,
+    Run,
+    find_dropped,
+    missing_partitions,
+    shards_per_partition,
+    write_checked,
+)
+from latentscale_pipeline.corpus.ingest.sidecars import (
+    DTYPES,
+    Sidecar,
+    column_sidecar,
+    open_sidecar,
+)
+from latentscale_pipeline.corpus.ingest.sources import Sources, open_sources
+from latentscale_pipeline.corpus.manifest import (
+    DroppedRows,
+    Shard,
+    SourceRecord,
+    StoredArray,
+    StoredObject,
+)
+from latentscale_pipeline.errors import BadInput, Incomplete
+from latentscale_pipeline.progress import Progress
+from latentscale_pipeline.storage.objects import ObjectStore
+
+SHARD_BYTES = 64 << 20
+LISTED_DROPPED_ROWS = 1000
+
+DROPPED_KEYS: dict[zarr_format.Separator, str] = {"/": "dropped.npy", ".": "dropped.2.npy"}
+"""Where the rows that were left out are listed; by the separator in the shards' keys, because the
+list of a corpus that is replaced stays as long as its shards.
+"""
+
+_SIDECAR_ROWS = 1 << 18
+_ATTEMPTS = 4
+
+
+@dataclass(frozen=True)
+class Given:
+    """What goes into a piece, opened: sources and their companions."""
+
+    sources: Sources
+    sidecars: tuple[Sidecar, ...]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What was written of a piece.
+
+    Attributes
+    ----------
+    vectors : StoredArray
+        The vectors' shards.
+    arrays : dict
+        Those of ids, labels and weights.
+    documents : dict
+        Zarr's metadata documents by their keys. They aren't stored yet, because they replace those
+        of a corpus that may be there.
+    digests : bytes
+        Of the vectors in blocks of 1024 rows; see :mod:`.fingerprint`.
+    zero_rows : tuple of int
+        How many rows are all zero, and the number of the first (-1 if there is none).
+    dropped : ndarray of int64
+        Numbers of the source rows that were left out.
+    sources : tuple of SourceRecord
+        What was read, in order.
+    """
+
+    vectors: StoredArray
+    arrays: dict[str, StoredArray]
+    documents: dict[str, bytes]
+    digests: bytes
+    zero_rows: tuple[int, int]
+    dropped: npt.NDArray[np.int64]
+    sources: tuple[SourceRecord, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows that were written."""
+        return sum(shard.rows for shard in self.vectors.shards)
+
+
+def open_given(
+    sources: Sources | Sequence[str],
+    target: str,
+    files: dict[str, str | None],
+    columns: dict[str, str],
+) -> Given:
+    """Open sources and, for each name, the file or the column that accompanies them.
+
+    Parameters
+    ----------
+    sources : Sources or sequence of str
+        What :func:`open_sources` returns, or its argument.
+    target : str
+        Where the corpus is.
+    files : dict
+        For ``ids``, ``labels`` and ``weights``: a file, or None.
+    columns : dict
+        Which column of these files it is; for a name without a file, which column of the sources.
+    """
+    if not isinstance(sources, Sources):
+        inside = {name: column for name, column in columns.items() if files[name] is None}
+        sources = open_sources(sources, target, columns=inside)
+    sidecars = [
+        column_sidecar(name, sources)
+        if url is None
+        else open_sidecar(name, url, sources.rows, columns.get(name))
+        for name, url in files.items()
+        if url is not None or name in sources.items[0].columns
+    ]
+    return Given(sources, tuple(sidecars))
+
+
+def init_encoding(
+    store: ObjectStore,
+    sources: Sources,
+    dtype: np.dtype[Any],
+    shard_bytes: int,
+    prefix: str = "",
+    separator: zarr_format.Separator = "/",
+) -> Encoding:
+    """Decide how the vectors of a piece are cut, and what its objects are called.
+
+    Records of partitions that were encoded for anything else are removed: their shards may have
+    the same keys.
+    """
+    row_bytes = sources.d * dtype.itemsize
+    shard_rows, chunk_rows = zarr_format.plan_rows(sources.rows, row_bytes, shard_bytes)
+    layout = zarr_format.Layout(
+        sources.rows, (sources.d,), dtype.name, shard_rows, chunk_rows, separator
+    )
+    partition_shards = shards_per_partition(sources, shard_rows * row_bytes)
+    about = [
+        *(prefix, sources.key, sources.rows, sources.d, dtype.name),
+        *(shard_rows, chunk_rows, partition_shards, separator),
+    ]
+    key = xxhash.xxh3_64_hexdigest(json.dumps(about).encode())
+    for folder in store.folders(RECORDS):
+        if folder not in {key, f"{key}-scan"} and not folder.startswith("run-"):
+            store.remove_all(f"{RECORDS}/{folder}")
+    return Encoding(store, prefix, sources, layout, key, partition_shards, np.empty(0, np.int64))
+
+
+def encode_piece(
+    encoding: Encoding, sidecars: Sequence[Sidecar], drop: bool, run: Run, progress: Progress
+) -> Piece:
+    """Write the vectors and their companions.
+
+    Raises
+    ------
+    BadInput
+        On anything wrong with the sources or the sidecars.
+    Incomplete
+        When another process interferes, or a store can't be reached.
+    """
+    sources = encoding.sources
+    if drop:
+        encoding = find_dropped(encoding, run)
+    if not encoding.layout.rows:
+        raise BadInput(
+            f"{sources.items[0].path}: none of the {sources.rows} rows is free of NaN and "
+            "infinity, so there is nothing to store; check how the vectors were made"
+        )
+    encoded = _encode(encoding, run, progress)
+    arrays, documents = _write_sidecars(encoding, sidecars)
+    layout = encoding.layout
+    key = f"{encoding.prefix}vectors/{GROUP_KEY}"
+    shards = tuple(shard for partition in encoded for shard in partition.shards)
+    firsts = [partition.zero_rows[1] for partition in encoded if partition.zero_rows[0]]
+    return Piece(
+        vectors=StoredArray(layout.dtype, layout.shard_rows, layout.chunk_rows, shards),
+        arrays=arrays,
+        documents={key: zarr_format.array_document(layout), **documents},
+        digests=b"".join(partition.digests for partition in encoded),
+        zero_rows=(
+            sum(partition.zero_rows[0] for partition in encoded),
+            firsts[0] if firsts else -1,
+        ),
+        dropped=encoding.dropped,
+        sources=tuple(SourceRecord(s.path, s.rows, s.dtype.name) for s in sources.items),
+    )
+
+
+def _encode(encoding: Encoding, run: Run, progress: Progress) -> list[Encoded]:
+    """Encode the partitions that are missing and return the records of all."""
+    for _ in range(_ATTEMPTS):
+        found, missing = missing_partitions(encoding)
+        if not missing:
+            return [found[index] for index in range(encoding.partitions)]
+        run(EncodePartition(encoding, progress), missing, encoding.memory_bytes)
+    # Another ingest of the same sources may end, and remove objects, while this one is at work.
+    raise Incomplete(
+        f"{encoding.store.url}: another process changed it during ingest; run the same command "
+        "again once that has ended"
+    )
+
+
+def _write_sidecars(
+    encoding: Encoding, sidecars: Sequence[Sidecar]
+) -> tuple[dict[str, StoredArray], dict[str, bytes]]:
+    """Write ids, labels and weights of the rows that are kept; return their documents, too."""
+    dropped, arrays, documents = encoding.dropped, {}, {}
+    for sidecar in sidecars:
+        writer = _SidecarWriter(encoding, sidecar)
+        row = 0
+        for values in sidecar.blocks():
+            kept = np.ones(len(values), bool)
+            left_out = slice(*np.searchsorted(dropped, [row, row + len(values)]))
+            kept[dropped[left_out] - row] = False
+            writer.add(values[kept])
+            row += len(values)
+        key = f"{encoding.prefix}{sidecar.name}/{GROUP_KEY}"
+        arrays[sidecar.name], documents[key] = writer.finish()
+    return arrays, documents
+
+
+def write_documents(store: ObjectStore, documents: Mapping[str, bytes]) -> tuple[StoredObject, ...]:
+    """Store Zarr's metadata documents."""
+    return tuple(write_checked(store, key, data) for key, data in documents.items())
+
+
+def dropped_key(encoding: Encoding) -> str:
+    """Return where the rows that are left out of a piece are listed, if they are many."""
+    return f"{encoding.prefix}{DROPPED_KEYS[encoding.layout.separator]}"
+
+
+def record_dropped(store: ObjectStore, dropped: npt.NDArray[np.int64], key: str) -> DroppedRows:
+    """Store the numbers of rows that were left out: in the manifest, or under a key beside it."""
+    all_rows = None
+    if len(dropped) > LISTED_DROPPED_ROWS:
+        file = io.BytesIO()
+        np.save(file, dropped)
+        all_rows = write_checked(store, key, file.getvalue())
+    return DroppedRows(len(dropped), tuple(dropped[:LISTED_DROPPED_ROWS].tolist()), all_rows)
+
+
+@dataclass
+class _ArrayWriter:
+    """Writes one array shard by shard from rows that arrive in pieces."""
+
+    store: ObjectStore
+    name: str
+    layout: zarr_format.Layout
+    shards: list[Shard] = field(default_factory=list)
+
+    def write(self, rows: npt.NDArray[Any]) -> None:
+        data = zarr_format.encode_shard(rows, self.layout)
+        key = f"{self.name}/{zarr_format.shard_key(self.layout, len(self.shards))}"
+        written = write_checked(self.store, key, data)
+        self.shards.append(Shard(key, written.size, written.xxh3, len(rows)))
+
+    def finish(self) -> tuple[StoredArray, bytes]:
+        layout = replace(self.layout, rows=sum(shard.rows for shard in self.shards))
+        stored = StoredArray(layout.dtype, layout.shard_rows, layout.chunk_rows, tuple(self.shards))
+        return stored, zarr_format.array_document(layout)
+
+
+class _SidecarWriter:
+    """Writes the kept values of one sidecar."""
+
+    def __init__(self, encoding: Encoding, sidecar: Sidecar) -> None:
+        shard_rows, chunk_rows = zarr_format.plan_rows(sidecar.rows, 8, 8 * _SIDECAR_ROWS)
+        layout = replace(
+            encoding.layout,
+            rows=sidecar.rows,
+            row_shape=(),
+            dtype=DTYPES[sidecar.name],
+            shard_rows=shard_rows,
+            chunk_rows=chunk_rows,
+        )
+        self._array = _ArrayWriter(encoding.store, f"{encoding.prefix}{sidecar.name}", layout)
+        self._sidecar = sidecar
+        self._kept: list[npt.NDArray[Any]] = []
+        self._positive = False
+
+    def add(self, values: npt.NDArray[Any]) -> None:
+        """Take the next values."""
+        self._positive = self._positive or self._sidecar.name != "weights" or bool(values.any())
+        self._kept.append(values)
+        shard_rows = self._array.layout.shard_rows
+        while sum(map(len, self._kept)) >= shard_rows:
+            waiting = np.concatenate(self._kept)
+            self._array.write(waiting[:shard_rows])
+            self._kept = [waiting[shard_rows:]]
+
+    def finish(self) -> tuple[StoredArray, bytes]:
+        if not self._positive:
+            raise BadInput(
+                f"{self._sidecar.path}: all weights are zero; leave them out or mend them"
+            )
+        waiting = np.concatenate(self._kept)
+        if len(waiting):
+            self._array.write(waiting)
+        return self._array.finish()

@@ -1,0 +1,146 @@
+"""What the result of a stage depends on, and the key that is made of it.
+
+A result depends on the stage's parameters and inputs, on the code that computes it, and on the
+versions of the libraries whose numbers may change from one release to the next. A docstring, a
+comment, or another measure's code changes no key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import metadata, resources
+from importlib.resources.abc import Traversable
+from types import FunctionType
+from typing import Any
+
+from latentscale_pipeline.engine.code_closure import code_closure
+from latentscale_pipeline.engine.stage import Stage, Work
+from latentscale_pipeline.storage.canonical import digest
+
+LIBRARIES = ("numpy", "scipy", "numba", "pynndescent")
+"""Libraries whose version is part of every key."""
+
+
+@cache
+def code_version() -> str:
+    """Hash every source file of the project: for provenance, and to compare workers.
+
+    Stage keys don't depend on it; see :func:`stage_dependences`.
+    """
+    hasher = hashlib.sha256()
+    for package in ("latentscale", "latentscale_pipeline"):
+        for path, source in _sources(resources.files(package)):
+            hasher.update(path.encode() + b"\0" + source)
+    return hasher.hexdigest()[:16]
+
+
+def _sources(folder: Traversable, within: str = "") -> Iterator[tuple[str, bytes]]:
+    for entry in sorted(folder.iterdir(), key=lambda item: item.name):
+        path = within + entry.name
+        if entry.is_dir():
+            yield from _sources(entry, path + "/")
+        elif entry.name.endswith(".py"):
+            yield path, entry.read_bytes()
+
+
+@cache
+def library_versions() -> dict[str, str]:
+    """Return the installed version of each of :data:`LIBRARIES`."""
+    return {name: metadata.version(name) for name in LIBRARIES}
+
+
+def stage_code(stage: Stage) -> dict[str, str]:
+    """Digest the code that computes a stage, by module: see :func:`code_closure`."""
+    works = [work for work in (stage.work, stage.finalise, stage.advance) if work is not None]
+    return code_closure([module for work in works for module in _modules_of(work)])
+
+
+def _modules_of(work: Work) -> list[str]:
+    """Name the modules of a function; of a callable object also the module of its class."""
+    modules = [work.__module__]
+    if not isinstance(work, FunctionType):
+        modules.append(type(work).__module__)
+    return modules
+
+
+def code_by_digest(stages: Sequence[Stage]) -> dict[str, dict[str, str]]:
+    """Return the code that stages depend on, by the digest that ``code`` refers to it by."""
+    return {code_digest(code): code for code in map(stage_code, stages)}
+
+
+def code_digest(code: Mapping[str, str]) -> str:
+    """Hash the digests of modules, to sixteen hex digits."""
+    return digest(code)[:16]
+
+
+def work_name(work: Work) -> str:
+    """Name the code of a stage."""
+    return f"{work.__module__}.{work.__qualname__}"
+
+
+def stage_dependences(
+    stages: Sequence[Stage], fingerprints: Mapping[str, str]
+) -> dict[str, dict[str, Any]]:
+    """List everything that the result of every stage depends on, as JSON.
+
+    Parameters
+    ----------
+    stages : sequence of Stage
+        In an order in which every stage comes after those it needs.
+    fingerprints : mapping
+        Fingerprint of each corpus by its role.
+
+    Returns
+    -------
+    dict
+        By stage name; what :func:`stage_key` is made from. ``needs`` has the keys of the stages
+        that it needs.
+
+    Raises
+    ------
+    ValueError
+        If a name occurs twice or a stage needs one that doesn't come before it.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for stage in stages:
+        missing = [name for name in stage.needs if name not in found]
+        if missing or stage.name in found:
+            raise ValueError(f"stage {stage.name}: out of order, or twice (needs {missing})")
+        found[stage.name] = {
+            "stage": stage.name,
+            "work": work_name(stage.work),
+            "iterated": stage.advance is not None,
+            "partitions": stage.partitions,
+            "parameters": dict(stage.parameters),
+            "seed": stage.seed,
+            "needs": {name: stage_key(found[name]) for name in stage.needs},
+            "corpora": {role: fingerprints[role] for role in stage.corpora},
+            "code": code_digest(stage_code(stage)),
+            "versions": library_versions(),
+        }
+    return found
+
+
+def stage_key(dependences: Mapping[str, Any]) -> str:
+    """Hash everything that a stage's result depends on, to sixteen hex digits."""
+    return digest(dependences)[:16]
+
+
+def stage_keys(stages: Sequence[Stage], fingerprints: Mapping[str, str]) -> dict[str, str]:
+    """Compute the key of every stage, by name; see :func:`stage_dependences`."""
+    found = stage_dependences(stages, fingerprints)
+    return {name: stage_key(dependences) for name, dependences in found.items()}
+
+
+def part_keys(stage: Stage) -> tuple[str, ...]:
+    """Keys of a stage's partitions that don't depend on the rest; empty where all do."""
+    if not stage.part_inputs:
+        return ()
+    common = {
+        "work": work_name(stage.work),
+        "code": code_digest(stage_code(stage)),
+        "versions": library_versions(),
+    }
+    return tuple(digest({**common, "inputs": inputs})[:16] for inputs in stage.part_inputs)

@@ -1,0 +1,108 @@
+"""Results that other jobs have under the same key: found, and copied.
+
+Another job's folder may be private, damaged, or changing while it is read. Whatever goes wrong
+there only means that a result is computed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from latentscale_pipeline.engine.collection import COLLECTED, record_collected
+from latentscale_pipeline.engine.inspection import Inspection
+from latentscale_pipeline.engine.keys import part_keys
+from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.engine.task import FINALISE, part_key
+from latentscale_pipeline.engine.work import Work
+from latentscale_pipeline.errors import LatentscaleError
+from latentscale_pipeline.storage.artifacts import SPENT, read_marker, reuse_part, reuse_stage
+from latentscale_pipeline.storage.objects import ObjectStore
+
+
+def reuse_result(work: Work, stage: Stage, *, copy: bool) -> str | None:
+    """Find another job that has a stage's result, and return that job's name.
+
+    Parameters
+    ----------
+    work : Work
+        The stages and where they live.
+    stage : Stage
+        The stage.
+    copy : bool
+        Copy the result, checking every byte; else the other job's result is only looked at, so
+        one with a flipped bit counts as whole.
+    """
+    folder = work.folder(stage)
+    for cache in work.caches(work.keys[stage.name]):
+        if reuse_stage(cache, work.store, folder) if copy else _seems_whole(cache, folder):
+            return _job_name(cache)
+    return None
+
+
+def reuse_parts(work: Work, stage: Stage, waiting: Iterable[int], *, copy: bool) -> list[int]:
+    """Find those of a stage's missing parts that other jobs have, and return their indices.
+
+    Parameters
+    ----------
+    work : Work
+        The stages and where they live.
+    stage : Stage
+        The stage.
+    waiting : iterable of int
+        The missing parts.
+    copy : bool
+        As for :func:`reuse_result`.
+    """
+    if not stage.part_inputs:
+        return []
+    keys, folder = part_keys(stage), work.folder(stage)
+
+    def reuse(index: int) -> bool:
+        caches = work.part_caches(keys[index])
+        if copy:
+            target = part_key(folder, stage, index)
+            return any(reuse_part(cache, part, work.store, target) for cache, part in caches)
+        return any(_part_seems_whole(cache, part) for cache, part in caches)
+
+    return [index for index in waiting if index != FINALISE and reuse(index)]
+
+
+def reuse_record(work: Work, stage: Stage, *, copy: bool) -> str | None:
+    """Find another job that has computed and removed a temporary result; return its name.
+
+    With ``copy``, what the result cost there is recorded here.
+    """
+    part = f"{work.folder(stage)}/{COLLECTED}"
+    for cache in work.caches(work.keys[stage.name]):
+        try:
+            record = read_marker(cache, part)
+        except (OSError, LatentscaleError):
+            continue
+        if record is not None:
+            if copy:
+                record_collected(work.store, work.folder(stage), record.values[SPENT])
+            return _job_name(cache)
+    return None
+
+
+def _job_name(cache: ObjectStore) -> str:
+    return cache.url.rpartition("/")[2]
+
+
+def _seems_whole(cache: ObjectStore, folder: str) -> bool:
+    try:
+        inspection = Inspection(cache, cache.sizes(folder), repair=False)
+        parts = [key.removesuffix(".json") for key in inspection.sizes if key.endswith(".json")]
+        return f"{folder}/result" in parts and all(inspection.has(part) for part in parts)
+    except (OSError, LatentscaleError):
+        return False
+
+
+def _part_seems_whole(cache: ObjectStore, part: str) -> bool:
+    try:
+        marker = read_marker(cache, part)
+        return marker is not None and all(
+            cache.exists(described["key"]) for described in marker.objects.values()
+        )
+    except (OSError, LatentscaleError):
+        return False

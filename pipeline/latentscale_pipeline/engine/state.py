@@ -1,0 +1,335 @@
+"""The state of every stage of a job, found by inspecting the job's folder.
+
+The folder is the truth: an inspection says which results are there and whole, takes over what other
+jobs have under the same keys, and withdraws what is damaged, so that it is computed again. A
+temporary result is missed only while a stage that reads it isn't done.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from latentscale_pipeline.engine.changes import changes
+from latentscale_pipeline.engine.collection import COLLECTED, NOTHING_SPENT, record_collected
+from latentscale_pipeline.engine.inspection import Inspection
+from latentscale_pipeline.engine.iterations import find_iteration
+from latentscale_pipeline.engine.reuse import reuse_parts, reuse_record, reuse_result
+from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.engine.task import FINALISE, Task, part_key
+from latentscale_pipeline.engine.work import Work
+from latentscale_pipeline.storage.artifacts import (
+    CorruptResult,
+    check_sizes,
+    need_marker,
+    withdraw,
+)
+from latentscale_pipeline.storage.objects import ObjectStore
+
+
+@dataclass
+class StageState:
+    """The state of one stage in this run.
+
+    Attributes
+    ----------
+    finalised : bool
+        Whether the result that is made from all parts is there.
+    collected : bool
+        The stage is done without a result: it is temporary, and all that read it are done.
+    found : int
+        Parts that were there at the beginning.
+    origin : str
+        Where the result comes from, or why it has to be computed.
+    problems : dict
+        What was wrong with results that had to be withdrawn, by part.
+    """
+
+    stage: Stage
+    folder: str
+    done: bool = False
+    waiting: deque[int] = field(default_factory=deque)
+    running: set[int] = field(default_factory=set)
+    iteration: int = 0
+    damaged: bool = False
+    finalised: bool = False
+    collected: bool = False
+    found: int = 0
+    origin: str = ""
+    problems: dict[str, str] = field(default_factory=dict)
+    failure: Exception | None = None
+    failed: Task | None = None
+    started: bool = False
+
+    @property
+    def reason(self) -> str:
+        """Why the stage is, or isn't, computed in this run."""
+        if not self.problems:
+            return self.origin
+        first, *others = self.problems
+        what = self.part_reason(first)
+        what += f" (and {len(others)} more)" if others else ""
+        return what if self.origin == "computed" else f"{self.origin}; {what}"
+
+    def part_reason(self, part: str) -> str:
+        """Why one part is computed."""
+        if part not in self.problems:
+            return self.origin
+        return f"recomputed: {self.problems[part].removeprefix(f'{self.folder}/')}"
+
+
+def is_complete(work: Work) -> bool:
+    """Tell whether no stage of a job misses anything; nothing is changed."""
+    return all(is_stage_complete(work, stage) for stage in work.stages)
+
+
+def is_stage_complete(work: Work, stage: Stage) -> bool:
+    """Tell whether a stage has its result, or has had it for as long as it was needed."""
+    sizes = work.store.sizes(work.folder(stage))
+    collected = stage.temporary and f"{work.folder(stage)}/{COLLECTED}.json" in sizes
+    return collected or _has_result(work, stage, sizes)
+
+
+def has_result(work: Work, stage: Stage) -> bool:
+    """Tell whether the result of a stage and all its parts are there and whole, by their sizes."""
+    return _has_result(work, stage, work.store.sizes(work.folder(stage)))
+
+
+def _has_result(work: Work, stage: Stage, sizes: Mapping[str, int]) -> bool:
+    folder = work.folder(stage)
+    # What an iterated stage computed in its iterations doesn't outlive them.
+    indices = range(stage.partitions if stage.advance is None else 0)
+    parts = {f"{folder}/result", *(part_key(folder, stage, index) for index in indices)}
+    return all(_is_there(work.store, part, sizes) for part in parts)
+
+
+def _is_there(store: ObjectStore, part: str, sizes: Mapping[str, int]) -> bool:
+    if f"{part}.json" not in sizes:
+        return False
+    try:
+        check_sizes(need_marker(store, part), sizes)
+    except CorruptResult:
+        return False
+    return True
+
+
+def inspect_stages(work: Work, *, thorough: bool = False, repair: bool = True) -> list[StageState]:
+    """Inspect every stage: whether it is done, and which parts are missing.
+
+    Parameters
+    ----------
+    work : Work
+        The stages and where they live.
+    thorough : bool
+        Check every byte of every result; else presence and sizes.
+    repair : bool
+        Withdraw what is damaged and copy what other jobs have. Without it nothing is changed, and
+        other jobs' results aren't read to the last byte.
+    """
+    states: dict[str, StageState] = {}
+    # Readers come first: whether a temporary result is needed depends on them.
+    for stage in reversed(work.stages):
+        needed = not stage.temporary or any(
+            not states[reader.name].done for reader in work.readers(stage)
+        )
+        states[stage.name] = _inspect(work, stage, thorough, repair, needed)
+    return [states[stage.name] for stage in work.stages]
+
+
+def inspect_stage(work: Work, stage: Stage, *, repair: bool) -> StageState:
+    """Inspect one stage of a job, as :func:`inspect_stages` does all of them."""
+    return _inspect(work, stage, False, repair, _is_needed(work, stage))
+
+
+def _is_needed(work: Work, stage: Stage) -> bool:
+    return not stage.temporary or any(
+        not is_stage_complete(work, reader) and _is_needed(work, reader)
+        for reader in work.readers(stage)
+    )
+
+
+def _inspect(work: Work, stage: Stage, thorough: bool, repair: bool, needed: bool) -> StageState:
+    state = StageState(stage, work.folder(stage))
+    inspection = _begin_inspection(work.store, state, thorough, repair)
+    if not needed and f"{state.folder}/{COLLECTED}.json" in inspection.sizes:
+        return _collected(state, "already done")
+    whole = inspection.has(f"{state.folder}/result")
+    if not whole and not needed:
+        return _inspect_unneeded(work, state, repair)
+    if needed and repair and f"{state.folder}/{COLLECTED}.json" in inspection.sizes:
+        withdraw(work.store, f"{state.folder}/{COLLECTED}")
+    cache = None if whole else reuse_result(work, stage, copy=repair)
+    if cache is not None:
+        state.problems.clear()
+        if not repair:
+            state.done, state.found = True, stage.partitions
+            state.origin = f"reused from {cache}"
+            return state
+        inspection = _begin_inspection(work.store, state, False, repair)
+        whole = inspection.has(f"{state.folder}/result")
+    reused = _inspect_inside(work, state, inspection, whole)
+    if cache is not None:
+        state.origin = f"reused from {cache}"
+    elif reused:
+        state.origin = f"resumed: {reused} of {stage.partitions} parts reused from other jobs"
+    else:
+        state.origin = _origin(work, state)
+    return state
+
+
+def _begin_inspection(
+    store: ObjectStore, state: StageState, thorough: bool, repair: bool
+) -> Inspection:
+    return Inspection(store, store.sizes(state.folder), thorough, state.problems, repair)
+
+
+def _inspect_unneeded(work: Work, state: StageState, repair: bool) -> StageState:
+    """Take note that a temporary result isn't there and that nothing needs it."""
+    cache = reuse_record(work, state.stage, copy=repair)
+    if cache is not None:
+        return _collected(state, f"reused from {cache}")
+    if repair:
+        record_collected(work.store, state.folder, NOTHING_SPENT)
+    return _collected(state, "not needed: the stages that read it are done")
+
+
+def _collected(state: StageState, origin: str) -> StageState:
+    state.problems.clear()
+    state.done = state.collected = True
+    state.found, state.origin = state.stage.partitions, origin
+    return state
+
+
+def _inspect_inside(work: Work, state: StageState, inspection: Inspection, whole: bool) -> int:
+    """Find the missing parts; return how many of them other jobs have."""
+    if state.stage.advance is not None:
+        _inspect_iteration(state, inspection, whole)
+        return 0
+    _inspect_parts(state, inspection, whole)
+    reused = reuse_parts(work, state.stage, tuple(state.waiting), copy=inspection.repair)
+    for index in reused:
+        state.waiting.remove(index)
+    state.found += len(reused)
+    if reused and not state.waiting:
+        state.waiting.append(FINALISE)
+    return len(reused)
+
+
+def _inspect_parts(state: StageState, inspection: Inspection, whole: bool) -> None:
+    stage = state.stage
+    parts = [part_key(state.folder, stage, index) for index in range(stage.partitions)]
+    # The only part of a stage may be its result, which has been inspected.
+    there = [whole if part.endswith("/result") else inspection.has(part) for part in parts]
+    missing = [index for index, found in enumerate(there) if not found]
+    state.found = stage.partitions - len(missing)
+    state.finalised = whole
+    state.done = whole and not missing
+    state.waiting.extend(missing)
+    if not missing and not whole:
+        state.waiting.append(FINALISE)
+
+
+def _inspect_iteration(state: StageState, inspection: Inspection, whole: bool) -> None:
+    state.done = whole
+    state.found = state.stage.partitions if whole else 0
+    if whole:
+        return
+    found = find_iteration(inspection, state.stage, state.folder)
+    state.iteration = found.number
+    if found.number:
+        state.found = state.stage.partitions - len(found.missing)
+    state.waiting.extend(found.missing or (FINALISE,))
+
+
+def _origin(work: Work, state: StageState) -> str:
+    stage = state.stage
+    if state.done:
+        return "already done"
+    if state.iteration:
+        return (
+            f"resumed in round {state.iteration}: "
+            f"{state.found} of {stage.partitions} parts were there"
+        )
+    if state.found:
+        return f"resumed: {state.found} of {stage.partitions} parts were there"
+    if state.problems:
+        return "computed"
+    for earlier in work.earlier(stage.name):
+        code = {**earlier.code, **work.code}
+        changed = changes(earlier.dependences, work.dependences[stage.name], code)
+        if changed:
+            return f"computed: {changed} changed since {earlier.when}"
+    if work.store.folders(stage.folder):
+        return "computed: configuration, input or code differ from an earlier run"
+    return "computed"
+
+
+def make_task(work: Work, state: StageState, index: int, attempt: str) -> Task:
+    """Describe one part of a stage, in the iteration that it is in, for any process to do."""
+    stage = state.stage
+    return Task(
+        store=work.store,
+        stage=stage,
+        index=index,
+        folders={name: f"stages/{name}/{work.keys[name]}" for name in (stage.name, *stage.needs)},
+        corpora={role: work.corpora[role] for role in stage.corpora},
+        attempt=attempt,
+        iteration=state.iteration,
+    )
+
+
+def find_owner(states: Sequence[StageState], problem: CorruptResult) -> StageState | None:
+    """Return the stage that a damaged result belongs to."""
+    return next((s for s in states if problem.part.startswith(f"{s.folder}/")), None)
+
+
+def redo(
+    store: ObjectStore, states: Sequence[StageState], owner: StageState, problem: CorruptResult
+) -> None:
+    """Withdraw a damaged result of a stage, so that it is computed again.
+
+    Temporary results that this takes, and that are gone, are computed again as well.
+    """
+    withdraw(store, problem.part)
+    owner.problems[problem.part] = problem.problem
+    owner.done = False
+    _restore_needs(store, {state.stage.name: state for state in states}, owner)
+    if owner.stage.advance is not None:
+        owner.damaged = True
+        if not owner.running:
+            return_to_iteration(store, owner)
+        return
+    name = problem.part.rpartition("/")[2]
+    index = FINALISE if name == "result" else int(name.removeprefix("part-"))
+    if part_key(owner.folder, owner.stage, 0) == problem.part:
+        index = 0
+    owner.finalised = owner.finalised and name != "result"
+    if index not in owner.waiting and index not in owner.running:
+        owner.waiting.append(index)
+
+
+def _restore_needs(
+    store: ObjectStore, states: Mapping[str, StageState], reader: StageState
+) -> None:
+    for name in reader.stage.needs:
+        state = states.get(name)
+        if state is None or not state.collected:
+            continue
+        withdraw(store, f"{state.folder}/{COLLECTED}")
+        state.collected = state.done = False
+        state.origin = f"computed: stage {reader.stage.name} is computed again"
+        inspection = _begin_inspection(store, state, False, repair=True)
+        if state.stage.advance is None:
+            _inspect_parts(state, inspection, inspection.has(f"{state.folder}/result"))
+        else:
+            _inspect_iteration(state, inspection, inspection.has(f"{state.folder}/result"))
+        if not state.done:
+            _restore_needs(store, states, state)
+
+
+def return_to_iteration(store: ObjectStore, state: StageState) -> None:
+    """Go on from the newest whole state, once nothing of a damaged one is under way."""
+    state.damaged = False
+    state.waiting.clear()
+    _inspect_iteration(state, _begin_inspection(store, state, False, repair=True), whole=False)

@@ -1,0 +1,1 @@
+"""Where tasks run: in this process, on Dask workers, or as plain processes."""

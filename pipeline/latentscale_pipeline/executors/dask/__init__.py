@@ -1,0 +1,1 @@
+"""Executors on Dask: the only package that imports the distributed scheduler."""

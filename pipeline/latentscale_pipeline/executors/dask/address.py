@@ -1,0 +1,131 @@
+"""A Dask scheduler that exists already, with its workers.
+
+It belongs to someone else: nothing of it is configured, started or stopped, its dashboard and its
+other users' tasks stay what they are. It is reached over TLS with the files that the configuration
+names, or Dask's own; an address without TLS is taken as well, with a warning, but nothing that may
+be a secret goes there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import dask
+import distributed
+from distributed.security import Security
+from distributed.utils import silence_logging_cmgr
+
+from latentscale_pipeline.config.cluster import Address, TlsFiles
+from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError
+from latentscale_pipeline.executors.dask.executor import Opened, undisturbed
+from latentscale_pipeline.executors.dask.readiness import PACKAGES, Needs, NotReady, check_versions
+from latentscale_pipeline.executors.dask.remote import RemoteExecutor, Tell
+from latentscale_pipeline.storage.urls import options_in_force
+
+CONNECTING_SECONDS = "30s"
+
+UNENCRYPTED = (
+    "cluster.address {address} has no TLS: whoever reaches it can read along and run code on its "
+    "workers, and on this machine; start the scheduler with TLS and write tls://"
+)
+
+
+@contextmanager
+def existing_scheduler(settings: Address, needs: Needs, tell: Tell) -> Iterator[RemoteExecutor]:
+    """Use the workers of a scheduler for the time of a ``with`` block.
+
+    Raises
+    ------
+    BadInput
+        If it can't be spoken to safely, or a worker isn't fit for the job.
+    Incomplete
+        If it can't be reached, or no worker comes.
+    """
+    if settings.address.startswith("tcp://"):
+        if options_in_force():
+            raise BadInput(
+                f"cluster.address {settings.address} has no TLS, and options of storage, which may "
+                "be secret, would be sent there; start the scheduler with TLS, or give the "
+                "options to the workers by their environment and not to this process"
+            )
+        tell(UNENCRYPTED.format(address=settings.address))
+    with undisturbed(lambda: _open(settings, tell)) as executor:
+        with _explained(settings):
+            _wait_for_workers(executor.client, settings)
+            versions: Any = executor.client.get_versions(packages=list(PACKAGES))
+            check_versions(versions)
+            executor.make_ready(options_in_force(), needs, ours=False)
+        yield executor
+
+
+def _open(settings: Address, tell: Tell) -> Opened[RemoteExecutor]:
+    security = _security(settings) if settings.address.startswith("tls://") else None
+    with ExitStack() as stack, _explained(settings):
+        stack.enter_context(silence_logging_cmgr("CRITICAL"))
+        client = stack.enter_context(
+            distributed.Client(
+                settings.address,
+                security=security,
+                timeout=CONNECTING_SECONDS,
+                set_as_default=False,
+            )
+        )
+        executor = RemoteExecutor(
+            client, settings.memory_limit, patience=settings.patience, tell=tell
+        )
+        return Opened(executor, stack.pop_all())
+
+
+@contextmanager
+def _explained(settings: Address) -> Iterator[None]:
+    """Say in one line that a scheduler can't be spoken to."""
+    try:
+        yield
+    except LatentscaleError:
+        raise
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise Incomplete(
+            f"cluster.address {settings.address}: the scheduler doesn't answer, or doesn't take "
+            f"these certificates ({reason})"
+        ) from error
+
+
+def _security(settings: Address) -> Security:
+    """Return the certificates to show and to trust."""
+    configured = {
+        "ca_file": dask.config.get("distributed.comm.tls.ca-file", None),
+        "cert": dask.config.get("distributed.comm.tls.client.cert", None),
+        "key": dask.config.get("distributed.comm.tls.client.key", None),
+    }
+    files = settings.tls
+    if files is None:
+        if None in configured.values():
+            raise BadInput(
+                f"cluster.address {settings.address}: name the certificates, as cluster.tls."
+                "{ca_file, cert, key}, or in Dask's own configuration (distributed.comm.tls)"
+            )
+        files = TlsFiles(**configured)
+    for name, path in files:
+        if not Path(path).is_file():
+            raise BadInput(f"cluster.tls.{name}: there is no file {path}")
+    return Security(
+        tls_ca_file=files.ca_file,
+        tls_client_cert=files.cert,
+        tls_client_key=files.key,
+        require_encryption=True,
+    )
+
+
+def _wait_for_workers(client: distributed.Client, settings: Address) -> None:
+    try:
+        client.wait_for_workers(settings.workers, timeout=settings.patience)
+    except TimeoutError:
+        raise NotReady(
+            f"cluster.address {settings.address}: {len(client.nthreads())} workers are there and "
+            f"{settings.workers} are asked for (cluster.workers); no more came within "
+            f"{settings.patience:.0f} s (cluster.patience)"
+        ) from None

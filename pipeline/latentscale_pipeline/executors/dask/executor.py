@@ -1,0 +1,245 @@
+"""Tasks on Dask workers.
+
+The scheduler holds nothing that matters: a task returns only what it cost, and its result is in
+the job folder. Each task reserves the memory it was projected to hold, so a worker's memory limit
+decides how many run at once and never what they compute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import distributed
+from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
+from distributed.utils import sync
+
+from latentscale_pipeline.engine.executor import Ending
+from latentscale_pipeline.engine.task import Task, WorkerDied, run_task
+from latentscale_pipeline.errors import Incomplete
+
+BEGUN = "latentscale-begun"
+"""Topic under which workers say which task they begin."""
+
+OVER_LIMIT = "worker-restart-memory"
+"""Topic under which Dask's nannies say that they end a worker for the memory it holds."""
+
+IDLE_DEATHS = 10
+"""Workers that may die before they begin a task, as long as no task ends in between."""
+
+
+class DaskExecutor:
+    """Hands tasks to the workers of a Dask client.
+
+    A task that failed is sent to another worker where there is one. When a worker dies, only
+    tasks that it had begun are told as failed; those that waited on it are sent again.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Connected to a scheduler whose workers offer ``memory``.
+    memory_limit : int
+        What one worker may hold, in bytes.
+    dashboard : str or None
+        Address of the scheduler's pages, when they are served.
+    """
+
+    window = 10_000
+
+    def __init__(
+        self, client: distributed.Client, memory_limit: int, dashboard: str | None = None
+    ) -> None:
+        if client.loop is None:
+            raise ValueError("the client is closed")
+        self.dashboard = dashboard
+        self.client = client
+        self._loop = client.loop
+        self._memory_limit = memory_limit
+        self._tasks: dict[Any, Task] = {}
+        self._futures: dict[str, distributed.Future[Any]] = {}
+        self._recalled: set[str] = set()
+        self._sent = 0
+        self._begun: dict[Any, str] = {}
+        self._failed_on: defaultdict[str, set[str]] = defaultdict(set)
+        self._ended: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self._held: dict[str, int] = {}
+        self._died_idle: set[str] = set()
+        client.subscribe_topic(BEGUN, self._note_begun)
+        client.subscribe_topic(OVER_LIMIT, self._note_over_limit)
+
+    def submit(self, task: Task) -> None:
+        """Send a task to whichever worker has room for it."""
+        with _scheduler_needed():
+            self._send(task)
+
+    def _send(self, task: Task) -> None:
+        key = f"{task.label}-{task.attempt}-{self._sent}".replace(" ", "-")
+        self._sent += 1
+        self._tasks[key] = task
+        future = self.client.submit(
+            run_on_worker,
+            task,
+            key=key,
+            pure=False,
+            resources={"memory": task.stage.memory_bytes},
+            **self._elsewhere(task),
+        )
+        self._futures[key] = future
+        self._loop.add_callback(self._collect, key, future)
+
+    async def _collect(self, key: str, future: distributed.Future[Any]) -> None:
+        """Fetch how a task ended.
+
+        A worker that has done it but doesn't answer, because it is suspended or its next task
+        keeps Python's lock, isn't waited for by whoever asks for the next ending.
+        """
+        outcome: Any
+        try:
+            outcome = await self.client.gather(future, asynchronous=True)
+        except BaseException as error:  # noqa: BLE001 -- how a task ended is judged elsewhere
+            outcome = error
+        future.release()
+        self._ended.put((key, outcome))
+
+    def _elsewhere(self, task: Task) -> dict[str, Any]:
+        """Ask for other workers than those that a task has failed on."""
+        failed_on = self._failed_on.get(task.part)
+        if not failed_on:
+            return {}
+        others = [worker for worker in self.client.nthreads() if worker not in failed_on]
+        return {"workers": others, "allow_other_workers": True} if others else {}
+
+    def next_ended(self, seconds: float) -> tuple[Task, Ending] | None:
+        """Wait for the first task to end.
+
+        Raises
+        ------
+        Incomplete
+            If the scheduler or all workers are gone.
+        """
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                key, outcome = self._ended.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                return None
+            with _scheduler_needed():
+                ending = self._ending(key, outcome)
+            task = self._tasks.pop(key)
+            self._futures.pop(key, None)
+            if ending is not None:
+                return task, ending
+            self.submit(task)
+
+    def _ending(self, key: str, outcome: Any) -> Ending | None:
+        """Say how a task ended; None when it hadn't begun."""
+        worker: str
+        ending: Ending | None
+        if key in self._recalled:
+            self._recalled.discard(key)
+            if isinstance(outcome, CancelledError | asyncio.CancelledError):
+                return None
+        if isinstance(outcome, BaseException):
+            worker, ending = self._mishap(key, outcome)
+        else:
+            worker, ending = outcome
+            self._begun.pop(key, None)
+            self._died_idle.clear()
+        if isinstance(ending, Exception):
+            self._failed_on[self._tasks[key].part].add(worker)
+        return ending
+
+    def _mishap(self, key: str, error: BaseException) -> tuple[str, Ending | None]:
+        """Explain what ended a task other than its own doing."""
+        if isinstance(error, OSError | CancelledError | asyncio.CancelledError):
+            raise error
+        if isinstance(error, NoWorkerError | NoValidWorkerError):
+            raise Incomplete(
+                "no worker is left and none could be started; look at the free memory of this "
+                "machine, then run the same command again to go on"
+            )
+        if not isinstance(error, KilledWorker):
+            return "", error
+        worker = error.last_worker.address
+        if self._begun.get(key) == worker:
+            return worker, WorkerDied(worker, self._memory_limit, self._held.get(worker))
+        if worker not in self._begun.values():
+            self._died_idle.add(worker)
+        if len(self._died_idle) > IDLE_DEATHS:
+            raise Incomplete(
+                f"{len(self._died_idle)} workers died one after another without ending any task; "
+                "look at the free memory of this machine, then run the same command again to go on"
+            )
+        return worker, None
+
+    def _recall(self) -> None:
+        """Send the tasks again that haven't begun, as if they were new to the scheduler."""
+        waiting = [key for key in self._tasks if key not in self._begun]
+        self._recalled.update(waiting)
+        self.client.cancel([self._futures[key] for key in waiting])
+
+    def _note_begun(self, event: tuple[float, dict[str, str]]) -> None:
+        self._begun[event[1]["key"]] = event[1]["worker"]
+
+    def _note_over_limit(self, event: tuple[float, dict[str, Any]]) -> None:
+        self._held[event[1]["worker"]] = event[1]["rss"]
+
+
+@contextmanager
+def _scheduler_needed() -> Iterator[None]:
+    """Say in one line that the scheduler can't be reached."""
+    try:
+        yield
+    except (OSError, CancelledError, asyncio.CancelledError) as error:
+        raise Incomplete(
+            "the scheduler is gone, and with it the workers; run the same command again to go on"
+        ) from error
+
+
+def run_on_worker(task: Task) -> tuple[str, Ending]:
+    """Run a task on a Dask worker; return the worker's address and how the task ended."""
+    worker = distributed.get_worker()
+    begun = {"key": worker.get_current_task(), "worker": worker.address}
+    # Waits for the scheduler to know: a task that kills its worker at once has begun, too.
+    sync(worker.loop, worker.scheduler.log_event, topic=BEGUN, msg=begun)
+    try:
+        return worker.address, run_task(task)
+    except Exception as error:  # noqa: BLE001 -- how a task ended is the caller's to judge
+        return worker.address, error
+
+
+AnyExecutor = TypeVar("AnyExecutor", bound=DaskExecutor)
+
+
+@dataclass(frozen=True)
+class Opened(Generic[AnyExecutor]):
+    """An executor that was started, and all that stops with it."""
+
+    executor: AnyExecutor
+    stop: ExitStack
+
+
+@contextmanager
+def undisturbed(start: Callable[[], Opened[AnyExecutor]]) -> Iterator[AnyExecutor]:
+    """Start a cluster and stop it at the end, both in a thread that no signal reaches.
+
+    Whoever interrupts the main thread must not find it half started or half stopped.
+    """
+    with ThreadPoolExecutor(1) as apart:
+        opening = apart.submit(start)
+        try:
+            yield opening.result().executor
+        finally:
+            apart.submit(_close, opening).result()
+
+
+def _close(opening: Future[Opened[AnyExecutor]]) -> None:
+    if opening.exception() is None:
+        opening.result().stop.close()

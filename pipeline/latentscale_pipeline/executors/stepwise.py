@@ -1,0 +1,215 @@
+"""One stage in three steps, each of which may be a process of its own that knows no other.
+
+A cluster whose machines can't reach each other can still run an array of plain processes that see
+the same files. That is enough, because a task reads files and writes files: *init* inspects the
+stage and says how many parts are missing, *work* computes some of them, *finalise* makes the
+stage's result from all. An iterated stage takes the three steps once an iteration, until there is a
+result; its first task, which needs no parts, belongs to the first *init*.
+
+No lock is held: whatever runs beside it, other processes of the same array included, can only
+publish the same parts once more, and lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from latentscale_pipeline.engine.iterations import remove_finished_iterations
+from latentscale_pipeline.engine.loop import LOOKING_UP_SECONDS
+from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.engine.state import (
+    StageState,
+    has_result,
+    inspect_stage,
+    make_task,
+)
+from latentscale_pipeline.engine.task import FINALISE, TaskFailed
+from latentscale_pipeline.engine.work import Work
+from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError, StoreFailed
+from latentscale_pipeline.executors.serial import SerialExecutor
+from latentscale_pipeline.storage.artifacts import CorruptResult, Cost, collect_garbage, withdraw
+
+
+@dataclass(frozen=True)
+class Step:
+    """The state of a stage between two steps.
+
+    Attributes
+    ----------
+    stage : Stage
+        The stage.
+    done : bool
+        Whether its result is there.
+    iteration : int or None
+        The iteration that an iterated stage is in.
+    missing : tuple of int
+        Parts that are to be computed before the stage, or its iteration, can be finalised.
+    """
+
+    stage: Stage
+    done: bool
+    iteration: int | None
+    missing: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Share:
+    """The ``number``-th of ``of`` processes, counted from 1: every ``of``-th part is its own."""
+
+    number: int = 1
+    of: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= self.of:
+            raise ValueError(f"there is no process {self.number} of {self.of}")
+
+    def take(self, parts: Iterable[int]) -> list[int]:
+        """Return the parts that are this process' own.
+
+        That depends on nothing but their numbers, so that a process which is started again, when
+        others have done theirs, has the same ones to do.
+        """
+        return [part for part in parts if part % self.of == self.number - 1]
+
+
+def find_stage(work: Work, name: str) -> Stage:
+    """Return the stage of a job that has this name.
+
+    Raises
+    ------
+    BadInput
+        Listing those there are.
+    """
+    for stage in work.stages:
+        if stage.name == name:
+            return stage
+    raise BadInput(f"{name}: this job's stages are {', '.join(s.name for s in work.stages)}")
+
+
+def init_stage(work: Work, stage: Stage, attempt: str) -> Step:
+    """Get a stage ready: withdraw what is damaged, take over what other jobs have.
+
+    Of an iterated stage that hasn't begun, the first task is computed here.
+
+    Raises
+    ------
+    Incomplete
+        If a stage that it needs isn't done.
+    """
+    state = inspect_stage(work, stage, repair=True)
+    if state.done:
+        return _step(state)
+    needed = [other for other in work.stages if other.name in stage.needs]
+    undone = [other.name for other in needed if not has_result(work, other)]
+    if undone:
+        raise Incomplete(f"stage {stage.name} needs {', '.join(undone)}, which isn't done yet")
+    if stage.advance is not None and state.iteration == 0:
+        state = _finalise(work, state, attempt)
+    return _step(state)
+
+
+def work_on_stage(work: Work, stage: Stage, share: Share, attempt: str) -> int:
+    """Compute those of the missing parts that are one process' share; return how many there were.
+
+    Raises
+    ------
+    Incomplete
+        If parts failed; the others of the share are done.
+    """
+    state = inspect_stage(work, stage, repair=False)
+    if stage.advance is not None and state.iteration == 0 and not state.done:
+        raise BadInput(f"stage {stage.name} hasn't begun; run latentscale stage init first")
+    own = share.take(_step(state).missing)
+    _run(work, state, own, attempt)
+    return len(own)
+
+
+def finalise_stage(work: Work, stage: Stage, attempt: str) -> Step:
+    """Make the result of a stage, or the state of its iteration, from its parts.
+
+    Raises
+    ------
+    Incomplete
+        If parts are missing.
+    """
+    state = inspect_stage(work, stage, repair=False)
+    missing = _step(state).missing
+    if missing:
+        listed = ", ".join(str(part + 1) for part in missing[:5])
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        raise Incomplete(
+            f"stage {stage.name}: of {stage.partitions} parts these are missing: {listed}{more}; "
+            "run latentscale stage work again"
+        )
+    if not state.done:
+        state = _finalise(work, state, attempt)
+    elif not state.collected:
+        collect_garbage(work.store, state.folder)
+    return _step(state)
+
+
+def _finalise(work: Work, state: StageState, attempt: str) -> StageState:
+    """Run a stage's finalise or advance, tidy up behind it, and inspect the stage again."""
+    _run(work, state, [FINALISE], attempt)
+    if state.stage.advance is not None:
+        remove_finished_iterations(work.store, state.stage, state.folder, state.iteration)
+    after = inspect_stage(work, state.stage, repair=True)
+    if after.done:
+        collect_garbage(work.store, state.folder)
+    return after
+
+
+def _step(stage_state: StageState) -> Step:
+    stage = stage_state.stage
+    return Step(
+        stage=stage,
+        done=stage_state.done,
+        iteration=None if stage.advance is None or stage_state.done else stage_state.iteration,
+        missing=tuple(part for part in stage_state.waiting if part != FINALISE),
+    )
+
+
+def _run(work: Work, stage_state: StageState, parts: Iterable[int], attempt: str) -> None:
+    """Compute parts one after another; those that fail don't keep the others from being tried."""
+    failures = list(_failures(work, stage_state, parts, attempt))
+    if failures:
+        more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+        raise Incomplete(f"stage {failures[0]}{more}")
+
+
+def _failures(
+    work: Work, stage_state: StageState, parts: Iterable[int], attempt: str
+) -> Iterator[str]:
+    """Compute parts; say of each that failed which it was and why."""
+    with SerialExecutor() as executor:
+        for index in parts:
+            task = make_task(work, stage_state, index, f"{attempt}-{max(index, 0)}")
+            for part in {task.part, f"{task.folder}/result"} & set(stage_state.problems):
+                withdraw(work.store, part)
+            executor.submit(task)
+            ended = None
+            while ended is None:
+                ended = executor.next_ended(LOOKING_UP_SECONDS)
+            ending = ended[1]
+            if isinstance(ending, Cost):
+                continue
+            if isinstance(ending, CorruptResult):
+                yield f"{task.label}: {_withdraw(work, ending)}"
+            elif isinstance(ending, TaskFailed):
+                log = work.store.locate(ending.log)
+                yield f"{task.label}: {ending.reason} (log: {log})"
+            elif isinstance(ending, StoreFailed) or not isinstance(ending, LatentscaleError):
+                raise ending
+            elif isinstance(ending, Incomplete):
+                yield f"{task.label}: {ending}"
+            else:
+                raise ending
+
+
+def _withdraw(work: Work, damage: CorruptResult) -> str:
+    """Withdraw what a task found damaged, so that it is computed again, and say what to do."""
+    withdraw(work.store, damage.part)
+    owner = next((s for s in work.stages if damage.part.startswith(f"{work.folder(s)}/")), None)
+    name = "the stage that it belongs to" if owner is None else f"stage {owner.name}"
+    return f"{work.store.locate(damage.problem)}; it was withdrawn: init {name} again"

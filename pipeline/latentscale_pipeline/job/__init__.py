@@ -1,1 +1,0 @@
-"""A job: its configuration, its identity, and the folder that holds everything it did."""

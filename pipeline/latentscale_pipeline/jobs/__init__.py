@@ -1,0 +1,1 @@
+"""Jobs from beginning to end: plan, run, resume, status, submission."""

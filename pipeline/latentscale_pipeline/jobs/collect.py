@@ -1,0 +1,124 @@
+"""results.json: one document with every number of a job, its bracket, and how it came about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from latentscale import __version__
+from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.engine.collection import stage_spending
+from latentscale_pipeline.engine.state import StageState
+from latentscale_pipeline.engine.work import Work
+from latentscale_pipeline.jobs.plan import Plan, measures_of
+from latentscale_pipeline.jobs.provenance import PROVENANCE_KEY
+from latentscale_pipeline.measures.base import Findings, Measure, Role
+from latentscale_pipeline.measures.by_label import collect_by_label
+from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.measures.results_models import RESULTS_MODELS
+from latentscale_pipeline.results import model
+from latentscale_pipeline.storage.artifacts import Artifact
+from latentscale_pipeline.storage.urls import strip_credentials
+
+
+def assemble_results(
+    plan: Plan,
+    work: Work,
+    stage_states: Sequence[StageState],
+    *,
+    started: str,
+    finished: str,
+    measures: Mapping[str, Measure] = MEASURES,
+) -> model.Results:
+    """Collect what the stages published into the results of the job.
+
+    Parameters
+    ----------
+    plan : Plan
+        The job.
+    work : Work
+        Where its stages' results are.
+    stage_states : sequence of StageState
+        How each stage came about in this run.
+    started, finished : str
+        UTC times in ISO 8601.
+
+    Returns
+    -------
+    results.model.Results
+        What ``results.json`` is written from; every number finite.
+    """
+    stages = {stage.name: stage for stage in plan.stages}
+
+    def result(name: str) -> Artifact:
+        return work.result(stages[name])
+
+    findings = {}
+    for name, section in measures_of(plan.config, measures).items():
+        found = measures[name].collect(section, plan.facts, result)
+        findings[name] = measures[name].name_representatives(section, found, result, plan.corpora)
+    if plan.config.group_by is not None:
+        findings["labels"] = collect_by_label(measures, plan.config.measures, plan.facts, result)
+    return model.Results(
+        job=model.Job(
+            id=plan.id,
+            name=plan.config.name,
+            config_hash=plan.config_hash,
+            seed=plan.config.seed,
+            version=__version__,
+            started=started,
+            finished=finished,
+            cluster=plan.config.cluster.model_dump(),
+            provenance=PROVENANCE_KEY,
+        ),
+        corpora=model.Corpora(
+            **{
+                role: _corpus(corpus, findings.values(), role)
+                for role, corpus in plan.corpora.items()
+            }
+        ),
+        scores=[score for finding in findings.values() for score in finding.scores],
+        measures={
+            key: value
+            for name, finding in findings.items()
+            for key, value in _section(name, finding).items()
+        },
+        arrays={key: path for finding in findings.values() for key, path in finding.arrays.items()},
+        timings=[_timing(plan, work, stage_state) for stage_state in stage_states],
+    )
+
+
+def _corpus(corpus: Corpus, findings: Iterable[Findings], role: Role) -> model.Corpus:
+    found = {k: v for finding in findings for k, v in finding.corpora.get(role, {}).items()}
+    return model.Corpus(
+        uri=strip_credentials(corpus.url),
+        n=corpus.n,
+        d=corpus.d,
+        dtype=str(corpus.dtype),
+        fingerprint=corpus.fingerprint,
+        excluded_shards=list(corpus.excluded) or None,
+        excluded_rows=corpus.excluded_rows or None,
+        **found,
+    )
+
+
+def _section(name: str, finding: Findings) -> dict[str, Any]:
+    if finding.section is None:
+        return {} if finding.reason is None else {name: None, f"{name}_reason": finding.reason}
+    part = RESULTS_MODELS.get(name)
+    return {name: finding.section if part is None else part.model_validate(finding.section)}
+
+
+def _timing(plan: Plan, work: Work, stage_state: StageState) -> model.Timing:
+    stage = stage_state.stage
+    spent = stage_spending(work.store, stage, stage_state.folder)
+    return model.Timing(
+        stage=stage.name,
+        seconds=round(spent["seconds"], 3),
+        tasks=int(spent["tasks"]),
+        peak_memory_bytes=int(spent["peak_memory_bytes"]),
+        tasks_at_once=int(spent["tasks_at_once"]),
+        projected_memory_bytes=plan.projected_bytes(stage),
+        resumed=stage_state.found > 0 or stage_state.reason.startswith("reused"),
+        reason=stage_state.reason,
+    )

@@ -1,0 +1,332 @@
+"""Forecast what a job will do and cost before it runs.
+
+A forecast reads manifests, headers of sources that aren't corpora yet, and what earlier runs left
+below the output; it writes nothing. Work is what the stages state of themselves; time is that work
+at the rates of a short calibration, divided among as many tasks as workers, memory and partitions
+allow at once. Stages side by side share the workers, so a job takes at least as long as its longest
+chain of stages, and at least its whole work divided by the workers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from latentscale_pipeline.config.job import JobConfig
+from latentscale_pipeline.config.user_functions import refuse_code
+from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.corpus.ingest.create import Prospect, find_corpus
+from latentscale_pipeline.engine.calibration import Rates, calibrate
+from latentscale_pipeline.engine.cost import CostEstimate
+from latentscale_pipeline.engine.memory import write_gibibytes
+from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.engine.state import StageState
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.jobs.machine import describe_machine, memory_bytes
+from latentscale_pipeline.jobs.plan import (
+    Plan,
+    corpus_sources,
+    describe_stage,
+    identify_plan,
+    job_facts,
+    leave_out_what_does_not_apply,
+    plan_stages,
+)
+from latentscale_pipeline.jobs.run import frozen_config, preview_run
+from latentscale_pipeline.jobs.shared_scales import read_scales
+from latentscale_pipeline.jobs.worker_pool import WorkerPool, check_machine
+from latentscale_pipeline.measures.base import Measure, Role
+from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.storage.urls import storage_options, strip_credentials
+
+PLAN_SCHEMA = "latentscale.plan/1"
+
+TASK_SECONDS = 0.05
+"""What a task costs beyond its work: scheduling, opening the corpus, its marker."""
+
+STARTUP_SECONDS = 4.0
+"""Until worker processes have started and imported everything."""
+
+INGEST_OPERATIONS = 4
+"""Elementwise operations of an ingest on a coordinate: conversion, checks, hashes."""
+
+REPORT_BYTES = 6 * 2**20
+"""About what the report and the results take."""
+
+
+@dataclass(frozen=True)
+class StageForecast:
+    """What is expected of one stage.
+
+    Attributes
+    ----------
+    stage : Stage
+        The stage.
+    worker_pool : WorkerPool
+        Who does it.
+    reuse : str
+        What earlier runs have to do with it.
+    left : float
+        Share of it that remains to be done.
+    copied : bool
+        Whether its result is copied from another job.
+    work_seconds : float
+        What remains to be done, on one thread.
+    """
+
+    stage: Stage
+    worker_pool: WorkerPool
+    reuse: str
+    left: float
+    copied: bool
+    work_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        """Time from its first task to its end, when it has the workers for itself."""
+        parts = max(1, math.ceil(self.left * self.stage.side_by_side))
+        at_once = min(parts, self.worker_pool.slots(self.stage))
+        crowding = max(1.0, at_once / self.worker_pool.cores)
+        return self.work_seconds / parts * math.ceil(parts / at_once) * crowding
+
+    @property
+    def share_seconds(self) -> float:
+        """The same when other stages take what it leaves idle."""
+        return self.work_seconds / min(self.worker_pool.slots(self.stage), self.worker_pool.cores)
+
+
+def forecast_job(
+    config: JobConfig, *, measures: Mapping[str, Measure] = MEASURES, allow_code: bool = False
+) -> dict[str, Any]:
+    """Forecast a job.
+
+    Parameters
+    ----------
+    config : JobConfig
+        The resolved configuration.
+    measures : mapping
+        The measures by name.
+    allow_code : bool
+        Whether functions that the configuration names may be imported and run.
+
+    Returns
+    -------
+    dict
+        JSON of the schema ``latentscale.plan/1``.
+
+    Raises
+    ------
+    BadInput
+        If a corpus can't be had, or the job can't fit budget, memory or disk: in one line that
+        names the setting that would make it fit, and its value.
+    """
+    refuse_code(config.measures, allowed=allow_code)
+    with storage_options(config.storage_options):
+        return _forecast(config, measures)
+
+
+def _forecast(config: JobConfig, measures: Mapping[str, Measure]) -> dict[str, Any]:
+    scales = read_scales(config)
+    found: dict[Role, Corpus | Prospect] = {
+        role: find_corpus(source.url, config.output).without(source.excluded)
+        for role, source in corpus_sources(config).items()
+    }
+    config = leave_out_what_does_not_apply(config, found)
+    facts = job_facts(config, found, scales)
+    stages = plan_stages(config, facts, measures)
+    corpora = {role: corpus for role, corpus in found.items() if isinstance(corpus, Corpus)}
+    plan = identify_plan(config, corpora, facts, stages) if len(corpora) == len(found) else None
+    rates = calibrate(_pieces(found["corpus"]))
+    worker_pool = WorkerPool.of(config, stages)
+    stage_states = _stage_states(plan)
+    previewed = [
+        _forecast_stage(stage, worker_pool, stage_states.get(stage.name), rates) for stage in stages
+    ]
+    check_machine(worker_pool, [part.stage for part in previewed if part.left], memory_bytes())
+    disk = _disk(config, found, previewed)
+    check_disk(config, disk)
+    return {
+        "schema": PLAN_SCHEMA,
+        "job": {
+            "id": plan.id if plan else None,
+            "name": config.name,
+            "config_hash": plan.config_hash if plan else None,
+            "folder": ObjectStore(config.output).locate(plan.id) if plan else None,
+        },
+        "config": json.loads(frozen_config(config)),
+        "corpora": {role: _describe_corpus(corpus) for role, corpus in found.items()},
+        "stages": [
+            {
+                "key": plan.keys[part.stage.name] if plan else None,
+                **describe_stage(part.stage, worker_pool.idle_bytes),
+                "reuse": part.reuse,
+                "left": round(part.left, 4),
+                "at_once": worker_pool.at_once(part.stage),
+                "seconds": round(part.seconds, 1),
+            }
+            for part in previewed
+        ],
+        "total": _total(previewed, sum(_ingest_seconds(c, rates) for c in found.values())),
+        "disk": disk,
+        "machine": describe_machine(),
+        "rates": {
+            "multiply_adds_per_second": rates.float64_multiply_adds,
+            "single_multiply_adds_per_second": rates.float32_multiply_adds,
+            "folds_per_second": rates.elementwise_operations,
+            "bytes_read_per_second": rates.read_bytes,
+        },
+    }
+
+
+def _pieces(corpus: Corpus | Prospect) -> Iterator[int]:
+    """Read a corpus, or the source it will be made from, piece by piece."""
+    if isinstance(corpus, Corpus):
+        for i in range(corpus.shard_count):
+            yield corpus.read_shard(i).nbytes
+    else:
+        for block in corpus.sources.items[0].blocks():
+            yield block.nbytes
+
+
+def _stage_states(plan: Plan | None) -> dict[str, StageState]:
+    """Look at what earlier runs left; without fingerprints nothing can be recognised."""
+    found = [] if plan is None else preview_run(plan)
+    return {stage_state.stage.name: stage_state for stage_state in found}
+
+
+def _forecast_stage(
+    stage: Stage, worker_pool: WorkerPool, stage_state: StageState | None, rates: Rates
+) -> StageForecast:
+    left = 1.0 if stage_state is None else _share_left(stage_state)
+    return StageForecast(
+        stage=stage,
+        worker_pool=worker_pool,
+        reuse="computed" if stage_state is None else stage_state.reason,
+        left=left,
+        copied=stage_state is not None
+        and not stage_state.collected
+        and stage_state.reason.startswith("reused"),
+        work_seconds=left * (rates.seconds(stage.cost_estimate) + TASK_SECONDS * stage.tasks),
+    )
+
+
+def _share_left(stage_state: StageState) -> float:
+    """Share of a stage's tasks that remain; at least one where it isn't done."""
+    stage = stage_state.stage
+    if stage_state.done:
+        return 0.0
+    there = stage_state.found
+    if stage.advance is not None and stage_state.iteration:
+        there += 1 + (stage_state.iteration - 1) * (stage.partitions + 1)
+    return max(1, stage.tasks - there) / stage.tasks
+
+
+def _describe_corpus(corpus: Corpus | Prospect) -> dict[str, Any]:
+    return {
+        "uri": corpus.url,
+        "n": corpus.n,
+        "d": corpus.d,
+        "dtype": str(corpus.dtype),
+        "shards": corpus.shard_count,
+        "bytes": _stored_bytes(corpus),
+        "fingerprint": corpus.fingerprint if isinstance(corpus, Corpus) else None,
+        "ingested_first": isinstance(corpus, Prospect),
+        "target": strip_credentials(corpus.target) if isinstance(corpus, Prospect) else None,
+    }
+
+
+def _total(previewed: Sequence[StageForecast], ingest_seconds: float) -> dict[str, Any]:
+    finished: dict[str, float] = {}
+    for part in previewed:
+        begun = max((finished[name] for name in part.stage.needs), default=0.0)
+        finished[part.stage.name] = begun + part.seconds
+    work = sum(part.work_seconds for part in previewed)
+    computing = max(*finished.values(), sum(part.share_seconds for part in previewed))
+    stages = [part.stage for part in previewed]
+    largest = max(stage.memory_bytes for stage in stages)
+    return {
+        "tasks": sum(stage.tasks for stage in stages),
+        "tasks_left": sum(round(part.left * part.stage.tasks) for part in previewed),
+        "bytes_read": sum(stage.cost_estimate.bytes_read for stage in stages),
+        "bytes_written": sum(stage.cost_estimate.bytes_written for stage in stages),
+        "projected_memory_bytes": previewed[0].worker_pool.idle_bytes + largest,
+        "multiply_adds": sum(stage.cost_estimate.total_multiply_adds for stage in stages),
+        "folds": sum(stage.cost_estimate.elementwise_operations for stage in stages),
+        "ingest_seconds": round(ingest_seconds, 1),
+        "work_seconds": round(work, 1),
+        "seconds": round(ingest_seconds + (STARTUP_SECONDS + computing if work else 0.0), 1),
+    }
+
+
+def _ingest_seconds(corpus: Corpus | Prospect, rates: Rates) -> float:
+    if isinstance(corpus, Corpus):
+        return 0.0
+    stored = _stored_bytes(corpus)
+    return rates.seconds(
+        CostEstimate(
+            bytes_read=corpus.source_bytes + stored,  # a shard is read back
+            bytes_written=stored,
+            elementwise_operations=INGEST_OPERATIONS * float(corpus.n) * corpus.d,
+        )
+    )
+
+
+def _stored_bytes(corpus: Corpus | Prospect) -> int:
+    return corpus.n * corpus.d * corpus.dtype.itemsize
+
+
+def _disk(
+    config: JobConfig,
+    corpora: Mapping[Role, Corpus | Prospect],
+    previewed: Sequence[StageForecast],
+) -> dict[str, int | None]:
+    ingested = sum(_stored_bytes(c) for c in corpora.values() if isinstance(c, Prospect))
+    results = [_kept_bytes(part.stage) for part in previewed]
+    missing = [
+        int(size * (1.0 if part.copied else part.left))
+        for size, part in zip(results, previewed, strict=True)
+    ]
+    return {
+        "needed_bytes": ingested + sum(results) + REPORT_BYTES,
+        "missing_bytes": ingested + sum(missing) + (REPORT_BYTES if any(missing) else 0),
+        "free_bytes": _free_bytes(ObjectStore(config.output)),
+    }
+
+
+def _kept_bytes(stage: Stage) -> int:
+    """Return the most bytes a stage has on disk: of an iterated one two states and an iteration."""
+    iterations = max(1, stage.cost_estimate.iterations)
+    return stage.cost_estimate.bytes_written * min(iterations, 3) // iterations
+
+
+def _free_bytes(output: ObjectStore) -> int | None:
+    """Return what is free on the disk of a local output; nobody knows that of a store."""
+    if not output.is_local:
+        return None
+    place = Path(output.url).absolute()
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    return shutil.disk_usage(place).free
+
+
+def check_disk(config: JobConfig, disk: Mapping[str, int | None]) -> None:
+    """Refuse a job whose results don't fit on the disk of its output.
+
+    Raises
+    ------
+    BadInput
+        With what is needed and what is free.
+    """
+    missing, free = disk["missing_bytes"], disk["free_bytes"]
+    if missing is not None and free is not None and missing > free:
+        raise BadInput(
+            f"output {strip_credentials(config.output)}: the job writes "
+            f"{write_gibibytes(missing)} and {free / 2**30:.1f}GiB are free there; set output to "
+            f"a place with more, or free {write_gibibytes(missing - free)}"
+        )

@@ -1,0 +1,102 @@
+"""An ingest on worker processes: the runtime of jobs, for the partitions of a corpus.
+
+The partitions that are missing become those of one stage, which the engine's loop hands to the
+workers: what dies is tried again elsewhere, memory is kept to its limit, and nothing that matters
+lives in the workers. What has been encoded is told by the records in the corpus
+(:mod:`latentscale_pipeline.corpus.ingest.encoding`); the stage itself lasts as long as one run.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from latentscale_pipeline.config.cluster import Cluster, Local
+from latentscale_pipeline.corpus.ingest.encoding import RECORDS, Run, Work, run_serially
+from latentscale_pipeline.corpus.ingest.sources import Sources
+from latentscale_pipeline.engine import work as engine
+from latentscale_pipeline.engine.loop import run_stages
+from latentscale_pipeline.engine.memory import IDLE_WORKER_BYTES, check_memory
+from latentscale_pipeline.engine.stage import Inputs, Stage
+from latentscale_pipeline.engine.state import inspect_stages
+from latentscale_pipeline.progress import Progress, silent
+from latentscale_pipeline.storage.artifacts import Output
+
+WORTH_WORKERS_BYTES = 16 << 30
+"""Below so many bytes of sources one process is nearly as fast: it keeps a disk busy alone."""
+
+
+@dataclass(frozen=True)
+class _Partition:
+    """The work of one partition: a partition of the corpus."""
+
+    work: Work
+    partitions: tuple[int, ...]
+
+    def __call__(self, inputs: Inputs) -> Output:
+        self.work(self.partitions[inputs.index])
+        return Output()
+
+
+def _combine(inputs: Inputs) -> Output:
+    """End the stage: the records say everything."""
+    return Output()
+
+
+def ingest_runner(cluster: Cluster, sources: Sources, progress: Progress = silent) -> Run:
+    """Return what runs the partitions of an ingest: workers where they are worth their start.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        The runtime, as in a job's configuration.
+    sources : Sources
+        What is ingested.
+    progress : callable
+        ``progress(rows read, rows in all)``.
+    """
+    size = sum(source.size for source in sources.items)
+    if isinstance(cluster, Local) and cluster.workers > 1 and size >= WORTH_WORKERS_BYTES:
+        return worker_runner(cluster, sources.rows, progress)
+    return run_serially
+
+
+def worker_runner(cluster: Local, rows: int = 0, progress: Progress = silent) -> Run:
+    """Return what runs the partitions of an ingest on workers of this machine."""
+
+    def run(work: Work, partitions: Sequence[int], memory_bytes: int) -> None:
+        stage = Stage(
+            name="ingest",
+            work=_Partition(work, tuple(partitions)),
+            memory_bytes=memory_bytes,
+            partitions=len(partitions),
+            finalise=_combine,
+        )
+        # Dask takes a second to import, and a small ingest doesn't need it.
+        from latentscale_pipeline.executors.dask.local import local_cluster
+
+        check_memory([stage], cluster.memory_limit)
+        store = work.encoding.store.child(f"{RECORDS}/run-{uuid.uuid4().hex[:8]}")
+        todo = engine.Work(store, [stage], {"ingest": "run"}, {}, retries=cluster.retries)
+        run_stages(
+            todo,
+            inspect_stages(todo),
+            lambda: local_cluster(cluster, IDLE_WORKER_BYTES),
+            uuid.uuid4().hex[:8],
+            _notify(
+                rows, work.encoding.partitions - len(partitions), work.encoding.partitions, progress
+            ),
+        )
+        store.remove_all()
+
+    return run
+
+
+def _notify(rows: int, before: int, partitions: int, progress: Progress) -> Callable[..., None]:
+    def notify(event: str, **fields: Any) -> None:
+        if event == "part_done" and fields["part"] >= 0:
+            progress(rows * (before + fields["done"]) // partitions, rows)
+
+    return notify

@@ -1,0 +1,148 @@
+"""The log of a job: events of all its runs, and logs of failed tasks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from latentscale_pipeline.jobs.run_record import FINALISING
+from latentscale_pipeline.storage.events import Event, read_events
+from latentscale_pipeline.storage.lock import Holder, read_holders
+from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.views.formatting import write_bytes, write_duration
+
+FAILURES = frozenset({"part_retried", "part_corrupt", "stage_failed"})
+"""Events that tell of something that went wrong in a stage."""
+
+_LOG = re.compile(
+    r"stages/(?P<stage>[^/]+)/[^/]+/(?:round-(?P<round>\d+)/)?"
+    r"(?:part-(?P<part>\d+)|result|state)\.(?P<attempt>[A-Za-z0-9-]+)\.log"
+)
+
+
+@dataclass(frozen=True)
+class RunEvents:
+    """One run: who it was, counted from 1, and what it told."""
+
+    number: int
+    holder: Holder
+    events: Sequence[Event]
+
+
+@dataclass(frozen=True)
+class TaskLog:
+    """Where the log of a failed task is.
+
+    Attributes
+    ----------
+    stage : str
+        The stage.
+    part : int or None
+        Which part of it, counted from 0; None for the task that makes the stage's result.
+    iteration : int or None
+        Of an iterated stage.
+    attempt : str
+        The run and the try that failed.
+    key : str
+        Of the log in the job's folder.
+    """
+
+    stage: str
+    part: int | None
+    iteration: int | None
+    attempt: str
+    key: str
+
+    @property
+    def title(self) -> str:
+        """What failed, for people; parts are counted from 1, as everywhere people read them."""
+        where = [] if self.iteration is None else [f"round {self.iteration}"]
+        where += [] if self.part is None else [f"part {self.part + 1}"]
+        return f"{', '.join([self.stage, *where])}: {self.key}"
+
+
+def read_driver_logs(store: ObjectStore) -> dict[str, str]:
+    """Read what drivers said that a scheduler ran, by the key of each log."""
+    keys = sorted(key for key in store.keys("driver") if key.endswith(".log"))
+    return {key: store.read(key).decode("utf-8", "replace") for key in keys}
+
+
+def read_runs(store: ObjectStore) -> list[RunEvents]:
+    """Read the events of every run of a job, the first run first."""
+    return [
+        RunEvents(number, holder, read_events(store, holder.attempt))
+        for number, holder in enumerate(read_holders(store), start=1)
+    ]
+
+
+def find_task_logs(store: ObjectStore) -> list[TaskLog]:
+    """Find the logs of a job's failed tasks, by stage and part; also of those done since."""
+    matches = [match for key in store.keys("stages") if (match := _LOG.fullmatch(key))]
+    return [
+        TaskLog(
+            stage=match["stage"],
+            part=None if match["part"] is None else int(match["part"]),
+            iteration=None if match["round"] is None else int(match["round"]),
+            attempt=match["attempt"],
+            key=match[0],
+        )
+        for match in matches
+    ]
+
+
+def read_task_log(store: ObjectStore, log: TaskLog) -> str:
+    """Return the text of a failed task's log; empty if it was removed meanwhile."""
+    try:
+        return store.read(log.key).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+
+
+def describe_event(event: Event) -> str:
+    """Write an event as a line; one of another version as its name and fields."""
+    write = _WRITERS.get(event.name)
+    try:
+        text = write(event.fields) if write else f"{event.name} {json.dumps(dict(event.fields))}"
+    except (KeyError, TypeError, ValueError):
+        text = f"{event.name} {json.dumps(dict(event.fields))}"
+    stage = event.fields.get("stage")
+    return f"{stage}: {text}" if stage is not None and write else text
+
+
+def _part(fields: Mapping[str, Any]) -> str:
+    where = [f"round {fields['round']}"] if "round" in fields else []
+    if fields["part"] == FINALISING:
+        where.append("finalising")
+    elif fields.get("parts") != 1:
+        counted = f"part {fields['part'] + 1}"
+        where.append(f"{counted} of {fields['parts']}" if "parts" in fields else counted)
+    return ", ".join(where) or "work"
+
+
+def _part_done(fields: Mapping[str, Any]) -> str:
+    took, memory = write_duration(fields["seconds"]), write_bytes(fields["peak_memory_bytes"])
+    return f"{_part(fields)} done in {took} with {memory}"
+
+
+def _run_ended(fields: Mapping[str, Any]) -> str:
+    problem = f": {fields['error']}" if fields.get("error") else ""
+    return f"run ended, {fields['ending']}{problem}"
+
+
+_WRITERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "run_started": "run started, {stages} stages".format_map,
+    "run_ended": _run_ended,
+    "dashboard_opened": "dashboard at {link}".format_map,
+    "dashboard_missing": "{problem}".format_map,
+    "cluster_warned": "{problem}".format_map,
+    "stage_found": "{reason}".format_map,
+    "stage_started": "started ({reason})".format_map,
+    "stage_done": "done".format_map,
+    "stage_failed": "failed: {problem}".format_map,
+    "part_done": _part_done,
+    "part_retried": lambda fields: f"{_part(fields)} is tried again: {fields['problem']}",
+    "part_corrupt": "damaged, and done again: {problem}".format_map,
+}

@@ -1,0 +1,341 @@
+"""Plan a job: corpora, stages, keys and identity from its configuration.
+
+A plan is made from the configuration and from the size and fingerprint of the corpora alone;
+nothing of the cluster enters it, so the same job has the same plan everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from latentscale_pipeline.config.job import JobConfig
+from latentscale_pipeline.config.section import Section
+from latentscale_pipeline.config.user_functions import refuse_code
+from latentscale_pipeline.corpus import Corpus, rows_by_label
+from latentscale_pipeline.corpus.ingest.create import Prospect, ensure_corpus
+from latentscale_pipeline.corpus.ingest.encoding import Run
+from latentscale_pipeline.corpus.ingest.sources import Sources
+from latentscale_pipeline.engine.keys import part_keys, stage_dependences, stage_key
+from latentscale_pipeline.engine.memory import check_memory, idle_memory
+from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.jobs.identity import config_hash, job_id
+from latentscale_pipeline.jobs.ingestion import ingest_runner
+from latentscale_pipeline.jobs.shared_scales import read_scales
+from latentscale_pipeline.measures.base import CorpusFacts, JobFacts, Measure, Role
+from latentscale_pipeline.measures.by_label import plan_by_label
+from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.progress import Progress, silent
+from latentscale_pipeline.storage.urls import storage_options, strip_credentials
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A job, ready to run.
+
+    Attributes
+    ----------
+    config : JobConfig
+        With its measures resolved.
+    corpora : mapping of role to Corpus
+        ``corpus``, and ``reference`` when there is one.
+    facts : JobFacts
+        What the stages were planned from.
+    stages : tuple of Stage
+        Each after those it needs.
+    config_hash : str
+        Identity of everything that determines the numbers.
+    """
+
+    config: JobConfig
+    corpora: Mapping[Role, Corpus]
+    facts: JobFacts
+    stages: tuple[Stage, ...]
+    config_hash: str
+
+    @property
+    def id(self) -> str:
+        """Name of the job's folder."""
+        return job_id(self.config, self.config_hash)
+
+    @cached_property
+    def fingerprints(self) -> dict[str, str]:
+        """Fingerprint of each corpus by role."""
+        return {role: corpus.fingerprint for role, corpus in self.corpora.items()}
+
+    @cached_property
+    def dependences(self) -> dict[str, dict[str, Any]]:
+        """What the result of each stage depends on, by name."""
+        return stage_dependences(self.stages, self.fingerprints)
+
+    @cached_property
+    def keys(self) -> dict[str, str]:
+        """Key of each stage by name."""
+        return {name: stage_key(found) for name, found in self.dependences.items()}
+
+    @cached_property
+    def idle_bytes(self) -> int:
+        """Resident memory of a worker that runs no task."""
+        return idle_memory(self.stages)
+
+    def projected_bytes(self, stage: Stage) -> int:
+        """Peak resident memory of a worker that runs one task of a stage."""
+        return self.idle_bytes + stage.memory_bytes
+
+    def describe(self) -> dict[str, Any]:
+        """Return the plan as JSON: what each stage is made from, needs, and will take."""
+        return {
+            "job": self.id,
+            "config_hash": self.config_hash,
+            "corpora": {
+                role: {"uri": strip_credentials(corpus.url), "fingerprint": corpus.fingerprint}
+                for role, corpus in self.corpora.items()
+            },
+            "scales": dict(self.facts.fixed_scales),
+            "stages": [
+                {
+                    "key": self.keys[stage.name],
+                    **describe_stage(stage, self.idle_bytes),
+                    "peak_memory_bytes": self.projected_bytes(stage),
+                    "depends_on": self.dependences[stage.name],
+                    **({"part_keys": part_keys(stage)} if stage.part_inputs else {}),
+                }
+                for stage in self.stages
+            ],
+        }
+
+
+def describe_stage(stage: Stage, idle_bytes: int) -> dict[str, Any]:
+    """Return as JSON what a stage needs and what all its tasks take together."""
+    cost_estimate = stage.cost_estimate
+    return {
+        "stage": stage.name,
+        "needs": list(stage.needs),
+        "corpora": list(stage.corpora),
+        "partitions": stage.partitions,
+        "rounds": cost_estimate.iterations,
+        "tasks": stage.tasks,
+        "projected_memory_bytes": idle_bytes + stage.memory_bytes,
+        "bytes_read": cost_estimate.bytes_read,
+        "bytes_written": cost_estimate.bytes_written,
+        "multiply_adds": cost_estimate.total_multiply_adds,
+        "folds": cost_estimate.elementwise_operations,
+        "method": cost_estimate.method or None,
+        "why": cost_estimate.why or None,
+    }
+
+
+def make_plan(
+    config: JobConfig,
+    *,
+    measures: Mapping[str, Measure] = MEASURES,
+    progress: Progress = silent,
+    corpora: Mapping[Role, Corpus] | None = None,
+    scales: Mapping[str, float] | None = None,
+    allow_code: bool = False,
+) -> Plan:
+    """Open the corpora (ingesting sources that aren't one yet) and plan every stage.
+
+    Parameters
+    ----------
+    config : JobConfig
+        The job.
+    measures : mapping
+        The measures by name.
+    progress : callable
+        ``progress(rows read, rows in all)`` of an ingest.
+    corpora, scales : mapping, optional
+        Those of a job that was planned before, instead of what the configuration names.
+    allow_code : bool
+        Whether functions that the configuration names may be imported and run.
+
+    Raises
+    ------
+    BadInput
+        If code is named and not allowed, a corpus can't be had, a measure doesn't fit the
+        corpora, or a task doesn't fit the memory limit: before any work is done.
+    """
+    refuse_code(config.measures, allowed=allow_code)
+    with storage_options(config.storage_options):
+        fixed_scales = read_scales(config) if scales is None else scales
+        if corpora is None:
+
+            def run_for(sources: Sources) -> Run:
+                return ingest_runner(config.cluster, sources, progress)
+
+            corpora = {
+                role: ensure_corpus(source.url, config.output, progress, run_for).without(
+                    source.excluded
+                )
+                for role, source in corpus_sources(config).items()
+            }
+        config = leave_out_what_does_not_apply(config, corpora)
+        facts = job_facts(config, corpora, fixed_scales)
+    return identify_plan(config, corpora, facts, plan_stages(config, facts, measures))
+
+
+def leave_out_what_does_not_apply(
+    config: JobConfig, corpora: Mapping[Role, Corpus | Prospect]
+) -> JobConfig:
+    """Leave measures out that need equal dimensions where there are none and none were named."""
+    named = "measures" in config.model_fields_set
+    if named or len({corpus.d for corpus in corpora.values()}) == 1:
+        return config
+    fitting = {
+        name: section for name, section in config.measures.items() if not section.equal_dimensions
+    }
+    return config.model_copy(update={"measures": fitting})
+
+
+@dataclass(frozen=True)
+class CorpusSource:
+    """Where a corpus of a job comes from, and which of its shards are left out."""
+
+    url: str
+    excluded: tuple[str, ...]
+
+
+def corpus_sources(config: JobConfig) -> dict[Role, CorpusSource]:
+    """Return where the corpora of a job come from, by role.
+
+    Raises
+    ------
+    BadInput
+        If shards of a reference are left out and there is none.
+    """
+    excluded = config.exclude_shards
+    sources: dict[Role, CorpusSource] = {
+        "corpus": CorpusSource(config.corpus, tuple(excluded.corpus))
+    }
+    if config.reference is not None:
+        sources["reference"] = CorpusSource(config.reference, tuple(excluded.reference))
+    elif excluded.reference:
+        raise BadInput("exclude_shards.reference names shards and there is no reference")
+    return sources
+
+
+def job_facts(
+    config: JobConfig,
+    corpora: Mapping[Role, Corpus] | Mapping[Role, Corpus | Prospect],
+    fixed_scales: Mapping[str, float],
+) -> JobFacts:
+    """Gather what the stages are planned from."""
+    return JobFacts(
+        corpora={role: corpus_facts(corpus) for role, corpus in corpora.items()},
+        seed=config.seed,
+        pairs=config.budget.pairs,
+        scale_role=_scale_role(config),
+        fixed_scales=fixed_scales,
+        label_rows=_label_rows(config, corpora["corpus"]),
+        replicates=config.replicates.count,
+        replicate_rows=config.replicates.rows,
+    )
+
+
+def _label_rows(config: JobConfig, corpus: Corpus | Prospect) -> dict[str, int]:
+    if config.group_by is None:
+        return {}
+    if not isinstance(corpus, Corpus):
+        raise BadInput(
+            f"{corpus.url}: group_by needs labels, which a source has only once it is "
+            "ingested; run latentscale ingest with --labels first"
+        )
+    return {label: len(rows) for label, rows in rows_by_label(corpus).items()}
+
+
+def plan_stages(
+    config: JobConfig, facts: JobFacts, measures: Mapping[str, Measure] = MEASURES
+) -> tuple[Stage, ...]:
+    """Plan every stage, each after those it needs.
+
+    Raises
+    ------
+    BadInput
+        If a measure doesn't fit the corpora or the budget, or a task the memory limit.
+    """
+    stages = [
+        stage
+        for name, section in measures_of(config, measures).items()
+        for stage in measures[name].plan(section, facts)
+    ]
+    stages += plan_by_label(measures, config.measures, facts)
+    check_memory(stages, config.cluster.memory_limit)
+    return tuple(stages)
+
+
+def identify_plan(
+    config: JobConfig,
+    corpora: Mapping[Role, Corpus],
+    facts: JobFacts,
+    stages: tuple[Stage, ...],
+) -> Plan:
+    """Put a plan together once the fingerprints of its corpora are known."""
+    prints = {role: corpus.fingerprint for role, corpus in corpora.items()}
+    hashed = config_hash(
+        config,
+        prints["corpus"],
+        prints.get("reference"),
+        facts.fixed_scales,
+        _beside(config, facts),
+    )
+    return Plan(config, corpora, facts, stages, hashed)
+
+
+def _beside(config: JobConfig, facts: JobFacts) -> dict[str, Any]:
+    """Checksums of the weights and labels that a measure of the job reads, or that group it."""
+    read = {
+        name
+        for name in ("weights", "labels")
+        if config.group_by == name
+        or any(getattr(section, name, False) for section in config.measures.values())
+    }
+    return {
+        f"{role} {name}": checksum
+        for role, corpus in facts.corpora.items()
+        for name, checksum in (("weights", corpus.weights), ("labels", corpus.labels))
+        if checksum and name in read
+    }
+
+
+def measures_of(config: JobConfig, measures: Mapping[str, Measure] = MEASURES) -> dict[str, Any]:
+    """Return the settings of every measure of a job; None for those that are part of every job."""
+    always = {name: None for name, measure in measures.items() if measure.section is None}
+    return {**always, **config.measures}
+
+
+def measure_sections(measures: Mapping[str, Measure] = MEASURES) -> dict[str, type[Section]]:
+    """Return the configuration section of every measure that has one."""
+    return {
+        name: measure.section for name, measure in measures.items() if measure.section is not None
+    }
+
+
+def comparing_measures(measures: Mapping[str, Measure] = MEASURES) -> list[str]:
+    """Return the names of the measures that need a reference."""
+    return [name for name, measure in measures.items() if measure.compares]
+
+
+def corpus_facts(corpus: Corpus | Prospect) -> CorpusFacts:
+    """Return what a plan may depend on of a corpus, or of one that is yet to be."""
+    return CorpusFacts(
+        n=corpus.n,
+        d=corpus.d,
+        dtype=str(corpus.dtype),
+        shards=corpus.shard_count,
+        shard_rows=corpus.shard_rows,
+        zero_rows=corpus.zero_rows,
+        weights=corpus.checksum_of("weights"),
+        labels=corpus.checksum_of("labels"),
+        shard_prints=corpus.shard_prints if isinstance(corpus, Corpus) else (),
+    )
+
+
+def _scale_role(config: JobConfig) -> Role:
+    if config.scales_from == "reference" and config.reference is None:
+        raise BadInput("scales_from is reference and there is no reference")
+    if config.scales_from in {"auto", "reference"} and config.reference is not None:
+        return "reference"
+    return "corpus"

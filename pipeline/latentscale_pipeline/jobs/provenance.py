@@ -1,0 +1,182 @@
+"""Provenance of a job: data, code, libraries, machine, and the command of every run.
+
+``provenance.json`` says of a job what it measures, and of each run that worked on it with what and
+on what; the last of them is the one that finished it. It holds no environment, no names of people
+or machines, and nothing that opens a door: URLs lose user info and query strings wherever they
+stand.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import shlex
+import subprocess
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_info
+
+from latentscale import __version__
+from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.engine.keys import code_version
+from latentscale_pipeline.jobs.machine import describe_machine
+from latentscale_pipeline.jobs.plan import Plan
+from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.storage.urls import without_credentials
+
+PROVENANCE_KEY = "provenance.json"
+PROVENANCE_SCHEMA = "latentscale.provenance/1"
+
+LISTED_SOURCES = 100
+"""Sources of a corpus that are named; the corpus' manifest has them all."""
+
+GIT_SECONDS = 5.0
+
+
+def write_provenance(
+    store: ObjectStore, plan: Plan, *, attempt: str, started: str, command: Sequence[str]
+) -> dict[str, Any]:
+    """Add this run to a job's provenance; only the holder of the job's lock may.
+
+    Parameters
+    ----------
+    store : ObjectStore
+        The job folder.
+    plan : Plan
+        The job.
+    attempt : str
+        Names the run.
+    started : str
+        When it began, ISO 8601.
+    command : sequence of str
+        Arguments of the command line, empty when there was none.
+
+    Returns
+    -------
+    dict
+        What was written.
+    """
+    run = {
+        "attempt": attempt,
+        "started": started,
+        "command": shlex.join(["latentscale", *without_credentials(command)]) if command else None,
+        **describe_software(),
+        "threads": _threads(plan),
+        "machine": describe_machine(),
+        "git": git_state(Path.cwd()),
+    }
+    document: dict[str, Any] = {
+        "schema": PROVENANCE_SCHEMA,
+        "job": plan.id,
+        "config_hash": plan.config_hash,
+        "seed": plan.config.seed,
+        "corpora": {role: _describe_corpus(corpus) for role, corpus in plan.corpora.items()},
+        "runs": [*_earlier_runs(store), run],
+    }
+    document = without_credentials(document)
+    store.write_checked(PROVENANCE_KEY, (json.dumps(document, indent=1) + "\n").encode())
+    return document
+
+
+def describe_software() -> dict[str, Any]:
+    """Return versions of Python, of this package and its libraries, and the linear algebra."""
+    return {
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "latentscale": {"version": __version__, "code": code_version()},
+        "libraries": _library_versions(),
+        "linear_algebra": [
+            {name: info.get(name) for name in ("internal_api", "version", "architecture")}
+            for info in threadpool_info()
+            if info.get("user_api") == "blas"
+        ],
+    }
+
+
+def _library_versions() -> dict[str, str]:
+    names = [
+        re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+        for requirement in metadata.requires("latentscale") or ()
+        if not re.search(r"extra == ['\"]test", requirement)
+    ]
+    found = {}
+    for name in sorted(names):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue  # of an extra that isn't installed
+    return found
+
+
+def _threads(plan: Plan) -> dict[str, int]:
+    cluster = plan.config.cluster
+    return {
+        "workers": cluster.workers,
+        "tasks_of_a_worker": cluster.threads,
+        "inside_a_task": 1,
+    }
+
+
+def _describe_corpus(corpus: Corpus) -> dict[str, Any]:
+    sources = corpus.manifest.sources
+    return {
+        "uri": corpus.url,
+        "fingerprint": corpus.fingerprint,
+        "n": corpus.n,
+        "d": corpus.d,
+        "dtype": str(corpus.dtype),
+        "ingested": corpus.manifest.created,
+        "ingested_by": corpus.manifest.version,
+        "dropped_rows": corpus.manifest.dropped.count,
+        "source_count": len(sources),
+        "sources": [
+            {"path": source.path, "rows": source.rows, "dtype": source.dtype}
+            for source in sources[:LISTED_SOURCES]
+        ],
+    }
+
+
+def _earlier_runs(store: ObjectStore) -> list[Any]:
+    try:
+        runs = json.loads(store.read(PROVENANCE_KEY))["runs"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return []
+    return runs if isinstance(runs, list) else []
+
+
+def git_state(folder: Path) -> dict[str, Any] | None:
+    """Return commit and cleanliness of the repository that a folder is in.
+
+    Returns
+    -------
+    dict or None
+        ``commit`` (None before the first) and ``dirty`` (None when it takes too long to tell);
+        None outside a repository, or without git.
+    """
+    if _git(folder, "rev-parse", "--is-inside-work-tree") != "true":
+        return None
+    changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return {
+        "commit": _git(folder, "rev-parse", "--verify", "HEAD"),
+        "dirty": None if changed is None else bool(changed),
+    }
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    # A repository may name programs to run for its status; what is measured here may be anyone's.
+    safe = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+    try:
+        ended = subprocess.run(  # noqa: S603 -- fixed arguments, no shell
+            ["git", *safe, *arguments],  # noqa: S607 -- the user's own git
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=GIT_SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return None
+    return ended.stdout.strip()

@@ -1,0 +1,130 @@
+"""Plan a job again from its folder: the same stages, the same identity.
+
+The frozen configuration says what was asked for. Where the corpora are and which scales were
+lent is in the stored plan, so the sources that a corpus was made from, or the job that shared its
+scales, may be gone. Credentials aren't stored: they come from the environment.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from latentscale_pipeline.config.job import JobConfig, read_frozen_config
+from latentscale_pipeline.corpus import Corpus, open_corpus
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.jobs.plan import Plan, comparing_measures, make_plan, measure_sections
+from latentscale_pipeline.measures.base import Measure, Role
+from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.storage.urls import storage_options
+
+ROLES: tuple[Role, ...] = ("corpus", "reference")
+
+
+def plan_again(
+    folder: str,
+    overrides: Sequence[str] = (),
+    *,
+    measures: Mapping[str, Measure] = MEASURES,
+    allow_code: bool = False,
+) -> Plan:
+    """Plan the job of a folder again.
+
+    Parameters
+    ----------
+    folder : str
+        The job's folder: a path or any fsspec URL.
+    overrides : sequence of str
+        ``section.key=value`` assignments to keys of ``cluster``, ``driver`` and
+        ``storage_options``.
+    measures : mapping
+        The measures by name.
+    allow_code : bool
+        Whether functions that the configuration names may be imported and run.
+
+    Raises
+    ------
+    BadInput
+        If the folder isn't a job, a corpus is gone or was replaced, or this version of the
+        program would make another job of it.
+    """
+    store = ObjectStore(folder)
+    output, _, name = folder.rstrip("/").rpartition("/")
+    if store.is_local:
+        output, _, name = store.url.rpartition("/")
+    config = _read_config(store, output, overrides, measures)
+    stored = _read_plan(store)
+    with storage_options(config.storage_options):
+        corpora = {
+            role: _find(stored, role, output, getattr(config.exclude_shards, role))
+            for role in ROLES
+            if role in stored["corpora"]
+        }
+    plan = make_plan(
+        config,
+        measures=measures,
+        corpora=corpora,
+        scales=stored["scales"],
+        allow_code=allow_code,
+    )
+    if plan.id != name:
+        raise BadInput(
+            f"{store.url}: its configuration and corpora make the job {plan.id}, not this one: the "
+            "folder was renamed, or comes from another version; use latentscale run for a new job"
+        )
+    return plan
+
+
+def _read_config(
+    store: ObjectStore, output: str, overrides: Sequence[str], measures: Mapping[str, Measure]
+) -> JobConfig:
+    try:
+        text = store.read("config.json").decode("utf-8", "replace")
+    except FileNotFoundError:
+        raise _incomplete(store, "config.json") from None
+    config = read_frozen_config(
+        text,
+        store.locate("config.json"),
+        overrides=overrides,
+        measures=measure_sections(measures),
+        comparing=comparing_measures(measures),
+    )
+    # The folder may have been moved, and the stored address has no credentials.
+    return config.model_copy(update={"output": output})
+
+
+def _read_plan(store: ObjectStore) -> dict[str, Any]:
+    try:
+        plan: dict[str, Any] = json.loads(store.read("plan.json"))
+        corpora = {role: plan["corpora"][role] for role in ROLES if role in plan["corpora"]}
+        for corpus in corpora.values():
+            corpus["uri"], corpus["fingerprint"]
+        return {"corpora": corpora, "scales": dict(plan["scales"])}
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        raise _incomplete(store, "plan.json") from None
+
+
+def _incomplete(store: ObjectStore, name: str) -> BadInput:
+    return BadInput(
+        f"{store.url}: it has no {name} that says how to go on; name a job's folder, "
+        "or use latentscale run with the job's configuration"
+    )
+
+
+def _find(stored: Mapping[str, Any], role: Role, output: str, excluded: Collection[str]) -> Corpus:
+    """Open a corpus where it was, or among the corpora that moved with the job's folder."""
+    uri, fingerprint = stored["corpora"][role]["uri"], stored["corpora"][role]["fingerprint"]
+    moved = f"{output}/corpora/{uri.rstrip('/').rpartition('/')[2]}"
+    try:
+        corpus = open_corpus(moved).without(excluded)
+        corpus.check_sizes()
+    except BadInput:
+        corpus = open_corpus(uri).without(excluded)
+    if corpus.fingerprint != fingerprint:
+        raise BadInput(
+            f"{role}: {corpus.url} isn't the corpus that this job was planned with (fingerprint "
+            f"{corpus.fingerprint}, not {fingerprint}); bring that one back, or run a new job"
+        )
+    return corpus

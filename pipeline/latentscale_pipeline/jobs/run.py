@@ -1,0 +1,407 @@
+"""Run a job: lock its folder, compute missing stages, write results and report."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from latentscale_pipeline.config.cluster import Serial
+from latentscale_pipeline.config.job import JobConfig
+from latentscale_pipeline.engine.collection import collect_job, has_garbage
+from latentscale_pipeline.engine.executor import Executor
+from latentscale_pipeline.engine.keys import code_by_digest
+from latentscale_pipeline.engine.loop import REPAIRS, Notify, run_stages
+from latentscale_pipeline.engine.state import (
+    StageState,
+    find_owner,
+    inspect_stages,
+    is_complete,
+    redo,
+)
+from latentscale_pipeline.engine.work import Work
+from latentscale_pipeline.errors import Cancelled, Incomplete, LatentscaleError
+from latentscale_pipeline.executors.serial import SerialExecutor
+from latentscale_pipeline.jobs.collect import assemble_results
+from latentscale_pipeline.jobs.identity import short_name
+from latentscale_pipeline.jobs.plan import Plan
+from latentscale_pipeline.jobs.provenance import write_provenance
+from latentscale_pipeline.jobs.siblings import (
+    StoredPlan,
+    enter_in_index,
+    find_caches,
+    find_earlier,
+    find_part_caches,
+    planned_code,
+    planned_stages,
+    read_plan,
+)
+from latentscale_pipeline.jobs.verification import check_documents
+from latentscale_pipeline.measures.base import Measure
+from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.report import render_report
+from latentscale_pipeline.results.model import Results
+from latentscale_pipeline.storage.artifacts import CorruptResult
+from latentscale_pipeline.storage.cancellation import Check, stop_when_asked
+from latentscale_pipeline.storage.canonical import plain
+from latentscale_pipeline.storage.events import EventLog
+from latentscale_pipeline.storage.lock import hold_lock, refuse_if_running
+from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.storage.urls import storage_options, strip_credentials
+
+if TYPE_CHECKING:
+    from latentscale_pipeline.executors.open import Job
+
+MISSING_DASHBOARD = (
+    "cluster.dashboard: the dashboard needs bokeh, which isn't installed; pip install bokeh"
+)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished job: its folder, its results, and whether anything had to be computed."""
+
+    store: ObjectStore
+    results: Mapping[str, Any]
+    computed: bool
+
+
+def run_job(
+    plan: Plan,
+    notify: Notify,
+    *,
+    wait: bool = False,
+    take_over: bool = False,
+    verify: bool = False,
+    keep: bool = False,
+    measures: Mapping[str, Measure] = MEASURES,
+    command: Sequence[str] = (),
+) -> Finished:
+    """Bring a job to its end; what is there already isn't computed again.
+
+    Parameters
+    ----------
+    plan : Plan
+        The job.
+    notify : callable
+        Told of every event, for progress.
+    wait, take_over : bool
+        What to do when another run holds the job's folder.
+    verify : bool
+        Check every byte of what is there already, and compute again what is damaged.
+    keep : bool
+        Keep temporary results, and what was stored under keys that the job no longer has.
+    measures : mapping
+        The measures by name.
+    command : sequence of str
+        Arguments of the command line that asked for this, for the provenance.
+
+    Raises
+    ------
+    LatentscaleError
+        With one line and an exit code.
+    """
+    with storage_options(plan.config.storage_options):
+        return _run(plan, notify, wait, take_over, verify, keep, measures, command)
+
+
+def _run(
+    plan: Plan,
+    notify: Notify,
+    wait: bool,
+    take_over: bool,
+    verify: bool,
+    keep: bool,
+    measures: Mapping[str, Measure],
+    command: Sequence[str],
+) -> Finished:
+    work = _work(plan)
+    store = work.store
+    notify("run_started", job=plan.id, folder=store.url, stages=len(plan.stages))
+    previous = None if verify else _previous_results(plan, work)
+    if previous is not None and (keep or not has_garbage(work, _arrays(previous))):
+        return Finished(store, previous, computed=False)
+
+    def tell_waiting(line: str) -> None:
+        notify("waiting", line=line)
+
+    with (
+        hold_lock(store, wait=wait, take_over=take_over, tell=tell_waiting) as holder,
+        stop_when_asked(store, holder) as check,
+    ):
+        # Whoever held the job until now may have finished it.
+        previous = None if verify else _previous_results(plan, work)
+        if previous is not None:
+            return _finish(work, previous, keep, computed=False)
+        with _recorded(plan, EventLog(store, holder.attempt), notify) as tell:
+            return _run_locked(
+                plan, work, holder.attempt, tell, check, verify, keep, measures, command
+            )
+
+
+@contextmanager
+def _recorded(plan: Plan, events: EventLog, notify: Notify) -> Iterator[Notify]:
+    """Record what a run tells, from its beginning to its end, however that comes."""
+
+    def tell(event: str, **fields: Any) -> None:
+        events.record(event, **fields)
+        notify(event, **fields)
+
+    events.record("run_started", job=plan.id, stages=len(plan.stages))
+    try:
+        yield tell
+        events.record("run_ended", ending="finished")
+    except BaseException as error:
+        ending, problem = _ending(error)
+        with contextlib.suppress(LatentscaleError):  # perhaps the store is what failed
+            events.record("run_ended", ending=ending, error=problem)
+        raise
+    finally:
+        with contextlib.suppress(LatentscaleError):
+            events.flush()
+
+
+def _ending(error: BaseException) -> tuple[str, str]:
+    """Return how a run ended, in one word, and what it said."""
+    problem = str(error) or type(error).__name__
+    if isinstance(error, Cancelled):
+        return "cancelled", problem
+    return ("failed" if isinstance(error, Exception) else "interrupted"), problem
+
+
+def _run_locked(
+    plan: Plan,
+    work: Work,
+    attempt: str,
+    notify: Notify,
+    check: Check,
+    verify: bool,
+    keep: bool,
+    measures: Mapping[str, Measure],
+    command: Sequence[str],
+) -> Finished:
+    started = _now()
+    store = work.store
+    work = _with_caches(plan, work)
+    stage_states = inspect_stages(work, thorough=verify)
+    if verify and not check_documents(store, finished=True):
+        previous = _previous_results(plan, work)
+        if previous is not None:
+            return _finish(work, previous, keep, computed=False)
+    # Results say that everything is there: they can't stand beside what is about to be redone.
+    store.remove("results.json")
+    _write_plan(store, plan)
+    provenance = write_provenance(store, plan, attempt=attempt, started=started, command=command)
+    results = _compute(plan, work, stage_states, attempt, notify, check, started, measures)
+    document = results.document()
+    store.write_checked("report.html", render_report(document, provenance).encode())
+    # Last: its presence says that everything else is there.
+    store.write_checked("results.json", results.dump())
+    store.collect_partial()
+    return _finish(work, document, keep, computed=True)
+
+
+def _finish(work: Work, results: Mapping[str, Any], keep: bool, *, computed: bool) -> Finished:
+    """Collect the garbage of a job whose results are written, unless it is to be kept."""
+    if not keep:
+        collect_job(work, _arrays(results))
+    return Finished(work.store, results, computed)
+
+
+def _arrays(results: Mapping[str, Any]) -> list[str]:
+    """Where the arrays are that results point to."""
+    arrays = results.get("arrays")
+    return [str(path) for path in arrays.values()] if isinstance(arrays, dict) else []
+
+
+def _compute(
+    plan: Plan,
+    work: Work,
+    stage_states: list[StageState],
+    attempt: str,
+    notify: Notify,
+    check: Check,
+    started: str,
+    measures: Mapping[str, Measure],
+) -> Results:
+    """Run the stages and collect their results, redoing what turns out to be damaged."""
+    repairs: Counter[str] = Counter()
+    while True:
+        check()
+        executor = _executor(plan, notify)
+        run_stages(work, stage_states, executor, f"{attempt}-{repairs.total()}", notify, check)
+        try:
+            return assemble_results(
+                plan, work, stage_states, started=started, finished=_now(), measures=measures
+            )
+        except CorruptResult as problem:
+            repairs[problem.part] += 1
+            if repairs[problem.part] > REPAIRS:
+                raise Incomplete(
+                    f"{work.store.locate(problem.problem)}; check this disk, then run the same "
+                    "command again"
+                ) from problem
+            owner = find_owner(stage_states, problem)
+            if owner is None:
+                raise
+            redo(work.store, stage_states, owner, problem)
+            notify("part_corrupt", stage=owner.stage.name, problem=owner.part_reason(problem.part))
+
+
+def _executor(plan: Plan, notify: Notify) -> Callable[[], AbstractContextManager[Executor]]:
+    cluster = plan.config.cluster
+    if isinstance(cluster, Serial):
+        return SerialExecutor
+
+    @contextmanager
+    def start() -> Iterator[Executor]:
+        from latentscale_pipeline.executors.open import open_cluster
+
+        def tell(line: str) -> None:
+            notify("cluster_warned", problem=line)
+
+        with open_cluster(cluster, _described(plan), tell) as executor:
+            if executor.dashboard:
+                notify("dashboard_opened", link=executor.dashboard)
+            elif getattr(cluster, "dashboard", False):
+                notify("dashboard_missing", problem=MISSING_DASHBOARD)
+            yield executor
+
+    return start
+
+
+def _described(plan: Plan) -> Job:
+    """Say what a cluster has to know of a job."""
+    from latentscale_pipeline.executors.dask.readiness import Needs
+    from latentscale_pipeline.executors.open import Job
+
+    store = _work(plan).store
+    documents = {"the job's folder": (store.address, "plan.json")}
+    for role, corpus in plan.corpora.items():
+        documents[f"the {role}"] = (corpus.address, "manifest.json")
+    largest = max(stage.memory_bytes for stage in plan.stages)
+    return Job(
+        name=short_name(plan.id, store.url),
+        folder=Path(store.url) if store.is_local else None,
+        needs=Needs(documents, plan.idle_bytes, largest),
+    )
+
+
+def job_work(plan: Plan) -> Work:
+    """Return what a run of a job works on; it knows nothing of other jobs."""
+    return _work(plan)
+
+
+def work_with_caches(plan: Plan) -> Work:
+    """Return the same with what other jobs below the same output have."""
+    return _with_caches(plan, _work(plan))
+
+
+def is_finished(plan: Plan) -> bool:
+    """Tell whether nothing at all of a job is missing."""
+    with storage_options(plan.config.storage_options):
+        return _previous_results(plan, _work(plan)) is not None
+
+
+def prepare_job(plan: Plan, *, even_if_running: bool = False) -> ObjectStore:
+    """Write a job's folder without running anything: its plan and configuration.
+
+    Raises
+    ------
+    BadInput
+        If a run of it lives: what that one goes by mustn't change.
+    """
+    store = _work(plan).store
+    if not even_if_running:
+        refuse_if_running(store)
+    _write_plan(store, plan)
+    return store
+
+
+def preview_run(plan: Plan) -> list[StageState]:
+    """Tell the state of every stage of a job, and why; nothing is changed."""
+    return inspect_stages(work_with_caches(plan), repair=False)
+
+
+def _work(plan: Plan) -> Work:
+    return Work(
+        store=ObjectStore(plan.config.output).child(plan.id),
+        stages=plan.stages,
+        keys=plan.keys,
+        corpora={str(role): corpus for role, corpus in plan.corpora.items()},
+        retries=plan.config.cluster.retries,
+    )
+
+
+def _with_caches(plan: Plan, work: Work) -> Work:
+    return replace(
+        work,
+        caches=find_caches(plan),
+        part_caches=find_part_caches(plan),
+        dependences=plan.dependences,
+        earlier=find_earlier(plan),
+        code=code_by_digest(plan.stages),
+    )
+
+
+def _write_plan(store: ObjectStore, plan: Plan) -> None:
+    """Write the documents that a job is resumed from, and enter its stages in the index."""
+    previous = read_plan(ObjectStore(plan.config.output), plan.id)
+    store.write_checked("plan.json", _describe(plan, previous))
+    store.write_checked("config.json", frozen_config(plan.config))
+    enter_in_index(plan)
+
+
+def _describe(plan: Plan, previous: StoredPlan) -> bytes:
+    """Return the plan as it is stored, with what its stages depended on when their keys changed."""
+    description = plan.describe()
+    stored = planned_stages(previous)
+    code, known = code_by_digest(plan.stages), planned_code(previous)
+    for stage in description["stages"]:
+        last = stored.get(stage["stage"], {})
+        before = last.get("before" if last.get("key") == stage["key"] else "depends_on")
+        if isinstance(before, dict):
+            stage["before"] = before
+            if before.get("code") in known:
+                code[before["code"]] = dict(known[before["code"]])
+    return (json.dumps({**description, "code": code}, indent=1) + "\n").encode()
+
+
+def _previous_results(plan: Plan, work: Work) -> dict[str, Any] | None:
+    """Return the results of an earlier run when nothing at all is missing; change nothing."""
+    store = work.store
+    try:
+        results: dict[str, Any] = json.loads(store.read("results.json"))
+        job = results["job"]
+        known = job["config_hash"] == plan.config_hash and job["name"] == plan.config.name
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+    return results if known and store.exists("report.html") and is_complete(work) else None
+
+
+def frozen_config(config: JobConfig) -> bytes:
+    """Return the configuration as it is stored with the job: complete, without credentials.
+
+    Options of storage may be credentials, and which of them are is each library's own affair: none
+    is stored.
+    """
+    frozen = {
+        **config.model_dump(mode="json", exclude={"measures", "storage_options"}),
+        "measures": {
+            name: section.model_dump(mode="json") for name, section in config.measures.items()
+        },
+    }
+    for role in ("corpus", "reference", "output", "scales_from"):
+        if frozen[role] is not None:
+            frozen[role] = strip_credentials(frozen[role])
+    return (json.dumps(plain(frozen), indent=1, allow_nan=False) + "\n").encode()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,116 @@
+"""Query and cancel drivers through the schedulers' own commands.
+
+Commands are lists of arguments, never a shell's line, and what isn't fixed in them was checked to
+be an id.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from latentscale_pipeline.errors import Incomplete
+from latentscale_pipeline.jobs.submission_records import Submission
+
+ASKING_SECONDS = 20.0
+"""How long a scheduler may take to answer."""
+
+Phase = Literal["waiting", "running", "ended"]
+
+_WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "CONFIGURING", "SUSPENDED"}
+_RUNNING = {"RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT", "STOPPED", "RESIZING"}
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """How a scheduler sees a driver: its phase, the scheduler's own word, and its exit code."""
+
+    phase: Phase
+    word: str
+    exit_code: int | None = None
+
+
+def look_at(submission: Submission) -> Inspection | None:
+    """Ask a scheduler how it sees a driver; None when it can't be asked from here."""
+    if submission.scheduler == "slurm":
+        return _look_at_slurm(submission)
+    return _look_at_kubernetes(submission)
+
+
+def withdraw(submission: Submission) -> None:
+    """Tell a scheduler to end a driver, or not to start it.
+
+    Raises
+    ------
+    Incomplete
+        If it can't be told from here.
+    """
+    if submission.scheduler == "slurm":
+        _ask(submission, "scancel", submission.id)
+        return
+    try:
+        _kubernetes_job(submission).delete(propagation_policy="Background")
+    except Exception as error:  # noqa: BLE001 -- whatever keeps it from being told, it can't be
+        raise Incomplete(f"{submission.label} can't be withdrawn from here: {error}") from None
+
+
+def _look_at_slurm(submission: Submission) -> Inspection | None:
+    if shutil.which("scontrol") is None:
+        return None
+    try:
+        said = _ask(submission, "scontrol", "--oneliner", "show", "job", submission.id)
+    except Incomplete as error:
+        # Of jobs that ended some time ago Slurm knows nothing any more.
+        return Inspection("ended", "no longer known") if "Invalid job id" in str(error) else None
+    word = re.search(r"\bJobState=(\w+)", said)
+    code = re.search(r"\bExitCode=(\d+):(\d+)", said)
+    if word is None:
+        return None
+    phase: Phase = "ended"
+    if word[1] in _WAITING:
+        phase = "waiting"
+    elif word[1] in _RUNNING:
+        phase = "running"
+    exit_code = int(code[1]) if code and phase == "ended" and code[2] == "0" else None
+    return Inspection(phase, word[1], exit_code)
+
+
+def _ask(submission: Submission, *command: str) -> str:
+    try:
+        ended = subprocess.run(  # noqa: S603 -- a list of checked words, no shell
+            command, capture_output=True, text=True, timeout=ASKING_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Incomplete(
+            f"{submission.label}: {command[0]} can't be asked here ({error})"
+        ) from None
+    if ended.returncode != 0:
+        said = (ended.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise Incomplete(f"{submission.label}: {command[0]} says: {said}")
+    return ended.stdout
+
+
+def _look_at_kubernetes(submission: Submission) -> Inspection | None:
+    try:
+        found = _kubernetes_job(submission)
+        if not found.exists():
+            return Inspection("ended", "no longer known")
+        found.refresh()
+        status: dict[str, Any] = dict(found.raw.get("status", {}))
+    except Exception:  # noqa: BLE001 -- whatever keeps it from being asked, it can't be
+        return None
+    kinds = {c["type"] for c in status.get("conditions", ()) if c.get("status") == "True"}
+    if kinds & {"Complete", "Failed"}:
+        return Inspection("ended", next(iter(kinds & {"Complete", "Failed"})))
+    return (
+        Inspection("running", "Active") if status.get("ready") else Inspection("waiting", "Pending")
+    )
+
+
+def _kubernetes_job(submission: Submission) -> Any:
+    library = importlib.import_module("kr8s.objects")
+    return library.Job({"metadata": {"name": submission.id, "namespace": submission.place}})

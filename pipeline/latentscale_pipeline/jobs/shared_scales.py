@@ -1,0 +1,60 @@
+"""Shared scales: scales taken from a finished job, so that two jobs can be compared.
+
+A bandwidth, an epsilon or a cut-off scale that was derived from data is part of what a number
+means. ``scales_from`` may name a finished job; each scale that the new job needs is then taken from
+the place where that job derived it, under the same metric, or the job is refused.
+"""
+
+from __future__ import annotations
+
+import json
+
+from latentscale_pipeline.config.job import JobConfig
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.storage.objects import ObjectStore
+
+WORDS = ("auto", "corpus", "reference")
+"""What ``scales_from`` may say instead of naming a job."""
+
+
+def read_scales(config: JobConfig) -> dict[str, float]:
+    """Read the scales that a job needs from the finished job that it names.
+
+    Returns
+    -------
+    dict
+        By name, as far as they are needed; empty when scales are derived from the job's own
+        corpora.
+
+    Raises
+    ------
+    BadInput
+        If the named job isn't finished, or didn't derive a scale that is needed.
+    """
+    if config.scales_from in WORDS:
+        return {}
+    store = ObjectStore(config.scales_from)
+    try:
+        results = json.loads(store.read("results.json"))
+        settings = json.loads(store.read("config.json"))["measures"]
+        found = results["measures"]
+        scales = {
+            scale: value
+            for name, section in config.measures.items()
+            for scale, value in MEASURES[name]
+            .read_scales(section, settings.get(name), found.get(name))
+            .items()
+        }
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, IndexError):
+        raise BadInput(
+            f"scales_from: {store.url} has no readable results.json and config.json; write auto, "
+            "corpus, reference or the folder of a finished job"
+        ) from None
+    missing = [name for name, value in scales.items() if value is None]
+    if missing:
+        raise BadInput(
+            f"scales_from: {store.url} did not derive {' and '.join(missing)} under the metric "
+            "asked for; set it in the configuration, or choose another job"
+        )
+    return {name: float(value) for name, value in scales.items() if value is not None}

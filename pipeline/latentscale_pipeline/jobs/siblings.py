@@ -1,0 +1,148 @@
+"""What other jobs below the same output have, found without reading their plans.
+
+Every job that stores its plan enters the keys of its stages, and of parts that don't depend on the
+rest, into an index beside the jobs: ``.index/<key>/<job>``, which says where in the job the result
+is, or will be. So a key is looked up by listing one small folder, however many jobs there are. An
+entry promises nothing: whoever follows it checks what is there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+from latentscale_pipeline.engine.keys import part_keys
+from latentscale_pipeline.engine.task import part_key
+from latentscale_pipeline.engine.work import Earlier
+from latentscale_pipeline.errors import LatentscaleError
+from latentscale_pipeline.jobs.plan import Plan
+from latentscale_pipeline.storage.objects import ObjectStore
+
+INDEX = ".index"
+"""Folder of the index, below the output."""
+
+EARLIER_JOBS = 8
+"""Jobs of the same name that are asked why a stage is computed again."""
+
+WRITERS = 16
+"""Entries that are written at once: a remote store is slow to answer."""
+
+StoredPlan = Mapping[str, Any]
+"""A plan that was stored with a job."""
+
+_PART = re.compile(r"stages/([^/]+)/[0-9a-f]{16}/(?:part-\d{5,}|result)")
+
+
+def enter_in_index(plan: Plan) -> None:
+    """Let other jobs find what this one has, or will have."""
+    output = ObjectStore(plan.config.output)
+    entries: dict[str, str] = {}
+    for stage in plan.stages:
+        folder = f"{stage.folder}/{plan.keys[stage.name]}"
+        entries[plan.keys[stage.name]] = folder
+        for index, key in enumerate(part_keys(stage)):
+            entries[key] = part_key(folder, stage, index)
+
+    def enter(entry: tuple[str, str]) -> None:
+        key, place = entry
+        output.write(f"{INDEX}/{key}/{plan.id}", place.encode(), durable=False)
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        list(pool.map(enter, entries.items()))
+
+
+def find_caches(plan: Plan) -> Callable[[str], list[ObjectStore]]:
+    """Return what finds, for a stage key, the other jobs that planned the same stage."""
+    output = ObjectStore(plan.config.output)
+    return lambda key: [output.child(job) for job in _jobs(output, key) if job != plan.id]
+
+
+def find_part_caches(plan: Plan) -> Callable[[str], Iterator[tuple[ObjectStore, str]]]:
+    """Return what finds, for a part key, the other jobs that planned the same part, and where."""
+    output = ObjectStore(plan.config.output)
+    names = {stage.name for stage in plan.stages if stage.part_inputs}
+
+    def find(key: str) -> Iterator[tuple[ObjectStore, str]]:
+        for job in _jobs(output, key):
+            place = _read(output, f"{INDEX}/{key}/{job}").decode("utf-8", "replace")
+            match = _PART.fullmatch(place)
+            # An entry from elsewhere must not lead out of its job.
+            if job != plan.id and match and match[1] in names:
+                yield output.child(job), place
+
+    return find
+
+
+def _jobs(output: ObjectStore, key: str) -> list[str]:
+    try:
+        return [entry.rpartition("/")[2] for entry in output.keys(f"{INDEX}/{key}")]
+    except (OSError, LatentscaleError):
+        return []
+
+
+def _read(store: ObjectStore, key: str) -> bytes:
+    try:
+        return store.read(key)
+    except (OSError, LatentscaleError):
+        return b""
+
+
+def read_plan(output: ObjectStore, job: str) -> StoredPlan:
+    """Return the plan that is stored with a job; an empty one where there is none to read."""
+    try:
+        plan = json.loads(_read(output, f"{job}/plan.json"))
+        for stage in plan["stages"]:
+            stage["stage"], stage["key"]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return plan  # type: ignore[no-any-return]
+
+
+def planned_stages(plan: StoredPlan) -> dict[str, Mapping[str, Any]]:
+    """Return the stages of a stored plan by name."""
+    return {str(stage["stage"]): stage for stage in plan.get("stages", ())}
+
+
+def planned_code(plan: StoredPlan) -> Mapping[str, Mapping[str, str]]:
+    """Return the digests of modules that a stored plan lists."""
+    code = plan.get("code")
+    return code if isinstance(code, dict) else {}
+
+
+def find_earlier(plan: Plan) -> Callable[[str], Iterable[Earlier]]:
+    """Return what finds, for a stage, what it depended on before.
+
+    In this job first, then in a few jobs of the same name. Plans are read when they're asked for.
+    """
+    output = ObjectStore(plan.config.output)
+    named = plan.id.rpartition("-")[0]
+
+    @cache
+    def others() -> list[str]:
+        same = [name for name in output.folders() if name.rpartition("-")[0] == named]
+        return [name for name in same if name != plan.id][:EARLIER_JOBS]
+
+    @cache
+    def stored(job: str) -> tuple[dict[str, Mapping[str, Any]], Mapping[str, Mapping[str, str]]]:
+        found = read_plan(output, job)
+        return planned_stages(found), planned_code(found)
+
+    def find(name: str) -> Iterator[Earlier]:
+        for job in _first_then(plan.id, others):
+            stages, code = stored(job)
+            stage = stages.get(name, {})
+            same = job == plan.id and stage.get("key") == plan.keys.get(name)
+            dependences = stage.get("before" if same else "depends_on")
+            if isinstance(dependences, dict):
+                yield Earlier("the last run" if job == plan.id else job, dependences, code)
+
+    return find
+
+
+def _first_then(first: str, others: Callable[[], Iterable[str]]) -> Iterator[str]:
+    yield first
+    yield from others()

@@ -1,0 +1,492 @@
+"""The status of a job, read from its folder alone.
+
+The *lock* says who ran the job last and whether that run ended tidily; a *heartbeat* says whether
+it still lives. The *events* of that run say how it ended, why each stage was computed and how fast
+it goes; the *markers* say what is there and what it cost. A job is
+
+- ``running`` when the lock is held and its holder lives;
+- ``finished`` when its results are there: they are written last, and removed before anything is
+  redone;
+- ``dead`` when the lock is held and its holder is gone, or has had no heartbeat for a minute;
+- ``cancelled``, ``interrupted`` or ``failed`` as its last run said at its end: it was asked to end,
+  was ended by a signal, or something went wrong;
+- ``queued`` when its driver was handed to a scheduler and hasn't started;
+- ``planned`` when it was never started.
+
+That takes one listing of the folder, a few small objects, and the markers of those parts that the
+last run didn't compute itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Literal
+
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.jobs.run_record import FINALISING, RunRecord, StageRecord
+from latentscale_pipeline.jobs.schedulers import look_at
+from latentscale_pipeline.jobs.submission_records import Submission, last_submission
+from latentscale_pipeline.storage.artifacts import SPENT, Cost, read_marker
+from latentscale_pipeline.storage.cancellation import read_cancel_request
+from latentscale_pipeline.storage.events import read_events
+from latentscale_pipeline.storage.lock import (
+    Holder,
+    Life,
+    Lock,
+    look_for_life,
+    read_holders,
+    read_lock,
+)
+from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.views.formatting import write_duration
+
+State = Literal[
+    "queued", "running", "finished", "dead", "cancelled", "interrupted", "failed", "planned"
+]
+StageState = Literal["done", "running", "waiting", "failed"]
+
+ENDED: tuple[State, ...] = ("cancelled", "interrupted", "failed")
+"""How a run may say that it ended without results."""
+
+READERS = 16
+"""Markers, or jobs, that are read at once: a remote store is slow to answer."""
+
+_MARKER = re.compile(
+    r"(?P<folder>stages/[^/]+/[^/]+)/(?:round-(?P<round>\d{4,})/)?"
+    r"(?:part-(?P<part>\d{5,})|(?P<name>state|result|collected))\.json"
+)
+
+
+@dataclass(frozen=True)
+class StageStatus:
+    """The state of one stage.
+
+    Attributes
+    ----------
+    stage : str
+        Its name.
+    state : str
+        ``done``, ``running``, ``waiting`` or ``failed``.
+    reason : str
+        Why it was computed, what it waits for, or what went wrong.
+    parts, done : int
+        Parts in all, and those there are; of the current iteration of an iterated stage.
+    iteration : int or None
+        The iteration of an iterated stage that isn't done.
+    seconds : float or None
+        Work that went into what is there; None when nothing is.
+    peak_memory_bytes : int or None
+        The most that any process was measured to hold during it.
+    projected_memory_bytes : int or None
+        What was planned for.
+    parts_per_second, seconds_left : float or None
+        While it is running, from the parts that this run has computed.
+    """
+
+    stage: str
+    state: StageState
+    reason: str
+    parts: int
+    done: int
+    iteration: int | None
+    seconds: float | None
+    peak_memory_bytes: int | None
+    projected_memory_bytes: int | None
+    parts_per_second: float | None = None
+    seconds_left: float | None = None
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """The state of a job.
+
+    Attributes
+    ----------
+    job, folder : str
+        Its id, and where it is.
+    state, reason : str
+        One word, and how one can tell.
+    runs : int
+        How often it was started.
+    holder : Holder or None
+        Who ran it last.
+    heartbeat_age : float or None
+        Seconds since the last heartbeat of a run that goes on, or died.
+    started, ended : float or None
+        Of the last run, in seconds since 1970.
+    dashboard : str
+        Address of the scheduler's pages on the machine that runs it; empty without one.
+    stages : tuple of StageStatus
+        In the order of the plan; empty until there is one.
+    """
+
+    job: str
+    folder: str
+    state: State
+    reason: str
+    runs: int
+    holder: Holder | None
+    heartbeat_age: float | None
+    started: float | None
+    ended: float | None
+    dashboard: str
+    stages: tuple[StageStatus, ...]
+
+    @property
+    def stages_done(self) -> int:
+        """How many stages are done."""
+        return sum(stage.state == "done" for stage in self.stages)
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A stage as ``plan.json`` has it."""
+
+    name: str
+    folder: str
+    needs: tuple[str, ...]
+    parts: int
+    memory: int | None
+
+
+@dataclass
+class _Present:
+    """The markers of one stage: its parts by iteration (0 where there are none), states, result.
+
+    ``collected`` says that the result was temporary and was removed.
+    """
+
+    parts: dict[int, set[int]] = field(default_factory=dict)
+    states: set[int] = field(default_factory=set)
+    result: bool = False
+    collected: bool = False
+
+
+@dataclass(frozen=True)
+class _Progress:
+    """How far the markers of a stage go.
+
+    ``counted`` are the markers whose costs add up to what the stage has cost so far, with the
+    round and part that events call them by; None where a marker covers all iterations before.
+    """
+
+    done: int
+    complete: bool
+    iteration: int | None
+    counted: Mapping[str, tuple[int, int] | None]
+
+
+class MarkerCosts:
+    """What parts cost, as their markers say; each marker is read once."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._known: dict[str, Cost] = {}
+
+    def read(self, parts: Iterable[str]) -> list[Cost]:
+        """Return the costs of those parts that have a whole marker."""
+        wanted = list(parts)
+        unknown = [part for part in wanted if part not in self._known]
+        if unknown:
+            with ThreadPoolExecutor(READERS) as pool:
+                found = pool.map(self._read, unknown)
+                self._known |= {
+                    part: cost for part, cost in zip(unknown, found, strict=True) if cost
+                }
+        return [self._known[part] for part in wanted if part in self._known]
+
+    def _read(self, part: str) -> Cost | None:
+        marker = read_marker(self._store, part)
+        if marker is None:
+            return None
+        spent = marker.values.get(SPENT)
+        if isinstance(spent, dict):
+            return Cost(spent["seconds"], spent["peak_memory_bytes"])
+        return marker.cost
+
+
+def open_job(url: str) -> ObjectStore:
+    """Open a job's folder.
+
+    Raises
+    ------
+    BadInput
+        If it isn't one; the message says what it may be instead.
+    """
+    store = ObjectStore(url)
+    if is_job(store):
+        return store
+    if not store.exists(""):
+        raise BadInput(f"{store.url}: there is nothing; name the folder of a job")
+    jobs = [name for name in store.folders() if is_job(store.child(name))]
+    if jobs:
+        raise BadInput(
+            f"{store.url}: it holds jobs and isn't one itself; name one of them, such as "
+            f"{store.locate(jobs[0])}, or use latentscale list {store.url}"
+        )
+    raise BadInput(
+        f"{store.url}: not a job (it has neither plan.json nor a lock); name the folder of a job, "
+        "which latentscale list finds below the job's output"
+    )
+
+
+def is_job(store: ObjectStore) -> bool:
+    """Tell whether a folder is a job's."""
+    return store.exists("plan.json") or bool(store.keys("lock"))
+
+
+def list_statuses(output: str) -> list[JobStatus]:
+    """Tell where every job directly below an output folder stands, without what it cost.
+
+    Raises
+    ------
+    BadInput
+        If there is no such folder.
+    """
+    store = ObjectStore(output)
+    names = [name for name in store.folders() if name != "corpora"]
+    if not names and not store.exists(""):
+        raise BadInput(f"{store.url}: there is nothing; name the output folder of jobs")
+
+    def look(name: str) -> JobStatus | None:
+        job = store.child(name)
+        return read_status(job) if is_job(job) else None
+
+    with ThreadPoolExecutor(READERS) as pool:
+        return [status for status in pool.map(look, names) if status is not None]
+
+
+def read_status(store: ObjectStore, costs: MarkerCosts | None = None) -> JobStatus:
+    """Tell where a job stands.
+
+    Parameters
+    ----------
+    store : ObjectStore
+        The job's folder.
+    costs : MarkerCosts, optional
+        Of the same folder; without it, only what the last run computed itself has costs.
+    """
+    lock = read_lock(store)
+    life = None
+    if lock.holder is not None and not lock.released:
+        life = look_for_life(store, lock.holder)
+        if not life.alive and read_lock(store) != lock:
+            return read_status(store, costs)  # it ended while we looked
+    keys = store.sizes()
+    record = _last_record(store, lock)
+    state, reason = _state(store, keys, lock, life, record)
+    running = state == "running"
+    return JobStatus(
+        job=store.url.rpartition("/")[2],
+        folder=store.url,
+        state=state,
+        reason=reason,
+        runs=lock.generation,
+        holder=lock.holder,
+        heartbeat_age=life.heartbeat_age if life else None,
+        started=record.started,
+        ended=record.ended,
+        dashboard=record.dashboard if running else "",
+        stages=_stages(_read_plan(store), _present(keys), record, running, costs),
+    )
+
+
+def _last_record(store: ObjectStore, lock: Lock) -> RunRecord:
+    """Add up the events of the last run that had any to tell."""
+    record = _record(store, lock.holder)
+    if record.started is not None or not lock.released:
+        return record
+    # The last run may have had nothing to do.
+    earlier = (_record(store, holder) for holder in reversed(read_holders(store)[:-1]))
+    return next((found for found in earlier if found.started is not None), record)
+
+
+def _record(store: ObjectStore, holder: Holder | None) -> RunRecord:
+    return RunRecord.of(read_events(store, holder.attempt) if holder else ())
+
+
+def _state(
+    store: ObjectStore, keys: Mapping[str, int], lock: Lock, life: Life | None, record: RunRecord
+) -> tuple[State, str]:
+    if life is not None and life.alive:
+        return "running", _sign_of_running(store, lock, life)
+    if "results.json" in keys:
+        lasted = record.ended is not None and record.started is not None
+        return "finished", f"in {_span(record)}" if lasted else "its results are there"
+    submission = last_submission(store, keys)
+    if submission is not None and submission.runs >= lock.generation:
+        return _state_of_waiting(submission)
+    if life is not None:
+        return "dead", life.sign
+    if lock.holder is None:
+        return "planned", "never started"
+    for state in ENDED:
+        if record.ending == state:
+            return state, record.problem.partition(";")[0].removeprefix("cancelled ")
+    return "interrupted", "it ended without results; run it again"
+
+
+def _state_of_waiting(submission: Submission) -> tuple[State, str]:
+    """Tell where a job stands whose driver was submitted and hasn't held the lock yet."""
+    look = look_at(submission)
+    if look is None:
+        return "queued", f"{submission.label}, not started when last heard of"
+    if look.phase == "ended":
+        return "dead", f"{submission.label} ended before it began ({look.word})"
+    return "queued", f"{submission.label}, {look.word.lower()}"
+
+
+def _span(record: RunRecord) -> str:
+    return write_duration((record.ended or 0.0) - (record.started or 0.0))
+
+
+def _sign_of_running(store: ObjectStore, lock: Lock, life: Life) -> str:
+    request = read_cancel_request(store, lock.holder) if lock.holder else None
+    if request is not None:
+        return f"{life.sign}, asked to end from {request.get('host', 'somewhere')}"
+    if life.heartbeat_age is None:
+        return life.sign
+    return f"{life.sign}, heartbeat {life.heartbeat_age:.0f} s ago"
+
+
+def _read_plan(store: ObjectStore) -> list[_Planned]:
+    try:
+        return [
+            _Planned(
+                name=str(stage["stage"]),
+                folder=f"stages/{stage['stage']}/{stage['key']}",
+                needs=tuple(stage["needs"]),
+                parts=int(stage["partitions"]),
+                memory=stage.get("peak_memory_bytes"),
+            )
+            for stage in json.loads(store.read("plan.json"))["stages"]
+        ]
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def _present(keys: Iterable[str]) -> dict[str, _Present]:
+    """Sort the markers of a listing by the folder of their stage."""
+    present: dict[str, _Present] = {}
+    for key in keys:
+        match = _MARKER.fullmatch(key)
+        if match is None:
+            continue
+        here = present.setdefault(match["folder"], _Present())
+        number = int(match["round"] or 0)
+        if match["part"] is not None:
+            here.parts.setdefault(number, set()).add(int(match["part"]))
+        elif match["name"] == "state":
+            here.states.add(number)
+        elif match["name"] == "collected":
+            here.collected = True
+        else:
+            here.result = True
+    return present
+
+
+def _stages(
+    planned: Sequence[_Planned],
+    present: Mapping[str, _Present],
+    record: RunRecord,
+    running: bool,
+    costs: MarkerCosts | None,
+) -> tuple[StageStatus, ...]:
+    statuses: dict[str, StageStatus] = {}
+    for stage in planned:
+        here = present.get(stage.folder, _Present())
+        told = record.stages.get(stage.name, StageRecord())
+        needed = [statuses[name] for name in stage.needs if name in statuses]
+        statuses[stage.name] = _stage(stage, here, told, running, needed, costs)
+    return tuple(statuses.values())
+
+
+def _stage(
+    stage: _Planned,
+    here: _Present,
+    told: StageRecord,
+    running: bool,
+    needed: Sequence[StageStatus],
+    costs: MarkerCosts | None,
+) -> StageStatus:
+    progress = _progress(stage, here)
+    state: StageState = "waiting"
+    if progress.complete:
+        state = "done"
+    elif told.failed:
+        state = "failed"
+    elif running and told.started:
+        state = "running"
+    spent = _spent(stage, progress, told, costs)
+    return StageStatus(
+        stage=stage.name,
+        state=state,
+        reason=_reason(state, progress, told, needed),
+        parts=stage.parts,
+        done=progress.done,
+        iteration=progress.iteration,
+        seconds=round(sum(cost.seconds for cost in spent), 3) if spent else None,
+        peak_memory_bytes=max((cost.peak_memory_bytes for cost in spent), default=None),
+        projected_memory_bytes=stage.memory,
+        parts_per_second=told.rate if state == "running" else None,
+        seconds_left=told.seconds_left(time.time()) if state == "running" else None,
+    )
+
+
+def _progress(stage: _Planned, here: _Present) -> _Progress:
+    if here.collected and not here.result:
+        return _Progress(stage.parts, True, None, {f"{stage.folder}/collected": None})
+    if here.states and not here.result:
+        return _progress_in_iterations(stage, here)
+    parts = here.parts.get(0, set())
+    counted: dict[str, tuple[int, int] | None] = {
+        f"{stage.folder}/part-{index:05d}": (0, index) for index in sorted(parts)
+    }
+    if here.result:
+        # An iterated stage's result covers all its iterations, whose parts are gone by then.
+        combined = FINALISING if parts else 0
+        iterated = bool(here.states) or (stage.parts > 1 and not parts)
+        counted[f"{stage.folder}/result"] = None if iterated else (0, combined)
+    complete = here.result and (not parts or len(parts) >= stage.parts)
+    done = stage.parts if complete else len(parts)
+    return _Progress(done, complete, None, counted)
+
+
+def _progress_in_iterations(stage: _Planned, here: _Present) -> _Progress:
+    newest = max(here.states)
+    parts = here.parts.get(newest + 1, set())
+    counted: dict[str, tuple[int, int] | None] = {f"{stage.folder}/round-{newest:04d}/state": None}
+    for index in sorted(parts):
+        counted[f"{stage.folder}/round-{newest + 1:04d}/part-{index:05d}"] = (newest + 1, index)
+    return _Progress(len(parts), False, newest + 1, counted)
+
+
+def _spent(
+    stage: _Planned, progress: _Progress, told: StageRecord, costs: MarkerCosts | None
+) -> list[Cost]:
+    named = {part: name for part, name in progress.counted.items() if name in told.costs}
+    known = [told.costs[name] for name in named.values() if name is not None]
+    if costs is None:
+        return known
+    return known + costs.read(part for part in progress.counted if part not in named)
+
+
+def _reason(
+    state: StageState, progress: _Progress, told: StageRecord, needed: Sequence[StageStatus]
+) -> str:
+    if state == "failed":
+        return told.problem
+    if state == "running" and told.problem:
+        return f"{told.reason}; tried again: {told.problem}"
+    if state != "waiting":
+        return told.reason
+    missing = [need for need in needed if need.state != "done"]
+    if missing:
+        failed = ", which failed" if missing[0].state == "failed" else ""
+        return f"needs {missing[0].stage}{failed}"
+    return "was under way" if told.started else ""

@@ -1,0 +1,283 @@
+"""Submit a job's driver to a scheduler, and follow its state.
+
+What is handed over is one process, ``latentscale resume`` on the job's folder; everything else it
+finds there. Slurm gets a script on its standard input and options as arguments, so no name, however
+odd, is ever read by a shell without quotes; credentials go by the environment, which Slurm hands
+on, and never into a script.
+
+The script waits for the driver and passes on what it is told: Slurm warns a minute before the
+walltime, and the driver ends tidily. With ``--requeue`` it puts itself back into the queue when the
+driver had to leave or died. Nothing is lost: the next one goes on from the folder, and what a first
+copy that still runs somewhere writes can only lose.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from latentscale_pipeline.config.cluster import (
+    ON_THIS_MACHINE,
+    Batch,
+    Kubernetes,
+    Serial,
+    walltime_seconds,
+)
+from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError
+from latentscale_pipeline.executors.dask.batch import import_jobqueue
+from latentscale_pipeline.executors.dask.kubernetes_objects import create_object, import_kr8s
+from latentscale_pipeline.executors.dask.manifests import driver_job
+from latentscale_pipeline.jobs.identity import short_name
+from latentscale_pipeline.jobs.plan import Plan
+from latentscale_pipeline.jobs.run import prepare_job
+from latentscale_pipeline.jobs.schedulers import look_at
+from latentscale_pipeline.jobs.submission_records import (
+    Submission,
+    last_submission,
+    record_submission,
+)
+from latentscale_pipeline.storage.lock import read_lock
+from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.storage.urls import storage_options
+
+WARNING_SECONDS = 60
+"""How long before its walltime a driver is told to end."""
+
+RESUBMISSIONS = 6
+"""How often a driver is put back into the queue."""
+
+OVERHEAD_BYTES = 256 << 20
+"""What every process needs beside its own limit: those that watch it."""
+
+SUBMITTING_SECONDS = 60.0
+
+UNREACHABLE = ("establish a configuration source", "contact slurm controller")
+"""What sbatch says on a machine that belongs to no cluster, or whose controller is down."""
+
+_SCRIPT = """#!/bin/bash
+{directives}# The driver of a job of latentscale. It finds in the job's folder what there is to do.
+{command} &
+driver=$!
+leaving=
+trap 'kill -TERM "$driver" 2>/dev/null' TERM INT
+trap 'leaving=yes; kill -TERM "$driver" 2>/dev/null' USR1
+while kill -0 "$driver" 2>/dev/null; do wait "$driver"; done
+wait "$driver"
+code=$?
+{requeue}exit "$code"
+"""
+
+_REQUEUE = f"""if [ "${{SLURM_RESTART_COUNT:-0}}" -lt {RESUBMISSIONS} ]; then
+  if [ -n "$leaving" ] || [ "$code" -gt 128 ]; then
+    scontrol requeue "$SLURM_JOB_ID" && sleep {WARNING_SECONDS}
+  fi
+fi
+"""
+
+
+@dataclass(frozen=True)
+class SubmissionSpec:
+    """What a scheduler is handed.
+
+    Attributes
+    ----------
+    scheduler, place : str
+        As in :class:`~latentscale_pipeline.jobs.submission_records.Submission`.
+    command : list of str
+        What takes it.
+    text : str
+        What that reads: a script, or manifests.
+    """
+
+    scheduler: str
+    place: str
+    command: list[str]
+    text: str
+
+    def __str__(self) -> str:
+        return f"{shlex.join(self.command)} <<'END'\n{self.text}END"
+
+
+def plan_submission(plan: Plan, *, requeue: bool, allow_code: bool) -> SubmissionSpec:
+    """Tell what would be handed over, exactly; nothing is written.
+
+    Raises
+    ------
+    BadInput
+        If the configuration names no scheduler that takes drivers.
+    """
+    config = plan.config
+    kind = config.driver.kind or config.cluster.kind
+    store = ObjectStore(config.output).child(plan.id)
+    arguments = ["resume", store.url, "--here", "--wait", "--quiet"]
+    arguments += ["--allow-code"] if allow_code else []
+    if kind == "slurm":
+        return _for_slurm(plan, store, arguments, requeue)
+    if kind == "kubernetes":
+        return _for_kubernetes(plan, store, arguments, requeue)
+    raise BadInput(
+        f"cluster.kind is {config.cluster.kind}, which takes no drivers; set driver.kind to slurm "
+        "or kubernetes, or use latentscale run"
+    )
+
+
+def submit_job(plan: Plan, *, requeue: bool = False, allow_code: bool = False) -> Submission:
+    """Write a job's folder and hand its driver to a scheduler.
+
+    Raises
+    ------
+    BadInput
+        If a run of it lives or a driver already waits, or there is no such scheduler here.
+    Incomplete
+        If the scheduler doesn't take it.
+    """
+    spec = plan_submission(plan, requeue=requeue, allow_code=allow_code)
+    if isinstance(plan.config.cluster, Batch):
+        # The driver would find out only when its turn in the queue has come.
+        import_jobqueue(plan.config.cluster)
+    with storage_options(plan.config.storage_options):
+        store = ObjectStore(plan.config.output).child(plan.id)
+        ended = _refuse_second(store)
+        # A driver that its scheduler has seen end needs no minute without a heartbeat.
+        prepare_job(plan, even_if_running=ended)
+        runs = read_lock(store).generation
+        if spec.scheduler == "slurm":
+            if store.is_local:
+                (Path(store.url) / "driver").mkdir(exist_ok=True)
+            found = _hand_to_slurm(spec, plan.config.storage_options)
+        else:
+            found = _hand_to_kubernetes(spec)
+        return record_submission(store, spec.scheduler, found, spec.place, runs, requeue)
+
+
+def _refuse_second(store: ObjectStore) -> bool:
+    """Refuse a job whose driver waits or runs; tell whether the last one is known to have ended."""
+    submission = last_submission(store)
+    look = None if submission is None else look_at(submission)
+    if submission is None or (look is not None and look.phase == "ended"):
+        return submission is not None
+    if look is not None or read_lock(store).generation <= submission.runs:
+        raise BadInput(
+            f"{store.url}: its driver is {submission.label} already; see latentscale status, or "
+            "withdraw it with latentscale cancel"
+        )
+    return False
+
+
+def _for_slurm(
+    plan: Plan, store: ObjectStore, arguments: list[str], requeue: bool
+) -> SubmissionSpec:
+    driver = plan.config.driver
+    cpus, memory = _size(plan)
+    command = [
+        *("sbatch", "--parsable", f"--job-name={short_name(plan.id, store.url)}"),
+        *("--ntasks=1", f"--cpus-per-task={cpus}", f"--mem={-(-memory // 2**20)}M"),
+        f"--output={_log_pattern(store)}",
+        *("--open-mode=append", f"--signal=B:USR1@{WARNING_SECONDS}"),
+        "--requeue" if requeue else "--no-requeue",
+    ]
+    if driver.walltime is not None:
+        minutes = -(-walltime_seconds(driver.walltime) // 60)
+        command.append(f"--time={minutes}")
+    command += [f"--partition={driver.queue}"] if driver.queue else []
+    command += [f"--account={driver.account}"] if driver.account else []
+    script = _SCRIPT.format(
+        directives="".join(f"#SBATCH {line}\n" for line in driver.directives),
+        command=shlex.join([sys.executable, "-m", "latentscale_pipeline.cli", *arguments]),
+        requeue=_REQUEUE if requeue else "",
+    )
+    return SubmissionSpec("slurm", "", command, script)
+
+
+def _size(plan: Plan) -> tuple[int, int]:
+    """Return the cores and the bytes that a driver needs, with the workers that are its own."""
+    cluster, memory = plan.config.cluster, plan.config.driver.memory_limit
+    if isinstance(cluster, Serial):
+        return 1, max(memory, cluster.memory_limit) + OVERHEAD_BYTES
+    if isinstance(cluster, ON_THIS_MACHINE):
+        each = cluster.memory_limit + OVERHEAD_BYTES
+        return cluster.workers * cluster.threads, memory + cluster.workers * each
+    return 1, memory
+
+
+def _log_pattern(store: ObjectStore) -> str:
+    """Name the file that a driver's words go to, as Slurm writes it: %j is the id."""
+    if store.is_local and "\\" not in store.url:
+        return f"{store.url.replace('%', '%%')}/driver/%j.log"
+    return "latentscale-%j.log"
+
+
+def _hand_to_slurm(spec: SubmissionSpec, options: Mapping[str, Mapping[str, Any]]) -> str:
+    if shutil.which(spec.command[0]) is None:
+        raise BadInput("there is no sbatch here; submit the job on a machine that has Slurm")
+    environment = {**os.environ, **_as_environment(options)}
+    try:
+        ended = subprocess.run(  # noqa: S603 -- a list of arguments, no shell
+            spec.command,
+            input=spec.text,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=SUBMITTING_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Incomplete(f"sbatch: {error}; run the same command again") from None
+    if ended.returncode != 0:
+        said = " ".join(ended.stderr.split()) or "no reason given"
+        if any(words in said for words in UNREACHABLE):
+            raise BadInput(f"Slurm can't be reached from here; submit on a login node ({said})")
+        raise BadInput(f"sbatch doesn't take the driver: {said}; see driver in the configuration")
+    return ended.stdout.strip().partition(";")[0]
+
+
+def _as_environment(options: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Write options of storage as fsspec reads them from the environment."""
+    return {f"FSSPEC_{name.upper()}": json.dumps(dict(v)) for name, v in options.items()}
+
+
+def _for_kubernetes(
+    plan: Plan, store: ObjectStore, arguments: list[str], requeue: bool
+) -> SubmissionSpec:
+    cluster = plan.config.cluster
+    if not isinstance(cluster, Kubernetes):
+        raise BadInput("driver.kind kubernetes needs cluster.kind kubernetes, which has the image")
+    if plan.config.storage_options:
+        raise BadInput(
+            "storage_options can't be handed to Kubernetes without being written down; put them "
+            "into a secret, as FSSPEC_… variables, and name it in cluster.secrets"
+        )
+    arguments[1] = store.url
+    manifest = driver_job(
+        short_name(plan.id, store.url),
+        arguments,
+        cluster,
+        plan.config.driver,
+        requeue=requeue,
+        extra_environment={},
+    )
+    command = ["kubectl", "create", "-f", "-"]
+    return SubmissionSpec(
+        "kubernetes", cluster.namespace, command, json.dumps(manifest, indent=1) + "\n"
+    )
+
+
+def _hand_to_kubernetes(spec: SubmissionSpec) -> str:
+    library = import_kr8s("driver.kind kubernetes")
+    manifest = json.loads(spec.text)
+    try:
+        create_object(library, manifest)
+    except LatentscaleError:
+        raise
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise Incomplete(f"Kubernetes doesn't take the driver: {reason}") from error
+    return str(manifest["metadata"]["name"])

@@ -1,0 +1,105 @@
+"""Records of a job's submissions, in its folder.
+
+``submissions/000001.json``, ``…2.json``, …: one object for each time. It names the scheduler and
+its id for the driver, and how many runs had held the job's lock by then: once there is another, the
+driver has started. A driver that was withdrawn before has ``….cancelled`` beside.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from latentscale_pipeline.storage.objects import ObjectStore
+
+_KEY = re.compile(r"submissions/(\d{6,})\.json")
+_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A driver that was handed to a scheduler.
+
+    Attributes
+    ----------
+    scheduler : str
+        ``slurm`` or ``kubernetes``.
+    id : str
+        What that calls it.
+    place : str
+        Namespace or cluster, where there may be several; else empty.
+    runs : int
+        How many runs had held the job's lock before.
+    requeue : bool
+        Whether the scheduler starts it again when it dies.
+    time : float
+        When, in seconds since 1970.
+    """
+
+    scheduler: str
+    id: str
+    place: str
+    runs: int
+    requeue: bool
+    time: float
+
+    @property
+    def label(self) -> str:
+        """Name it for people."""
+        return f"{self.scheduler} job {self.id}"
+
+
+def record_submission(
+    store: ObjectStore, scheduler: str, scheduler_id: str, place: str, runs: int, requeue: bool
+) -> Submission:
+    """Record a submitted driver."""
+    made = Submission(scheduler, scheduler_id, place, runs, requeue, round(time.time(), 3))
+    number = max(_numbers(store.keys("submissions")), default=0) + 1
+    while not store.create(_key(number), json.dumps(asdict(made)).encode()):
+        number += 1
+    return made
+
+
+def last_submission(store: ObjectStore, keys: Iterable[str] | None = None) -> Submission | None:
+    """Return the last driver that was submitted and not withdrawn; None without one.
+
+    Parameters
+    ----------
+    store : ObjectStore
+        The job's folder.
+    keys : iterable of str, optional
+        Its objects, where they are known.
+    """
+    known = set(store.keys("submissions") if keys is None else keys)
+    numbers = _numbers(known)
+    if not numbers or _withdrawn(max(numbers)) in known:
+        return None
+    try:
+        found = Submission(**json.loads(store.read(_key(max(numbers)))))
+        # Both become arguments of commands.
+        whole = _ID.fullmatch(found.id) and _ID.fullmatch(found.place or "-")
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+    return found if whole else None
+
+
+def withdraw_submission(store: ObjectStore) -> None:
+    """Note that the last driver was withdrawn before it started."""
+    numbers = _numbers(store.keys("submissions"))
+    if numbers:
+        store.create(_withdrawn(max(numbers)), b"")
+
+
+def _numbers(keys: Iterable[str]) -> list[int]:
+    return [int(match[1]) for key in keys if (match := _KEY.fullmatch(key))]
+
+
+def _key(number: int) -> str:
+    return f"submissions/{number:06d}.json"
+
+
+def _withdrawn(number: int) -> str:
+    return f"submissions/{number:06d}.cancelled"

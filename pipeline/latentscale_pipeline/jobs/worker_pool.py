@@ -1,0 +1,102 @@
+"""The worker pool of a job: how many tasks run at once, and whether they fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from latentscale_pipeline.config.cluster import ON_THIS_MACHINE
+from latentscale_pipeline.config.job import JobConfig
+from latentscale_pipeline.engine.memory import idle_memory, tasks_that_fit, write_gibibytes
+from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.jobs.machine import usable_cores
+
+
+@dataclass(frozen=True)
+class WorkerPool:
+    """Who does the work: how many tasks a cluster runs at once, and on how many cores.
+
+    Attributes
+    ----------
+    workers, threads : int
+        Worker processes, and tasks at once in each.
+    memory_limit : int
+        Of each process.
+    idle_bytes : int
+        What a process of this job holds without a task.
+    cores : int
+        Cores there are for all of them.
+    here : bool
+        Whether they are processes of this machine.
+    """
+
+    workers: int
+    threads: int
+    memory_limit: int
+    idle_bytes: int
+    cores: int
+    here: bool = True
+
+    @staticmethod
+    def of(config: JobConfig, stages: Sequence[Stage]) -> WorkerPool:
+        """Return the worker pool of a job; remote workers have a core for each of their tasks."""
+        cluster = config.cluster
+        here = isinstance(cluster, ON_THIS_MACHINE)
+        return WorkerPool(
+            workers=cluster.workers,
+            threads=cluster.threads,
+            memory_limit=cluster.memory_limit,
+            idle_bytes=idle_memory(stages),
+            cores=usable_cores() if here else cluster.workers * cluster.threads,
+            here=here,
+        )
+
+    def slots(self, stage: Stage) -> int:
+        """How many tasks of a stage fit at once, however many there are."""
+        fit = tasks_that_fit(stage, self.memory_limit, self.idle_bytes)
+        return self.workers * min(self.threads, fit)
+
+    def at_once(self, stage: Stage) -> int:
+        """How many tasks of a stage run at once."""
+        return min(self.slots(stage), stage.side_by_side)
+
+    def memory(self, stage: Stage) -> int:
+        """Bytes that all processes hold while a stage runs."""
+        return self.workers * self.idle_bytes + self.at_once(stage) * stage.memory_bytes
+
+
+def check_machine(worker_pool: WorkerPool, stages: Sequence[Stage], memory: int) -> None:
+    """Refuse a job whose processes don't fit into the memory of a machine together.
+
+    Raises
+    ------
+    BadInput
+        With the number of workers that would.
+    """
+    for stage in stages if worker_pool.here else ():
+        alone, together = worker_pool.idle_bytes + stage.memory_bytes, worker_pool.memory(stage)
+        if together <= memory:
+            continue
+        has = f"this machine has {memory / 2**30:.1f}GiB"
+        fewer = (
+            replace(worker_pool, workers=workers)
+            for workers in range(worker_pool.workers - 1, 0, -1)
+        )
+        fitting = next((other.workers for other in fewer if other.memory(stage) <= memory), None)
+        if fitting is None and alone <= memory:
+            raise BadInput(
+                f"stage {stage.name} needs {write_gibibytes(together)} for "
+                f"{worker_pool.at_once(stage)} "
+                f"tasks at once and {has}; set cluster.workers and cluster.threads to 1"
+            )
+        if fitting is None:
+            raise BadInput(
+                f"stage {stage.name} needs {write_gibibytes(alone)} in one process and {has}; run "
+                "it on a larger one, use fewer rows, or leave this measure out"
+            )
+        raise BadInput(
+            f"stage {stage.name} needs {write_gibibytes(together)} for "
+            f"{worker_pool.at_once(stage)} tasks "
+            f"at once on {worker_pool.workers} workers and {has}; set cluster.workers to {fitting}"
+        )

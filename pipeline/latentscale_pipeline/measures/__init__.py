@@ -1,0 +1,1 @@
+"""The measures: one folder each, what they share, and the registry of all."""

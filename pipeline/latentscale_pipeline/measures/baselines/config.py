@@ -1,0 +1,31 @@
+"""The section ``measures.baselines`` of the configuration."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import (
+    Field,
+)
+
+from latentscale_pipeline.config.cluster import CLUSTERS as CLUSTERS
+from latentscale_pipeline.config.cluster import LEAST_MEMORY as LEAST_MEMORY
+from latentscale_pipeline.config.cluster import Cluster as Cluster
+from latentscale_pipeline.config.cluster import Driver as Driver
+from latentscale_pipeline.config.cluster import Local as Local
+from latentscale_pipeline.config.cluster import Serial as Serial
+from latentscale_pipeline.config.section import Section
+from latentscale_pipeline.config.sizes import Bytes as Bytes
+from latentscale_pipeline.config.sizes import parse_bytes as parse_bytes
+
+
+class Baselines(Section):
+    """Measures that others compare with: similarity, FID, KID, precision, recall and the like."""
+
+    by_default: ClassVar[bool] = False
+    equal_dimensions: ClassVar[bool] = True
+
+    k: Annotated[int, Field(ge=1, le=100)] = 5
+    """Neighbours that make a row's ball, in precision, recall, density and coverage."""
+    rows: Annotated[int, Field(ge=2)] = 20_000
+    """Random rows a side for those four and for KID."""

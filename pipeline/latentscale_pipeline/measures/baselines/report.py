@@ -1,0 +1,53 @@
+"""What the report says of the baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from latentscale_pipeline.measures.base import MeasureReport
+from latentscale_pipeline.views.glossary import Definition
+
+
+class BaselinesReport(MeasureReport):
+    """What other tools report of the same rows."""
+
+    title = "Usual scores beside them: baselines"
+    question = (
+        "What other tools report of the same rows, so that these numbers can stand beside theirs."
+    )
+    source = (
+        "Heusel et al. 2017 (FID); Bińkowski et al. 2018 (KID); Kynkäänniemi et al. 2019 "
+        "(precision and recall); Naeem et al. 2020 (density and coverage)"
+    )
+    scores: ClassVar[Mapping[str, Definition]] = {
+        "mean similarity": Definition(
+            "Mean similarity", "Mean cosine similarity of two different rows; lower is diverse."
+        ),
+        "IntDiv": Definition("IntDiv", "One less the mean cosine similarity of all pairs of rows."),
+        "GMStds": Definition(
+            "GMStds", "Geometric mean of the standard deviations of the coordinates."
+        ),
+        "FID": Definition(
+            "FID",
+            "Fréchet distance of two normal distributions with the corpora's means and "
+            "covariances.",
+        ),
+        "KID": Definition(
+            "KID", "Squared distance of the corpora's mean embeddings under a cubic kernel."
+        ),
+        "precision": Definition(
+            "Improved precision",
+            "Share of the corpus within the balls that the reference's neighbours span.",
+        ),
+        "recall": Definition(
+            "Improved recall",
+            "Share of the reference within the balls that the corpus' nearest neighbours span.",
+        ),
+        "density": Definition(
+            "Density", "How many of the reference's balls a row of the corpus lies in, over k."
+        ),
+        "coverage": Definition(
+            "Coverage", "Share of the reference's balls that hold a row of the corpus."
+        ),
+    }

@@ -1,0 +1,84 @@
+"""What the baselines find: their part of ``measures`` in the results."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from latentscale_pipeline.results.part import (
+    Absent,
+    Count,
+    Part,
+    Positive,
+    Reason,
+    Spread,
+)
+
+
+class MomentScores(Part):
+    """Scores of one corpus, from its moments."""
+
+    mean_similarity: float | None
+    """Mean cosine similarity of two rows."""
+    IntDiv: float | None
+    """1 less that mean."""
+    GMStds: float | None
+    """Geometric mean of the coordinates' standard deviations."""
+    reason: Absent[Reason] = None
+
+
+class KernelDistance(Part):
+    """KID of two corpora."""
+
+    value: float
+    """The unbiased estimate over all pairs."""
+    sampling_error: Spread | None
+    """Standard error over fresh samples; null with too few rows to deal into groups."""
+    block_value: float | None
+    """Mean of the unbiased estimates inside the groups, as published code computes it."""
+    groups: Count
+    """How many groups each corpus was dealt into."""
+
+
+class Overlap(Part):
+    """One score of the overlap of two manifolds."""
+
+    value: float
+    """From exact neighbours."""
+    from_graph: float
+    """From neighbours that were searched for approximately."""
+    agreement: float
+    """1 less the difference of the two."""
+
+
+class BaselinesOfPair(Part):
+    """Scores of the corpus against the reference."""
+
+    rows: Annotated[list[Positive], Field(min_length=2, max_length=2)]
+    """Rows of corpus and reference that were compared."""
+    FID: float | None
+    """Fréchet distance; null where it could not be computed."""
+    KID: KernelDistance
+    """Kernel distance."""
+    precision: Overlap
+    """Share of the corpus inside the reference's manifold."""
+    recall: Overlap
+    """Share of the reference inside the corpus' manifold."""
+    density: Overlap
+    """Balls of the reference around a row of the corpus, over k."""
+    coverage: Overlap
+    """Share of the reference's balls that hold a row of the corpus."""
+
+
+class BaselinesResults(Part):
+    """Scores of other papers, to compare with."""
+
+    model_config = ConfigDict(title="baselines")
+
+    corpus: MomentScores
+    """Scores of the corpus."""
+    reference: Absent[MomentScores] = None
+    """Scores of the reference; absent without one."""
+    pair: Absent[BaselinesOfPair] = None
+    """Scores of the corpus against the reference."""

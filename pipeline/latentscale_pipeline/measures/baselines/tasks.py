@@ -1,0 +1,89 @@
+"""Moments of a corpus and the comparison of two, as tasks."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from latentscale.baselines.frechet import frechet_distance
+from latentscale.baselines.kernel_distance import kernel_distance
+from latentscale.baselines.manifold_overlap import approximate_overlap, exact_overlap
+from latentscale.baselines.moments import (
+    Moments,
+    geometric_mean_deviation,
+    internal_diversity,
+    mean_similarity,
+    merge_row_moments,
+    row_moments,
+)
+from latentscale.tiles.distances import as_points
+from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.measures.base import (
+    store_estimate,
+)
+from latentscale_pipeline.storage.artifacts import Artifact, Output
+
+SHARDS_PER_TASK = 8
+"""Shards whose moments one task sums."""
+
+
+def sum_moments(inputs: Inputs) -> Output:
+    """Sum the moments of a run of shards."""
+    corpus = inputs.corpora[inputs.parameters["role"]]
+    first = inputs.index * SHARDS_PER_TASK
+    shards = range(first, min(first + SHARDS_PER_TASK, corpus.shard_count))
+    return _store(merge_row_moments([row_moments(corpus.read_shard(shard)) for shard in shards]))
+
+
+def join_moments(inputs: Inputs) -> Output:
+    """Join the moments in order and score the corpus."""
+    moments = merge_row_moments([_load(part) for part in inputs.parts])
+    output = _store(moments)
+    values: dict[str, Any] = {"GMStds": geometric_mean_deviation(moments)}
+    if moments.zero_rows:
+        values["reason"] = f"{moments.zero_rows} rows are zero: they have no direction"
+    else:
+        values["mean similarity"] = mean_similarity(moments)
+        values["IntDiv"] = internal_diversity(moments)
+    return Output(values={**output.values, "scores": values}, arrays=output.arrays)
+
+
+def _store(moments: Moments) -> Output:
+    arrays = {name: getattr(moments, name) for name in ("mean", "scatter", "directions")}
+    return Output(values={"count": moments.count, "zero_rows": moments.zero_rows}, arrays=arrays)
+
+
+def _load(artifact: Artifact) -> Moments:
+    return Moments(
+        count=artifact.values["count"],
+        zero_rows=artifact.values["zero_rows"],
+        mean=artifact.array("mean"),
+        scatter=artifact.array("scatter"),
+        directions=artifact.array("directions"),
+    )
+
+
+def compare_pair(inputs: Inputs) -> Output:
+    """Compare the corpus with the reference."""
+    p, generator = inputs.parameters, inputs.generator()
+    evaluated = _draw(inputs.corpora["corpus"], p["rows"], generator)
+    reference = _draw(inputs.corpora["reference"], p["rows"], generator)
+    moments = [_load(inputs.results[f"moments-{role}"]) for role in ("corpus", "reference")]
+    kid = kernel_distance(evaluated, reference)
+    a, b = as_points(evaluated, "euclidean"), as_points(reference, "euclidean")
+    scores: dict[str, Any] = {"rows": [len(evaluated), len(reference)], "kid": asdict(kid)}
+    if min(moment.count for moment in moments) >= 2:
+        scores["fid"] = store_estimate(frechet_distance(*moments))
+    scores["exact"] = asdict(exact_overlap(a, b, p["k"]))
+    scores["graph"] = asdict(approximate_overlap(a, b, p["k"], generator))
+    return Output(values=scores)
+
+
+def _draw(corpus: Corpus, rows: int, generator: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Read all rows, or so many random ones."""
+    if corpus.n <= rows:
+        return corpus.read_all()
+    return corpus.read_index(np.sort(generator.choice(corpus.n, rows, replace=False)))

@@ -1,0 +1,169 @@
+"""Run a job's measures on the rows of every label.
+
+No measure knows of it: each plans a label as it would a corpus of that size, and its stages,
+renamed for the label, see the label's rows as the corpus and its own stages as those they need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import xxhash
+
+from latentscale_pipeline.config.section import Section
+from latentscale_pipeline.corpus import rows_of_label
+from latentscale_pipeline.engine.stage import Inputs, Stage, Work
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.measures.base import (
+    CorpusFacts,
+    Findings,
+    JobFacts,
+    Measure,
+    Results,
+    Score,
+)
+from latentscale_pipeline.storage.artifacts import Output
+from latentscale_pipeline.storage.canonical import slug
+
+LEAST_ROWS = 20
+"""Labels of fewer rows aren't measured."""
+
+MOST_LABELS = 1000
+"""Labels that a job measures; each takes stages of its own."""
+
+TEXT_BYTES = 200
+"""Memory of one row's label while rows are found by label."""
+
+
+@dataclass(frozen=True)
+class OfLabel:
+    """The work of a stage, done on the rows of one label."""
+
+    work: Work
+    label: str
+
+    def __post_init__(self) -> None:
+        # A stage's key names its work.
+        for name in ("__module__", "__qualname__"):
+            object.__setattr__(self, name, getattr(self.work, name))
+
+    def __call__(self, inputs: Inputs) -> Output:
+        """Do it."""
+        prefix = stage_prefix(self.label)
+        return self.work(
+            replace(
+                inputs,
+                corpora={
+                    role: rows_of_label(corpus, self.label)
+                    for role, corpus in inputs.corpora.items()
+                },
+                results={
+                    name.removeprefix(prefix): result for name, result in inputs.results.items()
+                },
+            )
+        )
+
+
+def plan_by_label(
+    measures: Mapping[str, Measure], sections: Mapping[str, Section], facts: JobFacts
+) -> list[Stage]:
+    """Plan the measures of every label that has enough rows.
+
+    Raises
+    ------
+    BadInput
+        If there are too many labels, or a measure doesn't fit one of them.
+    """
+    if not facts.label_rows:
+        return []
+    for name, section in sections.items():
+        if getattr(section, "labels", False):
+            raise BadInput(
+                f"group_by and measures.{name}.labels both measure the labels; leave out one"
+            )
+    if len(measured_labels(facts)) > MOST_LABELS:
+        raise BadInput(
+            f"corpus: group_by would measure {len(measured_labels(facts))} labels, and "
+            f"{MOST_LABELS} is the most; leave it out, or make corpora of some of them"
+        )
+    return [
+        stage
+        for label in measured_labels(facts)
+        for name, section in sections.items()
+        for stage in _plan_label(measures[name], section, facts, label)
+    ]
+
+
+def measured_labels(facts: JobFacts) -> dict[str, int]:
+    """Return the rows of every label that has enough of them."""
+    return {label: n for label, n in facts.label_rows.items() if n >= LEAST_ROWS}
+
+
+def stage_prefix(label: str) -> str:
+    """Name the stages of a label: some of its text for people, and a hash that tells it apart."""
+    return f"label-{slug(label)[:24]}-{xxhash.xxh3_64_hexdigest(label.encode())[:8]}-"
+
+
+def collect_by_label(
+    measures: Mapping[str, Measure],
+    sections: Mapping[str, Section],
+    facts: JobFacts,
+    results: Results,
+) -> Findings:
+    """Collect the scores of every label, and which labels were left out."""
+    scores = [
+        score.model_copy(update={"label": label})
+        for label in measured_labels(facts)
+        for score in _scores(measures, sections, facts, results, label)
+    ]
+    measured = measured_labels(facts)
+    left_out = {label: n for label, n in facts.label_rows.items() if label not in measured}
+    return Findings({"measured": measured, "left_out": left_out, "least_rows": LEAST_ROWS}, scores)
+
+
+def _scores(
+    measures: Mapping[str, Measure],
+    sections: Mapping[str, Section],
+    facts: JobFacts,
+    results: Results,
+    label: str,
+) -> Iterator[Score]:
+    prefix = stage_prefix(label)
+    own = _facts_of_label(facts, label)
+    for name, section in sections.items():
+        found = measures[name].collect(section, own, lambda stage: results(f"{prefix}{stage}"))
+        yield from found.scores
+
+
+def _plan_label(measure: Measure, section: Any, facts: JobFacts, label: str) -> Iterator[Stage]:
+    try:
+        stages = measure.plan(section, _facts_of_label(facts, label))
+    except BadInput as error:
+        raise BadInput(f"label {label!r}: {error}") from None
+    prefix, whole = stage_prefix(label), facts.corpora["corpus"]
+    for stage in stages:
+        yield replace(
+            stage,
+            name=f"{prefix}{stage.name}",
+            needs=tuple(f"{prefix}{name}" for name in stage.needs),
+            work=OfLabel(stage.work, label),
+            finalise=None if stage.finalise is None else OfLabel(stage.finalise, label),
+            advance=None if stage.advance is None else OfLabel(stage.advance, label),
+            parameters={**stage.parameters, "label": label, "label_of": whole.labels},
+            memory_bytes=stage.memory_bytes + _view_bytes(whole),
+        )
+
+
+def _view_bytes(corpus: CorpusFacts) -> int:
+    """Bytes to find the rows of a label, and to gather them from whole shards."""
+    return TEXT_BYTES * corpus.n + 2 * corpus.shard_stored_bytes
+
+
+def _facts_of_label(facts: JobFacts, label: str) -> JobFacts:
+    whole = facts.corpora["corpus"]
+    n = facts.label_rows[label]
+    own = replace(whole, n=n, shards=-(-n // whole.shard_rows), labels=None, shard_prints=())
+    # The size of subsamples is chosen for the whole corpus.
+    return replace(facts, corpora={"corpus": own}, label_rows={}, replicate_rows=None)

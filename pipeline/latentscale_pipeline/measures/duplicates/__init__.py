@@ -1,0 +1,33 @@
+"""Rows that occur more than once, counted in every job."""
+
+from __future__ import annotations
+
+from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, MeasureReport, Results
+
+
+class DuplicatesMeasure(Measure):
+    """How the count of duplicate rows takes part in a job."""
+
+    section = None
+
+    def plan(self, section: None, facts: JobFacts) -> list[Stage]:
+        """Plan the count of every corpus."""
+        from latentscale_pipeline.measures.duplicates.plan import plan_duplicates
+
+        return plan_duplicates(facts)
+
+    def collect(self, section: None, facts: JobFacts, results: Results) -> Findings:
+        """Add the counts to the corpora."""
+        from latentscale_pipeline.measures.duplicates.collect import collect_duplicates
+
+        return collect_duplicates(facts, results)
+
+    def report(self) -> MeasureReport:
+        """Return what the report says of them."""
+        from latentscale_pipeline.measures.duplicates.report import DuplicatesReport
+
+        return DuplicatesReport()
+
+
+MEASURE = DuplicatesMeasure()

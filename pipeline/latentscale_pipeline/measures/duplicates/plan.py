@@ -1,0 +1,71 @@
+"""Rows that occur more than once: counted by hashing every row, shard by shard.
+
+Equal rows have equal hashes, so hashes are cut into groups by their first bits and counted group by
+group: no task needs those of all rows.
+"""
+
+from __future__ import annotations
+
+import math
+
+from latentscale_pipeline.engine.cost import CostEstimate
+from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.measures.base import RESULT_BYTES, CorpusFacts, JobFacts, Role
+from latentscale_pipeline.measures.duplicates.tasks import (
+    DIGEST_BYTES,
+    SHARDS_PER_TASK,
+    count_duplicates,
+    hash_rows,
+)
+
+GROUP_BYTES = 192 * 2**20
+"""Memory of the hashes of a group, sorted."""
+
+
+def plan_duplicates(facts: JobFacts) -> list[Stage]:
+    """Plan the count of duplicate rows of every corpus."""
+    return [_stage(role, facts) for role in facts.corpora]
+
+
+def stage_name(role: Role) -> str:
+    """Name the stage of a corpus."""
+    return f"duplicates-{role}"
+
+
+def _stage(role: Role, facts: JobFacts) -> Stage:
+    corpus = facts.corpora[role]
+    return Stage(
+        name=stage_name(role),
+        work=hash_rows,
+        finalise=count_duplicates,
+        partitions=-(-corpus.shards // SHARDS_PER_TASK),
+        corpora=(role,),
+        parameters={"role": role, "groups": _groups(corpus)},
+        memory_bytes=_memory(corpus),
+        cost_estimate=_cost_estimate(corpus),
+    )
+
+
+def _groups(corpus: CorpusFacts) -> int:
+    return -(-3 * DIGEST_BYTES * corpus.n // GROUP_BYTES)
+
+
+def _memory(corpus: CorpusFacts) -> int:
+    """Bytes of a task that hashes shards, or of the one that counts, whichever holds more."""
+    digests = DIGEST_BYTES * min(corpus.n, SHARDS_PER_TASK * corpus.shard_rows)
+    shard = corpus.shard_stored_bytes
+    # A shard is read, then decoded; digests grow in place, are copied, sorted, and made distinct.
+    hashing = max(2 * shard + digests, 3 * digests) + digests // 4
+    # The digests of a group, sorted, and those that differ.
+    counting = (3 * DIGEST_BYTES + 2) * corpus.n // _groups(corpus)
+    return max(hashing, counting)
+
+
+def _cost_estimate(corpus: CorpusFacts) -> CostEstimate:
+    digests = DIGEST_BYTES * corpus.n
+    return CostEstimate(
+        bytes_read=corpus.stored_bytes + digests,
+        bytes_written=digests + RESULT_BYTES * (-(-corpus.shards // SHARDS_PER_TASK) + 1),
+        # Python's loop over rows, and a sort that compares digests byte by byte.
+        elementwise_operations=corpus.n * (100 + 10 * math.log2(corpus.n + 1)),
+    )

@@ -1,0 +1,187 @@
+"""The findings of GeomCA: its section of the results, scores and arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from itertools import product
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student_t
+
+from latentscale.estimate import Estimate
+from latentscale.geomca.scores import GeomcaScores, geomca_scores
+from latentscale.graphs.epsilon import Components
+from latentscale_pipeline.measures.base import (
+    Findings,
+    JobFacts,
+    Results,
+    Score,
+    load_estimate,
+)
+from latentscale_pipeline.measures.geomca.config import Geomca
+from latentscale_pipeline.measures.geomca.epsilon_graph import COMPONENT_ARRAYS, ROLES
+from latentscale_pipeline.measures.geomca.settings import (
+    own_setting,
+    replicate_settings,
+    swept_settings,
+)
+from latentscale_pipeline.storage.artifacts import Artifact
+
+LISTED_COMPONENTS = 200
+"""Components that results.json lists, largest first; all are in the store."""
+
+SCORES = tuple(field.name for field in fields(GeomcaScores))
+
+METHOD = "greedy sparsification"
+
+
+def collect_geomca(section: Geomca, facts: JobFacts, results: Results) -> Findings:
+    """Collect global scores and the largest components."""
+    artifact = results(own_setting(section).graph)
+    if "reason" in artifact.values:
+        reason = str(artifact.values["reason"])
+        unknown = [Score.unknown(reason, **_fields(name, section, facts)) for name in SCORES]
+        return Findings(None, unknown, reason=reason)
+    components = _components(artifact)
+    scores = _scores(artifact, components, section.eta_c, section.eta_q)
+    orders = [
+        _scores(graph, _components(graph), section.eta_c, section.eta_q)
+        for graph in (results(s.graph) for s in replicate_settings(section, facts))
+    ]
+    found = {
+        **_epsilon_found(section, facts, results, artifact.values["epsilon"]),
+        "delta": section.delta * artifact.values["epsilon"],
+        **asdict(scores),
+        "eta_c": section.eta_c,
+        "eta_q": section.eta_q,
+        "sizes": artifact.values["sizes"],
+        "outliers": artifact.values["outliers"],
+        "component_count": len(components),
+        "components": _listed(components),
+        **({"orders": [asdict(other) for other in orders]} if orders else {}),
+        **({"sweep": _swept(section, results)} if section.sweep is not None else {}),
+    }
+    rows = [
+        Score.known(
+            _over_orders(getattr(scores, name), [getattr(other, name) for other in orders]),
+            **_fields(name, section, facts),
+        )
+        for name in SCORES
+    ]
+    return Findings(found, rows, _arrays(section, artifact, results))
+
+
+def _components(artifact: Artifact) -> Components:
+    return Components(**{name: artifact.array(name) for name in COMPONENT_ARRAYS})
+
+
+def _scores(artifact: Artifact, components: Components, eta_c: float, eta_q: float) -> GeomcaScores:
+    return geomca_scores(
+        components,
+        eta_c=eta_c,
+        eta_q=eta_q,
+        reference_rows=artifact.array("rows_reference"),
+        corpus_rows=artifact.array("rows_corpus"),
+    )
+
+
+def _epsilon_found(
+    section: Geomca, facts: JobFacts, results: Results, epsilon: float
+) -> dict[str, Any]:
+    if section.epsilon is not None or "epsilon" in facts.fixed_scales:
+        return {"epsilon": epsilon, "percentile": None}
+    estimate = load_estimate(results("epsilon").values["estimate"])
+    return {
+        "epsilon": epsilon,
+        "epsilon_lower": estimate.lower,
+        "epsilon_upper": estimate.upper,
+        "percentile": section.percentile,
+    }
+
+
+def _over_orders(value: float, others: Sequence[float]) -> Estimate:
+    """Bracket a score with where it would be under another order of the rows."""
+    if not others:
+        return Estimate.exact(value, METHOD)
+    count, mean = len(others), float(np.mean(others))
+    spread = float(np.std(others, ddof=1))
+    half = float(student_t.ppf(0.975, count - 1)) * spread * math.sqrt(1 + 1 / count)
+    return Estimate(
+        value,
+        min(value, max(0.0, mean - half)),
+        max(value, min(1.0, mean + half)),
+        "interval95",
+        f"{METHOD}, {count} random row orders",
+        spread,
+    )
+
+
+def _swept(section: Geomca, results: Results) -> list[dict[str, Any]]:
+    if section.sweep is None:
+        return []
+    entries = []
+    own = results(own_setting(section).graph).values["epsilon"]
+    thresholds = list(
+        product(section.sweep.eta_c or [section.eta_c], section.sweep.eta_q or [section.eta_q])
+    )
+    for setting in swept_settings(section):
+        artifact = results(setting.graph)
+        components = _components(artifact)
+        for eta_c, eta_q in thresholds:
+            entries.append(
+                {
+                    "epsilon": artifact.values["epsilon"],
+                    "delta": setting.delta * own,
+                    "eta_c": eta_c,
+                    "eta_q": eta_q,
+                    **asdict(_scores(artifact, components, eta_c, eta_q)),
+                    "sizes": artifact.values["sizes"],
+                    "component_count": len(components),
+                }
+            )
+    return entries
+
+
+def _arrays(section: Geomca, artifact: Artifact, results: Results) -> Mapping[str, str]:
+    arrays = {f"geomca/components/{name}": artifact.path(name) for name in COMPONENT_ARRAYS}
+    for role in ROLES:
+        thinned = results(own_setting(section).thinned(role))
+        # Membership is given for the rows considered: all of them, unless geomca.rows drew some.
+        arrays[f"geomca/membership/{role}"] = artifact.path(f"membership_{role}")
+        arrays[f"geomca/outliers/{role}"] = artifact.path(f"outliers_{role}")
+        arrays[f"geomca/rows/{role}"] = thinned.path("rows")
+        arrays[f"geomca/kept/{role}"] = thinned.path("kept_rows")
+        arrays[f"geomca/representative/{role}"] = thinned.path("representative")
+    return arrays
+
+
+def _fields(score: str, section: Geomca, facts: JobFacts) -> dict[str, Any]:
+    drawn = section.rows
+    return {
+        "measure": "geomca",
+        "of": "pair",
+        "score": score,
+        "unit": "fraction",
+        "better": "high",
+        # More rows at the same epsilon cover more; a fixed number drawn from each side doesn't.
+        "size_dependent": drawn is None or any(c.n < drawn for c in facts.corpora.values()),
+    }
+
+
+def _listed(components: Components) -> list[dict[str, Any]]:
+    count = min(len(components), LISTED_COMPONENTS)
+    return [
+        {
+            "rank": rank,
+            "size": int(components.size[rank]),
+            "n_reference": int(components.n_reference[rank]),
+            "n_corpus": int(components.n_corpus[rank]),
+            "consistency": float(components.consistency[rank]),
+            "quality": float(components.quality[rank]),
+            "edges": int(components.edges[rank]),
+        }
+        for rank in range(count)
+    ]

@@ -1,0 +1,217 @@
+"""What the report says of GeomCA: components, their examples, outliers, a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from latentscale_pipeline.measures.base import MeasureReport, Topic
+from latentscale_pipeline.measures.geomca.figures import geomca_figures
+from latentscale_pipeline.views.content import Fact, Figure, Table
+from latentscale_pipeline.views.formatting import counted, printable, write_number, write_share
+from latentscale_pipeline.views.glossary import Definition
+from latentscale_pipeline.views.scores import find_score, pair_facts
+
+Json = dict[str, Any]
+
+SHOWN_COMPONENT_ROWS = 15
+"""Components in the table; the chart shows more and the store holds all."""
+
+
+class GeomcaReport(MeasureReport):
+    """How much of the reference a corpus covers."""
+
+    title = "Coverage: GeomCA"
+    question = (
+        "Both corpora are thinned, points closer than ε are joined, and every connected component "
+        "is asked how many points of each corpus it holds and how well they mix."
+    )
+    source = "Poklukar et al., GeomCA, ICML 2021, definitions 2.1 to 3.1"
+    scores: ClassVar[Mapping[str, Definition]] = {
+        "precision": Definition(
+            "Precision",
+            "Share of the thinned corpus that lies in components which it shares with the "
+            "reference.",
+        ),
+        "recall": Definition(
+            "Recall",
+            "Share of the thinned reference that lies in components which it shares with the "
+            "corpus: how much of the reference is covered.",
+        ),
+        "consistency": Definition(
+            "Consistency",
+            "How balanced the thinned points are over the whole graph: 1 for equally many of "
+            "both corpora, 0 for points of only one.",
+        ),
+        "quality": Definition(
+            "Quality",
+            "Share of all edges that join a point of the corpus with a point of the reference.",
+        ),
+        "precision_rows": Definition(
+            "Precision in rows",
+            "Precision counted in rows of the corpus, each row with the point that stands "
+            "for it after thinning.",
+        ),
+        "recall_rows": Definition(
+            "Recall in rows",
+            "Recall counted in rows of the reference, each row with the point that stands "
+            "for it after thinning.",
+        ),
+    }
+
+    def figures(self, found: Json, corpora: Json) -> list[Figure]:
+        """Draw the largest components."""
+        return geomca_figures(found, corpora)
+
+    def tables(self, found: Json) -> list[Table]:
+        """Return the largest components, the outliers and the sweep, as far as there are any."""
+        return [
+            _components_table(found),
+            *([_outliers_table(found)] if "outlier_examples" in found else []),
+            *([_sweep_table(found)] if found.get("sweep") else []),
+        ]
+
+    def notes(self, found: Json) -> list[str]:
+        """Return what a reader must know of thinning, order, outliers and delta."""
+        return _notes(found)
+
+    def methods(self, found: Json) -> list[tuple[str, str]]:
+        """Say at which distances and thresholds."""
+        percentile = found["percentile"]
+        origin = (
+            "given" if percentile is None else f"percentile {write_number(percentile)} of distances"
+        )
+        if "epsilon_lower" in found:
+            low, high = write_number(found["epsilon_lower"]), write_number(found["epsilon_upper"])
+            origin += f", {low} to {high} over samples of them"
+        settings = (
+            f"ε = {write_number(found['epsilon'])} ({origin}), "
+            f"δ = {write_number(found['delta'])}, η_c = {write_number(found['eta_c'])}, "
+            f"η_q = {write_number(found['eta_q'])}"
+        )
+        return [("GeomCA", settings)]
+
+    def conclusions(self, scores: list[Json]) -> Mapping[Topic, str]:
+        """Say how much of each corpus lies in shared components."""
+        recall = find_score(scores, "pair", measure="geomca", score="recall")
+        precision = find_score(scores, "pair", measure="geomca", score="precision")
+        if recall is None or precision is None:
+            return {}
+        return {
+            "coverage": f"It shares components with {write_share(recall['value'])} of the thinned "
+            f"reference (recall); {write_share(precision['value'])} of the thinned corpus lies in "
+            "those (precision)."
+        }
+
+    def comparison(self, scores: list[Json]) -> list[Fact]:
+        """Compare by precision and recall."""
+        return pair_facts(scores, "geomca", self.scores, "precision", "recall")
+
+
+def _sweep_table(geomca: Json) -> Table:
+    settings = ("epsilon", "delta", "eta_c", "eta_q")
+    scores = ("precision", "recall", "consistency", "quality")
+    return Table(
+        caption="Scores at other distances and thresholds",
+        header=("ε", "δ", "η_c", "η_q", *scores, "components"),
+        rows=[
+            (
+                *(write_number(entry[name]) for name in settings),
+                *(f"{entry[name]:.3f}" for name in scores),
+                f"{entry['component_count']:,}",
+            )
+            for entry in geomca["sweep"]
+        ],
+        numeric=frozenset(range(9)),
+    )
+
+
+def _components_table(geomca: Json) -> Table:
+    components = geomca["components"][:SHOWN_COMPONENT_ROWS]
+    roles = [role for role in ("reference", "corpus") if any("examples" in c for c in components)]
+    return Table(
+        caption=f"The {len(components)} largest components (counts of thinned points)",
+        header=(
+            *("rank", "points", "reference", "corpus", "consistency", "quality", "edges"),
+            *(f"rows of the {role}, such as" for role in roles),
+        ),
+        rows=[
+            (
+                f"{component['rank']}",
+                f"{component['size']:,}",
+                f"{component['n_reference']:,}",
+                f"{component['n_corpus']:,}",
+                f"{component['consistency']:.3f}",
+                f"{component['quality']:.3f}",
+                f"{component['edges']:,}",
+                *(_examples(component.get("examples", {}).get(role, [])) for role in roles),
+            )
+            for component in components
+        ],
+        numeric=frozenset(range(7)),
+    )
+
+
+def _outliers_table(geomca: Json) -> Table:
+    found = geomca["outlier_examples"]
+    roles = ("corpus", "reference")
+    return Table(
+        caption="Outliers, such as",
+        header=("of the", "rows", "examples"),
+        rows=[
+            (role, f"{geomca['outliers'][role]:,}", _examples(found[role]) or "none")
+            for role in roles
+        ],
+        numeric=frozenset({1}),
+    )
+
+
+def _examples(rows: list[Json]) -> str:
+    """Name rows by their ids, or by their places where they have none."""
+    return ", ".join(printable(row["id"]) if "id" in row else f"row {row['row']}" for row in rows)
+
+
+def _notes(geomca: Json) -> list[str]:
+    sizes = geomca["sizes"]
+    notes = [
+        (
+            f"Thinning kept {sizes['corpus_sparse']:,} of {sizes['corpus']:,} rows of the corpus "
+            f"and {sizes['reference_sparse']:,} of {sizes['reference']:,} rows of the reference."
+        ),
+        _order_note(geomca.get("orders", [])),
+    ]
+    if "outliers" in geomca:
+        outliers = geomca["outliers"]
+        notes.append(
+            f"{counted(outliers['corpus'], 'row')} of the corpus and "
+            f"{counted(outliers['reference'], 'row')} of the reference are outliers: they lie in "
+            "components of a single thinned point. Their numbers, and the component of every row, "
+            "are among the arrays of the job."
+        )
+    if geomca["delta"] >= geomca["epsilon"]:
+        notes.insert(
+            0,
+            "With δ = ε quality says nothing: two points of one corpus that are left after "
+            "thinning are farther apart than ε, so every remaining edge joins the two corpora and "
+            "quality is 1 by construction (0 in a component without edges). A δ below ε makes it "
+            "informative.",
+        )
+    return notes
+
+
+def _order_note(orders: list[Json]) -> str:
+    note = (
+        "The scores depend on the order of the rows: thinning keeps the first of several close "
+        "rows, so another order keeps other rows."
+    )
+    if not orders:
+        return f"{note} By how much is unknown here; replicates.count repeats it under random ones."
+    ranges = [
+        f"{score} from {write_number(min(values))} to {write_number(max(values))}"
+        for score in ("precision", "recall")
+        for values in ([order[score] for order in orders],)
+    ]
+    return (
+        f"{note} Over {len(orders)} random orders {' and '.join(ranges)} came out; the brackets "
+        "say where a score lies under another order."
+    )

@@ -1,0 +1,94 @@
+"""Representative rows of GeomCA's components and outliers, by id.
+
+GeomCA's components and outliers are sets of rows. A few of each, spread evenly over the set in the
+order of the corpus, are named in the results: by place, and by id where the corpus has ids. Only
+the components that a report lists get examples. The memberships are read one corpus at a time: 16
+bytes a considered row; ids shard by shard, only those asked for being kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.measures.base import Findings, Results, Role
+from latentscale_pipeline.measures.geomca.config import Geomca
+from latentscale_pipeline.measures.geomca.settings import own_setting
+
+SHOWN_COMPONENTS = 15
+"""Components that get examples, the largest first."""
+
+EXAMPLES = 3
+"""Rows of each corpus that a component names, and outliers three times as many."""
+
+ROLES: tuple[Role, ...] = ("corpus", "reference")
+
+Rows = npt.NDArray[np.int64]
+
+
+def with_representatives(
+    section: Geomca, findings: Findings, results: Results, corpora: Mapping[Role, Corpus]
+) -> Findings:
+    """Return GeomCA's findings with examples of its components and outliers.
+
+    Parameters
+    ----------
+    section : Geomca
+        The measure's settings.
+    findings : Findings
+        What was found; without a section it is returned as it is.
+    results : Results
+        Of the stages: the component of every considered row, and the numbers of these rows.
+    corpora : mapping of role to Corpus
+        Where ids come from.
+    """
+    if findings.section is None:
+        return findings
+    setting = own_setting(section)
+    graph = results(setting.graph)
+    listed = [dict(component) for component in findings.section["components"]]
+    shown = listed[:SHOWN_COMPONENTS]
+    outliers: dict[str, list[dict[str, Any]]] = {}
+    for role in ROLES:
+        rows = results(setting.thinned(role)).array("rows")
+        membership = graph.array(f"membership_{role}")
+        chosen = [_spread(rows[membership == component["rank"]], EXAMPLES) for component in shown]
+        alone = _spread(graph.array(f"outliers_{role}"), 3 * EXAMPLES)
+        names = _name(corpora[role], np.concatenate([*chosen, alone]).astype(np.int64))
+        for component, found in zip(shown, chosen, strict=True):
+            component.setdefault("examples", {})[role] = [names[int(row)] for row in found]
+        outliers[role] = [names[int(row)] for row in alone]
+    named = {**findings.section, "components": listed, "outlier_examples": outliers}
+    return replace(findings, section=named)
+
+
+def _spread(rows: Rows, count: int) -> Rows:
+    """Choose some rows of a set, evenly spread over it: the first and the last among them."""
+    ordered = np.sort(rows)
+    if len(ordered) <= count:
+        return ordered
+    places = np.linspace(0, len(ordered) - 1, count).round().astype(np.int64)
+    chosen: Rows = ordered[places]
+    return chosen
+
+
+def _name(corpus: Corpus, rows: Rows) -> dict[int, dict[str, Any]]:
+    ids = _ids(corpus, np.unique(rows))
+    return {row: {"row": row, **({"id": ids[row]} if ids else {})} for row in map(int, rows)}
+
+
+def _ids(corpus: Corpus, rows: Rows) -> dict[int, str]:
+    """Return the ids of some rows, in ascending order, holding one block of ids at a time."""
+    found: dict[int, str] = {}
+    first = 0
+    for block in corpus.id_blocks():
+        low, high = np.searchsorted(rows, [first, first + len(block)])
+        for row in rows[low:high]:
+            found[int(row)] = str(block[row - first])
+        first += len(block)
+    return found

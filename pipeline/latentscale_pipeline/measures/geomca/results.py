@@ -1,0 +1,184 @@
+"""What GeomCA finds: its part of ``measures`` in the results."""
+
+from __future__ import annotations
+
+from pydantic import ConfigDict
+
+from latentscale_pipeline.results.part import (
+    Absent,
+    Count,
+    Part,
+    Positive,
+    Reason,
+    Share,
+    Spread,
+)
+
+
+class Row(Part):
+    """A row by its place, and by its id where the corpus has ids."""
+
+    row: Count
+    """Number of the row in its corpus."""
+    id: Absent[str] = None
+    """Its id, where the corpus has ids."""
+
+
+class RowsByRole(Part):
+    """Rows of both corpora."""
+
+    corpus: list[Row]
+    """Rows of the corpus."""
+    reference: list[Row]
+    """Rows of the reference."""
+
+
+class Component(Part):
+    """A connected component of the thinned rows of both corpora."""
+
+    rank: Count
+    """0 is the largest."""
+    size: Positive
+    """Thinned rows in it."""
+    n_reference: Count
+    """Those of the reference."""
+    n_corpus: Count
+    """Those of the corpus."""
+    consistency: Share
+    """How balanced the two corpora are; 1 is equally many of both."""
+    quality: Share
+    """Share of the edges that join the two corpora."""
+    edges: Count
+    """How many pairs in it are joined."""
+    examples: Absent[RowsByRole] = None
+    """Rows that stand for it."""
+
+
+class GeomcaSizes(Part):
+    """Rows of both corpora, before and after thinning."""
+
+    reference: Count
+    """Rows of the reference."""
+    corpus: Count
+    """Rows of the corpus."""
+    reference_sparse: Count
+    """Rows of the reference that thinning kept."""
+    corpus_sparse: Count
+    """Rows of the corpus that thinning kept."""
+
+
+class Outliers(Part):
+    """Rows in components of a single thinned point."""
+
+    model_config = ConfigDict(json_schema_extra={"inline": True})
+
+    reference: Count
+    """Of the reference."""
+    corpus: Count
+    """Of the corpus."""
+
+
+class GeomcaScores(Part):
+    """The scores under one order of the rows."""
+
+    model_config = ConfigDict(json_schema_extra={"inline": True})
+
+    precision: Share
+    """Share of the thinned corpus in components that count."""
+    recall: Share
+    """Share of the thinned reference in components that count."""
+    consistency: Share
+    """How balanced the two corpora are; 1 is equally many of both."""
+    quality: Share
+    """Share of the edges that join the two corpora."""
+    precision_rows: Share
+    """Precision counted in rows."""
+    recall_rows: Share
+    """Recall counted in rows."""
+
+
+class GeomcaSetting(Part):
+    """The scores at one distance and one pair of thresholds."""
+
+    epsilon: float
+    """Distance below which rows were joined."""
+    delta: float
+    """Distance to which rows were thinned, in units of the vectors."""
+    eta_c: Share
+    """Consistency that a component had to exceed."""
+    eta_q: Share
+    """Quality that a component had to exceed."""
+    precision: Share
+    """Share of the thinned corpus in components that count."""
+    recall: Share
+    """Share of the thinned reference in components that count."""
+    consistency: Share
+    """How balanced the two corpora are; 1 is equally many of both."""
+    quality: Share
+    """Share of the edges that join the two corpora."""
+    precision_rows: Share
+    """Precision counted in rows."""
+    recall_rows: Share
+    """Recall counted in rows."""
+    sizes: GeomcaSizes
+    """Rows before and after thinning."""
+    component_count: Count
+    """All components."""
+
+
+class GeomcaResults(Part):
+    """GeomCA."""
+
+    model_config = ConfigDict(title="geomca")
+
+    explained = (
+        *("precision", "recall", "consistency", "quality"),
+        *("precision_rows", "recall_rows"),
+    )
+
+    epsilon: float
+    """Distance below which rows were joined."""
+    epsilon_lower: Absent[Spread] = None
+    """95 % confidence interval of the percentile over samples of the reference."""
+    epsilon_upper: Absent[Spread] = None
+    """Upper end of that interval."""
+    percentile: float | None
+    """Null where epsilon was given."""
+    delta: float
+    """Distance to which rows were thinned, in units of the vectors."""
+    precision: Share | None
+    """Share of the thinned corpus in components that count."""
+    recall: Share | None
+    """Share of the thinned reference in components that count."""
+    consistency: Share | None
+    """How balanced the two corpora are; 1 is equally many of both."""
+    quality: Share | None
+    """Share of the edges that join the two corpora."""
+    precision_rows: Share | None
+    """Precision counted in rows."""
+    recall_rows: Share | None
+    """Recall counted in rows."""
+    precision_reason: Absent[Reason] = None
+    recall_reason: Absent[Reason] = None
+    consistency_reason: Absent[Reason] = None
+    quality_reason: Absent[Reason] = None
+    precision_rows_reason: Absent[Reason] = None
+    recall_rows_reason: Absent[Reason] = None
+    eta_c: Share
+    """Consistency that a component had to exceed."""
+    eta_q: Share
+    """Quality that a component had to exceed."""
+    sizes: GeomcaSizes
+    """Rows before and after thinning."""
+    outliers: Absent[Outliers] = None
+    """Rows in components of a single thinned point."""
+    component_count: Absent[Count] = None
+    """All components, listed or not."""
+    components: list[Component]
+    """The largest first, capped."""
+    orders: Absent[list[GeomcaScores]] = None
+    """The scores under random orders of the rows."""
+    sweep: Absent[list[GeomcaSetting]] = None
+    """The scores at other distances and thresholds."""
+    outlier_examples: Absent[RowsByRole] = None
+    """Some of the outliers."""

@@ -1,0 +1,309 @@
+"""The heat trace of a graph larger than memory: Lanczos steps by row blocks.
+
+``laplacian-*`` forms the Laplacian by blocks of vertices. The trace is an iterated stage with two
+passes a step (:mod:`latentscale.heat.row_blocks`): in the first every block multiplies its rows
+with the vectors, of which it reads its own part and the rows of other blocks that are joined with
+its own; in the second it takes off what is parallel to the vectors, and lays out the rows that
+other blocks need next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from latentscale.graphs.laplacian_blocks import (
+    block_moments,
+    joined_rows,
+    laplacian_block,
+)
+from latentscale.heat.row_blocks import (
+    BATCH,
+    RowRequest,
+    RowSums,
+    TraceByRows,
+    TraceSettings,
+    multiply_block,
+    orthogonalise_block,
+)
+from latentscale.heat.trace import PILOT_PROBES
+from latentscale_pipeline.engine.cost import CostEstimate
+from latentscale_pipeline.engine.stage import Inputs, Stage
+from latentscale_pipeline.measures.base import (
+    FEW_TILES_BYTES,
+    RESULT_BYTES,
+    CorpusFacts,
+    JobFacts,
+    Role,
+)
+from latentscale_pipeline.measures.heat.artifact import (
+    expected_probes,
+    expected_steps,
+    read_times,
+    trace_output,
+    trace_parameters,
+)
+from latentscale_pipeline.measures.heat.config import Heat
+from latentscale_pipeline.measures.shared.iteration_state import (
+    read_state,
+    restore,
+    state_output,
+)
+from latentscale_pipeline.measures.shared.neighbours.sizes import Layout
+from latentscale_pipeline.storage.artifacts import Artifact, Output
+
+NEEDED, SENT = "needed", "sent"
+"""Objects of the rows of a block of the Laplacian, and of vectors, that other blocks need."""
+
+LEAVING = 0.1
+"""Share of a block's rows that other blocks need, where vertices are in the order of cells."""
+
+
+def plan_trace_by_rows(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
+    """Plan the Laplacian and the heat trace of a corpus by blocks of vertices."""
+    corpus = facts.corpora[role]
+    layout = Layout(corpus.n, corpus.d)
+    common = {"graph": f"graph-{role}", "n": corpus.n, "d": corpus.d}
+    return [
+        Stage(
+            name=f"laplacian-{role}",
+            temporary=True,
+            work=form_block,
+            finalise=bound_norm,
+            partitions=layout.blocks,
+            needs=(f"graph-{role}",),
+            parameters={**common, "laplacian": section.laplacian},
+            memory_bytes=_laplacian_memory(section, corpus, layout),
+            cost_estimate=_laplacian_cost(section, corpus),
+        ),
+        Stage(
+            name=f"heat-{role}",
+            work=advance_block,
+            advance=advance_vectors,
+            partitions=layout.blocks,
+            needs=(f"laplacian-{role}",),
+            parameters={
+                **common,
+                "matrix": f"laplacian-{role}",
+                **trace_parameters(section),
+            },
+            seed=facts.seed,
+            reads_last_iteration=True,
+            memory_bytes=_rows_memory(section, corpus, layout),
+            cost_estimate=_rows_cost(section, corpus, layout),
+        ),
+    ]
+
+
+def _laplacian_memory(section: Heat, corpus: CorpusFacts, layout: Layout) -> int:
+    entries = min(corpus.n, layout.block) * (2 * section.k + 1)
+    return 100 * entries + FEW_TILES_BYTES
+
+
+def _laplacian_cost(section: Heat, corpus: CorpusFacts) -> CostEstimate:
+    entries = 5 / 3 * corpus.n * section.k
+    return CostEstimate(
+        bytes_read=int(12 * entries),
+        bytes_written=int((1 + LEAVING) * 16 * entries),
+        elementwise_operations=40 * entries,
+    )
+
+
+def _rows_memory(section: Heat, corpus: CorpusFacts, layout: Layout) -> int:
+    rows = min(corpus.n, layout.block)
+    entries = rows * (2 * section.k + 1)
+    # The Laplacian; vectors, their product and what they need of others; or rows of L L.
+    vectors = 8 * BATCH * int(rows * (5 + 2 * LEAVING * section.k))
+    return 40 * entries + max(vectors, 60 * entries) + FEW_TILES_BYTES
+
+
+def _rows_cost(section: Heat, corpus: CorpusFacts, layout: Layout) -> CostEstimate:
+    n, entries = float(corpus.n), 5 / 3 * corpus.n * section.k
+    probes, steps = expected_probes(section, corpus), expected_steps(section)
+    columns = PILOT_PROBES + probes
+    batches = -(-columns // BATCH)
+    iterations = 2 * steps * batches
+    exchanged = int(8 * LEAVING * n * columns * steps)
+    kept = int(8 * 4 * n * columns * steps)
+    markers = iterations * layout.blocks * RESULT_BYTES
+    return CostEstimate(
+        bytes_read=exchanged + kept + int(16 * entries * iterations / 2),
+        bytes_written=exchanged + kept + markers,
+        elementwise_operations=columns * steps * (entries + 8 * n) + 9 * entries**2 / n,
+        iterations=iterations,
+        method=f"{probes} probes of {steps} Lanczos steps by row blocks",
+        why=f"the graph takes more than a task may hold; about {exchanged / batches / steps:.1e} "
+        "bytes are exchanged in a step",
+    )
+
+
+# --- the Laplacian ----------------------------------------------------------------------------
+
+
+def form_block(inputs: Inputs) -> Output:
+    """Form a block of the Laplacian, and the rows of it that other blocks need for L L."""
+    p = inputs.parameters
+    layout, graph = Layout(p["n"], p["d"]), inputs.results[p["graph"]]
+    own = graph.partition(inputs.index)
+    start = inputs.index * layout.block
+    indptr, indices = own.array("indptr"), own.array("indices")
+    m = len(indptr) - 1
+    adjacency = scipy.sparse.csr_array((np.ones(len(indices)), indices, indptr), shape=(m, p["n"]))
+    named = np.unique(indices).astype(np.int64)
+    degrees = np.empty(len(named))
+    touched = sorted({inputs.index, *np.unique(named // layout.block).tolist()})
+    for other in touched:
+        low, high = _bounds(layout, other)
+        place = slice(*np.searchsorted(named, [low, high]))
+        lengths = np.diff(graph.partition(other).array("indptr"))
+        degrees[place] = lengths[named[place] - low]
+    normalised = p["laplacian"] == "normalized"
+    block = laplacian_block(adjacency, start, named, degrees, normalised=normalised)
+    arrays = {"indptr": block.indptr, "indices": block.indices, "data": block.data}
+    needed: list[tuple[str, NDArray[Any]]] = []
+    for other in touched:
+        if other != inputs.index:
+            rows = block[joined_rows(block, *_bounds(layout, other))]
+            needed += [(f"{other}/{name}", getattr(rows, name)) for name in arrays]
+    norm = float(abs(block).sum(axis=1).max()) if block.nnz else 0.0
+    return Output({"norm": norm, "touched": touched}, arrays, sections={NEEDED: needed})
+
+
+def bound_norm(inputs: Inputs) -> Output:
+    """Bound the largest eigenvalue by Gershgorin's theorem."""
+    norms = [part.values["norm"] for part in inputs.parts]
+    return Output(values={"width": max(norms) or 1.0})
+
+
+def _bounds(layout: Layout, block: int) -> tuple[int, int]:
+    return block * layout.block, min((block + 1) * layout.block, layout.n)
+
+
+def _read_block(matrix: Artifact, index: int, n: int) -> scipy.sparse.csr_array[Any, Any]:
+    part = matrix.partition(index)
+    indptr = part.array("indptr")
+    return scipy.sparse.csr_array(
+        (part.array("data"), part.array("indices"), indptr), shape=(len(indptr) - 1, n)
+    )
+
+
+# --- a pass over the blocks -------------------------------------------------------------------
+
+
+def advance_block(inputs: Inputs) -> Output:
+    """Do a block's share of a pass."""
+    request = RowRequest.load(read_state(inputs).values["request"])
+    if request.phase == "multiply":
+        return _multiply(inputs, request)
+    return _orthogonalise(inputs, request)
+
+
+def _multiply(inputs: Inputs, request: RowRequest) -> Output:
+    """Gather the vectors' rows that the block needs, and multiply its rows with them."""
+    p = inputs.parameters
+    n, layout, matrix = p["n"], Layout(p["n"], p["d"]), inputs.results[p["matrix"]]
+    block = _read_block(matrix, inputs.index, n)
+    touched = matrix.partition(inputs.index).values["touched"]
+    named = np.unique(block.indices).astype(np.int64)
+    gathered = np.empty((len(named), request.width))
+    first, last = _bounds(layout, inputs.index)
+    before = None
+    if request.step == 0:
+        vector = request.start_vectors(n, first, last)
+    else:
+        own = inputs.last_iteration[inputs.index]
+        vector, before = own.array("rest") * request.scale, own.array("vector")
+    for other in touched:
+        low, high = _bounds(layout, other)
+        place = slice(*np.searchsorted(named, [low, high]))
+        if other == inputs.index:
+            gathered[place] = vector[named[place] - first]
+        elif request.step == 0:
+            gathered[place] = request.start_vectors(n, low, high)[named[place] - low]
+        else:
+            sent = inputs.last_iteration[other].section(SENT, str(inputs.index))
+            gathered[place] = sent * request.scale
+    local = scipy.sparse.csr_array(
+        (block.data, np.searchsorted(named, block.indices), block.indptr),
+        shape=(last - first, len(named)),
+    )
+    product, sums = multiply_block(request, local, gathered, vector, before)
+    if request.moments:
+        moments = block_moments(block, first, named, _read_joined(inputs, block, named, touched))
+        sums = replace(sums, moments=moments.tolist())
+    return Output(values=asdict(sums), arrays={"vector": vector, "product": product})
+
+
+def _read_joined(
+    inputs: Inputs,
+    block: scipy.sparse.csr_array[Any, Any],
+    named: NDArray[np.int64],
+    touched: list[int],
+) -> scipy.sparse.csr_array[Any, Any]:
+    """Read the rows of L that the block's columns name."""
+    p = inputs.parameters
+    layout, matrix = Layout(p["n"], p["d"]), inputs.results[p["matrix"]]
+    rows = []
+    first, _ = _bounds(layout, inputs.index)
+    for other in touched:
+        low, high = _bounds(layout, other)
+        inside = named[(named >= low) & (named < high)]
+        if other == inputs.index:
+            rows.append(block[inside - first])
+            continue
+        part = matrix.partition(other)
+        data, indices, indptr = (
+            part.section(NEEDED, f"{inputs.index}/{name}") for name in ("data", "indices", "indptr")
+        )
+        rows.append(scipy.sparse.csr_array((data, indices, indptr), shape=(len(inside), p["n"])))
+    return scipy.sparse.csr_array(scipy.sparse.vstack(rows, format="csr"))
+
+
+def _orthogonalise(inputs: Inputs, request: RowRequest) -> Output:
+    """Take off the vectors' shares, and lay out the rows that other blocks will need."""
+    p = inputs.parameters
+    layout, matrix = Layout(p["n"], p["d"]), inputs.results[p["matrix"]]
+    last = inputs.last_iteration[inputs.index]
+    vector, rest, sums = orthogonalise_block(request, last.array("vector"), last.array("product"))
+    block = _read_block(matrix, inputs.index, p["n"])
+    sent = [
+        (str(other), rest[joined_rows(block, *_bounds(layout, other))])
+        for other in matrix.partition(inputs.index).values["touched"]
+        if other != inputs.index
+    ]
+    return Output(
+        values=asdict(sums), arrays={"vector": vector, "rest": rest}, sections={SENT: sent}
+    )
+
+
+def advance_vectors(inputs: Inputs) -> Output:
+    """Add up the blocks' sums and take the trace one step on."""
+    if inputs.state is None:
+        norm = inputs.results[inputs.parameters["matrix"]].values["width"]
+        trace = _start_trace(inputs, norm)
+    else:
+        sums = RowSums.total([RowSums(**part.values) for part in inputs.parts])
+        trace = restore(TraceByRows, inputs.state).advance(sums)
+    request = trace.request
+    if request is None:
+        return trace_output(trace.outcome)
+    return state_output(trace, {"request": request.values()})
+
+
+def _start_trace(inputs: Inputs, norm: float) -> TraceByRows:
+    """Begin the trace as the stage's parameters say."""
+    p = inputs.parameters
+    settings = TraceSettings(
+        n=p["n"],
+        norm=norm,
+        steps=None if p["steps"] == "auto" else p["steps"],
+        probes=None if p["probes"] == "auto" else p["probes"],
+        tolerance=p["tolerance"],
+        distribution=p["distribution"],
+        variance_reduction=p["variance_reduction"],
+    )
+    return TraceByRows.start(settings, read_times(p), inputs.generator())

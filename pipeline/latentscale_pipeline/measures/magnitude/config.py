@@ -1,0 +1,49 @@
+"""The section ``measures.magnitude`` of the configuration."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import (
+    Field,
+    field_validator,
+)
+
+from latentscale_pipeline.config.cluster import CLUSTERS as CLUSTERS
+from latentscale_pipeline.config.cluster import LEAST_MEMORY as LEAST_MEMORY
+from latentscale_pipeline.config.cluster import Cluster as Cluster
+from latentscale_pipeline.config.cluster import Driver as Driver
+from latentscale_pipeline.config.cluster import Local as Local
+from latentscale_pipeline.config.cluster import Serial as Serial
+from latentscale_pipeline.config.section import Metric, Section, Tolerance
+from latentscale_pipeline.config.sizes import Bytes as Bytes
+from latentscale_pipeline.config.sizes import parse_bytes as parse_bytes
+
+
+class Magnitude(Section):
+    """Magnitude function, its area, and the difference to a reference."""
+
+    metric: Metric = "euclidean"
+    """Distance between two rows."""
+    scales: Annotated[int, Field(ge=2, le=1000)] | list[Annotated[float, Field(ge=0.0)]] = 20
+    """Scales t, in 1/distance: a count of them from 0 to the convergence scale, or an ascending
+    list.
+    """
+    target: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.95
+    """Share of the distinct rows that the magnitude reaches at the convergence scale."""
+    method: Literal["auto", "cholesky", "cg", "subsample", "nystrom"] = "auto"
+    """How it is computed; `auto` goes by the number of rows and the budget of pairs."""
+    tolerance: Tolerance = 1.0e-3
+    """Relative width of a bracket at which iterations may stop."""
+    merge_within: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.0
+    """Rows within this distance of each other count as one, in units of the metric."""
+
+    @field_validator("scales")
+    @classmethod
+    def _increasing(cls, scales: int | list[float]) -> int | list[float]:
+        if isinstance(scales, list) and (
+            len(scales) < 2 or any(a >= b for a, b in pairwise(scales))
+        ):
+            raise ValueError("a list of scales needs at least two, strictly increasing")
+        return scales

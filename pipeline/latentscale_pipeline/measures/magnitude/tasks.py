@@ -1,0 +1,229 @@
+"""Convergence scales, magnitude functions and their difference, as tasks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from latentscale.duplicates.distinct import Distinct
+from latentscale.estimate import Estimate
+from latentscale.linalg.conjugate_gradients import ConjugateGradients, Solutions
+from latentscale.linalg.positive_definiteness import Separations
+from latentscale.magnitude.convergence import ConvergenceSearch
+from latentscale.magnitude.dense import NoConvergenceScale
+from latentscale.magnitude.function import (
+    CHOLESKY_ROWS,
+    MagnitudeFunction,
+    check_target,
+    convergence_scale,
+    magnitude_difference,
+    magnitude_function,
+)
+from latentscale.magnitude.near_duplicates import explain_scale
+from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.measures.base import (
+    load_estimate,
+    store_estimate,
+)
+from latentscale_pipeline.measures.magnitude.subsamples import (
+    conclude_convergence,
+    conclude_function,
+    estimate_by_landmarks,
+    evaluate_pieces,
+    load_nystrom,
+    store_nystrom,
+)
+from latentscale_pipeline.measures.shared.distinct_rows import DistinctRows
+from latentscale_pipeline.measures.shared.pair_sums import (
+    advance_state,
+    state_output,
+    sum_over_pair,
+)
+from latentscale_pipeline.storage.artifacts import Artifact, Output
+
+
+def sum_pairs(inputs: Inputs) -> Output:
+    """Compute one pair of groups' share of the sums that a state asks for."""
+    return sum_over_pair(_distinct(inputs), inputs)
+
+
+def advance_convergence(inputs: Inputs) -> Output:
+    """Search on for the scale at which nearly all distinct rows count; say why if there is none."""
+    p = inputs.parameters
+    distinct = _distinct(inputs)
+    try:
+        check_target(p["target"], len(distinct))
+        if inputs.state is not None:
+            search = advance_state(ConvergenceSearch, distinct, inputs)
+        elif _is_dense(inputs, distinct):
+            points = distinct.read(slice(0, len(distinct)))
+            estimate = convergence_scale(
+                points, target=p["target"], method=p["method"], tolerance=p["tolerance"]
+            )
+            return Output(values=_found_scale(inputs, distinct, estimate))
+        else:
+            search = ConvergenceSearch.start(
+                len(distinct),
+                target=p["target"],
+                read_rows=distinct.read_groups,
+                generator=inputs.generator(),
+            )
+        if search.request is not None:
+            return state_output(search, distinct)
+        found = search.outcome
+    except NoConvergenceScale as error:
+        return Output(values={"reason": str(error)})
+    values = _found_scale(inputs, distinct, found.estimate)
+    return Output(values={**values, "separations": found.separations.values()})
+
+
+def _found_scale(inputs: Inputs, distinct: DistinctRows, estimate: Estimate) -> dict[str, Any]:
+    # A stream of its own: the search has drawn from the stage's first.
+    generator = replace(inputs, index=inputs.stage.partitions).generator()
+    remark = explain_scale(estimate.value, len(distinct), distinct.read_groups, generator)
+    return {"estimate": store_estimate(estimate), "remark": remark}
+
+
+def advance_function(inputs: Inputs) -> Output:
+    """Solve on for the magnitude at the job's scales."""
+    p = inputs.parameters
+    scales = _scales(inputs)
+    if scales is None:
+        return Output(values={"reason": _no_scale(inputs)})
+    distinct = _distinct(inputs)
+    if inputs.state is not None:
+        solver = advance_state(ConjugateGradients, distinct, inputs)
+    elif _is_dense(inputs, distinct):
+        points = distinct.read(slice(0, len(distinct)))
+        function = magnitude_function(points, scales, method=p["method"], tolerance=p["tolerance"])
+        return _function_output(function, distinct.distinct.share(function.weights))
+    else:
+        solver = ConjugateGradients.start(
+            len(distinct),
+            scales[scales > 0],
+            tolerance=p["tolerance"],
+            read_rows=distinct.read_groups,
+            generator=inputs.generator(),
+            separations=_separations(inputs),
+        )
+    if solver.request is not None:
+        return state_output(solver, distinct)
+    function = solved_function(scales, solver.outcome, distinct.distinct)
+    return _function_output(function, function.weights)
+
+
+def solved_function(
+    scales: np.ndarray[Any, Any], solutions: Solutions, distinct: Distinct
+) -> MagnitudeFunction:
+    """Put a function together from its solutions at positive scales."""
+    origin = (Estimate.exact(1.0, "definition"),) * (len(scales) - len(solutions.scales))
+    return MagnitudeFunction(
+        scales,
+        origin + solutions.estimates,
+        distinct.share(solutions.weights[:, -1].astype(np.float64)),
+        len(distinct.rows),
+        solutions.products,
+    )
+
+
+def _distinct(inputs: Inputs) -> DistinctRows:
+    role, metric = inputs.parameters["role"], inputs.parameters["metric"]
+    artifact = inputs.results[f"distinct-{metric}-{role}"]
+    return DistinctRows.load(inputs.corpora[role], metric, artifact)
+
+
+def subsample_about_convergence(inputs: Inputs) -> Output:
+    """Evaluate pieces of one replicate about the convergence scale."""
+    return evaluate_pieces(inputs, _distinct(inputs), None)
+
+
+def extrapolate_convergence(inputs: Inputs) -> Output:
+    """Find the convergence scale of the extrapolated function."""
+    return conclude_convergence(inputs, _distinct(inputs))
+
+
+def subsample_function(inputs: Inputs) -> Output:
+    """Evaluate pieces of one replicate on the job's scales."""
+    scales = _scales(inputs)
+    return Output() if scales is None else evaluate_pieces(inputs, _distinct(inputs), scales)
+
+
+def extrapolate_function(inputs: Inputs) -> Output:
+    """Extrapolate the function on the job's scales."""
+    if _scales(inputs) is None:
+        return Output(values={"reason": _no_scale(inputs)})
+    name = inputs.parameters["beside"]
+    beside = None if name is None else load_nystrom(inputs.results[name])
+    return conclude_function(inputs, _distinct(inputs), beside)
+
+
+def estimate_beside(inputs: Inputs) -> Output:
+    """Estimate the function from landmarks and Vecchia neighbours."""
+    scales = _scales(inputs)
+    if scales is None:
+        return Output(values={"reason": _no_scale(inputs)})
+    return store_nystrom(estimate_by_landmarks(inputs, _distinct(inputs), scales))
+
+
+def _no_scale(inputs: Inputs) -> str:
+    return f"no scale to go up to: see {inputs.parameters['cut_from']}"
+
+
+def _separations(inputs: Inputs) -> Separations | None:
+    """Return how well the rows are separated, where the search for the scale found it out."""
+    own = inputs.results.get(f"convergence-{inputs.parameters['role']}")
+    known = None if own is None else own.values.get("separations")
+    return None if known is None else Separations.load(known)
+
+
+def _is_dense(inputs: Inputs, distinct: DistinctRows) -> bool:
+    method = inputs.parameters["method"]
+    return method == "cholesky" or (method == "auto" and len(distinct) <= CHOLESKY_ROWS)
+
+
+def _function_output(function: MagnitudeFunction, weights: np.ndarray[Any, Any]) -> Output:
+    return Output(
+        values={
+            "estimates": [store_estimate(estimate) for estimate in function.estimates],
+            "points": function.points,
+            "products": function.products,
+        },
+        arrays={"scales": function.scales, "weights": weights},
+    )
+
+
+def _scales(inputs: Inputs) -> np.ndarray[Any, np.dtype[np.float64]] | None:
+    p = inputs.parameters
+    if isinstance(p["scales"], list):
+        return np.asarray(p["scales"], dtype=np.float64)
+    cut = p["cut"]
+    if cut is None:
+        found = inputs.results[p["cut_from"]].values
+        if "reason" in found:
+            return None
+        cut = found["estimate"]["value"]
+    return np.linspace(0.0, cut, p["scales"])
+
+
+def compare_functions(inputs: Inputs) -> Output:
+    """Integrate the difference of the two functions."""
+    functions = [load_magnitude(inputs.results[f"magnitude-{r}"]) for r in ("corpus", "reference")]
+    first, second = functions
+    if first is None or second is None:
+        return Output(values={"reason": "one of the magnitude functions could not be computed"})
+    return Output(values={"estimate": store_estimate(magnitude_difference(first, second))})
+
+
+def load_magnitude(artifact: Artifact) -> MagnitudeFunction | None:
+    """Load a function; None where it could not be computed."""
+    if "reason" in artifact.values:
+        return None
+    return MagnitudeFunction(
+        scales=artifact.array("scales"),
+        estimates=tuple(load_estimate(values) for values in artifact.values["estimates"]),
+        weights=artifact.array("weights") if "weights" in artifact.objects else np.empty(0),
+        points=artifact.values["points"],
+        products=artifact.values["products"],
+    )

@@ -1,0 +1,14 @@
+"""Every measure, by its name in the configuration and in the results."""
+
+from latentscale_pipeline.measures import baselines, duplicates, geomca, heat, magnitude, vendi
+from latentscale_pipeline.measures.base import Measure
+
+MEASURES: dict[str, Measure] = {
+    "duplicates": duplicates.MEASURE,
+    "heat": heat.MEASURE,
+    "geomca": geomca.MEASURE,
+    "magnitude": magnitude.MEASURE,
+    "vendi": vendi.MEASURE,
+    "baselines": baselines.MEASURE,
+}
+"""A line for each; reports show them in this order."""

@@ -1,0 +1,22 @@
+"""The models of the measures' results, which say what the results hold in full.
+
+As a command, ``python -m latentscale_pipeline.measures.results_models``, it writes the schema of
+``results.json`` that the package ships.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.results.part import Part
+from latentscale_pipeline.results.schema import results_schema, write_schema
+
+RESULTS_MODELS: Mapping[str, type[Part]] = {
+    name: model for name, measure in MEASURES.items() if (model := measure.results_model())
+}
+"""What every measure finds, by its name."""
+
+if __name__ == "__main__":
+    sys.stdout.write(write_schema(results_schema(RESULTS_MODELS)))

@@ -1,0 +1,1 @@
+"""Stages and iterations that several measures use."""

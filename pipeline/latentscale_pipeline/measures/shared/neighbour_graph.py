@@ -1,0 +1,197 @@
+"""The neighbour graph of a corpus, as a stage: one block of vertices a task.
+
+With exact neighbours there is one block, and vertices are rows in the order of the corpus. With
+neighbours from cells vertices are positions (:mod:`.cell_passes`), and a block's edges come from
+its own lists and from those of other blocks, turned round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from latentscale.graphs.knn import (
+    GraphSummary,
+    summarise,
+    symmetrise,
+)
+from latentscale.graphs.row_blocks import (
+    block_components,
+    count_components,
+    join_block,
+    leaving_edges,
+)
+from latentscale_pipeline.engine.cost import CostEstimate
+from latentscale_pipeline.engine.stage import Inputs, Stage
+from latentscale_pipeline.measures.base import RESULT_BYTES, CorpusFacts, Role
+from latentscale_pipeline.measures.shared.neighbours.merge import TURNED, newest_lists
+from latentscale_pipeline.measures.shared.neighbours.plan import list_stages
+from latentscale_pipeline.measures.shared.neighbours.sizes import Layout
+from latentscale_pipeline.storage.artifacts import Artifact, Output
+
+ENTRY_BYTES, LONG_ENTRY_BYTES = 40, 60
+"""Memory of an entry while a graph of one block is formed, below and beyond 2^31 entries."""
+
+BLOCK_ENTRY_BYTES = 100
+"""The same for a listed neighbour of one of many blocks."""
+
+LEADING = "leading"
+"""Object of a block's edges to components of others, a section for each of these blocks."""
+
+
+def graph_stage(k: int, role: Role, corpus: CorpusFacts, *, in_cells: bool) -> Stage:
+    """Plan the graph that joins every row of a corpus to its k nearest neighbours."""
+    if not in_cells:
+        neighbours = f"neighbours-{role}"
+        return Stage(
+            name=f"graph-{role}",
+            work=build_graph,
+            needs=(neighbours,),
+            parameters={"neighbours": neighbours},
+            memory_bytes=_graph_memory(k, corpus),
+            cost_estimate=_graph_cost(k, corpus),
+        )
+    layout = Layout(corpus.n, corpus.d)
+    return Stage(
+        name=f"graph-{role}",
+        work=build_block,
+        finalise=describe_graph,
+        partitions=layout.blocks,
+        needs=list_stages(role),
+        parameters={"neighbours": list(list_stages(role)), "n": corpus.n, "d": corpus.d},
+        memory_bytes=2 * min(corpus.n, layout.block) * k * BLOCK_ENTRY_BYTES,
+        cost_estimate=_graph_cost(k, corpus),
+    )
+
+
+def _graph_memory(k: int, corpus: CorpusFacts) -> int:
+    entries = 2 * corpus.n * k
+    return entries * (ENTRY_BYTES if entries < 2**31 else LONG_ENTRY_BYTES)
+
+
+def _graph_cost(k: int, corpus: CorpusFacts) -> CostEstimate:
+    listed = corpus.n * k
+    return CostEstimate(
+        bytes_read=16 * listed,
+        # Two of three pairs are neighbours in one direction only.
+        bytes_written=8 * (listed * 5 // 3 + corpus.n) + RESULT_BYTES,
+        elementwise_operations=80.0 * listed,
+    )
+
+
+def build_graph(inputs: Inputs) -> Output:
+    """Join rows that are neighbours in either direction, and describe the graph."""
+    neighbours = inputs.results[inputs.parameters["neighbours"]]
+    adjacency = symmetrise(neighbours.array("indices"))
+    return Output(
+        values={**_described(summarise(adjacency), neighbours), "blocks": 1},
+        arrays=_stored(adjacency),
+    )
+
+
+def build_block(inputs: Inputs) -> Output:
+    """Join the vertices of a block with their neighbours, and find its own components."""
+    p = inputs.parameters
+    layout = Layout(p["n"], p["d"])
+    neighbours = _lists(inputs)
+    start = inputs.index * layout.block
+    leading = neighbours.array("leading")
+    others = leading[leading[:, 1] == inputs.index, 0].tolist()
+    edges = [neighbours.partition(other).section(TURNED, str(inputs.index)) for other in others]
+    lists = neighbours.partition(inputs.index).array("indices")
+    block = join_block(lists, start, edges, layout.n)
+    count, labels = block_components(block, start)
+    leaving = leaving_edges(block, start, labels)
+    block_of = leaving[:, 0] // layout.block
+    leads = [(str(other), leaving[block_of == other]) for other in np.unique(block_of).tolist()]
+    return Output(
+        values={
+            "entries": int(block.nnz),
+            "components": count,
+            "isolated": int((np.diff(block.indptr) == 0).sum()),
+        },
+        arrays={**_stored(block), "labels": labels},
+        sections={LEADING: leads},
+    )
+
+
+def _lists(inputs: Inputs) -> Artifact:
+    return newest_lists(inputs.results.__getitem__, inputs.parameters["neighbours"])
+
+
+def describe_graph(inputs: Inputs) -> Output:
+    """Add up what is known of the blocks, and join their components."""
+    p = inputs.parameters
+    counts = [part.values["components"] for part in inputs.parts]
+    summary = GraphSummary(
+        vertices=p["n"],
+        edges=sum(part.values["entries"] for part in inputs.parts) // 2,
+        components=count_components(counts, _joined_components(inputs, counts)),
+        isolated=sum(part.values["isolated"] for part in inputs.parts),
+    )
+    neighbours = _lists(inputs)
+    return Output(values={**_described(summary, neighbours), "blocks": len(inputs.parts)})
+
+
+def _joined_components(inputs: Inputs, counts: list[int]) -> NDArray[np.int64]:
+    """Pairs of components of different blocks that an edge joins, numbered through all blocks."""
+    layout = Layout(inputs.parameters["n"], inputs.parameters["d"])
+    first = np.cumsum([0, *counts])
+    pairs = [np.empty((0, 2), dtype=np.int64)]
+    for target, part in enumerate(inputs.parts):
+        name = str(target)
+        leads = [
+            (source, other)
+            for source, other in enumerate(inputs.parts)
+            if name in other.objects[LEADING]["sections"]
+        ]
+        labels = part.array("labels") if leads else None
+        for source, other in leads:
+            edges = other.section(LEADING, name)
+            if labels is not None:
+                theirs = labels[edges[:, 0] - target * layout.block] + first[target]
+                joined = np.column_stack([edges[:, 1] + first[source], theirs])
+                pairs.append(np.unique(joined, axis=0))
+    return np.concatenate(pairs)
+
+
+def _described(summary: GraphSummary, neighbours: Artifact) -> dict[str, Any]:
+    return {
+        "summary": asdict(summary),
+        "recall": neighbours.values["recall"],
+        "method": neighbours.values["method"],
+        "attempts": neighbours.values.get("attempts", []),
+    }
+
+
+def _stored(adjacency: scipy.sparse.csr_array[Any, Any]) -> dict[str, NDArray[Any]]:
+    return {"indices": adjacency.indices, "indptr": adjacency.indptr.astype(np.int64)}
+
+
+def graph_blocks(graph: Artifact) -> Iterator[Artifact]:
+    """Yield the results that hold the rows of the adjacency matrix, in the order of vertices."""
+    if "indptr" in graph.objects:
+        yield graph
+        return
+    for block in range(graph.values["blocks"]):
+        yield graph.partition(block)
+
+
+def read_adjacency(graph: Artifact) -> scipy.sparse.csr_array[Any, Any]:
+    """Read the whole adjacency matrix."""
+    indices, lengths = [], []
+    for block in graph_blocks(graph):
+        indices.append(block.array("indices"))
+        lengths.append(np.diff(block.array("indptr")))
+    columns = indices[0] if len(indices) == 1 else np.concatenate(indices)
+    rows = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
+    # SciPy's products are faster with 32-bit indices; it needs both kinds alike.
+    rows = rows.astype(columns.dtype if len(columns) < np.iinfo(np.int32).max else np.int64)
+    n = len(rows) - 1
+    ones = np.ones(len(columns), dtype=np.int8)
+    return scipy.sparse.csr_array((ones, columns, rows), shape=(n, n))

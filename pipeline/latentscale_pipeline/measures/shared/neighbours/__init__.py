@@ -1,0 +1,1 @@
+"""The neighbours of every row of a corpus, as stages."""

@@ -1,0 +1,204 @@
+"""Tasks that place cells, assign rows, and choose the overlap."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import wraps
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.neighbours.cell_layout import expected_sizes, group_cells, shared_cell_recall
+from latentscale.neighbours.exact import Neighbours, merge, nearest
+from latentscale.neighbours.two_level_cells import (
+    TwoLevelCells,
+    assign_two_level_cells,
+    place_two_level_cells,
+)
+from latentscale.tiles.distances import as_points
+from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.engine.stage import Inputs, Work
+from latentscale_pipeline.engine.task import FINALISE
+from latentscale_pipeline.measures.shared.neighbours.sizes import (
+    AGAIN,
+    GROUP_FILL,
+    MISSED_BY_CELLS,
+    PILOT_ROWS,
+    Layout,
+    checked_rows,
+)
+from latentscale_pipeline.measures.shared.shard_blocks import find_block, read_points
+from latentscale_pipeline.storage.artifacts import Artifact, Output
+
+Int64Array = NDArray[np.int64]
+
+
+def where_needed(work: Work) -> Work:
+    """Make the work of a search do nothing where the search before it was good enough.
+
+    The result that its parameter ``chosen`` names says into how many cells a row goes: into none.
+    """
+
+    @wraps(work)
+    def unless_done(inputs: Inputs) -> Output:
+        chosen = inputs.results[inputs.parameters["chosen"]]
+        return work(inputs) if chosen.values["overlap"] > 0 else Output()
+
+    return unless_done
+
+
+def _streams(inputs: Inputs) -> list[np.random.Generator]:
+    """Streams for the sample, the checked rows and the centres: the same in every partition."""
+    return replace(inputs, index=FINALISE).generator().spawn(3)
+
+
+def _draw(inputs: Inputs, corpus: Corpus) -> tuple[Int64Array, Int64Array]:
+    """Draw the rows of the sample, ascending, and the rows to check, pilots first."""
+    sample, checks, _ = _streams(inputs)
+    checked = min(corpus.n, PILOT_ROWS + checked_rows(inputs.parameters["recall"]))
+    size = Layout(corpus.n, corpus.d).sample
+    return (
+        np.sort(sample.choice(corpus.n, size, replace=False)),
+        checks.choice(corpus.n, checked, replace=False),
+    )
+
+
+def draw_rows(inputs: Inputs) -> Output:
+    """Read the rows of the sample, and those to check, that are in a block of shards."""
+    corpus = inputs.corpora[inputs.parameters["role"]]
+    block = find_block(inputs, corpus)
+    rows = corpus.read_rows(block.start, block.stop)
+    chosen = []
+    for drawn in _draw(inputs, corpus):
+        inside = np.sort(drawn[(drawn >= block.start) & (drawn < block.stop)])
+        chosen.append(rows[inside - block.start])
+    return Output(arrays={"sample": chosen[0], "checked": chosen[1]})
+
+
+def place_cells(inputs: Inputs) -> Output:
+    """Place the centres of the cells, and lay the rows out that will be checked."""
+    p = inputs.parameters
+    corpus = inputs.corpora[p["role"]]
+    layout = Layout(corpus.n, corpus.d)
+    vectors = np.concatenate([part.array("sample") for part in inputs.parts])
+    sample = as_points(vectors, p["metric"])
+    del vectors
+    *_, stream = _streams(inputs)
+    cells = place_two_level_cells(sample.rows, layout.cells, layout.coarse_cells, stream)
+    owners = assign_two_level_cells(sample, cells, AGAIN * max(p["overlaps"]))
+    _, checked = _draw(inputs, corpus)
+    ascending = np.concatenate([part.array("checked") for part in inputs.parts])
+    order = np.argsort(np.argsort(checked))
+    return Output(
+        arrays={
+            "centres": cells.centres,
+            "coarse": cells.coarse,
+            "starts": cells.starts,
+            "owners": owners.astype(np.int32),
+            "checked": checked,
+            "vectors": ascending[order],
+        }
+    )
+
+
+def read_cells(placed: Artifact) -> TwoLevelCells:
+    """Return the cells that were placed."""
+    return TwoLevelCells(placed.array("centres"), placed.array("coarse"), placed.array("starts"))
+
+
+def check_block(inputs: Inputs) -> Output:
+    """Find the nearest rows of a block to every checked row, and read the pilots' vectors."""
+    p = inputs.parameters
+    corpus, metric, k = inputs.corpora[p["role"]], p["metric"], p["k"]
+    cells = inputs.results[f"cells-{p['role']}"]
+    checked, seed = cells.array("checked"), tie_seed(inputs)
+    queries = as_points(cells.array("vectors"), metric)
+    block = find_block(inputs, corpus)
+    best = Neighbours(
+        np.full((len(checked), k), -1, dtype=np.int64), np.full((len(checked), k), np.inf)
+    )
+    for rows, points in read_points(corpus, block, metric):
+        best = nearest(
+            queries,
+            points,
+            k,
+            query_ids=checked,
+            candidate_ids=np.arange(rows.start, rows.stop, dtype=np.int64),
+            seed=seed,
+            known=best,
+        )
+    near = best.indices[:PILOT_ROWS]
+    vectors = np.zeros((*near.shape, corpus.d), dtype=corpus.dtype)
+    stored = corpus.read_rows(block.start, block.stop)
+    vectors[near >= 0] = stored[near[near >= 0] - block.start]
+    return Output(
+        values={"start": block.start, "stop": block.stop},
+        arrays={"indices": best.indices, "distances": best.distances, "vectors": vectors},
+    )
+
+
+def choose_overlap(inputs: Inputs) -> Output:
+    """Choose how many cells a row joins, and which cells are searched together."""
+    p = inputs.parameters
+    metric, k, overlaps = p["metric"], p["k"], p["overlaps"]
+    corpus = inputs.corpora[p["role"]]
+    placed = inputs.results[f"cells-{p['role']}"]
+    true = _join_checks(inputs, placed.array("checked"), k)
+    cells, owners = read_cells(placed), placed.array("owners").astype(np.int64)
+    near = _vectors_of(inputs, true.indices[:PILOT_ROWS], corpus)
+    pilots = as_points(placed.array("vectors")[:PILOT_ROWS], metric)
+    theirs = assign_two_level_cells(
+        as_points(near.reshape(-1, corpus.d), metric), cells, max(overlaps)
+    )
+    recalls = shared_cell_recall(
+        assign_two_level_cells(pilots, cells, max(overlaps)),
+        theirs.reshape(len(pilots), k, -1),
+        overlaps,
+    )
+    enough = np.flatnonzero(1.0 - recalls <= MISSED_BY_CELLS * (1.0 - p["recall"]))
+    overlap = overlaps[int(enough[0]) if len(enough) else -1]
+    return Output(
+        values={
+            "overlap": min(overlap, len(cells.centres)),
+            "shared_cell_recall": dict(zip(map(str, overlaps), recalls.tolist(), strict=True)),
+        },
+        arrays={
+            "distances": true.distances,
+            "group_of": group_by_size(owners[:, :overlap], len(cells.centres), corpus.n, corpus.d),
+        },
+    )
+
+
+def group_by_size(owners: Int64Array, cells: int, n: int, d: int) -> Int64Array:
+    """Choose the cells that are searched together, by those of the sample's rows."""
+    sizes = expected_sizes(owners, cells, n)
+    return group_cells(sizes, GROUP_FILL * Layout(n, d).group_rows)
+
+
+def _join_checks(inputs: Inputs, checked: Int64Array, k: int) -> Neighbours:
+    seed = tie_seed(inputs)
+    best: Neighbours | None = None
+    for part in inputs.parts:
+        found = Neighbours(part.array("indices"), part.array("distances"))
+        best = found if best is None else merge(best, found, k, query_ids=checked, seed=seed)
+    if best is None:
+        raise ValueError("there are no blocks to join")
+    return best
+
+
+def _vectors_of(inputs: Inputs, near: Int64Array, corpus: Corpus) -> NDArray[Any]:
+    """Gather the vectors of the pilots' neighbours from the blocks that found them."""
+    vectors = np.zeros((*near.shape, corpus.d), dtype=corpus.dtype)
+    for part in inputs.parts:
+        found = part.array("indices")[: len(near)]
+        same = found[:, :, None] == near[:, None, :]
+        inside = (near >= part.values["start"]) & (near < part.values["stop"])
+        query, place = np.nonzero(inside)
+        vectors[inside] = part.array("vectors")[query, same.argmax(axis=1)[query, place]]
+    return vectors
+
+
+def tie_seed(inputs: Inputs) -> int:
+    """Return the seed that breaks ties between equal distances, one for all partitions."""
+    return int(inputs.stage.seed or 0)

@@ -1,0 +1,189 @@
+"""Tasks that merge a row's neighbour lists, and certify their recall.
+
+A certificate that misses its target asks for another search, in twice as many cells for every row
+and with another round of refinement. What it finds is merged with the lists that are there, so
+that recall can only rise, and certified again; then a miss ends the job with its figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.neighbours.certificate import Recall, recall_certificate
+from latentscale.neighbours.exact import Neighbours, merge
+from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.errors import TargetMissed
+from latentscale_pipeline.measures.shared.neighbours.assign import (
+    group_by_size,
+    tie_seed,
+    where_needed,
+)
+from latentscale_pipeline.measures.shared.neighbours.search import LISTS, lists_name
+from latentscale_pipeline.measures.shared.neighbours.sizes import (
+    AGAIN,
+    JOINED_ENTRIES,
+    PILOT_ROWS,
+    Layout,
+)
+from latentscale_pipeline.storage.artifacts import Artifact, Output
+
+Int64Array = NDArray[np.int64]
+
+TURNED = "turned"
+"""Object of the edges of a block that others need, a section for each of them."""
+
+
+def newest_lists(read: Callable[[str], Artifact], names: Sequence[str]) -> Artifact:
+    """Return the last of some stages that had anything to do."""
+    return next(found for found in map(read, reversed(names)) if found.values.get("needed", True))
+
+
+@where_needed
+def merge_lists(inputs: Inputs) -> Output:
+    """Merge the lists of a block of positions, and turn their edges round for other blocks."""
+    p = inputs.parameters
+    layout, k, seed = Layout(p["n"], p["d"]), p["k"], tie_seed(inputs)
+    start = inputs.index * layout.block
+    count = min(layout.block, p["n"] - start)
+    rows = np.empty(count, dtype=np.int64)
+    if p["before"]:
+        first = inputs.results[p["before"]].partition(inputs.index)
+        indices, distances = first.array("indices").copy(), first.array("distances").copy()
+    else:
+        indices = np.full((count, k), -1, dtype=np.int64)
+        distances = np.full((count, k), np.inf)
+    for lists in _lists_of_block(inputs, inputs.index):
+        place = lists["position"] - start
+        rows[place] = lists["row"]
+        known = Neighbours(indices[place], distances[place])
+        found = Neighbours(
+            np.ascontiguousarray(lists["neighbours"]), np.ascontiguousarray(lists["distances"])
+        )
+        query_ids = np.ascontiguousarray(lists["position"])
+        joined = merge(known, found, k, query_ids=query_ids, seed=seed)
+        indices[place], distances[place] = joined.indices, joined.distances
+    turned = _turned_edges(indices, start, inputs.index, layout)
+    return Output(
+        # Rows whose groups were too small to hold k others.
+        values={"turned": list(turned), "short": int((indices[:, -1] < 0).sum())},
+        arrays={"rows": rows, "indices": indices, "distances": distances},
+        sections={TURNED: [(str(block), edges) for block, edges in turned.items()]},
+    )
+
+
+def _lists_of_block(inputs: Inputs, block: int) -> Iterator[NDArray[Any]]:
+    """Yield the lists that every piece has for a block of positions, in the order of pieces."""
+    p = inputs.parameters
+    searched = inputs.results[p["searched"]]
+    for piece, of in searched.array("held").tolist():
+        if of == block:
+            part = searched.partition(piece % p["searches"])
+            yield part.section(LISTS, lists_name(piece, block))
+
+
+def _turned_edges(
+    indices: Int64Array, start: int, own: int, layout: Layout
+) -> dict[int, NDArray[Any]]:
+    """Pairs (neighbour, row) of positions, by the neighbour's block, where that is another one."""
+    block_of = np.where(indices < 0, own, indices // layout.block)
+    turned = {}
+    for block in np.unique(block_of).tolist():
+        if block != own:
+            row, place = np.nonzero(block_of == block)
+            turned[block] = np.column_stack([indices[row, place], start + row])
+    return turned
+
+
+def certify_lists(inputs: Inputs) -> Output:
+    """Compare the checked rows' lists with their exact neighbours; lay small corpora's lists out.
+
+    Raises
+    ------
+    TargetMissed
+        If the certificate of the second search misses its target, too.
+    """
+    p = inputs.parameters
+    chosen = inputs.results[p["chosen"]]
+    overlap = chosen.values["overlap"]
+    if overlap == 0:
+        return Output(values={"needed": False})
+    recall = _certify(inputs)
+    before = chosen.values["attempts"] if p["before"] else []
+    attempts = [*before, {"overlap": overlap, "recall": asdict(recall)}]
+    short = sum(part.values["short"] for part in inputs.parts)
+    missed = recall.lower < p["recall"] or short > 0
+    if missed and p["before"]:
+        raise TargetMissed(_how_it_missed(attempts, short, p["k"], p["recall"]))
+    values = {
+        "method": "cells, overlap " + ", then ".join(str(each["overlap"]) for each in attempts),
+        "recall": asdict(recall),
+        "attempts": attempts,
+        "blocks": len(inputs.parts),
+        "overlap": 0,
+    }
+    if missed:
+        cells = inputs.results[f"cells-{p['role']}"]
+        count = len(cells.array("centres"))
+        more = min(AGAIN * overlap, count)
+        owners = cells.array("owners")[:, :more].astype(np.int64)
+        group_of = group_by_size(owners, count, p["n"], p["d"])
+        return Output({**values, "overlap": more}, {"group_of": group_of})
+    # Which blocks have edges for which, so that nobody has to ask all of them.
+    leading = [(i, to) for i, part in enumerate(inputs.parts) for to in part.values["turned"]]
+    arrays = {"leading": np.array(leading, dtype=np.int64).reshape(-1, 2)}
+    return Output(values, {**arrays, **_joined_lists(inputs)})
+
+
+def _how_it_missed(attempts: list[dict[str, Any]], short: int, k: int, target: float) -> str:
+    overlaps = " and ".join(str(each["overlap"]) for each in attempts)
+    if short:
+        return (
+            f"{short} rows have fewer than k = {k} neighbours in their cells, with overlaps "
+            f"of {overlaps}; raise overlap, lower k, or use neighbours: exact"
+        )
+    figures = " and ".join(f"{each['recall']['lower']:.4f}" for each in attempts)
+    return (
+        f"recall is certified at {figures} only, with overlaps of {overlaps}, and {target} is "
+        "asked for; lower recall, raise overlap, or use neighbours: exact"
+    )
+
+
+def _joined_lists(inputs: Inputs) -> dict[str, NDArray[Any]]:
+    """Lay the lists out in the order of the corpus, unless they are many."""
+    p = inputs.parameters
+    if p["n"] * p["k"] > JOINED_ENTRIES:
+        return {}
+    order = np.concatenate([part.array("rows") for part in inputs.parts])
+    indices = np.empty((p["n"], p["k"]), dtype=np.int64)
+    distances = np.empty((p["n"], p["k"]))
+    for part in inputs.parts:
+        rows = part.array("rows")
+        indices[rows], distances[rows] = order[part.array("indices")], part.array("distances")
+    return {"indices": indices, "distances": distances}
+
+
+def _certify(inputs: Inputs) -> Recall:
+    p = inputs.parameters
+    checked = inputs.results[f"cells-{p['role']}"].array("checked")
+    true = inputs.results[f"checks-{p['role']}"].array("distances")
+    # Pilots decided the overlap, so they don't judge it, unless all rows are looked at.
+    judging = np.arange(len(checked) if len(checked) == p["n"] else 0, dtype=np.int64)
+    if len(checked) < p["n"]:
+        judging = np.arange(PILOT_ROWS, len(checked))
+    ascending = judging[np.argsort(checked[judging])]
+    wanted = checked[ascending]
+    found = np.full((len(ascending), p["k"]), np.inf)
+    for part in inputs.parts:
+        rows = part.array("rows")
+        place = np.minimum(np.searchsorted(wanted, rows), len(wanted) - 1)
+        hit = wanted[place] == rows
+        found[place[hit]] = part.array("distances")[hit]
+    recall = recall_certificate(found, true[ascending])
+    if len(judging) == p["n"]:
+        return Recall(value=recall.value, lower=recall.value, upper=recall.value, sampled=p["n"])
+    return recall

@@ -1,0 +1,30 @@
+"""What a measure asks of a search for neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from latentscale.tiles.distances import Metric
+
+
+@dataclass(frozen=True)
+class NeighbourSettings:
+    """The neighbours that a measure asks for.
+
+    Attributes
+    ----------
+    k : int
+        Neighbours of a row.
+    metric : Metric
+        Distance by which they are near.
+    recall : float
+        Share of true neighbours that a search in cells has to find.
+    overlap : int or "auto"
+        Cells that a row joins.
+    """
+
+    k: int
+    metric: Metric
+    recall: float = 1.0
+    overlap: int | Literal["auto"] = "auto"

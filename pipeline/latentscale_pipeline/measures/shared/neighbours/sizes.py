@@ -1,0 +1,174 @@
+"""Sizes of cells, groups and blocks in the approximate neighbour search."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from latentscale.neighbours.ivf import cell_cap
+from latentscale.neighbours.search import EXACT_CELL, EXACT_WORK
+from latentscale.neighbours.two_level_cells import SEARCHED_COARSE_CELLS, count_coarse_cells
+
+OVERLAPS = (2, 3, 4, 6)
+"""Cells that a row may join, from which ``overlap: auto`` chooses."""
+
+MISSED_BY_CELLS = 0.4
+"""Share, of the neighbours that ``recall`` allows to miss, that may be in no cell with their row.
+
+What refinement finds of them, and the rest, is for the width of the certificate's interval.
+"""
+
+REFINEMENTS = 1
+"""Rounds that try neighbours of neighbours: it takes as long as one more cell for every row."""
+
+AGAIN = 2
+"""Times as many cells for a row, and rounds of refinement, when a certificate has missed."""
+
+HOME_ROWS = 1024
+"""Rows whose nearest cell is the same, on average."""
+
+MOST_CELLS = 1 << 16
+"""Cells of the largest corpora; theirs hold more rows, at 10⁹ about as many as a group may."""
+
+SAMPLED_ROWS = 128
+"""Rows of a cell that its centre is placed by."""
+
+SAMPLE_BYTES = 128 * 2**20
+"""Memory of the whole sample as points."""
+
+GROUP_BYTES = 256 * 2**20
+MOST_GROUP_ROWS = 1 << 18
+"""Size of the groups of cells that are searched together: as points, and in rows."""
+
+GROUP_FILL = 0.8
+"""How full a group is meant to be; what a sample foretells isn't exact."""
+
+MOST_SECTIONS = 1 << 20
+"""Parts of groups that one pass may write; beyond, rows are shuffled in two passes."""
+
+PIECE_BLOCKS = 4
+"""Blocks of shards that make a piece of a coarse group."""
+
+VERTEX_BLOCK = 1 << 18
+MOST_VERTEX_BLOCKS = 1024
+"""Consecutive positions whose lists are merged together, and how many such blocks at most."""
+
+JOINED_ENTRIES = 1 << 24
+"""List entries up to which the lists of all rows are published in the order of the corpus, too."""
+
+PILOT_ROWS = 500
+"""Rows whose neighbours decide the overlap."""
+
+CERTIFIED_ROWS = 1000
+"""Rows, at the least, whose exact neighbours a recall certificate is measured on."""
+
+DESCENT_BYTES = 280 * 2**20
+"""Memory that a process keeps once it has compiled the nearest neighbour descent."""
+
+DESCENT_ROW_OPERATIONS, DESCENT_COORDINATE_OPERATIONS, DESCENT_START_OPERATIONS = (
+    50_000,
+    150,
+    2.5e10,
+)
+"""Elementwise operations of a descent: on a row, on each coordinate, and to compile it once."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Sizes that follow from the shape of a corpus alone.
+
+    Attributes
+    ----------
+    n, d : int
+        Rows and dimensions.
+    """
+
+    n: int
+    d: int
+
+    @property
+    def cap(self) -> int:
+        """Most rows of a cell."""
+        return cell_cap(self.n, self.d)
+
+    @property
+    def cells(self) -> int:
+        """Number of centres that are placed; one where all rows fit a cell."""
+        if self.n <= self.cap:
+            return 1
+        return min(-(-self.n // min(HOME_ROWS, self.cap // 4)), MOST_CELLS)
+
+    @property
+    def coarse_cells(self) -> int:
+        """Number of coarse cells that the cells are placed in."""
+        return count_coarse_cells(self.cells)
+
+    @property
+    def placed_against(self) -> float:
+        """Centres that a row of the sample is compared with in a round of placing them."""
+        return (
+            self.cells
+            if self.coarse_cells == 1
+            else self.coarse_cells + self.cells / self.coarse_cells
+        )
+
+    @property
+    def compared_centres(self) -> int:
+        """Centres of both levels that a row is compared with where it is assigned."""
+        if self.coarse_cells == 1:
+            return self.cells
+        return self.coarse_cells + SEARCHED_COARSE_CELLS * self.cells // self.coarse_cells
+
+    @property
+    def sample(self) -> int:
+        """Rows that the centres are placed by."""
+        fitting = SAMPLE_BYTES // (8 * self.d)
+        return min(self.n, SAMPLED_ROWS * self.cells, max(fitting, 3 * self.cells // 2))
+
+    @property
+    def group_rows(self) -> int:
+        """Most rows that are searched together."""
+        return min(max(GROUP_BYTES // (8 * (self.d + 1)), 2 * self.cap), MOST_GROUP_ROWS)
+
+    @property
+    def block(self) -> int:
+        """Positions of a vertex block."""
+        return max(VERTEX_BLOCK, -(-self.n // MOST_VERTEX_BLOCKS))
+
+    @property
+    def blocks(self) -> int:
+        """Number of vertex blocks."""
+        return -(-self.n // self.block)
+
+    def searches(self, overlap: int) -> int:
+        """Tasks that search the groups, about as many as there are groups."""
+        if self.n <= self.group_rows:
+            return 1
+        return max(1, round(overlap * self.n / (GROUP_FILL * self.group_rows)))
+
+    def coarse_groups(self, blocks: int, overlap: int) -> int:
+        """Return how many coarse groups rows are brought into first; 1 where one pass does."""
+        groups = self.searches(overlap)
+        if blocks * groups <= MOST_SECTIONS:
+            return 1
+        # About as many sections are then written in either pass.
+        return max(2, round(math.sqrt(groups / 2)))
+
+    def pairs(self, overlap: int) -> float:
+        """Row pairs that share a cell, each counted in both directions and in every cell."""
+        return float(self.n) * min(overlap * (overlap * self.n / self.cells), self.n)
+
+    def descends(self, overlap: int) -> bool:
+        """Tell whether cells are large enough for a descent to pay."""
+        largest = min(2 * overlap * self.n // self.cells, self.cap)
+        return self.pairs(overlap) * self.d > EXACT_WORK and largest * self.d > EXACT_CELL
+
+
+def checked_rows(target: float) -> int:
+    """Rows of a certificate.
+
+    Even without a miss the certificate of m rows can't exceed 0.025^(1/m), so m follows from the
+    target.
+    """
+    needed = CERTIFIED_ROWS if target == 0 else 4 * math.log(0.025) / math.log(min(target, 0.9999))
+    return max(CERTIFIED_ROWS, math.ceil(needed))

@@ -1,0 +1,78 @@
+"""Pack many arrays into few objects of bounded size.
+
+A state may consist of a hundred arrays. Stored one by one they cost a round trip each; all together
+they would have to be in memory twice. So neighbouring arrays share an object up to a certain size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+PACK_BYTES = 32 * 2**20
+"""Size up to which arrays share an object."""
+
+Array = NDArray[Any]
+
+Index = list[dict[str, Any]]
+"""Where each array is, as JSON: its name, dtype, shape, object, and first byte there."""
+
+
+def pack(arrays: Mapping[str, Array], prefix: str) -> tuple[dict[str, Array], Index]:
+    """Lay arrays out in objects of bytes.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ndarray
+        Of plain numbers.
+    prefix : str
+        Begins the name of every object.
+
+    Returns
+    -------
+    tuple of dict and list
+        Arrays of bytes by name, and the index to find the given ones in them.
+    """
+    shelves: list[list[Array]] = []
+    index: Index = []
+    filled = 0
+    for name, array in arrays.items():
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        if not shelves or filled + flat.nbytes > PACK_BYTES:
+            shelves.append([])
+            filled = 0
+        place = {"object": _shelf(prefix, len(shelves) - 1), "offset": filled}
+        index.append({"name": name, "dtype": array.dtype.str, "shape": list(array.shape), **place})
+        shelves[-1].append(flat)
+        filled += flat.nbytes
+    objects = {_shelf(prefix, i): np.concatenate(shelf) for i, shelf in enumerate(shelves)}
+    return objects, index
+
+
+def unpack(index: Index, read: Callable[[str], Array]) -> dict[str, Array]:
+    """Restore the arrays, reading every object once.
+
+    Parameters
+    ----------
+    index : list
+        From :func:`pack`.
+    read : callable
+        Reads an object's bytes by its name.
+    """
+    arrays: dict[str, Array] = {}
+    held, bytes_of = "", np.empty(0, np.uint8)
+    for entry in index:
+        if entry["object"] != held:
+            held, bytes_of = entry["object"], read(entry["object"])
+        dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
+        size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        part = bytes_of[entry["offset"] : entry["offset"] + size]
+        arrays[entry["name"]] = part.copy().view(dtype).reshape(shape)
+    return arrays
+
+
+def _shelf(prefix: str, number: int) -> str:
+    return f"{prefix}{number:05d}"

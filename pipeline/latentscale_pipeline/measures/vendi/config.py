@@ -1,0 +1,166 @@
+"""The section ``measures.vendi`` of the configuration."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
+
+from latentscale_pipeline.config.cluster import CLUSTERS as CLUSTERS
+from latentscale_pipeline.config.cluster import LEAST_MEMORY as LEAST_MEMORY
+from latentscale_pipeline.config.cluster import Cluster as Cluster
+from latentscale_pipeline.config.cluster import Driver as Driver
+from latentscale_pipeline.config.cluster import Local as Local
+from latentscale_pipeline.config.cluster import Serial as Serial
+from latentscale_pipeline.config.section import Length, Section
+from latentscale_pipeline.config.sizes import Bytes as Bytes
+from latentscale_pipeline.config.sizes import parse_bytes as parse_bytes
+from latentscale_pipeline.config.user_functions import CODE
+
+KERNELS = ("cosine", "rbf", "laplacian")
+
+
+def _kernel_name(name: str) -> str:
+    if name not in KERNELS and not CODE.fullmatch(name):
+        raise ValueError(
+            f"{name!r} is not a kernel; it can be {', '.join(KERNELS)}, or a function as "
+            "module:function"
+        )
+    return name
+
+
+KernelName = Annotated[
+    str,
+    AfterValidator(_kernel_name),
+    WithJsonSchema(
+        {"anyOf": [{"enum": list(KERNELS)}, {"type": "string", "pattern": f"^{CODE.pattern}$"}]}
+    ),
+]
+
+
+Bandwidth = Literal["median"] | Length
+
+
+class VendiKernel(Section):
+    """A kernel of the Vendi score; the bandwidth is in units of the Euclidean distance."""
+
+    name: KernelName
+    """`cosine`, `rbf` is exp(-d²/2σ²), `laplacian` is exp(-d/σ); or a function, as
+    `module:function`.
+    """
+    bandwidth: Bandwidth | None = None
+    """σ, a distance; `median` is the median distance of random pairs, which rbf and laplacian take
+    by default. A list makes a kernel of each.
+    """
+
+    @model_validator(mode="after")
+    def _bandwidth_fits(self) -> VendiKernel:
+        if self.name not in {"rbf", "laplacian"}:
+            if self.bandwidth is not None:
+                raise ValueError(f"the {self.name} kernel has no bandwidth")
+        elif self.bandwidth is None:
+            return self.model_copy(update={"bandwidth": "median"})
+        return self
+
+    @property
+    def is_code(self) -> bool:
+        """Whether it is a function that the configuration names."""
+        return ":" in self.name
+
+
+class VendiKernels(Section):
+    """Kernels that differ by their bandwidth."""
+
+    name: Literal["rbf", "laplacian"]
+    """Kernel with a bandwidth."""
+    bandwidth: Annotated[list[Bandwidth], Field(min_length=1)]
+    """Bandwidths, each of which makes a kernel."""
+
+
+def _kernel_of_each_bandwidth(kernels: Any) -> Any:
+    """Spell out names, and lists of bandwidths."""
+    if not isinstance(kernels, list):
+        return kernels
+    spelled: list[Any] = []
+    for kernel in kernels:
+        one = {"name": kernel} if isinstance(kernel, str) else kernel
+        if isinstance(one, dict) and isinstance(one.get("bandwidth"), list) and one["bandwidth"]:
+            spelled += [{**one, "bandwidth": bandwidth} for bandwidth in one["bandwidth"]]
+        else:
+            spelled.append(one)
+    return spelled
+
+
+def _order(order: Any) -> Any:
+    if isinstance(order, str) and order.strip().lower() in {"inf", ".inf", "infinity"}:
+        return math.inf
+    return order
+
+
+Order = Annotated[
+    float,
+    Field(ge=0.0, allow_inf_nan=True),
+    BeforeValidator(_order),
+    WithJsonSchema(
+        {"anyOf": [{"type": "number", "minimum": 0}, {"enum": ["inf", ".inf", "infinity"]}]}
+    ),
+]
+"""Order of a Vendi score, infinity included (written ``inf``)."""
+
+
+class Vendi(Section):
+    """Vendi scores of several orders under several kernels."""
+
+    kernels: Annotated[
+        list[VendiKernel],
+        BeforeValidator(
+            _kernel_of_each_bandwidth,
+            json_schema_input_type=list[VendiKernel | VendiKernels | KernelName],
+        ),
+        Field(min_length=1),
+    ] = Field(default=[VendiKernel(name="cosine"), VendiKernel(name="rbf", bandwidth="median")])
+    """What similar means: kernels by name, or with a bandwidth."""
+    orders: list[Order] = Field(
+        default=[0.1, 0.5, 1.0, 2.0, math.inf],
+        min_length=1,
+        json_schema_extra={"default": [0.1, 0.5, 1.0, 2.0, "inf"]},
+    )
+    """Orders q: below 1 rare rows count more, above 1 common ones; `inf` is the most common
+    direction alone.
+    """
+    method: Literal["auto", "exact", "lanczos", "nystrom", "fourier", "subsample"] = "auto"
+    """How a kernel other than cosine is computed; `auto` goes by the number of rows and the budget
+    of pairs.
+    """
+    weights: bool = True
+    """Whether rows count by the corpus' weights, where it has them."""
+    labels: bool = False
+    """Whether the rows of every label get scores of their own, under the cosine kernel."""
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """Kernels that are functions."""
+        return tuple(kernel.name for kernel in self.kernels if kernel.is_code)
+
+    @model_validator(mode="after")
+    def _labels_have_a_kernel(self) -> Vendi:
+        if self.labels and all(kernel.name != "cosine" for kernel in self.kernels):
+            raise ValueError("labels are scored under the cosine kernel; add it to the kernels")
+        return self
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Vendi:
+        for name, values in (
+            ("kernels", [(k.name, k.bandwidth) for k in self.kernels]),
+            ("orders", self.orders),
+        ):
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name} are listed twice")
+        return self

@@ -1,0 +1,373 @@
+"""Vendi scores: second moments for the cosine kernel, spectra for the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+from latentscale.sampling.rarefaction import (
+    HALVINGS,
+)
+from latentscale.vendi.fourier import FREQUENCIES
+from latentscale.vendi.kernels import MEDIAN_PAIRS
+from latentscale.vendi.scores import (
+    TILE_ROWS,
+    order_name,
+)
+from latentscale.vendi.second_moments import (
+    BLOCK_ROWS,
+)
+from latentscale_pipeline.config.user_functions import source_checksum
+from latentscale_pipeline.engine.cost import CostEstimate
+from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.measures.base import (
+    CONVERSION_OPERATIONS,
+    FEW_TILES_BYTES,
+    RESULT_BYTES,
+    CorpusFacts,
+    JobFacts,
+    Role,
+    write_pairs,
+)
+from latentscale_pipeline.measures.vendi.config import Vendi, VendiKernel
+from latentscale_pipeline.measures.vendi.labels import plan_labels
+from latentscale_pipeline.measures.vendi.lanczos import (
+    lanczos_cost,
+    lanczos_memory,
+    lanczos_pairs,
+    lanczos_partitions,
+    multiply_pair,
+)
+from latentscale_pipeline.measures.vendi.tasks import (
+    FEATURE_ROWS,
+    LANDMARKS,
+    LEAST_SUBSET,
+    SHARDS_PER_TASK,
+    SUBSET_ROWS,
+    SUBSETS,
+    advance_kernel,
+    bracket_kernel,
+    extrapolate_subsets,
+    find_bandwidth,
+    precision_rows,
+    score_features,
+    score_kernel,
+    score_moments,
+    score_subset,
+    sum_features,
+    sum_moments,
+)
+
+DENSE_ROWS = 12_000
+"""Corpora of up to this many rows get all eigenvalues of a kernel under ``method: auto``."""
+
+Method = Literal["exact", "lanczos", "nystrom", "fourier", "subsample"]
+
+LEAST_LANCZOS = 200
+"""Rows from which probes are worth their while."""
+
+KERNEL_OPERATIONS = 2
+"""Elementwise operations to turn a matrix product's entry into a similarity."""
+
+VALUES_ONLY = 1.5
+"""Multiply-adds to find all eigenvalues of a matrix, over its rows cubed."""
+
+WITH_VECTORS = 4.0
+"""The same with eigenvectors."""
+
+
+def plan_vendi(section: Vendi, facts: JobFacts) -> list[Stage]:
+    """Plan the scores of every corpus under every kernel."""
+    stages: list[Stage] = []
+    bandwidth = facts.fixed_scales.get("bandwidth")
+    if bandwidth is None and any(kernel.bandwidth == "median" for kernel in section.kernels):
+        stages.append(_bandwidth_stage(facts))
+    for kernel in section.kernels:
+        if kernel.name == "cosine":
+            facts.refuse_zero_rows("the cosine kernel of vendi")
+            stages += [_moments_stage(section, facts, role) for role in facts.corpora]
+        else:
+            stages += [_kernel_stage(section, kernel, facts, role) for role in facts.corpora]
+    if section.labels:
+        stages += [plan_labels(section, facts, role) for role in facts.corpora]
+    return stages
+
+
+def stage_name(kernel: VendiKernel, role: Role) -> str:
+    """Name the stage that scores a corpus under a kernel."""
+    name = kernel.name.replace(":", ".")
+    parts = ["vendi", name, *([] if kernel.bandwidth is None else [str(kernel.bandwidth)])]
+    return "-".join([*parts, role])
+
+
+def order_names(section: Vendi) -> list[str]:
+    """Write the orders as results do."""
+    return [order_name(order) for order in section.orders]
+
+
+def _bandwidth_stage(facts: JobFacts) -> Stage:
+    role = facts.scale_role
+    corpus = facts.corpora[role]
+    return Stage(
+        name="bandwidth",
+        work=find_bandwidth,
+        corpora=(role,),
+        parameters={"role": role},
+        seed=facts.seed,
+        memory_bytes=corpus.points_bytes + FEW_TILES_BYTES,
+        cost_estimate=CostEstimate(
+            bytes_read=corpus.stored_bytes,
+            bytes_written=RESULT_BYTES,
+            elementwise_operations=CONVERSION_OPERATIONS * corpus.n * corpus.d
+            + 10 * min(corpus.n**2 // 2, MEDIAN_PAIRS) * corpus.d,
+            method="median distance of random pairs",
+            why="a bandwidth is median",
+        ),
+    )
+
+
+def _moments_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
+    corpus = facts.corpora[role]
+    return Stage(
+        name=stage_name(VendiKernel(name="cosine"), role),
+        work=sum_moments,
+        finalise=score_moments,
+        partitions=-(-corpus.shards // SHARDS_PER_TASK),
+        corpora=(role,),
+        parameters={
+            "role": role,
+            "orders": order_names(section),
+            "weights": corpus.weights if section.weights else None,
+        },
+        memory_bytes=_moments_memory(corpus),
+        cost_estimate=_moments_cost(corpus),
+        part_inputs=corpus.runs_of_shards(SHARDS_PER_TASK, *_precision_inputs(section, corpus)),
+    )
+
+
+def _precision_inputs(section: Vendi, corpus: CorpusFacts) -> tuple[object, ...]:
+    """List what decides how the rows of a shard are summed, beside the rows."""
+    weights = corpus.weights if section.weights else None
+    rows = precision_rows(corpus.n)
+    return weights, rows, *(order_names(section) if rows else ())
+
+
+def _moments_memory(corpus: CorpusFacts) -> int:
+    """Bytes of a task that sums the moments of shards, or of the one that adds them up."""
+    matrix = 8 * corpus.d**2
+    # A shard's bytes and what is decoded from them, a block of unit rows, and sums: they are added
+    # pairwise, of p sums about log2(p) wait for their like at a time.
+    rows = min(SHARDS_PER_TASK, corpus.shards) * corpus.rows_of_shard
+    waiting = math.ceil(math.log2(rows / BLOCK_ROWS + 1)) + 4
+    weights = 8 * corpus.n if corpus.weights else 0
+    block = 16 * BLOCK_ROWS * corpus.d
+    summing = 2 * corpus.shard_stored_bytes + block + waiting * matrix + weights
+    parts = -(-corpus.shards // SHARDS_PER_TASK)
+    return max(summing, math.ceil(math.log2(parts) + 4) * matrix)
+
+
+def _moments_cost(corpus: CorpusFacts) -> CostEstimate:
+    matrix = 8 * corpus.d**2
+    parts = -(-corpus.shards // SHARDS_PER_TASK)
+    return CostEstimate(
+        bytes_read=corpus.stored_bytes + parts * matrix,
+        bytes_written=(parts + 1) * (matrix + RESULT_BYTES),
+        float64_multiply_adds=corpus.n * float(corpus.d) ** 2 / 2
+        + VALUES_ONLY * float(corpus.d) ** 3,
+        elementwise_operations=float(corpus.n) * corpus.d,
+        method="exact",
+        why="the cosine kernel needs the second moment only, whatever the number of rows",
+    )
+
+
+def _kernel_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: Role) -> Stage:
+    corpus = facts.corpora[role]
+    fixed = facts.fixed_scales.get("bandwidth") if kernel.bandwidth == "median" else None
+    bandwidth = fixed if fixed is not None else kernel.bandwidth
+    weights = corpus.weights if section.weights else None
+    method, why = _choose_method(section, kernel, facts, role, weighted=weights is not None)
+    parameters = {
+        "role": role,
+        "kernel": kernel.name,
+        "bandwidth": bandwidth,
+        "orders": order_names(section),
+        "weights": weights,
+        **({"source": source_checksum(kernel.name)} if kernel.is_code else {}),
+    }
+    stage = Stage(
+        name=stage_name(kernel, role),
+        work=score_kernel,
+        needs=("bandwidth",) if bandwidth == "median" else (),
+        corpora=(role,),
+        parameters=parameters,
+        seed=None if method == "exact" else facts.seed,
+        memory_bytes=0,
+    )
+    stage = _STAGES[method](stage, corpus)
+    return replace(stage, cost_estimate=replace(stage.cost_estimate, method=method, why=why))
+
+
+def _choose_method(
+    section: Vendi, kernel: VendiKernel, facts: JobFacts, role: Role, *, weighted: bool
+) -> tuple[Method, str]:
+    """Choose how to score a kernel, by the size of the corpus, the budget and what was asked."""
+    n, asked = facts.corpora[role].n, section.method
+    pairs: dict[Method, float] = {
+        "exact": n**2,
+        "lanczos": lanczos_pairs(n),
+        "nystrom": n**2,
+        "fourier": 0.0,
+        "subsample": 0.0,
+    }
+    if asked == "auto":
+        if n <= DENSE_ROWS and pairs["exact"] <= facts.pairs:
+            return "exact", f"at most {DENSE_ROWS:,} rows"
+        if n > DENSE_ROWS and pairs["lanczos"] <= facts.pairs:
+            return "lanczos", f"more than {DENSE_ROWS:,} rows, within budget.pairs"
+        if n < 2 * LEAST_SUBSET or weighted:
+            raise _over_budget(role, kernel, n, min(pairs["exact"], pairs["lanczos"]), facts.pairs)
+        return "subsample", f"all pairs would take more than budget.pairs {facts.pairs:.1e}"
+    if kernel.is_code and asked == "fourier":
+        raise BadInput(
+            f"measures.vendi.method fourier draws frequencies of the rbf and laplacian kernels, "
+            f"which {kernel.name} has none of; use another method"
+        )
+    if weighted and asked not in {"exact", "lanczos"}:
+        raise BadInput(
+            f"{role}: measures.vendi.method {asked} doesn't know the corpus' weights; use exact or "
+            "lanczos, or set measures.vendi.weights to false"
+        )
+    least = {"lanczos": LEAST_LANCZOS, "subsample": 2 * LEAST_SUBSET}.get(asked, 1)
+    if n < least:
+        raise BadInput(
+            f"{role}: measures.vendi.method {asked} needs at least {least} rows and there are {n}; "
+            "use method auto"
+        )
+    if pairs[asked] > facts.pairs:
+        raise _over_budget(role, kernel, n, pairs[asked], facts.pairs)
+    return asked, f"vendi.method is {asked}"
+
+
+def _over_budget(role: Role, kernel: VendiKernel, n: int, pairs: float, budget: float) -> BadInput:
+    return BadInput(
+        f"{role}: the {kernel.name} kernel of {n} rows takes {pairs:.1e} pairs and budget.pairs is "
+        f"{budget:.1e}; set budget.pairs to {write_pairs(pairs)}, set measures.vendi.method to "
+        "fourier, or keep to the cosine kernel"
+    )
+
+
+def _exact_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
+    memory = _kernel_memory(corpus, 8 * corpus.n**2 + 64 * 8 * corpus.n)
+    return replace(stage, memory_bytes=memory, cost_estimate=_exact_cost(corpus))
+
+
+def _nystrom_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
+    landmarks = min(LANDMARKS, corpus.n)
+    memory = _kernel_memory(corpus, 8 * (5 * landmarks + 2 * TILE_ROWS) * landmarks)
+    return replace(
+        stage, work=bracket_kernel, memory_bytes=memory, cost_estimate=_nystrom_cost(corpus)
+    )
+
+
+def _lanczos_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
+    return replace(
+        stage,
+        work=multiply_pair,
+        advance=advance_kernel,
+        partitions=lanczos_partitions(corpus),
+        memory_bytes=lanczos_memory(corpus),
+        cost_estimate=lanczos_cost(corpus),
+    )
+
+
+def _fourier_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
+    matrix = 8 * (2 * FREQUENCIES) ** 2
+    rows = 8 * (corpus.d + 6 * FREQUENCIES) * FEATURE_ROWS
+    return replace(
+        stage,
+        work=sum_features,
+        finalise=score_features,
+        partitions=-(-corpus.shards // SHARDS_PER_TASK),
+        memory_bytes=2 * corpus.shard_stored_bytes + rows + 8 * matrix,
+        cost_estimate=CostEstimate(
+            bytes_read=2 * corpus.stored_bytes,
+            bytes_written=matrix + RESULT_BYTES,
+            float32_multiply_adds=corpus.n * (2.0 * FREQUENCIES) ** 2 / 2,
+            float64_multiply_adds=float(corpus.n) * FREQUENCIES * corpus.d,
+            elementwise_operations=8.0 * corpus.n * FREQUENCIES,
+        ),
+    )
+
+
+def _subsample_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
+    rows = min(SUBSET_ROWS, corpus.n // SUBSETS)
+    rows -= rows % 2**HALVINGS
+    return replace(
+        stage,
+        work=score_subset,
+        finalise=extrapolate_subsets,
+        partitions=SUBSETS * (HALVINGS + 1),
+        parameters={**stage.parameters, "rows": rows},
+        memory_bytes=8 * rows**2
+        + 24 * rows * corpus.d
+        + 2 * corpus.shard_stored_bytes
+        + 8 * corpus.n
+        + FEW_TILES_BYTES,
+        cost_estimate=CostEstimate(
+            bytes_read=SUBSETS * (HALVINGS + 1) * corpus.stored_bytes,
+            bytes_written=SUBSETS * (HALVINGS + 1) * RESULT_BYTES,
+            float64_multiply_adds=SUBSETS
+            * (float(rows) ** 2 * corpus.d + 4 / 9 * float(rows) ** 3),
+            elementwise_operations=SUBSETS * 0.08 * float(rows) ** 3,
+        ),
+    )
+
+
+_STAGES: dict[Method, Callable[[Stage, CorpusFacts], Stage]] = {
+    "exact": _exact_stage,
+    "lanczos": _lanczos_stage,
+    "nystrom": _nystrom_stage,
+    "fourier": _fourier_stage,
+    "subsample": _subsample_stage,
+}
+
+
+def _kernel_memory(corpus: CorpusFacts, work: int) -> int:
+    # The rows, and the rows moved to their mean.
+    points = 2 * corpus.float_bytes
+    return max(corpus.points_bytes, points + work) + FEW_TILES_BYTES
+
+
+def _tiles_cost(corpus: CorpusFacts) -> CostEstimate:
+    pairs = float(corpus.n) ** 2 / 2
+    return CostEstimate(
+        bytes_read=corpus.stored_bytes,
+        bytes_written=RESULT_BYTES,
+        float64_multiply_adds=pairs * corpus.d,
+        elementwise_operations=CONVERSION_OPERATIONS * float(corpus.n) * corpus.d
+        + KERNEL_OPERATIONS * pairs,
+    )
+
+
+def _exact_cost(corpus: CorpusFacts) -> CostEstimate:
+    n, tiles = float(corpus.n), _tiles_cost(corpus)
+    return replace(
+        tiles,
+        bytes_written=8 * corpus.n + RESULT_BYTES,
+        # Half of the diagonalisation's operations wait for memory, entry by entry.
+        float64_multiply_adds=tiles.float64_multiply_adds + n**3 / 3,
+        elementwise_operations=tiles.elementwise_operations + 0.06 * n**3,
+    )
+
+
+def _nystrom_cost(corpus: CorpusFacts) -> CostEstimate:
+    n, tiles, m = float(corpus.n), _tiles_cost(corpus), min(LANDMARKS, corpus.n)
+    spectra = (VALUES_ONLY + WITH_VECTORS) * m**3
+    return replace(
+        tiles,
+        float64_multiply_adds=tiles.float64_multiply_adds + n * m * (corpus.d + 2 * m) + spectra,
+        elementwise_operations=tiles.elementwise_operations + KERNEL_OPERATIONS * n * m,
+    )

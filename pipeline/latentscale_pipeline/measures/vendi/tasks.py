@@ -1,0 +1,256 @@
+"""Vendi scores as tasks: second moments, spectra, random features and subsets."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, replace
+from typing import Any, cast
+
+import numpy as np
+
+from latentscale.sampling.rarefaction import (
+    HALVINGS,
+    SubsampleMagnitudes,
+    draw_replicates,
+    rarefaction_curve,
+)
+from latentscale.tiles.device import Precision
+from latentscale.tiles.distances import as_points, row_blocks
+from latentscale.vendi.fourier import FREQUENCIES, draw_frequencies, fourier_features, fourier_score
+from latentscale.vendi.kernels import KernelName, median_bandwidth
+from latentscale.vendi.rarefaction import extrapolated_scores, subsample_scores
+from latentscale.vendi.scores import (
+    kernel_spectrum,
+    moment_spectrum,
+    nystrom_spectrum,
+    order_name,
+    sufficient_precision,
+    vendi_bracket,
+    vendi_score,
+)
+from latentscale.vendi.second_moments import (
+    MomentSum,
+    Rounding,
+    SecondMoment,
+    merge_moments,
+)
+from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.engine.task import FINALISE
+from latentscale_pipeline.measures.base import (
+    store_estimate,
+)
+from latentscale_pipeline.measures.vendi.lanczos import (
+    advance_traces,
+)
+from latentscale_pipeline.measures.vendi.similarity import (
+    find_similarity,
+    refusing_bad_functions,
+    without_bandwidth,
+)
+from latentscale_pipeline.storage.artifacts import Output
+
+SHARDS_PER_TASK = 8
+"""Shards whose second moment one task sums."""
+
+LANDMARKS = 2_000
+"""Landmarks of the Nystrom bracket beyond that."""
+
+SINGLE_ROWS = 200_000
+"""Corpora of at least so many rows are tried in single precision."""
+
+SAMPLED_ROWS = 16_384
+"""Rows by which the precision of a task is chosen."""
+
+SUBSETS, SUBSET_ROWS, LEAST_SUBSET = 2, 4096, 512
+"""Random subsets, their rows, and the fewest that can be divided into pieces."""
+
+FEATURE_ROWS = 8192
+"""Rows that are turned into features at once."""
+
+
+def precision_rows(n: int) -> int:
+    """Rows for which a precision is chosen; few steps, so that a corpus that grows keeps it."""
+    return 2 ** int(math.log2(n)) if n >= SINGLE_ROWS else 0
+
+
+def find_bandwidth(inputs: Inputs) -> Output:
+    """Take the median distance of random pairs of rows as the bandwidth."""
+    points = as_points(inputs.corpora[inputs.parameters["role"]].read_all(), "euclidean")
+    try:
+        bandwidth = median_bandwidth(points, generator=inputs.generator())
+    except ValueError as error:
+        return Output(values={"reason": str(error)})
+    return Output(values={"bandwidth": bandwidth})
+
+
+def sum_moments(inputs: Inputs) -> Output:
+    """Sum the second moment of a run of shards, in single precision where that suffices."""
+    corpus = inputs.corpora[inputs.parameters["role"]]
+    weights = corpus.weights() if inputs.parameters["weights"] else None
+    first = inputs.index * SHARDS_PER_TASK
+    moments: MomentSum | None = None
+    for shard in range(first, min(first + SHARDS_PER_TASK, corpus.shard_count)):
+        rows = corpus.read_shard(shard)
+        if moments is None:
+            moments = MomentSum(_precision(inputs, rows[:SAMPLED_ROWS], corpus.n))
+        moments.add(rows, None if weights is None else weights[corpus.shard_range(shard)])
+        del rows
+    assert moments is not None  # noqa: S101  (no task is without shards)
+    moment = moments.moment()
+    values = {"total": moment.total, "rounding": asdict(moment.rounding)}
+    return Output(values=values, arrays={"matrix": moment.matrix})
+
+
+def _precision(inputs: Inputs, sample: np.ndarray[Any, Any], n: int) -> Precision:
+    rows = precision_rows(n)
+    if not rows:
+        return "double"
+    orders = [float(order) for order in inputs.parameters["orders"]]
+    return sufficient_precision(sample, orders, rows)
+
+
+def score_moments(inputs: Inputs) -> Output:
+    """Merge the moments in order and score their spectrum."""
+    moment = _merged(inputs)
+    if moment.total == 0:
+        return Output(values={"reason": "all weights are 0", "bandwidth": None})
+    n = inputs.corpora[inputs.parameters["role"]].n
+    spectrum = moment_spectrum(moment, n)
+    scores = {
+        order: store_estimate(vendi_score(spectrum, float(order)))
+        for order in inputs.parameters["orders"]
+    }
+    return Output(
+        values={"scores": scores, "bandwidth": None},
+        arrays={"eigenvalues": spectrum.eigenvalues, "matrix": moment.matrix},
+    )
+
+
+def _merged(inputs: Inputs) -> SecondMoment:
+    return merge_moments(
+        SecondMoment(
+            part.values["total"], part.array("matrix"), Rounding(**part.values["rounding"])
+        )
+        for part in inputs.parts
+    )
+
+
+@refusing_bad_functions
+def score_kernel(inputs: Inputs) -> Output:
+    """Score all eigenvalues of a kernel matrix."""
+    p = inputs.parameters
+    points = as_points(inputs.corpora[p["role"]].read_all(), "euclidean")
+    similarity = find_similarity(inputs)
+    if similarity is None:
+        return without_bandwidth(inputs)
+    weights = inputs.corpora[p["role"]].weights() if p["weights"] else None
+    spectrum = kernel_spectrum(points, similarity.kernel, similarity.bandwidth, weights)
+    scores = {order: store_estimate(vendi_score(spectrum, float(order))) for order in p["orders"]}
+    return Output(
+        values={"scores": scores, "bandwidth": similarity.bandwidth},
+        arrays={"eigenvalues": spectrum.eigenvalues},
+    )
+
+
+@refusing_bad_functions
+def bracket_kernel(inputs: Inputs) -> Output:
+    """Bracket the scores of a kernel matrix from its Nystrom approximation."""
+    p = inputs.parameters
+    points = as_points(inputs.corpora[p["role"]].read_all(), "euclidean")
+    similarity = find_similarity(inputs)
+    if similarity is None:
+        return without_bandwidth(inputs)
+    landmarks = min(LANDMARKS, len(points))
+    nystrom = nystrom_spectrum(
+        points, similarity.kernel, similarity.bandwidth, landmarks, inputs.generator()
+    )
+    scores = {order: store_estimate(vendi_bracket(nystrom, float(order))) for order in p["orders"]}
+    return Output(values={"scores": scores, "bandwidth": similarity.bandwidth})
+
+
+@refusing_bad_functions
+def advance_kernel(inputs: Inputs) -> Output:
+    """Go on with stochastic Lanczos."""
+    similarity = find_similarity(inputs)
+    return without_bandwidth(inputs) if similarity is None else advance_traces(inputs, similarity)
+
+
+def sum_features(inputs: Inputs) -> Output:
+    """Sum the second moment of the random Fourier features of a run of shards."""
+    corpus = inputs.corpora[inputs.parameters["role"]]
+    similarity = find_similarity(inputs)
+    if similarity is None or similarity.bandwidth is None:
+        return Output()
+    kernel = cast(KernelName, inputs.parameters["kernel"])
+    # The same frequencies in every task, about the first row: any origin near the rows does.
+    generator = replace(inputs, index=FINALISE).generator()
+    frequencies = draw_frequencies(kernel, similarity.bandwidth, corpus.d, FREQUENCIES, generator)
+    origin = corpus.read_rows(0, 1)[0].astype(np.float64)
+    first = inputs.index * SHARDS_PER_TASK
+    moments = MomentSum("single")
+    for shard in range(first, min(first + SHARDS_PER_TASK, corpus.shard_count)):
+        rows = corpus.read_shard(shard)
+        for block in row_blocks(len(rows), FEATURE_ROWS):
+            moments.add(fourier_features(rows[block], origin, frequencies))
+    moment = moments.moment()
+    values = {"total": moment.total, "rounding": asdict(moment.rounding)}
+    return Output(values=values, arrays={"matrix": moment.matrix})
+
+
+def score_features(inputs: Inputs) -> Output:
+    """Score the spectrum of the features."""
+    similarity = find_similarity(inputs)
+    if similarity is None:
+        return without_bandwidth(inputs)
+    moment, n = _merged(inputs), inputs.corpora[inputs.parameters["role"]].n
+    scores = {
+        order: store_estimate(fourier_score(moment, n, float(order)))
+        for order in inputs.parameters["orders"]
+    }
+    return Output(values={"scores": scores, "bandwidth": similarity.bandwidth})
+
+
+@refusing_bad_functions
+def score_subset(inputs: Inputs) -> Output:
+    """Score the pieces of one size of one random subset."""
+    p, corpus = inputs.parameters, inputs.corpora[inputs.parameters["role"]]
+    similarity = find_similarity(inputs)
+    if similarity is None:
+        return Output()
+    generator = replace(inputs, index=FINALISE).generator()
+    subset, halving = divmod(inputs.index, HALVINGS + 1)
+    rows = draw_replicates(corpus.n, p["rows"], SUBSETS, generator)[subset]
+    order = np.argsort(rows)
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    points = as_points(corpus.read_index(rows[order]), "euclidean").take(back)
+    found = subsample_scores(
+        points, similarity.kernel, similarity.bandwidth, _descending(inputs), 2**halving
+    )
+    return Output(values={"size": found.size}, arrays={"values": found.values})
+
+
+def extrapolate_subsets(inputs: Inputs) -> Output:
+    """Follow the subsets' scores to all rows."""
+    similarity = find_similarity(inputs)
+    if similarity is None:
+        return without_bandwidth(inputs)
+    orders, n = _descending(inputs), inputs.corpora[inputs.parameters["role"]].n
+    subsets = [
+        SubsampleMagnitudes(part.values["size"], part.array("values"), np.ones(len(orders)))
+        for part in inputs.parts
+    ]
+    found = extrapolated_scores(subsets, orders, n)
+    curve = rarefaction_curve(np.arange(1.0, len(orders) + 1.0), subsets)
+    scores = {
+        order_name(order): store_estimate(estimate)
+        for order, estimate in zip(orders, found, strict=True)
+    }
+    # Columns in the order in which the orders were given.
+    columns = [orders.index(float(order)) for order in inputs.parameters["orders"]]
+    arrays = {"rarefaction_sizes": curve.sizes, "rarefaction": curve.means[:, columns]}
+    return Output(values={"scores": scores, "bandwidth": similarity.bandwidth}, arrays=arrays)
+
+
+def _descending(inputs: Inputs) -> list[float]:
+    return sorted((float(order) for order in inputs.parameters["orders"]), reverse=True)

@@ -1,0 +1,1 @@
+"""The results of a job: assembled, described by a schema, and read again."""

@@ -1,0 +1,156 @@
+"""A finished job, read from its folder: its results, and what they were measured with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from latentscale_pipeline.config.section import validate
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.results.model import Corpus, Results, Score
+from latentscale_pipeline.results.part import Role
+from latentscale_pipeline.storage.objects import ObjectStore
+
+
+@dataclass(frozen=True)
+class FinishedJob:
+    """A finished job.
+
+    Attributes
+    ----------
+    url : str
+        Its folder, without credentials.
+    results : Results
+        What it found.
+    settings : mapping or None
+        Its frozen configuration; None when the folder holds none.
+    """
+
+    url: str
+    results: Results
+    settings: Mapping[str, Any] | None = None
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self.results.job.id
+
+    @property
+    def name(self) -> str:
+        """Its name, as configured."""
+        return self.results.job.name
+
+    @property
+    def finished(self) -> str:
+        """When it was finished; empty where that is unknown."""
+        return self.results.job.finished or ""
+
+    @property
+    def version(self) -> str:
+        """The version of the program that computed it; empty where that is unknown."""
+        return self.results.job.version
+
+    @property
+    def scores(self) -> Sequence[Score]:
+        """Its scores, in the order of its results."""
+        return self.results.scores
+
+    @property
+    def corpora(self) -> Mapping[Role, Corpus]:
+        """The corpora that it had."""
+        both: dict[Role, Corpus | None] = {
+            "reference": self.results.corpora.reference,
+            "corpus": self.results.corpora.corpus,
+        }
+        return {role: corpus for role, corpus in both.items() if corpus is not None}
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds of all stages together."""
+        timings = self.results.timings
+        return sum(timing.seconds for timing in timings) if timings else None
+
+    @property
+    def peak_memory_bytes(self) -> int | None:
+        """Most bytes that a process held, as far as that was measured."""
+        timings = self.results.timings
+        return max((timing.peak_memory_bytes or 0 for timing in timings), default=0) or None
+
+
+def read_job(url: str) -> FinishedJob:
+    """Read a finished job from its folder.
+
+    Parameters
+    ----------
+    url : str
+        A job's folder, local or any fsspec URL.
+
+    Raises
+    ------
+    BadInput
+        If there is no finished job, or its documents can't be read.
+    """
+    documents = read_documents(url)
+    return finished_job(documents.results, documents.settings, documents.url)
+
+
+@dataclass(frozen=True)
+class Documents:
+    """The documents of a finished job, as they are stored; None for one that isn't there."""
+
+    url: str
+    results: dict[str, Any]
+    settings: dict[str, Any] | None
+    provenance: dict[str, Any] | None
+
+
+def read_documents(url: str) -> Documents:
+    """Read the documents of a finished job from its folder.
+
+    Raises
+    ------
+    BadInput
+        As :func:`read_job`; the results aren't looked into.
+    """
+    store = ObjectStore(url)
+    results = _read_object(store, "results.json")
+    settings = _read_object(store, "config.json")
+    if results is None and settings is not None:
+        raise BadInput(
+            f"{store.url}: this job isn't finished; run it to its end before comparing it"
+        )
+    if results is None:
+        raise BadInput(
+            f"{store.url}: no results.json here; name the folder of a finished job, "
+            "such as jobs/nightly-1a2b3c4d"
+        )
+    return Documents(store.url, results, settings, _read_object(store, "provenance.json"))
+
+
+def finished_job(
+    results: Mapping[str, Any], settings: Mapping[str, Any] | None, url: str
+) -> FinishedJob:
+    """Make a finished job of its two documents, ``results.json`` and ``config.json``.
+
+    Raises
+    ------
+    BadInput
+        If the results aren't what ``latentscale.results/1`` says.
+    """
+    return FinishedJob(url, validate(Results, results, f"{url}/results.json", ""), settings)
+
+
+def _read_object(store: ObjectStore, key: str) -> dict[str, Any] | None:
+    try:
+        document = json.loads(store.read(key))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise BadInput(
+            f"{store.locate(key)}: not a JSON object; the file is damaged, run the job again"
+        )
+    return document

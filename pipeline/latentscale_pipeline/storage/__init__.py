@@ -1,0 +1,1 @@
+"""Where bytes are kept: URLs, objects, artifacts, locks, events."""

@@ -1,0 +1,38 @@
+"""Canonical JSON and its digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+
+def slug(name: str) -> str:
+    """Turn any text into a folder name made of ``a-z``, ``0-9`` and single hyphens."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:80].strip("-") or "job"
+
+
+def canonical(value: Any) -> str:
+    """Write a JSON value in its one canonical form: sorted keys, no spaces, infinity as text."""
+    return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def plain(value: Any) -> Any:
+    """Turn a value into what JSON has: infinity becomes text, a tuple a list."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return value
+
+
+def digest(value: Any) -> str:
+    """Return the SHA-256 of a JSON value's canonical form, in hex."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()

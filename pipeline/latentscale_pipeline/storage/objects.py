@@ -1,0 +1,599 @@
+"""Whole objects by key, on a local disk or in an object store.
+
+Everything that is stored goes through :class:`ObjectStore`: whole objects are written once and read
+whole, and the one primitive that several writers may race for is *create if absent*
+(:meth:`ObjectStore.create`). No rename, append or shared mutable object is relied on, so the same
+protocol holds on a disk and on S3.
+
+What may pass is waited for: a store that can't be reached, a network file system that lost its
+server, for a while a full disk. What won't pass, or didn't, becomes one line that names the object.
+
+An answer proves little. Between a writer and an object store stand libraries and proxies that try
+again, give up, or lose what they acknowledged; so what was written is looked at afterwards, and
+what was to be created is compared with what is there: only that decides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import math
+import os
+import re
+import time
+import uuid
+from collections.abc import Callable
+from functools import cached_property, wraps
+from pathlib import Path
+from typing import Any, BinaryIO, ParamSpec, TypeVar, cast
+
+from fsspec.implementations.local import LocalFileSystem
+
+from latentscale_pipeline.errors import (
+    BadInput,
+    Incomplete,
+    LatentscaleError,
+    StoreFailed,
+    StoreFull,
+)
+from latentscale_pipeline.storage.urls import open_url, strip_credentials, without_credentials
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+Bytes = bytes | bytearray | memoryview
+
+PATIENCE_SECONDS = 120.0
+"""How long a store that can't be reached is waited for."""
+
+SHORT_PATIENCE_SECONDS = 8.0
+"""How long a full disk is waited for, and a remote error that may or may not pass."""
+
+FIRST_DELAY, LONGEST_DELAY = 0.2, 15.0
+"""Seconds between the first two attempts, and what doubling them leads to."""
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""What a file system answers when there is no room."""
+
+PASSING = {
+    getattr(errno, name)
+    for name in (
+        *("EAGAIN", "EBUSY", "ECONNABORTED", "ECONNREFUSED", "ECONNRESET", "EHOSTDOWN"),
+        *("EHOSTUNREACH", "EIO", "ENETDOWN", "ENETRESET", "ENETUNREACH", "ENOLCK", "ENOTCONN"),
+        *("EPIPE", "EREMOTEIO", "ESTALE", "ETIMEDOUT"),
+    )
+    if hasattr(errno, name)
+}
+"""What network file systems and servers answer while they are away or overloaded."""
+
+UNREACHABLE = {
+    *("ConnectionError", "HTTPClientError", "TimeoutError", "ClientConnectionError"),
+    *("ClientPayloadError", "IncompleteRead", "ResponseParserError"),
+    *("ServiceRequestError", "ServiceResponseError"),
+}
+"""Names under which the libraries of object stores, which are optional, say the same."""
+
+OVERLOADED = {408, 429, 500, 502, 503, 504}
+"""What servers answer that may do better the next time."""
+
+SENDINGS = 4
+"""How often an object is sent that a store acknowledges and then hasn't got."""
+
+WITHOUT_CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError"}
+"""Names under which they say that nobody told them who is asking."""
+
+NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
+"""What file systems without hard links answer."""
+
+NO_FOLDER_SYNC = {errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+"""What file systems answer that can't sync a folder."""
+
+READ_AHEAD = 8 << 20
+"""Bytes that are fetched at once of an object that is read as a file."""
+
+_PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
+
+
+class CutShort(LatentscaleError):
+    """An object ends before what was asked of it."""
+
+
+ANSWERS = (
+    *(FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError),
+    LatentscaleError,
+)
+"""What a store that works may answer: told at once, as it is."""
+
+
+class ObjectStore:
+    """Objects under a root: a local folder or any fsspec URL.
+
+    Parameters
+    ----------
+    url : str
+        A path, or a URL such as ``s3://bucket/prefix``.
+
+    Raises
+    ------
+    BadInput
+        If the URL's protocol is unknown or its library isn't installed.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._fs, root = open_url(url)
+        self._root = root.rstrip("/")
+        self.url = str(Path(self._root)) if self.is_local else strip_credentials(url).rstrip("/")
+        self._given = url
+        self._gave_up = -math.inf
+
+    def __reduce__(self) -> tuple[type[ObjectStore], tuple[str]]:
+        return ObjectStore, (self.address,)
+
+    def __repr__(self) -> str:
+        return f"ObjectStore({self.url!r})"
+
+    @property
+    def address(self) -> str:
+        """What another process, in whatever folder, reaches it by; never for a message."""
+        return self.url if self.is_local else self._given
+
+    @cached_property
+    def is_local(self) -> bool:
+        """Whether the objects are files of this machine's file systems."""
+        return isinstance(self._fs, LocalFileSystem)
+
+    def child(self, prefix: str) -> ObjectStore:
+        """Return the store rooted at a prefix of this one."""
+        return ObjectStore(f"{self._given.rstrip('/')}/{prefix}")
+
+    def locate(self, key: str) -> str:
+        """Name an object for a message: its path or URL without credentials."""
+        return f"{self.url}/{key}" if key else self.url
+
+    def read(self, key: str) -> bytes:
+        """Return a whole object.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is none.
+        """
+        data: bytes = self._attempt(lambda: self._fs.cat_file(self._path(key)), key)
+        return data
+
+    def load(self, key: str) -> bytearray:
+        """Return a whole object in memory of the caller's own; errors of :meth:`read`."""
+
+        def load() -> bytearray:
+            with Path(self._path(key)).open("rb", buffering=0) as file:
+                data = bytearray(os.fstat(file.fileno()).st_size)
+                filled = 0
+                while count := file.readinto(memoryview(data)[filled:]):
+                    filled += count
+            del data[filled:]
+            return data
+
+        return self._attempt(load, key) if self.is_local else bytearray(self.read(key))
+
+    def open(self, key: str = "") -> BinaryIO:
+        """Open an object for reading from any place in it, one request for every few MiB.
+
+        On a disk it isn't buffered. In an object store every request is waited for as in
+        :meth:`read`, so that reading goes on where it was once a store is back.
+        """
+        path = self._path(key)
+        if self.is_local:
+            return cast(BinaryIO, Path(path).open("rb", buffering=0))
+        size = self._attempt(lambda: self._fs.info(path), key)["size"]
+        if size is None:  # some servers don't tell, nor give parts
+            return cast(BinaryIO, self._fs.open(path, "rb"))
+        return cast(BinaryIO, io.BufferedReader(_Ranges(self, key, int(size)), READ_AHEAD))
+
+    def read_range(self, key: str, start: int, stop: int) -> bytes:
+        """Return the bytes of an object from ``start`` up to ``stop``.
+
+        Raises
+        ------
+        CutShort
+            If it ends before ``stop``.
+        """
+
+        def read() -> bytes:
+            data, problem = b"", None
+            try:
+                data = bytes(self._fs.cat_file(self._path(key), start=start, end=stop))
+            except (FileNotFoundError, LatentscaleError):
+                raise
+            except Exception as error:  # noqa: BLE001 -- stores refuse what is beyond the end
+                problem = error
+            if len(data) == stop - start:
+                return data
+            size = int(self._fs.info(self._path(key))["size"] or 0)
+            if size < stop:
+                raise CutShort(f"{self.locate(key)} has {size} bytes, not {stop} or more")
+            came = f"{len(data)} bytes came instead of {stop - start}"
+            raise problem or OSError(errno.EIO, came)
+
+        # No request can ask for nothing.
+        return cast(bytes, self._attempt(read, key)) if start < stop else b""
+
+    def write(self, key: str, data: Bytes, *, durable: bool = True) -> None:
+        """Store a whole object, replacing one of the same key.
+
+        A reader never sees half of it: local files are written beside and moved into place. In an
+        object store its size is looked up afterwards, and it is sent again if it isn't there.
+
+        Parameters
+        ----------
+        key : str
+            Where.
+        data : bytes
+            What.
+        durable : bool
+            Wait until a local disk has it. Waiting takes longer than writing; an object whose
+            loss in a power cut is noticed and made good can do without.
+        """
+        if self.is_local:
+            self._locally(
+                key,
+                lambda path: self._place(path, data, os.replace, durable=durable),
+                durable=durable,
+            )
+            return
+        for _ in range(SENDINGS):
+            self._send(key, lambda path: self._fs.pipe_file(path, bytes(data)))
+            if self._size(key) == len(data):
+                return
+        raise self._lost(key)
+
+    def write_checked(self, key: str, data: bytes) -> None:
+        """Store a whole object, read it back and compare; again if what came back differs.
+
+        Raises
+        ------
+        StoreFailed
+            If it keeps differing.
+        """
+        for _ in range(SENDINGS):
+            self.write(key, data)
+            with contextlib.suppress(FileNotFoundError):
+                if self.read(key) == data:
+                    return
+        raise self._lost(key)
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Store a whole object only if its key is free.
+
+        Of any number of racing writers exactly one gets True, as long as what they write differs.
+        After a lost answer the object may turn out to be our own: that counts as created.
+
+        Raises
+        ------
+        StoreFailed
+            If an object store acknowledges it and hasn't got it, again and again.
+        """
+        if self.is_local:
+            try:
+                self._locally(key, lambda path: self._place(path, data, _link))
+            except FileExistsError:
+                return self.read(key) == data
+            return True
+        for _ in range(SENDINGS):
+            with contextlib.suppress(FileExistsError):
+                self._send(key, lambda path: self._put_if_absent(path, data))
+            with contextlib.suppress(FileNotFoundError):
+                return self.read(key) == data
+        raise self._lost(key)
+
+    def exists(self, key: str) -> bool:
+        """Tell whether there is an object or a folder of this key."""
+        if self.is_local:
+            return bool(self._attempt(lambda: self._fs.exists(self._path(key)), key))
+        # Some libraries take whatever goes wrong in asking for a no.
+        return self._size(key) is not None
+
+    def keys(self, prefix: str = "") -> list[str]:
+        """List the keys of all objects below a prefix (a folder), sorted."""
+        return sorted(self.sizes(prefix))
+
+    def sizes(self, prefix: str = "") -> dict[str, int]:
+        """Map the keys of all objects below a prefix (a folder) to their sizes in bytes."""
+        base = self._path(prefix)
+        found = self._attempt(lambda: self._fs.find(base, detail=True), prefix)
+        cut = len(self._root) + 1
+        return {
+            path[cut:]: int(entry["size"])
+            for path, entry in found.items()
+            if not _PARTIAL.search(path)
+        }
+
+    def folders(self, prefix: str = "") -> list[str]:
+        """List the names of the folders directly below a prefix, sorted."""
+        try:
+            entries = self._attempt(lambda: self._fs.ls(self._path(prefix), detail=True), prefix)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(
+            str(entry["name"]).rstrip("/").rsplit("/", 1)[-1]
+            for entry in entries
+            if entry["type"] == "directory"
+        )
+
+    def remove(self, key: str) -> None:
+        """Delete an object; one that is already gone is no error."""
+        with contextlib.suppress(FileNotFoundError):
+            self._attempt(lambda: self._fs.rm_file(self._path(key)), key)
+
+    def remove_all(self, prefix: str = "") -> None:
+        """Delete everything below a prefix, partial files of killed writers included."""
+        for _ in range(SENDINGS):
+            with contextlib.suppress(FileNotFoundError):
+                self._attempt(lambda: self._fs.rm(self._path(prefix), recursive=True), prefix)
+            # Of many objects deleted by one request some may not be, and nobody is told.
+            if self.is_local or not self.sizes(prefix):
+                return
+
+    def collect_partial(self, prefix: str = "", older_than: float = 3600.0) -> None:
+        """Delete the temporary files that killed writers left on a local disk."""
+        if not self.is_local:
+            return
+        for path in Path(self._path(prefix)).rglob("*.partial"):
+            with contextlib.suppress(FileNotFoundError):
+                if _PARTIAL.search(path.name) and time.time() - path.stat().st_mtime > older_than:
+                    path.unlink()
+
+    def _path(self, key: str) -> str:
+        return f"{self._root}/{key}".rstrip("/") if key else self._root
+
+    def _size(self, key: str) -> int | None:
+        """Return the size of an object, 0 of a folder, None if there is neither."""
+        try:
+            about = self._attempt(lambda: self._fs.info(self._path(key)), key)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return int(about["size"] or 0)
+
+    def _send(self, key: str, operation: Callable[[str], Any]) -> None:
+        try:
+            self._attempt(lambda: operation(self._path(key)), key)
+        except FileNotFoundError:
+            raise BadInput(
+                f"{self.locate(key)}: there is no such bucket or container; create it, "
+                "or choose another place"
+            ) from None
+
+    def _put_if_absent(self, path: str, data: bytes) -> None:
+        try:
+            self._fs.pipe_file(path, data, mode="create")
+        except (FileExistsError, FileNotFoundError):
+            raise
+        except Exception as error:
+            # Servers have many words for a key that is taken, and libraries don't know them all.
+            if self._is_there(path):
+                raise FileExistsError(path) from error
+            raise
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            self._fs.info(path)
+        except Exception:  # noqa: BLE001 -- the error that made someone ask is told instead
+            return False
+        return True
+
+    def _lost(self, key: str) -> StoreFailed:
+        return StoreFailed(
+            f"{self.locate(key)}: what was read back differs from what was written; check the "
+            "storage, then run the same command again"
+        )
+
+    def _locally(
+        self, key: str, operation: Callable[[Path], None], *, durable: bool = True
+    ) -> None:
+        path = Path(self._path(key))
+        in_the_way = BadInput(
+            f"{self.locate(key)}: a file is in the way of a folder; choose another place"
+        )
+        try:
+            self._attempt(lambda: _make_folder(path.parent, durable=durable), key)
+        except (FileExistsError, NotADirectoryError):
+            raise in_the_way from None
+        try:
+            self._attempt(lambda: operation(path), key)
+        except (IsADirectoryError, NotADirectoryError):
+            raise in_the_way from None
+
+    @staticmethod
+    def _place(
+        path: Path,
+        data: Bytes,
+        move: Callable[[Path, Path], None],
+        *,
+        durable: bool = True,
+    ) -> None:
+        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+        try:
+            with temporary.open("wb") as file:
+                file.write(data)
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+            move(temporary, path)
+            if durable:
+                sync_folder(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def _attempt(self, operation: Callable[[], Any], key: str) -> Any:
+        """Run an operation, again after a pause as long as what is wrong with the store may pass.
+
+        Once a store has been given up on it isn't waited for again at once: whatever ends because
+        of it ends soon.
+        """
+
+        def patience(error: Exception) -> float:
+            if isinstance(error, ANSWERS) or (self.is_local and not isinstance(error, OSError)):
+                return 0.0
+            gave_up = time.monotonic() - self._gave_up < PATIENCE_SECONDS
+            return 0.0 if gave_up else _patience(error, self.is_local)
+
+        try:
+            return _retry(operation, patience)
+        except ANSWERS:
+            raise
+        except Exception as error:
+            if self.is_local and not isinstance(error, OSError):
+                raise
+            if _patience(error, self.is_local):
+                self._gave_up = time.monotonic()
+            raise _explained(error, self.locate(key)) from error
+
+
+def again_while_away(
+    operation: Callable[Parameters, Result],
+) -> Callable[Parameters, Result]:
+    """Make a function that only reads begin again while a store is away, for as long as usual.
+
+    It is for those that reach stores in other ways than through :class:`ObjectStore`, and raise
+    :class:`Incomplete` from what a library raised.
+    """
+
+    def patience(error: Exception) -> float:
+        # A store that was waited for already has had its time.
+        if not isinstance(error, Incomplete) or isinstance(error, StoreFailed):
+            return 0.0
+        cause = error.__cause__
+        return _patience(cause, is_local=True) if isinstance(cause, Exception) else 0.0
+
+    @wraps(operation)
+    def patient(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
+        return _retry(lambda: operation(*arguments, **options), patience)
+
+    return patient
+
+
+def _retry(operation: Callable[[], Result], patience: Callable[[Exception], float]) -> Result:
+    """Call an operation until it succeeds, with pauses that double.
+
+    Parameters
+    ----------
+    operation : callable
+        What to call.
+    patience : callable
+        For how many seconds, from the first call on, an error may be waited for. Once they are
+        over, the error is raised.
+    """
+    begun = time.monotonic()
+    delay = FIRST_DELAY
+    while True:
+        try:
+            return operation()
+        except Exception as error:
+            if time.monotonic() - begun + delay > patience(error):
+                raise
+        time.sleep(delay)
+        delay = min(2 * delay, LONGEST_DELAY)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until a local disk has the names of a folder's files, not only their content.
+
+    Without it a file that was renamed into place, or linked, can be gone after a power cut although
+    its bytes are on the disk. Systems that can't open or sync a folder are left alone.
+    """
+    try:
+        opened = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # Windows; or a folder that may be written to and not be listed
+        return
+    try:
+        os.fsync(opened)
+    except OSError as error:
+        if error.errno not in NO_FOLDER_SYNC:
+            raise
+    finally:
+        os.close(opened)
+
+
+def _make_folder(folder: Path, *, durable: bool) -> None:
+    """Create a folder and those above it; ``durable`` as in :meth:`ObjectStore.write`."""
+    made: list[Path] = []
+    if durable:
+        made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in reversed(made):
+        sync_folder(path.parent)
+
+
+class _Ranges(io.RawIOBase):
+    """An object of known size as a file; every reading is a request of its own."""
+
+    def __init__(self, store: ObjectStore, key: str, size: int) -> None:
+        self._store, self._key, self._size, self._at = store, key, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(0, origin + offset)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        stop = min(self._at + len(view), self._size)
+        if stop <= self._at:
+            return 0
+        data = self._store.read_range(self._key, self._at, stop)
+        view[: len(data)] = data
+        self._at = stop
+        return len(data)
+
+
+def _link(temporary: Path, path: Path) -> None:
+    """Give the finished file its name unless the name is taken (atomic on POSIX)."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        if error.errno not in NO_HARD_LINKS:
+            raise
+        # No hard links here: exclusive creation still has one winner, and a reader refuses a
+        # marker that was cut short because its content doesn't parse.
+        with path.open("xb") as file:
+            file.write(temporary.read_bytes())
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _patience(error: Exception, is_local: bool) -> float:
+    """Say for how many seconds it makes sense to wait for an error to pass."""
+    if isinstance(error, PermissionError):
+        return 0.0
+    number = error.errno if isinstance(error, OSError) else None
+    names = {kind.__name__ for kind in type(error).__mro__}
+    status = getattr(error, "code", None) or getattr(error, "status_code", None)
+    if number in PASSING or names & UNREACHABLE or status in OVERLOADED:
+        return PATIENCE_SECONDS
+    passes_perhaps = number in FULL - {errno.EFBIG} or (isinstance(error, OSError) and not is_local)
+    return SHORT_PATIENCE_SECONDS if passes_perhaps else 0.0
+
+
+def _explained(error: Exception, where: str) -> LatentscaleError:
+    number = error.errno if isinstance(error, OSError) else None
+    if number in FULL:
+        return StoreFull(
+            f"{where}: the disk is full or over quota; free some space and run the "
+            "same command again"
+        )
+    if number in {errno.EACCES, errno.EPERM, errno.EROFS} or isinstance(error, PermissionError):
+        return BadInput(f"{where}: permission denied; choose another place or change its rights")
+    if type(error).__name__ in WITHOUT_CREDENTIALS:
+        return BadInput(f"{where}: there are no credentials for it; put them into the environment")
+    reason = without_credentials((str(error).splitlines() or [type(error).__name__])[0])
+    return StoreFailed(f"{where}: {reason}; run the same command again once this is mended")

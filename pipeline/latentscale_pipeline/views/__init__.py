@@ -1,0 +1,1 @@
+"""Formatting, tables and figures for terminals and reports."""

@@ -1,0 +1,109 @@
+"""The content of a report, independent of its output format.
+
+A report opens with its conclusions and the answers to a few questions, then has a section for each
+measure and ends with how everything was found. All texts are plain; whoever writes them down
+escapes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from latentscale_pipeline.views.glossary import Definition
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One plot: a key for its element, a title, a caption and plotly's document."""
+
+    key: str
+    title: str
+    caption: str
+    document: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One number of the opening, with its bracket and what it means."""
+
+    label: str
+    value: str
+    bracket: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the opening says to one question."""
+
+    question: str
+    facts: list[Fact]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusProperty:
+    """A property of a corpus beside its size: in a table, in brief, and in a sentence's place."""
+
+    name: str
+    value: str
+    brief: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of texts; the columns in ``numeric`` are aligned to the right."""
+
+    caption: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    numeric: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One measure: what it asks, its figures, its scores and what a reader must know."""
+
+    key: str
+    title: str
+    question: str = ""
+    source: str = ""
+    figures: Sequence[Figure] = ()
+    notes: Sequence[str] = ()
+    scores: Table | None = None
+    glossary: Sequence[Definition] = ()
+    tables: Sequence[Table] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All of a report.
+
+    Attributes
+    ----------
+    kind : str
+        What it is of: one job, a comparison of several, or a series over time.
+    title, subtitle : str
+        Its name, and what else identifies it.
+    conclusions : sequence of str
+        What a person in a hurry should take away, in whole sentences.
+    answers : sequence of Answer
+        The numbers behind them.
+    warnings : sequence of str
+        What a reader must not overlook.
+    sections : sequence of Section
+        The measures, then how everything was found.
+    """
+
+    kind: Literal["job", "comparison", "series"]
+    title: str
+    subtitle: str
+    conclusions: Sequence[str] = ()
+    answers: Sequence[Answer] = ()
+    warnings: Sequence[str] = ()
+    sections: Sequence[Section] = field(default_factory=tuple)

@@ -1,0 +1,197 @@
+"""Building blocks of figures: axes, layouts, lines with bands, colours.
+
+A figure is a plain plotly document: traces and a layout as dictionaries. Colours are written as
+names such as ``@corpus``; the page replaces them by the colours of the scheme (light, dark, print)
+it is shown in. The palette is Okabe and Ito's, which people with any colour vision can tell apart;
+lines also differ by their dashes and markers by their shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from latentscale_pipeline.views.formatting import printable, write_number
+
+Json = dict[str, Any]
+
+ROLES = ("corpus", "reference")
+"""The corpora of a job, in the order in which they are drawn: dashes over a solid line."""
+
+ENDS = ("value", "lower", "upper")
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How one of several things is told apart from the others in a figure."""
+
+    name: str
+    colour: str
+    dash: str = "solid"
+    symbol: str = "circle"
+
+
+ROLE_STYLES = {
+    "corpus": Style("corpus", "corpus"),
+    "reference": Style("reference", "reference", "dash", "diamond"),
+}
+
+_DASHES = ("solid", "dash", "dot", "dashdot")
+_SYMBOLS = ("circle", "diamond", "square", "triangle-up", "x", "star")
+COLOURS = 6
+"""Colours of things that are told apart by number; beyond, dashes and symbols go on."""
+
+
+def numbered_styles(names: Sequence[str]) -> list[Style]:
+    """Return a style for each of several things, such as the jobs of a comparison."""
+    return [
+        Style(
+            in_plot(name),
+            f"line-{place % COLOURS}",
+            _DASHES[(place // COLOURS + place) % len(_DASHES)],
+            _SYMBOLS[place % len(_SYMBOLS)],
+        )
+        for place, name in enumerate(names)
+    ]
+
+
+def present(measure: Json) -> list[tuple[Style, Any]]:
+    """Return what a measure found for each corpus that there is, and how that is drawn."""
+    return [(ROLE_STYLES[role], measure[role]) for role in ROLES if measure.get(role)]
+
+
+def in_plot(text: object) -> str:
+    """Escape a text for plotly, which reads some markup in labels and hover texts."""
+    return escape(printable(text), quote=False)
+
+
+def banded_line(
+    style: Style,
+    x: Sequence[float] | Sequence[str],
+    y: Sequence[float | None],
+    lower: Sequence[float],
+    upper: Sequence[float],
+    *,
+    hover: str,
+    custom: list[list[Any]],
+    markers: bool = False,
+) -> list[Json]:
+    """Draw a line over its uncertainty band: two invisible edges, the upper one filled."""
+    edge: Json = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": x,
+        "line": {"width": 0, "color": f"@{style.colour}"},
+        "legendgroup": style.name,
+        "showlegend": False,
+        "hoverinfo": "skip",
+    }
+    line: Json = {
+        "type": "scatter",
+        "mode": "lines+markers" if markers else "lines",
+        "name": style.name,
+        "x": x,
+        "y": y,
+        "line": {"color": f"@{style.colour}", "width": 2, "dash": style.dash},
+        "legendgroup": style.name,
+        "customdata": custom,
+        "hovertemplate": hover,
+    }
+    if markers:
+        line["marker"] = {"color": f"@{style.colour}", "symbol": style.symbol, "size": 6}
+    return [
+        edge | {"name": f"{style.name}, lower end", "y": lower},
+        edge
+        | {
+            "name": f"{style.name}, upper end",
+            "y": upper,
+            "fill": "tonexty",
+            "fillcolor": f"@{style.colour}-band",
+        },
+        line,
+    ]
+
+
+def error_bars(value: Sequence[float], lower: Sequence[float], upper: Sequence[float]) -> Json:
+    """Return the brackets of some values as error bars."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [high - middle for middle, high in zip(value, upper, strict=True)],
+        "arrayminus": [middle - low for middle, low in zip(value, lower, strict=True)],
+        "thickness": 1.5,
+        "width": 5,
+    }
+
+
+def widest(brackets: Iterable[Json]) -> str:
+    """Say how wide the widest bracket is, as a share of its value."""
+    share = max(_half_widths(brackets), default=0.0)
+    if share == 0:
+        return "all of zero width"
+    return f"at the widest ± {write_number(100 * share, 2, typeset=True)} % of the value"
+
+
+def _half_widths(brackets: Iterable[Json]) -> Iterator[float]:
+    for bracket in brackets:
+        for value, lower, upper in zip(*(bracket[end] for end in ENDS), strict=True):
+            if value:
+                yield max(upper - value, value - lower) / abs(value)
+
+
+def axis(title: str) -> Json:
+    """Return an axis with its title."""
+    return {
+        "title": {"text": title, "standoff": 8},
+        "automargin": True,
+        "gridcolor": "@grid",
+        "linecolor": "@axis",
+        "tickcolor": "@axis",
+        "ticks": "outside",
+        "showline": True,
+        "zeroline": False,
+        "exponentformat": "power",
+    }
+
+
+def log_axis() -> Json:
+    """Return what makes an axis logarithmic, with plain numbers at 1, 2 and 5."""
+    return {
+        "type": "log",
+        "tickmode": "array",
+        "tickvals": [step * 10.0**power for power in range(-6, 10) for step in (1, 2, 5)],
+        "ticktext": [
+            f"{step * 10**power:,}" if power >= 0 else f"{step * 10.0**power:.{-power}f}"
+            for power in range(-6, 10)
+            for step in (1, 2, 5)
+        ],
+    }
+
+
+def layout_of(x_title: str, y_title: str) -> Json:
+    """Return the layout that all figures share."""
+    return {
+        "height": 380,
+        "margin": {"l": 56, "r": 12, "t": 12, "b": 48},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": "system-ui, sans-serif", "size": 13, "color": "@ink"},
+        "hovermode": "x unified",
+        "hoverlabel": {
+            "bgcolor": "@surface",
+            "bordercolor": "@axis",
+            "font": {"color": "@ink"},
+        },
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "y": 1.02,
+            "yanchor": "bottom",
+            "traceorder": "normal",
+        },
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": "@axis", "activecolor": "@ink"},
+        "xaxis": axis(x_title),
+        "yaxis": axis(y_title),
+    }

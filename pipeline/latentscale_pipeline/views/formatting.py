@@ -1,0 +1,193 @@
+"""Format numbers with as many digits as their bracket supports.
+
+A bracket decides the digits of its value: two digits of the bracket's width are shown, and the
+ends are rounded outward, so that what is printed still contains the truth. A bracket narrower than
+the printed digits is written as ``± x``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
+from typing import Any
+
+MOST_DIGITS = 6
+"""Significant digits of a value whose bracket is narrower than a reader needs."""
+
+FEWEST_DIGITS = 2
+"""Significant digits of a value whose bracket is wide."""
+
+PLAIN_EXPONENTS = range(-3, 9)
+"""Decimal exponents of numbers written without a power of ten."""
+
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A value and its bracket, ready to be shown."""
+
+    value: str
+    bracket: str
+
+
+def write_estimate(
+    value: float, lower: float | None, upper: float | None, *, typeset: bool = False
+) -> Written:
+    """Write a value and its bracket to the digits that the bracket's width supports.
+
+    Parameters
+    ----------
+    value : float
+        A finite number.
+    lower, upper : float or None
+        The ends of its bracket; without them the bracket is written as "unknown".
+    typeset : bool
+        Write ``1.3 × 10⁻⁵`` and a true minus sign instead of ``1.3e-05``.
+    """
+    if lower is None or upper is None:
+        return Written(write_number(value, typeset=typeset), "unknown")
+    leading = _leading_exponent(value, lower, upper)
+    places = _decimal_places(upper - lower, leading)
+    step = Decimal(1).scaleb(-places)
+    exponent = 0 if leading in PLAIN_EXPONENTS else leading
+
+    def digits(number: float, rounding: str) -> str:
+        rounded = _decimal(number).quantize(step, rounding=rounding, context=_WIDE)
+        return f"{rounded.scaleb(-exponent) + 0:,f}"
+
+    half_width = max(upper - value, value - lower)
+    if upper == lower:
+        shown = _without_trailing_zeros(digits(value, ROUND_HALF_EVEN))
+        bracket = "± 0"
+    elif upper - lower < step:
+        shown = digits(value, ROUND_HALF_EVEN)
+        return Written(
+            _sign(shown + _power(exponent, typeset), typeset),
+            f"± {_rounded_up(half_width, typeset)}",
+        )
+    else:
+        shown = digits(value, ROUND_HALF_EVEN)
+        ends = (digits(lower, ROUND_FLOOR), digits(upper, ROUND_CEILING))
+        if typeset:
+            bracket = f"[{ends[0]}, {ends[1]}]{_power(exponent, typeset)}"
+        else:
+            bracket = f"[{', '.join(end + _power(exponent, typeset) for end in ends)}]"
+    return Written(_sign(shown + _power(exponent, typeset), typeset), _sign(bracket, typeset))
+
+
+def write_number(number: float, digits: int = 4, *, typeset: bool = False) -> str:
+    """Write a number that has no bracket, without trailing zeros."""
+    leading = _leading_exponent(number)
+    exponent = 0 if leading in PLAIN_EXPONENTS else leading
+    step = Decimal(1).scaleb(leading - digits + 1)
+    rounded = _decimal(number).quantize(step, context=_WIDE).scaleb(-exponent)
+    text = _without_trailing_zeros(f"{rounded + 0:,f}")
+    return _sign(text + _power(exponent, typeset), typeset)
+
+
+def write_share(share: float) -> str:
+    """Write a share of 1 as a percentage."""
+    return f"{write_number(100 * share, 3)} %"
+
+
+def write_bytes(count: float) -> str:
+    """Write a size in binary units."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if size >= 100 or unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def write_duration(seconds: float) -> str:
+    """Write a duration in the units a person would use."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"
+
+
+def printable(text: object) -> str:
+    """Replace control and direction characters, which could disguise what a terminal shows."""
+    return "".join(
+        mark if mark.isprintable() else "\N{REPLACEMENT CHARACTER}" for mark in str(text)
+    )
+
+
+def counted(count: int, singular: str, plural: str | None = None) -> str:
+    """Write how many there are of something."""
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
+
+
+def listed(names: Iterable[str | None]) -> str:
+    """Write names in a row, each once."""
+    return ", ".join(printable(name) for name in dict.fromkeys(names) if name)
+
+
+def score_name(row: Mapping[str, Any]) -> str:
+    """Write the name of a row of ``scores`` with what distinguishes it from its neighbours.
+
+    A score named like its measure is written by its qualifiers alone: "cosine, order 1".
+    """
+    words = [
+        str(row["kernel"]) if row.get("kernel") is not None else "",
+        f"order {row['order']}" if row.get("order") is not None else "",
+        f"scale {write_number(row['scale'])}" if row.get("scale") is not None else "",
+        f"label {row['label']}" if row.get("label") is not None else "",
+    ]
+    qualifiers = ", ".join(word for word in words if word)
+    if not qualifiers:
+        return printable(row["score"])
+    if row["score"] == row["measure"]:
+        return printable(qualifiers)
+    return printable(f"{row['score']} ({qualifiers})")
+
+
+_WIDE = Context(prec=400)
+
+
+def _decimal(number: float) -> Decimal:
+    return Decimal(repr(float(number)))
+
+
+def _leading_exponent(*numbers: float) -> int:
+    largest = max(abs(number) for number in numbers)
+    return _decimal(largest).adjusted() if largest > 0 else 0
+
+
+def _decimal_places(width: float, leading: int) -> int:
+    finest = MOST_DIGITS - 1 - leading
+    coarsest = FEWEST_DIGITS - 1 - leading
+    wanted = 1 - math.floor(math.log10(width)) if width > 0 else finest
+    return min(finest, max(coarsest, wanted))
+
+
+def _rounded_up(number: float, typeset: bool) -> str:
+    """Write a half width with one digit, never narrower than it is."""
+    exponent = _decimal(number).adjusted()
+    step = Decimal(1).scaleb(exponent)
+    amount = _decimal(number).quantize(step, rounding=ROUND_CEILING, context=_WIDE)
+    return write_number(float(amount), 1, typeset=typeset)
+
+
+def _without_trailing_zeros(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _power(exponent: int, typeset: bool) -> str:
+    if exponent == 0:
+        return ""
+    return f" × 10{str(exponent).translate(SUPERSCRIPTS)}" if typeset else f"e{exponent:+03d}"
+
+
+def _sign(text: str, typeset: bool) -> str:
+    if not typeset:
+        return text
+    return text.replace("-", "\N{MINUS SIGN}")

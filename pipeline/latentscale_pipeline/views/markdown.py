@@ -1,0 +1,31 @@
+"""Text and tables as GitHub-flavoured Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+_SPECIAL = {mark: f"\\{mark}" for mark in "\\`*_[]<>|~#!&$"}
+# A word joiner, which nothing shows, keeps a name from calling a person or linking an issue.
+_ESCAPES = str.maketrans({**_SPECIAL, "@": "@\N{WORD JOINER}", "#": "\\#\N{WORD JOINER}"})
+
+
+def escape_markdown(text: str) -> str:
+    """Escape a line of text: it can neither end a table's cell nor become markup."""
+    return text.translate(_ESCAPES)
+
+
+def markdown_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], *, escaped: bool = False
+) -> str:
+    """Return a table.
+
+    Parameters
+    ----------
+    header, rows : sequence of str
+        Plain text.
+    escaped : bool
+        Whether the rows hold markup already.
+    """
+    shown = rows if escaped else ([escape_markdown(cell) for cell in row] for row in rows)
+    lines = [[escape_markdown(name) for name in header], ["---"] * len(header), *shown]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -1,0 +1,1 @@
+"""Baselines: moments, Fréchet distance, kernel distance, manifold overlap."""

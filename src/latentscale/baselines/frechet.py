@@ -1,0 +1,74 @@
+r"""The Fréchet distance of two corpora: between the normal laws of their moments.
+
+.. math::
+   d^2 = \|\mu_a - \mu_b\|^2 + \operatorname{tr} C_a + \operatorname{tr} C_b
+       - 2 \operatorname{tr} (C_a^{1/2} C_b C_a^{1/2})^{1/2}
+
+(Dowson and Landau 1982; as "FID", with the embeddings of one network, Heusel et al. 2017). The
+trace of the root is the sum of the singular values of :math:`C_a^{1/2} C_b^{1/2}`. Singular values
+err by a rounding of the largest, whereas eigenvalues of the product of two covariances lose half of
+all digits once more where these are singular, as they are with fewer rows than dimensions.
+
+It is biased: with samples of n rows it exceeds the distance of the laws by about
+:math:`\operatorname{tr} C / n` and more, so only equal sample sizes compare.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.linalg import eigh, svdvals
+
+from latentscale.baselines.moments import Moments
+from latentscale.estimate import Estimate
+from latentscale.tiles.distances import Float64Array
+
+EPSILON = float(np.finfo(np.float64).eps)
+
+
+def frechet_distance(a: Moments, b: Moments) -> Estimate:
+    """Squared Fréchet distance of the normal laws with two corpora's means and covariances.
+
+    Parameters
+    ----------
+    a, b : Moments
+        Of at least two rows each, in equally many dimensions.
+
+    Returns
+    -------
+    Estimate
+        In squared units of the embeddings; ``bounds`` "exact", its bracket the rounding of float64.
+
+    Raises
+    ------
+    ValueError
+        If dimensions differ or there are fewer than two rows.
+
+    Notes
+    -----
+    Costs about ``30 d³`` floating point operations and memory for ``6 d²`` numbers.
+    """
+    if a.dimension != b.dimension:
+        raise ValueError(
+            f"the Fréchet distance needs equal dimensions, got {a.dimension} and {b.dimension}"
+        )
+    first, second = a.covariance(), b.covariance()
+    difference = a.mean - b.mean
+    spread = float(np.trace(first) + np.trace(second))
+    first_root, largest_first = _root(first)
+    second_root, largest_second = _root(second)
+    overlap = float(svdvals(first_root @ second_root, overwrite_a=True).sum())
+    value = max(0.0, float(difference @ difference) + spread - 2.0 * overlap)
+    # An eigenvalue near 0 errs by a rounding of the largest, its root by the root of that, and
+    # meets the other factor there.
+    rounding = 4.0 * a.dimension * EPSILON * (spread + float(difference @ difference))
+    rounding += 2.0 * a.dimension * math.sqrt(EPSILON * largest_first * largest_second)
+    return Estimate(value, max(0.0, value - rounding), value + rounding, "exact", "moments")
+
+
+def _root(covariance: Float64Array) -> tuple[Float64Array, float]:
+    """Return the square root of a covariance and its largest eigenvalue."""
+    eigenvalues, vectors = eigh(covariance)
+    root: Float64Array = (vectors * np.sqrt(np.maximum(eigenvalues, 0.0))) @ vectors.T
+    return root, float(max(eigenvalues[-1], 0.0))

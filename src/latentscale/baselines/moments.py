@@ -1,0 +1,170 @@
+r"""Count, mean and scatter of rows, for the moment-based baselines.
+
+The scatter :math:`\sum_i (x_i - \mu)(x_i - \mu)^\top` is taken about the mean of its own rows, and
+two sets are joined by
+
+.. math:: S = S_a + S_b + \frac{n_a n_b}{n_a + n_b} (\mu_a - \mu_b)(\mu_a - \mu_b)^\top
+
+(Chan, Golub and LeVeque 1983). Nothing cancels, however far from the origin the rows lie, so a
+corpus of any size can be taken block by block, in any order of joining. Beside the raw rows the sum
+of the unit rows is kept, for similarities.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from latentscale.tiles.distances import Float64Array, row_blocks
+
+BLOCK_ROWS = 4096
+"""Rows whose scatter is one matrix product."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """First and second moments of a set of rows.
+
+    Attributes
+    ----------
+    count : int
+        Number of rows.
+    mean : ndarray of float64, shape (d,)
+        Their mean.
+    scatter : ndarray of float64, shape (d, d)
+        Sum of the outer products of their deviations from the mean.
+    directions : ndarray of float64, shape (d,)
+        Sum of the rows scaled to unit length; rows of zeros add nothing.
+    zero_rows : int
+        How many rows are zero and have no direction.
+    """
+
+    count: int
+    mean: Float64Array
+    scatter: Float64Array
+    directions: Float64Array
+    zero_rows: int
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates of a row."""
+        return len(self.mean)
+
+    def covariance(self) -> Float64Array:
+        """Return the unbiased covariance, shape (d, d).
+
+        Raises
+        ------
+        ValueError
+            With fewer than two rows.
+        """
+        if self.count < 2:
+            raise ValueError(f"a covariance needs at least two rows, got {self.count}")
+        return self.scatter / (self.count - 1)
+
+
+def row_moments(vectors: ArrayLike) -> Moments:
+    """Compute the moments of a block of rows.
+
+    Parameters
+    ----------
+    vectors : array_like, shape (n, d)
+        Finite; any float type, at least one row. Sums are in float64.
+
+    Raises
+    ------
+    ValueError
+        On a wrong rank, no rows, or numbers that aren't finite.
+
+    Notes
+    -----
+    Costs ``2 n d²`` floating point operations and memory for ``d²`` numbers and 4096 rows.
+    """
+    rows = np.asarray(vectors)
+    if rows.ndim != 2 or 0 in rows.shape:
+        raise ValueError(f"vectors must be a non-empty array of rank 2, got shape {rows.shape}")
+    return merge_row_moments(
+        _block_moments(rows[block]) for block in row_blocks(len(rows), BLOCK_ROWS)
+    )
+
+
+def merge_row_moments(parts: Iterable[Moments]) -> Moments:
+    """Join the moments of disjoint sets of rows, in the order given.
+
+    Raises
+    ------
+    ValueError
+        If there are none, or dimensions differ.
+    """
+    listed = list(parts)
+    if not listed:
+        raise ValueError("no moments to join")
+    return reduce(_join, listed)
+
+
+def _block_moments(rows: np.ndarray[tuple[int, int], np.dtype[np.floating]]) -> Moments:
+    block = np.asarray(rows, dtype=np.float64)
+    mean = block.mean(axis=0)
+    deviations = block - mean
+    # What the rounding of the mean leaves over is taken out again (Chan et al., eq. 1.7).
+    rest = deviations.sum(axis=0)
+    scatter = deviations.T @ deviations - np.outer(rest, rest) / len(block)
+    if not np.isfinite(scatter).all():
+        raise ValueError("rows must be finite, and their squares must not overflow")
+    largest = np.abs(block).max(axis=1, keepdims=True)
+    scaled = block / np.where(largest > 0, largest, 1.0)
+    lengths = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))[:, None]
+    directions = (scaled / np.where(lengths > 0, lengths, 1.0)).sum(axis=0)
+    return Moments(len(block), mean, scatter, directions, int((largest == 0).sum()))
+
+
+def _join(a: Moments, b: Moments) -> Moments:
+    if a.dimension != b.dimension:
+        raise ValueError(f"moments of {a.dimension} and {b.dimension} dimensions can't be joined")
+    count = a.count + b.count
+    difference = b.mean - a.mean
+    return Moments(
+        count,
+        a.mean + difference * (b.count / count),
+        a.scatter + b.scatter + np.outer(difference, difference) * (a.count / count * b.count),
+        a.directions + b.directions,
+        a.zero_rows + b.zero_rows,
+    )
+
+
+def mean_similarity(moments: Moments) -> float:
+    r"""Mean cosine similarity of all ordered pairs, each row with itself included.
+
+    :math:`\frac{1}{n^2} \sum_{ij} \cos(x_i, x_j) = \|\sum_i u_i\|^2 / n^2` for unit rows ``u``: no
+    pair has to be visited. Its complement is IntDiv (Friedman & Dieng 2023, section 5).
+
+    Raises
+    ------
+    ValueError
+        If rows are zero: they have no direction.
+    """
+    if moments.zero_rows:
+        raise ValueError(f"{moments.zero_rows} rows are zero: they have no direction")
+    return float(moments.directions @ moments.directions) / moments.count**2
+
+
+def internal_diversity(moments: Moments) -> float:
+    """Return IntDiv with the cosine kernel: one minus :func:`mean_similarity`."""
+    return 1.0 - mean_similarity(moments)
+
+
+def geometric_mean_deviation(moments: Moments) -> float:
+    """Geometric mean of the standard deviations of all coordinates (GMStds).
+
+    Limbeck et al. 2024, appendix C.1, eq. 2; deviations divide by ``n``. It is 0 as soon as one
+    coordinate is constant.
+    """
+    variances = np.diagonal(moments.scatter) / moments.count
+    if (variances <= 0).any():
+        return 0.0
+    return math.exp(0.5 * float(np.log(variances).mean()))

@@ -1,0 +1,291 @@
+r"""Rows at distance 0 from each other.
+
+Magnitude and its relatives are defined on *sets*: a repeated row adds nothing (the twin property,
+Limbeck et al. 2024, section 3.1) but makes the similarity matrix singular. Rows at distance 0 are
+therefore merged before anything is computed.
+
+Under the Euclidean and Manhattan metrics these are the rows of equal values. A 64-bit hash of each
+row is sorted and only rows of equal hash are compared, value by value.
+
+Under the cosine metric they are the rows of equal direction. Positive multiples of one vector that
+were stored in float32 differ in direction by its rounding, so directions count as equal when
+:math:`1 - \cos \le 10^{-14}`, that is :math:`\|u - v\| \le 1.4 \cdot 10^{-7}` for the unit vectors.
+Directions that close are as close in any projection: rows are sorted by their projection onto one
+fixed direction, and each is compared with its neighbours there.
+
+Projections also serve sets that don't fit in memory: they are taken block by block
+(:func:`project`), and only the rows whose projection nearly equals another's
+(:func:`find_candidates`) have to be looked at together (:func:`merge_candidates`).
+
+Rows that are nearly equal are distinct points. Their magnitude counts them as one until the scale
+resolves their distance, so that many of them move the convergence scale far out.
+:func:`merge_within` merges them when that isn't wanted.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.tiles.distances import Float64Array, Metric, Points
+
+Int64Array = NDArray[np.int64]
+
+EQUAL_DIRECTION = 1e-14
+"""Cosine distance up to which two rows have the same direction."""
+
+PROJECTION_ROUNDING = 1e-9
+"""Share by which the search window is widened for the rounding of projections."""
+
+_WINDOW = math.sqrt(2.0 * EQUAL_DIRECTION) * (1.0 + PROJECTION_ROUNDING) + 1e-14
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """The distinct rows of a set of points.
+
+    Attributes
+    ----------
+    rows : ndarray of int64, shape (m,)
+        The input row that stands for each distinct row, ascending; the first of equal ones.
+    group : ndarray of int64, shape (n,)
+        Which distinct row, as a position in ``rows``, stands for each input row.
+    """
+
+    rows: Int64Array
+    group: Int64Array
+
+    @property
+    def duplicates(self) -> int:
+        """Number of input rows that another one stands for."""
+        return len(self.group) - len(self.rows)
+
+    def share(self, values: Float64Array) -> Float64Array:
+        """Hand a value of each distinct row, in equal shares, to the input rows it stands for."""
+        sizes = np.bincount(self.group, minlength=len(self.rows))
+        shares: Float64Array = (values / sizes)[self.group]
+        return shares
+
+
+def find_distinct(points: Points) -> Distinct:
+    """Find the rows at distance 0 from an earlier row, in the points' metric.
+
+    Parameters
+    ----------
+    points : Points
+        ``n`` rows; unit vectors under the cosine metric.
+
+    Returns
+    -------
+    Distinct
+        Equal rows form one group; under the cosine metric, rows whose direction equals (to
+        :data:`EQUAL_DIRECTION`) that of the group's first row in the order of projections.
+
+    Notes
+    -----
+    Costs ``O(n log n + n d)`` time and ``O(n)`` memory beside the rows.
+    """
+    if points.metric == "cosine":
+        leaders = _equal_directions(points)
+    else:
+        hashes = _hash_rows(np.ascontiguousarray(points.rows))
+        leaders = _equal_rows(points.rows, hashes, np.argsort(hashes, kind="stable"))
+    return _number_groups(leaders)
+
+
+def project(points: Points) -> Float64Array:
+    """Project rows onto one fixed direction.
+
+    Parameters
+    ----------
+    points : Points
+        ``n`` rows under a metric.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+        Equal for equal rows, whatever block they come in.
+    """
+    # Squared frequencies keep the weights free of patterns that vectors could be blind to.
+    direction = np.cos(np.arange(1, points.dimension + 1, dtype=np.float64) ** 2)
+    direction /= math.sqrt(float(direction @ direction))
+    projections: Float64Array = np.einsum("ij,j->i", points.rows, direction)
+    return projections
+
+
+def find_candidates(projections: Float64Array, metric: Metric) -> Int64Array:
+    """Find the rows that may be at distance 0 from another, by their projections alone.
+
+    Parameters
+    ----------
+    projections : ndarray of float64, shape (n,)
+        Of all rows, from :func:`project`.
+    metric : str
+        The metric that the points were made for.
+
+    Returns
+    -------
+    ndarray of int64, shape (c,)
+        Ascending; all rows that have an equal are among them, and rarely others.
+    """
+    order = np.argsort(projections, kind="stable")
+    close = np.diff(projections[order]) <= (_WINDOW if metric == "cosine" else 0.0)
+    chosen = np.zeros(len(order), dtype=np.bool_)
+    chosen[order[:-1][close]] = True
+    chosen[order[1:][close]] = True
+    return np.flatnonzero(chosen)
+
+
+def merge_candidates(n: int, candidates: Int64Array, distinct: Distinct) -> Distinct:
+    """Extend the distinct rows among the candidates to all ``n`` rows.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    candidates : ndarray of int64, shape (c,)
+        From :func:`find_candidates`; every other row is distinct.
+    distinct : Distinct
+        Of the candidates, in their order.
+    """
+    leaders = np.arange(n)
+    leaders[candidates] = candidates[distinct.rows[distinct.group]]
+    return _number_groups(leaders)
+
+
+def _number_groups(leaders: Int64Array) -> Distinct:
+    """Order the groups by their first rows; every row names some member of its group."""
+    _, group = np.unique(leaders, return_inverse=True)
+    firsts = np.full(int(group.max()) + 1, len(leaders), dtype=np.int64)
+    np.minimum.at(firsts, group, np.arange(len(leaders)))
+    order = np.argsort(firsts)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return Distinct(firsts[order], rank[group])
+
+
+def merge_within(points: Points, tolerance: float) -> Distinct:
+    """Merge rows within a distance of each other.
+
+    Parameters
+    ----------
+    points : Points
+        ``n`` rows; unit vectors under the cosine metric.
+    tolerance : float
+        Non-negative, in units of the metric.
+
+    Returns
+    -------
+    Distinct
+        Each input row is within the tolerance of the one that stands for it, and no two of those
+        are within the tolerance of each other.
+
+    Raises
+    ------
+    ValueError
+        On a tolerance that is negative or not finite.
+
+    Notes
+    -----
+    Rows are taken in the order of their projections onto one direction; each joins the first row
+    within the tolerance that stands for others, or stands for itself. Costs ``O(n log n)`` and a
+    comparison with each such row whose projection is within the tolerance: fast as long as the
+    tolerance is small against the spread of the rows.
+    """
+    if not (math.isfinite(tolerance) and tolerance >= 0):
+        raise ValueError(f"the tolerance must be a distance of at least 0, got {tolerance}")
+    rows = np.ascontiguousarray(points.rows)
+    limits = {"euclidean": tolerance**2, "cosine": 2.0 * tolerance, "manhattan": tolerance}
+    reaches = {"euclidean": tolerance, "cosine": math.sqrt(2.0 * tolerance), "manhattan": tolerance}
+    longest = math.sqrt(float(points.squared_norms.max()))
+    window = reaches[points.metric] * (1.0 + PROJECTION_ROUNDING) + 1e-14 * longest
+    projections = project(points)
+    order = np.argsort(projections, kind="stable")
+    leaders = _lead_in_window(
+        rows, projections, order, window, limits[points.metric], points.metric == "manhattan"
+    )
+    leading, group = np.unique(leaders, return_inverse=True)
+    return Distinct(leading, group)
+
+
+def _equal_directions(points: Points) -> Int64Array:
+    projections = project(points)
+    order = np.argsort(projections, kind="stable")
+    return _lead_in_window(points.rows, projections, order, _WINDOW, 2.0 * EQUAL_DIRECTION, False)
+
+
+@numba.njit(cache=True, nogil=True)
+def _lead_in_window(
+    rows: Float64Array,
+    projections: Float64Array,
+    order: Int64Array,
+    window: float,
+    limit: float,
+    manhattan: bool,
+) -> Int64Array:
+    leaders = np.empty(len(order), dtype=np.int64)
+    leading = np.empty(len(order), dtype=np.int64)
+    first, last = 0, 0
+    for row in order:
+        while first < last and projections[leading[first]] < projections[row] - window:
+            first += 1
+        leaders[row] = -1
+        for position in range(first, last):
+            leader = leading[position]
+            separation = 0.0
+            for c in range(rows.shape[1]):
+                difference = rows[row, c] - rows[leader, c]
+                separation += abs(difference) if manhattan else difference * difference
+                if separation > limit:
+                    break
+            if separation <= limit:
+                leaders[row] = leader
+                break
+        if leaders[row] < 0:
+            leaders[row] = row
+            leading[last] = row
+            last += 1
+    return leaders
+
+
+@numba.njit(cache=True, nogil=True)
+def _hash_rows(rows: Float64Array) -> NDArray[np.uint64]:
+    bits = rows.view(np.uint64)
+    hashes = np.empty(rows.shape[0], dtype=np.uint64)
+    for i in range(rows.shape[0]):
+        state = np.uint64(0x9E3779B97F4A7C15)
+        for c in range(rows.shape[1]):
+            word = np.uint64(0) if rows[i, c] == 0.0 else bits[i, c]  # -0.0 equals 0.0
+            state = (state ^ word) * np.uint64(0xFF51AFD7ED558CCD)
+            state ^= state >> np.uint64(32)
+        hashes[i] = state
+    return hashes
+
+
+@numba.njit(cache=True, nogil=True)
+def _equal_rows(rows: Float64Array, hashes: NDArray[np.uint64], order: Int64Array) -> Int64Array:
+    leaders = np.empty(len(order), dtype=np.int64)
+    leading = np.empty(len(order), dtype=np.int64)  # the distinct rows of the current hash
+    last = 0
+    for position in range(len(order)):
+        row = order[position]
+        if position > 0 and hashes[row] != hashes[order[position - 1]]:
+            last = 0
+        leaders[row] = row
+        for candidate in leading[:last]:
+            equal = True
+            for c in range(rows.shape[1]):
+                if rows[row, c] != rows[candidate, c]:
+                    equal = False
+                    break
+            if equal:
+                leaders[row] = candidate
+                break
+        if leaders[row] == row:
+            leading[last] = row
+            last += 1
+    return leaders

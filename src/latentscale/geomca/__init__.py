@@ -1,0 +1,1 @@
+"""GeomCA: sparsification, epsilon, and scores of components."""

@@ -1,0 +1,116 @@
+"""Epsilon: a percentile of sampled distances between two corpora."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.stats import t as student_t
+
+from latentscale.estimate import Estimate
+from latentscale.geomca.scores import BLOCK_ROWS, Int64Array
+from latentscale.tiles.distances import Float64Array, Points, distance_tile, row_blocks
+
+SAMPLE_ROWS = 2000
+"""Rows a side behind the estimate of epsilon: four million distances."""
+
+
+JACKKNIFE_GROUPS = 20
+"""Groups that are left out of the samples in turn."""
+
+
+EPSILON_METHOD = "percentile of sampled distances"
+
+
+def draw_samples(
+    n: int, generator: np.random.Generator, sample_rows: int = SAMPLE_ROWS
+) -> tuple[Int64Array, Int64Array]:
+    """Draw two disjoint random samples of a reference.
+
+    Parameters
+    ----------
+    n : int
+        Rows of the reference, at least two.
+    generator : numpy.random.Generator
+        Draws the samples.
+    sample_rows : int
+        Rows of each sample; half of the reference where it has fewer than twice as many.
+
+    Returns
+    -------
+    tuple of two ndarrays of int64, shape (k,)
+        Row numbers, in no order.
+
+    Raises
+    ------
+    ValueError
+        With fewer than two rows or no sample rows.
+    """
+    if n < 2:
+        raise ValueError("epsilon needs a reference of at least 2 rows; give it as a number")
+    if sample_rows < 1:
+        raise ValueError(f"sample_rows must be at least 1, got {sample_rows}")
+    k = min(n // 2, sample_rows)
+    drawn = generator.choice(n, 2 * k, replace=False)
+    return drawn[:k], drawn[k:]
+
+
+def estimate_epsilon(left: Points, right: Points, percentile: float) -> Estimate:
+    """Percentile of the distances between two disjoint random samples of the reference.
+
+    Parameters
+    ----------
+    left, right : Points
+        Two samples of equal size (:func:`draw_samples`).
+    percentile : float
+        p of section 3.1, in [0, 100]; the paper takes 1 to 10.
+
+    Returns
+    -------
+    Estimate
+        Positive, in the units of the metric. The interval is that of a delete-one-group jackknife
+        with Student's t: samples like these, drawn anew, give another percentile. From a single
+        pair of rows there is no interval, and the bounds are an ``estimate``.
+
+    Raises
+    ------
+    ValueError
+        On samples of different sizes, a percentile outside [0, 100], or when the percentile is 0.
+
+    Notes
+    -----
+    Takes ``24 k**2`` bytes for ``k`` rows a sample, and one tile.
+    """
+    k = len(left)
+    if len(right) != k:
+        raise ValueError(f"the samples differ in size: {k} and {len(right)} rows")
+    if not 0 <= percentile <= 100:
+        raise ValueError(f"the percentile must be in [0, 100], got {percentile}")
+    distances = np.empty((k, k))
+    for rows in row_blocks(k, BLOCK_ROWS):
+        for columns in row_blocks(k, BLOCK_ROWS):
+            distances[rows, columns] = distance_tile(left.take(rows), right.take(columns))
+    epsilon = float(np.percentile(distances, percentile))
+    if epsilon == 0:
+        raise ValueError(
+            f"percentile {percentile} of the reference's distances is 0 (duplicate rows); "
+            "raise the percentile or give epsilon as a number"
+        )
+    if k < 2:
+        return Estimate(epsilon, epsilon, epsilon, "estimate", EPSILON_METHOD)
+    error, groups = _jackknife(distances, percentile)
+    half = float(student_t.ppf(0.975, groups - 1)) * error
+    lower = max(epsilon - half, 0.0)
+    return Estimate(epsilon, lower, epsilon + half, "interval95", EPSILON_METHOD, error)
+
+
+def _jackknife(distances: Float64Array, percentile: float) -> tuple[float, int]:
+    """Find a percentile's standard error: pairs of rows are left out group by group."""
+    # The i-th rows of both samples go together: pairs of rows are independent of one another.
+    groups = np.array_split(np.arange(len(distances)), min(len(distances), JACKKNIFE_GROUPS))
+    without = np.empty(len(groups))
+    for place, group in enumerate(groups):
+        kept = np.delete(np.delete(distances, group, axis=0), group, axis=1)
+        without[place] = np.percentile(kept, percentile, overwrite_input=True)
+    spread = float(((without - without.mean()) ** 2).sum())
+    return math.sqrt(spread * (len(groups) - 1) / len(groups)), len(groups)

@@ -1,0 +1,1 @@
+"""Neighbour graphs, their Laplacians, and epsilon-graphs."""

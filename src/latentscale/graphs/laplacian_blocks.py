@@ -1,0 +1,124 @@
+r"""A Laplacian in blocks of rows, and the rows that its blocks exchange.
+
+A block of rows of :math:`L` multiplies a vector from those of its parts that its columns name. Of
+another block it needs the rows that are joined with its own; as the graph is undirected, these are
+the other block's rows that are joined with this one, so each side knows them without asking.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+Float64Array = NDArray[np.float64]
+Int64Array = NDArray[np.int64]
+
+PRODUCT_ROWS = 4096
+"""Rows of L L that are held at once."""
+
+
+def laplacian_block(
+    adjacency: csr_array[Any, Any],
+    start: int,
+    named: Int64Array,
+    degrees: Float64Array,
+    *,
+    normalised: bool,
+) -> csr_array[Any, Any]:
+    """Form a block of rows of the Laplacian.
+
+    Parameters
+    ----------
+    adjacency : csr_array, shape (m, n)
+        The block's rows of the adjacency matrix, nothing on the diagonal.
+    start : int
+        Its first vertex.
+    named : ndarray of int64, shape (c,)
+        The vertices that its columns name, ascending.
+    degrees : ndarray of float64, shape (c,)
+        Their degrees.
+    normalised : bool
+        I - D^(-1/2) A D^(-1/2), or D - A.
+
+    Returns
+    -------
+    csr_array of float64, shape (m, n)
+        Sorted column indices; the row of an isolated vertex is empty.
+    """
+    lengths = np.diff(adjacency.indptr)
+    own = lengths.astype(np.float64)
+    row = np.repeat(np.arange(len(own)), lengths)
+    if normalised:
+        theirs = degrees[np.searchsorted(named, adjacency.indices)]
+        data = -1.0 / np.sqrt(own[row] * theirs)
+        diagonal = (own > 0).astype(np.float64)
+    else:
+        data, diagonal = np.full(len(row), -1.0), own
+    connected = np.flatnonzero(own > 0)
+    rows = np.concatenate([row, connected])
+    columns = np.concatenate([adjacency.indices.astype(np.int64), connected + start])
+    entries = np.concatenate([data, diagonal[connected]])
+    order = np.lexsort((columns, rows))
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(own)))])
+    return csr_array((entries[order], columns[order], indptr), shape=adjacency.shape)
+
+
+def joined_rows(block: csr_array[Any, Any], first: int, last: int) -> Int64Array:
+    """Rows of a block that are joined with the vertices ``first`` … ``last - 1``.
+
+    Parameters
+    ----------
+    block : csr_array, shape (m, n)
+        Rows of a Laplacian or of an adjacency matrix.
+    first, last : int
+        Vertices of another block.
+
+    Returns
+    -------
+    ndarray of int64
+        Ascending row numbers within the block.
+    """
+    inside = (block.indices >= first) & (block.indices < last)
+    row = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
+    return np.unique(row[inside])
+
+
+def block_moments(
+    block: csr_array[Any, Any], start: int, named: Int64Array, rows: csr_array[Any, Any]
+) -> Float64Array:
+    """Compute a block's share of tr L^j for j = 0 … 4.
+
+    Parameters
+    ----------
+    block : csr_array, shape (m, n)
+        Rows of L.
+    start : int
+        The block's first vertex.
+    named : ndarray of int64, shape (c,)
+        The vertices that its columns name, ascending.
+    rows : csr_array, shape (c, n)
+        Their rows of L.
+
+    Returns
+    -------
+    ndarray of float64, shape (5,)
+        Shares add up to the moments.
+    """
+    moments = np.zeros(5)
+    moments[0] = block.shape[0]
+    row = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
+    moments[1] = block.data[block.indices == row + start].sum()
+    moments[2] = np.square(block.data).sum()
+    local = csr_array(
+        (block.data, np.searchsorted(named, block.indices), block.indptr),
+        shape=(block.shape[0], len(named)),
+    )
+    for first in range(0, block.shape[0], PRODUCT_ROWS):
+        piece = slice(first, first + PRODUCT_ROWS)
+        product = local[piece] @ rows
+        moments[3] += block[piece].multiply(product).sum()
+        moments[4] += np.square(product.data).sum()
+    return moments

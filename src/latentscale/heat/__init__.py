@@ -1,0 +1,1 @@
+"""Heat trace and IMD."""

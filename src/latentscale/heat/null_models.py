@@ -1,0 +1,64 @@
+"""Heat traces of graphs without structure (Tsitsulin et al. 2020, section 3.4, appendix C.4).
+
+They are what a heat trace is divided by, and what it is drawn beside. All are of the normalised
+Laplacian.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float64Array = NDArray[np.float64]
+
+Normalization = Literal["none", "empty", "complete", "er"]
+NORMALIZATIONS: tuple[Normalization, ...] = get_args(Normalization)
+
+
+def null_trace(
+    kind: Normalization, times: Float64Array, n: int, mean_degree: float | None
+) -> Float64Array:
+    """Return the trace that one of n vertices is divided by.
+
+    Parameters
+    ----------
+    kind : {"none", "empty", "complete", "er"}
+        ``none``: 1; ``empty``: n, the trace of the graph without edges; ``complete``: that of the
+        complete graph, with the eigenvalues 0 and n / (n - 1); ``er``: that of an Erdős-Rényi
+        graph, its n eigenvalues evenly spaced over 1 ± 2 / √(mean degree).
+    times : ndarray of float64, shape (T,)
+        Positive times.
+    n : int
+        Vertices.
+    mean_degree : float or None
+        Needed for ``er``.
+
+    Returns
+    -------
+    ndarray of float64, shape (T,)
+
+    Raises
+    ------
+    ValueError
+        On ``er`` without a positive degree.
+    """
+    if kind == "none":
+        return np.ones_like(times)
+    if kind == "complete":
+        return 1.0 + (n - 1) * np.exp(-times * n / max(n - 1, 1))
+    if kind == "er":
+        if mean_degree is None or not mean_degree > 0:
+            raise ValueError(
+                f"the er normalization needs a positive mean degree, got {mean_degree}"
+            )
+        radius = 2.0 / np.sqrt(mean_degree)
+        if n == 1:
+            return np.exp(-times)
+        # n evenly spaced eigenvalues: a geometric sum.
+        spacing = times * 2.0 * radius / (n - 1)
+        lowest: Float64Array = np.exp(-times * (1.0 - radius))
+        count: Float64Array = np.expm1(-n * spacing) / np.expm1(-spacing)
+        return lowest * count
+    return np.full_like(times, float(n))

@@ -1,0 +1,400 @@
+"""The heat trace of a graph that no process holds: Lanczos by blocks of its rows.
+
+A Lanczos step takes two passes over the blocks. In the first every block multiplies its rows with
+the vectors; in the second it takes off what is parallel to them, whose share is then known. Between
+passes only sums over blocks are added up, from which :class:`TraceByRows` takes the recurrence one
+step on (:mod:`latentscale.linalg.lanczos`).
+
+Vectors advance in batches. The first holds the pilots and the first probes, and finds how many
+steps are enough where that isn't given; the others hold more probes, until the trace is known
+(:mod:`latentscale.heat.trace`). Random entries are a hash, so the numbers don't depend on the cut
+into blocks but for rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from latentscale.heat.trace import (
+    LEAST_PROBES,
+    LEAST_STEPS,
+    MOST_PROBES,
+    MOST_STEPS,
+    PILOT_PROBES,
+    HeatTrace,
+    ProbeIntegrals,
+    average_probes,
+    is_known,
+    quadrature_suffices,
+)
+from latentscale.linalg.control_variates import VarianceReduction, fit_control_variate
+from latentscale.linalg.iterations import Arrays
+from latentscale.linalg.lanczos import Recurrence, take_off_before, take_off_own
+from latentscale.linalg.quadrature import rules_of
+from latentscale.linalg.random_vectors import Distribution, hashed_vectors
+
+Float64Array = NDArray[np.float64]
+
+BATCH = 16
+"""Vectors that advance together at most."""
+
+_EPSILON = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class RowRequest:
+    """What every block of rows computes next.
+
+    Attributes
+    ----------
+    phase : {"multiply", "orthogonalise"}
+        The first or the second half of a Lanczos step.
+    step : int
+        Number of the step; before step 0 the vectors are random.
+    seed, first, width : int
+        Of the random vectors: what they are a hash of, the number of the first, and their count.
+    distribution : {"rademacher", "gaussian"}
+        Of their entries.
+    moments : bool
+        Whether the moments of the matrix are wanted as well.
+    share, scale, coupling : ndarray of float64, shape (width,)
+        α, what vectors are multiplied with for unit length, and the β before.
+    """
+
+    phase: Literal["multiply", "orthogonalise"]
+    step: int
+    seed: int
+    first: int
+    width: int
+    distribution: Distribution
+    moments: bool
+    share: Float64Array
+    scale: Float64Array
+    coupling: Float64Array
+
+    def values(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        arrays = {name: getattr(self, name).tolist() for name in ("share", "scale", "coupling")}
+        return {**vars(self), **arrays}
+
+    @classmethod
+    def load(cls, values: Mapping[str, Any]) -> RowRequest:
+        """Restore it from :meth:`values`."""
+        arrays = {name: np.array(values[name]) for name in ("share", "scale", "coupling")}
+        return cls(**{**values, **arrays})
+
+    def start_vectors(self, n: int, start: int, stop: int) -> Float64Array:
+        """Draw rows of the random vectors of n entries, of about unit length."""
+        columns = range(self.first, self.first + self.width)
+        return hashed_vectors(self.distribution, self.seed, start, stop, columns) / math.sqrt(n)
+
+
+@dataclass(frozen=True)
+class RowSums:
+    """What a :class:`RowRequest` asks for: sums over rows, one for each of the vectors.
+
+    Attributes
+    ----------
+    shares : sequence of float
+        Of the first half: dot products of vectors and products.
+    squares : sequence of float
+        Squared lengths: of the random vectors in the first half of step 0, of what is left in
+        every second half.
+    moments : sequence of float
+        tr L^j for j = 0 … 4, where wanted.
+    """
+
+    shares: Sequence[float] = ()
+    squares: Sequence[float] = ()
+    moments: Sequence[float] = ()
+
+    @classmethod
+    def total(cls, blocks: Sequence[RowSums]) -> RowSums:
+        """Sum over blocks, in their order and without rounding."""
+        return cls(
+            *(
+                [
+                    math.fsum(column)
+                    for column in zip(*(getattr(block, name) for block in blocks), strict=True)
+                ]
+                for name in ("shares", "squares", "moments")
+            )
+        )
+
+
+def multiply_block(
+    request: RowRequest,
+    block: csr_array[Any, Any],
+    gathered: Float64Array,
+    vector: Float64Array,
+    before: Float64Array | None,
+) -> tuple[Float64Array, RowSums]:
+    """Do a block's first half of a step.
+
+    Parameters
+    ----------
+    request : RowRequest
+        Of the phase ``multiply``.
+    block : csr_array, shape (m, c)
+        Rows of the Laplacian; its columns are the vertices that they name.
+    gathered : ndarray of float64, shape (c, width)
+        The vectors' rows of these vertices.
+    vector, before : ndarray of float64, shape (m, width)
+        The block's own rows of the vectors, and of those before; None at step 0.
+
+    Returns
+    -------
+    tuple of ndarray and RowSums
+        The block's rows of the product; its sums, without moments.
+    """
+    product = block @ gathered
+    shares = take_off_before(product, vector, before, request.coupling)
+    squares = np.einsum("ij,ij->j", vector, vector) if request.step == 0 else np.empty(0)
+    return product, RowSums(shares.tolist(), squares.tolist())
+
+
+def orthogonalise_block(
+    request: RowRequest, vector: Float64Array, product: Float64Array
+) -> tuple[Float64Array, Float64Array, RowSums]:
+    """Do a block's second half of a step.
+
+    Parameters
+    ----------
+    request : RowRequest
+        Of the phase ``orthogonalise``.
+    vector, product : ndarray of float64, shape (m, width)
+        Of the first half.
+
+    Returns
+    -------
+    tuple of ndarray, ndarray and RowSums
+        The block's rows of the vectors, of unit length; what is left of the product; its sums.
+    """
+    # The length of a random vector is known once all blocks have drawn their part.
+    scale = request.scale if request.step == 0 else 1.0
+    vector, rest = vector * scale, product * scale
+    squares = take_off_own(rest, vector, request.share)
+    return vector, rest, RowSums(squares=squares.tolist())
+
+
+@dataclass(frozen=True)
+class TraceSettings:
+    """What a trace depends on beside its graph; ``steps`` and ``probes`` are None for automatic.
+
+    ``n`` is the number of vertices, ``norm`` bounds the largest eigenvalue, and the rest is as for
+    :func:`latentscale.heat.trace.estimate_heat_trace`.
+    """
+
+    n: int
+    norm: float
+    steps: int | None
+    probes: int | None
+    tolerance: float
+    distribution: Distribution
+    variance_reduction: VarianceReduction
+
+
+@dataclass(frozen=True)
+class TraceByRows:
+    """An :class:`~latentscale.linalg.iterations.Iteration` with a heat trace as outcome.
+
+    Attributes
+    ----------
+    settings : TraceSettings
+        What the trace depends on.
+    times : ndarray of float64, shape (T,)
+        Positive ascending times.
+    seed, wanted, steps : int
+        What random entries are a hash of; vectors to advance in all; steps of each.
+    phase : {"multiply", "orthogonalise"}
+        What is asked for.
+    recurrence : Recurrence
+        Of the present batch.
+    lengths : ndarray of float64, shape (width,)
+        Squared lengths of its random vectors.
+    diagonals, off_diagonals, all_lengths : ndarray of float64
+        Of all batches before: shapes (steps, vectors) twice, and (vectors,).
+    moments : ndarray of float64, shape (5,)
+        tr L^j for j = 0 … 4.
+    trace : HeatTrace or None
+        The outcome.
+    """
+
+    settings: TraceSettings
+    times: Float64Array
+    seed: int
+    wanted: int
+    steps: int
+    phase: Literal["multiply", "orthogonalise"]
+    recurrence: Recurrence
+    lengths: Float64Array
+    diagonals: Float64Array
+    off_diagonals: Float64Array
+    all_lengths: Float64Array
+    moments: Float64Array
+    trace: HeatTrace | None = None
+
+    @classmethod
+    def start(
+        cls, settings: TraceSettings, times: Float64Array, generator: np.random.Generator
+    ) -> TraceByRows:
+        """Draw a seed and ask for the first batch: pilots and the first probes."""
+        steps = LEAST_STEPS if settings.steps is None else settings.steps
+        probes = LEAST_PROBES if settings.probes is None else settings.probes
+        none = np.empty((steps, 0))
+        begun = cls(
+            settings=settings,
+            times=times,
+            seed=int(generator.integers(2**62)),
+            wanted=PILOT_PROBES + probes,
+            steps=steps,
+            phase="multiply",
+            recurrence=Recurrence.begin(np.empty(0)),
+            lengths=np.empty(0),
+            diagonals=none,
+            off_diagonals=none,
+            all_lengths=np.empty(0),
+            moments=np.zeros(5),
+        )
+        return begun._begin_batch()
+
+    @property
+    def request(self) -> RowRequest | None:
+        """What the blocks compute next."""
+        if self.trace is not None:
+            return None
+        recurrence, step = self.recurrence, len(self.recurrence.off_diagonal)
+        multiplies = self.phase == "multiply"
+        return RowRequest(
+            phase=self.phase,
+            step=step,
+            seed=self.seed,
+            first=len(self.all_lengths),
+            width=len(recurrence.scale),
+            distribution=self.settings.distribution,
+            moments=multiplies and step == 0 and len(self.all_lengths) == 0,
+            share=np.empty(0) if multiplies else recurrence.share,
+            scale=recurrence.scale,
+            coupling=recurrence.coupling,
+        )
+
+    @property
+    def outcome(self) -> HeatTrace:
+        """The heat trace per vertex, once it is known."""
+        if self.trace is None:
+            raise RuntimeError("the trace isn't finished: advance while request is set")
+        return self.trace
+
+    def advance(self, sums: RowSums) -> TraceByRows:
+        """Take the blocks' sums; when a batch is through, see whether the trace is known."""
+        if self.phase == "multiply":
+            return self._take_shares(sums)
+        smallest = math.sqrt(_EPSILON) * self.settings.norm
+        recurrence = self.recurrence.take_squares(np.array(sums.squares), smallest)
+        stepped = replace(self, phase="multiply", recurrence=recurrence)
+        if len(recurrence.diagonal) < self.steps:
+            return stepped
+        if stepped._wants_more_steps():
+            none = np.empty((2 * self.steps, 0))
+            return replace(stepped, steps=2 * self.steps, diagonals=none, off_diagonals=none)
+        return stepped._end_batch()
+
+    def _take_shares(self, sums: RowSums) -> TraceByRows:
+        shares, recurrence, lengths = np.array(sums.shares), self.recurrence, self.lengths
+        if len(recurrence.off_diagonal) == 0:
+            lengths = np.array(sums.squares)
+            recurrence = Recurrence.begin(1.0 / np.sqrt(lengths))
+            shares = shares / lengths
+        moments = np.array(sums.moments) if len(sums.moments) else self.moments
+        return replace(
+            self,
+            phase="orthogonalise",
+            recurrence=recurrence.take_shares(shares),
+            lengths=lengths,
+            moments=moments,
+        )
+
+    def _wants_more_steps(self) -> bool:
+        """Tell whether the first batch has to go on; later ones take as many steps as it did."""
+        settings = self.settings
+        most = min(MOST_STEPS, settings.n)
+        if settings.steps is not None or len(self.all_lengths) > 0 or self.steps >= most:
+            return False
+        rules = rules_of(self.recurrence)
+        return not quadrature_suffices(*rules, self.times, settings.tolerance)
+
+    def _begin_batch(self) -> TraceByRows:
+        """Start as many vectors as are wanted yet, at most a batch."""
+        width = min(BATCH, self.wanted - len(self.all_lengths))
+        return replace(
+            self,
+            phase="multiply",
+            recurrence=Recurrence.begin(np.ones(width)),
+            lengths=np.ones(width),
+        )
+
+    def _end_batch(self) -> TraceByRows:
+        batch = self.recurrence
+        ended = replace(
+            self,
+            diagonals=np.hstack([self.diagonals, batch.diagonal]),
+            off_diagonals=np.hstack([self.off_diagonals, batch.off_diagonal]),
+            all_lengths=np.concatenate([self.all_lengths, self.lengths]),
+        )
+        if len(ended.all_lengths) < self.wanted:
+            return ended._begin_batch()
+        trace, settings = ended._average(), self.settings
+        if (
+            settings.probes is not None
+            or is_known(trace, settings.tolerance)
+            or trace.probes >= MOST_PROBES
+        ):
+            return replace(ended, trace=trace)
+        return replace(ended, wanted=PILOT_PROBES + 2 * trace.probes)._begin_batch()
+
+    def _average(self) -> HeatTrace:
+        settings, times = self.settings, self.times
+        # The runs are over, so that it doesn't matter what would scale their vectors.
+        whole = Recurrence(self.diagonals, self.off_diagonals, np.empty(0))
+        gauss, radau = (rule.weighted(self.all_lengths) for rule in rules_of(whole))
+        control = fit_control_variate(
+            gauss.take(slice(PILOT_PROBES)),
+            self.moments,
+            settings.norm,
+            times,
+            self.steps,
+            0,
+            settings.variance_reduction,
+            settings.distribution,
+        )
+        probes = (rule.take(slice(PILOT_PROBES, None)) for rule in (gauss, radau))
+        seen = ProbeIntegrals(
+            *(rule.integrate(control.remainder(times, rule.nodes)) for rule in probes)
+        )
+        return average_probes(times, [seen], control, settings.n, self.steps)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Give the arrays of the state."""
+        return {**{name: getattr(self, name) for name in ARRAYS}, **self.recurrence.arrays()}
+
+    def values(self) -> dict[str, Any]:
+        """Give the JSON values of the state."""
+        own = {name: getattr(self, name) for name in ("seed", "wanted", "steps", "phase")}
+        return {**own, "settings": asdict(self.settings)}
+
+    @classmethod
+    def load(cls, arrays: Arrays, values: Mapping[str, Any]) -> TraceByRows:
+        """Restore from :meth:`arrays` and :meth:`values`."""
+        own: dict[str, Any] = {**values, **{name: arrays[name] for name in ARRAYS}}
+        own["settings"] = TraceSettings(**values["settings"])
+        return cls(**own, recurrence=Recurrence.load(arrays))
+
+
+ARRAYS = ("times", "lengths", "diagonals", "off_diagonals", "all_lengths", "moments")

@@ -1,0 +1,1 @@
+"""Krylov methods, preconditioners, control variates, eigenvalues and bounds."""

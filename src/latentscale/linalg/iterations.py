@@ -1,0 +1,182 @@
+r"""Iterations that ask for sums over rows, so that anyone can compute them.
+
+The measures that need many passes over all rows, or over all pairs of rows, consist of two parts:
+the sums, which take almost all the time and can be spread over machines, and the mathematics
+between two passes. An *iteration* is the second part alone. It says what it wants next, and with
+that it becomes the next iteration:
+
+.. code-block:: python
+
+    while (request := iteration.request) is not None:
+        iteration = iteration.advance(compute(request))
+    iteration.outcome
+
+Between two passes an iteration is plain arrays and JSON values, so it can be stored, and after a
+kill at most one pass is repeated. It is deterministic: the same sums lead to the same bits. What is
+random is drawn when it starts, from a generator.
+
+What a request describes is the iteration's own. Conjugate gradients
+(:mod:`latentscale.linalg.conjugate_gradients`) and the search for the convergence scale
+(:mod:`latentscale.magnitude.convergence`) make a :class:`PairRequest`, which is answered by
+:class:`PairSums`; :mod:`latentscale.vendi.lanczos` asks for products with a kernel matrix, and
+:mod:`latentscale.heat.row_blocks` for products with a sparse one by blocks of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, TypeVar
+
+from numpy.typing import NDArray
+
+from latentscale.tiles.device import Precision
+from latentscale.tiles.distances import Float64Array, Points
+from latentscale.tiles.exponential_products import (
+    DistanceTiles,
+    FloatArray,
+    exponential_products,
+    gaussian_block_sums,
+)
+
+Arrays = Mapping[str, NDArray[Any]]
+"""Arrays of an iteration by name. An array that an earlier step had is often the same again."""
+
+ReadRows = Callable[[], Iterator[Points]]
+"""Reads the distinct rows in order, block after block; may be called again and again.
+
+All blocks have the origin that the products use.
+"""
+
+Request_co = TypeVar("Request_co", covariant=True)
+Sums_contra = TypeVar("Sums_contra", contravariant=True)
+Outcome_co = TypeVar("Outcome_co", covariant=True)
+Request = TypeVar("Request")
+Sums = TypeVar("Sums")
+Outcome = TypeVar("Outcome")
+
+
+class Iteration(Protocol[Request_co, Sums_contra, Outcome_co]):
+    """The mathematics between passes over rows."""
+
+    @property
+    def request(self) -> Request_co | None:
+        """What to compute next; None when finished. Its arrays are read-only."""
+        ...
+
+    def advance(self, sums: Sums_contra, /) -> Self:
+        """Take what was requested and go one step on.
+
+        The iteration itself is spent afterwards: its arrays pass on to the next one.
+        """
+        ...
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Give the arrays that the iteration consists of, with :meth:`values`."""
+        ...
+
+    def values(self) -> dict[str, Any]:
+        """Give everything that isn't an array, as JSON without NaN or infinity."""
+        ...
+
+    @classmethod
+    def load(cls, arrays: Arrays, values: Mapping[str, Any]) -> Self:
+        """Restore an iteration from what :meth:`arrays` and :meth:`values` gave."""
+        ...
+
+    @property
+    def outcome(self) -> Outcome_co:
+        """The result, once nothing is requested any more.
+
+        Raises
+        ------
+        ValueError
+            When there is none, with the reason.
+        RuntimeError
+            When the iteration isn't finished.
+        """
+        ...
+
+
+def iterate(
+    iteration: Iteration[Request, Sums, Outcome], compute: Callable[[Request], Sums]
+) -> Outcome:
+    """Run an iteration, as started or as restored, and return its outcome."""
+    while (request := iteration.request) is not None:
+        iteration = iteration.advance(compute(request))
+    return iteration.outcome
+
+
+@dataclass(frozen=True)
+class PairRequest:
+    r"""Sums over all pairs of the ``n`` distinct rows.
+
+    Attributes
+    ----------
+    scales : ndarray of float64, shape (s,)
+        Positive, strictly ascending; may be empty.
+    vectors : ndarray of float32 or float64, shape (n, s)
+        One vector a scale. Wanted are the *products* :math:`\sum_j e^{-t_k d_{ij}} v_{jk}` over all
+        rows ``j``, shape (n, s):
+        :func:`latentscale.tiles.exponential_products.exponential_products`.
+    precision : {"single", "double"}
+        Of the products.
+    exponents : ndarray of float64, shape (q,)
+        Positive, ascending; empty after the first request. Wanted are the *Gaussian sums*
+        :math:`\sum_{j \ne i} e^{-s_k d_{ij}^2}` over the other rows, shape (n, q), in single
+        precision or better: :func:`latentscale.tiles.exponential_products.gaussian_block_sums`.
+    """
+
+    scales: Float64Array
+    vectors: FloatArray
+    precision: Precision
+    exponents: Float64Array
+
+
+@dataclass(frozen=True)
+class PairSums:
+    """What a :class:`PairRequest` asks for.
+
+    Attributes
+    ----------
+    products : ndarray of float64, shape (n, s)
+        Sums of exponentials.
+    gaussians : ndarray of float64, shape (n, q)
+        Gaussian sums.
+    read_rows : ReadRows
+        Reads the rows themselves, which preconditioners need.
+    """
+
+    products: Float64Array
+    gaussians: Float64Array
+    read_rows: ReadRows
+
+
+def iterate_in_memory(
+    iteration: Iteration[PairRequest, PairSums, Outcome], points: Points, *, kept_bytes: int = 0
+) -> Outcome:
+    """Run an iteration on points in memory and return its outcome.
+
+    Parameters
+    ----------
+    iteration : Iteration
+        As started, or as restored.
+    points : Points
+        The distinct rows, with an origin in their midst.
+    kept_bytes : int
+        Memory in which tiles may be kept between products; it doesn't change the result.
+    """
+    tiles = DistanceTiles(points, precision="single", kept_bytes=kept_bytes)
+
+    def compute(request: PairRequest) -> PairSums:
+        products = exponential_products(
+            points,
+            request.scales,
+            request.vectors,
+            precision=request.precision,
+            tiles=tiles if request.precision == "single" else None,
+        )
+        gaussians, _ = gaussian_block_sums(points, points, request.exponents, precision="single")
+        return PairSums(products, gaussians, lambda: iter((points,)))
+
+    return iterate(iteration, compute)

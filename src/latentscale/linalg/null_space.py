@@ -1,0 +1,52 @@
+"""Known vectors that a symmetric matrix maps to zero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Float64Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class NullSpace:
+    """Orthonormal vectors that a matrix maps to 0, one for each of some components.
+
+    Attributes
+    ----------
+    labels : ndarray of int32, shape (n,)
+        The component of every row.
+    vector : ndarray of float64, shape (n,)
+        All of the vectors: each is 0 outside its component. 0 where a component has none.
+    components, dimension : int
+        Number of components, and of those that have a vector.
+    """
+
+    labels: NDArray[np.int32]
+    vector: Float64Array
+    components: int
+    dimension: int
+
+    def project_out(self, columns: Float64Array) -> None:
+        """Make columns orthogonal to the vectors, in place."""
+        _project_out(columns, self.labels, self.vector, self.components)
+
+
+@numba.njit(cache=True, nogil=True)
+def _project_out(
+    columns: Float64Array,
+    labels: NDArray[np.int32],
+    vector: Float64Array,
+    components: int,
+) -> None:
+    n, width = columns.shape
+    shares = np.zeros((components, width))
+    for i in range(n):
+        for c in range(width):
+            shares[labels[i], c] += vector[i] * columns[i, c]
+    for i in range(n):
+        for c in range(width):
+            columns[i, c] -= vector[i] * shares[labels[i], c]

@@ -1,0 +1,112 @@
+r"""Lower bounds of the similarity matrix's smallest eigenvalue, from sums over pairs.
+
+For an approximate solution ``w`` of :math:`K w = \mathbf 1` with residual :math:`r`, the magnitude
+is :math:`2\,\mathbf 1^\top w - w^\top K w + r^\top K^{-1} r`. A bound :math:`a` of the smallest
+eigenvalue of ``K`` from below bounds the last term by :math:`\|r\|^2 / a`, and with it the
+magnitude from above.
+
+Under the Euclidean metric the exponential is a mixture of Gaussians,
+
+.. math:: e^{-tr} = \int e^{-s r^2}\, d\mu_t(s), \qquad \mu_t(S > s) = \mathrm{erf}\,
+          \frac{t}{2\sqrt{s}}
+
+(Bernstein's theorem for :math:`e^{-t\sqrt{u}}`; :math:`\mu_t` is a Lévy distribution). Each
+Gaussian matrix is positive semi-definite (Schoenberg 1938), and by Gershgorin's theorem its
+smallest eigenvalue is at least :math:`1 - G(s)`, where :math:`G(s) = \max_i \sum_{j \ne i} e^{-s
+d_{ij}^2}`. Therefore
+
+.. math:: \lambda_{\min}(K) \ge \int \bigl(1 - G(s)\bigr)_+ d\mu_t(s),
+
+positive however small the scale. Sums of exponentials are log-convex in ``s``, so between two
+known values :math:`\log G` lies below its chord; the sums of a few exponents serve every scale.
+The bound is of the order of ``t`` times the distance of the closest pair.
+
+Under any metric Gershgorin's theorem bounds the smallest eigenvalue by :math:`2 - \max_i \sum_j
+K_{ij}`, which is positive at large scales only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import erf
+
+from latentscale.tiles.distances import Float64Array
+
+EXPONENTS = 12
+"""Number of exponents; each is 4 times the one before, so distances span a factor of 2000."""
+
+STEPS = 8
+"""Parts into which the integral divides the interval between two exponents."""
+
+TINY = float(np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True)
+class Separations:
+    r"""How well the points are separated: the largest Gaussian sums over the other points.
+
+    Attributes
+    ----------
+    exponents : tuple of float
+        Ascending and positive.
+    largest_sums : tuple of float
+        For each, an upper bound of the largest :math:`\sum_{j \ne i} e^{-s d_{ij}^2}`.
+    """
+
+    exponents: tuple[float, ...]
+    largest_sums: tuple[float, ...]
+
+    def values(self) -> dict[str, Any]:
+        """Give the separations as JSON values."""
+        return {"exponents": list(self.exponents), "largest_sums": list(self.largest_sums)}
+
+    @classmethod
+    def load(cls, values: dict[str, Any]) -> Separations:
+        """Restore from :meth:`values`."""
+        return cls(tuple(values["exponents"]), tuple(values["largest_sums"]))
+
+
+def separation_exponents(mean_square: float) -> Float64Array:
+    """Exponents worth knowing for points whose squared distances have this mean.
+
+    Returns
+    -------
+    ndarray of float64, shape (EXPONENTS,)
+        Empty when the mean isn't a positive normal number.
+    """
+    if not TINY * 4.0**EXPONENTS < mean_square < 1.0 / TINY:
+        return np.empty(0)
+    return np.asarray(4.0 ** np.arange(EXPONENTS) / mean_square, dtype=np.float64)
+
+
+def smallest_eigenvalues(scales: ArrayLike, separations: Separations) -> Float64Array:
+    """Bound the smallest eigenvalue of the Euclidean similarity matrix from below.
+
+    Parameters
+    ----------
+    scales : array_like of float, shape (s,)
+        Positive.
+    separations : Separations
+        Of the points; without exponents the bounds are 0.
+
+    Returns
+    -------
+    ndarray of float64, shape (s,)
+        Non-negative bounds, one a scale.
+    """
+    scales = np.asarray(scales, dtype=np.float64)
+    exponents = np.array(separations.exponents)
+    if len(exponents) == 0:
+        return np.zeros(len(scales))
+    heights = np.log(np.maximum(separations.largest_sums, TINY))
+    inner = exponents[:-1, None] + np.diff(exponents)[:, None] * np.arange(STEPS) / STEPS
+    nodes = np.append(inner.ravel(), exponents[-1])
+    gaps = np.maximum(1.0 - np.exp(np.interp(nodes, exponents, heights)), 0.0)
+    mass = erf(scales[:, None] / (2.0 * np.sqrt(nodes)))
+    # Gaussian sums fall as exponents grow, so a part is at least as wide open as at its start.
+    parts = np.append(-np.diff(mass, axis=1), mass[:, -1:], axis=1)
+    return np.asarray((1.0 - 1e-12) * (parts @ gaps), dtype=np.float64)

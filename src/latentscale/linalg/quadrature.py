@@ -1,0 +1,243 @@
+r"""Gauss and Gauss-Radau quadrature of quadratic forms by block Lanczos.
+
+For a unit vector :math:`v` and a symmetric matrix :math:`L`, :math:`v^\top f(L) v` is the integral
+of :math:`f` over a measure on the spectrum. :math:`m` Lanczos steps from :math:`v`
+(:mod:`latentscale.linalg.lanczos`) give its Gauss rule: nodes are the eigenvalues of the
+tridiagonal matrix, weights the squared first components of its eigenvectors; one more row with a
+node put at 0 gives the Gauss-Radau rule (Golub & Meurant 2010, chapter 6). Where the derivatives of
+:math:`f` alternate in sign, as those of :math:`e^{-t\lambda}` do, the first lies below the integral
+and the second above it.
+
+Where the null space of :math:`L` is known, random vectors are made orthogonal to it first: what
+they would see of it is known without them (deflation; Gambhir, Stathopoulos & Orginos, SIAM J. Sci.
+Comput. 39, 2017). The weights of a rule sum to what is left of the vector's squared length.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from latentscale.linalg.bounds import norm_bound
+from latentscale.linalg.lanczos import Recurrence, column_dots, run_lanczos
+from latentscale.linalg.null_space import NullSpace
+from latentscale.linalg.random_vectors import Distribution, draw_vectors
+
+Float64Array = NDArray[np.float64]
+
+BLOCK_BYTES = 3 << 27
+WIDEST_BLOCK = 32
+"""Vectors advance in blocks of at most 32, fewer where three such blocks exceed 384 MiB."""
+
+_EPSILON = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Quadrature rules of several vectors.
+
+    Attributes
+    ----------
+    nodes, weights : ndarray of float64, shape (vectors, number of nodes)
+        Nodes within the spectrum's interval; weights that sum to the vectors' squared lengths.
+    """
+
+    nodes: Float64Array
+    weights: Float64Array
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def weighted(self, lengths: Float64Array) -> Rule:
+        """Return the rules of vectors that have these squared lengths instead of 1."""
+        return Rule(self.nodes, self.weights * lengths[:, None])
+
+    def take(self, which: slice | NDArray[np.int64]) -> Rule:
+        """Return the rules of some of the vectors."""
+        return Rule(self.nodes[which], self.weights[which])
+
+    def sums(self, function: Callable[[Float64Array], Float64Array]) -> Float64Array:
+        """Sum a function for every vector."""
+        return np.asarray((self.weights * function(self.nodes)).sum(axis=1))
+
+    def integrate(self, values: Float64Array) -> Float64Array:
+        """Sum functions of given values at the nodes, shape (vectors, nodes, T)."""
+        return np.asarray(np.einsum("pj,pjt->pt", self.weights, values))
+
+
+def quadrature_rules(
+    laplacian: csr_array[Any, Any],
+    count: int,
+    steps: int,
+    generator: np.random.Generator,
+    null_space: NullSpace | None = None,
+    distribution: Distribution = "rademacher",
+    threads: int = 1,
+) -> Iterator[tuple[Rule, Rule]]:
+    """Find the Gauss rules and the Gauss-Radau rules, with a node at 0, of random vectors.
+
+    Parameters
+    ----------
+    laplacian : csr_array of float64, shape (n, n)
+        Symmetric positive semidefinite, sorted indices.
+    count : int
+        Random vectors to start from.
+    steps : int
+        Lanczos steps, at least 1.
+    generator : numpy.random.Generator
+        Source of the vectors.
+    null_space : NullSpace or None
+        Known vectors of the matrix' null space that the random ones are made orthogonal to.
+    distribution : {"rademacher", "gaussian"}
+        Of the entries of the random vectors, over √n.
+    threads : int
+        Blocks that advance at the same time; what they give doesn't depend on it.
+
+    Yields
+    ------
+    tuple of Rule
+        Gauss, Gauss-Radau: of one block of vectors after the other.
+
+    Notes
+    -----
+    Costs ``steps`` sparse products for each vector, in at most 384 MiB of blocks a thread.
+    """
+    n = laplacian.shape[0]
+    smallest = np.sqrt(_EPSILON) * norm_bound(laplacian)
+    blocks = (draw_vectors(distribution, n, width, generator) for width in _block_widths(n, count))
+
+    def advance(start: Float64Array) -> tuple[Rule, Rule]:
+        return _rules_from(laplacian, start, steps, null_space, smallest)
+
+    if threads == 1:
+        yield from map(advance, blocks)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        # No block is drawn before a thread is free for it.
+        under_way = deque(pool.submit(advance, start) for start in islice(blocks, threads))
+        while under_way:
+            yield under_way.popleft().result()
+            under_way.extend(pool.submit(advance, start) for start in islice(blocks, 1))
+
+
+def _rules_from(
+    laplacian: csr_array[Any, Any],
+    start: Float64Array,
+    steps: int,
+    null_space: NullSpace | None,
+    smallest: float,
+) -> tuple[Rule, Rule]:
+    """Find the rules of the columns of a block, which is overwritten."""
+    if null_space is not None:
+        null_space.project_out(start)
+    squares = column_dots(start, start)
+    # Rounding is all that is left of vectors that lie in the null space.
+    seen = squares > _EPSILON
+    scale = np.where(seen, 1.0 / np.sqrt(np.where(seen, squares, 1.0)), 0.0)
+    gauss, radau = rules_of(run_lanczos(laplacian, start, scale, steps, smallest))
+    lengths = np.where(seen, squares, 0.0)
+    return gauss.weighted(lengths), radau.weighted(lengths)
+
+
+def seen_moments(
+    laplacian: csr_array[Any, Any],
+    count: int,
+    generator: np.random.Generator,
+    distribution: Distribution = "rademacher",
+) -> Float64Array:
+    """Estimate tr L³ / n and tr L⁴ / n by each of some random vectors: v'L³v and v'L⁴v.
+
+    Parameters
+    ----------
+    laplacian : csr_array of float64, shape (n, n)
+        Symmetric, sorted indices.
+    count : int
+        Random vectors.
+    generator : numpy.random.Generator
+        Their source.
+    distribution : {"rademacher", "gaussian"}
+        Of their entries, over √n.
+
+    Returns
+    -------
+    ndarray of float64, shape (count, 2)
+
+    Notes
+    -----
+    Costs two sparse products for each vector.
+    """
+    n, found = laplacian.shape[0], [np.empty((0, 2))]
+    for width in _block_widths(n, count):
+        once = laplacian @ draw_vectors(distribution, n, width, generator)
+        twice = laplacian @ once
+        found.append(np.column_stack([column_dots(once, twice), column_dots(twice, twice)]))
+    return np.concatenate(found)
+
+
+def _block_widths(n: int, columns: int) -> Iterator[int]:
+    widest = min(max(BLOCK_BYTES // (3 * 8 * n), 1), WIDEST_BLOCK)
+    if widest > 8:
+        widest -= widest % 8  # whole cache lines
+    for start in range(0, columns, widest):
+        yield min(widest, columns - start)
+
+
+def rules_of(recurrence: Recurrence) -> tuple[Rule, Rule]:
+    """Find the rules that belong to the tridiagonal matrices of a recurrence.
+
+    Returns
+    -------
+    tuple of Rule
+        Gauss; Gauss-Radau with a node at 0. Weights sum to 1.
+    """
+    diagonal, off_diagonal = recurrence.diagonal.T, recurrence.off_diagonal.T
+    # The Radau matrix has one more row whose diagonal makes 0 an eigenvalue: β² over the last
+    # pivot of the tridiagonal's LDLᵀ factors (Golub & Meurant 2010, section 6.2.1).
+    pivot = diagonal[:, 0].copy()
+    for step in range(1, diagonal.shape[1]):
+        pivot = diagonal[:, step] - np.square(off_diagonal[:, step - 1]) / _above_zero(pivot)
+    # Columns that broke down have a last β of 0: the extra node is cut off and changes nothing.
+    extra = np.square(off_diagonal[:, -1]) / _above_zero(pivot)
+    return gauss_rule(recurrence), radau_rule(recurrence, extra)
+
+
+def gauss_rule(recurrence: Recurrence) -> Rule:
+    """Find the Gauss rules of a recurrence's tridiagonal matrices."""
+    return _rule(tridiagonal_matrices(recurrence))
+
+
+def radau_rule(recurrence: Recurrence, extra: Float64Array) -> Rule:
+    """Find the rules of the tridiagonal matrices with one more row, whose diagonal is ``extra``."""
+    with_row = Recurrence(
+        np.vstack([recurrence.diagonal, extra]), recurrence.off_diagonal, recurrence.scale
+    )
+    return _rule(tridiagonal_matrices(with_row))
+
+
+def tridiagonal_matrices(recurrence: Recurrence) -> Float64Array:
+    """Form the tridiagonal matrices of all columns, shape (c, steps, steps)."""
+    diagonal, off_diagonal = recurrence.diagonal.T, recurrence.off_diagonal.T
+    columns, size = diagonal.shape
+    matrices = np.zeros((columns, size, size))
+    place = np.arange(size)
+    matrices[:, place, place] = diagonal
+    matrices[:, place[1:], place[:-1]] = off_diagonal[:, : size - 1]
+    matrices[:, place[:-1], place[1:]] = off_diagonal[:, : size - 1]
+    return matrices
+
+
+def _rule(matrices: Float64Array) -> Rule:
+    nodes, vectors = np.linalg.eigh(matrices)
+    return Rule(np.maximum(nodes, 0.0), np.square(vectors[:, 0, :]))
+
+
+def _above_zero(pivot: Float64Array) -> Float64Array:
+    return np.maximum(pivot, _EPSILON)

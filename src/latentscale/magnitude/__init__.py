@@ -1,0 +1,1 @@
+"""Magnitude: function, convergence scale, area, and approximations for many points."""

@@ -1,0 +1,212 @@
+r"""The magnitude of few points, by factorising the similarity matrix.
+
+With the Cholesky factor ``L`` of ``K`` the magnitude is :math:`\|L^{-1} \mathbf 1\|^2` (Limbeck et
+al. 2024, appendix A.5). Its bracket is the rounding: for a matrix known up to relative errors
+:math:`\epsilon` of its entries, the magnitude errs by at most
+
+.. math:: |w^\top E\, w| \le \epsilon\, |w|^\top (K - I) |w|
+          \le \epsilon \sum_i |w_i| (1 + 2 \nu - |w_i|)_+,
+
+where :math:`\nu` is the sum of the negative weights, as :math:`K |w|` is :math:`K w = \mathbf 1`
+and twice the negative part's product, and a point's similarity to itself is exactly 1.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.optimize import toms748
+
+from latentscale.estimate import Estimate
+from latentscale.linalg.conjugate_gradients import ConjugateGradients
+from latentscale.linalg.iterations import iterate_in_memory
+from latentscale.tiles.distances import Float64Array, Points, distance_tile, row_blocks
+from latentscale.tiles.exponential_products import similarity_error
+
+ROUNDING_SHARE = 0.3
+"""Share of the tolerance up to which a factor's rounding is accepted."""
+
+FEW_ROWS = 300
+"""Rows of the subset whose convergence scale starts the search for that of all rows."""
+
+STRETCH = 1.6
+"""Factor between the scales that are tried until the root lies between two."""
+
+VANISHING = 750.0
+"""exp(-750) is 0: at this multiple of the inverse smallest distance nothing changes any more."""
+
+ROOT_ACCURACY = 1e-12
+"""Relative error of a root."""
+
+EPSILON = float(np.finfo(np.float64).eps)
+TINY = float(np.finfo(np.float64).tiny)
+
+UNREACHED = (
+    "no finite scale separates the points: some are distinct but closer than their distances can "
+    "resolve; merge rows that are nearly equal first"
+)
+
+
+class NoConvergenceScale(ValueError):
+    """No scale at which the magnitude is the share of the points that was asked for."""
+
+
+def all_distances(points: Points) -> Float64Array:
+    """Distances between all points, shape (n, n)."""
+    distances = np.empty((len(points), len(points)))
+    for rows in row_blocks(len(points), 512):
+        distances[rows] = distance_tile(points.take(rows), points)
+    return distances
+
+
+def factorised_magnitude(
+    points: Points, distances: Float64Array, scale: float, tolerance: float
+) -> tuple[Estimate, Float64Array] | None:
+    """Solve with a Cholesky factor.
+
+    Parameters
+    ----------
+    points : Points
+        ``n`` distinct points.
+    distances : ndarray of float64, shape (n, n)
+        Theirs, from :func:`all_distances`.
+    scale : float
+        Positive.
+    tolerance : float
+        Relative error allowed.
+
+    Returns
+    -------
+    tuple of Estimate and ndarray of float64, shape (n,), or None
+        Magnitude and weights; None when the matrix isn't safely positive definite.
+    """
+    n = len(distances)
+    if n == 1:
+        return Estimate.exact(1.0, "cholesky"), np.ones(1)
+    similarities = distances * -scale
+    np.exp(similarities, out=similarities)
+    try:
+        factor = cholesky(similarities.T, lower=True, overwrite_a=True, check_finite=False)
+    except LinAlgError:
+        return None
+    half = solve_triangular(factor, np.ones(n), lower=True, check_finite=False)
+    weights = solve_triangular(factor, half, lower=True, trans=1, check_finite=False)
+    value = float(half @ half)
+    size, negative = float(np.abs(weights).sum()), float(-weights.sum(where=weights < 0))
+    entries = float(similarity_error(points, [scale], "double")[0])
+    # The factor's rounding is bounded entry by entry by |L||L|', at most 1 since each row of L has
+    # unit length (Higham 2002, theorem 10.3); the two triangular solves add as much each.
+    others = np.maximum(1.0 + 2.0 * negative - np.abs(weights), 0.0)
+    rounding = entries * float(np.abs(weights) @ others) + 3.0 * n * EPSILON * size * size
+    if not (math.isfinite(value) and rounding <= ROUNDING_SHARE * tolerance * value):
+        return None
+    value = max(value, 1.0)
+    lower = max(value - rounding, 1.0)
+    return Estimate(value, lower, value + rounding, "exact", "cholesky"), weights
+
+
+def dense_convergence_scale(points: Points, target: float, tolerance: float) -> Estimate:
+    """Find the convergence scale of few points by root finding, as appendix B.2 does.
+
+    Parameters
+    ----------
+    points : Points
+        ``n`` distinct points, at least 2.
+    target : float
+        Share of ``n``, above ``1/n`` and below 1.
+    tolerance : float
+        Relative error allowed to a magnitude where the matrix can't be factorised.
+
+    Raises
+    ------
+    NoConvergenceScale
+        When no scale has that magnitude.
+
+    Notes
+    -----
+    TOMS 748 on the logarithm of the odds, which is nearly linear in that of the scale. Takes about
+    ten factors and ``24 n²`` bytes.
+    """
+    n = len(points)
+    distances = all_distances(points)
+    largest = VANISHING / float(distances.min(initial=math.inf, where=distances > 0))
+    goal = target * n
+    excesses: dict[float, float] = {}
+
+    def evaluate(scale: float) -> tuple[Estimate, Float64Array]:
+        result = factorised_magnitude(points, distances, scale, tolerance)
+        return iterated_magnitude(points, scale, tolerance) if result is None else result
+
+    def excess(scale: float) -> float:
+        if scale not in excesses:
+            value = evaluate(scale)[0].value
+            excesses[scale] = log_odds(value, n) - log_odds(goal, n)
+        return excesses[scale]
+
+    low = high = min(_first_scale(points, distances, target, tolerance), largest)
+    while excess(high) < 0:
+        if not high < largest:
+            raise NoConvergenceScale(UNREACHED)
+        low, high = high, min(STRETCH * high, largest)
+    while excess(low) >= 0:
+        low, high = low / STRETCH, low
+    root = float(toms748(excess, low, high, rtol=ROOT_ACCURACY, xtol=1e-300))
+    estimate, weights = evaluate(root)
+    return root_estimate(
+        root, estimate, goal, _slope(distances, root, weights), ROOT_ACCURACY * root
+    )
+
+
+def iterated_magnitude(
+    points: Points, scale: float, tolerance: float
+) -> tuple[Estimate, Float64Array]:
+    """Solve by conjugate gradients where a factor isn't safe."""
+    solver = ConjugateGradients.start(
+        len(points),
+        [scale],
+        tolerance=tolerance,
+        read_rows=lambda: iter((points,)),
+        generator=np.random.default_rng(0),
+    )
+    solutions = iterate_in_memory(solver, points)
+    return solutions.estimates[0], solutions.weights[:, 0].astype(np.float64)
+
+
+def log_odds(value: float, n: int) -> float:
+    """Return log(Mag / (n - Mag)), which is nearly linear in the logarithm of the scale."""
+    share = min(value / n, 1.0 - EPSILON)
+    return math.log(share / (1.0 - share))
+
+
+def root_estimate(
+    root: float, magnitude: Estimate, goal: float, slope: float, inaccuracy: float
+) -> Estimate:
+    """Turn the magnitude's bracket at the root into one of the scale."""
+    if not slope > 0:
+        raise NoConvergenceScale(
+            f"the magnitude function is flat at {goal}: no convergence scale there"
+        )
+    earlier = max(magnitude.upper - goal, 0.0) / slope + inaccuracy
+    later = max(goal - magnitude.lower, 0.0) / slope + inaccuracy
+    lower, upper = float(max(root - earlier, 0.0)), float(root + later)
+    return Estimate(root, lower, upper, magnitude.bounds, magnitude.method)
+
+
+def _first_scale(points: Points, distances: Float64Array, target: float, tolerance: float) -> float:
+    """Guess the convergence scale: a subset's, or the inverse mean distance of few points."""
+    n = len(points)
+    if n < 2 * FEW_ROWS:
+        return 1.0 / max(float(distances.mean()), TINY)
+    subset = points.take(np.linspace(0, n - 1, FEW_ROWS).astype(np.int64))
+    return dense_convergence_scale(subset, max(target, 1.5 / FEW_ROWS), tolerance).value
+
+
+def _slope(distances: Float64Array, scale: float, weights: Float64Array) -> float:
+    """Differentiate the magnitude by the scale: w' (D K) w, entry by entry."""
+    total = 0.0
+    for rows in row_blocks(len(distances), 512):
+        derivative = distances[rows] * np.exp(distances[rows] * -scale)
+        total += float(weights[rows] @ (derivative @ weights))
+    return total

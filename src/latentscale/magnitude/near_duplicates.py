@@ -1,0 +1,95 @@
+"""Explain a large convergence scale by near-duplicate rows.
+
+The magnitude counts two points as one until the scale resolves their distance. So a convergence
+scale is about the inverse of the distance to the nearest neighbour that all but a small share of
+the points have. When many rows have a near copy that distance is the copies', not the data's: the
+scale is right by its definition and says nothing of the rest. The distance to the nearest neighbour
+of rows without a copy, its 90 % quantile over all rows, tells the two apart.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from latentscale.linalg.iterations import ReadRows
+from latentscale.neighbours.exact import nearest
+from latentscale.tiles.distances import Float64Array, Points
+
+SAMPLED_ROWS = 256
+"""Rows whose nearest neighbours are looked up."""
+
+FAR_OUT = 300.0
+"""Product of the scale and that distance from which the scale isn't the data's own.
+
+On evenly or randomly spread points of any dimension the product is about 3 to 100.
+"""
+
+UNCOPIED = 0.9
+"""Quantile of the distances to the nearest neighbour that stands for rows without a copy."""
+
+
+def explain_scale(
+    scale: float, n: int, read_rows: ReadRows, generator: np.random.Generator
+) -> str | None:
+    """Say why a convergence scale is far above what the data's typical distances suggest.
+
+    Parameters
+    ----------
+    scale : float
+        The convergence scale.
+    n : int
+        Number of distinct rows.
+    read_rows : ReadRows
+        Reads them.
+    generator : numpy.random.Generator
+        Draws the sample.
+
+    Returns
+    -------
+    str or None
+        A sentence with the figures, or None when the scale is an ordinary one.
+
+    Notes
+    -----
+    Costs ``256 n`` distances, and memory for a block of rows and the sample.
+    """
+    chosen = np.sort(generator.choice(n, size=min(n, SAMPLED_ROWS), replace=False))
+    distances = _nearest_distances(chosen, read_rows)
+    usual = float(np.quantile(distances, UNCOPIED))
+    if not scale * usual > FAR_OUT:
+        return None
+    close = float((distances * scale < FAR_OUT / 10).mean())
+    return (
+        f"about {close:.0%} of the distinct rows lie within {FAR_OUT / 10 / scale:.1e} of another "
+        f"one, others {usual:.1e} from their nearest; the near ones are told apart at large scales "
+        "only, and the convergence scale is theirs; merge_within merges such rows"
+    )
+
+
+def _nearest_distances(
+    chosen: np.ndarray[tuple[int], np.dtype[np.int64]], read_rows: ReadRows
+) -> Float64Array:
+    sample = _gather(chosen, read_rows)
+    best = np.full(len(chosen), np.inf)
+    start = 0
+    for block in read_rows():
+        ids = np.arange(start, start + len(block))
+        found = nearest(sample, block, 1, query_ids=chosen, candidate_ids=ids, seed=0)
+        best = np.minimum(best, found.distances[:, 0])
+        start += len(block)
+    return best
+
+
+def _gather(chosen: np.ndarray[tuple[int], np.dtype[np.int64]], read_rows: ReadRows) -> Points:
+    rows, norms, start = [], [], 0
+    last = None
+    for block in read_rows():
+        inside = chosen[(chosen >= start) & (chosen < start + len(block))] - start
+        part = block.take(inside)
+        rows.append(part.rows)
+        norms.append(part.squared_norms)
+        start += len(block)
+        last = block
+    if last is None:
+        raise ValueError("there are no rows")
+    return Points(np.concatenate(rows), np.concatenate(norms), last.metric, last.origin)

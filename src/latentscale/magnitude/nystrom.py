@@ -1,0 +1,371 @@
+r"""Magnitude by landmarks and Vecchia neighbours, for more points than all pairs allow.
+
+Put the points in a random order. Magnitude is then a sum of *marginal gains*: with
+:math:`K = e^{-tD}` and its Cholesky factor ``L`` in that order,
+
+.. math:: \mathrm{Mag} = \|L^{-1} \mathbf 1\|^2 = \sum_i g_i, \qquad
+          g_i = \frac{(1 - k_i^\top K_S^{-1} \mathbf 1)^2}{1 - k_i^\top K_S^{-1} k_i},
+
+where ``S`` holds all points before point ``i`` and :math:`k_i` its similarities to them. A gain is
+what the point adds to what those before it already count. Most of that is decided by the few
+nearest of them and by the coarse shape of the whole, so ``S`` is cut down to
+
+* the first ``m`` points of the order, the *landmarks*: one dense factor serves all points, as in
+  Nyström's method (Williams and Seeger 2001), and
+* the point's ``k`` *Vecchia neighbours*, the nearest before it: a factor of order ``k`` for each
+  point, of what the landmarks leave unexplained (Vecchia 1988 approximates Gaussian likelihoods in
+  this way).
+
+Work grows like ``n m²`` a scale, not like ``n²``. The landmarks' own magnitude is certified, as a
+subset's is never larger than the whole's; the rest isn't, as a gain isn't monotone in ``S``. The
+centre of a star of 1000 leaves, at right angles and at ``t = 3``, gains 0.59 given five of them and
+6.0 given all. So the sum is an estimate, on embeddings mostly, but not always, above the magnitude;
+it suits points of low intrinsic dimension, whose neighbours screen off the others.
+
+How far above is not known from within. Points of dimension 2 come within a thousandth; 5000
+sentence embeddings in 384 dimensions, with 1500 landmarks and 20 Vecchia neighbours, within a
+third, and 20 000 with 1000 landmarks at up to four times the magnitude: many earlier points, each
+at nearly the same distance, share what none of the nearest explains. The bracket is therefore what
+is known for certain: the landmarks' magnitude below, the number of points above.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.linalg.blas import dtrsm
+
+from latentscale.duplicates.distinct import Distinct, find_distinct
+from latentscale.estimate import Estimate
+from latentscale.neighbours.exact import Int64Array
+from latentscale.neighbours.ivf import partition
+from latentscale.neighbours.vecchia import distances_among, vecchia_neighbours
+from latentscale.tiles.distances import Float64Array, Points, distance_tile
+
+LANDMARKS = 1000
+"""Landmarks by default: their factors take 160 MB at 20 scales."""
+
+VECCHIA_NEIGHBOURS = 20
+"""Vecchia neighbours of a point by default."""
+
+CELL_ROWS = 8192
+"""Points beyond which Vecchia neighbours are sought inside overlapping cells, and most rows of
+one."""
+
+OVERLAP = 2
+"""Cells that a point joins."""
+
+TILE_ROWS = 8192
+"""Rows whose similarities to the landmarks are held together: 130 MB for 1000 landmarks."""
+
+LEAST_VARIANCE = 1e-10
+"""Unexplained share of a point below which it counts as a repetition of what it is given."""
+
+FIRST_JITTER = 1e-15
+"""Least addition to the diagonal, for each landmark, where their matrix isn't numerically definite.
+
+An addition lowers the magnitude.
+"""
+
+
+@dataclass(frozen=True)
+class Landmarks:
+    """Factorised similarities of the landmarks, at every scale.
+
+    Attributes
+    ----------
+    points : Points
+        The ``m`` landmarks.
+    scales : ndarray of float64, shape (s,)
+        Positive scales.
+    factors : tuple of ndarray of float64, shape (m, m)
+        Lower Cholesky factors ``L`` of the similarities, in Fortran order, one a scale.
+    ones : ndarray of float64, shape (s, m)
+        The solutions of ``L y = 1``; their squared lengths are the landmarks' magnitudes.
+    """
+
+    points: Points
+    scales: Float64Array
+    factors: tuple[Float64Array, ...]
+    ones: Float64Array
+
+    @property
+    def magnitudes(self) -> Float64Array:
+        """Magnitude of the landmarks alone at every scale, shape (s,)."""
+        lengths: Float64Array = np.einsum("km,km->k", self.ones, self.ones)
+        return lengths
+
+
+@dataclass(frozen=True)
+class NystromMagnitude:
+    """Magnitude by landmarks and Vecchia neighbours.
+
+    Attributes
+    ----------
+    scales : ndarray of float64, shape (s,)
+        Ascending scales.
+    estimates : tuple of Estimate
+        The magnitude at each scale, with ``bounds`` "estimate" on both sides.
+    landmark_magnitudes : ndarray of float64, shape (s,)
+        The part that the landmarks count.
+    points : int
+        Number of distinct points.
+    """
+
+    scales: Float64Array
+    estimates: tuple[Estimate, ...]
+    landmark_magnitudes: Float64Array
+    points: int
+
+
+def nystrom_magnitude(
+    points: Points,
+    scales: ArrayLike,
+    *,
+    generator: np.random.Generator,
+    landmarks: int = LANDMARKS,
+    vecchia: int = VECCHIA_NEIGHBOURS,
+    distinct: Distinct | None = None,
+) -> NystromMagnitude:
+    """Estimate the magnitude function without visiting all pairs.
+
+    Parameters
+    ----------
+    points : Points
+        ``n`` rows under a metric; repeated rows count once.
+    scales : array_like of float, shape (s,)
+        Finite, non-negative, strictly ascending.
+    generator : numpy.random.Generator
+        Source of the order of the points and of the cells.
+    landmarks : int
+        Landmarks, at least 1; with as many as distinct points the sum is the magnitude.
+    vecchia : int
+        Vecchia neighbours of a point, at least 1.
+    distinct : Distinct, optional
+        The result of :func:`latentscale.duplicates.distinct.find_distinct`, when it is known.
+
+    Returns
+    -------
+    NystromMagnitude
+        Estimates between the landmarks' magnitude and the number of points.
+
+    Raises
+    ------
+    ValueError
+        On scales that aren't ascending, or numbers of landmarks or Vecchia neighbours below 1.
+
+    Notes
+    -----
+    Costs about ``n m (m + k²)`` multiply-adds a scale with ``m`` landmarks and ``k`` Vecchia
+    neighbours: at 1000 and 20, 0.1 to 0.2 ms a point and scale on one core. Memory holds a copy of
+    the points, the factors (``8 m² s`` bytes), and for :data:`TILE_ROWS` rows ``16 m + 8 (k + 1)²``
+    bytes each. Beyond :data:`CELL_ROWS` points, Vecchia neighbours are sought in overlapping cells
+    of at most so many rows.
+    """
+    scales = np.array(scales, dtype=np.float64)
+    _check(scales, landmarks, vecchia)
+    distinct = find_distinct(points) if distinct is None else distinct
+    n = len(distinct.rows)
+    order = distinct.rows[generator.permutation(n)]
+    chosen = factorise_landmarks(points.take(order[:landmarks]), scales[scales > 0])
+    others = points.take(order[landmarks:])
+    gains = np.zeros(len(chosen.scales))
+    for cell, owned in _owned_cells(others, generator):
+        members = others.take(cell)
+        near = vecchia_neighbours(members, vecchia)
+        gains += marginal_gains(chosen, members, owned, near.indices[owned]).sum(axis=0)
+    return _assemble(chosen, scales, gains, n)
+
+
+def factorise_landmarks(points: Points, scales: ArrayLike) -> Landmarks:
+    """Factorise the similarities of the landmarks.
+
+    Parameters
+    ----------
+    points : Points
+        ``m`` distinct rows drawn at random.
+    scales : array_like of float, shape (s,)
+        Positive scales.
+
+    Returns
+    -------
+    Landmarks
+        Where a matrix isn't numerically definite, the least power of ten times
+        :data:`FIRST_JITTER` that makes it so is added to its diagonal.
+
+    Notes
+    -----
+    Costs ``m³ / 3`` multiply-adds and ``8 m²`` bytes a scale.
+    """
+    scales = np.asarray(scales, dtype=np.float64)
+    distances = distance_tile(points, points)
+    factors = tuple(_factorise(distances, scale) for scale in scales)
+    ones = np.empty((len(scales), len(points)))
+    for k, factor in enumerate(factors):
+        ones[k] = solve_triangular(factor, np.ones(len(points)), lower=True, check_finite=False)
+    return Landmarks(points, scales, factors, ones)
+
+
+def _factorise(distances: Float64Array, scale: float) -> Float64Array:
+    jitter = 0.0
+    while True:
+        similarities = np.exp(distances * -scale)
+        np.fill_diagonal(similarities, 1.0 + jitter)
+        try:
+            return cholesky(similarities.T, lower=True, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            jitter = max(10.0 * jitter, FIRST_JITTER * len(distances))
+
+
+def marginal_gains(
+    landmarks: Landmarks, points: Points, rows: Int64Array, vecchia: Int64Array
+) -> Float64Array:
+    """Compute what points add to the magnitude of the landmarks and their Vecchia neighbours.
+
+    Parameters
+    ----------
+    landmarks : Landmarks
+        ``m`` factorised landmarks, at ``s`` scales.
+    points : Points
+        The rows that ``rows`` and ``vecchia`` speak of, none of them a landmark.
+    rows : ndarray of int64, shape (q,)
+        The points to add.
+    vecchia : ndarray of int64, shape (q, k)
+        The rows that each of them is given beside the landmarks, -1 where it has fewer.
+
+    Returns
+    -------
+    ndarray of float64, shape (q, s)
+        The gain of each point at each scale.
+
+    Notes
+    -----
+    What the landmarks explain of a row is computed once where all the rows fit a tile of
+    :data:`TILE_ROWS`; else rows that share Vecchia neighbours should follow each other. The gains
+    don't depend on it. A point whose unexplained share is below :data:`LEAST_VARIANCE` gains
+    nothing, and a Vecchia neighbour below it explains nothing further.
+    """
+    gains = np.empty((len(rows), len(landmarks.scales)))
+    lists = np.concatenate((vecchia, rows[:, None]), axis=1)
+    for block in _related_blocks(lists, TILE_ROWS):
+        members = lists[block]
+        present, place = np.unique(members[members >= 0], return_inverse=True)
+        places = np.full(members.shape, -1, dtype=np.int64)
+        places[members >= 0] = place
+        related = points.take(present)
+        among = distances_among(related, places)
+        to_landmarks = distance_tile(related, landmarks.points)
+        explained = np.empty_like(to_landmarks)
+        for k, scale in enumerate(landmarks.scales):
+            np.exp(np.multiply(to_landmarks, -scale, out=explained), out=explained)
+            # One row of similarities after another is a matrix of columns to BLAS.
+            solved = dtrsm(1.0, landmarks.factors[k], explained.T, lower=1, overwrite_b=1).T
+            unexplained = 1.0 - solved @ landmarks.ones[k]
+            _conditional_gains(solved, unexplained, among, places, scale, gains[block, k])
+    return gains
+
+
+def _related_blocks(members: Int64Array, most: int) -> Iterator[slice]:
+    """Halve lists of members until a block speaks of at most ``most`` different rows."""
+    waiting = [slice(0, len(members))]
+    while waiting:
+        block = waiting.pop()
+        size = block.stop - block.start
+        if size > 1 and len(np.unique(members[block])) > most:
+            middle = block.start + size // 2
+            waiting += [slice(middle, block.stop), slice(block.start, middle)]
+        else:
+            yield block
+
+
+@numba.njit(cache=True, nogil=True)
+def _conditional_gains(
+    explained: Float64Array,
+    unexplained: Float64Array,
+    distances: Float64Array,
+    places: Int64Array,
+    scale: float,
+    gains: Float64Array,
+) -> None:
+    """Gains of the last member of each list, given the landmarks and the others."""
+    length = places.shape[1]
+    rows = np.empty((length, explained.shape[1]))
+    ones = np.empty(length)
+    present = np.empty(length, dtype=np.int64)
+    for q in range(places.shape[0]):
+        count = 0
+        for c in range(length):
+            if places[q, c] >= 0:
+                rows[count] = explained[places[q, c]]
+                ones[count] = unexplained[places[q, c]]
+                present[count] = c
+                count += 1
+        rest = np.dot(rows[:count], rows[:count].T)
+        for i in range(count):
+            for j in range(i + 1):
+                distance = distances[q, present[i], present[j]]
+                rest[i, j] = np.exp(-scale * distance) - rest[i, j]
+        last = count - 1
+        for j in range(last):
+            if rest[j, j] <= LEAST_VARIANCE:
+                continue
+            for i in range(j + 1, count):
+                share = rest[i, j] / rest[j, j]
+                ones[i] -= share * ones[j]
+                for other in range(j + 1, i + 1):
+                    rest[i, other] -= share * rest[other, j]
+        gains[q] = ones[last] ** 2 / rest[last, last] if rest[last, last] > LEAST_VARIANCE else 0.0
+
+
+def _owned_cells(
+    points: Points, generator: np.random.Generator
+) -> Iterator[tuple[Int64Array, Int64Array]]:
+    """Divide points into cells, each an ascending list and which of its places it answers for."""
+    if len(points) == 0:
+        return
+    cells = partition(points, overlap=OVERLAP, cap=CELL_ROWS, generator=generator)
+    owner = np.full(len(points), -1, dtype=np.int64)
+    nearest_mean = np.full(len(points), math.inf)
+    for number, cell in enumerate(cells):
+        rows = points.rows[cell]
+        offset = rows - rows.mean(axis=0)
+        from_mean = np.einsum("ij,ij->i", offset, offset)
+        nearer = from_mean < nearest_mean[cell]
+        owner[cell[nearer]] = number
+        nearest_mean[cell[nearer]] = from_mean[nearer]
+    for number, cell in enumerate(cells):
+        yield cell, np.flatnonzero(owner[cell] == number)
+
+
+def _assemble(
+    landmarks: Landmarks, scales: Float64Array, gains: Float64Array, n: int
+) -> NystromMagnitude:
+    origin = len(scales) - len(landmarks.scales)
+    known = np.concatenate((np.ones(origin), landmarks.magnitudes))
+    totals = known + np.concatenate((np.zeros(origin), gains))
+    estimates = tuple(
+        _estimate(float(lower), float(total), n) for lower, total in zip(known, totals, strict=True)
+    )
+    exact = (Estimate.exact(1.0, "definition"),) * origin
+    return NystromMagnitude(scales, exact + estimates[origin:], known, n)
+
+
+def _estimate(known: float, total: float, n: int) -> Estimate:
+    lower = min(max(known, 1.0), float(n))
+    return Estimate(min(max(total, lower), float(n)), lower, float(n), "estimate", "nystrom")
+
+
+def _check(scales: Float64Array, landmarks: int, vecchia: int) -> None:
+    ascending = scales.ndim == 1 and len(scales) > 0 and bool((np.diff(scales) > 0).all())
+    if not (ascending and np.isfinite(scales).all() and scales[0] >= 0):
+        raise ValueError(f"scales must be finite, at least 0 and strictly ascending, got {scales}")
+    if landmarks < 1 or vecchia < 1:
+        raise ValueError(
+            f"{landmarks} landmarks and {vecchia} Vecchia neighbours; both must be at least 1"
+        )

@@ -1,0 +1,161 @@
+r"""The convergence scale of more points than all pairs allow, extrapolated from random subsets.
+
+The magnitude functions of random subsets are evaluated on a grid about the scale expected, and
+followed to all points as in :mod:`latentscale.magnitude.subsamples`. The scale at which the
+extrapolated function reaches the target share is the value; those at which the ends of its interval
+reach it are the ends of the scale's. They lie far apart, or beyond the grid, where near-duplicates
+decide: a small subset holds few close pairs.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from latentscale.duplicates.distinct import Distinct, find_distinct
+from latentscale.estimate import Estimate
+from latentscale.magnitude.function import NoConvergenceScale, convergence_scale
+from latentscale.magnitude.subsamples import rarefy
+from latentscale.sampling.extrapolation import LEAST_ODDS, Extrapolation, extrapolate
+from latentscale.sampling.rarefaction import HALVINGS, draw_replicates
+from latentscale.tiles.distances import Float64Array, Points
+
+GRID_ROWS = 1200
+"""Rows of the subset whose convergence scale is carried over to all points."""
+
+GRID_SCALES = 17
+"""Scales about it."""
+
+GRID_REACH = 4.0
+"""How far they reach, as a factor."""
+
+
+def extrapolated_convergence_scale(extrapolation: Extrapolation, target: float = 0.95) -> Estimate:
+    """Find where the extrapolated function reaches a share of the distinct points.
+
+    Parameters
+    ----------
+    extrapolation : Extrapolation
+        On scales that reach beyond the convergence scale, and begin below it.
+    target : float
+        Share of the points, as in :func:`latentscale.magnitude.function.convergence_scale`.
+
+    Returns
+    -------
+    Estimate
+        The scale, between those at which the upper and the lower ends of the intervals reach the
+        share.
+
+    Raises
+    ------
+    NoConvergenceScale
+        When the value or an end of its interval doesn't cross the share within the scales.
+    ValueError
+        If the target isn't a share above ``1/n`` and below 1.
+    """
+    n = extrapolation.points
+    if not 1.0 / n < target < 1.0:
+        raise ValueError(
+            f"the magnitude of {n} distinct points lies between 1 and {n}, so the target share "
+            f"must lie between 1/{n} and 1, got {target}"
+        )
+    positive = extrapolation.scales > 0
+    scales = extrapolation.scales[positive]
+    estimates = extrapolation.estimates[len(extrapolation.scales) - len(scales) :]
+    value, early, late = (
+        _crossing(scales, np.array([getattr(e, side) for e in estimates]) / n, target)
+        for side in ("value", "upper", "lower")
+    )
+    return Estimate(value, min(early, value), max(late, value), "estimate", "subsample")
+
+
+def _crossing(scales: Float64Array, shares: Float64Array, target: float) -> float:
+    """Interpolate where ascending shares first reach the target: log odds against log scale."""
+    rising = np.maximum.accumulate(shares)
+    if not (len(scales) > 1 and rising[0] < target <= rising[-1]):
+        raise NoConvergenceScale(
+            f"the magnitude extrapolated from subsets, or an end of its interval, doesn't cross "
+            f"{target} of the points within the scales evaluated; use larger subsets"
+        )
+    after = int(np.argmax(rising >= target))
+    low, high, wanted = (
+        math.log(share / (1.0 - share))
+        for share in (rising[after - 1], min(rising[after], 1.0 - LEAST_ODDS), target)
+    )
+    along = (wanted - low) / (high - low)
+    before = float(scales[after - 1])
+    return before * math.pow(float(scales[after]) / before, along)
+
+
+def subsampled_convergence_scale(
+    points: Points,
+    *,
+    rows: int,
+    generator: np.random.Generator,
+    target: float = 0.95,
+    replicates: int = 1,
+    halvings: int = HALVINGS,
+    tolerance: float = 1e-3,
+    distinct: Distinct | None = None,
+) -> Estimate:
+    """Estimate the convergence scale of points from random subsets of them.
+
+    Parameters
+    ----------
+    points : Points
+        ``n`` rows under a metric; repeated rows count once.
+    rows, generator, replicates, halvings, tolerance, distinct
+        As in :func:`latentscale.magnitude.subsamples.subsampled_magnitude`.
+    target : float
+        Share of the points, as in :func:`latentscale.magnitude.function.convergence_scale`.
+
+    Returns
+    -------
+    Estimate
+        As in :func:`extrapolated_convergence_scale`, over the scales that
+        :func:`convergence_grid` chooses.
+
+    Raises
+    ------
+    NoConvergenceScale
+        When the function and its interval don't cross the share around the scale expected.
+    """
+    distinct = find_distinct(points) if distinct is None else distinct
+    n = len(distinct.rows)
+    drawn = draw_replicates(n, rows, replicates, generator)
+    scales = convergence_grid(points.take(distinct.rows[drawn[0]]), n, target)
+    curve = rarefy(points, scales, distinct.rows[drawn], halvings=halvings, tolerance=tolerance)
+    return extrapolated_convergence_scale(extrapolate(curve, n), target)
+
+
+def convergence_grid(subset: Points, points: int, target: float = 0.95) -> Float64Array:
+    """Choose scales about the convergence scale of a set from a random subset of it.
+
+    Parameters
+    ----------
+    subset : Points
+        At least 16 distinct rows in random order.
+    points : int
+        Number of distinct points of the whole set.
+    target : float
+        Share of the points.
+
+    Returns
+    -------
+    ndarray of float64, shape (GRID_SCALES,)
+        A geometric grid about the power law through the convergence scales of
+        :data:`GRID_ROWS` rows and of a quarter as many.
+    """
+    most = min(len(subset), GRID_ROWS)
+    few = most // 4
+    small, large = (
+        convergence_scale(subset.take(slice(0, rows)), target=max(target, 1.5 / rows)).value
+        for rows in (few, most)
+    )
+    power = min(max(math.log(large / small) / math.log(most / few), 0.0), 1.0)
+    return (
+        large
+        * math.pow(points / most, power)
+        * np.geomspace(1 / GRID_REACH, GRID_REACH, GRID_SCALES)
+    )

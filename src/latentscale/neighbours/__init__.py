@@ -1,0 +1,1 @@
+"""Nearest neighbours: exact, approximate in overlapping cells, and the certificate of recall."""

@@ -1,0 +1,121 @@
+r"""The layout of cells of a corpus larger than memory.
+
+Centres are put in an order in which near ones follow each other, by cutting them in two again and
+again. Consecutive cells then make up *groups* that fit in memory together, and rows in the order of
+their nearest cells have most of their neighbours close by, which later passes over the graph profit
+from.
+
+How many cells a row has to join is foretold from a few rows whose true neighbours are known: a
+neighbour can only be found in a cell that both are in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.neighbours.ivf import bisect_rows
+from latentscale.tiles.distances import Float64Array
+
+Int64Array = NDArray[np.int64]
+
+
+def order_centres(centres: Float64Array, generator: np.random.Generator) -> Int64Array:
+    """Order centres so that near ones follow each other.
+
+    Parameters
+    ----------
+    centres : ndarray of float64, shape (c, d)
+        Cell centres.
+    generator : numpy.random.Generator
+        Source of the starting rows of the cuts.
+
+    Returns
+    -------
+    ndarray of int64, shape (c,)
+        A permutation: the leaves, from left to right, of a tree of cuts in two.
+    """
+    ordered: list[Int64Array] = []
+    waiting = [np.arange(len(centres), dtype=np.int64)]
+    while waiting:
+        group = waiting.pop()
+        side = bisect_rows(centres[group], generator) if len(group) > 1 else np.ones(1, np.bool_)
+        if side.all():
+            ordered.append(group)
+        else:
+            waiting += [group[~side], group[side]]
+    return np.concatenate(ordered)
+
+
+def group_cells(sizes: NDArray[np.floating], limit: float) -> Int64Array:
+    """Join consecutive cells to groups of limited size.
+
+    Parameters
+    ----------
+    sizes : ndarray of float, shape (c,)
+        Rows of every cell.
+    limit : float
+        Rows that a group should not exceed; a larger cell is a group by itself.
+
+    Returns
+    -------
+    ndarray of int64, shape (c,)
+        The group of every cell, ascending from 0; at most ``2 sum(sizes) / limit + 1`` groups.
+    """
+    group_of = np.zeros(len(sizes), dtype=np.int64)
+    group, held = 0, 0.0
+    for cell, size in enumerate(sizes):
+        if held > 0 and held + size > limit:
+            group, held = group + 1, 0.0
+        group_of[cell] = group
+        held += float(size)
+    return group_of
+
+
+def expected_sizes(owners: Int64Array, cells: int, n: int) -> Float64Array:
+    """Rows that cells will have, judged by a sample.
+
+    Parameters
+    ----------
+    owners : ndarray of int64, shape (s, overlap)
+        Cells of the rows of a sample.
+    cells : int
+        Number of cells.
+    n : int
+        Rows of the corpus.
+
+    Returns
+    -------
+    ndarray of float64, shape (cells,)
+        They sum to ``n`` times the overlap.
+    """
+    counts = np.bincount(owners.ravel(), minlength=cells)
+    return np.asarray(counts * (n / len(owners)), dtype=np.float64)
+
+
+def shared_cell_recall(
+    owners: Int64Array, neighbour_owners: Int64Array, overlaps: Sequence[int]
+) -> Float64Array:
+    """Share of neighbours that are in a cell with their row, for several overlaps.
+
+    Parameters
+    ----------
+    owners : ndarray of int64, shape (q, o)
+        The nearest cells of some rows, nearest first.
+    neighbour_owners : ndarray of int64, shape (q, k, o)
+        Those of their true neighbours.
+    overlaps : sequence of int
+        Numbers of cells that a row joins, each at most ``o``.
+
+    Returns
+    -------
+    ndarray of float64, shape (len(overlaps),)
+    """
+    shares = []
+    for overlap in overlaps:
+        own = owners[:, None, :overlap, None]
+        theirs = neighbour_owners[:, :, None, :overlap]
+        shares.append(float((own == theirs).any(axis=(2, 3)).mean()))
+    return np.array(shares)

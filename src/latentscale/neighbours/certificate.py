@@ -1,0 +1,66 @@
+"""The certificate of recall: how many true neighbours were found, from sampled rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scipy.special import betaincinv
+
+from latentscale.tiles.distances import Float64Array
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Share of true neighbours that were found, with its 95 % interval.
+
+    Attributes
+    ----------
+    value : float
+        Recall over the sampled rows, in [0, 1].
+    lower, upper : float
+        Ends of a conservative 95 % confidence interval for the recall over all rows.
+    sampled : int
+        Number of rows sampled, the sample size of the interval.
+    """
+
+    value: float
+    lower: float
+    upper: float
+    sampled: int
+
+
+def recall_certificate(found: Float64Array, true: Float64Array) -> Recall:
+    """Estimate the recall of an approximate graph from sampled rows.
+
+    Parameters
+    ----------
+    found : ndarray of float64, shape (q, k)
+        Distances of the neighbours found for ``q`` rows drawn at random.
+    true : ndarray of float64, shape (q, k)
+        Distances of their exact neighbours, ascending.
+
+    Returns
+    -------
+    Recall
+        Mean share of a row's found neighbours within its true ``k``-th distance, and the
+        Clopper-Pearson interval with rows as the sample. A row's ``k`` hits depend on each
+        other, so they count as one draw; the mean of draws between 0 and 1 varies at most as
+        much as a share of successes with the same mean (Hoeffding 1963), and the count of
+        successes is rounded outwards, so the interval is conservative.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ or are empty.
+    """
+    if found.shape != true.shape or found.ndim != 2 or 0 in found.shape:
+        raise ValueError(
+            f"found and true distances must be alike and not empty, got shapes "
+            f"{found.shape} and {true.shape}"
+        )
+    rows, k = found.shape
+    hits = int((found <= true[:, -1:]).sum())
+    low, high = hits // k, -(-hits // k)
+    lower = 0.0 if low == 0 else float(betaincinv(low, rows - low + 1, 0.025))
+    upper = 1.0 if high == rows else float(betaincinv(high + 1, rows - high, 0.975))
+    return Recall(hits / (rows * k), lower, upper, rows)

@@ -1,0 +1,240 @@
+"""Approximate nearest neighbours inside overlapping cells.
+
+Neighbours are sought inside each cell (:mod:`latentscale.neighbours.ivf`), and a row's lists from
+its cells are merged. A pair is missed only when no cell holds both rows, or when the search inside
+a cell misses it; the first grows rarer with the overlap. Last, the neighbours of every row's
+neighbours are tried (:mod:`latentscale.neighbours.refine`).
+
+Inside a cell, equal rows are collapsed to one before the search and expanded after it, so that a
+heap of them neither crowds out the search's candidate lists nor becomes a hub. Small cells are
+searched exactly by tiles; large ones by descent (:mod:`latentscale.neighbours.descent`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.neighbours.descent import nearest_neighbour_descent
+from latentscale.neighbours.exact import (
+    Int64Array,
+    Neighbours,
+    empty_lists,
+    hash_key,
+    merge,
+    nearest,
+)
+from latentscale.neighbours.ivf import cell_cap, partition
+from latentscale.neighbours.refine import refine
+from latentscale.tiles.distances import Float64Array, Points
+from latentscale.tiles.top_lists import offer, pair_hash, query_hash
+
+EXACT_WORK = 2e12
+"""Multiplications (40 s on one core) up to which exact search beats compiling the descent."""
+
+EXACT_CELL = 1 << 22
+"""Coordinates (rows times dimensions) up to which a cell's exact search is as fast as a descent."""
+
+REFINEMENTS = 2
+"""Passes of :mod:`latentscale.neighbours.refine` over the merged lists; a third gains little."""
+
+
+def approximate_neighbours(
+    points: Points, k: int, *, overlap: int, generator: np.random.Generator, seed: int
+) -> Neighbours:
+    """Find nearly all of the ``k`` nearest other rows of every row.
+
+    Parameters
+    ----------
+    points : Points
+        All ``n`` rows.
+    k : int
+        Neighbours of a row, ``1 <= k < n``.
+    overlap : int
+        Cells that each row joins (2 suits most data, 3 high intrinsic dimension).
+    generator : numpy.random.Generator
+        Source of the cells and of the descent's starting graphs.
+    seed : int
+        Seed of the hash that breaks ties.
+
+    Returns
+    -------
+    Neighbours
+        Shape (n, k), complete: rows that their cells left short are searched exactly.
+
+    Raises
+    ------
+    ValueError
+        Unless ``1 <= k < n`` and ``overlap >= 1``.
+    """
+    n = len(points)
+    if not 1 <= k < n:
+        raise ValueError(f"k = {k} neighbours of {n} rows: k must be at least 1 and below {n}")
+    cap = cell_cap(n, points.dimension)
+    cells = partition(points, overlap=overlap, cap=cap, generator=generator)
+    work = float(sum(len(cell) ** 2 for cell in cells)) * points.dimension
+    descend = work > EXACT_WORK and points.metric in ("euclidean", "cosine")
+    return search_cells(points, cells, k, descend=descend, generator=generator, seed=seed)
+
+
+def search_cells(
+    points: Points,
+    cells: Sequence[Int64Array],
+    k: int,
+    *,
+    descend: bool,
+    generator: np.random.Generator,
+    seed: int,
+    refinements: int = REFINEMENTS,
+) -> Neighbours:
+    """Find nearly all of the ``k`` nearest of rows that cells have in common.
+
+    Parameters
+    ----------
+    points : Points
+        ``n`` rows.
+    cells : sequence of ndarray of int64
+        Ascending numbers of the rows in each cell; every row is in at least one.
+    k : int
+        Neighbours of a row, at least 1.
+    descend : bool
+        Search large cells by descent, see :func:`cell_neighbours`.
+    generator : numpy.random.Generator
+        Source of the descent's starting graphs.
+    seed : int
+        Seed of the hash that breaks ties.
+    refinements : int
+        Passes of :func:`~latentscale.neighbours.refine.refine` over the merged lists.
+
+    Returns
+    -------
+    Neighbours
+        Shape (n, k), padded with id -1 only where ``n <= k``.
+
+    Notes
+    -----
+    Holds the rows of one cell, and what its search takes, beside all rows and lists.
+    """
+    n = len(points)
+    indices, distances, _ = empty_lists(n, k)
+    for cell in cells:
+        found = cell_neighbours(
+            points.take(cell), cell, k, descend=descend, generator=generator, seed=seed
+        )
+        known = Neighbours(indices[cell], distances[cell])
+        joined = merge(known, found, k, query_ids=cell, seed=seed)
+        indices[cell], distances[cell] = joined.indices, joined.distances
+    short = np.flatnonzero(indices[:, -1] < 0)
+    if len(short):
+        exact = nearest(
+            points.take(short),
+            points,
+            k,
+            query_ids=short,
+            candidate_ids=np.arange(n, dtype=np.int64),
+            seed=seed,
+        )
+        indices[short], distances[short] = exact.indices, exact.distances
+    found = Neighbours(indices, distances)
+    # One cell has no borders to mend, and lists of all rows nothing to gain.
+    for _ in range(refinements if len(cells) > 1 and n > k else 0):
+        found = refine(points, found, seed=seed)
+    return found
+
+
+def cell_neighbours(
+    points: Points,
+    ids: Int64Array,
+    k: int,
+    *,
+    descend: bool,
+    generator: np.random.Generator,
+    seed: int,
+) -> Neighbours:
+    """Find the nearest other rows of every row of one cell.
+
+    Parameters
+    ----------
+    points : Points
+        The cell's ``m`` rows.
+    ids : ndarray of int64, shape (m,)
+        Their row numbers in the corpus.
+    k : int
+        Neighbours of a row, at least 1.
+    descend : bool
+        Search cells of over 2²² distinct coordinates by descent; exactly otherwise.
+    generator : numpy.random.Generator
+        Source of the descent's starting graph.
+    seed : int
+        Seed of the hash that breaks ties.
+
+    Returns
+    -------
+    Neighbours
+        Shape (m, k), padded with id -1 where the cell is too small.
+    """
+    first, group_of = _equal_rows(points)
+    distinct = points.take(first)
+    if descend and len(distinct) * points.dimension > EXACT_CELL:
+        graph = nearest_neighbour_descent(distinct, k, generator, seed)
+    else:
+        numbers = np.arange(len(distinct), dtype=np.int64)
+        graph = nearest(distinct, distinct, k, query_ids=numbers, candidate_ids=numbers, seed=seed)
+    members = np.argsort(group_of, kind="stable")
+    starts = np.searchsorted(group_of[members], np.arange(len(distinct) + 1))
+    indices, distances, hashes = empty_lists(len(points), k)
+    _expand(
+        distances,
+        hashes,
+        indices,
+        graph.distances,
+        graph.indices,
+        group_of,
+        members,
+        starts,
+        ids,
+        hash_key(seed),
+    )
+    return Neighbours(indices, distances)
+
+
+def _equal_rows(points: Points) -> tuple[Int64Array, Int64Array]:
+    """First row of each group of equal rows, and every row's group."""
+    # Adding 0 turns -0 into 0, so that equal rows have equal bytes.
+    rows = np.ascontiguousarray(points.rows + 0.0)
+    words = rows.view(np.dtype((np.void, rows.shape[1] * rows.itemsize))).ravel()
+    _, first, group_of = np.unique(words, return_index=True, return_inverse=True)
+    return first.astype(np.int64), group_of.astype(np.int64)
+
+
+@numba.njit(cache=True, nogil=True)
+def _expand(
+    distances: Float64Array,
+    hashes: NDArray[np.uint64],
+    indices: Int64Array,
+    group_distances: Float64Array,
+    group_neighbours: Int64Array,
+    group_of: Int64Array,
+    members: Int64Array,
+    starts: Int64Array,
+    ids: Int64Array,
+    key: np.uint64,
+) -> None:
+    """Turn neighbours among groups of equal rows into neighbours among rows."""
+    last = distances.shape[1] - 1
+    for i in range(len(group_of)):
+        group = group_of[i]
+        hash_of_query = query_hash(key, ids[i])
+        for near in range(-1, group_neighbours.shape[1]):
+            other = group if near < 0 else group_neighbours[group, near]
+            distance = 0.0 if near < 0 else group_distances[group, near]
+            if other < 0 or distance > distances[i, last]:
+                break
+            for place in range(starts[other], starts[other + 1]):
+                row = members[place]
+                if row != i:
+                    hash_of_pair = pair_hash(hash_of_query, ids[row])
+                    offer(distances[i], hashes[i], indices[i], distance, hash_of_pair, ids[row])

@@ -1,0 +1,184 @@
+r"""Very many cells, in two levels.
+
+To place ``c`` centres on ``s`` rows takes a product with every centre for every row and round, and
+to find a row's nearest centres another ``c``. Where cells go into the tens of thousands that is
+most of the work of a search. Here centres are placed in two levels instead, as in a vocabulary tree
+(Nistér & Stewénius 2006): a coarse cell is what is nearest to one of about :math:`\sqrt c`
+centres, the cells inside it are placed among its own rows, and a row's cells are sought in its
+:data:`SEARCHED_COARSE_CELLS` nearest coarse cells, which takes about :math:`(1 + 8)\sqrt c`
+products.
+
+The nearest centre of a row may be in none of the coarse cells looked at. Then a cell of the row is
+a little farther away, and fewer neighbours have a cell in common: who chooses the overlap by pilot
+rows sees that and makes it good.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.neighbours.cell_layout import order_centres
+from latentscale.neighbours.exact import Neighbours, nearest
+from latentscale.neighbours.ivf import (
+    assign,
+    assign_by_blocks,
+    centre_metric,
+    centre_points,
+    find_centres,
+)
+from latentscale.tiles.distances import Float64Array, Points, row_blocks
+
+Int64Array = NDArray[np.int64]
+
+SEARCHED_COARSE_CELLS = 8
+"""Nearest coarse cells of a row whose cells are looked at."""
+
+MOST_UNDIVIDED = 1 << 12
+"""Cells up to which there is one coarse cell."""
+
+ASSIGN_ROWS, ASSIGN_COORDINATES = 1 << 14, 1 << 22
+"""Rows that are assigned together at most: the more, the less often centres are made ready."""
+
+
+@dataclass(frozen=True)
+class TwoLevelCells:
+    """Cells, those of one coarse cell after another.
+
+    Attributes
+    ----------
+    centres : ndarray of float64, shape (c, d)
+        Of the cells; near ones follow each other.
+    coarse : ndarray of float64, shape (r, d)
+        Centres of the coarse cells.
+    starts : ndarray of int64, shape (r + 1,)
+        First cell of every coarse cell, and ``c``.
+    """
+
+    centres: Float64Array
+    coarse: Float64Array
+    starts: Int64Array
+
+
+def count_coarse_cells(cells: int) -> int:
+    """Return how many coarse cells so many cells are placed in.
+
+    Parameters
+    ----------
+    cells : int
+        Number of cells, at least 1.
+
+    Returns
+    -------
+    int
+        Their root; one where the cells are few.
+    """
+    return 1 if cells <= MOST_UNDIVIDED else round(math.sqrt(cells))
+
+
+def place_two_level_cells(
+    sample: Float64Array, cells: int, coarse: int, generator: np.random.Generator
+) -> TwoLevelCells:
+    """Place centres of cells, one coarse cell after another.
+
+    Parameters
+    ----------
+    sample : ndarray of float64, shape (s, d)
+        Rows drawn at random (unit rows for the cosine metric).
+    cells, coarse : int
+        How many are wanted, each at least 1.
+    generator : numpy.random.Generator
+        Source of the starting rows.
+
+    Returns
+    -------
+    TwoLevelCells
+        Every coarse cell has cells in proportion to its rows in the sample, rounded down, but at
+        least one; fewer where it has fewer distinct rows.
+
+    Raises
+    ------
+    ValueError
+        If the sample is empty, or a count isn't positive.
+
+    Notes
+    -----
+    Costs about ``16 s d (r + c / r)`` operations.
+    """
+    if coarse == 1:
+        centres = _ordered(find_centres(sample, cells, generator), generator)
+        return TwoLevelCells(centres, centres.mean(axis=0)[None], np.array([0, len(centres)]))
+    middle = _ordered(find_centres(sample, coarse, generator), generator)
+    owner = assign_by_blocks(centre_points(sample, "euclidean"), middle, 1)[:, 0]
+    order = np.argsort(owner, kind="stable")
+    counts = np.bincount(owner, minlength=len(middle))
+    inhabited = np.flatnonzero(counts)
+    placed = []
+    for rows in np.split(order, np.cumsum(counts[inhabited])[:-1]):
+        share = max(1, cells * len(rows) // len(sample))
+        placed.append(_ordered(find_centres(sample[rows], share, generator), generator))
+    starts = np.concatenate([[0], np.cumsum([len(centres) for centres in placed])])
+    return TwoLevelCells(np.concatenate(placed), middle[inhabited], starts)
+
+
+def _ordered(centres: Float64Array, generator: np.random.Generator) -> Float64Array:
+    return centres[order_centres(centres, generator)]
+
+
+def assign_two_level_cells(points: Points, cells: TwoLevelCells, overlap: int) -> Int64Array:
+    """Find the nearest cells of every row in its nearest coarse cells.
+
+    Parameters
+    ----------
+    points : Points
+        ``m`` rows.
+    cells : TwoLevelCells
+        ``c`` cells.
+    overlap : int
+        Cells of a row; all of them where there are fewer.
+
+    Returns
+    -------
+    ndarray of int64, shape (m, min(overlap, c))
+        Cell numbers, nearest centre first; equal rows get equal cells. With at most
+        :data:`SEARCHED_COARSE_CELLS` coarse cells these are the nearest of all.
+    """
+    if len(cells.coarse) == 1:
+        return assign_by_blocks(points, cells.centres, overlap)
+    size = max(1, min(ASSIGN_ROWS, ASSIGN_COORDINATES // points.dimension))
+    blocks = row_blocks(len(points), size)
+    return np.concatenate([_assign_block(points.take(block), cells, overlap) for block in blocks])
+
+
+def _assign_block(points: Points, cells: TwoLevelCells, overlap: int) -> Int64Array:
+    metric = centre_metric(points.metric)
+    overlap = min(overlap, len(cells.centres))
+    queries = Points(points.rows, points.squared_norms, metric)
+    near = assign(points, cells.coarse, SEARCHED_COARSE_CELLS)
+    found = Neighbours(
+        np.full((len(points), overlap), -1, dtype=np.int64), np.full((len(points), overlap), np.inf)
+    )
+    order = np.argsort(near, axis=None, kind="stable")
+    visits = np.searchsorted(near.ravel()[order], np.arange(len(cells.coarse) + 1))
+    for owner in np.flatnonzero(np.diff(visits)):
+        rows = order[visits[owner] : visits[owner + 1]] // near.shape[1]
+        start, stop = cells.starts[owner : owner + 2]
+        # Every row asks under one number, so that ties are broken alike.
+        nobody = np.full(len(rows), -1, dtype=np.int64)
+        best = nearest(
+            queries.take(rows),
+            centre_points(cells.centres[start:stop], metric),
+            overlap,
+            query_ids=nobody,
+            candidate_ids=np.arange(start, stop, dtype=np.int64),
+            seed=0,
+            known=Neighbours(found.indices[rows], found.distances[rows]),
+        )
+        found.indices[rows], found.distances[rows] = best.indices, best.distances
+    short = np.flatnonzero(found.indices[:, -1] < 0)
+    if len(short):
+        found.indices[short] = assign(points.take(short), cells.centres, overlap)
+    return found.indices

@@ -1,0 +1,110 @@
+"""Vecchia neighbours: the nearest earlier rows of every row, in some order of the rows.
+
+What a point adds to the points before it is mostly decided by the nearest of them, so both an
+estimate of the magnitude (:mod:`latentscale.magnitude.nystrom`) and a preconditioner
+(:mod:`latentscale.linalg.preconditioning`) give every point a few such neighbours (Vecchia 1988).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+
+from latentscale.neighbours.exact import Int64Array, Neighbours, merge, nearest
+from latentscale.tiles.distances import METRICS, Float64Array, Points, distance_tile, row_blocks
+from latentscale.tiles.pairs import exact_distance
+
+BLOCK_ROWS = 256
+"""Points whose Vecchia neighbours are sought together."""
+
+
+def vecchia_neighbours(points: Points, k: int) -> Neighbours:
+    """Find the ``k`` nearest earlier rows of every row.
+
+    Parameters
+    ----------
+    points : Points
+        ``n`` rows in their order.
+    k : int
+        Vecchia neighbours of a row, at least 1.
+
+    Returns
+    -------
+    Neighbours
+        Shape (n, k), nearest first; row ``i`` has ``min(i, k)`` of them, then -1.
+
+    Notes
+    -----
+    Visits ``n² / 2`` pairs in blocks.
+    """
+    ids = np.arange(len(points), dtype=np.int64)
+    found = []
+    for rows in row_blocks(len(points), BLOCK_ROWS):
+        block = points.take(rows)
+        own = _neighbours_inside(block, k, rows.start)
+        if rows.start > 0:
+            before = slice(0, rows.start)
+            earlier = nearest(
+                block,
+                points.take(before),
+                k,
+                query_ids=ids[rows],
+                candidate_ids=ids[before],
+                seed=0,
+            )
+            own = merge(earlier, own, k, query_ids=ids[rows], seed=0)
+        found.append(own)
+    return Neighbours(
+        np.concatenate([part.indices for part in found]),
+        np.concatenate([part.distances for part in found]),
+    )
+
+
+def _neighbours_inside(block: Points, k: int, start: int) -> Neighbours:
+    """Find the nearest earlier rows of the same block, whose first row has number ``start``."""
+    n = len(block)
+    distances = distance_tile(block, block)
+    distances[np.triu_indices(n)] = math.inf
+    nearest_first = np.argsort(distances, axis=1, kind="stable")[:, : min(k, n)]
+    sorted_distances = np.take_along_axis(distances, nearest_first, axis=1)
+    indices = np.where(np.isinf(sorted_distances), -1, nearest_first + start)
+    missing = ((0, 0), (0, k - indices.shape[1]))
+    return Neighbours(
+        np.pad(indices, missing, constant_values=-1),
+        np.pad(sorted_distances, missing, constant_values=math.inf),
+    )
+
+
+def distances_among(points: Points, lists: Int64Array) -> Float64Array:
+    """Measure the members of each list against each other.
+
+    Parameters
+    ----------
+    points : Points
+    lists : ndarray of int64, shape (q, c)
+        Rows, -1 where there is none.
+
+    Returns
+    -------
+    ndarray of float64, shape (q, c, c)
+        0 where there is none.
+    """
+    distances = np.zeros((*lists.shape, lists.shape[1]))
+    _measure_lists(points.rows, lists, METRICS.index(points.metric), distances)
+    return distances
+
+
+@numba.njit(cache=True, nogil=True)
+def _measure_lists(
+    rows: Float64Array, lists: Int64Array, metric: int, distances: Float64Array
+) -> None:
+    for q in range(lists.shape[0]):
+        for i in range(lists.shape[1]):
+            for j in range(i):
+                first, second = lists[q, i], lists[q, j]
+                if first >= 0 and second >= 0:
+                    distance = exact_distance(rows[first], rows[second], metric)
+                    distances[q, i, j] = distance
+                    distances[q, j, i] = distance

@@ -1,0 +1,1 @@
+"""Random subsets: rarefaction and what follows from it for all rows."""

@@ -1,0 +1,216 @@
+"""A rarefaction curve continued to all rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from latentscale.estimate import Estimate
+from latentscale.sampling.rarefaction import Int64Array, RarefactionCurve
+from latentscale.tiles.distances import Float64Array
+
+LEAST_SIZES = 4
+"""Sizes that a value and its back-test need."""
+
+
+SAFETY = 1.5
+"""Factor on the back-test's error."""
+
+
+SPREAD_PIECES = 8
+"""Subsets of one size whose spread tells the error of the draw."""
+
+
+STEPS = 32
+"""Midpoint steps from the largest size to all points."""
+
+
+MOST_SLOPE = 1.25
+"""Steepest slope allowed; a set whose magnitude stays the same while it grows has slope 1."""
+
+
+LEAST_ODDS = 1e-12
+"""Where nearly all points count, odds below this are rounding."""
+
+
+LARGEST_EXPONENT = 700.0
+"""Log odds at which the magnitude of any number of points is 0."""
+
+
+@dataclass(frozen=True)
+class Extrapolation:
+    """The rarefaction curve followed to all points.
+
+    Attributes
+    ----------
+    scales : ndarray of float64, shape (s,)
+        Ascending scales.
+    points : int
+        Number of distinct points.
+    estimates : tuple of Estimate
+        The magnitude of all points at each scale, ``bounds`` "estimate", method "subsample".
+    certified : ndarray of float64, shape (s,)
+        Certified lower bound at each scale.
+    """
+
+    scales: Float64Array
+    points: int
+    estimates: tuple[Estimate, ...]
+    certified: Float64Array
+
+
+def extrapolate(curve: RarefactionCurve, points: int) -> Extrapolation:
+    """Follow a rarefaction curve to all points.
+
+    Parameters
+    ----------
+    curve : RarefactionCurve
+        At least :data:`LEAST_SIZES` sizes.
+    points : int
+        Number of distinct points, at least the largest size.
+
+    Returns
+    -------
+    Extrapolation
+        Exact at scale 0, and the largest subset's own mean where it holds all points.
+
+    Raises
+    ------
+    ValueError
+        On too few sizes or points.
+    """
+    if len(curve.sizes) < LEAST_SIZES:
+        raise ValueError(
+            f"an extrapolation and its back-test need {LEAST_SIZES} sizes of subsets, got "
+            f"{len(curve.sizes)}: {curve.sizes.tolist()}"
+        )
+    if points < curve.sizes[-1]:
+        raise ValueError(
+            f"the largest subset has {curve.sizes[-1]} rows, more than the {points} points"
+        )
+    positive = curve.scales > 0
+    values = tuple(part[:, positive] for part in curve.values)
+    value, low, high = _log_odds_interval(curve.sizes, values, points)
+    estimates = (Estimate.exact(1.0, "definition"),) * int((~positive).sum()) + tuple(
+        _clipped(points, float(certified), *odds)
+        for certified, *odds in zip(curve.lower[positive], value, low, high, strict=True)
+    )
+    certified = np.where(positive, np.minimum(curve.lower, points), 1.0)
+    return Extrapolation(curve.scales, points, estimates, certified)
+
+
+def _log_odds_interval(
+    sizes: Int64Array, values: tuple[Float64Array, ...], points: int
+) -> tuple[Float64Array, Float64Array, Float64Array]:
+    """Extrapolate log odds to all points: value, and ends of the interval, shapes (s,)."""
+    logs, target = np.log(sizes), math.log(points)
+    single = tuple(_odds(size, part) for size, part in zip(sizes, values, strict=True))
+    odds = np.log([part.mean(axis=0) for part in single])
+    steps = (target - logs[-1]) / (logs[-1] - logs[-2])
+    if steps == 0:
+        return odds[-1], odds[-1], odds[-1]
+    value = _continue(logs, odds, target, drifting=True)
+    misses = [
+        np.abs(_continue(logs[:-1], odds[:-1], logs[-1], drifting=drifting) - odds[-1])
+        for drifting in (True, False)
+    ]
+    back_test = _with_scale_below(np.max(misses, axis=0))
+    seen = sizes[-1] * len(single[-1])
+    draw = math.sqrt(max(1.0 - seen / points, 0.0)) * _standard_error(single)
+    width = np.hypot(SAFETY * max(steps, 1.0) * back_test, 2.0 * draw)
+    ends = (
+        value - width,
+        value + width,
+        _continue(logs, odds, target, drifting=False),
+        _polynomial(logs[-2:], odds[-2:], target),
+        _polynomial(logs[-3:], odds[-3:], target),
+    )
+    slack = 2.0 * draw
+    steepest = odds[-1] + MOST_SLOPE * (target - logs[-1]) + slack
+    ends = np.clip(ends, odds[-1] - slack, steepest)
+    # A magnitude function is taken to rise with the scale, and so are the ends of its interval.
+    highest = np.minimum.accumulate(np.max(ends, axis=0))
+    lowest = np.maximum.accumulate(np.min(ends, axis=0)[::-1])[::-1]
+    return value, np.minimum(lowest, value), np.maximum(highest, value)
+
+
+def _odds(size: int, values: Float64Array) -> Float64Array:
+    """Return m / Mag - 1, which rises as points repeat each other."""
+    odds: Float64Array = np.maximum(size / values - 1.0, LEAST_ODDS)
+    return odds
+
+
+def _continue(
+    logs: Float64Array, odds: Float64Array, target: float, *, drifting: bool
+) -> Float64Array:
+    """Follow the slope as a function of the log odds from the last size to a larger one."""
+    late = _slopes(logs[-2:], odds[-2:])
+    early = _slopes(logs[-3:-1], odds[-3:-1])
+
+    def slope(at: Float64Array) -> Float64Array:
+        now = np.interp(at, *late)
+        moved = 2.0 * now - np.interp(at, *early) if drifting else now
+        return np.clip(moved, 0.0, MOST_SLOPE)
+
+    at: Float64Array = odds[-1].copy()
+    step = (target - logs[-1]) / STEPS
+    for _ in range(STEPS):
+        at += step * slope(at + 0.5 * step * slope(at))
+    return at
+
+
+def _slopes(logs: Float64Array, odds: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """Slopes between two sizes at all scales, by ascending log odds halfway."""
+    slopes = (odds[1] - odds[0]) / (logs[1] - logs[0])
+    halfway = odds.mean(axis=0)
+    order = np.argsort(halfway, kind="stable")
+    return halfway[order], slopes[order]
+
+
+def _polynomial(logs: Float64Array, odds: Float64Array, target: float) -> Float64Array:
+    """Evaluate the polynomial through all of a few sizes, at every scale (Lagrange's form)."""
+    weights = [
+        math.prod((target - other) / (log - other) for other in np.delete(logs, k))
+        for k, log in enumerate(logs)
+    ]
+    value: Float64Array = np.asarray(weights) @ odds
+    return value
+
+
+def _with_scale_below(errors: Float64Array) -> Float64Array:
+    """Raise each scale's error to that of the scale below it, as signs change between them.
+
+    Growth moves a scale to where the smaller one stands, not towards the larger, whose odds are
+    those of a few close pairs and noisy.
+    """
+    raised = errors.copy()
+    raised[1:] = np.maximum(errors[1:], errors[:-1])
+    return raised
+
+
+def _standard_error(odds: tuple[Float64Array, ...]) -> Float64Array:
+    """Estimate the draw's standard error in log odds, from the largest subsets of many.
+
+    All sizes see the same rows, so the error of the mean is about the same at every size.
+    """
+    many = [part for part in odds if len(part) >= SPREAD_PIECES]
+    spread = many[-1] if many else max(odds, key=len)
+    if len(spread) == 1:
+        return np.zeros(spread.shape[1])
+    error: Float64Array = spread.std(axis=0, ddof=1) / spread.mean(axis=0)
+    return np.divide(error, math.sqrt(len(spread)), out=error)
+
+
+def _clipped(points: int, certified: float, value: float, low: float, high: float) -> Estimate:
+    """Turn log odds into an estimate between the certified lower bound and all points."""
+    floor = min(max(certified, 1.0), float(points))
+    middle, lower, upper = (
+        min(max(_magnitude(points, odds), floor), float(points)) for odds in (value, high, low)
+    )
+    return Estimate(middle, lower, upper, "estimate", "subsample")
+
+
+def _magnitude(points: int, odds: float) -> float:
+    return points / (1.0 + math.exp(min(odds, LARGEST_EXPONENT)))

@@ -1,0 +1,173 @@
+r"""Rarefaction: the magnitude of random subsets against their size.
+
+A subset never has a larger magnitude than the whole: where the similarity matrix is positive
+definite, :math:`\mathrm{Mag} = \sup_w (\mathbf 1^\top w)^2 / w^\top K w`, and a ``w`` on the subset
+is one of those that the supremum runs over (Leinster 2013, proposition 2.4.3 and corollary 2.4.4).
+The proof asks for the matrix only, so it holds for the cosine distance, which isn't a metric, as
+for the other two (Leinster 2013, theorem 2.5.3 for Euclidean space; Meckes 2013 for the Manhattan
+metric; the Gaussian kernel on the sphere for the cosine distance). The magnitude of any subset is
+therefore a *certified lower bound*.
+
+It can be far below the truth, so random subsets of several sizes show how the magnitude grows: the
+*rarefaction curve*, so called in ecology, where it counts species (Hurlbert 1971). Each replicate
+is a random subset that is divided into 2, 4, 8, … equal pieces. Every size sees the same rows, so
+that differences between sizes are nearly free of the luck of the draw, and all sizes below the
+largest together cost as much as it. One replicate at one size is a task of its own: it takes rows
+and returns a few numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import t as student_t
+
+from latentscale.tiles.distances import Float64Array
+
+Int64Array = NDArray[np.int64]
+
+HALVINGS = 4
+"""How often a replicate is halved by default; the sizes below the largest cost as much as it."""
+
+
+@dataclass(frozen=True)
+class SubsampleMagnitudes:
+    """Magnitudes of equal pieces of one replicate.
+
+    Attributes
+    ----------
+    size : int
+        Rows of a piece.
+    values : ndarray of float64, shape (pieces, s)
+        The magnitude of each piece at each scale.
+    lower : ndarray of float64, shape (s,)
+        The largest certified lower bound among the pieces.
+    """
+
+    size: int
+    values: Float64Array
+    lower: Float64Array
+
+
+@dataclass(frozen=True)
+class RarefactionCurve:
+    """Magnitude against the size of a random subset.
+
+    Attributes
+    ----------
+    scales : ndarray of float64, shape (s,)
+        Ascending scales.
+    sizes : ndarray of int64, shape (k,)
+        Ascending sizes.
+    values : tuple of ndarray of float64, shapes (r, s)
+        The magnitudes of the ``r`` subsets of each size.
+    lower : ndarray of float64, shape (s,)
+        Certified lower bound of the magnitude of any set that holds the subsets.
+    """
+
+    scales: Float64Array
+    sizes: Int64Array
+    values: tuple[Float64Array, ...]
+    lower: Float64Array
+
+    @property
+    def means(self) -> Float64Array:
+        """Mean magnitude over the subsets of each size, shape (k, s)."""
+        return np.array([values.mean(axis=0) for values in self.values])
+
+    def intervals(self) -> tuple[Float64Array | None, ...]:
+        """95 % intervals for the mean over all subsets of a size.
+
+        Returns
+        -------
+        tuple of ndarray of float64, shape (2, s), or None
+            Lower and upper ends by Student's distribution; None for a size with one subset.
+        """
+        return tuple(_interval(values) for values in self.values)
+
+
+def draw_replicates(
+    n: int, rows: int, replicates: int, generator: np.random.Generator
+) -> Int64Array:
+    """Draw random subsets without repetition.
+
+    Parameters
+    ----------
+    n : int
+        Distinct rows to draw from.
+    rows : int
+        Rows of a subset, at most ``n``.
+    replicates : int
+        Subsets, at least 1: disjoint when ``n`` allows, else drawn independently.
+    generator : numpy.random.Generator
+        Source of the draw.
+
+    Returns
+    -------
+    ndarray of int64, shape (replicates, rows)
+        Row numbers in random order, so that consecutive pieces are random subsets themselves.
+
+    Raises
+    ------
+    ValueError
+        Unless ``1 <= rows <= n`` and ``replicates >= 1``.
+    """
+    if not 1 <= rows <= n or replicates < 1:
+        raise ValueError(
+            f"cannot draw {replicates} subsets of {rows} rows from {n}: at least one subset of "
+            f"1 to {n} rows"
+        )
+    if rows * replicates <= n:
+        return generator.permutation(n)[: rows * replicates].reshape(replicates, rows)
+    return np.array([generator.permutation(n)[:rows] for _ in range(replicates)])
+
+
+def rarefaction_curve(
+    scales: ArrayLike, subsamples: Sequence[SubsampleMagnitudes]
+) -> RarefactionCurve:
+    """Gather the magnitudes of subsets of different sizes.
+
+    Parameters
+    ----------
+    scales : array_like of float, shape (s,)
+        The scales at which all subsets were evaluated.
+    subsamples : sequence of SubsampleMagnitudes
+        Any number for each size, in any order.
+
+    Raises
+    ------
+    ValueError
+        If there are none, or a subset was evaluated on another number of scales.
+    """
+    scales = np.array(scales, dtype=np.float64)
+    if not subsamples:
+        raise ValueError("a rarefaction curve needs at least one subsample")
+    for part in subsamples:
+        if part.values.shape[1:] != scales.shape or part.lower.shape != scales.shape:
+            raise ValueError(
+                f"a subsample of {part.size} rows has {part.values.shape[1]} scales, the curve "
+                f"has {len(scales)}"
+            )
+    sizes = sorted({part.size for part in subsamples})
+    return RarefactionCurve(
+        scales,
+        np.array(sizes, dtype=np.int64),
+        tuple(
+            np.concatenate([part.values for part in subsamples if part.size == size])
+            for size in sizes
+        ),
+        np.max([part.lower for part in subsamples], axis=0),
+    )
+
+
+def _interval(values: Float64Array) -> Float64Array | None:
+    count = len(values)
+    if count == 1:
+        return None
+    half = student_t.ppf(0.975, count - 1) * values.std(axis=0, ddof=1) / math.sqrt(count)
+    mean = values.mean(axis=0)
+    return np.array([mean - half, mean + half])

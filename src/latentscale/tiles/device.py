@@ -1,0 +1,63 @@
+r"""The arithmetic of tiles, and the only place that chooses a device.
+
+A *tile* is what all pairs of two blocks of rows have to say: their separations, and whatever is
+folded from those. Everything that touches every pair of rows is one of the operations below; the
+measures name them and know nothing of the arrays behind them. Today all of them run on numpy and
+numba, on one core and without Python's lock. Another device would offer the same operations on its
+own :class:`TileRows`, and be chosen here.
+
+=============================  ====================================================================
+:func:`tile_rows`              rows about an origin, scaled, in the precision of the tiles
+:func:`unit_rows`              rows scaled to given lengths
+:func:`inner_products`         :math:`x \cdot y` of all pairs
+:func:`separations`            squared distances or Manhattan distances of all pairs
+:func:`decide`                 which pairs are within a limit, as in float64
+:func:`offer_near`             candidates that may be nearest, folded into sorted lists
+:func:`exponentials`           exponentials of a whole tile
+:func:`fold_similarities`      exponentials at many scales, folded with vectors both ways
+=============================  ====================================================================
+"""
+
+from latentscale.tiles.host.exponentials import (
+    EXPONENTIAL_ERROR,
+    FOLDED_COLUMNS,
+    FOLDED_ROWS,
+    LEAST_SIMILARITY,
+    ROWS_AT_ONCE,
+    exponentials,
+    fold_similarities,
+)
+from latentscale.tiles.host.nearest import offer_near
+from latentscale.tiles.host.separations import (
+    RECOMPUTED_SHARE,
+    Precision,
+    TileRows,
+    decide,
+    inner_products,
+    rounding_share,
+    rounding_unit,
+    separations,
+    tile_rows,
+)
+from latentscale.tiles.host.unit_rows import unit_rows
+
+__all__ = [
+    "EXPONENTIAL_ERROR",
+    "FOLDED_COLUMNS",
+    "FOLDED_ROWS",
+    "LEAST_SIMILARITY",
+    "RECOMPUTED_SHARE",
+    "ROWS_AT_ONCE",
+    "Precision",
+    "TileRows",
+    "decide",
+    "exponentials",
+    "fold_similarities",
+    "inner_products",
+    "offer_near",
+    "rounding_share",
+    "rounding_unit",
+    "separations",
+    "tile_rows",
+    "unit_rows",
+]

@@ -1,0 +1,1 @@
+"""The arithmetic of tiles on numpy and numba, on one core."""

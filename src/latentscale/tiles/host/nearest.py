@@ -1,0 +1,132 @@
+"""Nearest candidates folded from tiles into sorted lists, on numba."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.tiles.host.separations import (
+    STRIP,
+    Float64Array,
+    FloatArray,
+    Precision,
+    TileRows,
+    approximate_separations,
+    rounding_share,
+)
+from latentscale.tiles.pairs import COSINE, EUCLIDEAN, MANHATTAN, exact_distance
+from latentscale.tiles.top_lists import offer, pair_hash, query_hash
+
+Int64Array = NDArray[np.int64]
+UInt64Array = NDArray[np.uint64]
+
+
+def offer_near(
+    distances: Float64Array,
+    hashes: UInt64Array,
+    indices: Int64Array,
+    queries: TileRows,
+    candidates: TileRows,
+    query_ids: Int64Array,
+    candidate_ids: Int64Array,
+    key: np.uint64,
+    *,
+    cosine: bool,
+) -> None:
+    """Offer every candidate to every query's list of the nearest.
+
+    A candidate whose separation is beyond the last of a list by more than the tile's error is
+    passed over; the others are measured in float64 over their coordinates.
+
+    Parameters
+    ----------
+    distances, hashes, indices : ndarray, shape (m, k)
+        The lists, sorted; changed in place.
+    queries, candidates : TileRows
+        ``m`` and ``n`` rows.
+    query_ids, candidate_ids : ndarray of int64, shapes (m,) and (n,)
+        A candidate with the query's own id is passed over.
+    key : numpy.uint64
+        Key of the hash.
+    cosine : bool
+        Whether a distance is half the separation, not its root.
+    """
+    tile = np.empty((len(queries), len(candidates)), dtype=queries.matrix.dtype)
+    approximate_separations(queries, candidates, tile)
+    dimension = queries.exact.shape[1]
+    precision: Precision = "single" if tile.dtype == np.float32 else "double"
+    _fold_nearest(
+        distances,
+        hashes,
+        indices,
+        tile,
+        queries.sizes.astype(tile.dtype),
+        candidates.sizes.astype(tile.dtype),
+        tile.dtype.type(rounding_share(dimension, precision)),
+        tile.dtype.type((dimension + 16) * np.finfo(tile.dtype).tiny),
+        queries.separation_unit,
+        queries.exact,
+        candidates.exact,
+        COSINE if cosine else MANHATTAN if queries.manhattan else EUCLIDEAN,
+        query_ids,
+        candidate_ids,
+        key,
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+def _fold_nearest(
+    distances: Float64Array,
+    hashes: UInt64Array,
+    indices: Int64Array,
+    tile: FloatArray,
+    query_sizes: FloatArray,
+    candidate_sizes: FloatArray,
+    share: np.floating[Any],
+    tiny: np.floating[Any],
+    unit: float,
+    queries: Float64Array,
+    candidates: Float64Array,
+    metric: int,
+    query_ids: Int64Array,
+    candidate_ids: Int64Array,
+    key: np.uint64,
+) -> None:
+    last = distances.shape[1] - 1
+    columns = tile.shape[1]
+    for i in range(tile.shape[0]):
+        row, size = tile[i], query_sizes[i]
+        hash_of_query = query_hash(key, query_ids[i])
+        separation = _separation_limit(distances[i, last], metric)
+        limit = tile.dtype.type(separation / unit)
+        for start in range(0, columns, STRIP):
+            stop = min(start + STRIP, columns)
+            count: Any = np.int32(0)
+            for j in range(start, stop):
+                band = share * (size + candidate_sizes[j]) + tiny
+                count += np.int32(row[j] - band <= limit)
+            if count == 0:
+                continue
+            for j in range(start, stop):
+                band = share * (size + candidate_sizes[j]) + tiny
+                if row[j] - band > limit or candidate_ids[j] == query_ids[i]:
+                    continue
+                hash_of_pair = pair_hash(hash_of_query, candidate_ids[j])
+                if separation == 0.0 and hash_of_pair > hashes[i, last]:
+                    continue  # no distance is below 0, so the hash decides alone
+                distance = exact_distance(queries[i], candidates[j], metric)
+                offer(distances[i], hashes[i], indices[i], distance, hash_of_pair, candidate_ids[j])
+                separation = _separation_limit(distances[i, last], metric)
+                limit = tile.dtype.type(separation / unit)
+
+
+@numba.njit(cache=True, nogil=True)
+def _separation_limit(distance: float, metric: int) -> float:
+    # Rounded up, so that no candidate at exactly this distance is passed over.
+    if metric == MANHATTAN:
+        return distance
+    squared = 2.0 * distance if metric == COSINE else distance * distance
+    return squared * (1.0 + 1e-15)

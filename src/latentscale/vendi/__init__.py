@@ -1,0 +1,1 @@
+"""The Vendi scores under every kernel."""

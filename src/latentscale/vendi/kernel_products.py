@@ -1,0 +1,136 @@
+"""Products of a kernel matrix with many vectors at once, without the matrix.
+
+A tile of similarities serves every vector, so a visit of all pairs costs the distances, one
+exponential a pair, and two multiply-adds a pair and vector. Each unordered pair of blocks is
+visited once and folded both ways (:class:`latentscale.tiles.exponential_products.DistanceTiles`);
+the diagonal is exactly 1, and the matrix multiplied with exactly symmetric.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import cast
+
+import numpy as np
+
+from latentscale.tiles.device import exponentials
+from latentscale.tiles.distances import Float64Array, Points, block_pairs, row_blocks
+from latentscale.tiles.exponential_products import DistanceTiles
+from latentscale.vendi.kernels import Kernel, KernelFunction, check_kernel, function_tile
+
+FUNCTION_ROWS = 512
+"""Rows a side that a kernel function is given at once."""
+
+
+@dataclass(frozen=True)
+class KernelSums:
+    """What the pairs between two blocks of rows add to the products.
+
+    Attributes
+    ----------
+    products_a, products_b : ndarray of float64, shapes (m, s) and (n, s)
+        Products with the other block's vectors.
+    squares : float
+        Sum of the squared similarities times both rows' masses, over both orders of every pair.
+    least : float
+        A lower bound of all similarities.
+    """
+
+    products_a: Float64Array
+    products_b: Float64Array
+    squares: float
+    least: float
+
+
+def kernel_block_products(
+    a: Points,
+    b: Points,
+    kernel: Kernel,
+    bandwidth: float | None,
+    vectors_a: Float64Array,
+    vectors_b: Float64Array,
+    *,
+    masses_a: Float64Array | None = None,
+    masses_b: Float64Array | None = None,
+) -> KernelSums:
+    """Multiply vectors by the similarities between two blocks of rows, both ways, in float64.
+
+    Parameters
+    ----------
+    a, b : Points
+        Blocks of ``m`` and ``n`` rows under the Euclidean metric, with the same origin in their
+        midst, or none for a function. With ``b is a`` one block meets itself and ``vectors_b`` is
+        not read.
+    kernel : {"rbf", "laplacian"} or callable
+        The similarity.
+    bandwidth : float or None
+        Positive; None for a function.
+    vectors_a, vectors_b : ndarray of float64, shapes (m, s) and (n, s)
+        The vectors' entries for the rows of either block.
+    masses_a, masses_b : ndarray of float64, shapes (m,) and (n,), optional
+        Wanted for the squares, which are 0 without them.
+
+    Returns
+    -------
+    KernelSums
+        With ``b is a`` the second products are zeros, so that adding both is always right.
+
+    Raises
+    ------
+    ValueError
+        On a kernel that doesn't suit the points.
+    """
+    check_kernel(a, kernel, bandwidth)
+    itself = b is a
+    products_a = np.zeros((len(a), vectors_a.shape[1]))
+    products_b = np.zeros((len(b), vectors_a.shape[1]))
+    right = vectors_a if itself else vectors_b
+    masses = masses_a if itself else masses_b
+    squares, least = 0.0, math.inf if callable(kernel) else 0.0
+    for rows, columns, tile in _similarity_tiles(a, None if itself else b, kernel, bandwidth):
+        if callable(kernel):
+            least = min(least, float(tile.min()))
+        products_a[rows] += tile @ right[columns]
+        twice = not (itself and rows == columns)
+        if twice:
+            target = products_a if itself else products_b
+            target[columns] += tile.T @ vectors_a[rows]
+        if masses_a is not None and masses is not None:
+            np.square(tile, out=tile)
+            squares += (1 + twice) * float(masses_a[rows] @ (tile @ masses[columns]))
+    return KernelSums(products_a, products_b, squares, least)
+
+
+def _similarity_tiles(
+    a: Points, b: Points | None, kernel: Kernel, bandwidth: float | None
+) -> Iterator[tuple[slice, slice, Float64Array]]:
+    """Visit each pair of rows once, as a pass over distance tiles does."""
+    if callable(kernel):
+        yield from _function_tiles(a, b, kernel)
+        return
+    assert bandwidth is not None  # noqa: S101  (check_kernel has seen to it)
+    factor = -0.5 / bandwidth**2 if kernel == "rbf" else -1.0 / bandwidth
+    for rows, columns, filled in DistanceTiles(a, b):
+        tile = cast(Float64Array, filled[: rows.stop - rows.start])  # its precision is double
+        if kernel == "laplacian":
+            np.sqrt(tile, out=tile)
+        exponentials(tile, factor)
+        yield rows, columns, tile
+
+
+def _function_tiles(
+    a: Points, b: Points | None, kernel: KernelFunction
+) -> Iterator[tuple[slice, slice, Float64Array]]:
+    pairs: Iterable[tuple[slice, slice]]
+    if b is None:
+        pairs = block_pairs(len(a), FUNCTION_ROWS)
+    else:
+        pairs = product(row_blocks(len(a), FUNCTION_ROWS), row_blocks(len(b), FUNCTION_ROWS))
+    for rows, columns in pairs:
+        tile = function_tile(a.take(rows), (a if b is None else b).take(columns), kernel)
+        if b is None and rows == columns:
+            np.fill_diagonal(tile, 1.0)
+        yield rows, columns, tile

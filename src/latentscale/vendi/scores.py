@@ -1,0 +1,644 @@
+r"""The Vendi scores: the effective number of dissimilar rows.
+
+A kernel :math:`k` with :math:`k(x, x) = 1` turns n rows into a matrix
+:math:`K_{ij} = k(x_i, x_j)`; the eigenvalues :math:`\lambda_i` of :math:`K/n` are non-negative and
+sum to 1. The Vendi score of order q (Pasarkar & Dieng 2024, eq. 8) is the exponential of their
+Rényi entropy,
+
+.. math:: VS_q = \Bigl(\sum_{\lambda_i > 0} \lambda_i^q\Bigr)^{1/(1 - q)},
+
+with the limits :math:`VS_1 = \exp(-\sum \lambda_i \log \lambda_i)` (Friedman & Dieng 2023,
+definition 3.1), :math:`VS_\infty = 1/\lambda_{\max}` and :math:`VS_0` the rank. It lies between 1
+(all rows equal) and n (all similarities 0), falls with q (eq. 9), and small orders count rare rows.
+With probabilities :math:`p_i` in place of 1/n the matrix is
+:math:`K_{ij} \sqrt{p_i p_j}` (Friedman & Dieng, definition 7.1).
+
+Three ways to the eigenvalues
+-----------------------------
+*Moments.* With the cosine kernel :math:`K/n` has the same non-zero eigenvalues as a d by d matrix,
+the second moment of the unit rows (:mod:`latentscale.vendi.second_moments`), so
+:func:`moment_spectrum` gives every order at any n. A moment may be summed in single precision where
+the orders asked for don't suffer (:func:`sufficient_precision`); what it may have changed is in the
+bracket.
+
+*Dense.* :func:`kernel_spectrum` builds K from tiles and diagonalises it.
+
+*Nyström.* :func:`nystrom_spectrum` projects K on random landmark rows. What the projection misses
+is positive semidefinite, so each of its eigenvalues is a lower bound of the true one and the sum
+of all the differences is known; :func:`vendi_bracket` turns this into a certified interval.
+
+Rounding
+--------
+Zero eigenvalues come out of any solver as noise of about machine epsilon, and a small order counts
+noise: :math:`(10^{-16})^{0.1} = 0.025`. A :class:`Spectrum` therefore carries the tolerance of the
+computation, and eigenvalues at or below it count as zero.
+
+Where more than rounding in the last place is known to have changed the eigenvalues, by an error of
+Frobenius norm :math:`\epsilon`, the differences :math:`\delta_i` satisfy
+:math:`\sum \delta_i^2 \le \epsilon^2` (Hoffman and Wielandt 1953) and so
+:math:`|\sum f(\lambda_i) - \sum f(\hat\lambda_i)| \le \epsilon\,\|f'\|_2` with derivatives taken
+where they are largest in reach. Eigenvalues within reach of 0 count as anything from 0 on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import eigh, eigvalsh
+from scipy.optimize import brentq
+
+from latentscale.estimate import Estimate
+from latentscale.linalg.eigenvalues import symmetric_eigenvalues
+from latentscale.linalg.majorisation import pour_on_largest, raise_smallest
+from latentscale.linalg.power_sums import Proportions, least_hill_number
+from latentscale.tiles.device import Precision
+from latentscale.tiles.distances import Float64Array, Points, as_points, block_pairs, row_blocks
+from latentscale.vendi.kernels import Kernel, check_kernel, check_semidefinite, kernel_tile
+from latentscale.vendi.second_moments import (
+    BLOCK_ROWS,
+    SecondMoment,
+    checked_weights,
+    second_moment,
+)
+
+TILE_ROWS = 1024
+"""Rows of a kernel tile: 8 MiB of similarities."""
+
+SINGLE_TOLERANCE = 5e-7
+"""Largest relative error of a score that single precision may add."""
+
+BRACKET_SLACK = 1e-12
+"""Relative allowance for the rounding of sums in a certified bracket, beside n roundings."""
+
+EPSILON = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Eigenvalues of a normalised kernel matrix.
+
+    Attributes
+    ----------
+    eigenvalues : ndarray of float64
+        Descending, non-negative, summing to 1. There may be fewer than ``size`` of them: the
+        others are zero.
+    tolerance : float
+        Numerical-rank tolerance: eigenvalues at or below it count as zero.
+    size : int
+        Number of rows of the corpus.
+    error : float
+        Bound of the Euclidean norm of all eigenvalues' errors beyond the rounding that
+        ``tolerance`` stands for; 0 when there are none.
+    """
+
+    eigenvalues: Float64Array
+    tolerance: float
+    size: int
+    error: float = 0.0
+
+
+@dataclass(frozen=True)
+class NystromSpectrum:
+    r"""What landmark rows tell about the eigenvalues of a normalised kernel matrix.
+
+    Attributes
+    ----------
+    eigenvalues : ndarray of float64
+        Of the projected matrix, descending and positive, at most one a landmark. The i-th is a
+        lower bound of the i-th eigenvalue of the whole matrix.
+    squares : float
+        :math:`\sum \lambda_i^2 = \|K/n\|_F^2` of the whole matrix, exact.
+    size : int
+        Number of rows of the corpus.
+    landmarks : ndarray of int64, ascending
+        Row numbers of the landmarks.
+    """
+
+    eigenvalues: Float64Array
+    squares: float
+    size: int
+    landmarks: NDArray[np.int64]
+
+    @property
+    def lost_trace(self) -> float:
+        """Sum of the differences to the true eigenvalues, between 0 and 1."""
+        return max(0.0, 1.0 - math.fsum(self.eigenvalues))
+
+
+def moment_spectrum(moment: SecondMoment, n: int) -> Spectrum:
+    """Spectrum of the cosine kernel from the second moment (Friedman & Dieng 2023, section 3.3).
+
+    Parameters
+    ----------
+    moment : SecondMoment
+        Of all rows of the corpus.
+    n : int
+        Number of those rows.
+
+    Returns
+    -------
+    Spectrum
+        With ``d`` eigenvalues.
+
+    Raises
+    ------
+    ValueError
+        If ``n`` isn't positive or the weights sum to 0.
+
+    Notes
+    -----
+    Costs ``O(d^3)``, whatever ``n``.
+    """
+    if n < 1:
+        raise ValueError(f"the number of rows must be at least 1, got {n}")
+    if not moment.total > 0:
+        raise ValueError("all weights are 0: there is nothing to measure")
+    eigenvalues = np.asarray(eigvalsh(moment.matrix / moment.total), dtype=np.float64)
+    error = moment.rounding.error / moment.total
+    if error > 0:
+        # The eigenvalues are scaled to their true sum, which moves each of them in proportion.
+        error += abs(float(eigenvalues.sum()) - 1.0) * float(np.linalg.norm(eigenvalues))
+    return _spectrum(eigenvalues, max(moment.dimension, min(n, BLOCK_ROWS)), n, error)
+
+
+def sufficient_precision(vectors: ArrayLike, orders: Sequence[float], n: int) -> Precision:
+    """Choose the precision for a second moment of many rows by a sample of them.
+
+    Parameters
+    ----------
+    vectors : array_like, shape (m, d)
+        Some of the rows, better several times as many as dimensions.
+    orders : sequence of float
+        Orders that will be asked for.
+    n : int
+        Number of all rows.
+
+    Returns
+    -------
+    {"single", "double"}
+        ``single`` where the rounding of so many rows changes no score of the sample by more than
+        :data:`SINGLE_TOLERANCE`; not so when eigenvalues are near 0 and small orders count them.
+    """
+    sample = second_moment(vectors, precision="single")
+    whole = replace(sample.rounding, mass=n, squared_masses=float(n) * BLOCK_ROWS)
+    shares = SecondMoment(1.0, sample.matrix / sample.total, whole.share(1.0 / n))
+    spectrum = moment_spectrum(shares, n)
+    for order in orders:
+        estimate = vendi_score(spectrum, order)
+        if estimate.upper - estimate.lower > 2.0 * SINGLE_TOLERANCE * estimate.value:
+            return "double"
+    return "single"
+
+
+def spectrum_of_rows(rows: Float64Array, total: float) -> Spectrum:
+    """Spectrum of the cosine kernel from few rows.
+
+    Parameters
+    ----------
+    rows : ndarray of float64, shape (m, d)
+        Rows whose lengths are the roots of their weights.
+    total : float
+        Sum of the weights, positive.
+
+    Returns
+    -------
+    Spectrum
+        With as many eigenvalues as there are rows, or dimensions if those are fewer.
+    """
+    m, d = rows.shape
+    product = rows @ rows.T if m <= d else rows.T @ rows
+    return _spectrum(eigvalsh(product / total), max(m, d), m)
+
+
+def kernel_spectrum(
+    points: Points,
+    kernel: Kernel,
+    bandwidth: float | None = None,
+    weights: ArrayLike | None = None,
+) -> Spectrum:
+    """Spectrum of any kernel, by dense diagonalisation.
+
+    Parameters
+    ----------
+    points : Points
+        The ``n`` rows, with the kernel's metric.
+    kernel : {"cosine", "rbf", "laplacian"} or callable
+        The similarity.
+    bandwidth : float or None
+        Positive; None for the cosine kernel and for functions.
+    weights : array_like, shape (n,), optional
+        Non-negative and finite, not all zero; scaled to probabilities (definition 7.1).
+
+    Returns
+    -------
+    Spectrum
+        With ``n`` eigenvalues.
+
+    Raises
+    ------
+    ValueError
+        On a kernel that doesn't suit the points (:func:`latentscale.vendi.kernels.check_kernel`), a
+        function that isn't positive semidefinite on the rows, or bad weights.
+
+    Notes
+    -----
+    Needs ``8 n^2`` bytes for the matrix, which the solver overwrites, and ``O(n)`` workspace
+    beyond a tile and a copy of the rows. Costs ``4/3 n^3`` operations, half of them bound by
+    memory bandwidth.
+    """
+    check_kernel(points, kernel, bandwidth)
+    n = len(points)
+    masses = np.ones(n) if weights is None else checked_weights(weights, n)
+    total = math.fsum(masses)
+    if total == 0:
+        raise ValueError("all weights are 0: there is nothing to measure")
+    masses = masses / total
+    roots = np.sqrt(masses)
+    points = _centred(points, kernel)
+    # Only the lower triangle is read; column-major, so that LAPACK works in place.
+    matrix = np.empty((n, n), order="F")
+    for columns, rows in block_pairs(n, TILE_ROWS):
+        tile = kernel_tile(points.take(rows), points.take(columns), kernel, bandwidth)
+        tile *= roots[rows, None]
+        tile *= roots[columns]
+        matrix[rows, columns] = tile
+    np.fill_diagonal(matrix, masses)
+    eigenvalues = symmetric_eigenvalues(matrix)
+    check_semidefinite(float(eigenvalues[0]), kernel)
+    return _spectrum(eigenvalues, n, n)
+
+
+def vendi_score(spectrum: Spectrum, order: float) -> Estimate:
+    """Vendi score of order q of a known spectrum (Pasarkar & Dieng 2024, eq. 8).
+
+    Parameters
+    ----------
+    spectrum : Spectrum
+        From :func:`moment_spectrum` or :func:`kernel_spectrum`.
+    order : float
+        q in [0, inf]. 0 gives the numerical rank, 1 the exponential of the Shannon entropy,
+        ``math.inf`` the reciprocal of the largest eigenvalue.
+
+    Returns
+    -------
+    Estimate
+        Exact: the bracket has zero width, or that of the spectrum's error.
+
+    Raises
+    ------
+    ValueError
+        On a negative or NaN order.
+    """
+    check_order(order)
+    positive = spectrum.eigenvalues[spectrum.eigenvalues > spectrum.tolerance]
+    score = hill_number(positive / positive.sum(), order)
+    # Rounding may carry the score of wholly dissimilar rows a little beyond their number.
+    score = min(score, float(spectrum.size))
+    if spectrum.error == 0:
+        return Estimate.exact(score, "exact")
+    lower, upper = _within_reach(spectrum.eigenvalues, spectrum.error, order)
+    most = float(min(spectrum.size, len(spectrum.eigenvalues)))
+    lower, upper = max(1.0, min(lower, score)), min(max(upper, score), max(score, most))
+    return Estimate(score, lower, upper, "exact", "exact")
+
+
+def _within_reach(eigenvalues: Float64Array, error: float, order: float) -> tuple[float, float]:
+    """Least and largest Hill number of spectra whose distance from a given one is bounded."""
+    largest = float(eigenvalues[0])
+    if order == math.inf:
+        return 1.0 / (largest + error), 1.0 / max(largest - error, 1.0 / len(eigenvalues))
+    near = eigenvalues[eigenvalues <= 2.0 * error]
+    far = eigenvalues[eigenvalues > 2.0 * error]
+    if order == 0:
+        return float(max(1, len(far))), float(len(eigenvalues))
+    shares = _Shares(order)
+    # Both spectra sum to 1, so what all slopes have in common moves nothing, but for the errors of
+    # the eigenvalues near 0.
+    highest, least = shares.slope(far - error), shares.slope(far + error)
+    middle, spread = 0.5 * (highest + least), 0.5 * (highest - least)
+    common = float(middle.mean())
+    reach = error * float(np.linalg.norm(np.abs(middle - common) + np.abs(spread)))
+    top = near + error
+    reach += abs(common) * min(float(top.sum()), error * math.sqrt(len(near)))
+    value = float(shares.of(far).sum())
+    low = value - reach + float(np.minimum(shares.of(top), 0.0).sum())
+    high = value + reach + float(np.maximum(shares.of(np.minimum(top, shares.peak)), 0.0).sum())
+    return shares.number(low), shares.number(high)
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """What each proportion adds to an entropy of an order in (0, inf), a concave function.
+
+    About order 1 it is the entropy of Tsallis, (p^q - p) / (1 - q), whose slope stays finite there:
+    as proportions sum to 1, any multiple of p may be subtracted. Farther off it is p^q / (1 - q).
+    """
+
+    order: float
+
+    @property
+    def subtracted(self) -> float:
+        """Multiple of p that is subtracted from its power."""
+        return 1.0 if abs(self.order - 1.0) < 0.5 else 0.0
+
+    @property
+    def peak(self) -> float:
+        """Proportion with the largest share."""
+        if self.order == 1:
+            return 1.0 / math.e
+        inner = self.subtracted / self.order
+        return inner ** (1.0 / (self.order - 1.0)) if inner else math.inf
+
+    def of(self, p: Float64Array) -> Float64Array:
+        """Shares of positive proportions."""
+        if self.order == 1:
+            return np.asarray(-p * np.log(p))
+        if self.subtracted:
+            return np.asarray(p * np.expm1((self.order - 1.0) * np.log(p)) / (1.0 - self.order))
+        return np.asarray(p**self.order / (1.0 - self.order))
+
+    def slope(self, p: Float64Array) -> Float64Array:
+        """Give the derivatives of the shares."""
+        if self.order == 1:
+            return np.asarray(-1.0 - np.log(p))
+        power = self.order * p ** (self.order - 1.0)
+        return np.asarray((power - self.subtracted) / (1.0 - self.order))
+
+    def number(self, entropy: float) -> float:
+        """Hill number of an entropy; infinite where no proportions have so much."""
+        if self.order == 1:
+            return math.exp(entropy)
+        if self.subtracted:
+            excess = (1.0 - self.order) * entropy
+            return math.exp(math.log1p(excess) / (1.0 - self.order)) if excess > -1 else math.inf
+        power_sum = max((1.0 - self.order) * entropy, 0.0)
+        if power_sum == 0:
+            return 0.0 if self.order < 1 else math.inf
+        return float(power_sum ** (1.0 / (1.0 - self.order)))
+
+
+def nystrom_spectrum(
+    points: Points,
+    kernel: Kernel,
+    bandwidth: float | None,
+    landmarks: int,
+    generator: np.random.Generator,
+) -> NystromSpectrum:
+    r"""Lower bounds of the spectrum of any kernel, from random landmark rows.
+
+    With C the similarities of all rows to the landmarks and W those among the landmarks,
+    :math:`\hat K = C W^{+} C^\top` satisfies :math:`0 \preceq \hat K \preceq K`. W is shifted by
+    a multiple of machine epsilon, which keeps the inequality and dwarfs the rounding in its
+    inverse.
+
+    Parameters
+    ----------
+    points : Points
+        The ``n`` rows, with the kernel's metric.
+    kernel : {"cosine", "rbf", "laplacian"} or callable
+        The similarity.
+    bandwidth : float or None
+        Positive; None for the cosine kernel and for functions.
+    landmarks : int
+        How many rows to project on, from 1 to ``n``.
+    generator : numpy.random.Generator
+        Draws the landmarks, all sets equally likely.
+
+    Returns
+    -------
+    NystromSpectrum
+
+    Raises
+    ------
+    ValueError
+        On a kernel that doesn't suit the points, or a number of landmarks out of range.
+
+    Notes
+    -----
+    Costs one pass over all pairs of rows for the squares, ``n m^2`` multiplications and
+    ``O(m^3)``; needs a few arrays of ``m`` by ``m`` and a tile.
+    """
+    check_kernel(points, kernel, bandwidth)
+    n = len(points)
+    if not 1 <= landmarks <= n:
+        raise ValueError(f"landmarks must be from 1 to the {n} rows, got {landmarks}")
+    points = _centred(points, kernel)
+    chosen = np.sort(generator.choice(n, landmarks, replace=False))
+    anchors = points.take(chosen)
+    core = kernel_tile(anchors, anchors, kernel, bandwidth)
+    np.fill_diagonal(core, 1.0)
+    strengths, directions = eigh(core)
+    shift = landmarks * EPSILON * float(strengths[-1])
+    whitening = directions / np.sqrt(np.maximum(strengths, 0.0) + shift)
+    gram = np.zeros((landmarks, landmarks))
+    for block in row_blocks(n, TILE_ROWS):
+        features = kernel_tile(points.take(block), anchors, kernel, bandwidth) @ whitening
+        gram += features.T @ features
+    ascending = np.asarray(eigvalsh(gram), dtype=np.float64) / n
+    # Each may be too high by the rounding of the solver.
+    bounds = ascending[::-1] - landmarks * EPSILON * float(ascending[-1])
+    squares = _mean_squared_similarity(points, kernel, bandwidth)
+    return NystromSpectrum(bounds[bounds > 0], squares, n, chosen.astype(np.int64, copy=False))
+
+
+def vendi_bracket(nystrom: NystromSpectrum, order: float) -> Estimate:
+    r"""Vendi score of order q with certified bounds from a projected spectrum.
+
+    Parameters
+    ----------
+    nystrom : NystromSpectrum
+        From :func:`nystrom_spectrum`.
+    order : float
+        q in [0, inf].
+
+    Returns
+    -------
+    Estimate
+        ``certified``: the bracket contains the score of :func:`kernel_spectrum` of the same rows.
+        Order 2 is exact.
+
+    Raises
+    ------
+    ValueError
+        On a negative or NaN order.
+
+    Notes
+    -----
+    The true eigenvalues are :math:`\lambda_i = \hat\lambda_i + e_i` with :math:`e_i \ge 0` (Weyl),
+    :math:`\sum e_i = \tau`, the lost trace, and :math:`\sum \lambda_i^2 = s` known, so that
+    :math:`\lambda_i \le \sqrt{\hat\lambda_i^2 + s - \sum \hat\lambda_j^2}`. Among all such
+    spectra, pouring :math:`\tau` on the largest eigenvalues, each up to its limit, gives one that
+    majorises all others, and raising the smallest to a common level one that all others majorise.
+    Every Hill number falls under majorisation, so the two give the lower and the upper bound.
+    Eigenvalues at or below the tolerance of the dense solver count as zero, so those beyond the
+    landmarks number at most :math:`\tau` over the tolerance.
+
+    The sum of squares sharpens this: below order 2 the least score with that sum is bounded by
+    duality (:mod:`latentscale.linalg.power_sums`), above it :math:`VS_q \le VS_2 = 1/s`, and
+    :math:`\lambda^q` lies on one side of :math:`\lambda^2 \lambda_{\max}^{q-2}`.
+
+    The value is the score of a smooth continuation of the known eigenvalues with the true sum and
+    sum of squares.
+    """
+    check_order(order)
+    if order == 2:
+        return Estimate.exact(1.0 / nystrom.squares, "exact")
+    n, rounding = nystrom.size, nystrom.size * EPSILON
+    slack = BRACKET_SLACK + rounding
+    # Eigenvalues that the dense solver counts for certain, and what they lack.
+    known = nystrom.eigenvalues[nystrom.eigenvalues > 2.0 * rounding * math.sqrt(nystrom.squares)]
+    lost = max(0.0, 1.0 - math.fsum(known))
+    excess = max(0.0, nystrom.squares * (1.0 + slack) - math.fsum(known**2))
+    padded = np.concatenate([known, np.zeros(n - len(known))])
+    # The dense solver drops at most this trace and scales the rest up to 1.
+    dropped = min(lost, n * rounding * math.sqrt(nystrom.squares), 0.5)
+    limits = np.sqrt(padded**2 + excess) / (1.0 - dropped)
+    poured = pour_on_largest(padded, limits, lost)
+    counted = min(n, len(known) + int(2.0 * lost / (rounding * float(known[0]))))
+    level = raise_smallest(padded[:counted], lost)
+    lower, upper = _tighten(
+        hill_number(poured[poured > 0] / poured.sum(), order),
+        hill_number(level / level.sum(), order),
+        order,
+        nystrom.squares,
+        Proportions(
+            lower=known,
+            upper=np.minimum(limits, padded + lost)[: len(known)],
+            others=n - len(known),
+            limit=min(float(limits[-1]), lost) if lost > 0 else 1.0,
+            squares=nystrom.squares * (1.0 + slack) / (1.0 - dropped) ** 2,
+        ),
+    )
+    lower, upper = lower * (1.0 - slack), upper * (1.0 + slack)
+    likely = _likely_spectrum(known, lost, nystrom.squares, n)
+    likely = likely[likely > rounding * likely[0]]
+    value = hill_number(likely / likely.sum(), order)
+    return Estimate(min(max(value, lower), upper), lower, upper, "certified", "nystrom")
+
+
+def hill_number(proportions: Float64Array, order: float) -> float:
+    r"""Hill number of order q, :math:`(\sum p_i^q)^{1/(1-q)}`.
+
+    Parameters
+    ----------
+    proportions : ndarray of float64
+        Positive, summing to 1.
+    order : float
+        q in [0, inf].
+
+    Returns
+    -------
+    float
+        Between 1 and the number of proportions; overflow and underflow of the powers are
+        avoided, and orders near 1 don't cancel.
+    """
+    largest = float(proportions.max())
+    if order == math.inf:
+        return 1.0 / largest
+    if order == 0:
+        return float(len(proportions))
+    logarithms = np.log(proportions)
+    if order == 1:
+        return math.exp(-float(proportions @ logarithms))
+    if abs(order - 1) < 0.1:
+        excess = float(proportions @ np.expm1((order - 1) * logarithms))
+        return math.exp(math.log1p(excess) / (1 - order))
+    top = math.log(largest)
+    scaled = float(np.exp(order * (logarithms - top)).sum())
+    return math.exp((order * top + math.log(scaled)) / (1 - order))
+
+
+def order_name(order: float) -> str:
+    """Name of an order as reports write it: ``"0.1"``, ``"1"``, ``"inf"``.
+
+    Raises
+    ------
+    ValueError
+        On a negative or NaN order.
+    """
+    check_order(order)
+    return repr(float(order)).removesuffix(".0")
+
+
+def check_order(order: float) -> None:
+    """Refuse an order outside [0, inf] with a ValueError."""
+    if not order >= 0:
+        raise ValueError(f"the order of a Vendi score is a number from 0 to inf, got {order}")
+
+
+def _centred(points: Points, kernel: Kernel) -> Points:
+    """Move Euclidean points to their mean: distances stay, their rounding errors shrink.
+
+    The error of a squared distance is a share of the squared norms, so vectors far from the
+    origin would add noise to the kernel that small orders count.
+    """
+    if points.metric != "euclidean" or callable(kernel):
+        return points
+    return as_points(points.rows - points.rows.mean(axis=0), "euclidean")
+
+
+def _mean_squared_similarity(points: Points, kernel: Kernel, bandwidth: float | None) -> float:
+    sums = []
+    for first, second in block_pairs(len(points), TILE_ROWS):
+        tile = kernel_tile(points.take(first), points.take(second), kernel, bandwidth)
+        squares = float(np.vdot(tile, tile))
+        sums.append(squares if first == second else 2.0 * squares)
+    return math.fsum(sums) / len(points) ** 2
+
+
+def _tighten(
+    lower: float, upper: float, order: float, squares: float, proportions: Proportions
+) -> tuple[float, float]:
+    """Bounds of a score also from the sum of squares and the largest eigenvalue."""
+    largest = math.log(float(proportions.upper[0]))
+    if 0 < order < 2:
+        lower = max(lower, least_hill_number(proportions, order))
+    elif order > 2:
+        upper = min(upper, 1.0 / squares)
+    # Powers between the two orders: p^q >= p^2 largest^(q - 2) for q < 2, <= for q > 2.
+    if 1 < order < 2:
+        logarithm = math.log(squares) + (order - 2) * largest - BRACKET_SLACK
+        upper = math.exp(min(math.log(upper), logarithm / (1 - order)))
+    elif 2 < order < math.inf:
+        logarithm = math.log(proportions.squares) + (order - 2) * largest
+        lower = max(lower, math.exp(logarithm / (1 - order)))
+    return lower, upper
+
+
+def _likely_spectrum(known: Float64Array, lost: float, squares: float, n: int) -> Float64Array:
+    """Spectrum that continues the known part smoothly and has the sum of squares asked for.
+
+    One share of the lost trace scales the known eigenvalues up, the other is a tail that falls
+    geometrically from the last of them, or is even where there is no room for that.
+    """
+    length = n - len(known)
+    if lost == 0 or length == 0:
+        return known
+    ratio = max(0.0, 1.0 - float(known[-1]) / lost)
+    tail: Float64Array = ratio ** np.arange(length, dtype=np.float64)
+    tail *= lost / tail.sum()
+    growth = lost / float(known.sum())
+    known_squares, tail_squares = float(known @ known), float(tail @ tail)
+
+    def surplus(share: float) -> float:
+        grown = known_squares * (1.0 + share * growth) ** 2
+        return grown + tail_squares * (1.0 - share) ** 2 - squares
+
+    if surplus(0.0) >= 0:
+        share = 0.0
+    elif surplus(1.0) <= 0:
+        share = 1.0
+    else:
+        share = float(brentq(surplus, 0.0, 1.0))
+    return np.concatenate([known * (1.0 + share * growth), tail * (1.0 - share)])
+
+
+def _spectrum(ascending: ArrayLike, roundings: int, n: int, error: float = 0.0) -> Spectrum:
+    eigenvalues = np.maximum(np.asarray(ascending, dtype=np.float64)[::-1], 0.0)
+    eigenvalues /= eigenvalues.sum()
+    tolerance = max(roundings * EPSILON * float(eigenvalues[0]), error)
+    return Spectrum(eigenvalues, tolerance, n, error)

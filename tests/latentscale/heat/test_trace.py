@@ -1,0 +1,548 @@
+"""Heat trace and IMD against dense eigenvalues, closed forms and their own promises."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.datasets import load_digits
+
+from latentscale.graphs.knn import summarise, symmetrise
+from latentscale.graphs.laplacian import normalised_laplacian, unnormalised_laplacian
+from latentscale.heat.imd import imd_of_traces
+from latentscale.heat.trace import (
+    HeatTrace,
+    dense_heat_trace,
+    estimate_heat_trace,
+    normalise,
+    sufficient_steps,
+)
+from latentscale.neighbours.exact import exact_neighbours
+from latentscale.tiles.distances import as_points
+from tests import DATA, oracles
+
+TIMES = np.logspace(-1, 1, 13)
+REFERENCE = json.loads((DATA / "heat_reference.json").read_text())
+
+
+def laplacian_of(adjacency):
+    return normalised_laplacian(csr_array(np.asarray(adjacency, dtype=np.float64)))
+
+
+def ring_lattice(n, reach):
+    offsets = np.array([s for s in range(-reach, reach + 1) if s])
+    return symmetrise((np.arange(n)[:, None] + offsets) % n)
+
+
+def star(n):
+    adjacency = np.zeros((n, n))
+    adjacency[0, 1:] = adjacency[1:, 0] = 1
+    return adjacency
+
+
+def neighbour_graph(n, d, seed):
+    rows = np.random.default_rng(seed).standard_normal((n, d))
+    return symmetrise(exact_neighbours(as_points(rows, "euclidean"), 5).indices)
+
+
+def disconnected(n):
+    """Three clusters of a neighbour graph, a path, and isolated vertices."""
+    adjacency = np.zeros((n, n))
+    third = n // 4
+    for part in range(3):
+        block = slice(part * third, (part + 1) * third)
+        adjacency[block, block] = neighbour_graph(third, 3, part).toarray()
+    for i in range(3 * third, n - 8):
+        adjacency[i, i + 1] = adjacency[i + 1, i] = 1
+    return adjacency
+
+
+def families(n):
+    return {
+        "ring": ring_lattice(n, 3).toarray(),
+        "star": star(n),
+        "complete": np.ones((n, n)) - np.eye(n),
+        "disconnected": disconnected(n),
+        "neighbours": neighbour_graph(n, 4, 9).toarray(),
+    }
+
+
+FAMILIES = ["ring", "star", "complete", "disconnected", "neighbours"]
+
+
+def covers(heat, truth):
+    return (heat.lower <= truth) & (truth <= heat.upper)
+
+
+def test_ring_lattice_has_its_known_spectrum():
+    laplacian = normalised_laplacian(ring_lattice(1000, 3))
+    spectrum = oracles.ring_lattice_spectrum(1000, 3)
+    truth = np.array([math.fsum(math.exp(-t * x) for x in spectrum) / 1000 for t in TIMES])
+    heat = estimate_heat_trace(laplacian, TIMES, generator=np.random.default_rng(0), probes=64)
+    assert covers(heat, truth).all()
+    early = TIMES <= 1
+    np.testing.assert_allclose(heat.trace[early], truth[early], rtol=3e-6)
+    np.testing.assert_allclose(heat.trace, truth, rtol=2e-2)
+    np.testing.assert_allclose(dense_heat_trace(laplacian, TIMES).trace, truth, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [2, 3, 40])
+def test_star_and_complete_graph_have_closed_forms(n):
+    # Star: eigenvalues 0, 1 (n - 2 times), 2. Complete: 0 and n / (n - 1).
+    truths = {
+        "star": (1 + (n - 2) * np.exp(-TIMES) + np.exp(-2 * TIMES)) / n,
+        "complete": (1 + (n - 1) * np.exp(-TIMES * n / (n - 1))) / n,
+    }
+    for name, adjacency in (("star", star(n)), ("complete", np.ones((n, n)) - np.eye(n))):
+        laplacian = laplacian_of(adjacency)
+        for probes in (None, 8):
+            heat = estimate_heat_trace(
+                laplacian, TIMES, generator=np.random.default_rng(n), probes=probes
+            )
+            np.testing.assert_allclose(heat.trace, truths[name], rtol=1e-11)
+            assert covers(heat, truths[name]).all()
+            assert (heat.upper > heat.lower).all()
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_dense_trace_brackets_the_oracle(name):
+    adjacency = families(72)[name]
+    truth = oracles.dense_trace(oracles.laplacian_by_loops(adjacency), TIMES)
+    heat = estimate_heat_trace(laplacian_of(adjacency), TIMES, generator=np.random.default_rng(0))
+    assert heat.probes == 0
+    assert (heat.standard_error == 0).all()
+    assert covers(heat, truth).all()
+    assert (heat.upper - heat.lower < 1e-11).all()
+
+
+@pytest.mark.parametrize("probes", [4, 24])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_interval_covers_over_seeds(name, probes):
+    adjacency = families(72)[name]
+    laplacian = laplacian_of(adjacency)
+    truth = oracles.dense_trace(oracles.laplacian_by_loops(adjacency), TIMES)
+    covered = np.array(
+        [
+            covers(
+                estimate_heat_trace(
+                    laplacian, TIMES, generator=np.random.default_rng(seed), probes=probes
+                ),
+                truth,
+            )
+            for seed in range(200)
+        ]
+    )
+    # At every time by itself.
+    assert covered.mean(axis=0).min() >= 0.9
+
+
+@pytest.mark.parametrize(
+    ("distribution", "reduction"),
+    [("gaussian", "moments"), ("rademacher", "linear"), ("gaussian", "none")],
+)
+def test_other_estimators_cover_over_seeds(distribution, reduction):
+    adjacency = families(72)["neighbours"]
+    laplacian = laplacian_of(adjacency)
+    truth = oracles.dense_trace(oracles.laplacian_by_loops(adjacency), TIMES)
+    heats = [
+        estimate_heat_trace(
+            laplacian,
+            TIMES,
+            generator=np.random.default_rng(seed),
+            probes=8,
+            distribution=distribution,
+            variance_reduction=reduction,
+        )
+        for seed in range(200)
+    ]
+    assert np.mean([covers(heat, truth) for heat in heats], axis=0).min() >= 0.9
+    spread = np.sqrt(np.mean([(heat.trace - truth) ** 2 for heat in heats], axis=0))
+    values, vectors = np.linalg.eigh(laplacian.toarray())
+    for at, t in enumerate(TIMES):
+        # The variance of v'g(L)v over normal v is 2 |g(L)|_F^2; signs don't see the diagonal.
+        left = np.exp(-t * values)
+        if reduction == "linear":
+            left -= 1.0 - t * math.exp(-t) * values
+        if reduction != "moments":
+            matrix = (vectors * left) @ vectors.T
+            seen = np.diag(matrix) if distribution == "rademacher" else 0.0
+            variance = 2 * (np.square(matrix).sum() - np.square(seen).sum())
+            assert spread[at] == pytest.approx(math.sqrt(variance / 8) / 72, rel=0.2)
+
+
+def test_estimated_moments_carry_their_error(monkeypatch):
+    laplacian = normalised_laplacian(neighbour_graph(300, 4, 9))
+    truth = oracles.dense_trace(laplacian.toarray(), TIMES)
+    exact = estimate_heat_trace(laplacian, TIMES, generator=np.random.default_rng(0), probes=8)
+    monkeypatch.setattr("latentscale.heat.trace.PRODUCT_WORK", 0)
+    monkeypatch.setattr("latentscale.heat.trace.PRODUCT_WORK_OF_A_ROW", 0)
+    heats = [
+        estimate_heat_trace(laplacian, TIMES, generator=np.random.default_rng(seed), probes=8)
+        for seed in range(200)
+    ]
+    assert np.mean([covers(heat, truth) for heat in heats], axis=0).min() >= 0.9
+    spread = np.sqrt(np.mean([(heat.trace - truth) ** 2 for heat in heats], axis=0))
+    promised = np.sqrt(np.mean([heat.standard_error**2 for heat in heats], axis=0))
+    np.testing.assert_allclose(promised, spread, rtol=0.25)
+    # Less is known than with the exact moments, and more than with the paper's polynomials.
+    linear = estimate_heat_trace(
+        laplacian, TIMES, generator=np.random.default_rng(0), probes=8, variance_reduction="linear"
+    )
+    assert exact.standard_error[0] < 1e-2 * spread[0]
+    assert spread[0] < 0.2 * linear.standard_error[0]
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", ["ring", "disconnected", "neighbours"])
+def test_interval_covers_over_thousands_of_seeds(name):
+    laplacian = laplacian_of(families(72)[name])
+    truth = oracles.dense_trace(oracles.laplacian_by_loops(families(72)[name]), TIMES)
+    streams = np.random.SeedSequence(7).spawn(3000)
+    covered = np.mean(
+        [
+            covers(
+                estimate_heat_trace(
+                    laplacian, TIMES, generator=np.random.default_rng(stream), probes=8
+                ),
+                truth,
+            )
+            for stream in streams
+        ],
+        axis=0,
+    )
+    assert covered.min() >= 0.93
+
+
+def test_interval_covers_with_automatic_probes():
+    laplacian = normalised_laplacian(neighbour_graph(700, 4, 2))
+    truth = oracles.dense_trace(laplacian.toarray(), TIMES)
+    covered, counts = [], []
+    for seed in range(200):
+        heat = estimate_heat_trace(
+            laplacian, TIMES, generator=np.random.default_rng(seed), tolerance=2e-2
+        )
+        covered.append(covers(heat, truth))
+        counts.append(heat.probes)
+        assert (heat.standard_error <= 2e-2 * heat.trace).all()
+    assert np.mean(covered, axis=0).min() >= 0.9
+    assert min(counts) >= 4
+    assert len(set(counts)) > 1
+
+
+def test_estimate_is_unbiased():
+    # Four probes, fitted polynomials and all: the mean over seeds is the trace.
+    adjacency = families(72)["neighbours"]
+    laplacian = laplacian_of(adjacency)
+    truth = oracles.dense_trace(oracles.laplacian_by_loops(adjacency), TIMES)
+    traces = np.array(
+        [
+            estimate_heat_trace(
+                laplacian, TIMES, generator=np.random.default_rng(seed), probes=4
+            ).trace
+            for seed in range(300)
+        ]
+    )
+    error = traces.std(axis=0, ddof=1) / np.sqrt(len(traces))
+    assert (np.abs(traces.mean(axis=0) - truth) <= 4 * error + 1e-12).all()
+
+
+def test_standard_error_is_the_spread_over_seeds():
+    laplacian = normalised_laplacian(neighbour_graph(400, 4, 3))
+    heats = [
+        estimate_heat_trace(laplacian, TIMES, generator=np.random.default_rng(seed), probes=40)
+        for seed in range(150)
+    ]
+    spread = np.std([heat.trace for heat in heats], axis=0, ddof=1)
+    promised = np.sqrt(np.mean([heat.standard_error**2 for heat in heats], axis=0))
+    np.testing.assert_allclose(promised, spread, rtol=0.25)
+
+
+def test_control_variates_cut_the_error_at_one():
+    # Against the paper's linear control variate (eq. 15) with as many probes, both exactly:
+    # the variance of v'g(L)v over random signs is 2 (|g(L)|_F^2 - sum of squared diagonal).
+    laplacian = normalised_laplacian(neighbour_graph(1500, 6, 4))
+    values, vectors = np.linalg.eigh(laplacian.toarray())
+    paper = np.exp(-values) - (1 - np.exp(-1) * values)
+    matrix = (vectors * paper) @ vectors.T
+    variance = 2 * (np.square(matrix).sum() - np.square(np.diag(matrix)).sum())
+    paper_error = math.sqrt(variance / 100) / 1500
+    heat = estimate_heat_trace(laplacian, [1.0], generator=np.random.default_rng(0), probes=100)
+    truth = oracles.dense_trace(laplacian.toarray(), [1.0])
+    assert heat.standard_error[0] < paper_error / 200
+    assert abs(heat.trace[0] - truth[0]) < paper_error / 100
+
+
+def test_quadrature_bracket_holds_with_few_steps():
+    adjacency = families(72)["ring"]
+    laplacian = laplacian_of(adjacency)
+    truth = oracles.dense_trace(oracles.laplacian_by_loops(adjacency), TIMES)
+    widths = []
+    for steps in (1, 2, 3, 5, 8):
+        heat = estimate_heat_trace(
+            laplacian, TIMES, generator=np.random.default_rng(1), steps=steps, probes=400
+        )
+        assert (np.abs(heat.trace - truth) <= heat.quadrature + 4.5 * heat.standard_error).all()
+        widths.append(heat.quadrature.max())
+    assert (np.diff(widths) < 0).all()
+    assert widths[0] > 1e-2
+    assert widths[-1] < 1e-5
+
+
+def test_probes_do_not_depend_on_the_block_width(monkeypatch):
+    laplacian = normalised_laplacian(neighbour_graph(333, 4, 5))
+    wide = estimate_heat_trace(laplacian, TIMES, generator=np.random.default_rng(3), probes=30)
+    monkeypatch.setattr("latentscale.linalg.quadrature.WIDEST_BLOCK", 7)
+    narrow = estimate_heat_trace(laplacian, TIMES, generator=np.random.default_rng(3), probes=30)
+    np.testing.assert_allclose(narrow.trace, wide.trace, rtol=1e-12)
+    np.testing.assert_allclose(narrow.deviations, wide.deviations, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["star", "disconnected", "neighbours"])
+def test_unnormalised_laplacian_with_automatic_steps(name):
+    # Eigenvalues far beyond 2, and isolated vertices, which add nothing to tr L.
+    adjacency = families(72)[name]
+    laplacian = unnormalised_laplacian(csr_array(adjacency))
+    truth = oracles.dense_trace(oracles.unnormalised_laplacian_by_loops(adjacency), TIMES)
+    covered = []
+    for seed in range(100):
+        heat = estimate_heat_trace(
+            laplacian, TIMES, generator=np.random.default_rng(seed), steps=None, probes=8
+        )
+        covered.append(covers(heat, truth))
+        assert heat.steps >= 10
+        assert (heat.quadrature <= 1e-3 * np.maximum(heat.trace, 1e-6)).all()
+    assert np.mean(covered, axis=0).min() >= 0.9
+
+
+def test_few_large_components_cost_no_probes():
+    # At late times little but the kernel is left, and that is known without probes.
+    laplacian = unnormalised_laplacian(csr_array(ring_lattice(40, 19)))
+    truth = oracles.dense_trace(laplacian.toarray(), TIMES)
+    heat = estimate_heat_trace(laplacian, TIMES, generator=np.random.default_rng(0), probes=2)
+    np.testing.assert_allclose(heat.trace, truth, rtol=1e-10)
+    assert heat.standard_error[-1] < 1e-10
+
+
+@pytest.mark.parametrize("probes", [4, pytest.param(8, marks=pytest.mark.full)])
+def test_interval_covers_when_one_eigenvalue_is_all_that_is_left(probes):
+    # Two rings with one edge between them: late quadratic forms are one squared normal variable,
+    # whose skewness makes Student's interval cover 82 % (of 4) and 85 % (of 8).
+    adjacency = np.zeros((80, 80))
+    adjacency[:40, :40] = adjacency[40:, 40:] = ring_lattice(40, 3).toarray()
+    adjacency[0, 40] = adjacency[40, 0] = 1
+    laplacian = unnormalised_laplacian(csr_array(adjacency))
+    truth = oracles.dense_trace(oracles.unnormalised_laplacian_by_loops(adjacency), TIMES)
+    covered = [
+        covers(
+            estimate_heat_trace(
+                laplacian, TIMES, generator=np.random.default_rng(seed), steps=40, probes=probes
+            ),
+            truth,
+        )
+        for seed in range(200)
+    ]
+    assert np.mean(covered, axis=0).min() >= 0.9
+
+
+def test_automatic_steps_are_as_many_as_the_quadrature_needs():
+    graph = neighbour_graph(900, 3, 6)
+    easy, hard = normalised_laplacian(graph), unnormalised_laplacian(graph)
+    steps = {
+        (name, last): sufficient_steps(
+            laplacian,
+            np.array([0.1, last]),
+            tolerance=1e-3,
+            generator=np.random.default_rng(0),
+        )
+        for name, laplacian in (("easy", easy), ("hard", hard))
+        for last in (1.0, 10.0)
+    }
+    assert steps["easy", 1.0] == 10
+    assert steps["hard", 10.0] > 10
+    assert steps["hard", 10.0] >= steps["hard", 1.0]
+    truth = oracles.dense_trace(hard.toarray(), TIMES)
+    few, enough = (
+        estimate_heat_trace(
+            hard, TIMES, generator=np.random.default_rng(1), steps=count, probes=100
+        )
+        for count in (10, None)
+    )
+    # Ten steps know the trace at t = 10 badly, and say so.
+    assert enough.quadrature[-1] < 0.01 * few.quadrature[-1]
+    for heat in (few, enough):
+        assert (np.abs(heat.trace - truth) <= heat.quadrature + 4.5 * heat.standard_error).all()
+
+
+def test_isolated_vertices_alone():
+    empty = csr_array((600, 600))
+    for probes in (None, 4):
+        heat = estimate_heat_trace(empty, TIMES, generator=np.random.default_rng(0), probes=probes)
+        np.testing.assert_allclose(heat.trace, 1.0, rtol=1e-12)
+
+
+def test_digits_equal_the_published_trace():
+    # The reference broke its 34 ties at the fifth neighbour by row number, so its graph is
+    # rebuilt with that rule; everything after the neighbours is under test.
+    rows = load_digits().data
+    lists = oracles.neighbours_lowest_row_first(rows, 5)
+    adjacency = symmetrise(lists)
+    summary = summarise(adjacency)
+    assert (summary.vertices, summary.edges) == (1797, REFERENCE["edges"])
+    assert summary.components == REFERENCE["components"]
+    laplacian = normalised_laplacian(adjacency)
+    assert np.square(laplacian.data).sum() == pytest.approx(REFERENCE["trace_of_square"], rel=1e-13)
+    times, truth = np.array(REFERENCE["times"]), np.array(REFERENCE["trace"])
+    np.testing.assert_allclose(dense_heat_trace(laplacian, times).trace, truth, rtol=1e-12)
+    heat = estimate_heat_trace(laplacian, times, generator=np.random.default_rng(0), probes=100)
+    assert covers(heat, truth).mean() >= 0.9
+    assert (np.abs(heat.trace - truth) <= 4 * heat.standard_error + heat.quadrature).all()
+    # Our own neighbours are as near as the reference's, and where there is no tie the same.
+    found = exact_neighbours(as_points(rows, "euclidean"), 5)
+    chosen = np.sqrt(np.square(rows[:, None] - rows[lists]).sum(axis=2))
+    np.testing.assert_allclose(found.distances, chosen, rtol=1e-15)
+    unlike = (np.sort(found.indices, axis=1) != np.sort(lists, axis=1)).any(axis=1)
+    assert unlike.sum() <= REFERENCE["rows_with_tie_at_k"]
+
+
+def flat(times, level, **changes):
+    """A heat trace without errors, at one level."""
+    times = np.asarray(times, dtype=float)
+    trace = np.full(len(times), level)
+    zero = np.zeros_like(trace)
+    fields = {
+        "times": times, "trace": trace, "lower": trace, "upper": trace, "standard_error": zero,
+        "deviations": np.zeros((0, len(times))), "quadrature": zero, "vertices": 10,
+        "probes": 0, "steps": 0,
+    }  # fmt: skip
+    return HeatTrace(**(fields | changes))
+
+
+def test_imd_is_the_weighted_supremum():
+    first = dense_heat_trace(laplacian_of(families(60)["ring"]), TIMES)
+    second = dense_heat_trace(laplacian_of(families(80)["star"]), TIMES)
+    result = imd_of_traces(first, second, generator=np.random.default_rng(0))
+    value, time = oracles.imd_of_traces(TIMES, first.trace, second.trace)
+    assert result.estimate.value == pytest.approx(value, rel=1e-14)
+    assert result.time == time
+    assert result.estimate.bounds == "exact"
+    assert result.estimate.upper - result.estimate.lower < 1e-12
+    mirrored = imd_of_traces(second, first, generator=np.random.default_rng(0))
+    assert mirrored.estimate.value == result.estimate.value
+
+
+def test_imd_per_vertex_is_at_most_e_to_the_minus_four():
+    result = imd_of_traces(
+        flat([0.5, 1, 2], 1.0), flat([0.5, 1, 2], 0.0), generator=np.random.default_rng(0)
+    )
+    assert result.estimate.value == pytest.approx(math.exp(-4), rel=1e-15)
+    assert result.time == 1.0
+
+
+def test_graph_error_widens_imd():
+    one, other = flat([1.0], 0.5), flat([1.0], 0.4)
+    result = imd_of_traces(one, other, generator=np.random.default_rng(0), graph_error=1e-4)
+    value = 0.1 * math.exp(-4)
+    assert result.estimate.lower == pytest.approx(value - 1e-4)
+    assert result.estimate.upper == pytest.approx(value + 1e-4)
+    assert result.estimate.bounds == "interval95"
+
+
+@pytest.mark.parametrize("probes", [4, 20])
+def test_a_set_against_itself_is_at_distance_zero(probes):
+    laplacian = normalised_laplacian(neighbour_graph(600, 4, 7))
+    contains = 0
+    for seed in range(200):
+        first, second, bootstrap = np.random.default_rng(seed).spawn(3)
+        result = imd_of_traces(
+            estimate_heat_trace(laplacian, TIMES, generator=first, probes=probes),
+            estimate_heat_trace(laplacian, TIMES, generator=second, probes=probes),
+            generator=bootstrap,
+        )
+        contains += result.estimate.lower == 0
+    assert contains >= 0.9 * 200
+
+
+@pytest.mark.parametrize("probes", [4, 20])
+def test_imd_interval_covers_over_seeds(probes):
+    laplacians = [normalised_laplacian(neighbour_graph(n, d, 8)) for n, d in ((500, 4), (400, 5))]
+    traces = [oracles.dense_trace(laplacian.toarray(), TIMES) for laplacian in laplacians]
+    truth, _ = oracles.imd_of_traces(TIMES, *traces)
+    covered = 0
+    for seed in range(200):
+        *generators, bootstrap = np.random.default_rng(seed).spawn(3)
+        heats = [
+            estimate_heat_trace(laplacian, TIMES, generator=generator, probes=probes)
+            for laplacian, generator in zip(laplacians, generators, strict=True)
+        ]
+        estimate = imd_of_traces(*heats, generator=bootstrap).estimate
+        covered += estimate.lower <= truth <= estimate.upper
+        assert estimate.lower > 0  # these two are told apart
+    assert covered >= 0.9 * 200
+
+
+def test_normalisations_equal_the_null_models():
+    n = 90
+    laplacian = laplacian_of(families(n)["neighbours"])
+    heat = estimate_heat_trace(laplacian, TIMES, generator=np.random.default_rng(0), probes=10)
+    total = heat.trace * n
+    complete = oracles.dense_trace(oracles.laplacian_by_loops(families(n)["complete"]), TIMES) * n
+    nulls = {
+        "none": np.ones_like(TIMES),
+        "empty": np.full_like(TIMES, n),
+        "complete": complete,
+        "er": np.array(oracles.erdos_renyi_trace(TIMES, n, 7.2)),
+    }
+    for kind, null in nulls.items():
+        scaled = normalise(heat, kind, 7.2)
+        np.testing.assert_allclose(scaled.trace, total / null, rtol=1e-12)
+        for field in ("lower", "upper", "standard_error", "quadrature", "deviations"):
+            np.testing.assert_allclose(
+                getattr(scaled, field), getattr(heat, field) * n / null, rtol=1e-12
+            )
+        assert scaled.normalization == kind
+
+
+def test_a_single_vertex():
+    heat = estimate_heat_trace(csr_array((1, 1)), TIMES, generator=np.random.default_rng(0))
+    np.testing.assert_array_equal(heat.trace, 1.0)
+    np.testing.assert_array_equal(normalise(heat, "complete").trace, 1.0)
+    np.testing.assert_allclose(normalise(heat, "er", 4.0).trace, np.exp(TIMES))
+
+
+@pytest.mark.parametrize(
+    ("times", "changes", "message"),
+    [
+        ([], {}, "times"),
+        ([1.0, np.nan], {}, "times"),
+        ([0.0, 1.0], {}, "positive"),
+        ([2.0, 1.0], {}, "ascending"),
+        ([1.0], {"steps": 0}, "steps"),
+        ([1.0], {"probes": 1}, "probes"),
+        ([1.0], {"tolerance": 0.0}, "tolerance"),
+    ],
+)
+def test_bad_settings_are_refused(times, changes, message):
+    with pytest.raises(ValueError, match=message):
+        estimate_heat_trace(
+            csr_array(np.eye(3)), times, generator=np.random.default_rng(0), **changes
+        )
+
+
+def test_unlike_traces_are_refused():
+    generator = np.random.default_rng(0)
+    with pytest.raises(ValueError, match="different times"):
+        imd_of_traces(flat([1.0], 0.5), flat([2.0], 0.5), generator=generator)
+    with pytest.raises(ValueError, match="normalised differently"):
+        imd_of_traces(flat([1.0], 0.5), normalise(flat([1.0], 0.5), "none"), generator=generator)
+    with pytest.raises(ValueError, match="graph_error"):
+        imd_of_traces(flat([1.0], 0.5), flat([1.0], 0.5), generator=generator, graph_error=-1.0)
+    with pytest.raises(ValueError, match="normalised already"):
+        normalise(normalise(flat([1.0], 0.5), "none"), "empty")
+    with pytest.raises(ValueError, match="unknown normalization"):
+        normalise(flat([1.0], 0.5), "nothing")
+    with pytest.raises(ValueError, match="mean degree"):
+        normalise(flat([1.0], 0.5), "er")
+    with pytest.raises(ValueError, match="square"):
+        estimate_heat_trace(csr_array((2, 3)), [1.0], generator=generator)

@@ -1,0 +1,77 @@
+"""Bounds of the smallest eigenvalue against dense eigenvalues."""
+
+import numpy as np
+import pytest
+from scipy.special import erf
+
+from latentscale.linalg.positive_definiteness import (
+    EXPONENTS,
+    Separations,
+    separation_exponents,
+    smallest_eigenvalues,
+)
+from tests.oracles import pairwise_distances
+
+SCALES = np.geomspace(1e-2, 1e2, 9)
+
+
+def separations_of(distances: np.ndarray, mean_square: float | None = None) -> Separations:
+    exponents = separation_exponents(mean_square or float((distances**2).mean()))
+    sums = [np.exp(-s * distances**2).sum(axis=1).max() - 1.0 for s in exponents]
+    return Separations(tuple(exponents.tolist()), tuple(sums))
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 5, 30])
+@pytest.mark.parametrize("seed", range(3))
+def test_bounds_are_below_the_smallest_eigenvalue(dimension: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(120, dimension)) * 10.0 ** rng.uniform(-2, 0, size=(120, 1))
+    distances = pairwise_distances(rows, "euclidean")
+    bounds = smallest_eigenvalues(SCALES, separations_of(distances))
+    assert (bounds >= 0).all()
+    for scale, bound in zip(SCALES, bounds, strict=True):
+        assert bound <= np.linalg.eigvalsh(np.exp(-scale * distances))[0] * (1 + 1e-9)
+
+
+def test_bounds_are_sharp_for_separated_points() -> None:
+    rows = np.random.default_rng(4).normal(size=(200, 20))
+    distances = pairwise_distances(rows, "euclidean")
+    bounds = smallest_eigenvalues(SCALES, separations_of(distances))
+    truth = np.array([np.linalg.eigvalsh(np.exp(-scale * distances))[0] for scale in SCALES])
+    assert (bounds <= truth).all()
+    assert (truth < 2.0 * bounds).all()
+
+
+def test_two_points_in_closed_form() -> None:
+    """The bound's integral is 1 - e^{-td} where every exponent is known: λ_min itself."""
+    exponents = 4.0 ** np.arange(-30.0, 30.0, 0.01)
+    separations = Separations(tuple(exponents.tolist()), tuple(np.exp(-exponents).tolist()))
+    bounds = smallest_eigenvalues(SCALES, separations)
+    np.testing.assert_allclose(bounds, 1.0 - np.exp(-SCALES), rtol=1e-3)
+    assert (bounds <= 1.0 - np.exp(-SCALES)).all()
+
+
+def test_beyond_the_last_exponent_its_sum_counts() -> None:
+    separations = Separations((1.0, 4.0), (3.0, 0.5))
+    lowest = 0.5 * erf(SCALES / 4.0)
+    assert (smallest_eigenvalues(SCALES, separations) >= lowest * (1 - 1e-9)).all()
+
+
+def test_nothing_known_is_no_bound() -> None:
+    np.testing.assert_array_equal(smallest_eigenvalues(SCALES, Separations((), ())), 0.0)
+    crowded = Separations((1.0, 4.0), (30.0, 20.0))
+    np.testing.assert_array_equal(smallest_eigenvalues(SCALES, crowded), 0.0)
+
+
+def test_exponents_belong_to_the_spread() -> None:
+    exponents = separation_exponents(4.0)
+    assert len(exponents) == EXPONENTS
+    assert exponents[0] == 0.25
+    np.testing.assert_allclose(exponents[1:] / exponents[:-1], 4.0)
+    for spread in (0.0, 1e-305, np.inf):
+        assert len(separation_exponents(spread)) == 0
+
+
+def test_separations_survive_json() -> None:
+    separations = Separations((1.0, 4.0), (3.0, 0.5))
+    assert Separations.load(separations.values()) == separations

@@ -1,0 +1,112 @@
+"""Scores by stochastic Lanczos against dense diagonalisation; intervals by their coverage."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from latentscale.tiles.distances import as_points
+from latentscale.vendi import lanczos as kernel_traces
+from latentscale.vendi.kernel_products import kernel_block_products
+from latentscale.vendi.lanczos import KernelProducts, KernelTraces, kernel_scores
+from latentscale.vendi.scores import kernel_spectrum, vendi_score
+from tests import oracles
+
+ORDERS = (0.1, 0.5, 0.999, 1.0, 1.5, 2.0, 3.0, math.inf)
+
+
+@pytest.fixture(scope="module")
+def rows() -> np.ndarray:
+    return np.asarray(load_digits().data[:400], dtype=float)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
+def test_products_between_blocks_are_those_of_the_matrix(kernel: str, rows: np.ndarray) -> None:
+    rng = np.random.default_rng(0)
+    vectors, masses = rng.normal(size=(400, 3)), rng.uniform(size=400)
+    points = as_points(rows, "euclidean").about(rows.mean(axis=0))
+    parts = [slice(0, 130), slice(130, 400)]
+    products, squares = np.zeros((400, 3)), 0.0
+    for i, first in enumerate(parts):
+        for second in parts[i:]:
+            a = points.take(first)
+            b = a if second == first else points.take(second)
+            sums = kernel_block_products(
+                a, b, kernel, 15.0, vectors[first], vectors[second],
+                masses_a=masses[first], masses_b=masses[second],
+            )  # fmt: skip
+            products[first] += sums.products_a
+            products[second] += sums.products_b
+            squares += sums.squares
+    matrix = oracles.kernel_matrix(rows, kernel, 15.0)
+    np.testing.assert_allclose(products, matrix @ vectors, rtol=1e-9, atol=1e-9)
+    assert squares == pytest.approx(float(masses @ matrix**2 @ masses), rel=1e-10)
+
+
+@pytest.mark.parametrize(("kernel", "bandwidth"), [("rbf", 20.0), ("laplacian", 20.0)])
+def test_intervals_cover_and_brackets_hold(kernel: str, bandwidth: float, rows: np.ndarray) -> None:
+    points = as_points(rows, "euclidean").about(rows.mean(axis=0))
+    spectrum = kernel_spectrum(points, kernel, bandwidth)
+    truth = {order: vendi_score(spectrum, order).value for order in ORDERS}
+    seeds, covered = 25, dict.fromkeys(ORDERS, 0)
+    for seed in range(seeds):
+        found = kernel_scores(points, kernel, bandwidth, ORDERS, np.random.default_rng(seed))
+        for order, value in truth.items():
+            estimate = found[order]
+            inside = estimate.lower * (1 - 1e-11) <= value <= estimate.upper * (1 + 1e-11)
+            covered[order] += inside
+            if estimate.bounds in {"exact", "certified"}:
+                assert inside, order
+            assert estimate.upper - estimate.lower < 0.03 * value, order
+        # Scores fall with the order, and bound each other (Pasarkar & Dieng, eq. 9 and 10).
+        values = [found[order].value for order in ORDERS]
+        assert values == sorted(values, reverse=True)
+        assert math.sqrt(found[2.0].value) <= found[math.inf].value <= found[2.0].value
+    # Of 25 intervals that cover with probability 0.95 fewer than 20 do once in 800.
+    assert min(covered.values()) >= 20
+
+
+def test_a_residual_would_miss_what_the_positive_vector_proves() -> None:
+    # Two far clusters of almost equal size: the second eigenvalue is nearly the first.
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(300, 4)) * 0.1
+    rows[:149] += 5.0
+    points = as_points(rows, "euclidean").about(rows.mean(axis=0))
+    largest = np.linalg.eigvalsh(oracles.kernel_matrix(rows, "rbf", 2.0) / 300)[-1]
+    found = kernel_scores(points, "rbf", 2.0, [math.inf], np.random.default_rng(0))[math.inf]
+    assert found.bounds == "certified"
+    assert found.lower <= 1 / largest <= found.upper * (1 + 1e-12)
+
+
+def test_weights_and_rows_without_weight(rows: np.ndarray) -> None:
+    weights = np.random.default_rng(2).uniform(size=400)
+    weights[::7] = 0
+    points = as_points(rows, "euclidean").about(rows.mean(axis=0))
+    spectrum = kernel_spectrum(points, "rbf", 20.0, weights)
+    found = kernel_scores(points, "rbf", 20.0, ORDERS, np.random.default_rng(3), weights)
+    for order in ORDERS:
+        value, estimate = vendi_score(spectrum, order).value, found[order]
+        assert estimate.value == pytest.approx(value, rel=5e-3 if order > 0.1 else 0.15), order
+
+
+def test_it_goes_on_from_what_it_stored(rows: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_traces, "PROBES", 8)
+    matrix = oracles.kernel_matrix(rows[:150], "rbf", 20.0) / 150
+    outcomes = []
+    for stored in (False, True):
+        traces = KernelTraces.start(150, ORDERS, np.random.default_rng(4))
+        while (request := traces.request) is not None:
+            products = KernelProducts(matrix @ request.vectors, float((matrix**2).sum()), 0.0)
+            traces = traces.advance(products)
+            if stored:
+                traces = KernelTraces.load(traces.arrays(), traces.values())
+        outcomes.append(traces.outcome)
+    assert outcomes[0] == outcomes[1]
+
+
+def test_few_rows_and_unfinished_ones_are_refused() -> None:
+    with pytest.raises(ValueError, match="50 rows are too few"):
+        KernelTraces.start(50, [1.0], np.random.default_rng(0))
+    with pytest.raises(RuntimeError, match="isn't finished"):
+        _ = KernelTraces.start(500, [1.0], np.random.default_rng(0)).outcome

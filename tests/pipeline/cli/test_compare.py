@@ -1,0 +1,303 @@
+"""``latentscale compare`` as a person and as CI run it: what is printed, and how it ends."""
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.storage.objects import ObjectStore
+from tests.conftest import Ended
+from tests.pipeline.measures.test_registry import Toy, run_toy
+from tests.support.comparisons import SETTINGS, results, row, write_job
+
+Command = Callable[..., Ended]
+
+VENDI = {"measure": "vendi", "score": "vendi", "kernel": "cosine", "order": "1"}
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> tuple[Path, Path]:
+    """A job whose Vendi score fell by a quarter, and its baseline."""
+    heat = row(1.0, measure="heat", score="imd", of="pair", size_dependent=False)
+    return (
+        write_job(tmp_path / "jobs/nightly-1a2b3c4d", row(7.5, **VENDI), heat),
+        write_job(
+            tmp_path / "jobs/release-1a2b3c4d", row(10.0, **VENDI), heat, name="release", n=100
+        ),
+    )
+
+
+@pytest.fixture
+def gates(tmp_path: Path) -> Callable[..., Path]:
+    def write(*lines: str) -> Path:
+        path = tmp_path / "gates.yaml"
+        path.write_text("gates:\n" + "".join(f"- {line}\n" for line in lines))
+        return path
+
+    return write
+
+
+PASSING = "{measure: vendi, kernel: cosine, order: '1', max_drop: 0.25}"
+FAILING = "{measure: vendi, kernel: cosine, order: '1', max_drop: 0.1}"
+
+
+def test_a_table_by_default(latentscale: Command, jobs: tuple[Path, Path]) -> None:
+    ended = latentscale("compare", *jobs)
+    assert (ended.code, ended.err) == (0, "")
+    [line] = [line for line in ended.out.splitlines() if "cosine, order 1" in line]
+    assert line.split("  ")[0] == "vendi"
+    for part in ("7.5 ± 0", "10 ± 0", "-2.5", "-25 %", "beyond brackets, sampling error unknown"):
+        assert part in line
+
+
+def test_gates_that_pass(
+    latentscale: Command, jobs: tuple[Path, Path], gates: Callable[..., Path]
+) -> None:
+    ended = latentscale("compare", *jobs, "--gates", gates(PASSING, "{score: imd, max: 1}"))
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines()[-2:] == [
+        "passed  measure=vendi kernel=cosine order=1 max_drop=0.25 (1 score)",
+        "passed  score=imd max=1 (1 score)",
+    ]
+
+
+def test_a_gate_that_fails_is_one_line_and_exit_code_1(
+    latentscale: Command, jobs: tuple[Path, Path], gates: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = gates(FAILING, PASSING, "{score: imd, max: 0.5}")
+    files = ("--junit", tmp_path / "gates.xml", "--markdown", tmp_path / "comment.md")
+    ended = latentscale("compare", *jobs, "--gates", path, *files, "--json")
+    assert ended.code == 1
+    assert ended.err.splitlines() == [
+        (
+            "gate failed: vendi cosine, order 1 (corpus) fell by 25 %, from 10 to 7.5; max_drop "
+            "allows 10 %"
+        ),
+        "gate failed: heat imd (pair) is 1, above the max of 0.5",
+        "latentscale: 2 of 3 gates failed",
+    ]
+    assert json.loads(ended.out)["passed"] is False
+    suite = ET.parse(tmp_path / "gates.xml").getroot()[0]
+    assert (suite.attrib["tests"], suite.attrib["failures"]) == ("3", "2")
+    assert "❌ 2 of 3 gates failed." in (tmp_path / "comment.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("option", [["--markdown"], ["--markdown", "-"]])
+def test_markdown_alone_is_printed(
+    latentscale: Command, jobs: tuple[Path, Path], option: list[str]
+) -> None:
+    ended = latentscale("compare", *jobs, *option)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith("## latentscale compare\n")
+    assert ended.out.count("\n| ---") == 1
+
+
+def test_markdown_in_a_file_leaves_the_table(
+    latentscale: Command, jobs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    ended = latentscale("compare", *jobs, "--markdown", tmp_path / "comment.md")
+    assert ended.out.startswith("job       nightly")
+    assert (tmp_path / "comment.md").read_text("utf-8").startswith("## latentscale compare\n")
+
+
+def test_unlike_jobs_are_refused_unless_told(
+    latentscale: Command, jobs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    other = write_job(
+        tmp_path / "other",
+        row(10.0, **VENDI),
+        settings={**SETTINGS, "measures": {**SETTINGS["measures"], "heat": {"k": 7}}},
+        n=50,
+    )
+    ended = latentscale("compare", jobs[0], other)
+    assert ended.code == 2
+    assert ended.out == ""
+    assert ended.err == (
+        f"latentscale: {jobs[0]} and {other} are unlike: measures.heat.k is 5 here and 7 in the "
+        'baseline; measures.heat.times is {"start": 0.1, "stop": 10.0} here and null in the '
+        "baseline; n of the corpus is 100 here and 50 in the baseline (vendi depends on it); "
+        "compare them all the same with --allow-unlike\n"
+    )
+    ended = latentscale("compare", jobs[0], other, "--allow-unlike")
+    assert ended.code == 0
+    assert "beyond brackets, sampling error unknown (unlike)" in ended.out
+    assert "Unlike: measures.heat.k is 5 here and 7 in the baseline." in ended.out
+    [imd] = [line for line in ended.out.splitlines() if "imd" in line]
+    assert imd.endswith("only in the job")
+
+
+def test_jobs_in_an_object_store(
+    latentscale: Command, jobs: tuple[Path, Path], s3_url: str
+) -> None:
+    store = ObjectStore(f"{s3_url}/jobs/release")
+    document = results([row(10.0, **VENDI)], name="release")
+    store.write("results.json", json.dumps(document).encode())
+    store.write("config.json", json.dumps(SETTINGS).encode())
+    ended = latentscale("compare", jobs[0], f"{s3_url}/jobs/release", "--json")
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)
+    assert found["baseline"]["uri"] == f"{s3_url}/jobs/release"
+    assert [score["difference"]["value"] for score in found["scores"]] == [-2.5]
+    ended = latentscale("compare", f"{s3_url}/jobs/none", jobs[0])
+    assert ended.code == 2
+    assert ended.err.startswith(f"latentscale: {s3_url}/jobs/none: no results.json here; name the")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{job}", "{place}/none"], "{place}/none: no results.json here; name the folder of a fin"),
+        (["{job}/results.json", "{job}"], "{job}/results.json: no results.json here; name the fo"),
+        (["{job}", "{place}/begun"], "{place}/begun: this job isn't finished; run it to its end"),
+        (["{job}", "{place}/torn"], "{place}/torn/results.json: not a JSON object; the file is d"),
+        (["{job}", "{place}/odd"], "{place}/odd/results.json: scores is missing"),
+        (["{job}", "ftpp://x/y"], "ftpp://x/y: can't open this kind of URL"),
+        (["{job}", "{job}", "--gates", "{place}/no.yaml"], "{place}/no.yaml: No such file or dir"),
+        (["{job}", "{job}", "--gates", "{place}"], "{place}: Is a directory; name a YAML file wit"),
+        (["{job}", "{job}", "--markdown", "{place}/no/c.md"], "{place}/no/c.md: No such file or d"),
+        (
+            ["{job}", "{job}", "--gates", "{place}/typo.yaml"],
+            (
+                "{place}/typo.yaml: gates.0 selects no score: none with measure vendi has kernel "
+                "cosi; did you mean cosine?"
+            ),
+        ),
+        (
+            ["{job}", "{job}", "--gates", "{place}/significant.yaml"],
+            "{place}/significant.yaml: gates.0 asks for significance and the sampling error of ven",
+        ),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    latentscale: Command,
+    jobs: tuple[Path, Path],
+    tmp_path: Path,
+    arguments: list[str],
+    message: str,
+) -> None:
+    for name in ("begun", "torn", "odd"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}")
+    (tmp_path / "torn/results.json").write_text('{"schema": ')
+    (tmp_path / "odd/results.json").write_text('{"job": {"id": "a", "name": "a"}, "corpora": {}}')
+    (tmp_path / "typo.yaml").write_text("gates: [{measure: vendi, kernel: cosi, min: 0}]")
+    (tmp_path / "significant.yaml").write_text(
+        "gates: [{measure: vendi, max_drop: 0.9, significant: true}]"
+    )
+    places = {"job": str(jobs[0]), "place": str(tmp_path)}
+    ended = latentscale("compare", *(argument.format(**places) for argument in arguments))
+    assert ended.code == 2
+    assert ended.out == ""
+    assert ended.err.startswith(f"latentscale: {message.format(**places)}")
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a"], "Missing argument 'BASELINE'"),
+        (["a", "b", "--junit", "x.xml"], "--junit writes how gates went; name them with --gates"),
+        (["a", "b", "--json", "--markdown"], "--json and --markdown both print; name a file"),
+    ],
+)
+def test_bad_usage(latentscale: Command, arguments: list[str], message: str) -> None:
+    ended = latentscale("compare", *arguments)
+    assert ended.code == 2
+    assert message in ended.err
+
+
+# --- real jobs --------------------------------------------------------------------------------
+
+
+def test_a_toy_measure_is_compared_and_gated_by_itself(
+    latentscale: Command, tmp_path: Path, gates: Callable[..., Path]
+) -> None:
+    finished = run_toy(tmp_path, {**MEASURES, "mean_norm": Toy()})
+    place = finished.store.url
+    path = gates("{measure: mean_norm, max: 42}", "{measure: mean_norm, max_rise: 0, min: 42.5}")
+    ended = latentscale("compare", place, place, "--gates", path, "--json")
+    assert ended.code == 1
+    assert ended.err.splitlines()[0] == (
+        "gate failed: mean_norm (corpus) is 42, below the min of 42.5"
+    )
+    scores = json.loads(ended.out)["scores"]
+    [toy] = [score for score in scores if score["measure"] == "mean_norm"]
+    assert toy["difference"]["value"] == 0.0
+    assert toy["verdict"] == "within bounds"
+
+
+def run_on(
+    latentscale: Command,
+    place: Path,
+    name: str,
+    n: int,
+    measures: str,
+    scale: float = 1.0,
+    **keys: Any,
+) -> Path:
+    rows = np.random.default_rng(n).normal(scale=scale, size=(n, 4))
+    np.save(place / f"{name}.npy", rows.astype("f4"))
+    config = place / f"{name}.yaml"
+    lines = {
+        "name": name,
+        "corpus": place / f"{name}.npy",
+        "output": place / "jobs",
+        "measures": measures,
+        "cluster": "{kind: serial}",
+        **keys,
+    }
+    config.write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
+    ended = latentscale("run", config, "--quiet")
+    assert ended.code == 0, ended.err
+    [folder] = (place / "jobs").glob(f"{name}-*")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("measures", "alike"),
+    [
+        ("{heat: {}}", True),
+        ("{heat: {normalization: none}}", False),
+        ("{vendi: {kernels: [cosine]}}", False),
+    ],
+)
+def test_which_scores_depend_on_the_number_of_rows(
+    latentscale: Command, tmp_path: Path, measures: str, alike: bool
+) -> None:
+    first = run_on(latentscale, tmp_path, "first", 60, measures)
+    second = run_on(latentscale, tmp_path, "second", 64, measures)
+    ended = latentscale("compare", second, first)
+    assert ended.code == (0 if alike else 2)
+    assert ("n of the corpus is 64 here and 60 in the baseline" in ended.err) != alike
+
+
+def test_geomca_on_a_fixed_number_of_rows_does_not_depend_on_it(
+    latentscale: Command, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "r.npy", np.random.default_rng(9).normal(size=(50, 4)).astype("f4"))
+    drawn = {"measures": "{geomca: {rows: 40}}", "reference": tmp_path / "r.npy"}
+    jobs = [run_on(latentscale, tmp_path, f"rows-{n}", n, **drawn) for n in (60, 64)]
+    assert latentscale("compare", *jobs).code == 0
+    drawn["measures"] = "{geomca: {rows: 62}}"
+    jobs = [run_on(latentscale, tmp_path, f"few-{n}", n, **drawn) for n in (60, 64)]
+    assert "n of the corpus is 60 here and 64" in latentscale("compare", *jobs).err
+
+
+def test_scales_of_the_baseline_make_two_corpora_comparable(
+    latentscale: Command, tmp_path: Path
+) -> None:
+    measures = "{vendi: {kernels: [rbf], orders: [2]}}"
+    first = run_on(latentscale, tmp_path, "first", 60, measures)
+    second = run_on(latentscale, tmp_path, "second", 60, measures, scale=3.0)
+    reusable = run_on(latentscale, tmp_path, "lent", 60, measures, scale=3.0, scales_from=first)
+    ended = latentscale("compare", second, first)
+    assert ended.code == 2
+    assert "bandwidth of vendi rbf is " in ended.err
+    assert "give both jobs the same scales (scales_from: a finished job), or compare" in ended.err
+    ended = latentscale("compare", reusable, first)
+    assert ended.code == 0, ended.err

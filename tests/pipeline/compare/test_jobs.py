@@ -1,0 +1,471 @@
+"""What differs between two jobs: values by hand, coverage over seeds, and what is unlike."""
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from latentscale_pipeline.compare.difference import ComparedScore, Verdict
+from latentscale_pipeline.compare.jobs import compare, refuse_incomparable
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.results.finished_job import finished_job
+from tests.support.comparisons import SETTINGS, Row, comparison, job, results, row
+from tests.support.results_documents import example_results, without_reference
+
+SEEDED = settings(deadline=None, derandomize=True)
+
+
+def one(ours: Row, theirs: Row) -> ComparedScore:
+    [compared] = comparison([ours], [theirs]).scores
+    return compared
+
+
+def test_a_difference_by_hand() -> None:
+    found = one(
+        row(12.0, 0.5, sampling_error=0.3),
+        row(10.0, 0.25, sampling_error=0.4),
+    )
+    assert found.difference == 2.0
+    assert found.relative == 0.2
+    assert (found.lower, found.upper) == (11.5 - 10.25, 12.5 - 9.75)
+    assert found.gap == 1.25
+    assert found.sampling_error == 0.5
+    assert found.beyond_bounds is True
+    assert found.significant is True, "1.25 is 2.5 standard errors"
+    assert found.verdict is Verdict.SIGNIFICANT
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "verdict", "significant"),
+    [
+        # Brackets that overlap, or touch, never differ, whatever is known besides.
+        (row(1.0, 0.2), row(1.3, 0.2), Verdict.WITHIN_BOUNDS, None),
+        (row(1.0, 0.25), row(1.5, 0.25), Verdict.WITHIN_BOUNDS, None),
+        (
+            row(1.0, 0.2, sampling_error=0.0),
+            row(1.3, 0.2, sampling_error=0.0),
+            Verdict.WITHIN_BOUNDS,
+            False,
+        ),
+        # Apart by 0.6, sampling error 0.5 and 0.3: 1.96 errors are 0.98 and 0.588.
+        (
+            row(2.0, 0.2, sampling_error=0.3),
+            row(1.0, 0.2, sampling_error=0.4),
+            Verdict.WITHIN_SAMPLING_ERROR,
+            False,
+        ),
+        (
+            row(2.0, 0.2, sampling_error=0.18),
+            row(1.0, 0.2, sampling_error=0.24),
+            Verdict.SIGNIFICANT,
+            True,
+        ),
+        # One unknown sampling error is enough to leave the question open.
+        (row(2.0), row(1.0), Verdict.SAMPLING_ERROR_UNKNOWN, None),
+        (row(2.0, sampling_error=0.1), row(1.0), Verdict.SAMPLING_ERROR_UNKNOWN, None),
+        (row(2.0), row(1.0, sampling_error=0.1), Verdict.SAMPLING_ERROR_UNKNOWN, None),
+        # What another kind of machine may make of the same number is no difference.
+        (row(1.0), row(1.0 + 5e-7), Verdict.WITHIN_BOUNDS, None),
+        (row(1.0), row(1.0 + 5e-6), Verdict.SAMPLING_ERROR_UNKNOWN, None),
+        (row(None, reason="too few rows"), row(1.0), Verdict.NOT_COMPUTED, None),
+    ],
+)
+def test_verdicts_by_hand(
+    ours: Row, theirs: Row, verdict: Verdict, significant: bool | None
+) -> None:
+    found = one(ours, theirs)
+    assert found.verdict is verdict
+    assert found.significant is significant
+
+
+@pytest.mark.parametrize(("width", "least", "most"), [(0.0, 0.035, 0.065), (0.5, 0.0, 0.025)])
+def test_significance_raises_a_false_alarm_in_at_most_five_percent(
+    width: float, least: float, most: float
+) -> None:
+    """Scores of samples from one source, known to a standard error; brackets contain them."""
+    generator = np.random.default_rng(20)
+    alarms, trials = 0, 2000
+    for _ in range(trials):
+        errors = generator.uniform(0.5, 2.0, size=2)
+        truths = generator.normal(100.0, errors)
+        lower, upper = generator.uniform(0.0, 2 * width, size=(2, 2))
+        sides = [
+            row(v, lower=v - a, upper=v + b, sampling_error=e)
+            for v, a, b, e in zip(truths, lower, upper, errors, strict=True)
+        ]
+        alarms += bool(one(*sides).significant)
+    assert least <= alarms / trials <= most
+
+
+def test_significance_finds_what_is_there() -> None:
+    generator = np.random.default_rng(21)
+    found = [
+        one(
+            row(float(generator.normal(104.0)), 0.2, sampling_error=1.0),
+            row(float(generator.normal(100.0)), 0.2, sampling_error=0.5),
+        ).significant
+        for _ in range(500)
+    ]
+    # The gap of 3.6 is 3.22 standard errors of 1.118; seen beyond 1.96: Φ(1.26) = 0.896.
+    assert np.mean(found) == pytest.approx(0.896, abs=0.04)
+
+
+def test_scores_are_matched_by_all_that_names_them() -> None:
+    ours = [
+        row(1.0, kernel="rbf", order="1"),
+        row(2.0, kernel="rbf", order="2"),
+        row(3.0, of="reference"),
+        row(4.0, scale=0.25),
+        row(5.0, scale=0.5),
+        row(6.0, label="cats"),
+        row(7.0, measure="other"),
+    ]
+    theirs = [
+        row(60.0, label="cats"),
+        row(70.0, measure="another"),
+        row(50.0, scale=0.5 * (1 + 1e-12)),
+        row(20.0, kernel="rbf", order="2"),
+        row(30.0, of="reference"),
+        row(10.0, kernel="cosine", order="1"),
+    ]
+    compared = comparison(ours, theirs).scores
+    pairs = [
+        (found.job and found.job.value, found.baseline and found.baseline.value)
+        for found in compared
+    ]
+    assert pairs == [
+        *[(1.0, None), (2.0, 20.0), (3.0, 30.0), (4.0, None), (5.0, 50.0), (6.0, 60.0)],
+        *[(7.0, None), (None, 70.0), (None, 10.0)],
+    ]
+    assert [found.verdict for found in compared if not found.shared] == (
+        [Verdict.ONLY_IN_JOB] * 3 + [Verdict.ONLY_IN_BASELINE] * 2
+    )
+    assert compared[0].why_not == "baseline: no such score"
+
+
+def test_a_kernel_of_an_earlier_version_is_the_one_that_has_a_bandwidth() -> None:
+    new, old = row(2.0, kernel="rbf median"), row(1.0, kernel="rbf")
+    assert one(new, old).difference == 1.0
+    assert one(old, new).difference == -1.0
+    of_two = comparison([new, row(3.0, kernel="rbf 0.5")], [old]).scores
+    assert not any(found.shared for found in of_two), "which of the two isn't known"
+
+
+def test_a_relative_difference_needs_a_baseline_other_than_zero() -> None:
+    assert one(row(1.0), row(0.0)).relative is None
+    assert one(row(1.0), row(-4.0)).relative == 1.25
+    assert one(row(1.0), row(5e-324)).relative is None, "no number that JSON has"
+    assert one(row(1.7e308), row(-1.7e308)).difference is None
+
+
+VALUES = st.floats(-1e6, 1e6, allow_subnormal=False)
+
+
+@st.composite
+def scores(draw: Callable[[Any], Any]) -> list[Row]:
+    names = draw(st.lists(st.text(max_size=3), max_size=6, unique=True))
+    found = []
+    for name in names:
+        known = draw(st.none() | st.floats(0.0, 1e3))
+        value = draw(st.none() | VALUES)
+        reason = {"reason": "no rows"} if value is None else {}
+        width = draw(st.floats(0.0, 1e3))
+        found.append(row(value, width, label=name, sampling_error=known, **reason))
+    return found
+
+
+@SEEDED
+@given(scores())
+def test_a_job_does_not_differ_from_itself(rows: list[Row]) -> None:
+    found = comparison(rows, rows)
+    assert not found.mismatches
+    assert len(found.shared) == len(found.scores) == len(rows)
+    for compared, original in zip(found.scores, rows, strict=True):
+        if original["value"] is None:
+            assert compared.verdict is Verdict.NOT_COMPUTED
+            assert compared.difference is None
+        else:
+            assert compared.verdict is Verdict.WITHIN_BOUNDS
+            assert compared.difference == 0.0
+            assert not compared.significant
+
+
+@SEEDED
+@given(scores(), scores())
+def test_swapping_two_jobs_negates_their_differences(ours: list[Row], theirs: list[Row]) -> None:
+    swapped = {found.score.label: found for found in comparison(theirs, ours).scores}
+    opposite = {
+        Verdict.ONLY_IN_JOB: Verdict.ONLY_IN_BASELINE,
+        Verdict.ONLY_IN_BASELINE: Verdict.ONLY_IN_JOB,
+    }
+    for found in comparison(ours, theirs).scores:
+        other = swapped.pop(found.score.label)
+        assert other.verdict is opposite.get(found.verdict, found.verdict)
+        assert other.gap == found.gap
+        assert other.sampling_error == found.sampling_error
+        if found.difference is not None:
+            assert other.difference == -found.difference
+            assert (other.lower, other.upper) == (-found.upper, -found.lower)
+            assert found.lower <= found.difference <= found.upper
+    assert not swapped
+
+
+@SEEDED
+@given(VALUES, VALUES, st.floats(0, 10), st.floats(0, 10))
+def test_brackets_are_beyond_each_other_when_no_number_is_in_both(
+    a: float, b: float, width: float, other: float
+) -> None:
+    found = one(row(a, width), row(b, other))
+    in_both = max(a - width, b - other) <= min(a + width, b + other)
+    next_to_each_other = abs(a - b) <= 1e-6 * max(abs(a), abs(b))
+    assert found.beyond_bounds == (not in_both and not next_to_each_other)
+
+
+# --- what is unlike ---------------------------------------------------------------------------
+
+
+def refusal(ours: Any, theirs: Any) -> str:
+    found = compare(ours, theirs)
+    with pytest.raises(BadInput) as caught:
+        refuse_incomparable(found)
+    assert "\n" not in str(caught.value)
+    start = "jobs/nightly-1a2b3c4d and jobs/release-1a2b3c4d are unlike: "
+    assert str(caught.value).startswith(start)
+    return str(caught.value).removeprefix(start)
+
+
+def with_setting(path: str, value: Any) -> dict[str, Any]:
+    changed = copy.deepcopy(SETTINGS)
+    here = changed
+    *outer, last = path.split(".")
+    for key in outer:
+        here = here[key]
+    here[last] = value
+    return changed
+
+
+def test_name_place_seed_and_corpus_may_differ() -> None:
+    theirs = with_setting("seed", 7) | {"name": "other", "corpus": "s3://elsewhere"}
+    found = compare(
+        job(row(1.0)), job(row(1.0), settings=theirs, name="release", fingerprint="f00d")
+    )
+    refuse_incomparable(found)
+    assert not found.mismatches
+    assert not found.notes
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("measures.heat.k", 7, "measures.heat.k is 7 here and 5 in the baseline; "),
+        ("measures.heat.times.stop", 20.0, "measures.heat.times.stop is 20 here and 10 in"),
+        ("measures.heat.metric", "cosine", "measures.heat.metric is cosine here and null in"),
+        ("measures.vendi.orders", [1.0, math.inf], 'orders is [1.0, "inf"] here and [1.0, 2.0]'),
+        ("measures.heat", None, ""),
+    ],
+)
+def test_settings_of_a_shared_measure_may_not(path: str, value: Any, message: str) -> None:
+    ours = job(row(1.0), settings=with_setting(path, value))
+    if not message:  # a measure that only one job has keeps nothing else from being compared
+        del (ours.settings or {})["measures"]["heat"]
+        refuse_incomparable(compare(ours, job(row(1.0), name="release")))
+        return
+    text = refusal(ours, job(row(1.0), name="release"))
+    assert message in text
+    assert text.endswith("; compare them all the same with --allow-unlike")
+
+
+def test_infinity_is_the_same_setting_however_it_was_stored() -> None:
+    ours = job(row(1.0), settings=with_setting("measures.vendi.orders", [math.inf]))
+    theirs = job(row(1.0), settings=with_setting("measures.vendi.orders", ["inf"]))
+    refuse_incomparable(compare(ours, theirs))
+
+
+def test_the_number_of_rows_may_differ_for_scores_that_do_not_depend_on_it() -> None:
+    rows = [
+        row(1.0, measure="heat", size_dependent=False),
+        row(1.0, measure="fid", of="pair", size_dependent=False),
+        row(1.0, measure="vendi", of="reference"),
+    ]
+    places = {"reference": (50, "ref")}
+    found = compare(job(*rows, **places), job(*rows, name="release", n=101, **places))
+    refuse_incomparable(found)
+    assert not found.mismatches
+    rows += [row(1.0), row(1.0, measure="geomca", of="pair")]
+    text = refusal(job(*rows, **places), job(*rows, name="release", n=101, **places))
+    assert text == (
+        "n of the corpus is 100 here and 101 in the baseline (toy, geomca depend on it); compare "
+        "them all the same with --allow-unlike"
+    )
+    text = refusal(job(*rows, **places), job(*rows, name="release", reference=(51, "ref")))
+    assert "n of the reference is 50 here and 51 in the baseline (vendi, geomca depend" in text
+
+
+def test_the_reference_may_not_differ_for_scores_of_the_pair() -> None:
+    alone = [row(1.0), row(1.0, of="reference")]
+    ours, theirs = {"reference": (50, "ref")}, {"reference": (50, "other"), "name": "release"}
+    refuse_incomparable(compare(job(*alone, **ours), job(*alone, **theirs)))
+    refuse_incomparable(compare(job(*alone, **ours), job(*alone, name="release")))
+    pair = [*alone, row(1.0, of="pair")]
+    text = refusal(job(*pair, **ours), job(*pair, **theirs))
+    assert "fingerprint of the reference is ref here and other in the baseline (toy depends" in text
+
+
+def scaled(
+    epsilon: float | None = 0.5, cut: float = 3.0, bandwidths: tuple[float, ...] = (1.5, 2.0)
+) -> dict[str, Any]:
+    entries = [{"kernel": "cosine", "bandwidth": None}]
+    entries += [{"kernel": "rbf", "bandwidth": bandwidth} for bandwidth in bandwidths]
+    return {
+        "geomca": None if epsilon is None else {"epsilon": epsilon},
+        "magnitude": {"corpus": {"scales": [0.0, cut / 2, cut]}},
+        "vendi": {"corpus": entries},
+    }
+
+
+def scaled_jobs(
+    ours: dict[str, Any], theirs: dict[str, Any], scales_from: str = "auto", print_: str = "c0ffee"
+) -> tuple[Any, Any]:
+    settings_ = {**SETTINGS, "scales_from": scales_from}
+    return (
+        job(row(1.0), measures=ours, settings=settings_, fingerprint=print_),
+        job(row(1.0), measures=theirs, settings=settings_, name="release"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("theirs", "message"),
+    [
+        (scaled(epsilon=0.6), "epsilon of geomca is 0.5 here and 0.6 in the baseline"),
+        (scaled(cut=4.0), "cut-off scale of magnitude is 3 here and 4 in the baseline"),
+        (scaled(bandwidths=(1.5, 2.5)), "bandwidth 2 of vendi rbf is 2 here and 2.5 in"),
+        (scaled(bandwidths=(1.50001, 2.0)), "bandwidth of vendi rbf is 1.5 here and 1.50001 in"),
+    ],
+)
+def test_scales_derived_from_other_vectors_may_not_differ(
+    theirs: dict[str, Any], message: str
+) -> None:
+    text = refusal(*scaled_jobs(scaled(), theirs, print_="other"))
+    assert message in text
+    assert "give both jobs the same scales (scales_from: a finished job), or compare them" in text
+    # The same vectors, drawn from with another seed: to be known, and compared.
+    found = compare(*scaled_jobs(scaled(), theirs))
+    refuse_incomparable(found)
+    [note] = found.notes
+    assert note.startswith(message)
+    assert note.endswith("derived from the same vectors by another draw of rows")
+
+
+def test_scales_that_other_settings_derived_are_named_by_the_settings() -> None:
+    ours, theirs = scaled_jobs(scaled(), scaled())
+    kernels = with_setting("measures.vendi.kernels", ["rbf"]) | {"scales_from": "auto"}
+    other = job(
+        row(1.0), measures=scaled(bandwidths=(9.0,)), settings=kernels, fingerprint="c0ffee"
+    )
+    found = compare(other, theirs)
+    assert [item.what for item in found.mismatches] == ["measures.vendi.kernels"]
+    assert not found.notes
+    assert not compare(ours, theirs).mismatches
+
+
+@pytest.mark.parametrize("theirs", [scaled(), scaled(epsilon=None), {}, {"vendi": None}])
+def test_equal_or_absent_scales_are_alike_wherever_they_come_from(theirs: dict[str, Any]) -> None:
+    for scales_from in ("auto", "jobs/lender-1a2b3c4d"):
+        found = compare(*scaled_jobs(scaled(), theirs, scales_from, print_="other"))
+        refuse_incomparable(found)
+        assert not found.notes
+
+
+def test_scales_lent_by_different_jobs_are_compared_by_value() -> None:
+    refusal(*scaled_jobs(scaled(), scaled(cut=5.0), "jobs/lender-1a2b3c4d"))
+
+
+def test_scales_come_from_the_reference_where_there_is_one() -> None:
+    settings_ = {**SETTINGS, "scales_from": "auto"}
+    ours = job(
+        row(1.0), measures=scaled(), settings=settings_, reference=(9, "r"), fingerprint="other"
+    )
+    theirs = job(
+        row(1.0), measures=scaled(0.6), settings=settings_, reference=(9, "r"), name="release"
+    )
+    found = compare(ours, theirs)
+    refuse_incomparable(found)
+    assert len(found.notes) == 1
+
+
+def test_a_folder_without_configuration_is_compared_with_a_note() -> None:
+    found = compare(job(row(1.0)), job(row(1.0), settings=None, name="release"))
+    refuse_incomparable(found)
+    [note] = found.notes
+    assert note == (
+        "jobs/release-1a2b3c4d holds no config.json: the settings of its measures are unknown "
+        "and were taken to be alike"
+    )
+
+
+def test_several_things_are_named_at_once_and_marked_on_their_scores() -> None:
+    ours = job(
+        row(1.0, measure="heat", size_dependent=False),
+        row(1.0, measure="vendi"),
+        row(1.0, size_dependent=False),
+        settings=with_setting("measures.heat.k", 7),
+    )
+    theirs = job(*(_original(s) for s in ours.scores), name="release", n=90)
+    text = refusal(ours, theirs)
+    assert text.startswith(
+        "measures.heat.k is 7 here and 5 in the baseline; n of the corpus is 100"
+    )
+    marked = [[item.what for item in found.mismatches] for found in compare(ours, theirs).scores]
+    assert marked == [["measures.heat.k"], ["n of the corpus"], []]
+
+
+def _original(score: Any) -> Row:
+    return dict(score.model_dump(exclude_none=True))
+
+
+# --- documents --------------------------------------------------------------------------------
+
+
+def test_a_real_document_is_compared_score_by_score() -> None:
+    document = example_results()
+    whole = finished_job(document, None, "a")
+    found = compare(whole, finished_job(without_reference(document), None, "b"))
+    expected = {"corpus": Verdict.WITHIN_BOUNDS}
+    assert len(found.scores) == len(document["scores"]) == 34
+    for compared in found.scores:
+        assert compared.verdict is expected.get(compared.score.of, Verdict.ONLY_IN_JOB)
+
+
+@pytest.mark.parametrize("part", ["measures", "arrays", "timings"])
+def test_only_scores_and_identity_are_read(part: str) -> None:
+    document = example_results()
+    del document[part]
+    found = compare(finished_job(document, None, "a"), finished_job(example_results(), None, "b"))
+    assert {compared.verdict for compared in found.scores} == {Verdict.WITHIN_BOUNDS}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d["scores"][0].update(value=math.nan), "scores.0.value: Input should be a fin"),
+        (lambda d: d["scores"][0].update(lower=None), "scores.0: a value needs its bracket"),
+        (lambda d: d["scores"][0].update(lower=9.0), "scores.0: lower is above upper"),
+        (lambda d: d["scores"][0].update(of="both"), "scores.0.of: Input should be 'corpus', 'ref"),
+        (lambda d: d["scores"][0].pop("measure"), "scores.0.measure is missing"),
+        (lambda d: d.pop("scores"), "scores is missing"),
+        (lambda d: d.update(schema="latentscale.results/2"), "schema: Input should be 'latentsc"),
+    ],
+)
+def test_a_document_outside_the_contract_is_named(
+    change: Callable[[dict[str, Any]], Any], message: str
+) -> None:
+    document = results([row(1.0)])
+    change(document)
+    with pytest.raises(BadInput) as caught:
+        finished_job(document, None, "jobs/x")
+    assert str(caught.value).startswith(f"jobs/x/results.json: {message}")

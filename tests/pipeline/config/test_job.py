@@ -1,0 +1,222 @@
+"""A configuration says exactly what is wrong, where, and what it could be."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from latentscale_pipeline.config.cluster import Local, Serial
+from latentscale_pipeline.config.job import JobConfig, read_config
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.jobs.identity import config_hash, job_id
+from latentscale_pipeline.jobs.plan import comparing_measures, measure_sections
+from latentscale_pipeline.storage.canonical import canonical, digest, slug
+from tests import ROOT
+
+PRESETS = sorted((ROOT / "configs").glob("*.yaml"))
+
+
+def read(text: str, *overrides: str) -> JobConfig:
+    return read_config(
+        text,
+        "job.yaml",
+        overrides=overrides,
+        measures=measure_sections(),
+        comparing=comparing_measures(),
+    )
+
+
+@pytest.mark.parametrize("path", PRESETS, ids=lambda path: path.stem)
+def test_presets_parse(path: Path) -> None:
+    config = read(path.read_text())
+    assert config.name == path.stem
+    assert "vendi" in config.measures
+
+
+def test_there_are_presets() -> None:
+    assert [path.stem for path in PRESETS] == ["compare", "quickstart"]
+
+
+def test_defaults() -> None:
+    config = read("name: a\ncorpus: c.npy\n")
+    assert list(config.measures) == ["heat", "magnitude", "vendi"]
+    assert config.cluster == Local(workers=2, threads=1, memory_limit=4 * 2**30)
+    heat = config.measures["heat"]
+    assert (heat.k, heat.steps, heat.times.count, heat.normalization) == (5, 10, 256, "empty")
+    vendi = config.measures["vendi"]
+    assert vendi.orders == [0.1, 0.5, 1.0, 2.0, math.inf]
+    assert [(k.name, k.bandwidth) for k in vendi.kernels] == [("cosine", None), ("rbf", "median")]
+
+
+def test_reference_turns_on_geomca() -> None:
+    config = read("name: a\ncorpus: c.npy\nreference: r.npy\n")
+    assert list(config.measures) == ["heat", "geomca", "magnitude", "vendi"]
+
+
+def test_overrides_apply_in_order() -> None:
+    config = read(
+        "name: a\ncorpus: c.npy\n",
+        "measures.heat.k=7",
+        "measures.vendi.orders=[inf]",
+        "cluster={kind: serial, memory_limit: 2GiB}",
+        "measures.heat.k=9",
+    )
+    assert config.measures["heat"].k == 9
+    assert config.measures["vendi"].orders == [math.inf]
+    assert config.cluster == Serial(kind="serial", memory_limit=2 * 2**30)
+
+
+def test_an_override_of_one_measure_keeps_the_others() -> None:
+    overrides = ("measures.heat.k=10", "reference=r.npy")
+    config = read("name: a\ncorpus: c.npy\n", *overrides)
+    assert list(config.measures) == ["heat", "geomca", "magnitude", "vendi"]
+    assert config.measures["heat"].k == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name: a\ncorpus: c\nmeassures: {}\n", "meassures is unknown; did you mean measures?"),
+        (
+            "name: a\ncorpus: c\nmeasures: {heat: {neighbors: exact}}\n",
+            "measures.heat.neighbors is unknown; did you mean neighbours?",
+        ),
+        (
+            "name: a\ncorpus: c\nmeasures: {magnitud: {}}\n",
+            "measures.magnitud is unknown; did you mean magnitude?",
+        ),
+        (
+            "name: a\ncorpus: c\nmeasures: {heat: {times: {begin: 1}}}\n",
+            "measures.heat.times.begin is unknown; it can be start, stop, count",
+        ),
+        (
+            "name: a\ncorpus: c\ncluster: {kind: local, worker: 3}\n",
+            "cluster.worker is unknown; did you mean workers?",
+        ),
+        (
+            "name: a\ncorpus: c\ncluster: {kind: moon}\n",
+            "cluster.kind is 'moon'; it can be serial, local, address, slurm, pbs, lsf, sge",
+        ),
+        ("name: a\ncorpus: c\ncluster: {kind: address}\n", "cluster.address is missing"),
+        (
+            "name: a\ncorpus: c\ncluster: {kind: address, address: 'tls://u:p@h:1'}\n",
+            "cluster.address: write it as tls://host:8786",
+        ),
+        (
+            "name: a\ncorpus: c\ncluster: {kind: slurm, queue: 'a b'}\n",
+            "cluster.queue: 'a b' isn't one word",
+        ),
+        (
+            "name: a\ncorpus: c\ncluster: {kind: pbs, walltime: soon}\n",
+            "cluster.walltime: 'soon' is not a time; write it as 12:00:00",
+        ),
+        (
+            "name: a\ncorpus: c\ncluster: {kind: slurm, minimum: 5}\n",
+            "cluster: minimum must not be above workers",
+        ),
+        ("name: a\n", "corpus is missing"),
+        ("name: a\ncorpus: c\nmeasures: {}\n", "measures is empty; name one of heat, geomca"),
+        (
+            "name: a\ncorpus: c\nmeasures: {geomca: {}}\n",
+            "measures.geomca compares with a reference",
+        ),
+        (
+            "name: a\ncorpus: c\nmeasures: {heat: {k: 0}}\n",
+            "measures.heat.k: Input should be greater than 0",
+        ),
+        (
+            "name: a\ncorpus: c\ncluster: {memory_limit: 512MiB}\n",
+            "memory_limit must be at least 1GiB",
+        ),
+        (
+            "name: a\ncorpus: c\ncluster: {memory_limit: lots}\n",
+            "cluster.memory_limit: 'lots' is not a size",
+        ),
+        (
+            "name: a\ncorpus: c\nmeasures: {vendi: {kernels: [{name: cosine, bandwidth: 1}]}}\n",
+            "the cosine kernel has no bandwidth",
+        ),
+        (
+            "name: a\ncorpus: c\nmeasures: {magnitude: {tolerance: 5}}\n",
+            "measures.magnitude.tolerance: Input should be less than 1",
+        ),
+        (
+            "name: a\ncorpus: c\nmeasures: {magnitude: {scales: [1, .inf]}}\n",
+            "Input should be a finite number",
+        ),
+        (
+            "name: a\ncorpus: c\nmeasures: {heat: {times: {stop: .inf}}}\n",
+            "measures.heat.times.stop: Input should be a finite number",
+        ),
+        (
+            "name: a\ncorpus: c\nmeasures: {vendi: {kernels: [{name: rbf, bandwidth: 1e-200}]}}\n",
+            "measures.vendi.kernels.0.bandwidth: Input should be greater than or equal to 0.0000",
+        ),
+        (
+            "name: a\ncorpus: c\nmeasures: {heat: {probes: 1}}\n",
+            "measures.heat.probes: Input should be greater than or equal to 2",
+        ),
+        ("name: a\ncorpus: c\nmeasures: {heat: false}\n", "measures.heat: Input should be a valid"),
+        ("name: a\ncorpus: c\noutput: ''\n", "output: String should have at least 1 character"),
+        ("- a\n", "a job is a mapping of keys"),
+        ("name: [\n", "not valid YAML: line 2"),
+    ],
+)
+def test_mistakes_are_named(text: str, message: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        read(text)
+    assert str(caught.value).startswith("job.yaml: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("override", ["measures", "=3", "a..b=3", "name.x=3", "name=[", ".=1"])
+def test_bad_overrides_are_named(override: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        read("name: a\ncorpus: c.npy\n", override)
+    assert str(caught.value).startswith(f"-o {override}: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Nightly Run #3", "nightly-run-3"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("é à ü", "e-a-u"),
+        ("日本", "job"),
+        ("-" * 300, "job"),
+        ("x" * 300, "x" * 80),
+    ],
+)
+def test_slug_is_a_plain_folder_name(name: str, expected: str) -> None:
+    assert slug(name) == expected
+
+
+def test_identity_covers_what_determines_the_numbers() -> None:
+    text = "name: a\ncorpus: c.npy\n"
+    base = config_hash(read(text), "f1", None)
+    assert len(base) == 64
+    assert job_id(read(text), base) == f"a-{base[:8]}"
+    same = [
+        read("name: other\ncorpus: elsewhere.npy\noutput: b/\n"),
+        read(text, "cluster.workers=7", "driver.memory_limit=1GiB"),
+        read(text, "measures={heat: {}, magnitude: {}, vendi: {}}"),
+        read(text, "measures={vendi: {}, magnitude: {}, heat: }"),
+    ]
+    assert {config_hash(config, "f1", None) for config in same} == {base}
+    other = [
+        config_hash(read(text), "f2", None),
+        config_hash(read(text), "f1", "f1"),
+        config_hash(read(text, "seed=1"), "f1", None),
+        config_hash(read(text, "budget.pairs=1e9"), "f1", None),
+        config_hash(read(text, "scales_from=corpus"), "f1", None),
+        config_hash(read(text, "measures={heat: {k: 6}, magnitude: {}, vendi: {}}"), "f1", None),
+    ]
+    assert len({base, *other}) == 7
+
+
+def test_canonical_form() -> None:
+    assert canonical({"b": (1, math.inf), "a": None}) == '{"a":null,"b":[1,"inf"]}'
+    assert digest({"a": 1.0}) == digest({"a": 1.0})
+    with pytest.raises(ValueError, match="Out of range"):
+        canonical(math.nan)

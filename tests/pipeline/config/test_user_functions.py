@@ -1,0 +1,184 @@
+"""Kernels that a configuration names by import path, through jobs started as a user starts them."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from latentscale_pipeline.config.job import JobConfig, read_config
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.jobs.plan import measure_sections
+from tests import oracles
+from tests.support.jobs import command_line, results_of
+
+KERNELS = """
+import numpy as np
+from scipy.spatial.distance import cdist
+
+def jaccard(a, b):
+    small = np.minimum(a[:, None], b).sum(axis=2)
+    return small / np.maximum(a[:, None], b).sum(axis=2)
+
+def indefinite(a, b):
+    return np.where(cdist(a, b) == 0, 1.0, -0.5)
+
+number = 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rows = np.random.default_rng(0).uniform(0.1, 1, size=(300, 5)).astype("f4")
+    np.save(tmp_path / "rows.npy", rows)
+    (tmp_path / "similarities.py").write_text(KERNELS)
+    return tmp_path
+
+
+def job(folder: Path, kernel: str, **keys: Any) -> Path:
+    path = folder / "job.yaml"
+    vendi = {"kernels": [kernel], "orders": [0.5, 1, 2, "inf"], **keys}
+    path.write_text(
+        json.dumps(
+            {
+                "name": "functions",
+                "corpus": str(folder / "rows.npy"),
+                "output": str(folder / "jobs"),
+                "measures": {"vendi": vendi},
+                "cluster": {"kind": "serial"},
+            }
+        )
+    )
+    return path
+
+
+def run(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command_line(*arguments), capture_output=True, text=True, check=False, timeout=300,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+    )  # fmt: skip
+
+
+def last_line(ended: subprocess.CompletedProcess[str]) -> str:
+    return ended.stderr.strip().splitlines()[-1]
+
+
+def test_code_is_run_only_where_that_is_allowed(folder: Path) -> None:
+    (folder / "similarities.py").write_text(f"open({str(folder / 'ran')!r}, 'w')\n{KERNELS}")
+    config = job(folder, "similarities:jaccard")
+    for command in ("run", "plan"):
+        ended = run(folder, command, config)
+        assert ended.returncode == 2
+        assert last_line(ended) == (
+            "latentscale: measures.vendi names code, similarities:jaccard, which would be run; "
+            "read it, then say --allow-code, or leave similarities:jaccard out"
+        )
+    assert not (folder / "ran").exists()
+    assert run(folder, "plan", config, "--allow-code").returncode == 0
+    workers = ("-o", "cluster={kind: local, workers: 1}")
+    ended = run(folder, "run", config, "--allow-code", *workers)
+    assert ended.returncode == 0, ended.stderr
+    values = [row["value"] for row in results_of(folder / "jobs")["scores"]]
+    rows = np.load(folder / "rows.npy").astype(float)
+    small = np.minimum(rows[:, None], rows).sum(axis=2)
+    eigenvalues = np.linalg.eigvalsh(small / np.maximum(rows[:, None], rows).sum(axis=2) / 300)
+    expected = [oracles.hill_number(eigenvalues, order) for order in (0.5, 1, 2, np.inf)]
+    np.testing.assert_allclose(values, expected, rtol=1e-9)
+    [made] = (folder / "jobs").glob("functions-*")
+    assert "--allow-code" in last_line(run(folder, "resume", made))
+    ended = run(folder, "resume", made, "--allow-code")
+    assert "nothing had to be computed" in ended.stdout
+
+
+def test_another_version_of_the_function_is_another_stage(folder: Path) -> None:
+    config = job(folder, "similarities:jaccard")
+    first = run(folder, "run", config, "--allow-code", "--json")
+    before = json.loads(first.stdout)["scores"][0]["value"]
+    (folder / "similarities.py").write_text(
+        KERNELS.replace("return small /", "return 1.0 * small /")
+    )
+    again = run(folder, "run", config, "--allow-code", "--json")
+    assert re.search(r"source.* changed since the last run", again.stderr)
+    assert json.loads(again.stdout)["scores"][0]["value"] == before
+
+
+@pytest.mark.parametrize(
+    ("kernel", "problem"),
+    [
+        ("nowhere.at.all:f", "nowhere.at.all:f: No module named 'nowhere'; install it, or name"),
+        ("similarities:missing", "similarities:missing: the module similarities has no missing"),
+        ("similarities:number", "similarities:number is a int, not a function"),
+        ("similarities:indefinite", "isn't positive semidefinite: 64 rows have"),
+    ],
+)
+def test_what_is_no_kernel_is_told_in_a_line(folder: Path, kernel: str, problem: str) -> None:
+    ended = run(folder, "run", job(folder, kernel), "--allow-code")
+    assert ended.returncode == 2, ended.stderr
+    assert problem in last_line(ended)
+
+
+@pytest.mark.parametrize("method", ["lanczos", "nystrom"])
+def test_other_methods_bracket_a_functions_scores(folder: Path, method: str) -> None:
+    ended = run(folder, "run", job(folder, "similarities:jaccard", method=method), "--allow-code")
+    assert ended.returncode == 0, ended.stderr
+    rows = np.load(folder / "rows.npy").astype(float)
+    small = np.minimum(rows[:, None], rows).sum(axis=2)
+    eigenvalues = np.linalg.eigvalsh(small / np.maximum(rows[:, None], rows).sum(axis=2) / 300)
+    for row in results_of(folder / "jobs")["scores"]:
+        value = oracles.hill_number(eigenvalues, float(row["order"]))
+        assert row["kernel"] == "similarities:jaccard"
+        assert row["lower"] * (1 - 1e-9) <= value <= row["upper"] * (1 + 1e-9)
+
+
+def test_a_function_has_no_frequencies(folder: Path) -> None:
+    ended = run(
+        folder, "run", job(folder, "similarities:jaccard", method="fourier"), "--allow-code"
+    )
+    assert ended.returncode == 2
+    assert "similarities:jaccard has none of; use another method" in last_line(ended)
+
+
+def read(text: str) -> JobConfig:
+    start = "name: a\ncorpus: c\n"
+    return read_config(start + text, "job.yaml", measures=measure_sections())
+
+
+def test_a_list_of_bandwidths_is_a_kernel_each() -> None:
+    config = read(
+        "measures: {vendi: {kernels: [cosine, {name: rbf, bandwidth: [median, 0.5, 2]}]}}\n"
+    )
+    kernels = config.measures["vendi"].kernels  # type: ignore[attr-defined]
+    expected = [("cosine", None), ("rbf", "median"), ("rbf", 0.5), ("rbf", 2.0)]
+    assert [(kernel.name, kernel.bandwidth) for kernel in kernels] == expected
+
+
+@pytest.mark.parametrize(
+    ("kernels", "problem"),
+    [
+        ("[gauss]", "'gauss' is not a kernel; it can be cosine, rbf, laplacian, or a function"),
+        ("['a b:c']", "'a b:c' is not a kernel"),
+        ("[{name: 'a:b', bandwidth: 1}]", "the a:b kernel has no bandwidth"),
+        ("[{name: rbf, bandwidth: [1, 1]}]", "kernels are listed twice"),
+        ("[{name: rbf, bandwidth: []}]", "kernels.0.bandwidth"),
+    ],
+)
+def test_kernels_that_cannot_be_are_refused(kernels: str, problem: str) -> None:
+    with pytest.raises(BadInput, match=problem.replace("[", r"\[")):
+        read(f"measures: {{vendi: {{kernels: {kernels}}}}}\n")
+
+
+def test_bandwidths_of_a_list_are_scored_each(folder: Path) -> None:
+    config = job(folder, "cosine", kernels=[{"name": "rbf", "bandwidth": [0.3, 0.6]}])
+    ended = run(folder, "run", config)
+    assert ended.returncode == 0, ended.stderr
+    rows = np.load(folder / "rows.npy").astype(float)
+    found = {(r["kernel"], r["order"]): r["value"] for r in results_of(folder / "jobs")["scores"]}
+    for bandwidth in (0.3, 0.6):
+        kernel = np.exp(-cdist(rows, rows, "sqeuclidean") / (2 * bandwidth**2))
+        value = oracles.hill_number(np.linalg.eigvalsh(kernel / 300), 1)
+        assert found[f"rbf {bandwidth}", "1"] == pytest.approx(value, rel=1e-8)

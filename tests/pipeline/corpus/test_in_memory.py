@@ -1,0 +1,57 @@
+"""A corpus in memory reads as the one that an ingest writes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from latentscale_pipeline.corpus.in_memory import hold_rows
+from latentscale_pipeline.corpus.ingest.create import ingest
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i8", ">f4"])
+def test_it_reads_as_a_stored_corpus(dtype: str, tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    rows = (20 * generator.normal(size=(5000, 6))).astype(dtype)
+    rows[[3, 4000]] = 0
+    weights = generator.random(5000)
+    np.save(tmp_path / "rows.npy", rows)
+    np.save(tmp_path / "weights.npy", weights)
+    stored = ingest(
+        [str(tmp_path / "rows.npy")],
+        str(tmp_path / "corpus.zarr"),
+        weights=str(tmp_path / "weights.npy"),
+        shard_bytes=2048 * 6 * 4,
+    )
+    held = hold_rows(rows, "rows", weights=weights, shard_bytes=2048 * 6 * 4)
+    assert held.shard_count > 1
+    for name in ("n", "d", "dtype", "shard_count", "shard_rows", "fingerprint", "zero_rows"):
+        assert getattr(held, name) == getattr(stored, name), name
+    assert held.manifest.zero_rows == stored.manifest.zero_rows
+    for i in range(stored.shard_count):
+        assert held.shard_range(i) == stored.shard_range(i)
+        ours, theirs = held.read_shard(i), stored.read_shard(i)
+        assert ours.dtype == theirs.dtype
+        assert ours.flags.writeable
+        assert (ours == theirs).all()
+    assert (held.read_all() == stored.read_all()).all()
+    assert (held.read_rows(2000, 2100) == stored.read_rows(2000, 2100)).all()
+    chosen = np.array([0, 7, 7, 4999])
+    assert (held.read_index(chosen) == stored.read_index(chosen)).all()
+    assert held.weights().tolist() == stored.weights().tolist()
+    assert held.labels() is None
+    assert list(held.id_blocks()) == []
+
+
+def test_what_a_reader_changes_stays_its_own() -> None:
+    rows = np.ones((10, 3), "f4")
+    held = hold_rows(rows, "rows")
+    held.read_shard(0)[:] = 7
+    assert (rows == 1).all()
+
+
+def test_columns_of_a_larger_array_are_held_in_rows() -> None:
+    whole = np.arange(60, dtype="f4").reshape(10, 6)
+    held = hold_rows(whole[:, ::2], "rows")
+    assert held.held["vectors"].flags.c_contiguous
+    assert (held.read_all() == whole[:, ::2]).all()

@@ -1,0 +1,182 @@
+"""Rows of a corpus by ids, labels, conditions or at random: as a corpus, or as a file."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latentscale_pipeline.corpus import Corpus, open_corpus, verify
+from latentscale_pipeline.corpus.expressions import matching_rows, names_in
+from latentscale_pipeline.corpus.ingest.append import append
+from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.errors import BadInput
+from tests.conftest import Ended
+
+Command = Callable[..., Ended]
+N = 2600
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """A corpus that has grown, with ids, labels, weights, and a table beside it."""
+    tmp_path = tmp_path_factory.mktemp("corpus")
+    rows = np.random.default_rng(0).standard_normal((N, 4)).astype(np.float32)
+    ids = [f"id{i}" for i in range(N)]
+    labels = [("en", "de", "fr")[i % 3] for i in range(N)]
+    for name, piece in (("a", slice(0, 1500)), ("b", slice(1500, N))):
+        np.save(tmp_path / f"{name}.npy", rows[piece])
+        (tmp_path / f"{name}-ids").write_text("\n".join(ids[piece]))
+        (tmp_path / f"{name}-labels").write_text("\n".join(labels[piece]))
+        np.save(tmp_path / f"{name}-weights", np.arange(N)[piece] + 1.0)
+    given = [
+        {
+            "ids": str(tmp_path / f"{name}-ids"),
+            "labels": str(tmp_path / f"{name}-labels"),
+            "weights": str(tmp_path / f"{name}-weights.npy"),
+        }
+        for name in "ab"
+    ]
+    ingest([str(tmp_path / "a.npy")], str(tmp_path / "c"), shard_bytes=1, **given[0])
+    append([str(tmp_path / "b.npy")], str(tmp_path / "c"), **given[1])
+    table = pa.table(
+        {"year": [2000 + i % 30 for i in range(N)], "draft": [i % 7 == 0 for i in range(N)]}
+    )
+    pyarrow.parquet.write_table(table, tmp_path / "meta.parquet")
+    return open_corpus(str(tmp_path / "c"))
+
+
+CHOICES: list[tuple[list[str], Callable[[int], bool]]] = [
+    (["--label", "en"], lambda i: i % 3 == 0),
+    (["--label", "en", "--label", "fr"], lambda i: i % 3 != 1),
+    (["--where", "labels == 'de' and weights > 2000"], lambda i: i % 3 == 1 and i + 1 > 2000),
+    (
+        ["--where", "not (ids in ['id3', 'id2000'] or weights <= 1)"],
+        lambda i: i not in {0, 3, 2000},
+    ),
+    (["--table", "meta.parquet", "--where", "2010 <= year < 2012"], lambda i: 10 <= i % 30 < 12),
+    (["--where", "weights == -1 or labels not in ('en', 'de')"], lambda i: i % 3 == 2),
+]
+
+
+@pytest.mark.parametrize(("options", "wanted"), CHOICES)
+def test_chosen_rows_become_a_corpus_or_a_file(
+    latentscale: Command,
+    corpus: Corpus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    wanted: Callable[[int], bool],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(Path(corpus.url).parent / "meta.parquet", tmp_path)
+    rows = [i for i in range(N) if wanted(i)]
+    assert latentscale("subset", corpus.url, "new", *options).code == 0
+    new = open_corpus("new")
+    np.testing.assert_array_equal(new.read_all(), corpus.read_all()[rows])
+    assert new.ids() == [f"id{i}" for i in rows]
+    assert new.labels() == [("en", "de", "fr")[i % 3] for i in rows]
+    np.testing.assert_array_equal(new.weights(), np.array(rows) + 1.0)
+    assert verify(new).problems == ()
+    for name in ("out.npy", "out.parquet"):
+        ended = latentscale("export", corpus.url, name, *options)
+        assert (ended.code, ended.out) == (0, f"{name}: {len(rows)} rows of 4 dimensions\n")
+        assert ingest([name], f"from {name}").fingerprint == new.fingerprint
+    np.testing.assert_array_equal(np.load("out.npy"), new.read_all())
+    table = pyarrow.parquet.read_table("out.parquet")
+    assert table.column_names == ["ids", "labels", "weights", "vector"]
+    assert table["ids"].to_pylist() == new.ids()
+    assert latentscale("export", corpus.url, "out.npy").code == 2
+    assert latentscale("export", corpus.url, "out.npy", "--overwrite").code == 0
+    np.testing.assert_array_equal(np.load("out.npy"), corpus.read_all())
+
+
+def test_ids_from_a_file_and_a_random_sample(
+    latentscale: Command, corpus: Corpus, tmp_path: Path
+) -> None:
+    (tmp_path / "wanted").write_text("id2500\nid7\nnobody\n")
+    assert latentscale("subset", corpus.url, tmp_path / "i", "--ids", tmp_path / "wanted").code == 0
+    assert open_corpus(str(tmp_path / "i")).ids() == ["id7", "id2500"]
+    for seed, name in ((1, "x"), (1, "y"), (2, "z")):
+        options = ["--sample", 500, "--seed", seed, "--label", "en"]
+        assert latentscale("subset", corpus.url, tmp_path / name, *options).code == 0
+    x, y, z = (open_corpus(str(tmp_path / name)) for name in "xyz")
+    assert x.fingerprint == y.fingerprint != z.fingerprint
+    assert x.n == len(set(x.ids() or [])) == 500
+    assert set(x.labels() or []) == {"en"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--label", "zz"], "no row is left; choose others"),
+        (["--sample", "9999"], "9999 rows asked for and 2600 to draw from"),
+        (["--where", "year > 3"], "it has no year (it has ids, labels, weights)"),
+        (["--where", "labels > 3"], "text and numbers can't be compared"),
+        (["--where", "labels =="], "not a condition"),
+        (["--where", "weights"], "not a condition"),
+        (["--where", "__import__('os').system('true')"], "can't be part of a condition"),
+        (["--where", "labels.__class__ == 1"], "can't be part of a condition"),
+        (["--where", "[x for x in ids] == 1"], "can't be part of a condition"),
+        (["--ids", "nowhere"], "nowhere: No such file or directory; name a text file"),
+        (["--table", "nowhere", "--where", "year > 3"], "nowhere: no such file or folder"),
+    ],
+)
+def test_what_can_not_be_chosen_is_one_line(
+    latentscale: Command, corpus: Corpus, tmp_path: Path, options: list[str], message: str
+) -> None:
+    for command, target in (("subset", "new"), ("export", "new.npy")):
+        ended = latentscale(command, corpus.url, tmp_path / target, *options)
+        assert ended.code == 2
+        assert message in ended.err
+        assert ended.err.count("\n") == 1
+        assert not (tmp_path / target).exists()
+    ended = latentscale("export", corpus.url, tmp_path / "new.csv")
+    assert ended.code == 2
+    assert "unknown ending; name a file that ends in .npy or .parquet" in ended.err
+
+
+LITERALS = st.integers(-3, 3).map(str)
+COLUMNS = st.sampled_from(["a", "b"])
+COMPARED = st.builds(
+    "{} {} {}".format,
+    COLUMNS,
+    st.sampled_from(["==", "!=", "<", "<=", ">", ">="]),
+    LITERALS | COLUMNS,
+) | st.builds("{} in [{}, {}]".format, COLUMNS, LITERALS, LITERALS)
+CONDITIONS = st.recursive(
+    COMPARED,
+    lambda inner: (
+        st.builds("({} and {})".format, inner, inner)
+        | st.builds("({} or {})".format, inner, inner)
+        | st.builds("(not {})".format, inner)
+    ),
+    max_leaves=6,
+)
+
+
+@given(CONDITIONS, st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=1))
+def test_conditions_mean_what_python_means(condition: str, rows: list[tuple[int, int]]) -> None:
+    columns = {"a": np.array([a for a, _ in rows]), "b": np.array([b for _, b in rows])}
+    expected = [bool(eval(condition, {}, {"a": a, "b": b})) for a, b in rows]
+    assert matching_rows(condition, columns, len(rows)).tolist() == expected
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_condition_or_one_line(text: str) -> None:
+    columns = {"a": np.arange(3), "b": np.array(["x", "y", "z"])}
+    problem = None
+    try:
+        names_in(text)
+        found = matching_rows(text, columns, 3)
+    except BadInput as error:
+        problem = str(error)
+    assert problem is not None or found.shape == (3,)
+    assert problem is None or "\n" not in problem

@@ -1,0 +1,203 @@
+"""A registry of finished jobs: many writers, one Parquet file each, tags, baselines, trends."""
+
+import json
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset
+import pytest
+
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.history.entries import make_entry
+from latentscale_pipeline.history.registry import Registry, pick_baseline
+from latentscale_pipeline.history.report import series_report
+from latentscale_pipeline.results.finished_job import finished_job, read_job
+from tests.conftest import Ended
+from tests.support.comparisons import results, row, write_job
+
+Command = Callable[..., Ended]
+
+
+def night(number: int, value: float = 3.0, **known: Any) -> Any:
+    """An entry of a night's job with one score."""
+    document = results([row(value, 0.5, sampling_error=0.25)])
+    document["job"] |= {
+        "id": f"nightly-{number:08d}",
+        "finished": f"2026-01-{number:02d}T02:00:00Z",
+    }
+    document["timings"] = [
+        {"seconds": 40.0, "peak_memory_bytes": 3 * 2**29},
+        {"seconds": 50.0, "peak_memory_bytes": None},
+    ]
+    return make_entry(finished_job(document, None, f"jobs/nightly-{number:08d}"), **known)
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Registry:
+    return Registry.at(str(tmp_path / "history"))
+
+
+def test_an_entry_comes_back_as_it_was(registry: Registry) -> None:
+    entry = night(1, passed=False, failures="a\nb", workflow="w", evaluation="e" * 16, baseline="j")
+    assert registry.add(entry)
+    assert registry.entries() == [entry]
+
+
+def test_adding_again_changes_nothing(registry: Registry) -> None:
+    assert registry.add(night(1, 3.0))
+    assert not registry.add(night(1, 4.0))
+    (kept,) = registry.entries()
+    assert kept.scores[0].value == 3.0
+
+
+def test_other_tools_query_it_without_us(registry: Registry, tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        registry.add(night(number, 10.0 * number))
+    table = pyarrow.dataset.dataset(tmp_path / "history/entries", format="parquet").to_table()
+    found = table.sort_by("finished").to_pydict()
+    assert found["value"] == [10.0, 20.0, 30.0]
+    assert found["lower"] == [9.5, 19.5, 29.5]
+    assert found["sampling_error"] == [0.25] * 3
+    assert found["job"] == [f"nightly-{number:08d}" for number in (1, 2, 3)]
+
+
+def _register(place: str, first: int, count: int = 6) -> None:
+    registry = Registry.at(place)
+    for number in range(first, first + count):
+        registry.add(night(number))
+        registry.tag("newest", f"nightly-{number:08d}")
+
+
+def test_several_writers_lose_nothing(registry: Registry) -> None:
+    context = multiprocessing.get_context("spawn")
+    firsts = (1, 5)
+    writers = [context.Process(target=_register, args=(registry.store.url, n)) for n in firsts]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [entry.job for entry in registry.entries()] == [
+        f"nightly-{number:08d}" for number in range(1, 11)
+    ]
+    # Two that move the tag to the same job at once may share a move; no other move is lost.
+    moves = [json.loads(registry.store.read(key)) for key in registry.store.keys("tags")]
+    assert set(moves) == {entry.job for entry in registry.entries()}
+    assert registry.tags()["newest"] == moves[-1]
+
+
+def test_several_writers_lose_nothing_on_an_object_store(s3_url: str) -> None:
+    with ThreadPoolExecutor(4) as writers:
+        list(writers.map(lambda first: _register(s3_url, first, 2), (1, 2, 3, 4)))
+    registry = Registry.at(s3_url)
+    assert [entry.job for entry in registry.entries()] == [
+        f"nightly-{number:08d}" for number in range(1, 6)
+    ]
+    assert registry.tags()["newest"] in {entry.job for entry in registry.entries()}
+    with ThreadPoolExecutor(4) as writers:
+        added = list(writers.map(lambda value: registry.add(night(20, value)), (1.0, 2.0, 3.0)))
+    assert sorted(added) == [False, False, True], "of several, one is the first"
+    (kept,) = [entry for entry in registry.entries() if entry.job == "nightly-00000020"]
+    assert kept.scores[0].value == 1.0 + added.index(True)
+
+
+def test_on_an_object_store_as_on_a_disk(s3_url: str) -> None:
+    registry = Registry.at(s3_url)
+    assert registry.add(night(1))
+    assert not registry.add(night(1, 4.0))
+    registry.tag("release", "nightly-00000001")
+    assert pick_baseline(registry, "release") == registry.entries()[0]
+
+
+def test_latest_is_the_newest_that_didnt_fail(registry: Registry) -> None:
+    assert pick_baseline(registry, "latest") is None
+    for number, passed in ((2, None), (1, True), (3, False)):
+        registry.add(night(number, passed=passed))
+    found = pick_baseline(registry, "latest")
+    assert found is not None
+    assert found.job == "nightly-00000002"
+    assert pick_baseline(registry, "latest", "another name") is None
+
+
+def test_a_tag_moves(registry: Registry) -> None:
+    registry.add(night(1))
+    registry.add(night(2))
+    registry.tag("release", "nightly-00000001")
+    registry.tag("release", "nightly-00000002")
+    assert registry.tags() == {"release": "nightly-00000002"}
+    assert len(registry.store.keys("tags")) == 2, "nothing is overwritten"
+    for tag in ("latest", "Release", "../up", ""):
+        with pytest.raises(BadInput, match="can't be a tag"):
+            registry.tag(tag, "nightly-00000001")
+    with pytest.raises(BadInput, match="no job other here; add it first"):
+        registry.tag("good", "other")
+
+
+def test_a_damaged_entry_is_named(registry: Registry, tmp_path: Path) -> None:
+    registry.add(night(1))
+    (path,) = (tmp_path / "history/entries").iterdir()
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(BadInput, match=r"nightly-00000001\.parquet: not an entry of a history"):
+        registry.entries()
+
+
+def test_the_commands(tmp_path: Path, latentscale: Command) -> None:
+    history = tmp_path / "history"
+    for name in ("first", "second"):
+        folder = write_job(tmp_path / name, row(3.0), name=name)
+        added = latentscale("history", "add", history, folder, "--tag", "release")
+        assert added.out == f"{name}-1a2b3c4d: added\n{name}-1a2b3c4d: tagged release\n"
+    again = latentscale("history", "add", history, tmp_path / "first")
+    assert again.out == "first-1a2b3c4d: was there already\n"
+    listed = json.loads(latentscale("history", "list", history, "--json").out)
+    assert {entry["job"]: entry["tags"] for entry in listed} == {
+        "first-1a2b3c4d": [],
+        "second-1a2b3c4d": ["release"],
+    }
+    picked = latentscale("history", "pick", history, "--baseline", "release").out.strip()
+    assert read_job(picked).name == "second"
+    nothing = latentscale("history", "pick", tmp_path / "empty")
+    assert nothing.code == 2
+    assert "no job to be a baseline" in nothing.err
+    page = tmp_path / "trends.md"
+    plotted = latentscale("history", "plot", history, "--format", "md", "--output", page)
+    assert plotted.code == 0
+    assert "toy" in page.read_text()
+
+
+def test_a_trend_has_every_job_and_marks_the_failed() -> None:
+    entries = [night(1, 3.0, passed=True), night(2, 3.5), night(3, 2.0, passed=False)]
+    report = series_report(entries, "nightly", {"release": "nightly-00000002"})
+    section = report.sections[0]
+    (figure,) = section.figures
+    low, high, line = figure.document["data"]
+    assert line["x"] == [f"2026-01-0{number}T02:00:00Z" for number in (1, 2, 3)]
+    assert line["y"] == [3.0, 3.5, 2.0]
+    assert (low["y"], high["y"]) == ([2.5, 3.0, 1.5], [3.5, 4.0, 2.5])
+    assert [mark == "x" for mark in line["marker"]["symbol"]] == [False, False, True]
+    assert section.scores is not None
+    ((name, last, change, lowest, highest, jobs, unit),) = section.scores.rows
+    assert (name, change, lowest, highest) == ("spread, corpus", "−43 %", "2", "3.5")
+    assert (last, jobs, unit) == ("2.0 [1.5, 2.5]", "3", "paws")
+    assert report.conclusions[0].startswith("1 of 3 jobs failed its gates.")
+    (jobs_table,) = report.sections[-1].tables
+    newest = dict(zip(jobs_table.header, jobs_table.rows[0], strict=True))
+    assert (newest["gates"], newest["time"], newest["peak memory"]) == (
+        *("failed", "1 min 30 s", "1.5 GiB"),
+    )
+    (jobs_table,) = report.sections[-1].tables
+    assert [cells[3] for cells in jobs_table.rows] == ["failed", "none", "passed"]
+    assert [cells[4] for cells in jobs_table.rows] == ["", "release", ""]
+
+
+def test_a_score_of_an_earlier_version_goes_on_under_its_complete_name() -> None:
+    entries = []
+    for number, kernel in ((1, "rbf"), (2, "rbf median")):
+        document = results([row(float(number), 0.5, kernel=kernel)])
+        document["job"] |= {"id": f"nightly-{number:08d}", "finished": f"2026-01-0{number}T02:00Z"}
+        entries.append(make_entry(finished_job(document, None, f"jobs/{number}")))
+    table = series_report(entries, "nightly").sections[0].scores
+    assert table is not None
+    assert [(cells[0], cells[5]) for cells in table.rows] == [("spread (rbf median), corpus", "2")]

@@ -1,0 +1,165 @@
+"""What a finished job keeps: results and row arrays, and little beside them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.storage.objects import ObjectStore
+from tests.conftest import Ended
+from tests.support.jobs import damage, timeless
+
+Command = Callable[..., Ended]
+
+SIZES = "latentscale_pipeline.measures.shared.neighbours.sizes"
+TEMPORARY = {"cells", "checks", "regroup", "search", "regroup-again", "search-again"}
+KEPT_SHARE = 0.3
+ROWS, DIMENSIONS = 1000, 64
+
+
+@pytest.fixture
+def in_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A job that shuffles its rows."""
+    monkeypatch.setattr(f"{SIZES}.HOME_ROWS", 200)
+    monkeypatch.setattr(f"{SIZES}.cell_cap", lambda n, d: 1000)
+    monkeypatch.setattr(f"{SIZES}.GROUP_BYTES", 2**20)
+    monkeypatch.setattr(f"{SIZES}.VERTEX_BLOCK", 4000)
+    monkeypatch.setattr("latentscale_pipeline.measures.shared.shard_blocks.BLOCK_BYTES", 2**21)
+    heat = {"neighbours": "cells", "k": 5, "steps": 4, "recall": 0.5, "times": {"count": 4}}
+    return write_job(tmp_path, 6000, 256, {"measures": {"heat": heat}})
+
+
+@pytest.fixture
+def default(tmp_path: Path) -> Path:
+    """A job that names no measures."""
+    return write_job(tmp_path, ROWS, DIMENSIONS, {})
+
+
+def write_job(folder: Path, n: int, d: int, fields: dict[str, Any]) -> Path:
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(20, d))[generator.integers(20, size=n)] * 2
+    np.save(folder / "rows.npy", (rows + generator.normal(size=(n, d))).astype("f4"))
+    ingest([str(folder / "rows.npy")], str(folder / "rows.zarr"), shard_bytes=2**20)
+    config = folder / "job.yaml"
+    named = {"name": "kept", "corpus": str(folder / "rows.zarr"), "output": str(folder / "jobs")}
+    config.write_text(json.dumps({**named, "cluster": {"kind": "serial"}, **fields}))
+    return config
+
+
+def job_folder(config: Path) -> Path:
+    [folder] = config.with_name("jobs").glob("kept-*")
+    return folder
+
+
+def kept_bytes(folder: Path) -> int:
+    """Bytes below ``stages`` that aren't row arrays which the results point to."""
+    arrays = set(json.loads((folder / "results.json").read_text())["arrays"].values())
+    files = [path for path in (folder / "stages").rglob("*") if path.is_file()]
+    return sum(p.stat().st_size for p in files if str(p.relative_to(folder)) not in arrays)
+
+
+def corpus_bytes(config: Path) -> int:
+    files = config.with_name("rows.zarr").rglob("*")
+    return sum(path.stat().st_size for path in files if path.is_file())
+
+
+def run(latentscale: Command, config: Path, *options: str) -> dict[str, Any]:
+    ended = latentscale("run", config, "--json", "--quiet", *options)
+    assert ended.code == 0, ended.err
+    return dict(json.loads(ended.out))
+
+
+def reasons(results: dict[str, Any]) -> dict[str, str]:
+    return {timing["stage"]: timing["reason"] for timing in results["timings"]}
+
+
+def test_a_default_job_keeps_little(default: Path, latentscale: Command) -> None:
+    """Measured per row, and compared with rows of 384 float32, as sentence embeddings have."""
+    run(latentscale, default)
+    moments = 8 * DIMENSIONS**2  # a matrix whose size has nothing to do with the rows
+    per_row = (kept_bytes(job_folder(default)) - moments) / ROWS
+    assert per_row <= KEPT_SHARE * 4 * 384
+
+
+def test_a_job_that_shuffles_keeps_little_and_counts_as_finished(
+    in_cells: Path, latentscale: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From ``--keep`` on: what is removed, by whom, and what becomes of it afterwards."""
+    whole = run(latentscale, in_cells, "--keep")
+    folder = job_folder(in_cells)
+    before = kept_bytes(folder)
+    assert before > corpus_bytes(in_cells)
+    superseded = folder / "stages/heat-corpus" / ("0" * 16) / "result.json"
+    superseded.parent.mkdir()
+    superseded.write_text("{}")
+    dropped = folder / "stages/dropped" / ("0" * 16) / "result.json"
+    dropped.parent.mkdir(parents=True)
+    dropped.write_text("{}")
+
+    # A kill in the middle of a collection loses nothing.
+    remove = ObjectStore.remove_all
+
+    def interrupt(store: ObjectStore, prefix: str = "") -> None:
+        if "/search-corpus/" in prefix:
+            raise KeyboardInterrupt
+        remove(store, prefix)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ObjectStore, "remove_all", interrupt)
+        assert latentscale("run", in_cells).code == 3
+    assert any((folder / "stages/search-corpus").rglob("*.npy"))
+    assert not any((folder / "stages/regroup-corpus").rglob("*.npy"))
+
+    # Run again without --keep: the results stay, the rest goes.
+    assert timeless(run(latentscale, in_cells)) == timeless(whole)
+    assert kept_bytes(folder) <= KEPT_SHARE * corpus_bytes(in_cells)
+    assert not superseded.parent.exists()
+    assert not dropped.parent.exists()
+    for stage in TEMPORARY:
+        [record] = (folder / "stages" / f"{stage}-corpus").rglob("*.*")
+        assert record.name == "collected.json"
+    for path in whole["arrays"].values():
+        assert (folder / path).exists()
+
+    # It counts as finished for everyone who asks.
+    stamps = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    assert latentscale("run", in_cells).out.endswith("this job was finished before\n")
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == stamps
+    assert latentscale("verify", folder).code == 0
+    status = json.loads(latentscale("status", folder, "--json").out)
+    assert status["state"] == "finished"
+    assert {stage["state"] for stage in status["stages"]} == {"done"}
+    seconds = {timing["stage"]: timing["seconds"] for timing in whole["timings"]}
+    assert {stage["stage"]: stage["seconds"] for stage in status["stages"]} == seconds
+    plan = json.loads(latentscale("plan", in_cells, "--json").out)
+    assert {stage["reuse"] for stage in plan["stages"]} == {"already done"}
+    for stage in ("regroup-corpus", "search-corpus", "heat-corpus"):
+        assert latentscale("stage", "init", folder, stage).out.strip() == "0"
+
+    # Another job has its results, and doesn't miss what is gone.
+    other = run(latentscale, in_cells, "-o", "name=other")
+    assert set(reasons(other).values()) == {f"reused from {folder.name}"}
+    assert [t["seconds"] for t in other["timings"]] == [t["seconds"] for t in whole["timings"]]
+    changed = reasons(run(latentscale, in_cells, "-o", "name=third", "-o", "measures.heat.steps=3"))
+    assert changed["neighbours-corpus"] == f"reused from {folder.name}"
+    assert changed["search-corpus"] == f"reused from {folder.name}"
+    assert changed["heat-corpus"].startswith("computed")
+
+    # Damage in what read it: all that is needed is computed again, and collected again.
+    [path] = list((folder / "stages/neighbours-corpus").rglob("part-00001.*/indices.npy"))
+    array = path.read_bytes()
+    damage(path, "flipped", at=300)
+    assert latentscale("verify", folder).code == 3
+    again = run(latentscale, in_cells, "--verify")
+    assert timeless(again) == timeless(whole)
+    [path] = list((folder / "stages/neighbours-corpus").rglob("part-00001.*/indices.npy"))
+    assert path.read_bytes() == array
+    for stage, reason in reasons(again).items():
+        redone = stage.startswith(("cells", "checks", "regroup-corpus", "search-corpus"))
+        assert reason.startswith("computed") == redone, (stage, reason)
+    assert kept_bytes(folder) <= KEPT_SHARE * corpus_bytes(in_cells)
+    assert latentscale("verify", folder).code == 0

@@ -1,0 +1,596 @@
+"""A plan says what a job will do and take, before it does anything."""
+
+import json
+import math
+import os
+import pickle
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from latentscale_pipeline.config.job import JobConfig, read_config
+from latentscale_pipeline.corpus import open_corpus
+from latentscale_pipeline.engine.calibration import Rates, calibrate
+from latentscale_pipeline.engine.code_closure import code_closure
+from latentscale_pipeline.engine.cost import CostEstimate
+from latentscale_pipeline.engine.keys import stage_keys
+from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.engine.task import Task
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.jobs import forecast
+from latentscale_pipeline.jobs.forecast import StageForecast
+from latentscale_pipeline.jobs.plan import comparing_measures, measure_sections, plan_stages
+from latentscale_pipeline.jobs.worker_pool import WorkerPool, check_machine
+from latentscale_pipeline.measures.base import CorpusFacts, JobFacts
+from latentscale_pipeline.storage.objects import ObjectStore
+from tests.conftest import Ended
+from tests.support import toy_stages as toy
+from tests.support.jobs import results_of
+
+Command = Callable[..., Ended]
+
+MIB, GIB = 2**20, 2**30
+
+
+def configured(text: str) -> JobConfig:
+    return read_config(
+        text, "job.yaml", measures=measure_sections(), comparing=comparing_measures()
+    )
+
+
+# --- from facts alone -------------------------------------------------------------------------
+
+
+def billion(**rest: Any) -> JobFacts:
+    """Facts of 10⁹ rows of 384 float16 dimensions in shards of 64 MiB."""
+    rows = 87_040
+    shards = -(-(10**9) // rows)
+    corpus = CorpusFacts(n=10**9, d=384, dtype="float16", shards=shards, shard_rows=rows)
+    return JobFacts({"corpus": corpus}, seed=0, pairs=2e11, scale_role="corpus", **rest)
+
+
+def test_a_billion_rows_are_planned_at_once() -> None:
+    config = configured(
+        "name: a\ncorpus: c\ncluster: {memory_limit: 100TiB}\n"
+        "measures: {heat: {}, magnitude: {}, vendi: {kernels: [cosine]}}\n"
+    )
+    plan_stages(config, billion())  # imports what the stages compute with
+    begun = time.perf_counter()
+    stages = {stage.name: stage for stage in plan_stages(config, billion())}
+    assert time.perf_counter() - begun < 0.5
+    assert max(stage.tasks for stage in stages.values()) < 10**5
+    moments = stages["vendi-cosine-corpus"]
+    assert moments.partitions == math.ceil(11_490 / 8)
+    stored, matrix = 384 * 2 * 10**9, 8 * 384**2
+    assert moments.cost_estimate.bytes_read == stored + 1437 * matrix
+    assert moments.cost_estimate.bytes_written == pytest.approx(1438 * matrix, rel=1e-3)
+    assert moments.cost_estimate.total_multiply_adds == pytest.approx(10**9 * 384**2 / 2, rel=1e-3)
+    # A shard in its own type, as float64 twice, and a few moments.
+    assert moments.memory_bytes < 87_040 * 384 * (2 + 16) + 14 * matrix
+    neighbours = stages["neighbours-corpus"]
+    assert neighbours.cost_estimate.method == "cells, overlap 2 or more, searched by descent"
+    assert neighbours.cost_estimate.why == "more than 50,000 rows"
+    cells = ("cells", "checks", "regroup-coarse", "regroup", "search", "neighbours")
+    for name in (*cells, "graph", "laplacian", "heat"):
+        assert stages[f"{name}-corpus"].memory_bytes < 1.7 * GIB, name
+        assert stages[f"{name}-corpus"].partitions < 30_000, name
+    # A task stores a marker, at most five arrays, and one object of sections.
+    assert all(7 * stage.tasks < 10**6 for stage in stages.values())
+    coarse = stages["regroup-coarse-corpus"].parameters["coarse"]
+    groups = stages["search-corpus"].partitions
+    # Sections that either pass writes, and readers ask for, instead of 3e8 by one pass.
+    assert 11_489 * coarse < 3e6
+    assert stages["regroup-corpus"].partitions * groups / coarse < 4e6
+    heat = stages["heat-corpus"].cost_estimate
+    assert heat.method == "4 probes of 10 Lanczos steps by row blocks"
+    # A tenth of the rows of twelve vectors, as float64.
+    assert heat.why.endswith("about 9.6e+09 bytes are exchanged in a step")
+    assert heat.iterations == 20
+    magnitude = stages["magnitude-corpus"].cost_estimate
+    assert magnitude.method == "subsample"
+    assert magnitude.why == "all pairs of rows would take more than budget.pairs 2.0e+11"
+
+
+def test_a_client_holds_the_tasks_of_a_billion_rows() -> None:
+    config = configured(
+        "name: a\ncorpus: c\ncluster: {memory_limit: 100TiB}\nmeasures: {heat: {}, magnitude: {}}\n"
+    )
+    before = psutil.Process().memory_info().rss
+    stages = plan_stages(config, billion())
+    keys = stage_keys(stages, {"corpus": "0" * 32})
+    store = ObjectStore("/nowhere")
+    tasks = [
+        Task(store, stage, index, {stage.name: keys[stage.name]}, {}, "attempt")
+        for stage in stages
+        for index in range(stage.partitions)
+    ]
+    assert len(tasks) > 200_000
+    assert psutil.Process().memory_info().rss - before < GIB // 4
+    largest = max(len(pickle.dumps(task)) for task in tasks[::997])
+    # Everything that a stage hands over at once.
+    assert largest * max(stage.partitions for stage in stages) < GIB // 2
+
+
+def test_only_what_fits_a_billion_rows_is_accepted() -> None:
+    config = configured("name: a\ncorpus: c\nmeasures: {vendi: {kernels: [cosine]}}\n")
+    assert [stage.name for stage in plan_stages(replace_limit(config, "1GiB"), billion())] == [
+        "duplicates-corpus",
+        "vendi-cosine-corpus",
+    ]
+    config = configured("name: a\ncorpus: c\nmeasures: {heat: {}}\n")
+    with pytest.raises(BadInput) as refused:
+        plan_stages(replace_limit(config, "1GiB"), billion())
+    needed = re.search(r"set cluster.memory_limit to ([\d.]+)GiB or more", str(refused.value))
+    assert needed is not None
+    assert 1.0 < float(needed[1]) <= 2.0
+    plan_stages(replace_limit(config, f"{needed[1]}GiB"), billion())
+    with pytest.raises(BadInput):
+        plan_stages(replace_limit(config, f"{float(needed[1]) - 0.1:.1f}GiB"), billion())
+
+
+def replace_limit(config: JobConfig, limit: str) -> JobConfig:
+    cluster = type(config.cluster).model_validate({"kind": "local", "memory_limit": limit})
+    return config.model_copy(update={"cluster": cluster})
+
+
+@pytest.mark.parametrize(
+    ("measures", "n", "chosen"),
+    [
+        ("heat: {}", 50_000, ("exact", "at most 50,000 rows")),
+        (
+            "heat: {}",
+            50_001,
+            ("cells, overlap 2 or more, searched exactly", "more than 50,000 rows"),
+        ),
+        ("heat: {neighbours: exact}", 60_000, ("exact", "heat.neighbours is exact")),
+        ("heat: {overlap: 3, neighbours: cells}", 9000, None),
+        ("vendi: {kernels: [rbf]}", 12_000, ("exact", "at most 12,000 rows")),
+        (
+            "vendi: {kernels: [rbf]}",
+            12_001,
+            ("lanczos", "more than 12,000 rows, within budget.pairs"),
+        ),
+        (
+            "vendi: {kernels: [rbf]}",
+            10**8,
+            ("subsample", "all pairs would take more than budget.pairs 1.0e+15"),
+        ),
+        ("vendi: {kernels: [rbf], method: nystrom}", 99, ("nystrom", "vendi.method is nystrom")),
+        ("magnitude: {}", 3000, ("cholesky", "at most 3,000 rows")),
+        ("magnitude: {}", 3001, ("cg", "more than 3,000 rows")),
+    ],
+)
+def test_what_auto_chose_and_why(measures: str, n: int, chosen: tuple[str, str] | None) -> None:
+    config = configured(
+        f"name: a\ncorpus: c\ncluster: {{memory_limit: 1TiB}}\nmeasures: {{{measures}}}\n"
+    )
+    corpus = CorpusFacts(n=n, d=16, dtype="float32", shards=1, shard_rows=n)
+    facts = JobFacts({"corpus": corpus}, seed=0, pairs=1e15, scale_role="corpus")
+    name = {"h": "neighbours-corpus", "v": "vendi-rbf-median-corpus", "m": "magnitude-corpus"}
+    stages = {stage.name: stage for stage in plan_stages(config, facts)}
+    cost_estimate = stages[name[measures[0]]].cost_estimate
+    if chosen is None:
+        chosen = ("cells, overlap 3, searched exactly", "heat.neighbours is cells")
+    assert (cost_estimate.method, cost_estimate.why) == chosen
+
+
+@pytest.mark.parametrize("n", [300, 200_000])
+def test_every_stage_states_what_it_takes(n: int) -> None:
+    config = configured("name: a\ncorpus: c\nreference: r\ncluster: {memory_limit: 1TiB}\n")
+    corpus = CorpusFacts(n=n, d=16, dtype="float32", shards=3, shard_rows=n // 3 + 1)
+    facts = JobFacts({"corpus": corpus, "reference": corpus}, 0, 2e11, "reference")
+    for stage in plan_stages(config, facts):
+        assert stage.cost_estimate.bytes_written > 0, stage.name
+        assert stage.cost_estimate.bytes_read > 0, stage.name
+        assert 0 < stage.memory_bytes < 2**40, stage.name
+
+
+# --- arithmetic -------------------------------------------------------------------------------
+
+WORKER_POOL = WorkerPool(workers=2, threads=4, memory_limit=2 * GIB, idle_bytes=GIB // 2, cores=8)
+
+
+def stage_of(memory: int, partitions: int = 1, **rest: Any) -> Stage:
+    finalise = toy.add_up if partitions > 1 else None
+    return Stage("a", toy.draw, memory, partitions=partitions, finalise=finalise, **rest)
+
+
+@pytest.mark.parametrize(
+    ("memory", "partitions", "at_once"),
+    [(GIB, 100, 2), (GIB // 2, 100, 6), (1, 100, 8), (1, 5, 5), (4 * GIB, 9, 2), (0, 100, 8)],
+)
+def test_memory_threads_and_partitions_limit_what_runs_at_once(
+    memory: int, partitions: int, at_once: int
+) -> None:
+    assert WORKER_POOL.at_once(stage_of(memory, partitions)) == at_once
+
+
+@pytest.mark.parametrize(
+    ("partitions", "left", "cores", "seconds"),
+    [
+        (8, 1.0, 8, 10.0),  # all at once
+        (9, 1.0, 8, 80 / 9 * 2),  # one more takes as long again
+        (8, 0.5, 8, 10.0),  # half of the work, on half of the slots
+        (8, 1.0, 2, 40.0),  # four tasks share a core
+        (1, 1.0, 8, 80.0),
+        (8, 0.0, 8, 0.0),
+    ],
+)
+def test_time_of_a_stage(partitions: int, left: float, cores: int, seconds: float) -> None:
+    worker_pool = replace(WORKER_POOL, cores=cores)
+    previewed = StageForecast(
+        stage_of(1, partitions), worker_pool, "computed", left, False, 80.0 * left
+    )
+    assert previewed.seconds == pytest.approx(seconds)
+
+
+def test_time_of_a_cost_estimate() -> None:
+    rates = Rates(
+        float64_multiply_adds=10.0,
+        float32_multiply_adds=20.0,
+        elementwise_operations=5.0,
+        read_bytes=100.0,
+    )
+    cost_estimate = CostEstimate(
+        200,
+        100,
+        float64_multiply_adds=30.0,
+        float32_multiply_adds=40.0,
+        elementwise_operations=20.0,
+    )
+    assert rates.seconds(cost_estimate) == 3.0 + 2.0 + 4.0 + 3.0
+    assert cost_estimate.total_multiply_adds == 70.0
+
+
+def test_a_job_takes_as_long_as_its_longest_chain_and_as_all_its_work() -> None:
+    def previewed(name: str, seconds: float, needs: tuple[str, ...] = ()) -> StageForecast:
+        stage = Stage(name, toy.draw, 1, needs=needs)
+        return StageForecast(
+            stage, replace(WORKER_POOL, threads=1), "computed", 1.0, False, seconds
+        )
+
+    chain = [previewed("a", 5.0), previewed("b", 7.0, ("a",)), previewed("c", 1.0)]
+    total = forecast._total(chain, ingest_seconds=2.0)
+    assert total["seconds"] == 2.0 + forecast.STARTUP_SECONDS + 12.0
+    assert total["work_seconds"] == 13.0
+    wide = [previewed("a", 5.0), previewed("b", 7.0), previewed("c", 10.0)]
+    assert forecast._total(wide, 0.0)["seconds"] == forecast.STARTUP_SECONDS + 22.0 / 2
+
+
+def test_calibration_takes_a_second_and_reads_little() -> None:
+    asked: list[int] = []
+
+    def pieces() -> Iterator[int]:
+        while True:
+            asked.append(1)
+            time.sleep(0.15)
+            yield 3 * 10**6
+
+    begun = time.perf_counter()
+    rates = calibrate(pieces())
+    assert time.perf_counter() - begun < 10.0, "a second or two where nothing else runs"
+    assert len(asked) <= 3
+    assert 1e6 < rates.read_bytes < 2.1e7
+    assert 1e8 < rates.float64_multiply_adds < rates.float32_multiply_adds * 1.5
+    assert 1e6 < rates.elementwise_operations < rates.float64_multiply_adds
+
+
+def test_workers_must_fit_into_the_machine() -> None:
+    stage = stage_of(GIB, 100)
+    worker_pool = WorkerPool(
+        workers=8, threads=1, memory_limit=2 * GIB, idle_bytes=GIB // 2, cores=8
+    )
+    check_machine(worker_pool, [stage], 12 * GIB)
+    with pytest.raises(BadInput) as refused:
+        check_machine(worker_pool, [stage], 10 * GIB)
+    assert str(refused.value) == (
+        "stage a needs 12.0GiB for 8 tasks at once on 8 workers and this machine has 10.0GiB; "
+        "set cluster.workers to 6"
+    )
+    check_machine(replace(worker_pool, workers=6), [stage], 10 * GIB)
+    with pytest.raises(BadInput, match=r"needs 1.5GiB in one process and this machine has 1.0GiB"):
+        check_machine(worker_pool, [stage], GIB)
+
+
+# --- the command ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _known_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spare every plan the second that it takes to measure this machine."""
+    monkeypatch.setattr(forecast, "calibrate", lambda pieces: Rates(2e10, 4e10, 1e9, 1e9))
+
+
+@pytest.fixture
+def job(tmp_path: Path, _known_rates: None) -> Path:
+    """A job on 300 and 250 rows that aren't a corpus yet."""
+    generator = np.random.default_rng(9)
+    for role, n in (("corpus", 300), ("reference", 250)):
+        np.save(tmp_path / f"{role}.npy", generator.normal(size=(n, 8)).astype("f4"))
+    config = tmp_path / "job.yaml"
+    described = {
+        "name": "planned",
+        "corpus": str(tmp_path / "corpus.npy"),
+        "reference": str(tmp_path / "reference.npy"),
+        "output": str(tmp_path / "jobs"),
+        "measures": {"heat": {"times": {"count": 8}}, "geomca": {}, "vendi": {}},
+        "cluster": {"kind": "serial"},
+    }
+    config.write_text(json.dumps(described))
+    return config
+
+
+def tree(folder: Path) -> dict[str, tuple[int, int]]:
+    found = [(path, path.stat()) for path in folder.rglob("*")]
+    return {str(path): (state.st_size, state.st_mtime_ns) for path, state in found}
+
+
+def planned(latentscale: Command, job: Path, *arguments: str) -> dict[str, Any]:
+    ended = latentscale("plan", job, "--json", *arguments)
+    assert ended.code == 0, ended.err
+    document: dict[str, Any] = json.loads(ended.out)
+    assert document["schema"] == "latentscale.plan/1"
+    return document
+
+
+def by_stage(document: dict[str, Any], field: str) -> dict[str, Any]:
+    return {stage["stage"]: stage[field] for stage in document["stages"]}
+
+
+def test_sources_are_read_to_their_headers_and_nothing_is_written(
+    job: Path, latentscale: Command, tmp_path: Path
+) -> None:
+    before = tree(tmp_path)
+    document = planned(latentscale, job)
+    assert tree(tmp_path) == before
+    assert document["job"] == {
+        "id": None, "name": "planned", "config_hash": None, "folder": None,
+    }  # fmt: skip
+    corpus = document["corpora"]["corpus"]
+    assert (corpus["n"], corpus["d"], corpus["dtype"], corpus["shards"]) == (300, 8, "float32", 1)
+    assert corpus["ingested_first"]
+    assert corpus["fingerprint"] is None
+    assert set(by_stage(document, "reuse").values()) == {"computed"}
+    assert document["config"]["measures"]["heat"]["k"] == 5
+    assert document["disk"]["missing_bytes"] == document["disk"]["needed_bytes"]
+    assert document["disk"]["free_bytes"] == pytest.approx(
+        shutil.disk_usage(tmp_path).free, rel=0.1
+    )
+
+
+def test_a_prospect_is_what_ingest_makes(job: Path, latentscale: Command) -> None:
+    previewed = planned(latentscale, job)["corpora"]
+    assert latentscale("run", job).code == 0
+    found = planned(latentscale, job)["corpora"]
+    for role, corpus in previewed.items():
+        assert found[role]["uri"] == corpus["target"]
+        for field in ("n", "d", "dtype", "shards", "bytes"):
+            assert found[role][field] == corpus[field]
+        assert found[role]["fingerprint"] == open_corpus(corpus["target"]).fingerprint
+
+
+def test_a_job_takes_what_was_planned(job: Path, latentscale: Command, tmp_path: Path) -> None:
+    rows = np.random.default_rng(2).normal(size=(4000, 8)).astype("f4")
+    np.save(tmp_path / "corpus.npy", rows)
+    document = planned(latentscale, job, "-o", "measures.vendi.kernels=[cosine]")
+    assert latentscale("run", job, "-o", "measures.vendi.kernels=[cosine]").code == 0
+    results = results_of(tmp_path / "jobs")
+    assert by_stage(document, "tasks") == {t["stage"]: t["tasks"] for t in results["timings"]}
+    assert by_stage(document, "projected_memory_bytes") == {
+        t["stage"]: t["projected_memory_bytes"] for t in results["timings"]
+    }
+    [folder] = (tmp_path / "jobs").glob("planned-*")
+    previewed = by_stage(document, "bytes_written")
+    for stage, size in previewed.items():
+        written = sum(f.stat().st_size for f in (folder / "stages" / stage).rglob("*.*"))
+        assert 0.6 * written - 6000 < size < 2.0 * written + 1000, stage
+    whole = sum(path.stat().st_size for path in (tmp_path / "jobs").rglob("*"))
+    assert 0.7 * whole < document["disk"]["needed_bytes"] < 1.4 * whole
+    for name in ("config.json", "plan.json"):
+        json.loads((folder / name).read_text(), parse_constant=pytest.fail)
+    recorded = json.loads((folder / "plan.json").read_text())
+    for stage in recorded["stages"]:
+        assert stage["tasks"] == by_stage(document, "tasks")[stage["stage"]]
+        assert stage["depends_on"]["stage"] == stage["stage"]
+
+
+def test_what_is_there_will_be_reused(job: Path, latentscale: Command, tmp_path: Path) -> None:
+    assert latentscale("run", job).code == 0
+    before = tree(tmp_path)
+    document = planned(latentscale, job)
+    assert tree(tmp_path) == before
+    [folder] = (tmp_path / "jobs").glob("planned-*")
+    assert document["job"]["folder"] == str(folder)
+    assert set(by_stage(document, "reuse").values()) == {"already done"}
+    assert document["total"]["tasks_left"] == 0
+    assert document["total"]["seconds"] == 0.0
+    assert document["disk"]["missing_bytes"] == 0
+    ended = latentscale("plan", job)
+    assert "nothing has to be computed, this job is finished" in ended.out
+
+
+def test_damage_is_foreseen_and_left_for_the_run(
+    job: Path, latentscale: Command, tmp_path: Path
+) -> None:
+    assert latentscale("run", job).code == 0
+    [array] = (tmp_path / "jobs").glob("planned-*/stages/heat-corpus/*/*/trace.npy")
+    array.write_bytes(array.read_bytes()[:-8])
+    before = tree(tmp_path)
+    document = planned(latentscale, job)
+    assert tree(tmp_path) == before
+    left = by_stage(document, "left")
+    assert left.pop("heat-corpus") == 1.0
+    assert set(left.values()) == {0.0}
+    why = by_stage(document, "reuse")["heat-corpus"]
+    assert why.startswith("recomputed: ")
+    assert why.endswith(" bytes, not 192")
+    assert document["total"]["tasks_left"] == 1
+
+
+def test_why_a_sibling_can_or_can_not_lend(job: Path, latentscale: Command, tmp_path: Path) -> None:
+    assert latentscale("run", job).code == 0
+    [first] = (tmp_path / "jobs").glob("planned-*")
+    reuse = by_stage(planned(latentscale, job, "-o", "measures.geomca.delta=0.5"), "reuse")
+    assert {reuse.pop(f"sparsify-{role}") for role in ("corpus", "reference")} == {
+        f"computed: configuration (delta 1.0 → 0.5) changed since {first.name}"
+    }
+    assert reuse.pop("geomca") == (
+        "computed: stage sparsify-reference, stage sparsify-corpus changed since " + first.name
+    )
+    assert set(reuse.values()) == {f"reused from {first.name}"}
+
+    reuse = by_stage(planned(latentscale, job, "-o", "seed=1"), "reuse")
+    assert reuse["duplicates-corpus"] == f"reused from {first.name}"
+    assert reuse["neighbours-corpus"] == (
+        f"computed: configuration (seed 0 → 1) changed since {first.name}"
+    )
+    assert reuse["graph-corpus"] == (
+        f"computed: stage neighbours-corpus changed since {first.name}"
+    )
+    np.save(tmp_path / "corpus.npy", np.random.default_rng(1).normal(size=(200, 8)).astype("f4"))
+    assert latentscale("ingest", tmp_path / "corpus.npy", tmp_path / "other.zarr").code == 0
+    other = planned(latentscale, job, "-o", f"corpus={tmp_path / 'other.zarr'}")
+    assert by_stage(other, "reuse")["neighbours-corpus"] == (
+        f"computed: input (corpus) changed since {first.name}"
+    )
+    assert by_stage(other, "reuse")["neighbours-reference"] == f"reused from {first.name}"
+
+
+def test_changed_code_is_named(
+    job: Path, latentscale: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert latentscale("run", job).code == 0
+    monkeypatch.setattr(
+        "latentscale_pipeline.engine.keys.code_closure",
+        lambda modules: {**code_closure(modules), "latentscale.estimate": "other"},
+    )
+    reuse = by_stage(planned(latentscale, job), "reuse")
+    assert set(reuse.values()) == {
+        "computed: code (latentscale.estimate) changed since the last run"
+    }
+
+
+def test_the_tables_show_every_stage(job: Path, latentscale: Command) -> None:
+    ended = latentscale("plan", job, "-o", "measures={vendi: {kernels: [cosine, rbf]}}")
+    assert ended.code == 0, ended.err
+    lines = [line.split("  ") for line in ended.out.splitlines() if line]
+    shown = [[cell.strip() for cell in line if cell.strip()] for line in lines]
+    cosine, _ = (line for line in shown if line[0] == "vendi-cosine-corpus")
+    assert cosine[1:3] == ["2", "1"]
+    _, rbf = (line for line in shown if line[0] == "vendi-rbf-median-reference")
+    assert rbf[1:] == ["exact", "at most 12,000 rows", "computed"]
+    assert "    - name: rbf" in ended.out
+    assert "it will be ingested first, to " in ended.out
+
+
+def refusal(ended: Ended) -> str:
+    assert ended.code == 2
+    assert ended.out == ""
+    [line] = ended.err.strip().splitlines()
+    return line
+
+
+def test_a_refused_memory_limit_names_one_that_fits(
+    job: Path, latentscale: Command, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "corpus.npy", np.zeros((11_000, 2), "f2") + 1)
+    arguments = (
+        "plan", job, "-o", "reference=null", "-o", "measures={vendi: {kernels: [rbf]}}",
+        "-o", "cluster.memory_limit=1GiB",
+    )  # fmt: skip
+    line = refusal(latentscale(*arguments))
+    assert line.startswith("latentscale: stage vendi-rbf-median-corpus needs 1.3GiB in one process")
+    assert "cluster.memory_limit is 1.0GiB; set cluster.memory_limit to 1.3GiB or more" in line
+    assert latentscale(*arguments, "-o", "cluster.memory_limit=1.3GiB").code == 0
+
+
+@pytest.mark.parametrize("measure", ["magnitude: {}", "vendi: {kernels: [rbf]}"])
+def test_a_refused_budget_names_one_that_fits(
+    job: Path, latentscale: Command, measure: str
+) -> None:
+    arguments = ("plan", job, "-o", f"measures={{{measure}}}", "-o", "budget.pairs=1.0e+3")
+    line = refusal(latentscale(*arguments))
+    enough = line.partition("set budget.pairs to ")[2].partition(",")[0]
+    assert enough.startswith({"m": "1.4e+06", "v": "9.0e+04"}[measure[0]])
+    assert latentscale(*arguments, "-o", f"budget.pairs={enough}").code == 0
+
+
+def test_a_full_disk_is_foreseen(
+    job: Path, latentscale: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def usage(place: Path) -> Any:
+        asked.append(place)
+        return shutil._ntuple_diskusage(10**9, 10**9 - MIB, MIB)
+
+    monkeypatch.setattr(forecast.shutil, "disk_usage", usage)
+    line = refusal(latentscale("plan", job))
+    assert f"output {tmp_path / 'jobs'}: the job writes 0.1GiB and 0.0GiB are free there" in line
+    assert line.endswith("set output to a place with more, or free 0.1GiB")
+    assert asked == [tmp_path], "the folder that the output will be made in"
+
+
+def test_other_refusals_are_those_of_run(job: Path, latentscale: Command, tmp_path: Path) -> None:
+    assert "nowhere.npy" in refusal(latentscale("plan", job, "-o", "corpus=nowhere.npy"))
+    assert "did you mean heat?" in refusal(latentscale("plan", job, "-o", "measures.heet.k=1"))
+    np.save(tmp_path / "reference.npy", np.ones((20, 3), "f4"))
+    assert "geomca needs equal dimensions" in refusal(latentscale("plan", job))
+    assert not os.path.exists(tmp_path / "jobs")
+
+
+def test_measures_that_nobody_named_are_left_out_where_they_do_not_apply(
+    job: Path, latentscale: Command, tmp_path: Path
+) -> None:
+    described = json.loads(job.read_text())
+    del described["measures"]
+    job.write_text(json.dumps(described))
+
+    def stages() -> set[str]:
+        ended = latentscale("plan", job, "--json")
+        assert ended.code == 0, ended.err
+        return {stage["stage"] for stage in json.loads(ended.out)["stages"]}
+
+    assert {"imd", "epsilon"} <= stages()
+    np.save(tmp_path / "reference.npy", np.random.default_rng(0).normal(size=(90, 3)))
+    assert "imd" in stages()
+    assert not {name for name in stages() if name.startswith(("geomca", "epsilon", "sparse"))}
+    assert "geomca needs equal dimensions" in refusal(
+        latentscale("plan", job, "-o", "measures.geomca.percentile=5")
+    )
+
+
+def test_a_plan_for_an_object_store(
+    job: Path, latentscale: Command, tmp_path: Path, s3_url: str
+) -> None:
+    target = f"{s3_url}/corpus.zarr"
+    assert latentscale("ingest", tmp_path / "corpus.npy", target).code == 0
+    arguments = ("-o", f"corpus={target}", "-o", f"output={s3_url}/jobs")
+    document = planned(latentscale, job, *arguments)
+    assert document["disk"]["free_bytes"] is None
+    assert document["corpora"]["corpus"]["uri"] == target
+    assert document["corpora"]["reference"]["target"].startswith(f"{s3_url}/jobs/corpora/")
+
+
+@pytest.mark.full
+def test_estimated_work_is_near_what_it_takes(
+    job: Path, latentscale: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forecast, "calibrate", calibrate)
+    generator = np.random.default_rng(3)
+    for role in ("corpus", "reference"):
+        np.save(tmp_path / f"{role}.npy", generator.normal(size=(5000, 64)).astype("f4"))
+    measures = "measures={heat: {}, geomca: {}, vendi: {kernels: [cosine, rbf]}}"
+    estimated = planned(latentscale, job, "-o", measures)["total"]["work_seconds"]
+    begun = time.process_time()
+    assert latentscale("run", job, "-o", measures).code == 0
+    taken = time.process_time() - begun
+    assert taken / 3 < estimated < 3 * taken

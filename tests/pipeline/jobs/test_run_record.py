@@ -1,0 +1,174 @@
+"""What a run's events add up to, and how that is shown while it goes on."""
+
+import logging
+import re
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from latentscale_pipeline.cli.run_progress import show_progress, write_pace, write_rate
+from latentscale_pipeline.jobs.run_record import RunRecord
+from latentscale_pipeline.storage.events import Event
+from tests.support.jobs import CONTROL
+
+MIB = 2**20
+
+
+def events(*told: tuple[str, float, dict[str, Any]]) -> RunRecord:
+    return RunRecord.of(Event(name, time, fields) for name, time, fields in told)
+
+
+def started(time: float = 100.0, **fields: Any) -> tuple[str, float, dict[str, Any]]:
+    given = {"stage": "draw", "parts": 10, "found": 0, "reason": "computed", **fields}
+    return "stage_started", time, given
+
+
+def part(time: float, number: int, done: int, **fields: Any) -> tuple[str, float, dict[str, Any]]:
+    given = {
+        "stage": "draw", "part": number, "parts": 10, "done": done, "seconds": 4.0,
+        "peak_memory_bytes": 300 * MIB, **fields,
+    }  # fmt: skip
+    return "part_done", time, given
+
+
+def test_pace_is_counted_from_the_first_work_to_the_last() -> None:
+    # Queued at 100, worked on from 106: four parts of 4 s by two workers.
+    record = events(
+        started(found=2),
+        part(110.0, 2, 3),
+        part(110.0, 3, 4, peak_memory_bytes=500 * MIB),
+        part(114.0, 4, 5),
+        part(114.0, 5, 6),
+    )
+    stage = record.stages["draw"]
+    assert (stage.done, stage.parts) == (6, 10)
+    assert stage.rate == 4 / 8
+    assert stage.seconds_left(114.0) == pytest.approx(8.0)
+    assert stage.seconds_left(117.0) == pytest.approx(5.0)
+    assert stage.seconds_left(1000.0) == 0.0
+    assert stage.peak_memory_bytes == 500 * MIB
+    assert write_pace(stage, 114.0) == "30.0 parts/min, 8.0 s left, 500 MiB"
+
+
+def test_nothing_is_known_before_the_first_part() -> None:
+    stage = events(started()).stages["draw"]
+    assert (stage.rate, stage.seconds_left(200.0), stage.peak_memory_bytes) == (None, None, None)
+    assert write_pace(stage, 200.0) == ""
+
+
+def test_rounds_follow_each_other() -> None:
+    iterations = [
+        started(),
+        part(110.0, -1, 10, round=0),
+        *(part(120.0 + i, i, i + 1, round=1) for i in range(10)),
+        part(131.0, -1, 10, round=1),
+    ]
+    stage = events(*iterations).stages["draw"]
+    assert (stage.iteration, stage.done) == (2, 0), "the state of round 1 is there"
+    assert stage.seconds_left(140.0) is None
+    assert stage.rate == 10 / (131.0 - 106.0)
+    stage = events(*iterations, part(140.0, 3, 1, round=2)).stages["draw"]
+    assert (stage.iteration, stage.done) == (2, 1)
+    assert len(stage.costs) == 13
+
+
+def test_a_failure_is_forgotten_when_the_stage_starts_again() -> None:
+    failure = ("stage_failed", 110.0, {"stage": "draw", "problem": "no"})
+    record = events(started(), failure)
+    assert (record.stages["draw"].failed, record.stages["draw"].problem) == (True, "no")
+    assert not events(started(), failure, started(120.0)).stages["draw"].failed
+
+
+def test_a_damaged_result_makes_its_stage_incomplete() -> None:
+    damage = ("part_corrupt", 130.0, {"stage": "draw", "problem": "x"})
+    done = ("stage_done", 120.0, {"stage": "draw"})
+    assert events(started(), done).stages["draw"].complete
+    assert not events(started(), done, damage).stages["draw"].complete
+
+
+def test_how_a_run_ended() -> None:
+    begin = ("run_started", 100.0, {"stages": 3})
+    assert events(begin).ending == ""
+    record = events(begin, ("run_ended", 160.0, {"ending": "cancelled", "error": "cancelled; x"}))
+    assert (record.planned, record.started, record.ended) == (3, 100.0, 160.0)
+    assert (record.ending, record.problem) == ("cancelled", "cancelled; x")
+
+
+@pytest.mark.parametrize(
+    ("rate", "written"),
+    [(123.4, "123.4 parts/s"), (0.5, "30.0 parts/min"), (0.01, "36.0 parts/h")],
+)
+def test_rates_are_written_in_units_of_their_size(rate: float, written: str) -> None:
+    assert write_rate(rate) == written
+
+
+def tell_all(tell: Any) -> None:
+    tell("run_started", job="toy-1", folder="/jobs/toy-1", stages=3)
+    tell("waiting", line="waiting for process 3 on elsewhere, which runs this job")
+    tell("dashboard_opened", link="http://127.0.0.1:1/status")
+    tell("dashboard_missing", problem="the dashboard needs bokeh")
+    tell("stage_found", stage="side", reason="already done")
+    for name, _, fields in (started(found=2, reason="resumed: 2 of 10 parts were there"),):
+        tell(name, **fields)
+    for number in range(2, 10):
+        tell("part_done", **part(0.0, number, number + 1)[2])
+    tell("part_done", **part(0.0, -1, 10)[2])
+    tell("stage_done", stage="draw")
+    tell("stage_started", stage="halve", parts=10, found=0, reason="computed")
+    for number in range(4):
+        tell("part_done", **{**part(0.0, number, number + 1)[2], "stage": "halve", "round": 4})
+    tell("part_retried", stage="halve", part=4, parts=10, problem="out of luck")
+
+
+@pytest.fixture
+def messages(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> pytest.LogCaptureFixture:
+    """What is logged, also when a command before has set the logger up for a terminal."""
+    monkeypatch.setattr(logging.getLogger("latentscale"), "propagate", True)
+    caplog.set_level(logging.INFO)
+    return caplog
+
+
+def test_plain_lines_are_few(messages: pytest.LogCaptureFixture) -> None:
+    with show_progress(Console(force_terminal=False)) as tell:
+        tell_all(tell)
+    lines = [re.sub(r"\(.* parts", "(N parts", message) for message in messages.messages]
+    assert [re.sub(r", [\d.]+ s left", "", line) for line in lines] == [
+        "job toy-1 in /jobs/toy-1: 3 stages",
+        "waiting for process 3 on elsewhere, which runs this job",
+        "dashboard: http://127.0.0.1:1/status",
+        "the dashboard needs bokeh",
+        "side: already done",
+        "draw: queued, tasks: 10; resumed: 2 of 10 parts were there",
+        "draw: task 3 of 10 done (N parts/min, 300 MiB)",
+        "draw: task 10 of 10 done (N parts/s, 300 MiB)",
+        "draw: done, 36.0 s of work",
+        "halve: queued, tasks: 10",
+        "halve: round 4, task 1 of 10 done (N parts/min, 300 MiB)",
+        "halve: out of luck",
+    ]
+
+
+def test_quiet_tells_trouble_only(messages: pytest.LogCaptureFixture) -> None:
+    with show_progress(Console(), quiet=True) as tell:
+        tell_all(tell)
+    assert messages.messages == ["the dashboard needs bokeh", "halve: out of luck"]
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_bars_show_pace_time_and_memory(width: int, tmp_path: Any) -> None:
+    with (
+        (tmp_path / "seen").open("w+") as seen,
+        show_progress(Console(file=seen, force_terminal=True, width=width)) as tell,
+    ):
+        tell_all(tell)
+    text = CONTROL.sub("", (tmp_path / "seen").read_text())
+    assert "job toy-1 in /jobs/toy-1" in text
+    assert "dashboard: http://127.0.0.1:1/status" in text
+    last = {line.split()[0]: line for line in text.splitlines()[-5:] if line.strip()}
+    assert re.search(r"━ +2/3 +0:00:\d\d stages", last["job"])
+    assert re.search(r"━ 10/10 0:00:\d\d 300 MiB; resumed: 2 of", last["draw"])
+    assert re.search(r"━ +4/10 0:00:\d\d round 4; [\d.]+ parts/(s|min), 300 MiB", last["halve"])
+    assert all(len(line) <= width for line in text.splitlines() if "━" in line)

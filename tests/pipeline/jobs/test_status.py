@@ -1,0 +1,427 @@
+"""Where a job stands, and what happened in it, as its folder tells from any machine."""
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from latentscale_pipeline.cli import status as status_command
+from latentscale_pipeline.engine.loop import run_stages
+from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.engine.state import inspect_stages
+from latentscale_pipeline.errors import Incomplete
+from latentscale_pipeline.executors.serial import SerialExecutor
+from latentscale_pipeline.jobs.status import JobStatus, MarkerCosts, StageStatus, read_status
+from latentscale_pipeline.storage.artifacts import SPENT, need_marker
+from latentscale_pipeline.storage.cancellation import request_cancel
+from latentscale_pipeline.storage.events import EventLog, read_events
+from latentscale_pipeline.storage.lock import Holder, hold_lock
+from latentscale_pipeline.storage.objects import ObjectStore
+from tests.conftest import Ended
+from tests.pipeline.engine.test_iterations import Killed, MortalExecutor
+from tests.pipeline.engine.test_loop import make_work
+from tests.support import toy_stages as toy
+from tests.support.jobs import CONTROL, command_line
+from tests.support.waiting import wait_for
+
+Command = Callable[..., Ended]
+
+
+def run_toy(
+    root: Path, stages: list[Stage], executor: Callable[[], Any] = SerialExecutor, **ending: str
+) -> ObjectStore:
+    """Run toy stages as a job is run: with a plan, a lock and events."""
+    work = make_work(root, stages)
+    plan = [
+        {
+            "stage": stage.name,
+            "key": work.keys[stage.name],
+            "needs": list(stage.needs),
+            "partitions": stage.partitions,
+            "peak_memory_bytes": 2**20,
+        }
+        for stage in stages
+    ]
+    work.store.write("plan.json", json.dumps({"stages": plan}).encode())
+    with hold_lock(work.store) as holder:
+        events = EventLog(work.store, holder.attempt)
+        events.record("run_started", stages=len(stages))
+        try:
+            run_stages(work, inspect_stages(work), executor, holder.attempt, events.record)
+            events.record("run_ended", ending="finished")
+        except (Incomplete, Killed) as error:
+            events.record("run_ended", **{"ending": "failed", "error": str(error), **ending})
+        events.flush()
+    return work.store
+
+
+def look(store: ObjectStore) -> JobStatus:
+    return read_status(store, MarkerCosts(store))
+
+
+def stages_of(status: JobStatus) -> dict[str, StageStatus]:
+    return {stage.stage: stage for stage in status.stages}
+
+
+@pytest.fixture
+def failed_job(tmp_path: Path) -> ObjectStore:
+    stages = [
+        toy.one("failing", toy.fail_until_allowed, allowed=str(tmp_path / "allowed")),
+        Stage("after", toy.after, toy.MEMORY, needs=("failing",)),
+        *toy.chain(),
+    ]
+    return run_toy(tmp_path / "jobs" / "toy-1", stages)
+
+
+def test_a_failed_stage_is_named_with_those_that_wait_for_it(failed_job: ObjectStore) -> None:
+    status = look(failed_job)
+    assert status.state == "failed"
+    assert status.reason.startswith("stage failing: RuntimeError: not today (log: ")
+    assert "run the same command" not in status.reason
+    found = stages_of(status)
+    assert {name: (stage.state, stage.done, stage.parts) for name, stage in found.items()} == {
+        "failing": ("failed", 0, 1),
+        "after": ("waiting", 0, 1),
+        "draw": ("done", 4, 4),
+        "square": ("done", 1, 1),
+        "side": ("done", 1, 1),
+    }
+    assert found["after"].reason == "needs failing, which failed"
+    assert found["failing"].reason.startswith("RuntimeError: not today")
+    assert found["failing"].seconds is None
+    assert found["side"].reason == "computed"
+    assert (status.runs, status.stages_done) == (1, 3)
+
+
+def test_costs_are_those_of_the_markers(failed_job: ObjectStore) -> None:
+    [key] = failed_job.folders("stages/draw")
+    folder = f"stages/draw/{key}"
+    parts = [f"{folder}/part-{i:05d}" for i in range(4)] + [f"{folder}/result"]
+    costs = [need_marker(failed_job, part).cost for part in parts]
+    expected = (
+        pytest.approx(sum(cost.seconds for cost in costs), abs=2e-3),
+        max(cost.peak_memory_bytes for cost in costs),
+    )
+    told = stages_of(look(failed_job))["draw"]
+    assert (told.seconds, told.peak_memory_bytes) == expected
+    assert told.projected_memory_bytes == 2**20
+    for key in failed_job.keys("events"):
+        failed_job.remove(key)
+    read = stages_of(look(failed_job))["draw"]
+    assert (read.seconds, read.peak_memory_bytes) == expected
+    assert read.state == "done"
+
+
+def test_rounds_are_counted_without_knowing_how_many_there_will_be(tmp_path: Path) -> None:
+    stage = toy.iterated()
+    store = run_toy(tmp_path / "toy-1", [stage], lambda: MortalExecutor(7))
+    [found] = look(store).stages
+    assert (found.state, found.iteration, found.done, found.parts) == ("waiting", 2, 2, 3)
+    assert found.reason == "was under way"
+    [row] = [status_command._row(found)]
+    assert row["parts"] == "round 2, 2 of 3"
+    spent = found.seconds
+    assert spent is not None
+
+    run_toy(tmp_path / "toy-1", [stage])
+    [found] = look(store).stages
+    assert (found.state, found.iteration, found.done) == ("done", None, 3)
+    [key] = store.folders("stages/halve")
+    total = need_marker(store, f"stages/halve/{key}/result").values[SPENT]
+    assert found.seconds == pytest.approx(total["seconds"], abs=2e-3)
+    assert found.seconds >= spent
+    assert found.peak_memory_bytes == total["peak_memory_bytes"]
+
+
+@contextmanager
+def held(store: ObjectStore, **changes: Any) -> Iterator[Holder]:
+    """A lock that this process, or one on another host, holds."""
+    holder = replace(Holder.here(), **changes)
+    store.write("lock/000007.json", json.dumps(asdict(holder)).encode())
+    store.write(f"heartbeats/{holder.attempt}.json", json.dumps({"time": time.time()}).encode())
+    events = EventLog(store, holder.attempt)
+    events.record("run_started", stages=5)
+    events.record("stage_started", stage="failing", parts=1, found=0, reason="computed")
+    events.flush()
+    yield holder
+    store.create("lock/000007.released", b"")
+
+
+def test_a_heartbeat_is_what_counts_on_another_host(failed_job: ObjectStore) -> None:
+    with held(failed_job, host="elsewhere", pid=77, pid_space="boot/pid:[1]") as holder:
+        status = look(failed_job)
+        assert status.state == "running"
+        assert re.fullmatch(r"process 77 on elsewhere, heartbeat \d s ago", status.reason)
+        assert stages_of(status)["failing"].state == "running"
+
+        beaten = json.dumps({"time": time.time() - 61}).encode()
+        failed_job.write(f"heartbeats/{holder.attempt}.json", beaten)
+        status = look(failed_job)
+        assert status.state == "dead"
+        assert status.reason == "process 77 on elsewhere has had no heartbeat for 61 s"
+        assert stages_of(status)["failing"].state == "waiting"
+
+        failed_job.remove(f"heartbeats/{holder.attempt}.json")
+        assert look(failed_job).reason == "process 77 on elsewhere has no heartbeat"
+
+
+def test_a_stopped_process_still_holds_its_job(failed_job: ObjectStore) -> None:
+    with held(failed_job) as holder:
+        beaten = json.dumps({"time": time.time() - 300}).encode()
+        failed_job.write(f"heartbeats/{holder.attempt}.json", beaten)
+        status = look(failed_job)
+        assert status.state == "running"
+        assert "without a heartbeat for 300 s" in status.reason
+        request_cancel(failed_job, holder)
+        assert ", asked to end from " in look(failed_job).reason
+
+
+def test_results_say_finished_and_nothing_says_planned(tmp_path: Path) -> None:
+    store = run_toy(tmp_path / "toy-1", toy.chain())
+    assert look(store).state == "interrupted", "it has no results"
+    store.write("results.json", b"{}")
+    assert look(store).state == "finished"
+    assert re.fullmatch(r"in \d+\.\d s", look(store).reason)
+    never = ObjectStore(str(tmp_path / "toy-2"))
+    never.write("plan.json", store.read("plan.json"))
+    assert (look(never).state, look(never).reason) == ("planned", "never started")
+    assert {stage.state for stage in look(never).stages} == {"waiting"}
+    assert look(never).stages[1].reason == "needs draw"
+
+
+def test_damaged_and_hostile_objects_are_survived(failed_job: ObjectStore) -> None:
+    hostile = {**asdict(Holder.here()), "attempt": "../../elsewhere"}
+    failed_job.write("lock/000002.json", json.dumps(hostile).encode())
+    assert look(failed_job).reason.startswith("a lock that can't be read")
+    failed_job.write("lock/000002.released", b"")
+    [events] = [key for key in failed_job.keys("events") if failed_job.sizes(key)]
+    stored = failed_job.read(events)
+    failed_job.write(events, b'{"event": 3}\n[]\nnonsense \xff\n' + stored)
+    assert look(failed_job).state == "failed"
+    failed_job.write("plan.json", b'{"stages": [3]}')
+    assert look(failed_job).stages == ()
+
+
+@pytest.fixture
+def cli_job(tmp_path: Path) -> Path:
+    """A job of two quick measures in one process."""
+    generator = np.random.default_rng(17)
+    np.save(tmp_path / "corpus.npy", generator.normal(size=(300, 8)).astype("f4"))
+    config = tmp_path / "job.yaml"
+    job = {
+        "name": "small",
+        "corpus": str(tmp_path / "corpus.npy"),
+        "output": str(tmp_path / "jobs"),
+        "measures": {"heat": {"times": {"count": 8}}, "vendi": {"kernels": ["cosine"]}},
+        "cluster": {"kind": "serial"},
+    }
+    config.write_text(json.dumps(job))
+    return config
+
+
+@pytest.mark.parametrize("place", ["s3", "memory"])
+def test_a_remote_job_is_seen_from_its_folder(
+    cli_job: Path, latentscale: Command, request: pytest.FixtureRequest, place: str
+) -> None:
+    root = request.getfixturevalue("s3_url") if place == "s3" else "memory://latentscale-status"
+    output = f"{root}/jobs"
+    ran = latentscale("run", cli_job, "-o", f"output={output}", "--json", "--quiet")
+    assert ran.code == 0, ran.err
+    results = json.loads(ran.out)
+    folder = f"{output}/{results['job']['id']}"
+    document = json.loads(latentscale("status", folder, "--json").out)
+    assert (document["job"], document["folder"]) == (results["job"]["id"], folder)
+    assert (document["state"], document["runs"]) == ("finished", 1)
+    by_stage = {stage["stage"]: stage for stage in document["stages"]}
+    assert [*by_stage] == [timing["stage"] for timing in results["timings"]]
+    for timing in results["timings"]:
+        stage = by_stage[timing["stage"]]
+        assert (stage["state"], stage["parts_done"]) == ("done", stage["parts"])
+        assert stage["seconds"] == pytest.approx(timing["seconds"], abs=2e-3)
+        assert stage["peak_memory_bytes"] == timing["peak_memory_bytes"]
+    [listed] = json.loads(latentscale("list", output, "--json").out)
+    assert listed == {key: value for key, value in document.items() if key != "stages"}
+
+    for command, message in (
+        (("cancel", folder), "nothing to cancel, the job isn't running: finished (in "),
+        (
+            ("status", output),
+            f"it holds jobs and isn't one itself; name one of them, such as {output}",
+        ),
+        (("logs", f"{output}/nowhere"), "there is nothing; name the folder of a job"),
+    ):
+        ended = latentscale(*command)
+        assert ended.code == 2
+        assert message in ended.err
+        assert len(ended.err.splitlines()) == 1
+
+    again = latentscale("resume", folder, "-o", "cluster.memory_limit=2GiB")
+    assert again.code == 0, again.err
+    assert "nothing had to be computed" in again.out
+    events = json.loads(latentscale("logs", folder, "--json").out)["events"]
+    assert [event["event"] for event in events[:2]] == ["run_started", "stage_started"]
+    assert (events[-1]["event"], events[-1]["ending"]) == ("run_ended", "finished")
+
+
+def test_a_killed_run_is_dead(cli_job: Path, latentscale: Command, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        command_line("run", cli_job, "-o", "measures.heat.probes=4000"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    jobs = tmp_path / "jobs"
+    wait_for(lambda: len(list(jobs.glob("*/stages/*/*/result.json"))) >= 2)
+    [folder] = jobs.glob("small-*")
+    document = json.loads(latentscale("status", folder, "--json").out)
+    assert document["state"] == "running"
+    assert document["run"]["pid"] == process.pid
+    process.kill()
+    process.wait()
+    ended = latentscale("status", folder)
+    assert ended.code == 0
+    lines = ended.out.splitlines()
+    assert re.fullmatch(rf"{folder.name}: dead \(process {process.pid} on .* is gone\)", lines[0])
+    assert lines[-1] == f"latentscale resume {folder} goes on from here"
+    assert re.search(r"^duplicates-corpus +done +1 of 1 ", ended.out, re.MULTILINE)
+    assert re.search(r"^heat-corpus +waiting +0 of 1 ", ended.out, re.MULTILINE)
+    cancelled = latentscale("cancel", folder)
+    assert cancelled.code == 2
+    assert "isn't running: dead" in cancelled.err
+
+
+def test_plain_watching_tells_what_changes(
+    failed_job: ObjectStore, latentscale: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_command, "WATCH_SECONDS", 0.01)
+    looks = 0
+    original = read_status
+
+    with held(failed_job) as holder:
+
+        def looked(store: ObjectStore, costs: MarkerCosts | None = None) -> JobStatus:
+            nonlocal looks
+            looks += 1
+            if looks == 4:
+                store.create("lock/000007.released", b"")
+            return original(store, costs)
+
+        monkeypatch.setattr("latentscale_pipeline.jobs.status.read_status", looked)
+        ended = latentscale("status", failed_job.url, "--watch")
+    assert ended.code == 0, ended.err
+    lines = ended.out.splitlines()
+    assert re.fullmatch(r"[\d:]{8} toy-1: running, 3 of 5 stages done; failing 0 of 1", lines[0]), (
+        lines[0]
+    )
+    assert lines[1].startswith("toy-1: interrupted"), "one line for what didn't change"
+    assert holder.attempt not in ended.out
+
+
+def test_watching_on_a_terminal_replaces_what_it_showed(failed_job: ObjectStore) -> None:
+    console = Console(force_terminal=True, width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    with status_command._display(console) as show:
+        show(look(failed_job))
+    status_command.print_status(look(failed_job), console)
+    seen = CONTROL.sub("", console.export_text())
+    assert re.search(r"draw +done +4 of 4", seen)
+    console.file.close()
+
+
+def test_watching_and_json_are_refused(latentscale: Command, tmp_path: Path) -> None:
+    for arguments in (("status", "--watch"), ("logs", "--follow")):
+        ended = latentscale(*arguments, tmp_path, "--json")
+        assert ended.code == 2
+        assert "JSON is one document" in ended.err
+
+
+def test_logs_tell_what_happened(failed_job: ObjectStore, latentscale: Command) -> None:
+    ended = latentscale("logs", failed_job.url)
+    assert ended.code == 0, ended.err
+    lines = ended.out.splitlines()
+    assert re.fullmatch(r"--- run 1: process \d+ on \S+", lines[0])
+    told = [re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ ", "", line) for line in lines]
+    assert told[1] == "run started, 5 stages"
+    assert "failing: started (computed)" in told
+    cost = r"done in \S+ (s|min) with \S+ [MG]iB"
+    assert any(re.fullmatch(f"draw: part 3 of 4 {cost}", line) for line in told)
+    assert any(re.fullmatch(f"draw: finalising {cost}", line) for line in told)
+    assert sum(t.startswith("failing: work is tried again: RuntimeError: n") for t in told) == 2
+    assert any(t.startswith("run ended, failed: stage failing: ") for t in told)
+    headers = [line for line in lines if line.startswith("--- failing: stages/failing/")]
+    assert len(headers) == 3
+    assert lines[-2:] == ["RuntimeError: not today", "nor tomorrow"]
+
+
+def test_logs_can_be_narrowed(failed_job: ObjectStore, latentscale: Command) -> None:
+    document = json.loads(latentscale("logs", failed_job.url, "--failed", "--json").out)
+    names = [event["event"] for event in document["events"]]
+    assert names == ["part_retried", "part_retried", "stage_failed", "run_ended"]
+    assert {(log["stage"], log["part"], log["round"]) for log in document["logs"]} == {
+        ("failing", None, None)
+    }
+    assert all("RuntimeError: not today\nnor tomorrow" in log["text"] for log in document["logs"])
+    ended = latentscale("logs", failed_job.url, "--stage", "side")
+    assert ended.out.splitlines()[1].endswith("Z side: started (computed)")
+    assert "failing" not in ended.out
+    ended = latentscale("logs", failed_job.url, "--stage", "slide")
+    assert ended.code == 2
+    assert "this job's stages are failing, after, draw, square, side" in ended.err
+
+
+def test_logs_name_the_round_and_the_part(tmp_path: Path, latentscale: Command) -> None:
+    store = run_toy(tmp_path / "toy-1", [toy.iterated()])
+    [key] = store.folders("stages/halve")
+    store.write(f"stages/halve/{key}/round-0003/part-00001.a1-0-b.log", b"\x1b[2Jhostile\n")
+    ended = latentscale("logs", store.url)
+    told = [line.partition("Z ")[2] for line in ended.out.splitlines()]
+    assert any(t.startswith("halve: round 0, finalising done in") for t in told)
+    assert any(t.startswith("halve: round 4, part 3 of 3 done in") for t in told)
+    assert ended.out.splitlines()[-2].startswith("--- halve, round 3, part 2: stages/halve/")
+    assert ended.out.splitlines()[-1] == "\N{REPLACEMENT CHARACTER}[2Jhostile"
+
+
+def test_following_goes_on_until_the_run_ends(
+    failed_job: ObjectStore, latentscale: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = []
+    with held(failed_job) as holder:
+
+        def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            events = [*read_events(failed_job, holder.attempt)]
+            lines = [{"event": e.name, "time": e.time, **e.fields} for e in events]
+            lines.append({"event": "stage_done", "time": time.time(), "stage": "failing"})
+            text = "\n".join(json.dumps(line) for line in lines)
+            failed_job.write(f"events/{holder.attempt}.jsonl", text.encode())
+            failed_job.create("lock/000007.released", b"")
+
+        monkeypatch.setattr("latentscale_pipeline.cli.logs.time.sleep", pause)
+        ended = latentscale("logs", failed_job.url, "--follow")
+    assert len(pauses) == 1
+    assert ended.out.count("run started") == 2, "an event is printed once"
+    assert ended.out.count("failing: done") == 1
+
+
+def test_events_are_seen_soon_and_a_slow_store_holds_nobody_up(tmp_path: Path) -> None:
+    class Slow(ObjectStore):
+        def write(self, key: str, data: bytes) -> None:
+            time.sleep(0.3)
+            super().write(key, data)
+
+    store = ObjectStore(str(tmp_path))
+    log = EventLog(Slow(store.url), "a1")
+    begun = time.monotonic()
+    for number in range(1000):
+        log.record("part_done", part=number)
+    assert time.monotonic() - begun < 0.25
+    wait_for(lambda: len(read_events(store, "a1")) > 0, seconds=5)
+    log.flush()
+    assert [event.fields["part"] for event in read_events(store, "a1")] == [*range(1000)]

@@ -1,0 +1,86 @@
+"""The baselines through a job: as defined, and a clean sample above a corrupted one."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.linalg import sqrtm
+from sklearn.datasets import load_digits
+
+from latentscale_pipeline.errors import BadInput
+from tests import oracles
+from tests.support.jobs import results_of, run_here
+
+
+def run(folder: Path, corpus: np.ndarray, reference: np.ndarray | None, keys: str = "") -> Any:
+    folder.mkdir()
+    np.save(folder / "corpus.npy", corpus.astype("f4"))
+    text = f"name: b\ncorpus: {folder}/corpus.npy\noutput: {folder}\ncluster: {{kind: serial}}\n"
+    if reference is not None:
+        np.save(folder / "reference.npy", reference.astype("f4"))
+        text += f"reference: {folder}/reference.npy\n"
+    (folder / "job.yaml").write_text(f"{text}measures: {{baselines: {{{keys}}}}}\n")
+    run_here(folder / "job.yaml")
+    return results_of(folder)
+
+
+def values(results: Any, of: str) -> dict[str, float]:
+    return {row["score"]: row["value"] for row in results["scores"] if row["of"] == of}
+
+
+def _root_by_eigenvalues(matrix: np.ndarray) -> np.ndarray:
+    return np.diag(np.sqrt(np.maximum(np.linalg.eigvals(matrix).real, 0.0)))
+
+
+def test_they_equal_their_definitions_and_rank_samples(tmp_path: Path) -> None:
+    digits = load_digits().data
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(digits))
+    reference, clean = digits[order[:600]], digits[order[600:1100]]
+    noisy = clean + rng.normal(scale=5.0, size=clean.shape)
+    results = run(tmp_path / "clean", clean, reference)
+    one, pair = values(results, "corpus"), values(results, "pair")
+    unit = clean / np.linalg.norm(clean, axis=1, keepdims=True)
+    assert one["mean similarity"] == pytest.approx((unit @ unit.T).mean(), rel=1e-6)
+    assert one["IntDiv"] == pytest.approx(1 - one["mean similarity"], rel=1e-12)
+    assert one["GMStds"] == 0.0  # some pixels are never used
+    # Some covariances are singular, so the trace of the root is the sum of the eigenvalues' roots.
+    expected_fid = oracles.frechet(clean, reference, _root_by_eigenvalues)
+    assert pair["FID"] == pytest.approx(expected_fid, rel=1e-3)
+    assert pair["KID"] == pytest.approx(oracles.kernel_distance(clean, reference), rel=1e-6)
+    names = ("precision", "recall", "density", "coverage")
+    expected = oracles.manifold_overlap(clean, reference, 5)
+    assert [pair[name] for name in names] == pytest.approx(expected, rel=1e-9)
+    section = results["measures"]["baselines"]["pair"]
+    assert min(section[name]["agreement"] for name in names) > 0.95
+    assert {row["bounds"] for row in results["scores"]} == {"exact"}
+    worse = values(run(tmp_path / "noisy", noisy, reference), "pair")
+    assert pair["FID"] < worse["FID"]
+    assert pair["KID"] < worse["KID"]
+    for name in ("precision", "density", "coverage"):
+        assert pair[name] > worse[name]
+
+
+def test_many_rows_are_compared_by_a_sample(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(900, 5)) + 0.3, rng.normal(size=(700, 5))
+    results = run(tmp_path / "sampled", x, y, "rows: 400, k: 3")
+    assert results["measures"]["baselines"]["pair"]["rows"] == [400, 400]
+    rows = {row["score"]: row for row in results["scores"] if row["of"] == "pair"}
+    assert rows["KID"]["bounds"] == "interval95"
+    x, y = x.astype("f4").astype(float), y.astype("f4").astype(float)
+    truth = oracles.kernel_distance(x, y)
+    assert rows["KID"]["lower"] < truth < rows["KID"]["upper"]
+    assert rows["FID"]["value"] == pytest.approx(oracles.frechet(x, y, sqrtm), rel=1e-6)
+
+
+def test_one_corpus_alone_and_what_is_refused(tmp_path: Path) -> None:
+    rows = np.array([[0.0, 0.0], [1.0, 2.0], [2.0, 1.0]])
+    alone = {row["score"]: row for row in run(tmp_path / "alone", rows, None)["scores"]}
+    assert alone["GMStds"]["value"] == pytest.approx((2 / 3) ** 0.5)
+    assert alone["IntDiv"]["reason"] == "1 rows are zero: they have no direction"
+    with pytest.raises(BadInput, match="k is 5 and 3 rows are compared"):
+        run(tmp_path / "few", rows, rows + 1)
+    with pytest.raises(BadInput, match="needs equal dimensions; the corpus has 2"):
+        run(tmp_path / "unlike", rows, np.ones((3, 3)))

@@ -1,0 +1,40 @@
+"""Duplicate rows are counted the same however shards and hashes are cut."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from latentscale_pipeline.corpus.ingest.create import ingest
+from tests.support.jobs import run_here
+
+DUPLICATES = "latentscale_pipeline.measures.duplicates"
+
+
+@pytest.mark.parametrize(("group_bytes", "shards"), [(None, 16), (48 * 300, 2), (48 * 40, 1)])
+def test_duplicates_are_counted_in_groups_of_hashes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group_bytes: int | None, shards: int
+) -> None:
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(1000, 3)).astype("f4")
+    rows[generator.choice(1000, 300, replace=False)] = rows[5]
+    rows[::7] = rows[1::7][: len(rows[::7])]
+    rows[10], rows[11] = (1.0, 0.0, 0.0), (1.0, -0.0, 0.0)
+    expected = 1000 - len({tuple(row) for row in rows.tolist()})
+    np.save(tmp_path / "rows.npy", rows)
+    corpus = ingest([str(tmp_path / "rows.npy")], str(tmp_path / "c.zarr"), shard_bytes=1200)
+    for module in ("plan", "tasks"):
+        monkeypatch.setattr(f"{DUPLICATES}.{module}.SHARDS_PER_TASK", shards)
+    if group_bytes:
+        monkeypatch.setattr(f"{DUPLICATES}.plan.GROUP_BYTES", group_bytes)
+    config = tmp_path / "job.yaml"
+    fields = {
+        "name": "duplicates",
+        "corpus": corpus.url,
+        "output": str(tmp_path / "jobs"),
+        "measures": {"vendi": {"kernels": ["cosine"], "orders": [1]}},
+        "cluster": {"kind": "serial"},
+    }
+    config.write_text(json.dumps(fields))
+    assert run_here(config).results["corpora"]["corpus"]["duplicates"] == expected

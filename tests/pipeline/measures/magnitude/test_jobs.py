@@ -1,0 +1,117 @@
+"""Magnitude in rounds over pairs of row groups: the numbers, and what a kill between them costs."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from latentscale_pipeline.config.job import read_config
+from latentscale_pipeline.jobs.plan import Plan, make_plan, measure_sections
+from latentscale_pipeline.measures.shared import row_groups
+from tests import oracles
+from tests.support.mortal_driver import run_counted
+
+ROWS, DIMENSION = 500, 6
+
+
+@pytest.fixture(autouse=True)
+def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut even a small corpus into several groups."""
+    monkeypatch.setattr(row_groups, "LEAST_ROWS", 192)
+    monkeypatch.setattr(row_groups, "ROUNDED_ROWS", 32)
+
+
+def rows(metric: str) -> np.ndarray:
+    """Some rows near each other, some far, some twice, far from the origin."""
+    rng = np.random.default_rng(5)
+    centres = rng.normal(size=(20, DIMENSION)) * 3
+    drawn = centres[rng.integers(20, size=ROWS)] + rng.normal(size=(ROWS, DIMENSION)) * 0.3
+    drawn += 5.0
+    drawn[100:120] = drawn[300:320] * (2.0 if metric == "cosine" else 1.0)
+    return drawn.astype("f4")
+
+
+def make(folder: Path, metric: str, method: str = "cg") -> Plan:
+    source = folder / "corpus.npy"
+    if not source.exists():
+        np.save(source, rows(metric))
+    text = (
+        f"name: rounds\ncorpus: {source}\noutput: {folder / 'jobs'}\ncluster: {{kind: serial}}\n"
+        f"measures: {{magnitude: {{metric: {metric}, scales: 6, method: {method}}}}}\n"
+    )
+    return make_plan(read_config(text, "rounds.yaml", measures=measure_sections()))
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan", "cosine"])
+def test_the_function_equals_dense_algebra(tmp_path: Path, metric: str) -> None:
+    plan = make(tmp_path, metric)
+    assert [stage.partitions for stage in plan.stages if "-corpus" in stage.name][2] == 6
+    finished = run_counted(plan)[0]
+    found = finished.results["measures"]["magnitude"]["corpus"]
+    distances = oracles.pairwise_distances(rows(metric).astype("f8"), metric)
+    kept = np.setdiff1d(np.arange(ROWS), np.arange(300, 320))
+    distances = distances[np.ix_(kept, kept)]
+    dense = [oracles.dense_magnitude(distances, t)[0] for t in found["scales"][1:]]
+    assert found["points"] == len(kept)
+    np.testing.assert_allclose(found["value"][1:], dense, rtol=1e-3)
+    assert all(np.array(found["lower"][1:]) <= np.array(dense) * (1 + 1e-9))
+    assert set(found["method"][1:]) == {"cg"}
+    own, weights, _ = oracles.dense_magnitude(distances, found["convergence_scale"])
+    assert own == pytest.approx(0.95 * len(kept), rel=2e-3)
+    stored = np.load(finished.store.locate(finished.results["arrays"]["magnitude/corpus/weights"]))
+    shared = np.zeros(ROWS)
+    shared[kept] = weights
+    shared[300:320] = shared[100:120] = shared[100:120] / 2
+    np.testing.assert_allclose(stored, shared, atol=0.02)
+
+
+def test_a_kill_costs_what_was_under_way_and_no_product_twice(tmp_path: Path) -> None:
+    for name in ("calm", "killed"):
+        (tmp_path / name).mkdir()
+    calm, every = run_counted(make(tmp_path / "calm", "euclidean"))
+    assert max(every.values()) == 1
+    assert max(number for stage, number, _ in every if stage == "magnitude-corpus") >= 5
+    finished, computed = run_counted(make(tmp_path / "killed", "euclidean"), (7, 40, 23))
+    assert computed == every
+    assert finished.results["scores"] == calm.results["scores"]
+    assert finished.results["measures"] == calm.results["measures"]
+
+
+def test_small_sets_are_factorised_at_once(tmp_path: Path) -> None:
+    finished, computed = run_counted(make(tmp_path, "euclidean", "auto"))
+    assert {number for _, number, _ in computed} == {0}
+    assert set(finished.results["measures"]["magnitude"]["corpus"]["method"][1:]) == {"cholesky"}
+
+
+def near_duplicates(folder: Path, share: float, keys: str) -> dict[str, Any]:
+    """Magnitude of 400 rows of which a share has another one very near."""
+    rng = np.random.default_rng(9)
+    drawn = rng.normal(size=(400, DIMENSION))
+    twins = int(400 * share)
+    drawn[400 - twins :] = drawn[:twins] + rng.normal(size=(twins, DIMENSION)) * 4e-6
+    np.save(folder / "corpus.npy", drawn.astype("f4"))
+    text = (
+        f"name: near\ncorpus: {folder / 'corpus.npy'}\noutput: {folder / 'jobs'}\n"
+        f"cluster: {{kind: serial}}\nmeasures: {{magnitude: {{scales: 4, {keys}}}}}\n"
+    )
+    plan = make_plan(read_config(text, "near.yaml", measures=measure_sections()))
+    found: dict[str, Any] = run_counted(plan)[0].results["measures"]["magnitude"]["corpus"]
+    return found
+
+
+@pytest.mark.parametrize("method", ["cg", "cholesky"])
+def test_few_near_duplicates_leave_the_convergence_scale_alone(tmp_path: Path, method: str) -> None:
+    found = near_duplicates(tmp_path, 0.04, f"method: {method}")
+    assert 1 < found["convergence_scale"] < 100
+    assert "remark" not in found["convergence"]
+
+
+@pytest.mark.parametrize("method", ["cg", "cholesky"])
+def test_many_near_duplicates_are_named_and_merged_when_asked(tmp_path: Path, method: str) -> None:
+    found = near_duplicates(tmp_path, 0.2, f"method: {method}")
+    assert found["convergence_scale"] > 1e4
+    assert "merge" in found["convergence"]["remark"]
+    merged = near_duplicates(tmp_path, 0.2, f"method: {method}, merge_within: 1.0e-3")
+    assert merged["points"] == 320
+    assert 1 < merged["convergence_scale"] < 100

@@ -1,0 +1,81 @@
+"""Magnitude beyond the budget: brackets around dense values, from random subsets alone."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from latentscale_pipeline.config.job import read_config
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.jobs.plan import Plan, make_plan, measure_sections
+from latentscale_pipeline.jobs.run import run_job
+from tests import oracles
+
+ROWS, DIMENSION = 2300, 5
+
+
+def rows() -> np.ndarray:
+    rng = np.random.default_rng(12)
+    centres = rng.normal(size=(30, DIMENSION)) * 2
+    drawn = centres[rng.integers(30, size=ROWS)] + rng.normal(size=(ROWS, DIMENSION)) * 0.4
+    drawn[-50:] = drawn[:50]
+    return drawn.astype("f4")
+
+
+def make(folder: Path, keys: str, budget: str = "2.0e+11") -> Plan:
+    source = folder / "corpus.npy"
+    np.save(source, rows())
+    text = (
+        f"name: beyond\ncorpus: {source}\noutput: {folder / 'jobs'}\ncluster: {{kind: serial}}\n"
+        f"budget: {{pairs: {budget}}}\nmeasures: {{magnitude: {{scales: 8, {keys}}}}}\n"
+    )
+    return make_plan(read_config(text, "beyond.yaml", measures=measure_sections()))
+
+
+def quiet(event: str, **fields: Any) -> None:
+    """Take no note."""
+
+
+def test_subsets_bracket_the_dense_function(tmp_path: Path) -> None:
+    finished = run_job(make(tmp_path, "method: nystrom"), quiet)
+    found = finished.results["measures"]["magnitude"]["corpus"]
+    kept = rows()[:-50].astype("f8")
+    squares = (kept**2).sum(axis=1)
+    distances = np.sqrt(np.maximum(squares[:, None] + squares - 2 * kept @ kept.T, 0.0))
+    np.fill_diagonal(distances, 0.0)
+    dense = [1.0, *(oracles.dense_magnitude(distances, t)[0] for t in found["scales"][1:])]
+    assert found["points"] == len(kept)
+    assert set(found["method"][1:]) == {"subsample"}
+    assert set(found["bounds"][1:]) == {"estimate"}
+    assert all(np.array(found["certified_lower"]) <= np.array(dense) * (1 + 1e-9))
+    assert all(np.array(found["lower"]) <= np.array(dense))
+    assert all(np.array(dense) <= np.array(found["upper"]))
+    np.testing.assert_allclose(found["value"], dense, rtol=0.05)
+    np.testing.assert_allclose(found["nystrom"], dense, rtol=0.2)
+    assert set(found["upper_by"][1:]) <= {"rarefaction", "points"}
+    scale = found["convergence"]
+    assert scale["lower"] < scale["value"] < scale["upper"]
+    at_scale = oracles.dense_magnitude(distances, scale["value"])[0]
+    assert at_scale == pytest.approx(0.95 * len(kept), rel=0.02)
+    arrays = finished.results["arrays"]
+    sizes = np.load(finished.store.locate(arrays["magnitude/corpus/rarefaction_sizes"]))
+    curve = np.load(finished.store.locate(arrays["magnitude/corpus/rarefaction"]))
+    assert sizes.tolist() == [71, 142, 284, 568, 1136]
+    assert curve.shape == (5, 8)
+    assert (np.diff(curve[:, 1:], axis=0) > 0).all()
+    assert "magnitude/corpus/weights" not in arrays
+
+
+def test_auto_turns_to_subsets_beyond_the_budget(tmp_path: Path) -> None:
+    within = {stage.name: stage for stage in make(tmp_path, "method: auto").stages}
+    beyond = {stage.name: stage for stage in make(tmp_path, "method: auto", "1.0e+7").stages}
+    assert within["magnitude-corpus"].advance is not None
+    assert beyond["magnitude-corpus"].advance is None
+    assert beyond["magnitude-corpus"].partitions == 10
+    assert beyond["magnitude-corpus"].parameters["rows"] == 1024
+
+
+def test_what_was_asked_for_and_is_beyond_the_budget_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"corpus: magnitude of 2300 rows visits about 7.9e\+07 row"):
+        make(tmp_path, "method: cg", "1.0e+7")

@@ -1,0 +1,136 @@
+"""A new measure appears everywhere by itself."""
+
+import io
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from latentscale.estimate import Estimate
+from latentscale_pipeline.config.job import read_config
+from latentscale_pipeline.config.section import Section
+from latentscale_pipeline.engine.stage import Inputs, Stage
+from latentscale_pipeline.jobs.plan import make_plan, measure_sections
+from latentscale_pipeline.jobs.run import Finished, run_job
+from latentscale_pipeline.measures.base import (
+    Findings,
+    JobFacts,
+    Measure,
+    Results,
+    Score,
+    load_estimate,
+    store_estimate,
+)
+from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.report.terminal import print_summary
+from latentscale_pipeline.storage.artifacts import Output
+from tests.support.results_documents import check_results
+
+
+class MeanNorm(Section):
+    """Section of the toy measure."""
+
+    power: int = 1
+
+
+def work(inputs: Inputs) -> Output:
+    rows = inputs.corpora[inputs.parameters["role"]].read_all()
+    norms = np.linalg.norm(rows.astype(float), axis=1) ** inputs.parameters["power"]
+    value = float(norms.mean())
+    return Output({"estimate": store_estimate(Estimate.exact(value, "mean"))}, {"norms": norms})
+
+
+class Toy(Measure):
+    section = MeanNorm
+
+    def plan(self, section: MeanNorm, facts: JobFacts) -> list[Stage]:
+        return [
+            Stage(
+                f"mean-norm-{role}",
+                work,
+                corpus.points_bytes,
+                corpora=(role,),
+                parameters={"role": role, "power": section.power},
+            )
+            for role, corpus in facts.corpora.items()
+        ]
+
+    def collect(self, section: MeanNorm, facts: JobFacts, results: Results) -> Findings:
+        found: dict[str, Any] = {}
+        scores = []
+        fields = {"measure": "mean_norm", "score": "mean_norm", "unit": "length", "better": "none"}
+        for role in facts.corpora:
+            estimate = load_estimate(results(f"mean-norm-{role}").values["estimate"])
+            found[role] = {"value": estimate.value}
+            scores.append(Score.known(estimate, of=role, **fields))
+        paths = {f"mean_norm/{role}": results(f"mean-norm-{role}").path("norms") for role in found}
+        return Findings(found, scores, paths)
+
+
+def run_toy(tmp_path: Path, measures: Mapping[str, Measure]) -> Finished:
+    np.save(tmp_path / "c.npy", np.array([[3.0, 4.0], [0.0, 1.0], [6.0, 8.0]], dtype="f4"))
+    config = read_config(
+        f"name: toy\ncorpus: {tmp_path / 'c.npy'}\noutput: {tmp_path / 'jobs'}\n"
+        "measures: {mean_norm: {power: 2}, vendi: {kernels: [cosine], orders: [1]}}\n"
+        "cluster: {kind: serial}\n",
+        "toy.yaml",
+        measures=measure_sections(measures),
+    )
+    return run_job(make_plan(config, measures=measures), lambda event, **_: None, measures=measures)
+
+
+def test_a_toy_measure_is_in_results_summary_and_report(tmp_path: Path) -> None:
+    finished = run_toy(tmp_path, {**MEASURES, "mean_norm": Toy()})
+    results = dict(finished.results)
+    check_results(results)
+    [row] = [row for row in results["scores"] if row["measure"] == "mean_norm"]
+    assert row == {
+        "measure": "mean_norm",
+        "of": "corpus",
+        "score": "mean_norm",
+        "value": 42.0,
+        "lower": 42.0,
+        "upper": 42.0,
+        "bounds": "exact",
+        "unit": "length",
+        "better": "none",
+        "sampling_error": None,
+    }
+    assert results["measures"]["mean_norm"] == {"corpus": {"value": 42.0}}
+    norms = np.load(Path(finished.store.url) / results["arrays"]["mean_norm/corpus"])
+    np.testing.assert_allclose(norms, [25.0, 1.0, 100.0])
+    printed = io.StringIO()
+    print_summary(results, Console(file=printed, width=120))
+    [line] = [line for line in printed.getvalue().splitlines() if "mean_norm" in line]
+    assert "42" in line
+    assert "length" in line
+    assert "mean_norm" in finished.store.read("report.html").decode()
+
+
+@pytest.mark.parametrize("section", measure_sections().values())
+def test_every_section_has_defaults(section: type[Section]) -> None:
+    assert section() is not None
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_a_measure_with_settings_has_a_section_in_the_report(name: str) -> None:
+    measure = MEASURES[name]
+    assert bool(measure.report().title) == (measure.section is not None)
+
+
+def test_reading_what_measures_say_needs_no_numerical_library() -> None:
+    code = (
+        "import sys\n"
+        "from latentscale_pipeline.measures.registry import MEASURES\n"
+        "import latentscale_pipeline.compare.report, latentscale_pipeline.history.report\n"
+        "[measure.report() for measure in MEASURES.values()]\n"
+        "heavy = {'numba', 'scipy', 'sklearn', 'pynndescent', 'dask', 'distributed'}\n"
+        "print(*heavy & {*sys.modules})"
+    )
+    command = [sys.executable, "-c", code]
+    assert subprocess.run(command, capture_output=True, check=True, text=True).stdout.split() == []

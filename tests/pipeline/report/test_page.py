@@ -1,0 +1,554 @@
+"""The report shows every number, escapes every name and fetches nothing."""
+
+import base64
+import copy
+import hashlib
+import itertools
+import json
+import math
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+
+from latentscale_pipeline.report import render_report
+from tests.support.results_documents import check_results, example_results, without_reference
+
+Results = dict[str, Any]
+
+
+class Page(HTMLParser):
+    """A parsed page: its attributes, the text of each section, its tables and its scripts."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.elements: list[str] = []
+        self.scripts: list[tuple[dict[str, str | None], str]] = []
+        self.tables: dict[str, list[list[str]]] = {}
+        self.sections: dict[str, str] = {"": ""}
+        self.text = ""
+        self._inside: list[str] = []
+        self._section = [""]
+        self._rows: list[list[str]] = []
+        self._caption = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag in {"meta"}:
+            return
+        self._inside.append(tag)
+        if tag == "section":
+            self._section.append(dict(attrs).get("id") or "")
+            self.sections.setdefault(self._section[-1], "")
+        elif tag == "script":
+            self.scripts.append((dict(attrs), ""))
+        elif tag == "table":
+            self._rows, self._caption = [], ""
+        elif tag == "tr":
+            self._rows.append([])
+        elif tag in {"td", "th"}:
+            self._rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._inside.pop() == tag
+        if tag == "section":
+            self._section.pop()
+        elif tag == "table":
+            self.tables.setdefault(f"{self._section[-1]}: {self._caption}", self._rows)
+
+    def handle_data(self, data: str) -> None:
+        inside = self._inside[-1] if self._inside else ""
+        if inside == "script":
+            attributes, text = self.scripts.pop()
+            self.scripts.append((attributes, text + data))
+        elif inside == "caption":
+            self._caption += data
+        elif inside in {"td", "th"}:
+            self._rows[-1][-1] += data
+        if inside not in {"script", "style"}:
+            self.sections[self._section[-1]] += data
+            self.text += data
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        (figures,) = (
+            text for attributes, text in self.scripts if attributes.get("id") == "figures"
+        )
+        parsed: dict[str, Any] = json.loads(figures)
+        return parsed
+
+    def rows(self, caption: str) -> dict[str, list[str]]:
+        return {" ".join(row[:2]): row for row in self.tables[caption]}
+
+
+def traces(figure: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {trace["name"]: trace for trace in figure["data"]}
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    return render_report(example_results())
+
+
+@pytest.fixture(scope="module")
+def page(html: str) -> Page:
+    return Page(html)
+
+
+@pytest.fixture(scope="module")
+def lonely_page() -> Page:
+    return Page(render_report(without_reference(example_results())))
+
+
+# --- the opening ------------------------------------------------------------------------------
+
+
+def test_the_opening_answers_four_questions(page: Page) -> None:
+    opening = " ".join(page.sections[""].split())
+    for question in ("How big?", "How diverse?", "How certain?", "Compared with what?"):
+        assert question in opening
+    assert "rows of the corpus 896 × 64 dimensions no duplicate rows" in opening
+    assert "Vendi score, rbf kernel, order 1 7.37 [7.02, 7.74] effective items, 95 % interval" in (
+        opening
+    )
+    assert "sampling error ± 0.022; out of 896; reference: 4.31495 ± 0" in opening
+    assert "Intrinsic distance (IMD) 1.26 × 10⁻⁵ [0.97, 1.55] × 10⁻⁵ trace per vertex" in opening
+    assert "Recall 0.421053 ± 0, exact" in opening
+    assert "34 exact: 20, certified: 2, 95 % interval: 9, estimate: 3" in opening
+    assert "widest bracket ± 22 % of the value heat: Intrinsic distance (IMD), pair" in opening
+    assert "Reference: s3://evaluation/digits-0-to-4.zarr" in opening
+
+
+def test_an_unknown_sampling_error_forbids_significance(page: Page) -> None:
+    assert "The sampling error of 24 of 34 scores is unknown." in page.text
+    assert "can't be called significant" in page.text
+    results = example_results()
+    results["scores"] = [row | {"sampling_error": 0.5} for row in results["scores"]]
+    assert "significant" not in Page(render_report(results)).text
+
+
+def test_a_job_without_reference_says_so(lonely_page: Page) -> None:
+    assert "this run had no reference" in lonely_page.text
+    assert "geomca" not in lonely_page.sections
+    assert set(lonely_page.figures) == {"heat-trace", "magnitude-function", "vendi-0", "vendi-1"}
+    for figure in lonely_page.figures.values():
+        assert not [name for name in traces(figure) if "reference" in name]
+
+
+# --- the measures -----------------------------------------------------------------------------
+
+
+def test_every_score_stands_in_its_measures_table(page: Page) -> None:
+    shown = sum(len(page.tables[f"{name}: Scores"]) - 1 for name in example_results()["measures"])
+    assert shown == len(example_results()["scores"])
+    assert page.rows("heat: Scores")["Intrinsic distance (IMD) pair"][2:] == [
+        *("1.26 × 10⁻⁵", "[0.97, 1.55] × 10⁻⁵", "95 % interval", "unknown", "trace per vertex"),
+        "lower",
+    ]
+    assert page.rows("vendi: Scores")["cosine, order inf reference"][2:] == [
+        *("1.45069", "± 0", "exact", "± 0.0043", "effective items", "higher"),
+    ]
+
+
+def test_every_score_has_a_sentence_and_every_measure_its_paper(page: Page) -> None:
+    for section, words in {
+        "heat": ("Tsitsulin", "The largest gap between the two heat traces"),
+        "geomca": ("Poklukar", "how much of the reference is covered"),
+        "magnitude": ("Limbeck", "Area under the magnitude function"),
+        "vendi": ("Friedman", "Pasarkar", "when all are completely dissimilar"),
+    }.items():
+        for word in words:
+            assert word in page.sections[section]
+
+
+def test_the_heat_trace_is_drawn_with_its_band(page: Page) -> None:
+    figure = page.figures["heat-trace"]
+    drawn = traces(figure)
+    assert figure["layout"]["xaxis"]["type"] == "log"
+    assert figure["layout"]["yaxis"]["title"]["text"] == "heat trace per vertex"
+    for role in ("corpus", "reference"):
+        heat = example_results()["measures"]["heat"][role]
+        assert drawn[role]["x"] == heat["times"]
+        assert drawn[role]["y"] == heat["trace"]
+        assert drawn[f"{role}, lower end"]["y"] == heat["lower"]
+        assert drawn[f"{role}, upper end"]["y"] == heat["upper"]
+        assert drawn[f"{role}, upper end"]["fill"] == "tonexty"
+
+
+def test_a_heat_trace_without_a_band_gets_one_from_its_standard_error() -> None:
+    results = example_results()
+    heat = results["measures"]["heat"]["corpus"]
+    del heat["lower"], heat["upper"]
+    check_results(results)
+    drawn = traces(Page(render_report(results)).figures["heat-trace"])
+    for value, error, low, high in zip(
+        heat["trace"],
+        heat["standard_error"],
+        drawn["corpus, lower end"]["y"],
+        drawn["corpus, upper end"]["y"],
+        strict=True,
+    ):
+        assert low == pytest.approx(value - 1.96 * error)
+        assert high == pytest.approx(value + 1.96 * error)
+
+
+def test_the_weighted_gap_peaks_at_the_imd(page: Page) -> None:
+    heat = example_results()["measures"]["heat"]
+    drawn = traces(page.figures["heat-gap"])
+    gap = drawn["weighted gap"]
+    peak = max(range(len(gap["y"])), key=lambda place: gap["y"][place])
+    assert gap["x"][peak] == pytest.approx(heat["imd"]["time"])
+    assert gap["y"][peak] == pytest.approx(heat["imd"]["value"], rel=1e-4)
+    assert drawn["IMD"]["y"] == [heat["imd"]["value"]]
+    assert drawn["IMD"]["error_y"]["array"] == [
+        pytest.approx(heat["imd"]["upper"] - heat["imd"]["value"])
+    ]
+    time, ours, theirs = (
+        heat["corpus"]["times"][20],
+        heat["corpus"]["trace"][20],
+        heat["reference"]["trace"][20],
+    )
+    assert gap["y"][20] == pytest.approx(math.exp(-2 * (time + 1 / time)) * abs(ours - theirs))
+
+
+def test_the_magnitude_function_is_drawn_with_bracket_and_convergence(page: Page) -> None:
+    drawn = traces(page.figures["magnitude-function"])
+    for role in ("corpus", "reference"):
+        magnitude = example_results()["measures"]["magnitude"][role]
+        assert drawn[role]["x"] == magnitude["scales"]
+        assert drawn[role]["y"] == magnitude["value"]
+        assert drawn[f"{role}, lower end"]["y"] == magnitude["lower"]
+        assert drawn[f"{role}, upper end"]["y"] == magnitude["upper"]
+        assert drawn[f"t_conv, {role}"]["x"] == [magnitude["convergence_scale"]] * 2
+        assert [point[3] for point in drawn[role]["customdata"]] == magnitude["method"]
+
+
+def test_a_missing_convergence_scale_shows_its_reason() -> None:
+    results = example_results()
+    magnitude = results["measures"]["magnitude"]["corpus"]
+    magnitude |= {
+        "convergence_scale": None,
+        "convergence_scale_reason": "a <single> row",
+        "convergence": None,
+    }
+    check_results(results)
+    page = Page(render_report(results))
+    assert "t_conv, corpus" not in traces(page.figures["magnitude-function"])
+    assert "The corpus has no convergence scale: a <single> row." in page.text
+
+
+def test_vendi_scores_are_drawn_by_order_for_each_kernel(page: Page) -> None:
+    vendi = example_results()["measures"]["vendi"]
+    for key, kernel in (("vendi-0", "cosine"), ("vendi-1", "rbf")):
+        drawn = traces(page.figures[key])
+        for role in ("corpus", "reference"):
+            entries = [entry for entry in vendi[role] if entry["kernel"] == kernel]
+            assert drawn[role]["x"] == ["0.1", "0.5", "1", "2", "∞"]
+            assert drawn[role]["y"] == [entry["value"] for entry in entries]
+            assert drawn[role]["error_y"]["array"] == [
+                pytest.approx(entry["upper"] - entry["value"]) for entry in entries
+            ]
+            assert drawn[role]["error_y"]["arrayminus"] == [
+                pytest.approx(entry["value"] - entry["lower"]) for entry in entries
+            ]
+    assert "bandwidth σ = 49.79" in page.sections["vendi"]
+
+
+def test_a_missing_vendi_score_shows_its_reason() -> None:
+    results = example_results()
+    entry = results["measures"]["vendi"]["corpus"][1]
+    entry |= {"value": None, "lower": None, "upper": None, "bounds": None, "value_reason": "budget"}
+    check_results(results)
+    page = Page(render_report(results))
+    assert traces(page.figures["vendi-0"])["corpus"]["x"] == ["0.1", "1", "2", "∞"]
+    assert "Order 0.5 of the corpus is missing: budget." in page.text
+
+
+def test_the_largest_components_are_drawn_and_listed(page: Page) -> None:
+    components = example_results()["measures"]["geomca"]["components"]
+    drawn = traces(page.figures["geomca-components"])
+    assert page.figures["geomca-components"]["layout"]["barmode"] == "stack"
+    assert drawn["corpus"]["y"] == [component["n_corpus"] for component in components[:30]]
+    assert drawn["reference"]["y"] == [component["n_reference"] for component in components[:30]]
+    assert drawn["quality"]["y"] == [component["quality"] for component in components[:30]]
+    assert drawn["consistency"]["y"] == [component["consistency"] for component in components[:30]]
+    table = page.tables["geomca: The 15 largest components (counts of thinned points)"]
+    assert table[1] == ["0", "6", "4", "2", "0.667", "1.000", "5"]
+    assert len(table) == 16
+
+
+def test_components_beside_a_giant_stand_on_a_logarithmic_axis() -> None:
+    results = example_results()
+    components = results["measures"]["geomca"]["components"]
+    components[0] |= {"size": 900_000, "n_reference": 500_000, "n_corpus": 400_000}
+    results["measures"]["geomca"]["component_count"] = 1234
+    check_results(results)
+    page = Page(render_report(results))
+    figure = page.figures["geomca-components"]
+    assert figure["layout"]["barmode"] == "group"
+    assert figure["layout"]["yaxis"]["type"] == "log"
+    assert figure["layout"]["yaxis"]["range"][0] < 0 < 5 < figure["layout"]["yaxis"]["range"][1]
+    assert traces(figure)["corpus"]["y"][0] == 400_000
+    assert "The 30 largest components of 1,234:" in page.text
+
+
+def test_quality_is_explained_where_it_is_one_by_construction(page: Page) -> None:
+    assert "quality is 1 by construction (0 in a component without edges)" in page.text
+    assert "The scores depend on the order of the rows" in page.text
+    results = example_results()
+    results["measures"]["geomca"]["delta"] *= 0.5
+    other = Page(render_report(results)).text
+    assert "by construction" not in other
+    assert "The scores depend on the order of the rows" in other
+
+
+def test_scores_over_row_orders_outliers_and_sweeps_are_shown() -> None:
+    results = example_results()
+    geomca = results["measures"]["geomca"]
+    plain = Page(render_report(results)).text
+    assert "replicates.count repeats it under random ones" in plain
+    scores = ("precision", "recall", "consistency", "quality", "precision_rows", "recall_rows")
+    geomca["orders"] = [dict.fromkeys(scores, value) for value in (0.25, 0.5, 0.375)]
+    geomca["outliers"] = {"reference": 1, "corpus": 1234}
+    geomca |= {"epsilon_lower": 0.4375, "epsilon_upper": 0.5625}
+    geomca["sweep"] = [
+        {
+            "epsilon": 0.25,
+            "delta": 0.125,
+            "eta_c": 0.75,
+            "eta_q": 0.5,
+            **dict.fromkeys(scores, 0.625),
+            "sizes": geomca["sizes"],
+            "component_count": 4321,
+        }
+    ]
+    page = Page(render_report(results))
+    assert (
+        "Over 3 random orders precision from 0.25 to 0.5 and recall from 0.25 to 0.5" in page.text
+    )
+    assert "1,234 rows of the corpus and 1 row of the reference are outliers" in page.text
+    assert "0.4375 to 0.5625 over samples of them" in page.text
+    table = page.tables["geomca: Scores at other distances and thresholds"]
+    assert table[-1] == ["0.25", "0.125", "0.75", "0.5", *["0.625"] * 4, "4,321"]
+
+
+def test_a_measure_that_was_not_asked_for_is_not_shown() -> None:
+    results = example_results()
+    del results["measures"]["vendi"]
+    results["scores"] = [row for row in results["scores"] if row["measure"] != "vendi"]
+    page = Page(render_report(results))
+    assert "vendi" not in page.sections
+    assert "Pasarkar" not in page.text
+    assert set(page.figures) == {
+        "heat-trace",
+        "heat-gap",
+        "magnitude-function",
+        "geomca-components",
+    }
+
+
+def test_an_unknown_measure_gets_a_table_of_its_scores() -> None:
+    results = example_results()
+    results["measures"]["toy"] = {"anything": 1}
+    toy = {"measure": "toy", "of": "corpus", "score": "spread", "kernel": "cats", "unit": "paws"}
+    toy |= {"lower": 12.125, "value": 12.25, "upper": 12.375, "bounds": "certified"}
+    results["scores"].append(toy | {"sampling_error": None, "better": "high"})
+    check_results(results)
+    page = Page(render_report(results))
+    (key,) = (key for key in page.sections if key.startswith("further"))
+    assert page.rows(f"{key}: Scores")["spread (cats) corpus"][2:] == [
+        *("12.25", "[12.12, 12.38]", "certified", "unknown", "paws", "higher"),
+    ]
+    assert page.sections[key].split()[0] == "toy"
+
+
+def test_a_missing_score_shows_its_reason() -> None:
+    results = example_results()
+    nothing = {"value": None, "lower": None, "upper": None, "bounds": None}
+    results["scores"][0] |= nothing | {"reason": "fewer rows than neighbours"}
+    results["measures"]["heat"] |= {"imd": None, "imd_reason": "fewer rows than neighbours"}
+    check_results(results)
+    page = Page(render_report(results))
+    assert page.rows("heat: Scores")["Intrinsic distance (IMD) pair"][2:4] == [
+        *("none", "fewer rows than neighbours"),
+    ]
+    assert "heat-gap" not in page.figures
+    assert "There is no IMD: fewer rows than neighbours." in page.text
+
+
+def test_no_score_at_all_still_makes_a_page() -> None:
+    results = without_reference(example_results())
+    results |= {"scores": [], "measures": {}, "timings": [], "arrays": {}}
+    check_results(results)
+    page = Page(render_report(results))
+    assert "This run asked for no measure of diversity." in page.text
+    assert page.figures == {}
+
+
+# --- how it was found -------------------------------------------------------------------------
+
+
+def test_method_time_memory_and_provenance_are_listed(page: Page) -> None:
+    timings = {row[0]: row[1:] for row in page.tables["method: Time and memory"]}
+    assert timings["heat-corpus"] == ["6.4 s", "2", "370 MiB", "384 MiB", "no", ""]
+    assert timings["heat-reference"][2:4] == ["373 MiB of 2 tasks", "384 MiB"]
+    assert timings["neighbours-reference"][3:] == [
+        "unknown",
+        "yes",
+        "same stage key in digits-nightly-77aa01de",
+    ]
+    assert timings["all stages"][:3] == ["44.7 s", "15", "488 MiB"]
+    job = {row[0]: row[1] for row in page.tables["method: Job"]}
+    assert job["configuration"] == "5b1f09c2"
+    assert job["seed"] == "0"
+    assert job["elapsed"] == "45.0 s"
+    assert job["cluster kind"] == "local"
+    corpora = {row[0]: row[1:] for row in page.tables["method: Corpora"]}
+    assert corpora["corpus"][4] == "9f3c1a77d04be2586a15c0e84f7b2d91"
+    method = {row[0]: row[1] for row in page.tables["method: Method"]}
+    assert "k = 5 neighbours, 64 times from 0.1 to 10, 48 probes" in method["heat trace, corpus"]
+    assert "cholesky, cg at 20 scales" in method["magnitude, corpus"]
+
+
+# --- the page itself --------------------------------------------------------------------------
+
+
+def test_nothing_is_fetched(page: Page, html: str) -> None:
+    fetching = {"src", "href", "srcset", "data", "action", "poster", "background"}
+    for tag, name, value in page.attributes:
+        if name in fetching:
+            assert value.startswith("#"), (tag, name, value)
+    assert not {"link", "iframe", "img", "object", "embed", "base"} & set(page.elements)
+    style = re.search(r"<style>(.*?)</style>", html, re.DOTALL)
+    assert style is not None
+    assert "url(" not in style[1]
+    assert "@import" not in style[1]
+
+
+def test_the_policy_admits_exactly_the_two_scripts(page: Page) -> None:
+    (policy,) = (value for _, _, value in page.attributes if value.startswith("default-src 'none'"))
+    programs = [text for attributes, text in page.scripts if "type" not in attributes]
+    assert len(programs) == 2
+    hashes = [
+        base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() for code in programs
+    ]
+    assert re.findall(r"'sha256-([^']+)'", policy) == hashes
+    script_sources = policy.partition("script-src")[2].partition(";")[0]
+    assert "unsafe" not in script_sources
+    assert "http" not in policy
+
+
+def test_the_plotting_library_is_inlined_once(html: str) -> None:
+    assert html.count("plotly.js v") == 1
+    assert 3e6 < len(html) < 7e6
+
+
+def test_every_figure_has_its_element_and_is_a_valid_plot(page: Page) -> None:
+    places = [value for _, name, value in page.attributes if name == "data-figure"]
+    assert sorted(places) == sorted(page.figures)
+    assert len(set(places)) == len(places) == 6
+    for figure in page.figures.values():
+        text = re.sub(r'"@[a-z-]+"', '"#123456"', json.dumps(figure))
+        go.Figure(json.loads(text))
+
+
+def test_every_colour_is_defined_for_light_and_dark(page: Page, html: str) -> None:
+    names = set(re.findall(r'"@([a-z-]+)"', json.dumps(page.figures)))
+    style = re.search(r"<style>(.*?)</style>", html, re.DOTALL)
+    assert style is not None
+    light, dark = style[1].split("prefers-color-scheme: dark", 1)
+    for name in names:
+        assert f"--{name}:" in light
+        assert f"--{name}:" in dark
+    assert {"corpus", "reference", "corpus-band", "reference-band"} <= names
+
+
+def test_headings_descend_by_one_and_ids_are_unique(page: Page) -> None:
+    levels = [int(tag[1]) for tag in page.elements if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(below - above <= 1 for above, below in itertools.pairwise(levels))
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    described = [
+        reference
+        for _, name, value in page.attributes
+        if name in {"aria-labelledby", "aria-describedby"}
+        for reference in value.split()
+    ]
+    assert set(described) <= set(ids)
+    links = [value[1:] for tag, name, value in page.attributes if (tag, name) == ("a", "href")]
+    assert set(links) <= set(ids)
+
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}"
+
+
+def hostile(value: Any) -> Any:
+    """Replace every text that a user may choose."""
+    if isinstance(value, dict):
+        return {key: hostile(item) for key, item in value.items()}
+    return HOSTILE if isinstance(value, str) else value
+
+
+def test_hostile_names_stay_text() -> None:
+    results = example_results()
+    plain = Page(render_report(results))
+    results["job"] |= {"name": HOSTILE, "id": HOSTILE, "version": HOSTILE, "config_hash": HOSTILE}
+    results["job"]["cluster"] = {HOSTILE: HOSTILE}
+    for corpus in results["corpora"].values():
+        corpus |= {"uri": HOSTILE, "fingerprint": HOSTILE, "dtype": HOSTILE}
+    for row in results["scores"]:
+        row |= {"unit": HOSTILE}
+        if row["measure"] == "vendi":
+            row |= {"kernel": HOSTILE, "label": HOSTILE}
+    toy = copy.deepcopy(results["scores"][0])
+    results["scores"].append(toy | {"measure": HOSTILE, "score": HOSTILE})
+    for role in ("corpus", "reference"):
+        for entry in results["measures"]["vendi"][role]:
+            entry |= {"kernel": HOSTILE, "method": HOSTILE}
+        magnitude = results["measures"]["magnitude"][role]
+        magnitude |= {"metric": HOSTILE, "method": [HOSTILE] * len(magnitude["method"])}
+        results["measures"]["heat"][role] |= {"normalization": HOSTILE}
+    results["arrays"] = {HOSTILE: HOSTILE}
+    for timing in results["timings"]:
+        timing |= {"stage": HOSTILE, "reason": HOSTILE}
+    page = Page(render_report(results))
+    assert [attributes for attributes, _ in page.scripts] == [
+        attributes for attributes, _ in plain.scripts
+    ]
+    assert [text for attributes, text in page.scripts if "type" not in attributes] == [
+        text for attributes, text in plain.scripts if "type" not in attributes
+    ]
+    assert "img" not in page.elements
+    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
+    assert HOSTILE in page.text
+    titles = [figure["layout"]["yaxis"]["title"]["text"] for figure in page.figures.values()]
+    assert not [title for title in titles if "<" in title]
+
+
+def test_figures_never_carry_markup_from_names() -> None:
+    results = example_results()
+    for role in ("corpus", "reference"):
+        magnitude = results["measures"]["magnitude"][role]
+        magnitude["method"] = ["<a href='javascript:alert(1)'>x</a>"] * len(magnitude["method"])
+        for entry in results["measures"]["vendi"][role]:
+            entry["method"] = "<b>bold</b>"
+        results["measures"]["heat"][role]["normalization"] = "<i>odd</i>"
+    assert "<" not in json.dumps(Page(render_report(results)).figures)
+
+
+def test_the_same_results_give_the_same_page(html: str) -> None:
+    assert render_report(example_results()) == html
+
+
+def test_nan_never_reaches_the_page() -> None:
+    results = example_results()
+    results["measures"]["magnitude"]["corpus"]["value"][3] = math.nan
+    with pytest.raises(ValueError, match="JSON"):
+        render_report(results)

@@ -1,0 +1,218 @@
+"""What reports say: parts that a job's page has beside its scores, comparisons, other formats."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from latentscale.heat.trace import HeatTrace, normalise
+from latentscale_pipeline.compare.jobs import compare
+from latentscale_pipeline.compare.report import comparison_report
+from latentscale_pipeline.corpus import open_corpus
+from latentscale_pipeline.measures.heat.figures import null_models
+from latentscale_pipeline.report import FORMATS, Report, job_report
+from latentscale_pipeline.results.finished_job import finished_job
+from latentscale_pipeline.views.content import Figure, Section, Table
+from tests.conftest import Ended
+from tests.support.comparisons import comparison, row, write_job
+from tests.support.jobs import results_of, run_here
+from tests.support.report_documents import HOSTILE, LABELS, full_results, later
+from tests.support.results_documents import check_results
+
+
+def section(report: Report, key: str) -> Section:
+    return next(part for part in report.sections if part.key == key)
+
+
+def figure(part: Section, key: str) -> Figure:
+    return next(found for found in part.figures if found.key == key)
+
+
+def table(part: Section, start: str) -> Table:
+    return next(found for found in part.tables if found.caption.startswith(start))
+
+
+def test_null_models_are_those_that_traces_are_normalised_by() -> None:
+    times, n, edges = np.geomspace(0.1, 10, 5), 500, 2000
+    flat = np.ones(5)
+    heat = HeatTrace(times, flat, flat, flat, 0 * flat, np.zeros((0, 5)), 0 * flat, n, 0, 10)
+    trace = {"times": times.tolist(), "graph": {"edges": edges}, "normalization": "empty"}
+    drawn = null_models(trace, n)
+    for name, kind in (("complete graph", "complete"), ("random graph", "er")):
+        # A trace of 1 per vertex divided by a null model is that model's inverse.
+        divided = normalise(heat, kind, mean_degree=2 * edges / n).trace  # type: ignore[arg-type]
+        assert drawn[name] == pytest.approx(1 / divided)
+    assert null_models({**trace, "laplacian": "unnormalized"}, n) == {}
+    assert list(null_models({**trace, "normalization": "complete"}, n)) == ["random graph"]
+
+
+def test_rarefaction_ends_at_the_value_of_all_rows() -> None:
+    results = full_results()
+    report = job_report(results)
+    for key, name, measure in (
+        ("magnitude-rarefaction", "corpus, t = 0.329", "magnitude"),
+        ("vendi-0-rarefaction", "corpus, order 1", "vendi"),
+    ):
+        data = figure(section(report, measure), key).document["data"]
+        (curve,) = [trace for trace in data if trace["name"] == name]
+        (end,) = [trace for trace in data if trace["name"] == f"{name}, continued"]
+        assert curve["x"] == [112, 224, 448]
+        assert end["x"] == [448, 896]
+        found = results["measures"][measure]["corpus"]
+        whole = found["value"][-1] if measure == "magnitude" else found[2]["value"]
+        assert end["y"] == [curve["y"][-1], whole]
+
+
+def test_labels_have_a_table_and_a_figure_of_their_own() -> None:
+    report = job_report(full_results())
+    vendi = section(report, "vendi")
+    found = table(vendi, "Scores by label")
+    assert [cells[0] for cells in found.rows] == list(LABELS)
+    assert [cells[1] for cells in found.rows] == ["300", "250", "200"]
+    assert found.rows[0][found.header.index("cosine, order 1")] == "2.11871"
+    assert vendi.scores is not None
+    assert not [cells for cells in vendi.scores.rows if "label" in cells[0]]
+    (trace,) = figure(vendi, "vendi-labels").document["data"]
+    assert trace["x"] == pytest.approx([4.237412 * share for share in (0.5, 0.6, 0.7)], rel=1e-5)
+
+
+def test_components_and_outliers_name_rows() -> None:
+    geomca = section(job_report(full_results()), "geomca")
+    components = table(geomca, "The 15 largest components")
+    assert components.header[-2:] == (
+        "rows of the reference, such as",
+        "rows of the corpus, such as",
+    )
+    assert components.rows[2][-2:] == ("row 7", "doc-2")
+    assert [cells[2] for cells in table(geomca, "Outliers").rows] == [HOSTILE, "none"]
+
+
+def script(what: str) -> str:
+    return f"<script>alert('{what}')</script>"
+
+
+def test_examples_are_members_and_carry_their_ids(
+    tmp_path: Path, latentscale: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the job, its labels and ids are called: each is a script, from file to page."""
+    generator = np.random.default_rng(3)
+    centres = 40.0 * np.eye(3, 6)
+    for role, counts in (("corpus", (30, 20, 1)), ("reference", (30, 20, 0))):
+        rows = np.repeat(centres, counts, axis=0)
+        np.save(tmp_path / f"{role}.npy", (rows + generator.normal(size=rows.shape)).astype("f4"))
+    tame = [f"doc {row}" for row in range(50)]
+    (tmp_path / "ids.txt").write_text("\n".join([*tame, script("id")]))
+    reference = "<script>alert('corpus')<script>.zarr"
+    for role, others in (("corpus", 21), ("reference", 20)):
+        labels = f"{script('label')}\n" * 30 + "tame\n" * others
+        (tmp_path / f"{role}.txt").write_text(labels)
+    monkeypatch.chdir(tmp_path)
+    made = latentscale(
+        *("ingest", tmp_path / "corpus.npy", tmp_path / "corpus.zarr"),
+        *("--ids", tmp_path / "ids.txt", "--labels", tmp_path / "corpus.txt"),
+    )
+    assert made.code == 0, made.err
+    made = latentscale("ingest", "reference.npy", reference, "--labels", "reference.txt")
+    assert made.code == 0, made.err
+    config = tmp_path / "job.yaml"
+    job = {"name": script("name"), "output": str(tmp_path / "jobs"), "cluster": {"kind": "serial"}}
+    job |= {"corpus": str(tmp_path / "corpus.zarr"), "reference": reference}
+    job["measures"] = {
+        "geomca": {"epsilon": 12.0, "delta": 0.1},
+        "vendi": {"kernels": ["cosine"], "orders": [1], "labels": True},
+    }
+    config.write_text(json.dumps(job))
+    run_here(config)
+    results = results_of(tmp_path / "jobs")
+    check_results(results)
+    geomca = results["measures"]["geomca"]
+    first, second, alone = geomca["components"]
+    assert open_corpus(str(tmp_path / "corpus.zarr")).ids() is not None
+    assert [found["row"] for found in first["examples"]["corpus"]] == [0, 14, 29]
+    assert [found["id"] for found in first["examples"]["corpus"]] == ["doc 0", "doc 14", "doc 29"]
+    assert second["examples"]["reference"] == [{"row": 30}, {"row": 40}, {"row": 49}]
+    assert alone["examples"] == {"corpus": [{"row": 50, "id": script("id")}], "reference": []}
+    assert geomca["outlier_examples"]["corpus"] == [{"row": 50, "id": script("id")}]
+    (page,) = (path.read_text() for path in (tmp_path / "jobs").glob("*/report.html"))
+    assert "<script>alert" not in page
+    for what in ("name", "label", "id"):
+        assert f"&lt;script&gt;alert(&#39;{what}&#39;)&lt;/script&gt;" in page, what
+    assert "&lt;script&gt;alert(&#39;corpus&#39;)&lt;script&gt;.zarr" in page
+
+
+def test_conclusions_come_first() -> None:
+    said = " ".join(job_report(full_results()).conclusions)
+    assert said.startswith("The corpus has 896 rows of 64 dimensions, compared with 901 of 64")
+    assert "as diverse as 4.24 completely different items" in said
+    assert "less diverse than the reference (4.31)" in said
+    assert "42.1 % of the thinned reference (recall)" in said
+
+
+def test_a_comparison_says_what_changed_most() -> None:
+    ours = [row(2.0, 0.1, sampling_error=0.01), row(9.9, score="other", sampling_error=0.01)]
+    theirs = [row(3.0, 0.1, sampling_error=0.01), row(10.0, score="other", sampling_error=0.01)]
+    report = comparison_report([comparison(ours, theirs)])
+    (said,) = report.conclusions
+    assert said == (
+        "nightly: of 2 scores, 2 changed significantly; "
+        "most of all toy: spread (corpus) fell by 33.3 %."
+    )
+    (part, _) = report.sections
+    assert part.scores is not None
+    assert part.scores.rows[0][4:] == ("−1.00", "−33.3 %", "significant")
+
+
+def test_a_comparison_of_many_lays_functions_over_each_other() -> None:
+    jobs = [
+        finished_job(later(full_results(), night, share), {}, f"jobs/{night}")
+        for night, share in ((3, 0.7), (2, 0.98), (1, 1.0))
+    ]
+    report = comparison_report([compare(job, jobs[-1]) for job in jobs[:-1]])
+    names = [f"nightly-0000000{night}" for night in (3, 2, 1)]
+    for measure, key in (
+        ("heat", "heat-trace"),
+        ("magnitude", "magnitude-function"),
+        ("vendi", "vendi-0"),
+    ):
+        data = figure(section(report, measure), key).document["data"]
+        assert [trace["name"] for trace in data if trace["name"] in names] == names
+    scores = section(report, "vendi").scores
+    assert scores is not None
+    assert scores.header == ["score", "of", names[2], names[0], "change", names[1], "change"]
+    (table,) = section(report, "method").tables
+    assert [cells[0] for cells in table.rows] == names
+    assert {cells[3:5] for cells in table.rows} == {("44.7 s", "488 MiB")}
+
+
+@pytest.mark.parametrize("written_as", list(FORMATS))
+def test_hostile_names_stay_text_in_every_format(written_as: str) -> None:
+    text = FORMATS[written_as](job_report(full_results()))
+    if written_as == "html":
+        assert "<script>alert" not in text
+        assert "<img" not in text.replace(r"\u003cimg", "")
+    if written_as == "md":
+        assert not re.search(r"(?<!\\)<", text), "every mark that could begin a tag is escaped"
+    if written_as == "json":
+        document = json.loads(text)
+        assert document["schema"] == "latentscale.report/1"
+        assert document["title"] == HOSTILE
+
+
+def test_the_report_command(tmp_path: Path, latentscale: Callable[..., Ended]) -> None:
+    first = write_job(tmp_path / "first", row(3.0), name="first")
+    second = write_job(tmp_path / "second", row(2.0), name="second")
+    compared = latentscale("report", second, first, "--format", "md")
+    assert compared.code == 0, compared.err
+    assert compared.out.startswith("# second against first")
+    series = latentscale("report", first, second, "--series", "--format", "json")
+    assert json.loads(series.out)["kind"] == "series"
+    page = tmp_path / "page.html"
+    assert latentscale("report", second, first, "--output", page).code == 0
+    assert page.read_text().startswith("<!doctype html>")
+    unfinished = latentscale("report", tmp_path)
+    assert unfinished.code == 2
+    assert "no results.json here" in unfinished.err

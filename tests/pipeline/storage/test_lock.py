@@ -1,0 +1,251 @@
+"""The job lock: one holder, immediate succession on this host, patience with others."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.storage import lock
+from latentscale_pipeline.storage.lock import Holder, Lock, hold_lock
+from latentscale_pipeline.storage.objects import ObjectStore
+
+HOLD = """
+import sys, time
+from latentscale_pipeline.storage.lock import hold_lock
+from latentscale_pipeline.storage.objects import ObjectStore
+with hold_lock(ObjectStore(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture(params=["disk", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    if request.param == "disk":
+        return ObjectStore(str(tmp_path / "job"))
+    return ObjectStore(f"{request.getfixturevalue('s3_url')}/job")
+
+
+@pytest.fixture
+def other_process(tmp_path: Path) -> Iterator[tuple[ObjectStore, "subprocess.Popen[str]"]]:
+    store = ObjectStore(str(tmp_path / "job"))
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, store.url], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    yield store, process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def write_holder(store: ObjectStore, holder: Holder, beaten: float | None) -> None:
+    store.create("lock/000001.json", json.dumps(asdict(holder)).encode())
+    if beaten is not None:
+        store.write(f"heartbeats/{holder.attempt}.json", json.dumps({"time": beaten}).encode())
+
+
+def test_it_is_free_again_afterwards(store: ObjectStore) -> None:
+    with hold_lock(store) as first:
+        pass
+    with hold_lock(store) as second:
+        assert second.attempt != first.attempt
+    assert store.keys("heartbeats") == []
+
+
+def test_it_is_released_when_the_run_fails(store: ObjectStore) -> None:
+    with pytest.raises(RuntimeError), hold_lock(store):
+        raise RuntimeError
+    with hold_lock(store):
+        pass
+
+
+def test_a_living_holder_is_named(
+    other_process: tuple[ObjectStore, "subprocess.Popen[str]"],
+) -> None:
+    store, process = other_process
+    with pytest.raises(BadInput) as caught, hold_lock(store):
+        pass
+    message = str(caught.value)
+    assert f"process {process.pid} on {socket.gethostname()}" in message
+    assert "--wait" in message
+    assert "--take-over" in message
+
+
+def test_a_killed_holder_is_succeeded_at_once(
+    other_process: tuple[ObjectStore, "subprocess.Popen[str]"],
+) -> None:
+    store, process = other_process
+    process.kill()
+    begun = time.monotonic()
+    # The killed process isn't collected by its parent yet: a zombie counts as gone.
+    with hold_lock(store):
+        assert time.monotonic() - begun < 1.0
+
+
+def test_take_over_succeeds_a_living_holder(
+    other_process: tuple[ObjectStore, "subprocess.Popen[str]"],
+) -> None:
+    store, _ = other_process
+    with hold_lock(store, take_over=True), pytest.raises(BadInput), hold_lock(store):
+        pass
+
+
+def test_waiting_ends_with_the_holder(
+    other_process: tuple[ObjectStore, "subprocess.Popen[str]"],
+) -> None:
+    store, process = other_process
+    with ExitStack() as held, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lambda: held.enter_context(hold_lock(store, wait=True)))
+        time.sleep(0.3)
+        assert not waiting.done()
+        process.kill()
+        process.wait()
+        assert waiting.result(timeout=10).pid == os.getpid()
+
+
+def test_another_host_counts_by_its_heartbeat(store: ObjectStore) -> None:
+    elsewhere = replace(Holder.here(), host="elsewhere", pid_space="boot/pid:[1]")
+    write_holder(store, elsewhere, beaten=time.time() - 50)
+    with pytest.raises(BadInput, match="on elsewhere"), hold_lock(store):
+        pass
+    write_holder(store, elsewhere, beaten=time.time() - 61)
+    with hold_lock(store):
+        pass
+
+
+def test_another_host_is_waited_for_until_its_heartbeat_is_old(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "WAITING_SECONDS", 0.1)
+    monkeypatch.setattr(lock, "GRACE_SECONDS", 0.1)
+    elsewhere = replace(Holder.here(), host="elsewhere", pid_space="boot/pid:[1]", pid=77)
+    write_holder(store, elsewhere, beaten=time.time() - lock.STALE_SECONDS + 1.0)
+    said: list[str] = []
+    begun = time.monotonic()
+    with hold_lock(store, wait=True, tell=said.append) as holder:
+        assert 0.5 < time.monotonic() - begun < 30
+        assert lock.read_lock(store) == Lock(2, holder, released=False)
+    assert said == ["waiting for process 77 on elsewhere, which runs this job"]
+    assert lock.read_holders(store) == [elsewhere, holder]
+
+
+def test_another_host_with_a_fresh_heartbeat_can_be_taken_over(store: ObjectStore) -> None:
+    elsewhere = replace(Holder.here(), host="elsewhere", pid_space="boot/pid:[1]")
+    write_holder(store, elsewhere, beaten=time.time())
+    with hold_lock(store, take_over=True) as holder:
+        assert lock.read_lock(store).holder == holder
+    assert lock.read_lock(store).released
+
+
+def test_another_host_without_a_heartbeat_is_dead(store: ObjectStore) -> None:
+    elsewhere = replace(Holder.here(), host="elsewhere", pid_space="boot/pid:[1]")
+    write_holder(store, elsewhere, beaten=None)
+    with hold_lock(store):
+        pass
+
+
+@pytest.mark.parametrize("attempt", ["../../elsewhere", "", 3])
+def test_a_lock_whose_attempt_leads_elsewhere_is_nobodys(
+    store: ObjectStore, attempt: object
+) -> None:
+    hostile = {**asdict(Holder.here()), "attempt": attempt}
+    store.write("lock/000001.json", json.dumps(hostile).encode())
+    assert lock.read_lock(store).holder == lock.UNKNOWN
+
+
+def test_a_store_that_overwrites_is_refused(tmp_path: Path) -> None:
+    class Overwriting(ObjectStore):
+        def create(self, key: str, data: bytes) -> bool:
+            self.write(key, data)
+            return True
+
+    with pytest.raises(BadInput, match="overwrites objects"), hold_lock(Overwriting(str(tmp_path))):
+        pass
+
+
+def test_a_container_of_the_same_name_and_pid_is_another_host(store: ObjectStore) -> None:
+    """All containers may be called ``vm``, and a driver is often process 1 of its own."""
+    started = Holder.here().process_start
+    elsewhere = replace(Holder.here(), pid_space="boot/pid:[1]", process_start=started - 100)
+    write_holder(store, elsewhere, beaten=time.time())
+    with pytest.raises(BadInput, match="is running this job"), hold_lock(store):
+        pass
+
+
+def test_a_host_is_the_same_under_another_name(store: ObjectStore) -> None:
+    gone = replace(Holder.here(), host="renamed", process_start=1.0)
+    if not gone.pid_space:
+        pytest.skip("the system doesn't tell what process ids count within")
+    write_holder(store, gone, beaten=time.time())
+    with hold_lock(store):
+        pass
+
+
+@pytest.mark.parametrize("host", [socket.gethostname(), "elsewhere"])
+def test_a_lock_of_an_earlier_version_goes_by_the_host_name(store: ObjectStore, host: str) -> None:
+    fields = asdict(replace(Holder.here(), host=host, process_start=1.0))
+    del fields["pid_space"]
+    store.create("lock/000001.json", json.dumps(fields).encode())
+    holder = lock.read_lock(store).holder
+    assert holder is not None
+    store.write(f"heartbeats/{holder.attempt}.json", json.dumps({"time": time.time()}).encode())
+    assert lock.look_for_life(store, holder).alive is (host == "elsewhere")
+
+
+def test_without_a_pid_space_the_host_name_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    holder = Holder.here()
+    monkeypatch.setattr(lock, "pid_space", lambda: "")
+    assert holder.is_here()
+    assert not replace(holder, host="elsewhere").is_here()
+
+
+def test_a_reused_pid_is_another_process(store: ObjectStore) -> None:
+    earlier = replace(Holder.here(), process_start=1.0)
+    write_holder(store, earlier, beaten=time.time())
+    with hold_lock(store):
+        pass
+
+
+def test_of_sixteen_contenders_one_holds(store: ObjectStore) -> None:
+    write_holder(store, replace(Holder.here(), process_start=1.0), beaten=None)
+
+    with ExitStack() as held:
+
+        def contend(_: int) -> bool:
+            try:
+                held.enter_context(hold_lock(store))
+            except BadInput:
+                return False
+            return True
+
+        with ThreadPoolExecutor(16) as pool:
+            assert sum(pool.map(contend, range(16))) == 1
+
+
+def test_a_lock_that_can_not_be_read_is_no_free_lock(store: ObjectStore) -> None:
+    store.write("lock/000001.json", b"{")
+    with pytest.raises(BadInput, match="an unknown host"), hold_lock(store):
+        pass
+    with hold_lock(store, take_over=True):
+        pass
+
+
+def test_foreign_objects_beside_the_locks_are_ignored(store: ObjectStore) -> None:
+    for name in ("notes.json", "1.json", "000001.json.bak"):
+        store.write(f"lock/{name}", b"x")
+    store.create("lock/1000000.json", json.dumps(asdict(Holder.here())).encode())
+    store.create("lock/1000000.released", b"")
+    with hold_lock(store):
+        assert "lock/1000001.json" in store.keys("lock")

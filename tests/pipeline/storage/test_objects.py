@@ -1,0 +1,158 @@
+"""Whole objects on a disk and in an object store."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from latentscale_pipeline.errors import BadInput, StoreFull
+from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.storage.urls import strip_credentials
+from tests.support.racing import race_to_create
+
+
+@pytest.fixture(params=["disk", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    if request.param == "disk":
+        return ObjectStore(str(tmp_path / "store"))
+    return ObjectStore(request.getfixturevalue("s3_url"))
+
+
+def test_an_object_is_read_as_it_was_written(store: ObjectStore) -> None:
+    store.write("a/b.bin", b"first")
+    store.write("a/b.bin", b"second")
+    assert store.read("a/b.bin") == b"second"
+    assert store.sizes("a") == {"a/b.bin": 6}
+    assert store.exists("a/b.bin")
+    assert not store.exists("a/c.bin")
+
+
+def test_what_is_not_there_raises_file_not_found(store: ObjectStore) -> None:
+    with pytest.raises(FileNotFoundError):
+        store.read("nothing")
+    store.remove("nothing")
+    store.remove_all("nowhere")
+    assert store.keys("nowhere") == []
+    assert store.folders("nowhere") == []
+
+
+def test_keys_sizes_and_folders_list_what_is_there(store: ObjectStore) -> None:
+    for key in ("x/2", "x/10", "y/z/1", "top"):
+        store.write(key, key.encode())
+    assert store.keys() == ["top", "x/10", "x/2", "y/z/1"]
+    assert store.sizes("x") == {"x/10": 4, "x/2": 3}
+    assert store.folders() == ["x", "y"]
+    store.remove_all("x")
+    assert store.keys() == ["top", "y/z/1"]
+
+
+def test_of_sixteen_racers_exactly_one_creates(store: ObjectStore) -> None:
+    won = race_to_create(store, "marker", 16)
+    assert len(won) == 1
+    assert store.read("marker") == f"racer {won[0]}".encode()
+    assert store.keys() == ["marker"]
+
+
+def test_a_key_that_is_taken_is_not_created_again(store: ObjectStore) -> None:
+    assert store.create("marker", b"one")
+    assert not store.create("marker", b"two")
+    assert store.read("marker") == b"one"
+
+
+def test_a_store_pickles_to_its_address(store: ObjectStore) -> None:
+    store.write("k", b"v")
+    assert pickle.loads(pickle.dumps(store)).read("k") == b"v"
+
+
+def test_partial_files_of_killed_writers_are_hidden_and_swept(tmp_path: Path) -> None:
+    store = ObjectStore(str(tmp_path))
+    stray = tmp_path / f".x.{'0' * 32}.partial"
+    stray.write_bytes(b"half")
+    os.utime(stray, (time.time() - 100, time.time() - 100))
+    assert store.keys() == []
+    store.collect_partial(older_than=200)
+    assert stray.exists()
+    store.collect_partial(older_than=50)
+    assert not stray.exists()
+
+
+def test_a_created_file_has_its_folder_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that isn't on the disk is lost in a power cut, whatever became of the bytes."""
+    synced: list[str] = []
+    sync = os.fsync
+
+    def note(descriptor: int) -> None:
+        sync(descriptor)
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if Path(path).is_dir():
+            synced.append(os.path.relpath(path, tmp_path))
+            assert Path(path, "marker").exists() or Path(path, "key").exists() or path != folder
+
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("the system doesn't tell which file a descriptor is")
+    folder = str(tmp_path / "s/x/y")
+    store = ObjectStore(str(tmp_path / "s"))
+    monkeypatch.setattr(os, "fsync", note)
+    assert store.create("x/y/marker", b"data")
+    assert synced == [".", "s", "s/x", "s/x/y"]
+    synced.clear()
+    store.write("x/y/key", b"data")
+    assert synced == ["s/x/y"]
+    synced.clear()
+    store.write("x/z/array", b"data", durable=False)
+    assert synced == []
+
+
+def test_a_folder_that_can_not_be_synced_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = os.fsync
+
+    def files_only(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", files_only)
+    store = ObjectStore(str(tmp_path / "s"))
+    assert store.create("key", b"data")
+    assert store.read("key") == b"data"
+
+
+def test_a_failed_write_leaves_neither_object_nor_partial_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr("latentscale_pipeline.storage.objects.SHORT_PATIENCE_SECONDS", 0.0)
+    store = ObjectStore(str(tmp_path / "s"))
+    with pytest.raises(StoreFull, match=r"s/key: the disk is full or over quota; free some space"):
+        store.write("key", b"data")
+    assert list((tmp_path / "s").iterdir()) == []
+
+
+def test_an_unknown_protocol_is_one_line() -> None:
+    with pytest.raises(BadInput, match="nope://x: can't open this kind of URL"):
+        ObjectStore("nope://x")
+
+
+@pytest.mark.parametrize(
+    ("url", "stripped"),
+    [
+        ("https://me:secret@host:8080/a/b?token=1#x", "https://host:8080/a/b"),
+        ("s3://bucket/key", "s3://bucket/key"),
+        ("/plain/path?not#query", "/plain/path?not#query"),
+    ],
+)
+def test_credentials_are_stripped(url: str, stripped: str) -> None:
+    assert strip_credentials(url) == stripped

@@ -1,0 +1,331 @@
+"""Measures of arrays: the numbers of a job, nothing written, and what a notebook shows."""
+
+import importlib
+import json
+import pkgutil
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import latentscale
+from latentscale_pipeline.api import computation, drawing
+from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.storage.objects import ObjectStore
+from tests.support.jobs import results_of, run_command, run_here
+
+
+@pytest.fixture(scope="module")
+def rows() -> np.ndarray:
+    generator = np.random.default_rng(0)
+    centres = generator.normal(size=(6, 8))
+    return (
+        centres[generator.integers(6, size=700)] + 0.3 * generator.normal(size=(700, 8))
+    ).astype("f4")
+
+
+@pytest.fixture(scope="module")
+def shifted(rows: np.ndarray) -> np.ndarray:
+    return (rows[:600] + np.float32(0.2)).astype("f4")
+
+
+@pytest.fixture(scope="module")
+def job(rows: np.ndarray, shifted: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """The results of a job on the same rows, from the command line."""
+    folder: Path = tmp_path_factory.mktemp("api")
+    np.save(folder / "rows.npy", rows)
+    np.save(folder / "shifted.npy", shifted)
+    document = {
+        "name": "the same",
+        "corpus": str(folder / "rows.npy"),
+        "reference": str(folder / "shifted.npy"),
+        "output": str(folder / "jobs"),
+        "seed": 5,
+        "scales_from": "corpus",
+        "measures": {
+            "heat": {"times": {"start": 0.1, "stop": 10, "count": 32}, "probes": 8},
+            "geomca": {},
+            "magnitude": {"scales": 6},
+            "vendi": {"kernels": ["cosine", "rbf"]},
+        },
+        "cluster": {"kind": "serial"},
+    }
+    (folder / "job.yaml").write_text(json.dumps(document))
+    ran = run_command("run", folder / "job.yaml", "--quiet")
+    assert ran.returncode == 0, ran.stderr
+    return results_of(folder / "jobs")
+
+
+def bracket(found: dict) -> tuple[float, float, float]:
+    return found["value"], found["lower"], found["upper"]
+
+
+@pytest.mark.parametrize("kernel", ["cosine", "rbf"])
+def test_vendi_scores_are_those_of_a_job(kernel: str, rows: np.ndarray, job: dict) -> None:
+    found = latentscale.vendi_score(rows, kernel=kernel, seed=5)
+    entries = [e for e in job["measures"]["vendi"]["corpus"] if e["kernel"] == kernel]
+    assert list(found.scores) == [entry["order"] for entry in entries]
+    for entry in entries:
+        own = found[entry["order"]]
+        assert (own.value, own.lower, own.upper) == bracket(entry)
+        assert (own.bounds, own.method) == (entry["bounds"], entry["method"])
+    assert found[1] == found["1"]
+    assert found[float("inf")] == found["inf"]
+    with pytest.raises(KeyError, match="order 7 wasn't asked for"):
+        found[7]
+
+
+def test_the_magnitude_function_is_that_of_a_job(rows: np.ndarray, job: dict) -> None:
+    found = latentscale.magnitude_function(rows, scales=6, seed=5)
+    theirs = job["measures"]["magnitude"]["corpus"]
+    assert found.scales.tolist() == theirs["scales"]
+    assert found.value.tolist() == theirs["value"]
+    assert [estimate.lower for estimate in found.estimates] == theirs["lower"]
+    assert found.convergence_scale.value == theirs["convergence_scale"]
+    assert found.area.value == theirs["area"]
+    assert found.weights.sum() == pytest.approx(found.value[-1], rel=1e-12)
+
+
+def test_traces_and_imd_are_those_of_a_job(
+    rows: np.ndarray, shifted: np.ndarray, job: dict
+) -> None:
+    times = (0.1, 10.0, 32)
+    theirs = job["measures"]["heat"]
+    trace = latentscale.heat_trace(rows, times=times, probes=8, seed=5)
+    for name in ("times", "trace", "lower", "upper"):
+        assert getattr(trace, name).tolist() == theirs["corpus"][name]
+    assert trace.graph == theirs["corpus"]["graph"]
+    apart = latentscale.imd(rows, shifted, times=times, probes=8, seed=5)
+    assert (apart.distance.value, apart.distance.lower, apart.distance.upper) == bracket(
+        theirs["imd"]
+    )
+    assert apart.time == theirs["imd"]["time"]
+    assert apart.unnormalized.value == theirs["imd"]["unnormalized"]["value"]
+
+
+def test_geomca_finds_two_clusters_and_one_without_a_partner() -> None:
+    generator = np.random.default_rng(1)
+    shared = generator.normal(scale=0.01, size=(40, 3))
+    reference = np.concatenate([shared, shared + 5.0])
+    found = latentscale.geomca_scores(shared + 0.001, reference, epsilon=0.5, delta=0.1)
+    assert found.component_count == 2
+    assert found.scores["precision_rows"].value == 1.0
+    assert found.scores["recall_rows"].value == 0.5
+    assert (found.membership == 0).all()
+    assert found.reference_membership.tolist() == [0] * 40 + [1] * 40
+
+
+def test_geomca_is_that_of_a_job(rows: np.ndarray, shifted: np.ndarray, job: dict) -> None:
+    theirs = job["measures"]["geomca"]
+    found = latentscale.geomca_scores(rows, shifted, epsilon=theirs["epsilon"])
+    for name, estimate in found.scores.items():
+        assert estimate.value == theirs[name]
+    assert list(found.components) == theirs["components"]
+
+
+def test_geomca_takes_epsilon_from_the_reference_as_a_job_does(
+    rows: np.ndarray, shifted: np.ndarray, tmp_path: Path
+) -> None:
+    # float64 is stored as float32, whoever stores it
+    corpus, reference = rows.astype("f8") * 1.1, shifted.astype("f8") * 1.1
+    np.save(tmp_path / "corpus.npy", corpus)
+    np.save(tmp_path / "reference.npy", reference)
+    document = {
+        "name": "geomca",
+        "corpus": str(tmp_path / "corpus.npy"),
+        "reference": str(tmp_path / "reference.npy"),
+        "output": str(tmp_path / "jobs"),
+        "measures": {"geomca": {"percentile": 5.0, "eta_q": 0.1}},
+        "cluster": {"kind": "serial"},
+    }
+    (tmp_path / "job.yaml").write_text(json.dumps(document))
+    run_here(tmp_path / "job.yaml")
+    results = results_of(tmp_path / "jobs")
+    theirs = results["measures"]["geomca"]
+    found = latentscale.geomca_scores(corpus, reference, percentile=5.0, eta_q=0.1)
+    assert found.epsilon == theirs["epsilon"]
+    assert {name: estimate.value for name, estimate in found.scores.items()} == {
+        name: theirs[name] for name in found.scores
+    }
+    [folder] = (tmp_path / "jobs").glob("geomca-*")
+    for role, ours in (("corpus", found.membership), ("reference", found.reference_membership)):
+        path = results["arrays"][f"geomca/membership/{role}"]
+        assert np.load(folder / path).tolist() == ours.tolist()
+
+
+def test_weighted_scores_are_those_of_a_job(rows: np.ndarray, tmp_path: Path) -> None:
+    weights = np.random.default_rng(2).random(len(rows))
+    np.save(tmp_path / "rows.npy", rows.astype("f2"))
+    np.save(tmp_path / "weights.npy", weights)
+    ingest(
+        [str(tmp_path / "rows.npy")],
+        str(tmp_path / "corpus.zarr"),
+        weights=str(tmp_path / "weights.npy"),
+    )
+    document = {
+        "name": "weighted",
+        "corpus": str(tmp_path / "corpus.zarr"),
+        "output": str(tmp_path / "jobs"),
+        "measures": {"vendi": {"kernels": ["cosine", "laplacian"]}},
+        "cluster": {"kind": "serial"},
+    }
+    (tmp_path / "job.yaml").write_text(json.dumps(document))
+    run_here(tmp_path / "job.yaml")
+    for entry in results_of(tmp_path / "jobs")["measures"]["vendi"]["corpus"]:
+        found = latentscale.vendi_score(
+            rows.astype("f2"), kernel=entry["kernel"], weights=weights, orders=[1.0, 2.0]
+        )
+        if entry["order"] in found.scores:
+            own = found[entry["order"]]
+            assert (own.value, own.lower, own.upper) == bracket(entry)
+
+
+def test_weights_count_a_row_as_often() -> None:
+    rows = np.eye(3)
+    found = latentscale.vendi_score(rows, weights=[0.5, 0.25, 0.25], orders=[1, 2])
+    assert found[1].value == pytest.approx(2.0**1.5, rel=1e-12)
+    assert found[2].value == pytest.approx(8 / 3, rel=1e-12)
+
+
+def test_a_call_writes_nothing_and_leaves_the_rows_alone(
+    rows: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = rows.copy()
+    rows.flags.writeable = False
+    try:
+        latentscale.magnitude_function(rows, scales=4)
+        latentscale.imd(rows, rows[:300], probes=8)
+    finally:
+        rows.flags.writeable = True
+    assert list(tmp_path.iterdir()) == []
+    assert ObjectStore("memory://").keys() == []
+    assert (rows == before).all()
+
+
+def test_rows_of_the_stored_type_are_not_copied(rows: np.ndarray) -> None:
+    assert computation.hold_rows(rows, "rows").held["vectors"] is rows
+
+
+EYE = np.eye(4)
+
+
+@pytest.mark.parametrize(
+    ("function", "arrays", "options", "message"),
+    [
+        ("vendi_score", [np.zeros(5)], {}, r"rows must be numbers in two dimensions, .*\(5,\)"),
+        ("vendi_score", [np.zeros((0, 3))], {}, r"rows must be .* at least one row; .*\(0, 3\)"),
+        ("vendi_score", [np.full((5, 2), np.nan)], {}, "^rows: row 0 holds NaN$"),
+        ("vendi_score", [EYE * 1e300], {}, "^rows: row 0 holds a value too large for float32$"),
+        ("vendi_score", [np.zeros((4, 2))], {}, "^rows: 4 rows are zero and the cosine kernel"),
+        ("vendi_score", [EYE], {"kernel": "cosin"}, "^kernel: 'cosin' is not a kernel; it can be"),
+        ("vendi_score", [EYE], {"kernel": "os:system"}, "^os:system is a function, which only"),
+        ("vendi_score", [EYE], {"bandwidth": 1.0}, "^kernel: the cosine kernel has no bandwidth$"),
+        ("vendi_score", [EYE], {"orders": [-1.0]}, "^orders: "),
+        ("vendi_score", [EYE], {"seed": -1}, "^seed: "),
+        ("vendi_score", [EYE], {"weights": [1.0]}, "^weights: there are 4 rows, and weights of"),
+        ("vendi_score", [EYE], {"weights": [1, 1, -1, 1]}, r"^weights: row 2 has -1\.0; "),
+        ("vendi_score", [EYE], {"weights": [0, 0, 0, 0]}, "^weights: all are zero$"),
+        (
+            "vendi_score",
+            [EYE],
+            {"kernel": "rbf", "method": "nystrom", "weights": [1, 1, 1, 2]},
+            "^rows: method nystrom doesn't know the corpus' weights; use exact or lanczos, or give",
+        ),
+        (
+            "vendi_score",
+            [EYE],
+            {"kernel": "rbf", "method": "exact", "budget": 3},
+            r"^rows: the rbf kernel of 4 rows takes .* pairs and budget is 3\.0e\+00; set",
+        ),
+        ("magnitude_function", [EYE], {"scales": [2.0, 1.0]}, "^scales: a list of scales needs"),
+        (
+            "magnitude_function",
+            [EYE],
+            {"method": "cg", "budget": 3},
+            r"row pairs and budget is 3\.0e\+00; set budget to .* or set method to auto",
+        ),
+        ("heat_trace", [EYE], {"k": 9}, "^rows: k is 9 and there are 4 rows; use a smaller k$"),
+        ("heat_trace", [EYE], {"times": (2.0, 1.0, 8)}, "^times: start must be below stop$"),
+        (
+            "imd",
+            [np.eye(9), EYE[:2]],
+            {},
+            "^reference: k is 5 and there are 2 rows; use a smaller k$",
+        ),
+        ("imd", [EYE, np.full((2, 4), np.inf)], {}, "^reference: row 0 holds infinity$"),
+        ("imd", [EYE[0], EYE], {}, "^corpus must be numbers in two dimensions"),
+        (
+            "geomca_scores",
+            [EYE, EYE[:, :3]],
+            {},
+            "^geomca needs equal dimensions; the corpus has 4 and the reference 3$",
+        ),
+        (
+            "geomca_scores",
+            [EYE, EYE],
+            {"budget": 1},
+            r"budget is 1\.0e\+00; give \d+ or fewer random rows a side, or raise budget$",
+        ),
+    ],
+)
+def test_bad_input_is_one_line_in_the_words_of_the_caller(
+    function: str, arrays: list[np.ndarray], options: dict, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        getattr(latentscale, function)(*arrays, **options)
+    said = str(caught.value)
+    assert "\n" not in said
+    for word in ("/", "measures.", "budget.", "cluster.", "heat.", "stage", "arguments"):
+        assert word not in said
+
+
+def test_a_missed_recall_is_told_in_arguments() -> None:
+    said = computation._in_arguments(
+        "stage neighbours-corpus, combining: 3 rows have fewer than heat.k = 5 neighbours in their "
+        "cells; raise heat.overlap, lower heat.k, or use neighbours: exact",
+        "heat",
+        compares=False,
+    )
+    assert said == (
+        "3 rows have fewer than k = 5 neighbours in their cells; lower k, or use neighbours='exact'"
+    )
+
+
+def test_a_defect_shows_its_traceback(rows: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise ZeroDivisionError("for a test")
+
+    monkeypatch.setattr("latentscale_pipeline.engine.task.write_arrays", fail)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError: for a test"):
+        latentscale.vendi_score(rows)
+
+
+def test_a_notebook_shows_numbers_with_brackets(rows: np.ndarray) -> None:
+    found = latentscale.magnitude_function(rows, scales=4)
+    assert repr(found).splitlines()[0] == "Magnitude of 700 rows (700 distinct)"
+    shown = found._repr_html_()
+    table, svg = shown[: shown.index("<svg")], shown[shown.index("<svg") :]
+    assert f"{found.area.value:.6g}" in table
+    root = ElementTree.fromstring(svg)
+    [line] = root.iter("{http://www.w3.org/2000/svg}polyline")
+    assert len(line.get("points").split()) == 4
+
+
+def test_texts_are_escaped() -> None:
+    assert "<script>" not in drawing.draw_table("<script>", [("<script>", "<script>")])
+
+
+def test_the_functions_are_found_by_name_alone() -> None:
+    assert {"vendi_score", "imd", "geomca_scores"} <= set(dir(latentscale))
+    with pytest.raises(AttributeError, match="no attribute 'vendi_of'"):
+        getattr(importlib.import_module("latentscale"), "vendi_of")  # noqa: B009
+    assert latentscale.geomca_scores.__name__ == "geomca_scores"
+    assert "corpus, reference" in (latentscale.geomca_scores.__doc__ or "")
+
+
+def test_no_function_has_the_name_of_a_module() -> None:
+    modules = {module.name for module in pkgutil.iter_modules(latentscale.__path__)}
+    assert not modules & set(latentscale.__all__)

@@ -1,0 +1,234 @@
+"""A workflow: from ingest to gate, once for each corpus, with a verdict that people are told."""
+
+import json
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.conftest import Ended
+from tests.support.recipes import CLUSTERS, LATENTSCALE, RECIPES, corpus, wait_for
+
+Command = Callable[..., Ended]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with three nightly corpora, of which the third lost a third of its clusters."""
+    for night, clusters in enumerate((CLUSTERS, CLUSTERS, 2 * CLUSTERS // 3), 1):
+        corpus(tmp_path / f"night-{night}.npy", night, clusters)
+    monkeypatch.chdir(tmp_path)
+    write_workflow(tmp_path)
+    return tmp_path
+
+
+def write_workflow(place: Path, **changes: Any) -> None:
+    recipe = yaml.safe_load((RECIPES / "nightly.yaml").read_text())
+    recipe["job"]["cluster"] = {"kind": "serial"}
+    recipe["job"]["measures"]["magnitude"] = {"scales": 6}
+    recipe |= {"notify": [], **changes}
+    (place / "nightly.yaml").write_text(yaml.safe_dump(recipe))
+
+
+def night(latentscale: Command, number: int, *options: object) -> Ended:
+    return latentscale(
+        *("workflow", "run", "nightly.yaml", "--quiet", *options),
+        *("-o", f"corpora.corpus=night-{number}.npy"),
+    )
+
+
+def results(place: Path) -> list[dict[str, Any]]:
+    found = [json.loads(path.read_text()) for path in place.glob("jobs/*/results.json")]
+    return sorted(found, key=lambda document: document["job"]["finished"])
+
+
+@pytest.fixture
+def webhook() -> Iterator[tuple[str, list[dict[str, Any]], list[int]]]:
+    """A server's address, what it was sent, and what it will answer (200 once that is empty)."""
+    heard: list[dict[str, Any]] = []
+    answers: list[int] = []
+
+    class Listener(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(answers.pop(0) if answers else 200)
+            self.end_headers()
+
+        def log_message(self, *arguments: object) -> None:
+            return
+
+    server = HTTPServer(("127.0.0.1", 0), Listener)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/services/very-secret?token=x", heard, answers
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_corpus_that_lost_a_third_of_its_clusters_fails_the_gate(
+    place: Path,
+    latentscale: Command,
+    webhook: tuple[str, list[dict[str, Any]], list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    address, heard, answers = webhook
+    monkeypatch.setenv("NIGHTLY_WEBHOOK", address)
+    write_workflow(place, notify=[{"webhook_from": "NIGHTLY_WEBHOOK"}])
+    first, second = night(latentscale, 1), night(latentscale, 2)
+    assert (first.code, second.code) == (0, 0), first.err + second.err
+    assert "none yet: this is the first" in first.out
+    assert heard == [], "only failures are told"
+    answers.append(400)
+    third = night(latentscale, 3)
+    assert third.code == 1, third.err
+    cosine = [
+        row["value"]
+        for path in sorted(place.glob("jobs/nightly-*/results.json"))
+        for row in json.loads(path.read_text())["scores"]
+        if (row["measure"], row.get("kernel"), row.get("order")) == ("vendi", "cosine", "1")
+    ]
+    lost = 1 - min(cosine) / sorted(cosine)[1]
+    assert 0.25 < lost < 0.4, "six of nine clusters are left"
+    (said,) = [line for line in third.err.splitlines() if "vendi cosine, order 1" in line]
+    assert said.startswith("gate failed: vendi cosine, order 1 (corpus) fell by ")
+    fell = float(said.partition("fell by ")[2].partition(" %")[0]) / 100
+    assert 0.25 < fell < 0.4
+    assert "max_drop allows 10 %" in said
+    # The server refused: what wasn't heard is told by the next run, and the address by none.
+    assert "the webhook at 127.0.0.1 wasn't told: it answered 400" in third.err
+    assert "secret" not in third.err + third.out
+    again = night(latentscale, 3)
+    assert again.code == 1
+    assert "was evaluated before" in again.err
+    assert [message["passed"] for message in heard] == [False, False]
+    assert heard[-1]["failures"][0] in said
+    assert night(latentscale, 3).code == 1
+    assert len(heard) == 2, "told once"
+    searched = [path for path in place.rglob("*") if path.is_file() and path.suffix != ".npy"]
+    assert not [path for path in searched if b"very-secret" in path.read_bytes()]
+
+
+def test_a_series_has_one_ruler_and_failures_are_no_baseline(
+    place: Path, latentscale: Command
+) -> None:
+    for number in (1, 3):
+        night(latentscale, number)
+    second = night(latentscale, 2, "--json")
+    assert second.code == 0, second.err
+    document = json.loads(second.out)
+    found = {item["corpora"]["corpus"]["uri"]: item for item in results(place)}
+    assert len(found) == 3
+    bandwidths = {
+        entry["bandwidth"]
+        for item in found.values()
+        for entry in item["measures"]["vendi"]["corpus"]
+        if entry["kernel"] == "rbf"
+    }
+    cuts = {item["measures"]["magnitude"]["corpus"]["scales"][-1] for item in found.values()}
+    assert len(bandwidths) == len(cuts) == 1, "all take the first job's scales"
+    listed = json.loads(latentscale("history", "list", "history", "--json").out)
+    assert [entry["passed"] for entry in listed] == [True, False, True]
+    assert document["baseline"] == listed[0]["folder"], "not the one that failed"
+    assert listed[2]["job"] == document["job"]
+
+
+def test_running_again_does_nothing_again(place: Path, latentscale: Command) -> None:
+    first = night(latentscale, 1, "--json")
+    before = {path: path.stat().st_mtime_ns for path in place.glob("jobs/*/results.json")}
+    again = night(latentscale, 1, "--json")
+    assert json.loads(again.out) | {"evaluated_before": False} == json.loads(first.out)
+    assert json.loads(again.out)["evaluated_before"]
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert len(list(place.glob("history/entries/*.parquet"))) == 1
+    # An evaluation that was killed before it was registered goes on from its finished job.
+    (entry,) = place.glob("history/entries/*.parquet")
+    entry.unlink()
+    resumed = night(latentscale, 1, "--json")
+    assert json.loads(resumed.out) == json.loads(first.out)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_a_second_run_steps_aside(place: Path, latentscale: Command) -> None:
+    # The first run, a process of its own, is held up while it tells someone.
+    wait = f"touch told; while [ ! -e {place}/go ]; do sleep 0.05; done"
+    write_workflow(place, notify=[{"command": ["sh", "-c", wait], "when": "always"}])
+    command = [LATENTSCALE, "workflow", "run", "nightly.yaml", "--quiet", "--allow-code"]
+    corpora = "corpora.corpus=night-1.npy"
+    first = subprocess.Popen([*command, "-o", corpora], stdout=subprocess.PIPE, text=True)
+    try:
+        wait_for("the first run", (place / "told").exists, 120)
+        second = night(latentscale, 2, "--allow-code", "--json")
+    finally:
+        (place / "go").touch()
+        said, _ = first.communicate(timeout=120)
+    assert first.returncode == 0
+    assert ": passed\n" in said
+    assert second.code == 0
+    assert json.loads(second.out) == {"stepped_aside": True}
+    assert "another run of nightly is under way (process " in second.err
+    assert len(results(place)) == 1
+    assert night(latentscale, 2, "--allow-code").code == 0
+    assert len(results(place)) == 2
+
+
+def test_commands_run_only_where_they_are_allowed(place: Path, latentscale: Command) -> None:
+    command = ["sh", "-c", "cat > told.json; echo $0 > argument", "two words; touch oops"]
+    write_workflow(place, notify=[{"command": command, "when": "always"}])
+    refused = night(latentscale, 1)
+    assert refused.code == 2
+    assert "notify names a command, sh, which would be run" in refused.err
+    assert not (place / "jobs").exists(), "refused before any work"
+    assert night(latentscale, 1, "--allow-code").code == 0
+    assert json.loads((place / "told.json").read_text())["passed"] is True
+    assert (place / "argument").read_text() == "two words; touch oops\n"
+    assert not (place / "oops").exists()
+    # Each is known by what it is: another one before it isn't taken for the one that was told.
+    (place / "told.json").unlink()
+    other = {"command": ["sh", "-c", "echo other >> other"], "when": "always"}
+    write_workflow(place, notify=[other, {"command": command, "when": "always"}])
+    for _ in range(2):
+        assert night(latentscale, 1, "--allow-code").code == 0
+    assert (place / "other").read_text() == "other\n"
+    assert not (place / "told.json").exists()
+
+
+def test_a_fixed_baseline_and_its_tag(place: Path, latentscale: Command) -> None:
+    night(latentscale, 1)
+    (job,) = (path.name for path in place.glob("jobs/nightly-*"))
+    assert latentscale("history", "tag", "history", job, "release").code == 0
+    night(latentscale, 2)
+    tagged = night(latentscale, 3, "--json", "-o", "baseline={tag: release}")
+    assert tagged.code == 1
+    assert json.loads(tagged.out)["baseline"].endswith(job)
+    unknown = night(latentscale, 3, "-o", "baseline={tag: relaese}")
+    assert unknown.code == 2
+    assert "no job is tagged relaese; there is release" in unknown.err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gate": []}, "gate is unknown; did you mean gates?"),
+        ({"baseline": {"tag": "a", "job": "b"}}, "write latest, none, {tag: WORD}"),
+        ({"notify": [{"webhook": "ftp://a"}]}, "a webhook is an http:// or https:// address"),
+        ({"notify": [{"when": "always"}]}, "name one of webhook, webhook_from and command"),
+        ({"gates": "missing.yaml"}, "gates: missing.yaml: No such file"),
+        ({"job": "missing.yaml"}, "job: missing.yaml: No such file"),
+        ({"job": {"measures": {"vendy": {}}}}, "measures.vendy is unknown; did you mean vendi?"),
+        ({"gates": [{"measure": "vendi"}]}, "gates.0: it sets no limit"),
+    ],
+)
+def test_mistakes_are_one_line(
+    place: Path, latentscale: Command, change: dict[str, Any], message: str
+) -> None:
+    write_workflow(place, **change)
+    ended = night(latentscale, 1)
+    assert ended.code == 2
+    assert message in ended.err
+    assert len(ended.err.splitlines()) == 1

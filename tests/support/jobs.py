@@ -1,0 +1,131 @@
+"""Running commands as a user does, and comparing what jobs give."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from latentscale_pipeline.jobs.run import Finished
+
+HEAVY = frozenset(
+    {"numpy", "numba", "scipy", "zarr", "dask", "distributed"}
+    | {"pynndescent", "sklearn", "plotly", "pydantic"}
+)
+"""Libraries that take long to import; ``--help`` must do without."""
+
+CONTROL = re.compile(r"\x1b\[[?\d;]*[a-zA-Z]")
+"""What a terminal obeys instead of showing it: colours, and moves of the cursor."""
+
+DAMAGES = ("missing", "empty", "truncated", "flipped")
+"""What can happen to a file."""
+
+_PROBE = """
+import atexit, json, sys
+path = sys.argv.pop(1)
+def tell():
+    with open(path, "w") as file:
+        json.dump(sorted(sys.modules), file)
+atexit.register(tell)
+from latentscale_pipeline.cli import main
+main()
+"""
+
+
+def command_line(*arguments: object) -> list[str]:
+    """Return the arguments that start a command in a process of its own."""
+    return [sys.executable, "-m", "latentscale_pipeline.cli", *map(str, arguments)]
+
+
+def run_command(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process of its own, its output captured."""
+    return subprocess.run(
+        command_line(*arguments), capture_output=True, text=True, check=False, timeout=3600
+    )
+
+
+def run_here(config: Path) -> "Finished":
+    """Run a job in this process, without its progress."""
+    from latentscale_pipeline.config.job import read_config
+    from latentscale_pipeline.jobs.plan import comparing_measures, make_plan, measure_sections
+    from latentscale_pipeline.jobs.run import run_job
+
+    read = read_config(
+        config.read_text(),
+        str(config),
+        measures=measure_sections(),
+        comparing=comparing_measures(),
+    )
+    return run_job(make_plan(read), lambda event, **fields: None)
+
+
+def imported_libraries(*arguments: object) -> set[str]:
+    """Run a command in a process of its own and return the top-level names it had imported."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "modules.json"
+        probe = [sys.executable, "-c", _PROBE, str(found), *map(str, arguments)]
+        subprocess.run(probe, capture_output=True, check=True, timeout=600)
+        return {name.partition(".")[0] for name in json.loads(found.read_text())}
+
+
+def run_on_terminal(*arguments: object) -> tuple[int, str]:
+    """Run a command whose standard error is a terminal; return its exit code and what that saw."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 120, 0, 0))
+    decisive = {"NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "LINES"}
+    environment = {name: value for name, value in os.environ.items() if name not in decisive}
+    environment |= {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"}
+    process = subprocess.Popen(
+        command_line(*arguments), stdout=subprocess.DEVNULL, stderr=theirs, env=environment
+    )
+    os.close(theirs)
+    seen = b""
+    while True:
+        try:
+            chunk = os.read(ours, 1 << 16)
+        except OSError:  # how Linux says that nobody holds the other end any more
+            break
+        if not chunk:
+            break
+        seen += chunk
+    os.close(ours)
+    return process.wait(), seen.decode("utf-8", "replace")
+
+
+def damage(path: Path, kind: str, at: int = 5000) -> None:
+    """Damage a file; ``flipped`` changes one bit of the byte ``at``."""
+    content = path.read_bytes()
+    if kind == "missing":
+        path.unlink()
+    elif kind == "flipped":
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    else:
+        path.write_bytes({"empty": b"", "truncated": content[:-100]}[kind])
+
+
+def results_of(output: Path) -> dict[str, Any]:
+    """Read the results of the only job below an output folder."""
+    [path] = output.glob("*/results.json")
+    results: dict[str, Any] = json.loads(path.read_text())
+    return results
+
+
+def timeless(results: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what may differ between two runs of one job: times, cluster, places."""
+    kept = json.loads(json.dumps(results))
+    for key in ("started", "finished", "cluster"):
+        del kept["job"][key]
+    del kept["timings"]
+    for corpus in kept["corpora"].values():
+        if corpus is not None:
+            del corpus["uri"]
+    kept["arrays"] = sorted(kept["arrays"])
+    return dict(kept)
