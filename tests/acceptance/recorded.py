@@ -9,9 +9,9 @@ whatever module has them, that are lowered so that few rows take the routes of m
 
 Records hold to the bit on one kind of machine: sums of floating-point numbers depend on the
 instructions that a processor has and on the versions of the libraries. Every record says where it
-was made. Elsewhere numbers may differ by 1e-9 of their size, those of a random estimate by a fiftieth
-of its interval (rounding turns the vectors that its probes are split by), and arrays are compared
-by type and shape alone.
+was made. Elsewhere numbers may differ by 1e-9 of their size, those of a random estimate by a
+fiftieth of its interval (rounding turns the vectors that its probes are split by), and arrays are
+compared by type and shape alone.
 
     python tests/acceptance/recorded.py                    run all small jobs and compare them
     python tests/acceptance/recorded.py everything demo    only these
