@@ -299,7 +299,7 @@ class KernelTraces:
         return replace(stepped, finished=done)
 
     def _see_ritz_values(self) -> KernelTraces:
-        """Raise the largest eigenvalue's lower bound to a Ritz value; refuse negative Ritz values."""
+        """Raise the largest eigenvalue's lower bound to a Ritz value; refuse negative ones."""
         ritz = np.linalg.eigvalsh(tridiagonal_matrices(self.recurrence))
         if float(ritz.min()) < -FUNCTION_TOLERANCE:
             raise ValueError(

@@ -160,7 +160,7 @@ def moment_spectrum(moment: SecondMoment, n: int) -> Spectrum:
     eigenvalues = np.asarray(eigvalsh(moment.matrix / moment.total), dtype=np.float64)
     error = moment.rounding.error / moment.total
     if error > 0:
-        # The eigenvalues are scaled to their true sum, so the errors are scaled as well.
+        # Scaling the eigenvalues to their true sum moves each of them in proportion to its size.
         error += abs(float(eigenvalues.sum()) - 1.0) * float(np.linalg.norm(eigenvalues))
     return _spectrum(eigenvalues, max(moment.dimension, min(n, BLOCK_ROWS)), n, error)
 
