@@ -13,12 +13,9 @@ import math
 
 import numpy as np
 
-from latentscale.duplicates.distinct import Distinct, find_distinct
 from latentscale.estimate import Estimate
 from latentscale.magnitude.function import NoConvergenceScale, convergence_scale
-from latentscale.magnitude.subsamples import rarefy
-from latentscale.sampling.extrapolation import LEAST_ODDS, Extrapolation, extrapolate
-from latentscale.sampling.rarefaction import HALVINGS, draw_replicates
+from latentscale.sampling.extrapolation import LEAST_ODDS, Extrapolation
 from latentscale.tiles.distances import Float64Array, Points
 
 GRID_ROWS = 1200
@@ -86,47 +83,6 @@ def _crossing(scales: Float64Array, shares: Float64Array, target: float) -> floa
     along = (wanted - low) / (high - low)
     before = float(scales[after - 1])
     return before * math.pow(float(scales[after]) / before, along)
-
-
-def subsampled_convergence_scale(
-    points: Points,
-    *,
-    rows: int,
-    generator: np.random.Generator,
-    target: float = 0.95,
-    replicates: int = 1,
-    halvings: int = HALVINGS,
-    tolerance: float = 1e-3,
-    distinct: Distinct | None = None,
-) -> Estimate:
-    """Estimate the convergence scale of points from random subsets of them.
-
-    Parameters
-    ----------
-    points : Points
-        ``n`` rows under a metric; repeated rows count once.
-    rows, generator, replicates, halvings, tolerance, distinct
-        As in :func:`latentscale.magnitude.subsamples.subsampled_magnitude`.
-    target : float
-        Share of the points, as in :func:`latentscale.magnitude.function.convergence_scale`.
-
-    Returns
-    -------
-    Estimate
-        As in :func:`extrapolated_convergence_scale`, over the scales that
-        :func:`convergence_grid` chooses.
-
-    Raises
-    ------
-    NoConvergenceScale
-        When the function or its interval doesn't cross the share near the expected scale.
-    """
-    distinct = find_distinct(points) if distinct is None else distinct
-    n = len(distinct.rows)
-    drawn = draw_replicates(n, rows, replicates, generator)
-    scales = convergence_grid(points.take(distinct.rows[drawn[0]]), n, target)
-    curve = rarefy(points, scales, distinct.rows[drawn], halvings=halvings, tolerance=tolerance)
-    return extrapolated_convergence_scale(extrapolate(curve, n), target)
 
 
 def convergence_grid(subset: Points, points: int, target: float = 0.95) -> Float64Array:
