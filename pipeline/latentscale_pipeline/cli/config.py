@@ -66,7 +66,7 @@ def _print_config(path: str, overrides: tuple[str, ...], as_json: bool) -> None:
     import yaml
 
     from latentscale_pipeline.config.job import read_config
-    from latentscale_pipeline.jobs.plan import comparing_measures, measure_sections
+    from latentscale_pipeline.jobs.plan import measure_sections
     from latentscale_pipeline.jobs.run import frozen_config
 
     resolved = read_config(
@@ -74,7 +74,6 @@ def _print_config(path: str, overrides: tuple[str, ...], as_json: bool) -> None:
         path,
         overrides=overrides,
         measures=measure_sections(),
-        comparing=comparing_measures(),
     )
     text = frozen_config(resolved).decode()
     if not as_json:

@@ -41,14 +41,13 @@ def plan(config: Path, overrides: tuple[str, ...], allow_code: bool, as_json: bo
     """
     from latentscale_pipeline.config.job import read_config
     from latentscale_pipeline.jobs.forecast import forecast_job
-    from latentscale_pipeline.jobs.plan import comparing_measures, measure_sections
+    from latentscale_pipeline.jobs.plan import measure_sections
 
     resolved = read_config(
         read_text(config, "a YAML file that describes a job"),
         str(config),
         overrides=overrides,
         measures=measure_sections(),
-        comparing=comparing_measures(),
     )
     forecast = forecast_job(resolved, allow_code=allow_code)
     if as_json:

@@ -123,7 +123,7 @@ def _plan_text(
     text: str, where: str, overrides: tuple[str, ...], *, allow_code: bool, quiet: bool
 ) -> Plan:
     from latentscale_pipeline.config.job import read_config
-    from latentscale_pipeline.jobs.plan import comparing_measures, make_plan, measure_sections
+    from latentscale_pipeline.jobs.plan import make_plan, measure_sections
     from latentscale_pipeline.progress import reported, silent
 
     config = read_config(
@@ -131,7 +131,6 @@ def _plan_text(
         where,
         overrides=overrides,
         measures=measure_sections(),
-        comparing=comparing_measures(),
     )
     with reported("ingest", "rows") as progress:
         shown = silent if quiet else progress
