@@ -9,8 +9,9 @@ stages that need it are given up, the rest goes on, and the run ends incomplete.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from latentscale_pipeline.engine.executor import Ending, Executor
@@ -94,7 +95,8 @@ def run_stages(
     if all(stage_state.done for stage_state in stage_states):
         return
     with open_executor() as executor:
-        _Loop(work, stage_states, executor, attempt, notify, check).run()
+        by_name = {stage_state.stage.name: stage_state for stage_state in stage_states}
+        _Loop(work, by_name, executor, attempt, notify, check).run()
     failed = [stage_state for stage_state in stage_states if stage_state.failure]
     if failed:
         more = f" (and {len(failed) - 1} more stages)" if len(failed) > 1 else ""
@@ -117,29 +119,21 @@ def _gibibytes(size: int) -> str:
     return f"{size / 2**30:.2f} GiB"
 
 
+@dataclass
 class _Loop:
-    def __init__(
-        self,
-        work: Work,
-        stage_states: Sequence[StageState],
-        executor: Executor,
-        attempt: str,
-        notify: Notify,
-        check: Check,
-    ) -> None:
-        self._work = work
-        self._stage_states = {stage_state.stage.name: stage_state for stage_state in stage_states}
-        self._executor = executor
-        self._attempt = attempt
-        self._notify = notify
-        self._check = check
-        self._tries: Counter[str] = Counter()
-        self._deaths: Counter[str] = Counter()
-        self._repairs: Counter[str] = Counter()
-        self._running = 0
-        self._steps = 0
-        self._submitted: dict[str, int] = {}
-        self._withdrawn: dict[str, int] = {}
+    _work: Work
+    _stage_states: Mapping[str, StageState]
+    _executor: Executor
+    _attempt: str
+    _notify: Notify
+    _check: Check
+    _tries: Counter[str] = field(default_factory=Counter)
+    _deaths: Counter[str] = field(default_factory=Counter)
+    _repairs: Counter[str] = field(default_factory=Counter)
+    _running: int = 0
+    _steps: int = 0
+    _submitted: dict[str, int] = field(default_factory=dict)
+    _withdrawn: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> None:
         while self._submit_ready() or self._running:

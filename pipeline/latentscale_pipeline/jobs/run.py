@@ -33,11 +33,13 @@ from latentscale_pipeline.jobs.identity import short_name
 from latentscale_pipeline.jobs.plan import Plan
 from latentscale_pipeline.jobs.provenance import write_provenance
 from latentscale_pipeline.jobs.siblings import (
-    StoredPlan,
     enter_in_index,
     find_caches,
     find_earlier,
     find_part_caches,
+)
+from latentscale_pipeline.jobs.stored_plan import (
+    StoredPlan,
     planned_code,
     planned_stages,
     read_plan,
@@ -315,8 +317,7 @@ def preview_run(plan: Plan) -> list[StageState]:
 
 def _write_plan(store: ObjectStore, plan: Plan) -> None:
     """Write the documents that a job is resumed from, and enter its stages in the index."""
-    previous = read_plan(ObjectStore(plan.config.output), plan.id)
-    store.write_checked("plan.json", _describe(plan, previous))
+    store.write_checked("plan.json", _describe(plan, read_plan(store)))
     store.write_checked("config.json", frozen_config(plan.config))
     enter_in_index(plan)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.jobs.stored_plan import read_plan, stage_folder
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.storage.artifacts import (
     Artifact,
@@ -75,17 +76,13 @@ def verify_job(store: ObjectStore, progress: Progress = silent) -> JobVerificati
 
 
 def _planned(store: ObjectStore) -> list[Mapping[str, Any]]:
-    try:
-        stages = json.loads(store.read("plan.json"))["stages"]
-        named = [(stage["stage"], stage["key"], int(stage["partitions"])) for stage in stages]
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        raise BadInput(
-            f"{store.locate('plan.json')}: not the plan of a job; run the job again to write it"
-        ) from None
-    for name, key, _ in named:
-        if not _FOLDER.fullmatch(name) or not _FOLDER.fullmatch(key):
-            raise BadInput(f"{store.locate('plan.json')}: {name!r} is no stage's name")
-    return list(stages)
+    plan, place = read_plan(store), store.locate("plan.json")
+    if not plan:
+        raise BadInput(f"{place}: not the plan of a job; run the job again to write it")
+    for stage in plan["stages"]:
+        if not _FOLDER.fullmatch(stage["stage"]) or not _FOLDER.fullmatch(stage["key"]):
+            raise BadInput(f"{place}: {stage['stage']!r} is no stage's name")
+    return list(plan["stages"])
 
 
 def _parts(
@@ -96,7 +93,7 @@ def _parts(
     A temporary result that was removed has left a record. The states that an iterated stage leaves
     beside its result are of use only if that is damaged, and are checked then.
     """
-    folder = f"stages/{stage['stage']}/{stage['key']}"
+    folder = stage_folder(stage)
     there = [key.removesuffix(".json") for key in store.keys(folder) if key.endswith(".json")]
     if f"{folder}/collected" in there and f"{folder}/result" not in there:
         return [f"{folder}/collected"], []
