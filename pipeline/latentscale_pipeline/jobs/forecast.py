@@ -29,7 +29,6 @@ from latentscale_pipeline.engine.state import StageState
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.machine import describe_machine, memory_bytes
 from latentscale_pipeline.jobs.plan import (
-    Plan,
     corpus_sources,
     describe_stage,
     identify_plan,
@@ -129,8 +128,8 @@ def forecast_job(config: JobConfig, *, allow_code: bool = False) -> dict[str, An
 def _forecast(config: JobConfig) -> dict[str, Any]:
     scales = read_scales(config)
     found: dict[Role, Corpus | Prospect] = {
-        role: find_corpus(source.url, config.output).without(source.excluded)
-        for role, source in corpus_sources(config).items()
+        role: find_corpus(url, config.output).without(excluded)
+        for role, (url, excluded) in corpus_sources(config).items()
     }
     config = leave_out_what_does_not_apply(config, found)
     facts = job_facts(config, found, scales)
@@ -139,7 +138,8 @@ def _forecast(config: JobConfig) -> dict[str, Any]:
     plan = identify_plan(config, corpora, facts, stages) if len(corpora) == len(found) else None
     rates = calibrate(_pieces(found["corpus"]))
     worker_pool = WorkerPool.of(config, stages)
-    stage_states = _stage_states(plan)
+    # Without fingerprints nothing that earlier runs left can be recognised.
+    stage_states = {} if plan is None else {state.stage.name: state for state in preview_run(plan)}
     previewed = [
         _forecast_stage(stage, worker_pool, stage_states.get(stage.name), rates) for stage in stages
     ]
@@ -189,24 +189,17 @@ def _pieces(corpus: Corpus | Prospect) -> Iterator[int]:
             yield block.nbytes
 
 
-def _stage_states(plan: Plan | None) -> dict[str, StageState]:
-    """Look at what earlier runs left; without fingerprints nothing can be recognised."""
-    found = [] if plan is None else preview_run(plan)
-    return {stage_state.stage.name: stage_state for stage_state in found}
-
-
 def _forecast_stage(
     stage: Stage, worker_pool: WorkerPool, stage_state: StageState | None, rates: Rates
 ) -> StageForecast:
-    left = 1.0 if stage_state is None else _share_left(stage_state)
+    state = stage_state or StageState(stage, "", origin="computed")
+    left = _share_left(state)
     return StageForecast(
         stage=stage,
         worker_pool=worker_pool,
-        reuse="computed" if stage_state is None else stage_state.reason,
+        reuse=state.reason,
         left=left,
-        copied=stage_state is not None
-        and not stage_state.collected
-        and stage_state.reason.startswith("reused"),
+        copied=state.reason.startswith("reused") and not state.collected,
         work_seconds=left * (rates.seconds(stage.cost_estimate) + TASK_SECONDS * stage.tasks),
     )
 

@@ -164,10 +164,8 @@ def make_plan(
                 return ingest_runner(config.cluster, sources, progress)
 
             corpora = {
-                role: ensure_corpus(source.url, config.output, progress, run_for).without(
-                    source.excluded
-                )
-                for role, source in corpus_sources(config).items()
+                role: ensure_corpus(url, config.output, progress, run_for).without(excluded)
+                for role, (url, excluded) in corpus_sources(config).items()
             }
         config = leave_out_what_does_not_apply(config, corpora)
         facts = job_facts(config, corpora, fixed_scales)
@@ -187,29 +185,20 @@ def leave_out_what_does_not_apply(
     return config.model_copy(update={"measures": fitting})
 
 
-@dataclass(frozen=True)
-class CorpusSource:
-    """Where a corpus of a job comes from, and which of its shards are left out."""
-
-    url: str
-    excluded: tuple[str, ...]
-
-
-def corpus_sources(config: JobConfig) -> dict[Role, CorpusSource]:
-    """Return where the corpora of a job come from, by role.
+def corpus_sources(config: JobConfig) -> dict[Role, tuple[str, list[str]]]:
+    """Return where the corpora of a job come from, and which shards are left out, by role.
 
     Raises
     ------
     BadInput
         If shards of a reference are left out and there is none.
     """
-    excluded = config.exclude_shards
-    sources: dict[Role, CorpusSource] = {
-        "corpus": CorpusSource(config.corpus, tuple(excluded.corpus))
+    sources: dict[Role, tuple[str, list[str]]] = {
+        "corpus": (config.corpus, config.exclude_shards.corpus)
     }
     if config.reference is not None:
-        sources["reference"] = CorpusSource(config.reference, tuple(excluded.reference))
-    elif excluded.reference:
+        sources["reference"] = (config.reference, config.exclude_shards.reference)
+    elif config.exclude_shards.reference:
         raise BadInput("exclude_shards.reference names shards and there is no reference")
     return sources
 

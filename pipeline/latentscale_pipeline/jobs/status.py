@@ -24,6 +24,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from latentscale_pipeline.errors import BadInput
@@ -105,6 +106,21 @@ class StageStatus:
 
 
 @dataclass(frozen=True)
+class LastRun:
+    """Who ran a job last, and when, in UTC and ISO 8601.
+
+    ``heartbeat_age_seconds`` tells how long ago a run that goes on, or died, gave a sign of life.
+    """
+
+    attempt: str
+    host: str
+    pid: int
+    started: str | None
+    ended: str | None
+    heartbeat_age_seconds: float | None
+
+
+@dataclass(frozen=True)
 class JobStatus:
     """The state of a job.
 
@@ -114,16 +130,14 @@ class JobStatus:
         Its id, and where it is.
     state, reason : str
         One word, and how one can tell.
+    stages_done, stages_total : int
+        How many stages are done, and how many there are; 0 until there is a plan.
     runs : int
         How often it was started.
-    holder : Holder or None
-        Who ran it last.
-    heartbeat_age : float or None
-        Seconds since the last heartbeat of a run that goes on, or died.
-    started, ended : float or None
-        Of the last run, in seconds since 1970.
-    dashboard : str
-        Address of the scheduler's pages on the machine that runs it; empty without one.
+    run : LastRun or None
+        The last of them.
+    dashboard : str or None
+        Address of the scheduler's pages on the machine that runs it.
     stages : tuple of StageStatus
         In the order of the plan; empty until there is one.
     """
@@ -132,18 +146,12 @@ class JobStatus:
     folder: str
     state: State
     reason: str
+    stages_done: int
+    stages_total: int
     runs: int
-    holder: Holder | None
-    heartbeat_age: float | None
-    started: float | None
-    ended: float | None
-    dashboard: str
+    run: LastRun | None
+    dashboard: str | None
     stages: tuple[StageStatus, ...]
-
-    @property
-    def stages_done(self) -> int:
-        """How many stages are done."""
-        return sum(stage.state == "done" for stage in self.stages)
 
 
 @dataclass(frozen=True)
@@ -260,19 +268,32 @@ def read_status(store: ObjectStore, costs: MarkerCosts | None = None) -> JobStat
     record = _last_record(store, lock)
     state, reason = _state(store, keys, lock, life, record)
     running = state == "running"
+    stages = _stages(read_plan(store), keys, record, running, costs)
     return JobStatus(
         job=store.url.rpartition("/")[2],
         folder=store.url,
         state=state,
         reason=reason,
+        stages_done=sum(stage.state == "done" for stage in stages),
+        stages_total=len(stages),
         runs=lock.generation,
-        holder=lock.holder,
-        heartbeat_age=life.heartbeat_age if life else None,
-        started=record.started,
-        ended=record.ended,
-        dashboard=record.dashboard if running else "",
-        stages=_stages(read_plan(store), keys, record, running, costs),
+        run=_last_run(lock.holder, life, record),
+        dashboard=(record.dashboard or None) if running else None,
+        stages=stages,
     )
+
+
+def _last_run(holder: Holder | None, life: Life | None, record: RunRecord) -> LastRun | None:
+    if holder is None:
+        return None
+    started, ended = (
+        None
+        if moment is None
+        else datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
+        for moment in (record.started, record.ended)
+    )
+    age = None if life is None or life.heartbeat_age is None else round(life.heartbeat_age, 1)
+    return LastRun(holder.attempt, holder.host, holder.pid, started, ended, age)
 
 
 def _last_record(store: ObjectStore, lock: Lock) -> RunRecord:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from latentscale_pipeline.corpus.verification import Verification
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.stored_plan import read_plan, stage_folder
 from latentscale_pipeline.progress import Progress, silent
@@ -26,23 +26,11 @@ from latentscale_pipeline.storage.objects import ObjectStore
 _FOLDER = re.compile(r"[A-Za-z0-9_.-]*[A-Za-z0-9_-]")
 
 
-@dataclass(frozen=True)
-class JobVerification:
-    """What was found: files and bytes that were read, and one line for each that is bad.
-
-    ``finished`` says whether the job has results; what an unfinished one lacks isn't damage.
-    """
-
-    files: int
-    size: int
-    finished: bool
-    problems: tuple[str, ...]
-
-
-def verify_job(store: ObjectStore, progress: Progress = silent) -> JobVerification:
+def verify_job(store: ObjectStore, progress: Progress = silent) -> Verification:
     """Read every object of a job's planned stages and compare it with its marker.
 
-    Nothing is changed: that is left to a run, which knows how to compute it again.
+    Nothing is changed: that is left to a run, which knows how to compute it again. What an
+    unfinished job lacks isn't damage.
 
     Parameters
     ----------
@@ -59,7 +47,7 @@ def verify_job(store: ObjectStore, progress: Progress = silent) -> JobVerificati
     finished = store.exists("results.json")
     problems = check_documents(store, finished)
     parts: list[str] = []
-    for stage in _planned(store):
+    for stage in _planned_stages(store):
         there, lacking = _parts(store, stage, finished)
         parts += there
         problems += [_missing(store, f"{part}.json") for part in lacking]
@@ -72,10 +60,10 @@ def verify_job(store: ObjectStore, progress: Progress = silent) -> JobVerificati
         except CorruptResult as damage:
             problems.append(store.locate(damage.problem))
         progress(done, len(parts))
-    return JobVerification(files, size, finished, tuple(problems))
+    return Verification(files, size, tuple(problems))
 
 
-def _planned(store: ObjectStore) -> list[Mapping[str, Any]]:
+def _planned_stages(store: ObjectStore) -> list[Mapping[str, Any]]:
     plan, place = read_plan(store), store.locate("plan.json")
     if not plan:
         raise BadInput(f"{place}: not the plan of a job; run the job again to write it")
