@@ -202,52 +202,35 @@ def resolve_config(
     """Check a job configuration that is parsed already; see :func:`read_config`."""
     if not isinstance(document, dict):
         raise BadInput(f"{where}: a job is a mapping of keys such as name and corpus")
-    _apply_overrides(document, overrides, measures)
-    config = validate(JobConfig, document, where, "")
-    sections = _measure_sections(document, config, where, measures)
-    checked = config.model_copy(update={"measures": sections})
+    # A key of one measure doesn't drop the other measures.
+    inner = [override for override in overrides if override.startswith("measures.")]
+    for override in overrides:
+        if override not in inner:
+            apply_override(document, override)
+    named = bool(inner) or "measures" in document
     if "measures" not in document:
+        alone = document.get("reference") is None
+        document["measures"] = {
+            name: {}
+            for name, section in measures.items()
+            if section.by_default and not (alone and section.compares)
+        }
+    for override in inner:
+        apply_override(document, override)
+    config = validate(JobConfig, document, where, "")
+    sections = _measure_sections(config, where, measures)
+    checked = config.model_copy(update={"measures": sections})
+    if not named:
         # Which of them apply is known when the corpora are.
         checked.model_fields_set.discard("measures")
     return checked
 
 
-def _apply_overrides(
-    document: dict[str, Any], overrides: Sequence[str], known: Mapping[str, type[Section]]
-) -> None:
-    """Apply overrides in order; a key of one measure doesn't drop the other measures."""
-    inner = [override for override in overrides if override.startswith("measures.")]
-    for override in overrides:
-        if override not in inner:
-            apply_override(document, override)
-    if inner and "measures" not in document:
-        with_reference = document.get("reference") is not None
-        document["measures"] = _default_measures(known, with_reference=with_reference)
-    for override in inner:
-        apply_override(document, override)
-
-
-def _default_measures(
-    known: Mapping[str, type[Section]], *, with_reference: bool
-) -> dict[str, Any]:
-    """Return the measures that a job takes when it names none."""
-    return {
-        name: {}
-        for name, section in known.items()
-        if section.by_default and (with_reference or not section.compares)
-    }
-
-
 def _measure_sections(
-    document: dict[str, Any],
-    config: JobConfig,
-    where: str,
-    known: Mapping[str, type[Section]],
+    config: JobConfig, where: str, known: Mapping[str, type[Section]]
 ) -> dict[str, Section]:
-    """Return a checked section for every measure that a document asks for."""
+    """Return a checked section for every measure that a job asks for."""
     chosen = config.measures
-    if "measures" not in document:
-        chosen = _default_measures(known, with_reference=config.reference is not None)
     if not chosen:
         raise BadInput(f"{where}: measures is empty; name one of {', '.join(known)}")
     for name in chosen:
@@ -260,8 +243,8 @@ def _measure_sections(
             )
     return {
         name: validate(
-            known[name], {} if chosen[name] is None else chosen[name], where, f"measures.{name}"
+            section, {} if chosen[name] is None else chosen[name], where, f"measures.{name}"
         )
-        for name in known
+        for name, section in known.items()
         if name in chosen
     }
