@@ -21,8 +21,13 @@ ASKING_SECONDS = 20.0
 
 Phase = Literal["waiting", "running", "ended"]
 
-_WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "CONFIGURING", "SUSPENDED"}
-_RUNNING = {"RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT", "STOPPED", "RESIZING"}
+_WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "CONFIGURING", "SUSPENDED")
+_RUNNING = ("RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT", "STOPPED", "RESIZING")
+_PHASES: dict[str, Phase] = {
+    **dict.fromkeys(_WAITING, "waiting"),
+    **dict.fromkeys(_RUNNING, "running"),
+}
+"""Of Slurm's words; every other one says that a job has ended."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +75,7 @@ def _look_at_slurm(submission: Submission) -> DriverState | None:
     code = re.search(r"\bExitCode=(\d+):(\d+)", said)
     if word is None:
         return None
-    phase: Phase = "ended"
-    if word[1] in _WAITING:
-        phase = "waiting"
-    elif word[1] in _RUNNING:
-        phase = "running"
+    phase = _PHASES.get(word[1], "ended")
     exit_code = int(code[1]) if code and phase == "ended" and code[2] == "0" else None
     return DriverState(phase, word[1], exit_code)
 
