@@ -180,7 +180,7 @@ def _planned(job: str, overrides: tuple[str, ...], allow_code: bool) -> Iterator
     with ended_by_signals():
         plan = plan_again(job, overrides, allow_code=allow_code)
         with storage_options(plan.config.storage_options):
-            refuse_if_running(job_work(plan).store)
+            refuse_if_running(plan.store)
             yield plan
 
 

@@ -68,7 +68,7 @@ def hand_over(plan: Plan, *, as_json: bool, wait: bool, quiet: bool, **how: bool
     driver's code.
     """
     submission = submit_job(plan, **how)
-    store = ObjectStore(plan.config.output).child(plan.id)
+    store = plan.store
     if as_json:
         described = {"job": store.url, "scheduler": submission.scheduler, "id": submission.id}
         click.echo(json.dumps(described))

@@ -152,7 +152,7 @@ def _forecast(config: JobConfig) -> dict[str, Any]:
             "id": plan.id if plan else None,
             "name": config.name,
             "config_hash": plan.config_hash if plan else None,
-            "folder": ObjectStore(config.output).locate(plan.id) if plan else None,
+            "folder": plan.store.url if plan else None,
         },
         "config": json.loads(frozen_config(config)),
         "corpora": {role: _describe_corpus(corpus) for role, corpus in found.items()},

@@ -29,6 +29,7 @@ from latentscale_pipeline.measures.base import CorpusFacts, JobFacts, Role
 from latentscale_pipeline.measures.by_label import plan_by_label
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.progress import Progress, silent
+from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options, strip_credentials
 
 
@@ -60,6 +61,11 @@ class Plan:
     def id(self) -> str:
         """Name of the job's folder."""
         return job_id(self.config, self.config_hash)
+
+    @property
+    def store(self) -> ObjectStore:
+        """The job's folder."""
+        return ObjectStore(self.config.output).child(self.id)
 
     @cached_property
     def fingerprints(self) -> dict[str, str]:

@@ -254,7 +254,7 @@ def _described(plan: Plan) -> Job:
     from latentscale_pipeline.executors.dask.readiness import Needs
     from latentscale_pipeline.executors.open import Job
 
-    store = job_work(plan).store
+    store = plan.store
     documents = {"the job's folder": (store.address, "plan.json")}
     for role, corpus in plan.corpora.items():
         documents[f"the {role}"] = (corpus.address, "manifest.json")
@@ -269,7 +269,7 @@ def _described(plan: Plan) -> Job:
 def job_work(plan: Plan) -> Work:
     """Return what a run of a job works on; it knows nothing of other jobs."""
     return Work(
-        store=ObjectStore(plan.config.output).child(plan.id),
+        store=plan.store,
         stages=plan.stages,
         keys=plan.keys,
         corpora={str(role): corpus for role, corpus in plan.corpora.items()},
@@ -303,7 +303,7 @@ def prepare_job(plan: Plan, *, even_if_running: bool = False) -> ObjectStore:
     BadInput
         If a run of it lives: what that one goes by mustn't change.
     """
-    store = job_work(plan).store
+    store = plan.store
     if not even_if_running:
         refuse_if_running(store)
     _write_plan(store, plan)

@@ -119,14 +119,13 @@ def plan_submission(
     """
     config = plan.config
     kind = config.driver.kind or config.cluster.kind
-    store = ObjectStore(config.output).child(plan.id)
-    arguments = ["resume", store.url, "--here", "--wait", "--quiet"]
+    arguments = ["resume", plan.store.url, "--here", "--wait", "--quiet"]
     arguments += ["--keep"] if keep else []
     arguments += ["--allow-code"] if allow_code else []
     if kind == "slurm":
-        return _for_slurm(plan, store, arguments, requeue)
+        return _for_slurm(plan, arguments, requeue)
     if kind == "kubernetes":
-        return _for_kubernetes(plan, store, arguments, requeue)
+        return _for_kubernetes(plan, arguments, requeue)
     raise BadInput(
         f"cluster.kind is {config.cluster.kind}, which takes no drivers; set driver.kind to slurm "
         "or kubernetes, or use latentscale run"
@@ -150,7 +149,7 @@ def submit_job(
         # The driver would find out only when its turn in the queue has come.
         import_jobqueue(plan.config.cluster)
     with storage_options(plan.config.storage_options):
-        store = ObjectStore(plan.config.output).child(plan.id)
+        store = plan.store
         ended = _refuse_second(store)
         # A driver that its scheduler has seen end needs no minute without a heartbeat.
         prepare_job(plan, even_if_running=ended)
@@ -180,18 +179,16 @@ def _refuse_second(store: ObjectStore) -> bool:
     return False
 
 
-def _for_slurm(
-    plan: Plan, store: ObjectStore, arguments: list[str], requeue: bool
-) -> SubmissionSpec:
+def _for_slurm(plan: Plan, arguments: list[str], requeue: bool) -> SubmissionSpec:
     driver = plan.config.driver
     cpus, memory = _size(plan)
     walltime = driver.walltime and -(-walltime_seconds(driver.walltime) // 60)
     options = {
-        "job-name": short_name(plan.id, store.url),
+        "job-name": short_name(plan.id, plan.store.url),
         "ntasks": 1,
         "cpus-per-task": cpus,
         "mem": f"{-(-memory // 2**20)}M",
-        "output": _log_pattern(store),
+        "output": _log_pattern(plan.store),
         "open-mode": "append",
         "signal": f"B:USR1@{WARNING_SECONDS}",
         "time": walltime,
@@ -251,9 +248,7 @@ def _hand_to_slurm(spec: SubmissionSpec, options: Mapping[str, Mapping[str, Any]
     return ended.stdout.strip().partition(";")[0]
 
 
-def _for_kubernetes(
-    plan: Plan, store: ObjectStore, arguments: list[str], requeue: bool
-) -> SubmissionSpec:
+def _for_kubernetes(plan: Plan, arguments: list[str], requeue: bool) -> SubmissionSpec:
     cluster = plan.config.cluster
     if not isinstance(cluster, Kubernetes):
         raise BadInput("driver.kind kubernetes needs cluster.kind kubernetes, which has the image")
@@ -263,7 +258,7 @@ def _for_kubernetes(
             "into a secret, as FSSPEC_… variables, and name it in cluster.secrets"
         )
     manifest = driver_job(
-        short_name(plan.id, store.url),
+        short_name(plan.id, plan.store.url),
         arguments,
         cluster,
         plan.config.driver,
