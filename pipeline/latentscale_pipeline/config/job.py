@@ -7,13 +7,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
 from latentscale_pipeline.config.cluster import LEAST_MEMORY, Cluster, Driver, Local, Serial
 from latentscale_pipeline.config.overrides import apply_override, drop_settings_of_other_kinds
-from latentscale_pipeline.config.section import Section, nearest, parse_yaml, validate
+from latentscale_pipeline.config.section import Section, parse_yaml, validate
 from latentscale_pipeline.errors import BadInput
 
 
@@ -217,34 +226,53 @@ def resolve_config(
         }
     for override in inner:
         apply_override(document, override)
-    config = validate(JobConfig, document, where, "")
-    sections = _measure_sections(config, where, measures)
-    checked = config.model_copy(update={"measures": sections})
-    if not named:
-        # Which of them apply is known when the corpora are.
-        checked.model_fields_set.discard("measures")
-    return checked
-
-
-def _measure_sections(
-    config: JobConfig, where: str, known: Mapping[str, type[Section]]
-) -> dict[str, Section]:
-    """Return a checked section for every measure that a job asks for."""
-    chosen = config.measures
+    found = validate(_job_model(tuple(measures.items())), document, where, "")
+    chosen = [name for name in measures if name in found.measures.model_fields_set]
     if not chosen:
-        raise BadInput(f"{where}: measures is empty; name one of {', '.join(known)}")
+        raise BadInput(f"{where}: measures is empty; name one of {', '.join(measures)}")
     for name in chosen:
-        if name not in known:
-            raise BadInput(f"{where}: measures.{name} is unknown{nearest(name, known)}")
-        if known[name].compares and config.reference is None:
+        if measures[name].compares and found.reference is None:
             raise BadInput(
                 f"{where}: measures.{name} compares with a reference; "
                 "add reference: or leave it out"
             )
+    sections = {name: getattr(found.measures, name) or measures[name]() for name in chosen}
+    # Where none are named, which of them apply is known when the corpora are.
+    fields_set = found.model_fields_set - (set() if named else {"measures"})
+    return JobConfig.model_construct(fields_set, **{**dict(found), "measures": sections})
+
+
+def config_schema(measures: Mapping[str, type[Section]]) -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of a configuration file, for editors and early checks.
+
+    Parameters
+    ----------
+    measures : mapping
+        The section of every known measure, by name.
+
+    Notes
+    -----
+    It checks names, types and ranges. What relates keys to each other (a measure that needs a
+    reference, kernels listed twice) is checked when the configuration is read.
+    """
     return {
-        name: validate(
-            section, {} if chosen[name] is None else chosen[name], where, f"measures.{name}"
-        )
-        for name, section in known.items()
-        if name in chosen
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **_job_model(tuple(measures.items())).model_json_schema(),
+        "title": "latentscale job",
+        "description": "A job of latentscale.",
     }
+
+
+class _Measures(Section):
+    """Measures to take, by name; without this key, all that apply."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+
+@cache
+def _job_model(measures: tuple[tuple[str, type[Section]], ...]) -> type[Any]:
+    """Return the model of a job's document, which has a section for every known measure."""
+    sections: Any = {name: (section | None, None) for name, section in measures}
+    known = create_model("Measures", __base__=_Measures, __doc__=_Measures.__doc__, **sections)
+    chosen: Any = (known, Field(default_factory=known))
+    return create_model("Job", __base__=JobConfig, measures=chosen)

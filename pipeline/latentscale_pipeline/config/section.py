@@ -102,7 +102,7 @@ def _explain(error: ValidationError, model: type[BaseModel], prefix: str) -> str
     if first["type"] == "union_tag_invalid":
         allowed = str(first["ctx"]["expected_tags"]).replace("'", "")
         return f"{path}.kind is {first['ctx']['tag']!r}; it can be {allowed}"
-    message = first["msg"].removeprefix("Value error, ")
+    message = first["msg"].removeprefix("Value error, ").partition(" or instance of ")[0]
     return f"{path}: {message}" if path else message
 
 
