@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from latentscale_pipeline.storage.artifacts import (
+    Artifact,
     CorruptResult,
     check_bytes,
     check_sizes,
     need_marker,
+    read_marker,
     withdraw,
 )
 from latentscale_pipeline.storage.objects import ObjectStore
+
+COLLECTED = "collected"
+"""Name of the record that is left where a finished job no longer needs all of a stage."""
+
+GONE = "gone"
+"""Where the record names the arrays that were removed from what is still there."""
 
 
 @dataclass(frozen=True)
@@ -39,15 +48,26 @@ class Inspection:
     problems: dict[str, str] = field(default_factory=dict)
     repair: bool = True
 
+    @cached_property
+    def record(self) -> Artifact | None:
+        """What a collection left; None where there was none."""
+        keys = [key for key in self.sizes if key.endswith(f"/{COLLECTED}.json")]
+        return read_marker(self.store, keys[0].removesuffix(".json")) if keys else None
+
+    @property
+    def gone(self) -> Collection[str]:
+        """Names of arrays that a collection has removed."""
+        return () if self.record is None else self.record.values.get(GONE, ())
+
     def has(self, part: str) -> bool:
         """Tell whether a part is there and whole; note what is wrong with a damaged one."""
         if f"{part}.json" not in self.sizes:
             return False
         try:
             marker = need_marker(self.store, part)
-            check_sizes(marker, self.sizes)
+            check_sizes(marker, self.sizes, self.gone)
             if self.thorough:
-                check_bytes(marker)
+                check_bytes(marker, self.gone)
         except CorruptResult as damage:
             self.problems[part] = damage.problem
             if self.repair:

@@ -1,8 +1,8 @@
 """The state of every stage of a job, found by inspecting the job's folder.
 
 The folder is the truth: an inspection says which results are there and whole, takes over what other
-jobs have under the same keys, and withdraws what is damaged, so that it is computed again. A
-temporary result is missed only while a stage that reads it isn't done.
+jobs have under the same keys, and withdraws what is damaged, so that it is computed again. What is
+temporary is missed only while a stage that reads it isn't done.
 """
 
 from __future__ import annotations
@@ -12,19 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from latentscale_pipeline.engine.changes import changes
-from latentscale_pipeline.engine.collection import COLLECTED, NOTHING_SPENT, record_collected
-from latentscale_pipeline.engine.inspection import Inspection
+from latentscale_pipeline.engine.collection import NOTHING_SPENT, record_collected
+from latentscale_pipeline.engine.inspection import COLLECTED, Inspection
 from latentscale_pipeline.engine.iterations import find_iteration
 from latentscale_pipeline.engine.reuse import reuse_parts, reuse_record, reuse_result
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.engine.task import FINALISE, Task, part_key
 from latentscale_pipeline.engine.work import Work
-from latentscale_pipeline.storage.artifacts import (
-    CorruptResult,
-    check_sizes,
-    need_marker,
-    withdraw,
-)
+from latentscale_pipeline.storage.artifacts import CorruptResult, withdraw
 from latentscale_pipeline.storage.objects import ObjectStore
 
 
@@ -37,7 +32,7 @@ class StageState:
     finalised : bool
         Whether the result that is made from all parts is there.
     collected : bool
-        The stage is done without a result: it is temporary, and all that read it are done.
+        The stage is done without what others read of it: that is temporary, and they are done.
     found : int
         Parts that were there at the beginning.
     origin : str
@@ -86,32 +81,33 @@ def is_complete(work: Work) -> bool:
 
 def is_stage_complete(work: Work, stage: Stage) -> bool:
     """Tell whether a stage has its result, or has had it for as long as it was needed."""
-    sizes = work.store.sizes(work.folder(stage))
-    collected = stage.temporary and f"{work.folder(stage)}/{COLLECTED}.json" in sizes
-    return collected or _has_result(work, stage, sizes)
+    inspection = _look(work, stage)
+    collected = stage.temporary == "result" and inspection.record is not None
+    return collected or _has_all(work, stage, inspection)
 
 
 def has_result(work: Work, stage: Stage) -> bool:
-    """Tell whether the result of a stage and all its parts are there and whole, by their sizes."""
-    return _has_result(work, stage, work.store.sizes(work.folder(stage)))
+    """Tell whether all that others read of a stage is there and whole, by its sizes."""
+    inspection = _look(work, stage)
+    collected = stage.temporary == "arrays" and inspection.record is not None
+    return not collected and _has_all(work, stage, inspection)
 
 
-def _has_result(work: Work, stage: Stage, sizes: Mapping[str, int]) -> bool:
+def _look(work: Work, stage: Stage) -> Inspection:
+    return Inspection(work.store, work.store.sizes(work.folder(stage)), repair=False)
+
+
+def _has_all(work: Work, stage: Stage, inspection: Inspection) -> bool:
     folder = work.folder(stage)
     # What an iterated stage computed in its iterations doesn't outlive them.
-    indices = range(stage.partitions if stage.advance is None else 0)
-    parts = {f"{folder}/result", *(part_key(folder, stage, index) for index in indices)}
-    return all(_is_there(work.store, part, sizes) for part in parts)
+    gone = stage.advance is not None or _lost_parts(stage, inspection)
+    parts = {part_key(folder, stage, index) for index in range(0 if gone else stage.partitions)}
+    return all(inspection.has(part) for part in {f"{folder}/result", *parts})
 
 
-def _is_there(store: ObjectStore, part: str, sizes: Mapping[str, int]) -> bool:
-    if f"{part}.json" not in sizes:
-        return False
-    try:
-        check_sizes(need_marker(store, part), sizes)
-    except CorruptResult:
-        return False
-    return True
+def _lost_parts(stage: Stage, inspection: Inspection) -> bool:
+    """Tell whether a stage's parts went when its result was all that was needed."""
+    return inspection.record is not None and not stage.keeps_parts
 
 
 def inspect_stages(work: Work, *, thorough: bool = False, repair: bool = True) -> list[StageState]:
@@ -128,38 +124,46 @@ def inspect_stages(work: Work, *, thorough: bool = False, repair: bool = True) -
         other jobs' results aren't read to the last byte.
     """
     states: dict[str, StageState] = {}
-    # Readers come first: whether a temporary result is needed depends on them.
+    # Readers come first: whether what is temporary is needed depends on them.
     for stage in reversed(work.stages):
-        needed = not stage.temporary or any(
-            not states[reader.name].done for reader in work.readers(stage)
-        )
-        states[stage.name] = _inspect(work, stage, thorough, repair, needed)
+        reader = next((r.name for r in work.readers(stage) if not states[r.name].done), None)
+        states[stage.name] = _inspect(work, stage, thorough, repair, reader)
     return [states[stage.name] for stage in work.stages]
 
 
 def inspect_stage(work: Work, stage: Stage, *, repair: bool) -> StageState:
     """Inspect one stage of a job, as :func:`inspect_stages` does all of them."""
-    return _inspect(work, stage, False, repair, _is_needed(work, stage))
+    return _inspect(work, stage, False, repair, _waiting_reader(work, stage))
 
 
-def _is_needed(work: Work, stage: Stage) -> bool:
-    return not stage.temporary or any(
-        not is_stage_complete(work, reader) and _is_needed(work, reader)
-        for reader in work.readers(stage)
-    )
+def _waiting_reader(work: Work, stage: Stage) -> str | None:
+    """Name a stage that has yet to be computed from this one."""
+    for reader in work.readers(stage):
+        needed = reader.temporary != "result" or _waiting_reader(work, reader)
+        if needed and not is_stage_complete(work, reader):
+            return reader.name
+    return None
 
 
-def _inspect(work: Work, stage: Stage, thorough: bool, repair: bool, needed: bool) -> StageState:
+def _inspect(
+    work: Work, stage: Stage, thorough: bool, repair: bool, reader: str | None
+) -> StageState:
     state = StageState(stage, work.folder(stage))
     inspection = _begin_inspection(work.store, state, thorough, repair)
-    if not needed and f"{state.folder}/{COLLECTED}.json" in inspection.sizes:
+    unneeded = stage.temporary == "result" and reader is None
+    if unneeded and inspection.record is not None:
         return _collected(state, "already done")
     whole = inspection.has(f"{state.folder}/result")
-    if not whole and not needed:
+    if unneeded and not whole:
         return _inspect_unneeded(work, state, repair)
-    if needed and repair and f"{state.folder}/{COLLECTED}.json" in inspection.sizes:
-        withdraw(work.store, f"{state.folder}/{COLLECTED}")
-    cache = None if whole else reuse_result(work, stage, copy=repair)
+    again = reader is not None and stage.temporary != "parts"
+    if inspection.record is not None and (again or not whole):
+        inspection = _forget_collection(work.store, state, inspection, thorough)
+        whole = inspection.has(f"{state.folder}/result")
+        if again:  # what is missing isn't damaged
+            state.problems.clear()
+            state.origin = f"computed: stage {reader} is computed again"
+    cache = None if whole else reuse_result(work, stage, copy=repair, read=reader is not None)
     if cache is not None:
         state.problems.clear()
         if not repair:
@@ -173,9 +177,23 @@ def _inspect(work: Work, stage: Stage, thorough: bool, repair: bool, needed: boo
         state.origin = f"reused from {cache}"
     elif reused:
         state.origin = f"resumed: {reused} of {stage.partitions} parts reused from other jobs"
-    else:
+    elif state.done or not state.origin:
         state.origin = _origin(work, state)
+    state.collected = state.done and inspection.record is not None and stage.temporary != "parts"
     return state
+
+
+def _forget_collection(
+    store: ObjectStore, state: StageState, inspection: Inspection, thorough: bool
+) -> Inspection:
+    """Inspect a stage as if nothing had been collected: what is missing is to be computed."""
+    record = f"{state.folder}/{COLLECTED}"
+    if inspection.repair:
+        withdraw(store, record)
+    sizes = {
+        key: size for key, size in store.sizes(state.folder).items() if key != f"{record}.json"
+    }
+    return Inspection(store, sizes, thorough, state.problems, inspection.repair)
 
 
 def _begin_inspection(
@@ -219,8 +237,11 @@ def _inspect_inside(work: Work, state: StageState, inspection: Inspection, whole
 def _inspect_parts(state: StageState, inspection: Inspection, whole: bool) -> None:
     stage = state.stage
     parts = [part_key(state.folder, stage, index) for index in range(stage.partitions)]
+    gone = whole and _lost_parts(stage, inspection)
     # The only part of a stage may be its result, which has been inspected.
-    there = [whole if part.endswith("/result") else inspection.has(part) for part in parts]
+    there = [
+        gone or (whole if part.endswith("/result") else inspection.has(part)) for part in parts
+    ]
     missing = [index for index, found in enumerate(there) if not found]
     state.found = stage.partitions - len(missing)
     state.finalised = whole
@@ -295,6 +316,11 @@ def redo(
     owner.problems[problem.part] = problem.problem
     owner.done = False
     _restore_needs(store, {state.stage.name: state for state in states}, owner)
+    inspection = _begin_inspection(store, owner, False, repair=True)
+    if inspection.record is not None and problem.part == f"{owner.folder}/result":
+        # Of what it was made of nothing may be left.
+        _inspect_again(store, owner, inspection)
+        return
     if owner.stage.advance is not None:
         owner.damaged = True
         if not owner.running:
@@ -316,16 +342,23 @@ def _restore_needs(
         state = states.get(name)
         if state is None or not state.collected:
             continue
-        withdraw(store, f"{state.folder}/{COLLECTED}")
-        state.collected = state.done = False
+        problems = dict(state.problems)
+        _inspect_again(store, state, _begin_inspection(store, state, False, repair=True))
+        state.problems = problems  # what is missing isn't damaged
         state.origin = f"computed: stage {reader.stage.name} is computed again"
-        inspection = _begin_inspection(store, state, False, repair=True)
-        if state.stage.advance is None:
-            _inspect_parts(state, inspection, inspection.has(f"{state.folder}/result"))
-        else:
-            _inspect_iteration(state, inspection, inspection.has(f"{state.folder}/result"))
         if not state.done:
             _restore_needs(store, states, state)
+
+
+def _inspect_again(store: ObjectStore, state: StageState, inspection: Inspection) -> None:
+    """Find what is to be computed of a stage that had been collected."""
+    inspection = _forget_collection(store, state, inspection, False)
+    state.collected = state.done = False
+    whole = inspection.has(f"{state.folder}/result")
+    if state.stage.advance is None:
+        _inspect_parts(state, inspection, whole)
+    else:
+        _inspect_iteration(state, inspection, whole)
 
 
 def return_to_iteration(store: ObjectStore, state: StageState) -> None:

@@ -158,7 +158,7 @@ class _Planned:
 class _Present:
     """The markers of one stage: its parts by iteration (0 where there are none), states, result.
 
-    ``collected`` says that the result was temporary and was removed.
+    ``collected`` says that what was temporary of the stage was removed.
     """
 
     parts: dict[int, set[int]] = field(default_factory=dict)
@@ -439,7 +439,7 @@ def _stage(
 
 
 def _progress(stage: _Planned, here: _Present) -> _Progress:
-    if here.collected and not here.result:
+    if here.collected:
         return _Progress(stage.parts, True, None, {f"{stage.folder}/collected": None})
     if here.states and not here.result:
         return _progress_in_iterations(stage, here)
