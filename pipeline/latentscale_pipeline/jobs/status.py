@@ -409,7 +409,7 @@ def _stage(
 
 def _progress(folder: str, planned: int, markers: Collection[str]) -> _Progress:
     result = "result" in markers
-    if "collected" in markers and not result:
+    if "collected" in markers:
         return _Progress(planned, True, None, {f"{folder}/collected": None})
     states = [_number(name) for name in markers if name.endswith("/state")]
     if states and not result:
