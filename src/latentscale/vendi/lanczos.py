@@ -350,6 +350,7 @@ class KernelTraces:
         """Give everything that isn't an array, as JSON."""
         return {
             "phase": self.phase,
+            "finished": self.finished,
             "squares": None if math.isnan(self.squares) else self.squares,
             "nonnegative": self.nonnegative,
             "largest": list(self.largest),
@@ -371,6 +372,7 @@ class KernelTraces:
             signs=arrays["signs"],
             lengths=arrays["lengths"],
             recurrence=Recurrence.load(arrays),
+            finished=values["finished"],
         )
 
 
