@@ -79,8 +79,8 @@ def prepare(config: Path, overrides: tuple[str, ...], allow_code: bool) -> None:
     with ended_by_signals():
         plan = plan_job(read_job(config, overrides), allow_code=allow_code)
         with storage_options(plan.config.storage_options):
-            store = prepare_job(plan)
-    click.echo(store.url)
+            prepare_job(plan)
+            click.echo(plan.store.url)
 
 
 @stage.command("list", no_args_is_help=True)

@@ -25,7 +25,7 @@ from latentscale_pipeline.engine.calibration import Rates, calibrate
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.memory import write_gibibytes
 from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.engine.state import StageState
+from latentscale_pipeline.engine.state import StageState, inspect_stages
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.machine import describe_machine, memory_bytes
 from latentscale_pipeline.jobs.plan import (
@@ -36,7 +36,7 @@ from latentscale_pipeline.jobs.plan import (
     leave_out_what_does_not_apply,
     plan_stages,
 )
-from latentscale_pipeline.jobs.run import frozen_config, preview_run
+from latentscale_pipeline.jobs.run import frozen_config, work_with_caches
 from latentscale_pipeline.jobs.shared_scales import read_scales
 from latentscale_pipeline.jobs.worker_pool import WorkerPool, check_machine
 from latentscale_pipeline.measures.base import Role
@@ -139,7 +139,8 @@ def _forecast(config: JobConfig) -> dict[str, Any]:
     rates = calibrate(_pieces(found["corpus"]))
     worker_pool = WorkerPool.of(config, stages)
     # Without fingerprints nothing that earlier runs left can be recognised.
-    stage_states = {} if plan is None else {state.stage.name: state for state in preview_run(plan)}
+    inspected = [] if plan is None else inspect_stages(work_with_caches(plan), repair=False)
+    stage_states = {stage_state.stage.name: stage_state for stage_state in inspected}
     previewed = [
         _forecast_stage(stage, worker_pool, stage_states.get(stage.name), rates) for stage in stages
     ]

@@ -187,7 +187,7 @@ def _compute(
     store = work.store
     # Results say that everything is there: they can't stand beside what is about to be redone.
     store.remove("results.json")
-    _write_plan(store, plan)
+    _write_plan(plan)
     provenance = write_provenance(store, plan, attempt=attempt, started=started, command=command)
     repairs: Counter[str] = Counter()
     while True:
@@ -295,7 +295,7 @@ def is_finished(plan: Plan) -> bool:
         return _previous_results(plan, job_work(plan)) is not None
 
 
-def prepare_job(plan: Plan, *, even_if_running: bool = False) -> ObjectStore:
+def prepare_job(plan: Plan, *, even_if_running: bool = False) -> None:
     """Write a job's folder without running anything: its plan and configuration.
 
     Raises
@@ -303,20 +303,14 @@ def prepare_job(plan: Plan, *, even_if_running: bool = False) -> ObjectStore:
     BadInput
         If a run of it lives: what that one goes by mustn't change.
     """
-    store = plan.store
     if not even_if_running:
-        refuse_if_running(store)
-    _write_plan(store, plan)
-    return store
+        refuse_if_running(plan.store)
+    _write_plan(plan)
 
 
-def preview_run(plan: Plan) -> list[StageState]:
-    """Tell the state of every stage of a job, and why; nothing is changed."""
-    return inspect_stages(work_with_caches(plan), repair=False)
-
-
-def _write_plan(store: ObjectStore, plan: Plan) -> None:
+def _write_plan(plan: Plan) -> None:
     """Write the documents that a job is resumed from, and enter its stages in the index."""
+    store = plan.store
     store.write_checked("plan.json", _describe(plan, read_plan(store)))
     store.write_checked("config.json", frozen_config(plan.config))
     enter_in_index(plan)
