@@ -106,6 +106,17 @@ def run_stages(
         raise Incomplete(f"{message}; run the same command again to retry")
 
 
+def repair(
+    store: ObjectStore, stage_states: Sequence[StageState], problem: CorruptResult, notify: Notify
+) -> StageState | None:
+    """Withdraw a damaged result; return the stage that computes it again, None if none does."""
+    owner = find_owner(stage_states, problem)
+    if owner is not None:
+        redo(store, stage_states, owner, problem)
+        notify("part_corrupt", stage=owner.stage.name, problem=owner.part_reason(problem.part))
+    return owner
+
+
 def _told(store: ObjectStore, stage_state: StageState) -> str:
     """Say in one line which part of a stage failed, why, and where its log is."""
     where = stage_state.failed.label if stage_state.failed else stage_state.stage.name
@@ -236,20 +247,18 @@ class _Loop:
 
     def _repair(self, stage_state: StageState, task: Task, problem: CorruptResult) -> None:
         """Redo the damaged part of an earlier result, and then this task."""
-        states = list(self._stage_states.values())
-        owner = find_owner(states, problem)
         if self._submitted[task.part] < self._withdrawn.get(problem.part, -1):
             # It read the damaged result before that was withdrawn on another reader's word.
             stage_state.waiting.append(task.index)
             return
         self._repairs[problem.part] += 1
-        if owner is None or self._repairs[problem.part] > REPAIRS:
+        owner = None
+        if self._repairs[problem.part] <= REPAIRS:
+            states = list(self._stage_states.values())
+            owner = repair(self._work.store, states, problem, self._notify)
+        if owner is None:
             self._fail(stage_state, task, problem)
             return
-        redo(self._work.store, states, owner, problem)
-        self._notify(
-            "part_corrupt", stage=owner.stage.name, problem=owner.part_reason(problem.part)
-        )
         self._withdrawn[problem.part] = self._steps
         if stage_state is not owner:
             stage_state.waiting.append(task.index)

@@ -17,14 +17,8 @@ from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.engine.collection import collect_job, has_garbage
 from latentscale_pipeline.engine.executor import Executor
 from latentscale_pipeline.engine.keys import code_by_digest
-from latentscale_pipeline.engine.loop import REPAIRS, Notify, run_stages
-from latentscale_pipeline.engine.state import (
-    StageState,
-    find_owner,
-    inspect_stages,
-    is_complete,
-    redo,
-)
+from latentscale_pipeline.engine.loop import REPAIRS, Notify, repair, run_stages
+from latentscale_pipeline.engine.state import StageState, inspect_stages, is_complete
 from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.errors import Cancelled, Incomplete, LatentscaleError
 from latentscale_pipeline.executors.serial import SerialExecutor
@@ -198,33 +192,20 @@ def _compute(
             results = assemble_results(plan, work, stage_states, started=started, finished=_now())
             break
         except CorruptResult as problem:
-            _redo(store, stage_states, problem, repairs, notify)
+            repairs[problem.part] += 1
+            if repairs[problem.part] > REPAIRS:
+                raise Incomplete(
+                    f"{store.locate(problem.problem)}; check this disk, then run the same command "
+                    "again"
+                ) from problem
+            if repair(store, stage_states, problem, notify) is None:
+                raise
     document = results.document()
     store.write_checked("report.html", render_report(document, provenance).encode())
     # Last: its presence says that everything else is there.
     store.write_checked("results.json", results.dump())
     store.collect_partial()
     return document
-
-
-def _redo(
-    store: ObjectStore,
-    stage_states: list[StageState],
-    problem: CorruptResult,
-    repairs: Counter[str],
-    notify: Notify,
-) -> None:
-    """Withdraw what turned out to be damaged when the results were collected."""
-    repairs[problem.part] += 1
-    if repairs[problem.part] > REPAIRS:
-        raise Incomplete(
-            f"{store.locate(problem.problem)}; check this disk, then run the same command again"
-        ) from problem
-    owner = find_owner(stage_states, problem)
-    if owner is None:
-        raise problem
-    redo(store, stage_states, owner, problem)
-    notify("part_corrupt", stage=owner.stage.name, problem=owner.part_reason(problem.part))
 
 
 def _executor(plan: Plan, notify: Notify) -> Callable[[], AbstractContextManager[Executor]]:
