@@ -67,7 +67,7 @@ def hand_over(plan: Plan, *, as_json: bool, wait: bool, quiet: bool, **how: bool
     With ``wait`` the job is watched until its driver has ended, and this process ends with the
     driver's code.
     """
-    submission = submit_job(plan, **how)
+    submission = submit_job(plan, plan_submission(plan, **how), requeue=how["requeue"])
     store = plan.store
     if as_json:
         described = {"job": store.url, "scheduler": submission.scheduler, "id": submission.id}

@@ -107,9 +107,7 @@ class SubmissionSpec:
         return f"{shlex.join(self.command)} <<'END'\n{self.text}END"
 
 
-def plan_submission(
-    plan: Plan, *, requeue: bool = False, keep: bool = False, allow_code: bool = False
-) -> SubmissionSpec:
+def plan_submission(plan: Plan, *, requeue: bool, keep: bool, allow_code: bool) -> SubmissionSpec:
     """Tell what would be handed over, exactly; nothing is written.
 
     Raises
@@ -132,10 +130,8 @@ def plan_submission(
     )
 
 
-def submit_job(
-    plan: Plan, *, requeue: bool = False, keep: bool = False, allow_code: bool = False
-) -> Submission:
-    """Write a job's folder and hand its driver to a scheduler.
+def submit_job(plan: Plan, spec: SubmissionSpec, *, requeue: bool) -> Submission:
+    """Write a job's folder and hand its driver, as it was planned, to a scheduler.
 
     Raises
     ------
@@ -144,7 +140,6 @@ def submit_job(
     Incomplete
         If the scheduler doesn't take it.
     """
-    spec = plan_submission(plan, requeue=requeue, keep=keep, allow_code=allow_code)
     if isinstance(plan.config.cluster, Batch):
         # The driver would find out only when its turn in the queue has come.
         import_jobqueue(plan.config.cluster)
