@@ -2,8 +2,8 @@
 
 A function depends on the module that defines it and on what that module imports, to any depth,
 within the packages of this project. Of each module its syntax tree counts, without docstrings and
-blocks that only type checkers see, written as source again. Comments and layout are in no syntax
-tree, so they can be changed freely.
+blocks that only type checkers see. Comments and layout are in no syntax tree, so they can be
+changed freely.
 
 The ``__init__`` of a package counts where the package itself is imported, as in ``from package
 import name``. That a module lies in it is no reason.
@@ -15,6 +15,7 @@ import ast
 import hashlib
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -23,6 +24,11 @@ from importlib import import_module
 from pathlib import Path
 
 PACKAGES = ("latentscale", "latentscale_pipeline")
+
+_IMPLIED = re.compile(r"(, )?\b\w+=(\[\]|(Load|Store|Del)\(\))")
+"""What only some versions of Python write of a syntax tree: empty lists, and the context, which
+follows from where a name is.
+"""
 
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -80,12 +86,13 @@ def _read_source(data: bytes, package: str) -> tuple[str, list[tuple[str, list[s
     cache_home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     name = f"{_short_hash(data)}-{package}.json"
-    entry = Path(cache_home, "latentscale", f"source-{version}", name)
+    entry = Path(cache_home, "latentscale", f"trees-{version}", name)
     try:
         digest, imports = json.loads(entry.read_text("utf-8"))
     except (OSError, ValueError, TypeError):
         tree = _Essentials().visit(ast.parse(data))
-        digest = _short_hash(ast.unparse(tree).encode())
+        words = _IMPLIED.sub("", ast.dump(tree)).replace("(, ", "(")
+        digest = _short_hash(words.encode())
         imports = [found for node in ast.walk(tree) for found in _imported(node, package)]
         with suppress(OSError):  # then it is parsed again
             entry.parent.mkdir(parents=True, exist_ok=True)
