@@ -24,7 +24,7 @@ Length = Annotated[float, Field(ge=1e-100, le=1e100)]
 
 
 class Section(Closed):
-    """A part of the configuration that measures may have."""
+    """A section of the configuration; what stands below is for those of measures."""
 
     compares: ClassVar[bool] = False
     """Whether a measure with this section needs a reference."""
