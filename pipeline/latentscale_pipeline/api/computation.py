@@ -29,7 +29,7 @@ from latentscale_pipeline.engine.task import Task, TaskFailed, run_task
 from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError
 from latentscale_pipeline.jobs.machine import memory_bytes
-from latentscale_pipeline.jobs.plan import comparing_measures, job_facts, measure_sections
+from latentscale_pipeline.jobs.plan import job_facts, measure_sections
 from latentscale_pipeline.measures.base import Findings, Role
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.storage.artifacts import Artifact
@@ -128,9 +128,7 @@ def _configure(
         document["reference"] = "reference"
     if budget is not None:
         document["budget"] = {"pairs": budget}
-    config = resolve_config(
-        document, "arguments", measures=measure_sections(), comparing=comparing_measures()
-    )
+    config = resolve_config(document, "arguments", measures=measure_sections())
     if config.measures[measure].code:
         [code, *_] = config.measures[measure].code
         raise BadInput(f"{code} is a function, which only latentscale run --allow-code takes")

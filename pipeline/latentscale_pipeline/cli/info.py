@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import Any
 
 import click
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
 
-if TYPE_CHECKING:
-    from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.cli.options import JSON
+from latentscale_pipeline.corpus import Corpus, open_corpus
+from latentscale_pipeline.views.terminal import print_lines
 
 
 @click.command()
 @click.argument("corpus")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@JSON
 def info(corpus: str, as_json: bool) -> None:
     """Describe a corpus, from its manifest alone.
 
@@ -22,17 +28,16 @@ def info(corpus: str, as_json: bool) -> None:
       latentscale info corpus.zarr
       latentscale info s3://bucket/corpus.zarr --json
     """
-    from latentscale_pipeline.corpus import open_corpus
-
     show_corpus(open_corpus(corpus), as_json)
 
 
 def show_corpus(corpus: Corpus, as_json: bool) -> None:
     """Print a corpus' description on standard output, as a table or as JSON."""
+    described = describe(corpus)
     if as_json:
-        click.echo(json.dumps(describe(corpus), indent=2))
+        click.echo(json.dumps(described, indent=2))
     else:
-        _show_table(corpus)
+        _show_table(corpus, described)
 
 
 def describe(corpus: Corpus) -> dict[str, Any]:
@@ -48,24 +53,15 @@ def describe(corpus: Corpus) -> dict[str, Any]:
         "shard_rows": corpus.shard_rows,
         "bytes": sum(stored.size for stored in manifest.objects()),
         "arrays": sorted(manifest.arrays),
-        "zero_rows": {"count": manifest.zero_rows.count, "first": manifest.zero_rows.first},
+        "zero_rows": asdict(manifest.zero_rows),
         "dropped": {"count": manifest.dropped.count, "rows": list(manifest.dropped.rows)},
-        "sources": [
-            {"path": source.path, "rows": source.rows, "dtype": source.dtype}
-            for source in manifest.sources
-        ],
+        "sources": [asdict(source) for source in manifest.sources],
         "created": manifest.created,
         "version": manifest.version,
     }
 
 
-def _show_table(corpus: Corpus) -> None:
-    from rich.console import Console
-    from rich.filesize import decimal
-    from rich.table import Table
-    from rich.text import Text
-
-    described = describe(corpus)
+def _show_table(corpus: Corpus, described: dict[str, Any]) -> None:
     zero, dropped = described["zero_rows"], described["dropped"]
     lines = {
         "vectors": f"{corpus.n:,} x {corpus.d} {corpus.dtype.name}",
@@ -73,24 +69,24 @@ def _show_table(corpus: Corpus) -> None:
         "stored": f"{decimal(described['bytes'])} in {corpus.shard_count} shards of "
         f"{corpus.shard_rows:,} rows",
         "with": ", ".join(described["arrays"]) or "no ids, labels or weights",
-        "zero rows": f"{zero['count']:,}, the first at {zero['first']}"
-        if zero["count"]
-        else "none",
-        "dropped rows": f"{dropped['count']:,}, the first at {dropped['rows'][0]}"
-        if dropped["count"]
-        else "none",
+        "zero rows": _counted(zero["count"], zero["first"]),
+        "dropped rows": _counted(dropped["count"], next(iter(dropped["rows"]), None)),
         "sources": "\n".join(_sources(described["sources"])),
         "created": f"{corpus.manifest.created} by latentscale {corpus.manifest.version}",
     }
     table = Table(show_header=False, box=None)
-    table.add_column()
+    table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in lines.items():
-        table.add_row(Text(name, style="bold"), Text(value))
+        table.add_row(name, Text(value))
     console = Console()
     # A path in one piece can be copied, however narrow the terminal is.
-    console.print(Text(corpus.url), soft_wrap=True)
+    print_lines(console, [corpus.url])
     console.print(table)
+
+
+def _counted(rows: int, first: int | None) -> str:
+    return f"{rows:,}, the first at {first}" if rows else "none"
 
 
 def _sources(sources: list[dict[str, Any]]) -> list[str]:

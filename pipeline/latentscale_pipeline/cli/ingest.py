@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from latentscale_pipeline.corpus.ingest.encoding import Run
-    from latentscale_pipeline.corpus.ingest.sources import Sources
-    from latentscale_pipeline.progress import Progress
+from latentscale_pipeline.cli.info import show_corpus
+from latentscale_pipeline.config.cluster import Local
+from latentscale_pipeline.corpus.formats import FORMATS
+from latentscale_pipeline.corpus.ingest.append import append as add_rows
+from latentscale_pipeline.corpus.ingest.create import ingest as write_corpus
+from latentscale_pipeline.corpus.ingest.encoding import Run
+from latentscale_pipeline.corpus.ingest.sources import Sources, open_sources
+from latentscale_pipeline.jobs.ingestion import ingest_runner, worker_runner
+from latentscale_pipeline.jobs.machine import usable_cores
+from latentscale_pipeline.progress import Progress, reported
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -75,12 +81,6 @@ def ingest(
     corpus: str,
     kind: str | None,
     vectors: str | None,
-    ids: str | None,
-    labels: str | None,
-    weights: str | None,
-    ids_column: str | None,
-    labels_column: str | None,
-    weights_column: str | None,
     on_invalid: str,
     dtype: str | None,
     shard_size: int,
@@ -89,6 +89,7 @@ def ingest(
     overwrite: bool,
     grow: bool,
     as_json: bool,
+    **beside: Any,
 ) -> None:
     """Turn embedding files into a corpus.
 
@@ -106,20 +107,12 @@ def ingest(
       latentscale ingest today.npy corpus.zarr --append
       latentscale ingest 'part-*.parquet' corpus.zarr --vectors emb --ids-column id
     """
-    from latentscale_pipeline.cli.info import show_corpus
-    from latentscale_pipeline.corpus.formats import FORMATS
-    from latentscale_pipeline.corpus.ingest.append import append as add_rows
-    from latentscale_pipeline.corpus.ingest.create import ingest as write_corpus
-    from latentscale_pipeline.corpus.ingest.sources import open_sources
-    from latentscale_pipeline.progress import reported
-
     if kind is not None and kind not in FORMATS:
         raise click.BadParameter(f"{kind!r} is no format; the formats are {', '.join(FORMATS)}")
     if grow and (overwrite or dtype):
         raise click.UsageError("--append keeps what is there: leave out --overwrite and --dtype")
-    files = {"ids": ids, "labels": labels, "weights": weights}
-    given = {"ids": ids_column, "labels": labels_column, "weights": weights_column}
-    columns = {name: column for name, column in given.items() if column is not None}
+    files = {name: beside[name] for name in ("ids", "labels", "weights")}
+    columns = {name: column for name in files if (column := beside[f"{name}_column"]) is not None}
     inside = {name: column for name, column in columns.items() if files[name] is None}
     opened = open_sources(sources, corpus, kind=kind, vectors=vectors, columns=inside)
     for skipped in opened.skipped:
@@ -129,9 +122,7 @@ def ingest(
         written = (add_rows if grow else partial(write_corpus, dtype=dtype, overwrite=overwrite))(
             opened,
             corpus,
-            ids=ids,
-            labels=labels,
-            weights=weights,
+            **files,
             columns=columns,
             on_invalid=on_invalid,
             shard_bytes=shard_size,
@@ -142,10 +133,6 @@ def ingest(
 
 
 def _runner(sources: Sources, workers: int | None, memory_limit: int, progress: Progress) -> Run:
-    from latentscale_pipeline.config.cluster import Local
-    from latentscale_pipeline.jobs.ingestion import ingest_runner, worker_runner
-    from latentscale_pipeline.jobs.machine import usable_cores
-
     count = workers or min(4, usable_cores())
     cluster = Local(workers=count, memory_limit=memory_limit)
     if workers is not None and workers > 1:

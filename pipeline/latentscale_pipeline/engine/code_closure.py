@@ -13,26 +13,24 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
+import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from latentscale_pipeline.engine.code_cache import CodeCache, cache_file
-
 PACKAGES = ("latentscale", "latentscale_pipeline")
 
-_DOCUMENTED = {ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef}
+_IMPLIED = re.compile(r"(, )?\b\w+=(\[\]|(Load|Store|Del)\(\))")
+"""What only some versions of Python write of a syntax tree: empty lists, and the context, which
+follows from where a name is.
+"""
 
-
-@dataclass(frozen=True)
-class ModuleCode:
-    """One module: the digest of its syntax tree, and the modules that it imports."""
-
-    digest: str
-    imports: frozenset[str]
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def code_closure(modules: Sequence[str]) -> dict[str, str]:
@@ -48,9 +46,7 @@ def code_closure(modules: Sequence[str]) -> dict[str, str]:
     dict
         The digest of every module's code by the module's name, sorted by name.
     """
-    found = dict(_closure(tuple(sorted(set(modules)))))
-    _cache().save()
-    return found
+    return dict(_closure(tuple(sorted(set(modules)))))
 
 
 @cache
@@ -61,36 +57,47 @@ def _closure(modules: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         name = waiting.pop()
         if name in found:
             continue
-        code = _module_code(name)
-        found[name] = code.digest
-        waiting.extend(code.imports - found.keys())
+        found[name], imports = _module_code(name)
+        waiting.extend(imports)
     return tuple(sorted(found.items()))
 
 
 @cache
-def _module_code(name: str) -> ModuleCode:
+def _module_code(name: str) -> tuple[str, list[str]]:
+    """Return the digest of a module's code, and the modules that it imports."""
     file = find_module(name)
     if file is None:
-        return ModuleCode("unknown", frozenset())
+        return "unknown", []
     data = file.read_bytes()
     if file.suffix != ".py":
-        return ModuleCode(_short_hash(data), frozenset())
+        return _short_hash(data), []
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-    key = f"{_short_hash(data)} in {package}"
-    entry = _cache().get(key)
-    if entry is None:
-        reader = _TreeReader(package)
-        reader.read(ast.parse(data))
-        digest = _short_hash("\0".join(reader.words).encode())
-        entry = [digest, [[base, names] for base, names in reader.imports]]
-        _cache().add(key, entry)
-    digest, imports = entry
-    return ModuleCode(digest, frozenset(_resolved(imports)))
+    digest, imports = _read_source(data, package)
+    return digest, list(_resolved(imports))
 
 
-@cache
-def _cache() -> CodeCache:
-    return CodeCache(cache_file())
+def _read_source(data: bytes, package: str) -> tuple[str, list[tuple[str, list[str]]]]:
+    """Return the digest of a source, and what it imports; from the user's cache, if it is there.
+
+    Parsing all modules of a closure takes a second, reading and hashing them a hundredth of that.
+    An entry can't be stale: other bytes have another hash. Syntax trees differ between versions of
+    Python.
+    """
+    cache_home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    name = f"{_short_hash(data)}-{package}.json"
+    entry = Path(cache_home, "latentscale", f"trees-{version}", name)
+    try:
+        digest, imports = json.loads(entry.read_text("utf-8"))
+    except (OSError, ValueError, TypeError):
+        tree = _Essentials().visit(ast.parse(data))
+        words = _IMPLIED.sub("", ast.dump(tree)).replace("(, ", "(")
+        digest = _short_hash(words.encode())
+        imports = [found for node in ast.walk(tree) for found in _imported(node, package)]
+        with suppress(OSError):  # then it is parsed again
+            entry.parent.mkdir(parents=True, exist_ok=True)
+            entry.write_text(json.dumps([digest, imports]), "utf-8")
+    return digest, imports
 
 
 def _resolved(imports: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
@@ -136,71 +143,34 @@ def forget_modules() -> None:
     _closure.cache_clear()
 
 
-class _TreeReader:
-    """Writes a syntax tree down as words, and notes what it imports."""
+class _Essentials(ast.NodeTransformer):
+    """Takes out of a syntax tree what changes no number."""
 
-    def __init__(self, package: str) -> None:
-        self._package = package
-        self.words: list[str] = []
-        self.imports: list[tuple[str, list[str]]] = []
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        """Leave out what only type checkers see."""
+        for_type_checkers = ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
+        return None if for_type_checkers else self.generic_visit(node)
 
-    def read(self, node: ast.AST) -> None:
-        """Read a node and all below it."""
-        kind = node.__class__
-        if kind is ast.Import or kind is ast.ImportFrom:
-            self.imports.extend(self._imported(node))
-        elif kind is ast.If and _for_type_checkers(node):
-            return
-        add = self.words.append
-        add(kind.__name__)
-        for field in node._fields:
-            value = getattr(node, field)
-            # The context follows from where the node is; later versions of Python add empty lists.
-            if value is None or value == [] or field == "ctx":
-                continue
-            add(field)
-            if isinstance(value, ast.AST):
-                self.read(value)
-            elif isinstance(value, list):
-                add("(")
-                if field == "body" and kind in _DOCUMENTED and _is_docstring(value):
-                    value = value[1:]
-                for item in value:
-                    if isinstance(item, ast.AST):
-                        self.read(item)
-                    else:
-                        add(repr(item))
-                add(")")
-            else:
-                add(repr(value))
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """Leave out the docstring."""
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:]
+        return super().generic_visit(node)
 
-    def _imported(self, node: ast.AST) -> Iterator[tuple[str, list[str]]]:
-        """Return modules of this project that a statement imports, and the names taken of each."""
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, []) for alias in node.names if _is_ours(alias.name))
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                outer = self._package.split(".")
-                outer = outer[: len(outer) - node.level + 1]
-                base = ".".join([*outer, base]) if base else ".".join(outer)
-            if _is_ours(base):
-                yield base, [alias.name for alias in node.names]
+
+def _imported(node: ast.AST, package: str) -> Iterator[tuple[str, list[str]]]:
+    """Return modules of this project that a statement imports, and the names taken of each."""
+    if isinstance(node, ast.Import):
+        yield from ((alias.name, []) for alias in node.names if _is_ours(alias.name))
+    elif isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        if node.level:
+            outer = package.split(".")
+            outer = outer[: len(outer) - node.level + 1]
+            base = ".".join([*outer, base]) if base else ".".join(outer)
+        if _is_ours(base):
+            yield base, [alias.name for alias in node.names]
 
 
 def _is_ours(module: str) -> bool:
     return module.partition(".")[0] in PACKAGES
-
-
-def _is_docstring(body: list[ast.AST]) -> bool:
-    if not body or not isinstance(body[0], ast.Expr):
-        return False
-    value = body[0].value
-    return isinstance(value, ast.Constant) and isinstance(value.value, str)
-
-
-def _for_type_checkers(node: ast.AST) -> bool:
-    test = getattr(node, "test", None)
-    return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
-        isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
-    )

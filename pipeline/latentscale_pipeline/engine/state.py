@@ -1,8 +1,8 @@
 """The state of every stage of a job, found by inspecting the job's folder.
 
 The folder is the truth: an inspection says which results are there and whole, takes over what other
-jobs have under the same keys, and withdraws what is damaged, so that it is computed again. A
-temporary result is missed only while a stage that reads it isn't done.
+jobs have under the same keys, and withdraws what is damaged, so that it is computed again. What is
+temporary is missed only while a stage that reads it isn't done.
 """
 
 from __future__ import annotations
@@ -12,19 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from latentscale_pipeline.engine.changes import changes
-from latentscale_pipeline.engine.collection import COLLECTED, NOTHING_SPENT, record_collected
-from latentscale_pipeline.engine.inspection import Inspection
+from latentscale_pipeline.engine.collection import record_collected
+from latentscale_pipeline.engine.inspection import COLLECTED, Inspection
 from latentscale_pipeline.engine.iterations import find_iteration
 from latentscale_pipeline.engine.reuse import reuse_parts, reuse_record, reuse_result
 from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.engine.task import FINALISE, Task, part_key
+from latentscale_pipeline.engine.task import FINALISE, NOTHING_SPENT, Task, lasting_parts, part_key
 from latentscale_pipeline.engine.work import Work
-from latentscale_pipeline.storage.artifacts import (
-    CorruptResult,
-    check_sizes,
-    need_marker,
-    withdraw,
-)
+from latentscale_pipeline.storage.artifacts import CorruptResult, withdraw
 from latentscale_pipeline.storage.objects import ObjectStore
 
 
@@ -37,7 +32,7 @@ class StageState:
     finalised : bool
         Whether the result that is made from all parts is there.
     collected : bool
-        The stage is done without a result: it is temporary, and all that read it are done.
+        The stage is done without what others read of it: that is temporary, and they are done.
     found : int
         Parts that were there at the beginning.
     origin : str
@@ -86,32 +81,28 @@ def is_complete(work: Work) -> bool:
 
 def is_stage_complete(work: Work, stage: Stage) -> bool:
     """Tell whether a stage has its result, or has had it for as long as it was needed."""
-    sizes = work.store.sizes(work.folder(stage))
-    collected = stage.temporary and f"{work.folder(stage)}/{COLLECTED}.json" in sizes
-    return collected or _has_result(work, stage, sizes)
+    inspection = Inspection(work.store, work.folder(stage), repair=False)
+    collected = stage.temporary == "result" and inspection.record is not None
+    return collected or _has_all(stage, inspection)
 
 
 def has_result(work: Work, stage: Stage) -> bool:
-    """Tell whether the result of a stage and all its parts are there and whole, by their sizes."""
-    return _has_result(work, stage, work.store.sizes(work.folder(stage)))
+    """Tell whether all that others read of a stage is there and whole, by its sizes."""
+    inspection = Inspection(work.store, work.folder(stage), repair=False)
+    collected = stage.temporary == "arrays" and inspection.record is not None
+    return not collected and _has_all(stage, inspection)
 
 
-def _has_result(work: Work, stage: Stage, sizes: Mapping[str, int]) -> bool:
-    folder = work.folder(stage)
-    # What an iterated stage computed in its iterations doesn't outlive them.
-    indices = range(stage.partitions if stage.advance is None else 0)
-    parts = {f"{folder}/result", *(part_key(folder, stage, index) for index in indices)}
-    return all(_is_there(work.store, part, sizes) for part in parts)
+def _has_all(stage: Stage, inspection: Inspection) -> bool:
+    parts = lasting_parts(inspection.folder, stage)
+    return all(
+        inspection.has(part) for part in (parts[-1:] if _lost_parts(stage, inspection) else parts)
+    )
 
 
-def _is_there(store: ObjectStore, part: str, sizes: Mapping[str, int]) -> bool:
-    if f"{part}.json" not in sizes:
-        return False
-    try:
-        check_sizes(need_marker(store, part), sizes)
-    except CorruptResult:
-        return False
-    return True
+def _lost_parts(stage: Stage, inspection: Inspection) -> bool:
+    """Tell whether a stage's parts went when its result was all that was needed."""
+    return inspection.record is not None and not stage.keeps_parts
 
 
 def inspect_stages(work: Work, *, thorough: bool = False, repair: bool = True) -> list[StageState]:
@@ -128,60 +119,73 @@ def inspect_stages(work: Work, *, thorough: bool = False, repair: bool = True) -
         other jobs' results aren't read to the last byte.
     """
     states: dict[str, StageState] = {}
-    # Readers come first: whether a temporary result is needed depends on them.
+    # Readers come first: whether what is temporary is needed depends on them.
     for stage in reversed(work.stages):
-        needed = not stage.temporary or any(
-            not states[reader.name].done for reader in work.readers(stage)
-        )
-        states[stage.name] = _inspect(work, stage, thorough, repair, needed)
+        reader = next((r.name for r in work.readers(stage) if not states[r.name].done), None)
+        states[stage.name] = _inspect(work, stage, thorough, repair, reader)
     return [states[stage.name] for stage in work.stages]
 
 
 def inspect_stage(work: Work, stage: Stage, *, repair: bool) -> StageState:
     """Inspect one stage of a job, as :func:`inspect_stages` does all of them."""
-    return _inspect(work, stage, False, repair, _is_needed(work, stage))
+    return _inspect(work, stage, False, repair, _waiting_reader(work, stage))
 
 
-def _is_needed(work: Work, stage: Stage) -> bool:
-    return not stage.temporary or any(
-        not is_stage_complete(work, reader) and _is_needed(work, reader)
-        for reader in work.readers(stage)
-    )
+def _waiting_reader(work: Work, stage: Stage) -> str | None:
+    """Name a stage that has yet to be computed from this one."""
+    for reader in work.readers(stage):
+        needed = reader.temporary != "result" or _waiting_reader(work, reader)
+        if needed and not is_stage_complete(work, reader):
+            return reader.name
+    return None
 
 
-def _inspect(work: Work, stage: Stage, thorough: bool, repair: bool, needed: bool) -> StageState:
+def _inspect(
+    work: Work, stage: Stage, thorough: bool, repair: bool, reader: str | None
+) -> StageState:
     state = StageState(stage, work.folder(stage))
-    inspection = _begin_inspection(work.store, state, thorough, repair)
-    if not needed and f"{state.folder}/{COLLECTED}.json" in inspection.sizes:
+    inspection = Inspection(work.store, state.folder, thorough, state.problems, repair)
+    unneeded = stage.temporary == "result" and reader is None
+    if unneeded and inspection.record is not None:
         return _collected(state, "already done")
     whole = inspection.has(f"{state.folder}/result")
-    if not whole and not needed:
+    if unneeded and not whole:
         return _inspect_unneeded(work, state, repair)
-    if needed and repair and f"{state.folder}/{COLLECTED}.json" in inspection.sizes:
-        withdraw(work.store, f"{state.folder}/{COLLECTED}")
-    cache = None if whole else reuse_result(work, stage, copy=repair)
+    again = reader is not None and stage.temporary != "parts"
+    if inspection.record is not None and (again or not whole):
+        inspection = _forget_collection(work.store, state, thorough=thorough, repair=repair)
+        whole = inspection.has(f"{state.folder}/result")
+        if again:  # what is missing isn't damaged
+            state.problems.clear()
+            state.origin = f"computed: stage {reader} is computed again"
+    cache = None if whole else reuse_result(work, stage, copy=repair, read=reader is not None)
     if cache is not None:
         state.problems.clear()
         if not repair:
             state.done, state.found = True, stage.partitions
             state.origin = f"reused from {cache}"
             return state
-        inspection = _begin_inspection(work.store, state, False, repair)
+        inspection = Inspection(work.store, state.folder, False, state.problems, repair)
         whole = inspection.has(f"{state.folder}/result")
-    reused = _inspect_inside(work, state, inspection, whole)
+    _inspect_own(state, inspection, whole)
+    reused = _take_parts(work, state, repair)
     if cache is not None:
         state.origin = f"reused from {cache}"
     elif reused:
         state.origin = f"resumed: {reused} of {stage.partitions} parts reused from other jobs"
-    else:
+    elif state.done or not state.origin:
         state.origin = _origin(work, state)
+    state.collected = state.done and inspection.record is not None and stage.temporary != "parts"
     return state
 
 
-def _begin_inspection(
-    store: ObjectStore, state: StageState, thorough: bool, repair: bool
+def _forget_collection(
+    store: ObjectStore, state: StageState, *, thorough: bool = False, repair: bool = True
 ) -> Inspection:
-    return Inspection(store, store.sizes(state.folder), thorough, state.problems, repair)
+    """Inspect a stage as if nothing had been collected: what is missing is to be computed."""
+    if repair:
+        withdraw(store, f"{state.folder}/{COLLECTED}")
+    return Inspection(store, state.folder, thorough, state.problems, repair, collected=False)
 
 
 def _inspect_unneeded(work: Work, state: StageState, repair: bool) -> StageState:
@@ -201,13 +205,9 @@ def _collected(state: StageState, origin: str) -> StageState:
     return state
 
 
-def _inspect_inside(work: Work, state: StageState, inspection: Inspection, whole: bool) -> int:
-    """Find the missing parts; return how many of them other jobs have."""
-    if state.stage.advance is not None:
-        _inspect_iteration(state, inspection, whole)
-        return 0
-    _inspect_parts(state, inspection, whole)
-    reused = reuse_parts(work, state.stage, tuple(state.waiting), copy=inspection.repair)
+def _take_parts(work: Work, state: StageState, repair: bool) -> int:
+    """Take missing parts that other jobs have; return how many those are."""
+    reused = reuse_parts(work, state.stage, tuple(state.waiting), copy=repair)
     for index in reused:
         state.waiting.remove(index)
     state.found += len(reused)
@@ -216,11 +216,24 @@ def _inspect_inside(work: Work, state: StageState, inspection: Inspection, whole
     return len(reused)
 
 
-def _inspect_parts(state: StageState, inspection: Inspection, whole: bool) -> None:
+def _inspect_own(state: StageState, inspection: Inspection, whole: bool) -> None:
+    """Find the missing parts of a stage, or of the iteration that it is in."""
     stage = state.stage
+    if stage.advance is not None:
+        state.done = whole
+        state.found = stage.partitions if whole else 0
+        if not whole:
+            state.iteration, missing = find_iteration(inspection, stage)
+            if state.iteration:
+                state.found = stage.partitions - len(missing)
+            state.waiting.extend(missing or [FINALISE])
+        return
     parts = [part_key(state.folder, stage, index) for index in range(stage.partitions)]
+    gone = whole and _lost_parts(stage, inspection)
     # The only part of a stage may be its result, which has been inspected.
-    there = [whole if part.endswith("/result") else inspection.has(part) for part in parts]
+    there = [
+        gone or (whole if part.endswith("/result") else inspection.has(part)) for part in parts
+    ]
     missing = [index for index, found in enumerate(there) if not found]
     state.found = stage.partitions - len(missing)
     state.finalised = whole
@@ -228,18 +241,6 @@ def _inspect_parts(state: StageState, inspection: Inspection, whole: bool) -> No
     state.waiting.extend(missing)
     if not missing and not whole:
         state.waiting.append(FINALISE)
-
-
-def _inspect_iteration(state: StageState, inspection: Inspection, whole: bool) -> None:
-    state.done = whole
-    state.found = state.stage.partitions if whole else 0
-    if whole:
-        return
-    found = find_iteration(inspection, state.stage, state.folder)
-    state.iteration = found.number
-    if found.number:
-        state.found = state.stage.partitions - len(found.missing)
-    state.waiting.extend(found.missing or (FINALISE,))
 
 
 def _origin(work: Work, state: StageState) -> str:
@@ -295,6 +296,11 @@ def redo(
     owner.problems[problem.part] = problem.problem
     owner.done = False
     _restore_needs(store, {state.stage.name: state for state in states}, owner)
+    collected = Inspection(store, owner.folder).record is not None
+    if collected and problem.part == f"{owner.folder}/result":
+        # Of what it was made of nothing may be left.
+        _inspect_again(store, owner)
+        return
     if owner.stage.advance is not None:
         owner.damaged = True
         if not owner.running:
@@ -316,20 +322,24 @@ def _restore_needs(
         state = states.get(name)
         if state is None or not state.collected:
             continue
-        withdraw(store, f"{state.folder}/{COLLECTED}")
-        state.collected = state.done = False
+        problems = dict(state.problems)
+        _inspect_again(store, state)
+        state.problems = problems  # what is missing isn't damaged
         state.origin = f"computed: stage {reader.stage.name} is computed again"
-        inspection = _begin_inspection(store, state, False, repair=True)
-        if state.stage.advance is None:
-            _inspect_parts(state, inspection, inspection.has(f"{state.folder}/result"))
-        else:
-            _inspect_iteration(state, inspection, inspection.has(f"{state.folder}/result"))
         if not state.done:
             _restore_needs(store, states, state)
+
+
+def _inspect_again(store: ObjectStore, state: StageState) -> None:
+    """Find what is to be computed of a stage that had been collected."""
+    inspection = _forget_collection(store, state)
+    state.collected = state.done = False
+    _inspect_own(state, inspection, inspection.has(f"{state.folder}/result"))
 
 
 def return_to_iteration(store: ObjectStore, state: StageState) -> None:
     """Go on from the newest whole state, once nothing of a damaged one is under way."""
     state.damaged = False
     state.waiting.clear()
-    _inspect_iteration(state, _begin_inspection(store, state, False, repair=True), whole=False)
+    inspection = Inspection(store, state.folder, problems=state.problems)
+    _inspect_own(state, inspection, whole=False)

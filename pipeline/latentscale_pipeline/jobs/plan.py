@@ -25,10 +25,11 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.identity import config_hash, job_id
 from latentscale_pipeline.jobs.ingestion import ingest_runner
 from latentscale_pipeline.jobs.shared_scales import read_scales
-from latentscale_pipeline.measures.base import CorpusFacts, JobFacts, Measure, Role
+from latentscale_pipeline.measures.base import CorpusFacts, JobFacts, Role
 from latentscale_pipeline.measures.by_label import plan_by_label
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.progress import Progress, silent
+from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options, strip_credentials
 
 
@@ -60,6 +61,11 @@ class Plan:
     def id(self) -> str:
         """Name of the job's folder."""
         return job_id(self.config, self.config_hash)
+
+    @property
+    def store(self) -> ObjectStore:
+        """The job's folder."""
+        return ObjectStore(self.config.output).child(self.id)
 
     @cached_property
     def fingerprints(self) -> dict[str, str]:
@@ -131,7 +137,6 @@ def describe_stage(stage: Stage, idle_bytes: int) -> dict[str, Any]:
 def make_plan(
     config: JobConfig,
     *,
-    measures: Mapping[str, Measure] = MEASURES,
     progress: Progress = silent,
     corpora: Mapping[Role, Corpus] | None = None,
     scales: Mapping[str, float] | None = None,
@@ -143,8 +148,6 @@ def make_plan(
     ----------
     config : JobConfig
         The job.
-    measures : mapping
-        The measures by name.
     progress : callable
         ``progress(rows read, rows in all)`` of an ingest.
     corpora, scales : mapping, optional
@@ -167,14 +170,12 @@ def make_plan(
                 return ingest_runner(config.cluster, sources, progress)
 
             corpora = {
-                role: ensure_corpus(source.url, config.output, progress, run_for).without(
-                    source.excluded
-                )
-                for role, source in corpus_sources(config).items()
+                role: ensure_corpus(url, config.output, progress, run_for).without(excluded)
+                for role, (url, excluded) in corpus_sources(config).items()
             }
         config = leave_out_what_does_not_apply(config, corpora)
         facts = job_facts(config, corpora, fixed_scales)
-    return identify_plan(config, corpora, facts, plan_stages(config, facts, measures))
+    return identify_plan(config, corpora, facts, plan_stages(config, facts))
 
 
 def leave_out_what_does_not_apply(
@@ -190,29 +191,20 @@ def leave_out_what_does_not_apply(
     return config.model_copy(update={"measures": fitting})
 
 
-@dataclass(frozen=True)
-class CorpusSource:
-    """Where a corpus of a job comes from, and which of its shards are left out."""
-
-    url: str
-    excluded: tuple[str, ...]
-
-
-def corpus_sources(config: JobConfig) -> dict[Role, CorpusSource]:
-    """Return where the corpora of a job come from, by role.
+def corpus_sources(config: JobConfig) -> dict[Role, tuple[str, list[str]]]:
+    """Return where the corpora of a job come from, and which shards are left out, by role.
 
     Raises
     ------
     BadInput
         If shards of a reference are left out and there is none.
     """
-    excluded = config.exclude_shards
-    sources: dict[Role, CorpusSource] = {
-        "corpus": CorpusSource(config.corpus, tuple(excluded.corpus))
+    sources: dict[Role, tuple[str, list[str]]] = {
+        "corpus": (config.corpus, config.exclude_shards.corpus)
     }
     if config.reference is not None:
-        sources["reference"] = CorpusSource(config.reference, tuple(excluded.reference))
-    elif excluded.reference:
+        sources["reference"] = (config.reference, config.exclude_shards.reference)
+    elif config.exclude_shards.reference:
         raise BadInput("exclude_shards.reference names shards and there is no reference")
     return sources
 
@@ -246,9 +238,7 @@ def _label_rows(config: JobConfig, corpus: Corpus | Prospect) -> dict[str, int]:
     return {label: len(rows) for label, rows in rows_by_label(corpus).items()}
 
 
-def plan_stages(
-    config: JobConfig, facts: JobFacts, measures: Mapping[str, Measure] = MEASURES
-) -> tuple[Stage, ...]:
+def plan_stages(config: JobConfig, facts: JobFacts) -> tuple[Stage, ...]:
     """Plan every stage, each after those it needs.
 
     Raises
@@ -258,10 +248,10 @@ def plan_stages(
     """
     stages = [
         stage
-        for name, section in measures_of(config, measures).items()
-        for stage in measures[name].plan(section, facts)
+        for name, section in measures_of(config).items()
+        for stage in MEASURES[name].plan(section, facts)
     ]
-    stages += plan_by_label(measures, config.measures, facts)
+    stages += plan_by_label(MEASURES, config.measures, facts)
     check_memory(stages, config.cluster.memory_limit)
     return tuple(stages)
 
@@ -300,22 +290,17 @@ def _beside(config: JobConfig, facts: JobFacts) -> dict[str, Any]:
     }
 
 
-def measures_of(config: JobConfig, measures: Mapping[str, Measure] = MEASURES) -> dict[str, Any]:
+def measures_of(config: JobConfig) -> dict[str, Any]:
     """Return the settings of every measure of a job; None for those that are part of every job."""
-    always = {name: None for name, measure in measures.items() if measure.section is None}
+    always = {name: None for name, measure in MEASURES.items() if measure.section is None}
     return {**always, **config.measures}
 
 
-def measure_sections(measures: Mapping[str, Measure] = MEASURES) -> dict[str, type[Section]]:
+def measure_sections() -> dict[str, type[Section]]:
     """Return the configuration section of every measure that has one."""
     return {
-        name: measure.section for name, measure in measures.items() if measure.section is not None
+        name: measure.section for name, measure in MEASURES.items() if measure.section is not None
     }
-
-
-def comparing_measures(measures: Mapping[str, Measure] = MEASURES) -> list[str]:
-    """Return the names of the measures that need a reference."""
-    return [name for name, measure in measures.items() if measure.compares]
 
 
 def corpus_facts(corpus: Corpus | Prospect) -> CorpusFacts:

@@ -17,14 +17,8 @@ from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.engine.collection import collect_job, has_garbage
 from latentscale_pipeline.engine.executor import Executor
 from latentscale_pipeline.engine.keys import code_by_digest
-from latentscale_pipeline.engine.loop import REPAIRS, Notify, run_stages
-from latentscale_pipeline.engine.state import (
-    StageState,
-    find_owner,
-    inspect_stages,
-    is_complete,
-    redo,
-)
+from latentscale_pipeline.engine.loop import REPAIRS, Notify, repair, run_stages
+from latentscale_pipeline.engine.state import StageState, inspect_stages, is_complete
 from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.errors import Cancelled, Incomplete, LatentscaleError
 from latentscale_pipeline.executors.serial import SerialExecutor
@@ -33,20 +27,19 @@ from latentscale_pipeline.jobs.identity import short_name
 from latentscale_pipeline.jobs.plan import Plan
 from latentscale_pipeline.jobs.provenance import write_provenance
 from latentscale_pipeline.jobs.siblings import (
-    StoredPlan,
     enter_in_index,
     find_caches,
     find_earlier,
     find_part_caches,
+)
+from latentscale_pipeline.jobs.stored_plan import (
+    StoredPlan,
     planned_code,
     planned_stages,
     read_plan,
 )
 from latentscale_pipeline.jobs.verification import check_documents
-from latentscale_pipeline.measures.base import Measure
-from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report import render_report
-from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.storage.artifacts import CorruptResult
 from latentscale_pipeline.storage.cancellation import Check, stop_when_asked
 from latentscale_pipeline.storage.canonical import plain
@@ -80,7 +73,6 @@ def run_job(
     take_over: bool = False,
     verify: bool = False,
     keep: bool = False,
-    measures: Mapping[str, Measure] = MEASURES,
     command: Sequence[str] = (),
 ) -> Finished:
     """Bring a job to its end; what is there already isn't computed again.
@@ -97,8 +89,6 @@ def run_job(
         Check every byte of what is there already, and compute again what is damaged.
     keep : bool
         Keep temporary results, and what was stored under keys that the job no longer has.
-    measures : mapping
-        The measures by name.
     command : sequence of str
         Arguments of the command line that asked for this, for the provenance.
 
@@ -107,42 +97,38 @@ def run_job(
     LatentscaleError
         With one line and an exit code.
     """
-    with storage_options(plan.config.storage_options):
-        return _run(plan, notify, wait, take_over, verify, keep, measures, command)
-
-
-def _run(
-    plan: Plan,
-    notify: Notify,
-    wait: bool,
-    take_over: bool,
-    verify: bool,
-    keep: bool,
-    measures: Mapping[str, Measure],
-    command: Sequence[str],
-) -> Finished:
-    work = _work(plan)
-    store = work.store
-    notify("run_started", job=plan.id, folder=store.url, stages=len(plan.stages))
-    previous = None if verify else _previous_results(plan, work)
-    if previous is not None and (keep or not has_garbage(work, _arrays(previous))):
-        return Finished(store, previous, computed=False)
 
     def tell_waiting(line: str) -> None:
         notify("waiting", line=line)
 
-    with (
-        hold_lock(store, wait=wait, take_over=take_over, tell=tell_waiting) as holder,
-        stop_when_asked(store, holder) as check,
-    ):
-        # Whoever held the job until now may have finished it.
+    def finish(results: Mapping[str, Any], *, computed: bool) -> Finished:
+        if not keep:
+            collect_job(work, _arrays(results))
+        return Finished(store, results, computed)
+
+    with storage_options(plan.config.storage_options):
+        work = work_with_caches(plan)
+        store = work.store
+        notify("run_started", job=plan.id, folder=store.url, stages=len(plan.stages))
         previous = None if verify else _previous_results(plan, work)
-        if previous is not None:
-            return _finish(work, previous, keep, computed=False)
-        with _recorded(plan, EventLog(store, holder.attempt), notify) as tell:
-            return _run_locked(
-                plan, work, holder.attempt, tell, check, verify, keep, measures, command
-            )
+        if previous is not None and (keep or not has_garbage(work, _arrays(previous))):
+            return Finished(store, previous, computed=False)
+        with (
+            hold_lock(store, wait=wait, take_over=take_over, tell=tell_waiting) as holder,
+            stop_when_asked(store, holder) as check,
+        ):
+            # Whoever held the job until now may have finished it.
+            previous = None if verify else _previous_results(plan, work)
+            if previous is not None:
+                return finish(previous, computed=False)
+            with _recorded(plan, EventLog(store, holder.attempt), notify) as tell:
+                stage_states = inspect_stages(work, thorough=verify)
+                if verify and not check_documents(store, finished=True):
+                    previous = _previous_results(plan, work)
+                    if previous is not None:
+                        return finish(previous, computed=False)
+                results = _compute(plan, work, stage_states, holder.attempt, tell, check, command)
+                return finish(results, computed=True)
 
 
 @contextmanager
@@ -175,45 +161,6 @@ def _ending(error: BaseException) -> tuple[str, str]:
     return ("failed" if isinstance(error, Exception) else "interrupted"), problem
 
 
-def _run_locked(
-    plan: Plan,
-    work: Work,
-    attempt: str,
-    notify: Notify,
-    check: Check,
-    verify: bool,
-    keep: bool,
-    measures: Mapping[str, Measure],
-    command: Sequence[str],
-) -> Finished:
-    started = _now()
-    store = work.store
-    work = _with_caches(plan, work)
-    stage_states = inspect_stages(work, thorough=verify)
-    if verify and not check_documents(store, finished=True):
-        previous = _previous_results(plan, work)
-        if previous is not None:
-            return _finish(work, previous, keep, computed=False)
-    # Results say that everything is there: they can't stand beside what is about to be redone.
-    store.remove("results.json")
-    _write_plan(store, plan)
-    provenance = write_provenance(store, plan, attempt=attempt, started=started, command=command)
-    results = _compute(plan, work, stage_states, attempt, notify, check, started, measures)
-    document = results.document()
-    store.write_checked("report.html", render_report(document, provenance).encode())
-    # Last: its presence says that everything else is there.
-    store.write_checked("results.json", results.dump())
-    store.collect_partial()
-    return _finish(work, document, keep, computed=True)
-
-
-def _finish(work: Work, results: Mapping[str, Any], keep: bool, *, computed: bool) -> Finished:
-    """Collect the garbage of a job whose results are written, unless it is to be kept."""
-    if not keep:
-        collect_job(work, _arrays(results))
-    return Finished(work.store, results, computed)
-
-
 def _arrays(results: Mapping[str, Any]) -> list[str]:
     """Where the arrays are that results point to."""
     arrays = results.get("arrays")
@@ -227,31 +174,38 @@ def _compute(
     attempt: str,
     notify: Notify,
     check: Check,
-    started: str,
-    measures: Mapping[str, Measure],
-) -> Results:
-    """Run the stages and collect their results, redoing what turns out to be damaged."""
+    command: Sequence[str],
+) -> Mapping[str, Any]:
+    """Run the missing stages, and write the job's documents."""
+    started = _now()
+    store = work.store
+    # Results say that everything is there: they can't stand beside what is about to be redone.
+    store.remove("results.json")
+    _write_plan(plan)
+    provenance = write_provenance(store, plan, attempt=attempt, started=started, command=command)
     repairs: Counter[str] = Counter()
     while True:
         check()
         executor = _executor(plan, notify)
         run_stages(work, stage_states, executor, f"{attempt}-{repairs.total()}", notify, check)
         try:
-            return assemble_results(
-                plan, work, stage_states, started=started, finished=_now(), measures=measures
-            )
+            results = assemble_results(plan, work, stage_states, started=started, finished=_now())
+            break
         except CorruptResult as problem:
             repairs[problem.part] += 1
             if repairs[problem.part] > REPAIRS:
                 raise Incomplete(
-                    f"{work.store.locate(problem.problem)}; check this disk, then run the same "
-                    "command again"
+                    f"{store.locate(problem.problem)}; check this disk, then run the same command "
+                    "again"
                 ) from problem
-            owner = find_owner(stage_states, problem)
-            if owner is None:
+            if repair(store, stage_states, problem, notify) is None:
                 raise
-            redo(work.store, stage_states, owner, problem)
-            notify("part_corrupt", stage=owner.stage.name, problem=owner.part_reason(problem.part))
+    document = results.document()
+    store.write_checked("report.html", render_report(document, provenance).encode())
+    # Last: its presence says that everything else is there.
+    store.write_checked("results.json", results.dump())
+    store.collect_partial()
+    return document
 
 
 def _executor(plan: Plan, notify: Notify) -> Callable[[], AbstractContextManager[Executor]]:
@@ -281,7 +235,7 @@ def _described(plan: Plan) -> Job:
     from latentscale_pipeline.executors.dask.readiness import Needs
     from latentscale_pipeline.executors.open import Job
 
-    store = _work(plan).store
+    store = plan.store
     documents = {"the job's folder": (store.address, "plan.json")}
     for role, corpus in plan.corpora.items():
         documents[f"the {role}"] = (corpus.address, "manifest.json")
@@ -295,43 +249,8 @@ def _described(plan: Plan) -> Job:
 
 def job_work(plan: Plan) -> Work:
     """Return what a run of a job works on; it knows nothing of other jobs."""
-    return _work(plan)
-
-
-def work_with_caches(plan: Plan) -> Work:
-    """Return the same with what other jobs below the same output have."""
-    return _with_caches(plan, _work(plan))
-
-
-def is_finished(plan: Plan) -> bool:
-    """Tell whether nothing at all of a job is missing."""
-    with storage_options(plan.config.storage_options):
-        return _previous_results(plan, _work(plan)) is not None
-
-
-def prepare_job(plan: Plan, *, even_if_running: bool = False) -> ObjectStore:
-    """Write a job's folder without running anything: its plan and configuration.
-
-    Raises
-    ------
-    BadInput
-        If a run of it lives: what that one goes by mustn't change.
-    """
-    store = _work(plan).store
-    if not even_if_running:
-        refuse_if_running(store)
-    _write_plan(store, plan)
-    return store
-
-
-def preview_run(plan: Plan) -> list[StageState]:
-    """Tell the state of every stage of a job, and why; nothing is changed."""
-    return inspect_stages(work_with_caches(plan), repair=False)
-
-
-def _work(plan: Plan) -> Work:
     return Work(
-        store=ObjectStore(plan.config.output).child(plan.id),
+        store=plan.store,
         stages=plan.stages,
         keys=plan.keys,
         corpora={str(role): corpus for role, corpus in plan.corpora.items()},
@@ -339,9 +258,10 @@ def _work(plan: Plan) -> Work:
     )
 
 
-def _with_caches(plan: Plan, work: Work) -> Work:
+def work_with_caches(plan: Plan) -> Work:
+    """Return the same with what other jobs below the same output have."""
     return replace(
-        work,
+        job_work(plan),
         caches=find_caches(plan),
         part_caches=find_part_caches(plan),
         dependences=plan.dependences,
@@ -350,10 +270,29 @@ def _with_caches(plan: Plan, work: Work) -> Work:
     )
 
 
-def _write_plan(store: ObjectStore, plan: Plan) -> None:
+def is_finished(plan: Plan) -> bool:
+    """Tell whether nothing at all of a job is missing."""
+    with storage_options(plan.config.storage_options):
+        return _previous_results(plan, job_work(plan)) is not None
+
+
+def prepare_job(plan: Plan, *, even_if_running: bool = False) -> None:
+    """Write a job's folder without running anything: its plan and configuration.
+
+    Raises
+    ------
+    BadInput
+        If a run of it lives: what that one goes by mustn't change.
+    """
+    if not even_if_running:
+        refuse_if_running(plan.store)
+    _write_plan(plan)
+
+
+def _write_plan(plan: Plan) -> None:
     """Write the documents that a job is resumed from, and enter its stages in the index."""
-    previous = read_plan(ObjectStore(plan.config.output), plan.id)
-    store.write_checked("plan.json", _describe(plan, previous))
+    store = plan.store
+    store.write_checked("plan.json", _describe(plan, read_plan(store)))
     store.write_checked("config.json", frozen_config(plan.config))
     enter_in_index(plan)
 

@@ -19,17 +19,23 @@ last run didn't compute itself.
 
 from __future__ import annotations
 
-import json
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
 
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.run_record import FINALISING, RunRecord, StageRecord
 from latentscale_pipeline.jobs.schedulers import look_at
+from latentscale_pipeline.jobs.stored_plan import (
+    StoredPlan,
+    planned_stages,
+    read_plan,
+    stage_folder,
+)
 from latentscale_pipeline.jobs.submission_records import Submission, last_submission
 from latentscale_pipeline.storage.artifacts import SPENT, Cost, read_marker
 from latentscale_pipeline.storage.cancellation import read_cancel_request
@@ -48,7 +54,6 @@ from latentscale_pipeline.views.formatting import write_duration
 State = Literal[
     "queued", "running", "finished", "dead", "cancelled", "interrupted", "failed", "planned"
 ]
-StageState = Literal["done", "running", "waiting", "failed"]
 
 ENDED: tuple[State, ...] = ("cancelled", "interrupted", "failed")
 """How a run may say that it ended without results."""
@@ -57,8 +62,7 @@ READERS = 16
 """Markers, or jobs, that are read at once: a remote store is slow to answer."""
 
 _MARKER = re.compile(
-    r"(?P<folder>stages/[^/]+/[^/]+)/(?:round-(?P<round>\d{4,})/)?"
-    r"(?:part-(?P<part>\d{5,})|(?P<name>state|result|collected))\.json"
+    r"(?P<folder>stages/[^/]+/[^/]+)/(?P<name>(?:round-\d{4,}/)?(?:part-\d{5,}|[a-z]+))\.json"
 )
 
 
@@ -74,9 +78,9 @@ class StageStatus:
         ``done``, ``running``, ``waiting`` or ``failed``.
     reason : str
         Why it was computed, what it waits for, or what went wrong.
-    parts, done : int
+    parts, parts_done : int
         Parts in all, and those there are; of the current iteration of an iterated stage.
-    iteration : int or None
+    round : int or None
         The iteration of an iterated stage that isn't done.
     seconds : float or None
         Work that went into what is there; None when nothing is.
@@ -89,16 +93,31 @@ class StageStatus:
     """
 
     stage: str
-    state: StageState
+    state: str
     reason: str
     parts: int
-    done: int
-    iteration: int | None
+    parts_done: int
+    round: int | None
     seconds: float | None
     peak_memory_bytes: int | None
     projected_memory_bytes: int | None
     parts_per_second: float | None = None
     seconds_left: float | None = None
+
+
+@dataclass(frozen=True)
+class LastRun:
+    """Who ran a job last, and when, in UTC and ISO 8601.
+
+    ``heartbeat_age_seconds`` tells how long ago a run that goes on, or died, gave a sign of life.
+    """
+
+    attempt: str
+    host: str
+    pid: int
+    started: str | None
+    ended: str | None
+    heartbeat_age_seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -111,16 +130,14 @@ class JobStatus:
         Its id, and where it is.
     state, reason : str
         One word, and how one can tell.
+    stages_done, stages_total : int
+        How many stages are done, and how many there are; 0 until there is a plan.
     runs : int
         How often it was started.
-    holder : Holder or None
-        Who ran it last.
-    heartbeat_age : float or None
-        Seconds since the last heartbeat of a run that goes on, or died.
-    started, ended : float or None
-        Of the last run, in seconds since 1970.
-    dashboard : str
-        Address of the scheduler's pages on the machine that runs it; empty without one.
+    run : LastRun or None
+        The last of them.
+    dashboard : str or None
+        Address of the scheduler's pages on the machine that runs it.
     stages : tuple of StageStatus
         In the order of the plan; empty until there is one.
     """
@@ -129,42 +146,12 @@ class JobStatus:
     folder: str
     state: State
     reason: str
+    stages_done: int
+    stages_total: int
     runs: int
-    holder: Holder | None
-    heartbeat_age: float | None
-    started: float | None
-    ended: float | None
-    dashboard: str
+    run: LastRun | None
+    dashboard: str | None
     stages: tuple[StageStatus, ...]
-
-    @property
-    def stages_done(self) -> int:
-        """How many stages are done."""
-        return sum(stage.state == "done" for stage in self.stages)
-
-
-@dataclass(frozen=True)
-class _Planned:
-    """A stage as ``plan.json`` has it."""
-
-    name: str
-    folder: str
-    needs: tuple[str, ...]
-    parts: int
-    memory: int | None
-
-
-@dataclass
-class _Present:
-    """The markers of one stage: its parts by iteration (0 where there are none), states, result.
-
-    ``collected`` says that the result was temporary and was removed.
-    """
-
-    parts: dict[int, set[int]] = field(default_factory=dict)
-    states: set[int] = field(default_factory=set)
-    result: bool = False
-    collected: bool = False
 
 
 @dataclass(frozen=True)
@@ -281,19 +268,32 @@ def read_status(store: ObjectStore, costs: MarkerCosts | None = None) -> JobStat
     record = _last_record(store, lock)
     state, reason = _state(store, keys, lock, life, record)
     running = state == "running"
+    stages = _stages(read_plan(store), keys, record, running, costs)
     return JobStatus(
         job=store.url.rpartition("/")[2],
         folder=store.url,
         state=state,
         reason=reason,
+        stages_done=sum(stage.state == "done" for stage in stages),
+        stages_total=len(stages),
         runs=lock.generation,
-        holder=lock.holder,
-        heartbeat_age=life.heartbeat_age if life else None,
-        started=record.started,
-        ended=record.ended,
-        dashboard=record.dashboard if running else "",
-        stages=_stages(_read_plan(store), _present(keys), record, running, costs),
+        run=_last_run(lock.holder, life, record),
+        dashboard=(record.dashboard or None) if running else None,
+        stages=stages,
     )
+
+
+def _last_run(holder: Holder | None, life: Life | None, record: RunRecord) -> LastRun | None:
+    if holder is None:
+        return None
+    started, ended = (
+        None
+        if moment is None
+        else datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
+        for moment in (record.started, record.ended)
+    )
+    age = None if life is None or life.heartbeat_age is None else round(life.heartbeat_age, 1)
+    return LastRun(holder.attempt, holder.host, holder.pid, started, ended, age)
 
 
 def _last_record(store: ObjectStore, lock: Lock) -> RunRecord:
@@ -354,121 +354,89 @@ def _sign_of_running(store: ObjectStore, lock: Lock, life: Life) -> str:
     return f"{life.sign}, heartbeat {life.heartbeat_age:.0f} s ago"
 
 
-def _read_plan(store: ObjectStore) -> list[_Planned]:
-    try:
-        return [
-            _Planned(
-                name=str(stage["stage"]),
-                folder=f"stages/{stage['stage']}/{stage['key']}",
-                needs=tuple(stage["needs"]),
-                parts=int(stage["partitions"]),
-                memory=stage.get("peak_memory_bytes"),
-            )
-            for stage in json.loads(store.read("plan.json"))["stages"]
-        ]
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-        return []
-
-
-def _present(keys: Iterable[str]) -> dict[str, _Present]:
-    """Sort the markers of a listing by the folder of their stage."""
-    present: dict[str, _Present] = {}
-    for key in keys:
-        match = _MARKER.fullmatch(key)
-        if match is None:
-            continue
-        here = present.setdefault(match["folder"], _Present())
-        number = int(match["round"] or 0)
-        if match["part"] is not None:
-            here.parts.setdefault(number, set()).add(int(match["part"]))
-        elif match["name"] == "state":
-            here.states.add(number)
-        elif match["name"] == "collected":
-            here.collected = True
-        else:
-            here.result = True
-    return present
-
-
 def _stages(
-    planned: Sequence[_Planned],
-    present: Mapping[str, _Present],
+    plan: StoredPlan,
+    keys: Iterable[str],
     record: RunRecord,
     running: bool,
     costs: MarkerCosts | None,
 ) -> tuple[StageStatus, ...]:
+    markers: dict[str, set[str]] = {}
+    for match in filter(None, map(_MARKER.fullmatch, keys)):
+        markers.setdefault(match["folder"], set()).add(match["name"])
     statuses: dict[str, StageStatus] = {}
-    for stage in planned:
-        here = present.get(stage.folder, _Present())
-        told = record.stages.get(stage.name, StageRecord())
-        needed = [statuses[name] for name in stage.needs if name in statuses]
-        statuses[stage.name] = _stage(stage, here, told, running, needed, costs)
+    for name, stage in planned_stages(plan).items():
+        told = record.stages.get(name, StageRecord())
+        folder = stage_folder(stage)
+        progress = _progress(folder, int(stage["partitions"]), markers.get(folder, set()))
+        needed = [statuses[need] for need in stage.get("needs", ()) if need in statuses]
+        statuses[name] = _stage(stage, progress, told, running, needed, costs)
     return tuple(statuses.values())
 
 
 def _stage(
-    stage: _Planned,
-    here: _Present,
+    stage: Mapping[str, Any],
+    progress: _Progress,
     told: StageRecord,
     running: bool,
     needed: Sequence[StageStatus],
     costs: MarkerCosts | None,
 ) -> StageStatus:
-    progress = _progress(stage, here)
-    state: StageState = "waiting"
+    state = "waiting"
     if progress.complete:
         state = "done"
     elif told.failed:
         state = "failed"
     elif running and told.started:
         state = "running"
-    spent = _spent(stage, progress, told, costs)
+    spent = _spent(progress, told, costs)
+    rate = told.rate if state == "running" else None
+    left = told.seconds_left(time.time()) if state == "running" else None
     return StageStatus(
-        stage=stage.name,
+        stage=str(stage["stage"]),
         state=state,
-        reason=_reason(state, progress, told, needed),
-        parts=stage.parts,
-        done=progress.done,
-        iteration=progress.iteration,
+        reason=_reason(state, told, needed),
+        parts=int(stage["partitions"]),
+        parts_done=progress.done,
+        round=progress.iteration,
         seconds=round(sum(cost.seconds for cost in spent), 3) if spent else None,
         peak_memory_bytes=max((cost.peak_memory_bytes for cost in spent), default=None),
-        projected_memory_bytes=stage.memory,
-        parts_per_second=told.rate if state == "running" else None,
-        seconds_left=told.seconds_left(time.time()) if state == "running" else None,
+        projected_memory_bytes=stage.get("peak_memory_bytes"),
+        parts_per_second=None if rate is None else round(rate, 6),
+        seconds_left=None if left is None else round(left, 1),
     )
 
 
-def _progress(stage: _Planned, here: _Present) -> _Progress:
-    if here.collected and not here.result:
-        return _Progress(stage.parts, True, None, {f"{stage.folder}/collected": None})
-    if here.states and not here.result:
-        return _progress_in_iterations(stage, here)
-    parts = here.parts.get(0, set())
-    counted: dict[str, tuple[int, int] | None] = {
-        f"{stage.folder}/part-{index:05d}": (0, index) for index in sorted(parts)
-    }
-    if here.result:
+def _progress(folder: str, planned: int, markers: Collection[str]) -> _Progress:
+    result = "result" in markers
+    if "collected" in markers:
+        return _Progress(planned, True, None, {f"{folder}/collected": None})
+    states = [_number(name) for name in markers if name.endswith("/state")]
+    if states and not result:
+        newest = max(states)
+        inside = f"round-{newest + 1:04d}/"
+        before = f"{folder}/round-{newest:04d}/state"
+    else:
+        newest, inside, before = -1, "", None
+    parts = sorted(_number(name) for name in markers if name.startswith(f"{inside}part-"))
+    counted: dict[str, tuple[int, int] | None] = {} if before is None else {before: None}
+    for part in parts:
+        counted[f"{folder}/{inside}part-{part:05d}"] = (newest + 1, part)
+    if result:
         # An iterated stage's result covers all its iterations, whose parts are gone by then.
-        combined = FINALISING if parts else 0
-        iterated = bool(here.states) or (stage.parts > 1 and not parts)
-        counted[f"{stage.folder}/result"] = None if iterated else (0, combined)
-    complete = here.result and (not parts or len(parts) >= stage.parts)
-    done = stage.parts if complete else len(parts)
-    return _Progress(done, complete, None, counted)
+        iterated = bool(states) or (planned > 1 and not parts)
+        counted[f"{folder}/result"] = None if iterated else (0, FINALISING if parts else 0)
+    complete = result and (not parts or len(parts) >= planned)
+    done = planned if complete else len(parts)
+    return _Progress(done, complete, None if before is None else newest + 1, counted)
 
 
-def _progress_in_iterations(stage: _Planned, here: _Present) -> _Progress:
-    newest = max(here.states)
-    parts = here.parts.get(newest + 1, set())
-    counted: dict[str, tuple[int, int] | None] = {f"{stage.folder}/round-{newest:04d}/state": None}
-    for index in sorted(parts):
-        counted[f"{stage.folder}/round-{newest + 1:04d}/part-{index:05d}"] = (newest + 1, index)
-    return _Progress(len(parts), False, newest + 1, counted)
+def _number(marker: str) -> int:
+    """Return the number of a part, or of the iteration that a state is of."""
+    return int(marker.removesuffix("/state").rpartition("-")[2])
 
 
-def _spent(
-    stage: _Planned, progress: _Progress, told: StageRecord, costs: MarkerCosts | None
-) -> list[Cost]:
+def _spent(progress: _Progress, told: StageRecord, costs: MarkerCosts | None) -> list[Cost]:
     named = {part: name for part, name in progress.counted.items() if name in told.costs}
     known = [told.costs[name] for name in named.values() if name is not None]
     if costs is None:
@@ -476,9 +444,7 @@ def _spent(
     return known + costs.read(part for part in progress.counted if part not in named)
 
 
-def _reason(
-    state: StageState, progress: _Progress, told: StageRecord, needed: Sequence[StageStatus]
-) -> str:
+def _reason(state: str, told: StageRecord, needed: Sequence[StageStatus]) -> str:
     if state == "failed":
         return told.problem
     if state == "running" and told.problem:

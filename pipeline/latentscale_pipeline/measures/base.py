@@ -269,14 +269,11 @@ class Measure(ABC):
     Attributes
     ----------
     section : type or None
-        Its section of the configuration, which also says whether it is taken by default and needs
-        equal dimensions; a measure without one is part of every job.
-    compares : bool
-        Whether it needs a reference.
+        Its section of the configuration, which also says whether it is taken by default, needs a
+        reference, and needs equal dimensions; a measure without one is part of every job.
     """
 
     section: ClassVar[type[Section] | None]
-    compares: ClassVar[bool] = False
 
     @abstractmethod
     def plan(self, section: Any, facts: JobFacts) -> list[Stage]:

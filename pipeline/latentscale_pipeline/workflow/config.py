@@ -13,7 +13,7 @@ from latentscale_pipeline.config.job import JobConfig, resolve_config
 from latentscale_pipeline.config.overrides import apply_override
 from latentscale_pipeline.config.section import Section, parse_yaml, validate
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.jobs.plan import comparing_measures, measure_sections
+from latentscale_pipeline.jobs.plan import measure_sections
 from latentscale_pipeline.storage.canonical import digest
 
 Text = Annotated[str, Field(min_length=1)]
@@ -138,8 +138,8 @@ def read_job_config(workflow: Workflow, where: str) -> JobConfig:
         If there is no such file, or it has a mistake.
     """
     if isinstance(workflow.job, str):
-        path = _beside(where, workflow.job)
-        place, document = str(path), parse_yaml(_read(path, where, "job"), str(path))
+        place, text = _read_beside(where, "job", workflow.job)
+        document = parse_yaml(text, place)
     else:
         place, document = f"{where}: job", dict(workflow.job)
     if not isinstance(document, dict):
@@ -149,7 +149,6 @@ def read_job_config(workflow: Workflow, where: str) -> JobConfig:
         {"name": workflow.name, **document, **named},
         place,
         measures=measure_sections(),
-        comparing=comparing_measures(),
     )
 
 
@@ -162,18 +161,16 @@ def read_workflow_gates(workflow: Workflow, where: str) -> tuple[Gate, ...]:
         If there is no such file, or it has a mistake.
     """
     if isinstance(workflow.gates, str):
-        path = _beside(where, workflow.gates)
-        return read_gates(_read(path, where, "gates"), str(path))
+        place, text = _read_beside(where, "gates", workflow.gates)
+        return read_gates(text, place)
     return gates_of(workflow.gates, where) if workflow.gates else ()
 
 
-def _beside(where: str, path: str) -> Path:
-    return Path(where).parent / path
-
-
-def _read(path: Path, where: str, key: str) -> str:
+def _read_beside(where: str, key: str, name: str) -> tuple[str, str]:
+    """Return the path and the text of a file that a key of the workflow names."""
+    path = Path(where).parent / name
     try:
-        return path.read_text(encoding="utf-8")
+        return str(path), path.read_text(encoding="utf-8")
     except OSError as error:
         raise BadInput(f"{where}: {key}: {path}: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -23,7 +23,6 @@ class GeomcaMeasure(Measure):
     """How GeomCA takes part in a job."""
 
     section = Geomca
-    compares = True
 
     def plan(self, section: Geomca, facts: JobFacts) -> list[Stage]:
         """Plan epsilon, sparsification and components."""

@@ -44,6 +44,7 @@ class GeomcaSweep(Section):
 class Geomca(Section):
     """Geometric component analysis of a corpus against a reference."""
 
+    compares: ClassVar[bool] = True
     equal_dimensions: ClassVar[bool] = True
 
     percentile: Annotated[float, Field(gt=0.0, le=100.0)] = 10.0
