@@ -262,7 +262,6 @@ def _for_kubernetes(
         cluster,
         plan.config.driver,
         requeue=requeue,
-        extra_environment={},
     )
     command = ["kubectl", "create", "-f", "-"]
     return SubmissionSpec(

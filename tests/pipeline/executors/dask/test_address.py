@@ -21,7 +21,7 @@ from latentscale_pipeline.engine.state import inspect_stages
 from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.executors.dask.address import existing_scheduler
 from latentscale_pipeline.executors.dask.certificates import Certificates, certificates
-from latentscale_pipeline.executors.dask.readiness import Needs, NotReady, check_versions
+from latentscale_pipeline.executors.dask.readiness import Job, NotReady, check_versions
 from tests.conftest import Ended
 from tests.pipeline.engine.test_loop import Events, make_work
 from tests.support import toy_stages as toy
@@ -40,10 +40,10 @@ def under_tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scheduler]:
         yield found
 
 
-def needs(folder: Path, key: str = "plan.json") -> Needs:
+def job(folder: Path, key: str = "plan.json") -> Job:
     folder.mkdir(exist_ok=True)
     (folder / "plan.json").write_text("{}")
-    return Needs({"the job's folder": (str(folder), key)}, 200 << 20, 1 << 20)
+    return Job("job", None, {"the job's folder": (str(folder), key)}, 200 << 20, 1 << 20)
 
 
 def test_a_job_on_an_existing_scheduler_gives_the_serial_numbers(
@@ -78,18 +78,18 @@ def test_who_has_no_certificate_is_refused(under_tls: Scheduler, tmp_path: Path)
         settings = under_tls.settings(tls=strangers)
         with (
             pytest.raises(Incomplete, match="doesn't answer, or doesn't take these certificates"),
-            existing_scheduler(settings, needs(tmp_path), print),
+            existing_scheduler(settings, job(tmp_path), print),
         ):
             pass
     unencrypted = under_tls.settings(address=under_tls.address.replace("tls:", "tcp:"), tls=None)
     said: list[str] = []
-    with pytest.raises(Incomplete), existing_scheduler(unencrypted, needs(tmp_path), said.append):
+    with pytest.raises(Incomplete), existing_scheduler(unencrypted, job(tmp_path), said.append):
         pass
     assert "has no TLS" in said[0]
     without = under_tls.settings(tls=None)
     with (
         pytest.raises(BadInput, match="name the certificates"),
-        existing_scheduler(without, needs(tmp_path), print),
+        existing_scheduler(without, job(tmp_path), print),
     ):
         pass
 
@@ -98,8 +98,11 @@ def test_workers_that_are_not_fit_are_named_before_any_work(
     under_tls: Scheduler, tmp_path: Path
 ) -> None:
     for wanted, message in (
-        (needs(tmp_path, "absent.json"), "the job's folder can't be seen from there"),
-        (Needs({}, 200 << 20, 8 * GIB), "the largest task needs 8.2GiB; start workers with more"),
+        (job(tmp_path, "absent.json"), "the job's folder can't be seen from there"),
+        (
+            Job("job", None, {}, 200 << 20, 8 * GIB),
+            "the largest task needs 8.2GiB; start workers with more",
+        ),
     ):
         with (
             pytest.raises(NotReady, match=rf"worker tls://\S+ on .*: .*{re.escape(message)}"),
@@ -109,7 +112,7 @@ def test_workers_that_are_not_fit_are_named_before_any_work(
     few = under_tls.settings(workers=5, patience=1)
     with (
         pytest.raises(NotReady, match="2 workers are there and 5 are asked for"),
-        existing_scheduler(few, needs(tmp_path), print),
+        existing_scheduler(few, job(tmp_path), print),
     ):
         pass
 
@@ -158,7 +161,7 @@ def test_a_plain_scheduler_is_warned_of_and_gets_no_secrets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    wanted = needs(tmp_path / "job")
+    wanted = job(tmp_path / "job")
     with in_this_process(None) as (_, settings):
         work = make_work(tmp_path / "job", toy.chain())
         run_stages(
@@ -182,7 +185,7 @@ def test_a_plain_scheduler_is_warned_of_and_gets_no_secrets(
 def test_tasks_wait_for_workers_and_not_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = needs(tmp_path / "job")
+    wanted = job(tmp_path / "job")
     with (
         certificates("test", None, str(tmp_path / "shared")) as made,
         in_this_process(made) as (cluster, settings),
