@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from latentscale_pipeline.corpus import zarr_format
 from latentscale_pipeline.corpus.fingerprint import of_rows
 from latentscale_pipeline.corpus.manifest import (
     MANIFEST_KEY,
@@ -25,6 +24,7 @@ from latentscale_pipeline.corpus.manifest import (
     checksum,
     read_manifest,
 )
+from latentscale_pipeline.corpus.shards import decode_shard, group_attributes
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.storage.objects import ObjectStore
 
@@ -56,6 +56,8 @@ class Corpus:
         Path or URL, without credentials.
     manifest : Manifest
         Everything that is known about what is stored.
+    address : str
+        What another process, in whatever folder, reaches it by; never for a message.
     manifest_checksum : str
         Of the manifest as it is stored.
     excluded : tuple of str
@@ -65,17 +67,12 @@ class Corpus:
 
     url: str
     manifest: Manifest
-    _address: str = field(repr=False, compare=False)
+    address: str = field(repr=False, compare=False)
     manifest_checksum: str = field(repr=False)
     excluded: tuple[str, ...] = ()
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         return reopen, (self.address, self.manifest_checksum, self.excluded)
-
-    @property
-    def address(self) -> str:
-        """What another process, in whatever folder, reaches it by; never for a message."""
-        return ObjectStore(self._address).address
 
     def is_current(self) -> bool:
         """Tell whether the corpus at this place is still this one, neither replaced nor grown."""
@@ -117,7 +114,7 @@ class Corpus:
 
     @cached_property
     def _store(self) -> ObjectStore:
-        return ObjectStore(self._address)
+        return ObjectStore(self.address)
 
     @property
     def n(self) -> int:
@@ -157,8 +154,9 @@ class Corpus:
     def zero_rows(self) -> int:
         """How many rows are all zero; counted anew when there are some and shards are left out."""
         stored = self.manifest.zero_rows.count
-        if not stored or not self.excluded:
-            return stored
+        return self._count_zero_rows() if stored and self.excluded else stored
+
+    def _count_zero_rows(self) -> int:
         shards = (self.read_shard(i) for i in range(self.shard_count))
         return sum(int(np.count_nonzero(~rows.any(axis=1))) for rows in shards)
 
@@ -273,39 +271,34 @@ class Corpus:
         shards = self.manifest.arrays[name].shards
         return checksum("".join(shard.xxh3 for shard in shards).encode())
 
-    def labels(self) -> list[str] | None:
-        """Return the label of every row, or None if the corpus has none."""
-        return self._read_strings("labels")
-
-    def label_blocks(self) -> Iterator[npt.NDArray[Any]]:
-        """Yield the labels of all rows in order, as they are stored; nothing without labels."""
-        yield from self._text_blocks("labels")
-
-    def id_blocks(self) -> Iterator[npt.NDArray[Any]]:
-        """Yield the ids of all rows in order, as they are stored; nothing without ids."""
-        yield from self._text_blocks("ids")
-
-    def _text_blocks(self, name: str) -> Iterator[npt.NDArray[Any]]:
+    def companion_blocks(self, name: str) -> Iterator[npt.NDArray[Any]]:
+        """Yield the ``ids``, ``labels`` or ``weights`` of all rows in order; nothing without."""
         if name not in self.manifest.arrays:
             return
-        kept = np.zeros(sum(shard.rows for shard in self.manifest.vectors.shards), dtype=np.bool_)
+        kept = np.zeros(self.manifest.n, dtype=np.bool_)
         for rows in self._kept_rows():
             kept[rows] = True
         first = 0
-        for block in self._read_array(name):
+        for block in self.read_blocks(name, 0, self.manifest.n):
             yield block[kept[first : first + len(block)]]
             first += len(block)
 
+    def labels(self) -> list[str] | None:
+        """Return the label of every row, or None if the corpus has none."""
+        return self._texts("labels")
+
     def ids(self) -> list[str] | None:
         """Return the id of every row, or None if the corpus has none."""
-        return self._read_strings("ids")
+        return self._texts("ids")
 
     def weights(self) -> npt.NDArray[np.float64] | None:
         """Return the weight of every row, shape (n,), or None if the corpus has none."""
-        if "weights" not in self.manifest.arrays:
-            return None
-        weights = np.concatenate(list(self._read_array("weights")))
-        return np.concatenate([weights[rows] for rows in self._kept_rows()])
+        blocks = list(self.companion_blocks("weights"))
+        return np.concatenate(blocks) if blocks else None
+
+    def _texts(self, name: str) -> list[str] | None:
+        texts = [text for block in self.companion_blocks(name) for text in block.tolist()]
+        return texts if name in self.manifest.arrays else None
 
     def read_object(self, stored: StoredObject) -> bytearray:
         """Return the bytes of one stored object, checked against the manifest.
@@ -356,17 +349,7 @@ class Corpus:
     def _read_shard(self, name: str, i: int) -> npt.NDArray[Any]:
         shard = self.manifest.array(name).shards[i]
         data = self.read_object(shard)
-        return zarr_format.decode_shard(data, shard.rows, self.manifest.layout(name, i))
-
-    def _read_array(self, name: str) -> Iterator[npt.NDArray[Any]]:
-        for i in range(len(self.manifest.arrays[name].shards)):
-            yield self._read_shard(name, i)
-
-    def _read_strings(self, name: str) -> list[str] | None:
-        if name not in self.manifest.arrays:
-            return None
-        texts = [text for shard in self._read_array(name) for text in shard.tolist()]
-        return [text for rows in self._kept_rows() for text in texts[rows]]
+        return decode_shard(data, shard.rows, self.manifest.layout(name, i))
 
     def _kept_rows(self) -> list[slice]:
         """Which of the stored rows are there for a reader."""
@@ -389,9 +372,7 @@ def open_corpus(url: str) -> Corpus:
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         raise _not_a_corpus(store) from None
     manifest = read_manifest(data, store.locate(MANIFEST_KEY))
-    # Workers may have another working directory, and need any user info that the URL carries.
-    address = store.url if store.is_local else url
-    return Corpus(store.url, manifest, address, checksum(data))
+    return Corpus(store.url, manifest, store.address, checksum(data))
 
 
 def is_unfinished(store: ObjectStore) -> bool:
@@ -399,7 +380,7 @@ def is_unfinished(store: ObjectStore) -> bool:
     if store.exists(MANIFEST_KEY):
         return False
     try:
-        attributes = zarr_format.group_attributes(store.read(GROUP_KEY))
+        attributes = group_attributes(store.read(GROUP_KEY))
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return False
     return OWNERSHIP.items() <= attributes.items()

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from latentscale_pipeline.corpus import zarr_format
 from latentscale_pipeline.corpus.corpus import Corpus
 from latentscale_pipeline.corpus.fingerprint import BLOCK_ROWS, block_digests, combine
 from latentscale_pipeline.corpus.ingest.writing import SHARD_BYTES
@@ -24,6 +23,7 @@ from latentscale_pipeline.corpus.manifest import (
     StoredArray,
     ZeroRows,
 )
+from latentscale_pipeline.corpus.shards import plan_rows
 from latentscale_pipeline.errors import BadInput
 
 
@@ -86,7 +86,7 @@ def hold_rows(
         held["weights"] = _check_weights(np.asarray(weights, np.float64), len(stored))
     n, d = stored.shape
     row_bytes = d * stored.itemsize
-    shard_rows, chunk_rows = zarr_format.plan_rows(n, row_bytes, shard_bytes)
+    shard_rows, chunk_rows = plan_rows(n, row_bytes, shard_bytes)
     vectors = _cut("vectors", stored, shard_rows, chunk_rows)
     manifest = Manifest(
         n=n,

@@ -28,6 +28,7 @@ from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, BinaryIO, ParamSpec, TypeVar, cast
 
+import xxhash
 from fsspec.implementations.local import LocalFileSystem
 
 from latentscale_pipeline.errors import (
@@ -91,6 +92,7 @@ NO_FOLDER_SYNC = {errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP, er
 READ_AHEAD = 8 << 20
 """Bytes that are fetched at once of an object that is read as a file."""
 
+_READ_BACK_BYTES = 1 << 20
 _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 
 
@@ -246,20 +248,38 @@ class ObjectStore:
                 return
         raise self._lost(key)
 
-    def write_checked(self, key: str, data: bytes) -> None:
+    def write_checked(self, key: str, data: Bytes) -> str:
         """Store a whole object, read it back and compare; again if what came back differs.
+
+        Returns
+        -------
+        str
+            Its XXH3-64, 16 hexadecimal characters.
 
         Raises
         ------
         StoreFailed
             If it keeps differing.
         """
+        checksum = xxhash.xxh3_64_hexdigest(data)
         for _ in range(SENDINGS):
             self.write(key, data)
             with contextlib.suppress(FileNotFoundError):
-                if self.read(key) == data:
-                    return
+                if self._attempt(lambda: self._checksum(key), key) == checksum:
+                    return checksum
         raise self._lost(key)
+
+    def _checksum(self, key: str) -> str:
+        whole = xxhash.xxh3_64()
+        if not self.is_local:
+            whole.update(self._fs.cat_file(self._path(key)))
+            return whole.hexdigest()
+        # Fresh memory for a large object takes longer to get than to fill.
+        block = bytearray(_READ_BACK_BYTES)
+        with Path(self._path(key)).open("rb", buffering=0) as file:
+            while count := file.readinto(block):
+                whole.update(memoryview(block)[:count])
+        return whole.hexdigest()
 
     def create(self, key: str, data: bytes) -> bool:
         """Store a whole object only if its key is free.
@@ -393,14 +413,19 @@ class ObjectStore:
         in_the_way = BadInput(
             f"{self.locate(key)}: a file is in the way of a folder; choose another place"
         )
-        try:
-            self._attempt(lambda: _make_folder(path.parent, durable=durable), key)
-        except (FileExistsError, NotADirectoryError):
-            raise in_the_way from None
-        try:
-            self._attempt(lambda: operation(path), key)
-        except (IsADirectoryError, NotADirectoryError):
-            raise in_the_way from None
+        for _ in range(SENDINGS):
+            try:
+                self._attempt(lambda: _make_folder(path.parent, durable=durable), key)
+            except (FileExistsError, NotADirectoryError):
+                raise in_the_way from None
+            try:
+                self._attempt(lambda: operation(path), key)
+                return
+            except (IsADirectoryError, NotADirectoryError):
+                raise in_the_way from None
+            except FileNotFoundError as error:
+                gone = error  # somebody removed the folder meanwhile
+        raise gone
 
     @staticmethod
     def _place(

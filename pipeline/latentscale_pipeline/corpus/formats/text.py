@@ -15,7 +15,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -188,26 +188,22 @@ def is_text_vectors(file: File, head: bytes) -> bool:
     return _sniffed(file, head, None) is not None
 
 
-def opens_text(delimiter: str | None) -> Callable[[File], Text]:
-    """Return what opens text with a given delimiter; None finds it from the first lines."""
-
-    def open_text(file: File) -> Text:
-        head = file.head(SNIFFED_BYTES)
-        dialect = _sniffed(file, head, delimiter)
-        if dialect is None:
-            raise BadInput(
-                f"{file.name}: its first lines aren't rows of several numbers (it begins with "
-                f"{head[:20]!r}); name the format with --format, or convert it with numpy.save"
-            )
-        rows, starts = _count(file, dialect.skipped)
-        if dialect.stated is not None and rows != dialect.stated[0]:
-            raise BadInput(
-                f"{file.name}: its first line states {dialect.stated[0]} rows and {rows} follow "
-                f"up to byte {file.size}; copy or write it again"
-            )
-        return Text(file.name, _fields(head, dialect, rows), file, dialect, starts)
-
-    return open_text
+def open_text(file: File, delimiter: str | None = None) -> Text:
+    """Open text with a given delimiter; None finds it from the first lines."""
+    head = file.head(SNIFFED_BYTES)
+    dialect = _sniffed(file, head, delimiter)
+    if dialect is None:
+        raise BadInput(
+            f"{file.name}: its first lines aren't rows of several numbers (it begins with "
+            f"{head[:20]!r}); name the format with --format, or convert it with numpy.save"
+        )
+    rows, starts = _count(file, dialect.skipped)
+    if dialect.stated is not None and rows != dialect.stated[0]:
+        raise BadInput(
+            f"{file.name}: its first line states {dialect.stated[0]} rows and {rows} follow "
+            f"up to byte {file.size}; copy or write it again"
+        )
+    return Text(file.name, _fields(head, dialect, rows), file, dialect, starts)
 
 
 def _sniffed(file: File, head: bytes, delimiter: str | None) -> Dialect | None:

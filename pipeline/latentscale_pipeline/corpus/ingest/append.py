@@ -16,7 +16,6 @@ from importlib import metadata
 
 import numpy as np
 
-from latentscale_pipeline.corpus import zarr_format
 from latentscale_pipeline.corpus.corpus import GROUP_KEY, Corpus, open_corpus
 from latentscale_pipeline.corpus.fingerprint import BLOCK_ROWS, Fingerprint
 from latentscale_pipeline.corpus.ingest.encoding import (
@@ -46,6 +45,7 @@ from latentscale_pipeline.corpus.manifest import (
     StoredObject,
     ZeroRows,
 )
+from latentscale_pipeline.corpus.shards import group_document
 from latentscale_pipeline.errors import BadInput, Incomplete, StoreFull
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -88,7 +88,7 @@ def append(
     encoding = init_encoding(store, given.sources, before.dtype, shard_bytes, prefix)
     try:
         piece = encode_piece(encoding, given.sidecars, on_invalid == "drop", run, progress)
-        document = zarr_format.group_document({})
+        document = group_document({})
         groups = {f"{prefix}{GROUP_KEY}": document}
         if number == 1:
             groups[f"{APPENDED}/{GROUP_KEY}"] = document

@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 
-from latentscale_pipeline.corpus import zarr_format
 from latentscale_pipeline.corpus.corpus import (
     GROUP_KEY,
     OWNERSHIP,
@@ -59,6 +58,12 @@ from latentscale_pipeline.corpus.manifest import (
     SCHEMA,
     Manifest,
     ZeroRows,
+)
+from latentscale_pipeline.corpus.shards import (
+    Separator,
+    group_attributes,
+    group_document,
+    plan_rows,
 )
 from latentscale_pipeline.errors import BadInput, Incomplete, StoreFull
 from latentscale_pipeline.progress import Progress, silent
@@ -127,7 +132,7 @@ def ingest(
     before = _corpus_there(store)
     started = time.time()
     try:
-        group = {GROUP_KEY: zarr_format.group_document(OWNERSHIP)}
+        group = {GROUP_KEY: group_document(OWNERSHIP)}
         if before is None:  # whose folder this is has to be known from the first object on
             write_documents(store, group)
         encoding = init_encoding(
@@ -203,7 +208,7 @@ class Prospect:
     def shard_rows(self) -> int:
         """Rows of every shard but the last."""
         row_bytes = self.d * self.dtype.itemsize
-        return zarr_format.plan_rows(self.sources.rows, row_bytes, SHARD_BYTES)[0]
+        return plan_rows(self.sources.rows, row_bytes, SHARD_BYTES)[0]
 
     @property
     def shard_count(self) -> int:
@@ -316,7 +321,7 @@ def _check_target(store: ObjectStore, sources: Sources, overwrite: bool) -> None
 def _owned(store: ObjectStore) -> bool:
     """Tell whether an ingest wrote the group or the manifest here: one of them may be damaged."""
     with contextlib.suppress(FileNotFoundError):
-        attributes = zarr_format.group_attributes(store.read(GROUP_KEY))
+        attributes = group_attributes(store.read(GROUP_KEY))
         if OWNERSHIP.items() <= attributes.items():
             return True
     return SCHEMA.encode() in store.read(MANIFEST_KEY)
@@ -332,7 +337,7 @@ def _corpus_there(store: ObjectStore) -> Corpus | None:
         return None
 
 
-def _free_separator(store: ObjectStore, before: Corpus | None) -> zarr_format.Separator:
+def _free_separator(store: ObjectStore, before: Corpus | None) -> Separator:
     """Choose keys for the shards that no shard of the corpus that is there has."""
     if before is not None:
         taken = before.manifest.vectors.shards[0].key.startswith("vectors/c/")

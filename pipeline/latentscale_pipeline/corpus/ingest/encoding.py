@@ -20,19 +20,16 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import xxhash
 
 from latentscale_pipeline.corpus.fingerprint import block_digests
-from latentscale_pipeline.corpus.formats.file import reaching
 from latentscale_pipeline.corpus.ingest.sources import Source, Sources
-from latentscale_pipeline.corpus.manifest import Shard, StoredObject, checksum
-from latentscale_pipeline.corpus.zarr_format import Layout, ShardBuffer, shard_key
-from latentscale_pipeline.errors import BadInput, Incomplete
+from latentscale_pipeline.corpus.manifest import Shard, StoredObject
+from latentscale_pipeline.corpus.shards import Layout, ShardBuffer, shard_key
+from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.storage.objects import ObjectStore
 
@@ -43,7 +40,6 @@ RECORDS = "ingest"
 """Folder of the records below a corpus that isn't whole yet."""
 
 _SCAN_ROWS = 1024
-_READ_BACK_BYTES = 1 << 20
 _MOST_UNPACKED_BYTES = 1 << 30
 
 
@@ -134,15 +130,31 @@ class Encoded:
         return Encoded(shards, base64.b64decode(fields["digests"]), (count, first))
 
 
-class Work(Protocol):
-    """Does the partition of a number, and stores its record; can be sent to another process."""
+@dataclass(frozen=True)
+class Work:
+    """What is done with every partition, as a value that can be sent to another process.
 
-    @property
-    def encoding(self) -> Encoding:
-        """What is encoded."""
+    Attributes
+    ----------
+    encoding : Encoding
+        What is encoded.
+    record : callable
+        Does the partition of a number and returns its record.
+    progress : callable
+        ``progress(rows read, rows in all)``, in this process alone.
+    """
+
+    encoding: Encoding
+    record: Callable[[Encoding, int, Progress], bytes]
+    progress: Progress = silent
 
     def __call__(self, index: int) -> None:
-        """Do one partition."""
+        """Do one partition and store its record."""
+        record = self.record(self.encoding, index, self.progress)
+        self.encoding.store.write(self.encoding.record_key(index), record)
+
+    def __reduce__(self) -> tuple[type[Work], tuple[Any, ...]]:
+        return Work, (self.encoding, self.record)
 
 
 Run = Callable[[Work, Sequence[int], int], None]
@@ -170,37 +182,8 @@ def run_serially(work: Work, partitions: Sequence[int], memory_bytes: int) -> No
         work(partition)
 
 
-@dataclass(frozen=True)
-class EncodePartition:
-    """The work of an ingest, as a value that can be sent to another process."""
-
-    encoding: Encoding
-    progress: Progress = silent
-
-    def __call__(self, index: int) -> None:
-        """Encode one partition and store its record."""
-        encoded = encode_partition(self.encoding, index, self.progress)
-        self.encoding.store.write(self.encoding.record_key(index), encoded.to_bytes())
-
-    def __reduce__(self) -> tuple[type[EncodePartition], tuple[Encoding]]:
-        return EncodePartition, (self.encoding,)
-
-
-@dataclass(frozen=True)
-class ScanPartition:
-    """The search for rows to leave out, as a value that can be sent to another process."""
-
-    encoding: Encoding
-
-    def __call__(self, index: int) -> None:
-        """Scan one partition and store the numbers of its invalid rows."""
-        file = io.BytesIO()
-        np.save(file, scan_partition(self.encoding, index))
-        self.encoding.store.write(self.encoding.record_key(index), file.getvalue())
-
-
-def encode_partition(encoding: Encoding, index: int, progress: Progress = silent) -> Encoded:
-    """Write the shards of one partition.
+def encode_partition(encoding: Encoding, index: int, progress: Progress) -> bytes:
+    """Write the shards of one partition, and return its record.
 
     Raises
     ------
@@ -236,9 +219,8 @@ def encode_partition(encoding: Encoding, index: int, progress: Progress = silent
             settle()
     zero = np.concatenate(zeros)
     found = (len(zero), int(zero[0]) if len(zero) else -1)
-    return Encoded(
-        tuple(shard for shard, _ in written), b"".join(digests for _, digests in written), found
-    )
+    digests = b"".join(digests for _, digests in written)
+    return Encoded(tuple(shard for shard, _ in written), digests, found).to_bytes()
 
 
 def _fill(
@@ -264,16 +246,22 @@ def _store_shard(
     return Shard(key, written.size, written.xxh3, count), digests
 
 
-def scan_partition(encoding: Encoding, index: int) -> npt.NDArray[np.int64]:
-    """Return the numbers of the source rows of one partition that can't be stored."""
-    start = index * encoding.partition_shards * encoding.layout.shard_rows
-    stop = min(
-        start + encoding.partition_shards * encoding.layout.shard_rows, encoding.sources.rows
-    )
+def scan_partition(encoding: Encoding, index: int, progress: Progress) -> bytes:
+    """Return the numbers of the source rows of one partition that can't be stored, as NPY."""
+    del progress  # the rows are read once more
+    rows = encoding.partition_shards * encoding.layout.shard_rows
+    start, stop = index * rows, min((index + 1) * rows, encoding.sources.rows)
     found = [np.empty(0, np.int64)]
     for _, _, row, piece in _pieces(encoding.sources, start, stop):
         found.append(row + np.flatnonzero(~_cast(piece, encoding.layout.dtype)[1]))
-    return np.concatenate(found)
+    return npy_bytes(np.concatenate(found))
+
+
+def npy_bytes(array: npt.NDArray[Any]) -> bytes:
+    """Return an array as a ``.npy``."""
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
 
 
 def missing_partitions(encoding: Encoding) -> tuple[dict[int, Encoded], list[int]]:
@@ -300,7 +288,7 @@ def find_dropped(encoding: Encoding, run: Run) -> Encoding:
     there = set(scanning.store.keys(f"{RECORDS}/{scanning.key}"))
     partitions = [i for i in range(scanning.partitions) if scanning.record_key(i) not in there]
     if partitions:
-        run(ScanPartition(scanning), partitions, scanning.memory_bytes)
+        run(Work(scanning, scan_partition), partitions, scanning.memory_bytes)
     found = [
         np.load(io.BytesIO(scanning.store.read(scanning.record_key(index))), allow_pickle=False)
         for index in range(scanning.partitions)
@@ -311,33 +299,8 @@ def find_dropped(encoding: Encoding, run: Run) -> Encoding:
 
 
 def write_checked(store: ObjectStore, key: str, data: bytes | memoryview) -> StoredObject:
-    """Store an object and read it back; once more if what came back differs."""
-    written = StoredObject(key, len(data), checksum(data))
-    for _ in range(2):
-        # What isn't a disk may keep what it is given for a while.
-        store.write(key, cast(bytes, data) if store.is_local else bytes(data))
-        with contextlib.suppress(FileNotFoundError):
-            if _stored(store, key) == (written.size, written.xxh3):
-                return written
-    raise Incomplete(
-        f"{store.locate(key)}: what was read back differs from what was written; check the "
-        "storage, then run the same command again"
-    )
-
-
-def _stored(store: ObjectStore, key: str) -> tuple[int, str]:
-    """Return size and checksum of an object as it is read back."""
-    if not store.is_local:
-        data = store.read(key)
-        return len(data), checksum(data)
-    # A shard's worth of fresh memory for every shard takes longer to get than to fill.
-    block = bytearray(_READ_BACK_BYTES)
-    size, whole = 0, xxhash.xxh3_64()
-    with reaching(store.locate(key)), Path(store.locate(key)).open("rb", buffering=0) as file:
-        while count := file.readinto(block):
-            whole.update(memoryview(block)[:count])
-            size += count
-    return size, whole.hexdigest()
+    """Store an object of a corpus, read it back and compare."""
+    return StoredObject(key, len(data), store.write_checked(key, data))
 
 
 def _kept_pieces(
@@ -352,15 +315,20 @@ def _kept_pieces(
     for source, at, row, piece in _pieces(encoding.sources, low, high + 1):
         values, valid = _cast(piece, encoding.layout.dtype)
         if len(dropped):
-            left_out = dropped[slice(*np.searchsorted(dropped, [row, row + len(piece)]))] - row
-            kept = np.ones(len(piece), bool)
-            kept[left_out] = False
+            kept = kept_rows(dropped, row, len(piece))
             values, valid = values[kept], valid[kept]
         if not valid.all():
             raise _invalid(source, piece, np.flatnonzero(~valid), at, row, encoding.layout.dtype)
         yield values
         if at + len(piece) == source.rows or (row + len(piece)) % (64 * _SCAN_ROWS) == 0:
             progress(row + len(piece), total)
+
+
+def kept_rows(dropped: npt.NDArray[np.int64], row: int, count: int) -> npt.NDArray[np.bool_]:
+    """Tell which of so many rows, from number ``row`` on, aren't left out."""
+    kept = np.ones(count, bool)
+    kept[dropped[slice(*np.searchsorted(dropped, [row, row + count]))] - row] = False
+    return kept
 
 
 def _pieces(
