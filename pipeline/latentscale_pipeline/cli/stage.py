@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from latentscale_pipeline.executors.stepwise import Share, Step
+    from latentscale_pipeline.engine.state import StageState
+    from latentscale_pipeline.executors.stepwise import Share
 
 _SHARE = re.compile(r"(\d+)/(\d+)")
 
@@ -107,11 +108,12 @@ def init(job: str, name: str, overrides: tuple[str, ...], allow_code: bool, as_j
     Example:
       latentscale stage init jobs/nightly-1a2b3c4d heat-corpus
     """
-    step = _in_job(job, overrides, allow_code, lambda staged: staged.init(name))
+    state = _in_job(job, overrides, allow_code, lambda staged: staged.init(name))
+    described = _describe(state)
     if as_json:
-        click.echo(json.dumps(_describe(step)))
+        click.echo(json.dumps(described))
     else:
-        click.echo(0 if step.done else max(1, len(step.missing)))
+        click.echo(0 if state.done else max(1, len(described["missing"])))
 
 
 @stage.command(no_args_is_help=True)
@@ -158,11 +160,11 @@ def finalise(
     Example:
       latentscale stage finalise jobs/nightly-1a2b3c4d heat-corpus
     """
-    step = _in_job(job, overrides, allow_code, lambda staged: staged.finalise(name))
+    state = _in_job(job, overrides, allow_code, lambda staged: staged.finalise(name))
     if as_json:
-        click.echo(json.dumps(_describe(step)))
+        click.echo(json.dumps(_describe(state)))
     else:
-        click.echo("done" if step.done else f"round {step.iteration}")
+        click.echo("done" if state.done else f"round {state.iteration}")
 
 
 def _in_job(
@@ -188,11 +190,14 @@ def _read_share(text: str) -> Share:
         raise BadInput(f"--partition {text}: {error}; write it as 3/16") from None
 
 
-def _describe(step: Step) -> dict[str, Any]:
+def _describe(state: StageState) -> dict[str, Any]:
+    from latentscale_pipeline.executors.stepwise import missing_parts
+
+    stage = state.stage
     return {
-        "stage": step.stage.name,
-        "done": step.done,
-        "round": step.iteration,
-        "partitions": step.stage.partitions,
-        "missing": [part + 1 for part in step.missing],
+        "stage": stage.name,
+        "done": state.done,
+        "round": None if stage.advance is None or state.done else state.iteration,
+        "partitions": stage.partitions,
+        "missing": [part + 1 for part in missing_parts(state)],
     }

@@ -10,9 +10,9 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from latentscale_pipeline.engine.state import StageState
 from latentscale_pipeline.executors.stepwise import (
     Share,
-    Step,
     finalise_stage,
     find_stage,
     init_stage,
@@ -61,7 +61,7 @@ class StagedJob:
         """Names of its stages, each after those it needs."""
         return [stage.name for stage in self.plan.stages]
 
-    def init(self, name: str) -> Step:
+    def init(self, name: str) -> StageState:
         """Get a stage, or its next iteration, ready; tell what is to be computed."""
         with storage_options(self.plan.config.storage_options):
             work = work_with_caches(self.plan)
@@ -73,7 +73,7 @@ class StagedJob:
             work = job_work(self.plan)
             return work_on_stage(work, find_stage(work, name), share, self.attempt)
 
-    def finalise(self, name: str) -> Step:
+    def finalise(self, name: str) -> StageState:
         """Make the result of a stage, or the state of its iteration, from its parts."""
         with storage_options(self.plan.config.storage_options):
             work = job_work(self.plan)

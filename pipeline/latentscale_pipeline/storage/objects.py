@@ -37,6 +37,7 @@ from latentscale_pipeline.errors import (
     LatentscaleError,
     StoreFailed,
     StoreFull,
+    first_line,
 )
 from latentscale_pipeline.storage.urls import open_url, strip_credentials, without_credentials
 
@@ -353,11 +354,11 @@ class ObjectStore:
             if self.is_local or not self.sizes(prefix):
                 return
 
-    def collect_partial(self, prefix: str = "", older_than: float = 3600.0) -> None:
+    def collect_partial(self, older_than: float = 3600.0) -> None:
         """Delete the temporary files that killed writers left on a local disk."""
         if not self.is_local:
             return
-        for path in Path(self._path(prefix)).rglob("*.partial"):
+        for path in Path(self._root).rglob("*.partial"):
             with contextlib.suppress(FileNotFoundError):
                 if _PARTIAL.search(path.name) and time.time() - path.stat().st_mtime > older_than:
                     path.unlink()
@@ -620,5 +621,5 @@ def _explained(error: Exception, where: str) -> LatentscaleError:
         return BadInput(f"{where}: permission denied; choose another place or change its rights")
     if type(error).__name__ in WITHOUT_CREDENTIALS:
         return BadInput(f"{where}: there are no credentials for it; put them into the environment")
-    reason = without_credentials((str(error).splitlines() or [type(error).__name__])[0])
+    reason = without_credentials(first_line(error))
     return StoreFailed(f"{where}: {reason}; run the same command again once this is mended")

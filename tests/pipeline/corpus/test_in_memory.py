@@ -40,7 +40,7 @@ def test_it_reads_as_a_stored_corpus(dtype: str, tmp_path: Path) -> None:
     assert (held.read_index(chosen) == stored.read_index(chosen)).all()
     assert held.weights().tolist() == stored.weights().tolist()
     assert held.labels() is None
-    assert list(held.id_blocks()) == []
+    assert list(held.companion_blocks("ids")) == []
 
 
 def test_what_a_reader_changes_stays_its_own() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -156,9 +156,8 @@ def choose_column(container: Container, name: str | None, kinds: str) -> Field:
 
 def _without(field: Field, used: Collection[str]) -> Field:
     kept = tuple(column for column in field.columns if column not in used)
-    if len(kept) == len(field.columns):
-        return field
-    return Field(field.name, (field.shape[0], len(kept)), field.dtype, kept)
+    shape = (field.shape[0], len(kept)) if field.columns else field.shape
+    return replace(field, shape=shape, columns=kept)
 
 
 def _only_candidate(container: Container, fields: list[Field]) -> Field:

@@ -14,9 +14,9 @@ from typing import BinaryIO
 import numpy as np
 
 from latentscale_pipeline.corpus.formats.container import Field
-from latentscale_pipeline.corpus.formats.file import File, first_line
+from latentscale_pipeline.corpus.formats.file import File
 from latentscale_pipeline.corpus.formats.plain import Place, PlainArrays, check_size
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.errors import BadInput, first_line
 
 MAGIC = b"\x93NUMPY"
 

@@ -18,14 +18,14 @@ import numpy.typing as npt
 
 from latentscale_pipeline.corpus.formats import npy
 from latentscale_pipeline.corpus.formats.container import Field
-from latentscale_pipeline.corpus.formats.file import File, first_line, reaching
+from latentscale_pipeline.corpus.formats.file import File, reaching
 from latentscale_pipeline.corpus.formats.plain import (
     Place,
     PlainArrays,
     check_size,
     read_blocks,
 )
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.errors import BadInput, first_line
 
 MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 

@@ -23,9 +23,9 @@ from zarr.storage import FsspecStore, LocalStore
 
 from latentscale_pipeline.corpus.corpus import Corpus, is_unfinished, open_corpus
 from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field
-from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File, first_line, reaching
+from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File, reaching
 from latentscale_pipeline.corpus.manifest import MANIFEST_KEY
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.errors import BadInput, first_line
 from latentscale_pipeline.storage.objects import ObjectStore
 
 DOCUMENTS = ("zarr.json", ".zarray", ".zgroup")

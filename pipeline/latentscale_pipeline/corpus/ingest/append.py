@@ -7,7 +7,6 @@ replaced, which comes last, the corpus is what it was, whatever happens.
 
 from __future__ import annotations
 
-import contextlib
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -35,6 +34,7 @@ from latentscale_pipeline.corpus.ingest.writing import (
     init_encoding,
     open_given,
     record_dropped,
+    taking_back,
     write_documents,
 )
 from latentscale_pipeline.corpus.manifest import (
@@ -46,7 +46,7 @@ from latentscale_pipeline.corpus.manifest import (
     ZeroRows,
 )
 from latentscale_pipeline.corpus.shards import group_document
-from latentscale_pipeline.errors import BadInput, Incomplete, StoreFull
+from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.storage.objects import ObjectStore
 
@@ -86,7 +86,12 @@ def append(
     number = len(before.manifest.vectors.appended) + 1
     prefix = f"{APPENDED}/{number}-{given.sources.key[:8]}/"
     encoding = init_encoding(store, given.sources, before.dtype, shard_bytes, prefix)
-    try:
+
+    def take_back() -> None:
+        store.remove_all(prefix.rstrip("/"))
+        store.remove_all(RECORDS)
+
+    with taking_back(take_back):
         piece = encode_piece(encoding, given.sidecars, on_invalid == "drop", run, progress)
         document = group_document({})
         groups = {f"{prefix}{GROUP_KEY}": document}
@@ -94,13 +99,6 @@ def append(
             groups[f"{APPENDED}/{GROUP_KEY}"] = document
         documents = write_documents(store, {**groups, **piece.documents})
         _finalise(before, encoding, piece, documents)
-    except (BadInput, StoreFull) as error:
-        with contextlib.suppress(BadInput, Incomplete, OSError):
-            store.remove_all(prefix.rstrip("/"))
-            store.remove_all(RECORDS)
-        if isinstance(error, StoreFull):
-            raise BadInput(str(error)) from error
-        raise
     store.remove_all(RECORDS)
     corpus = open_corpus(corpus_url)
     _collect_garbage(store, corpus)
@@ -171,10 +169,11 @@ def _fingerprint(corpus: Corpus) -> Fingerprint:
 
 
 def _zero_rows(old: Manifest, piece: Piece) -> ZeroRows:
-    count, first = piece.zero_rows
-    first_added = old.n + first if count else None
-    known = old.zero_rows
-    return ZeroRows(known.count + count, first_added if known.first is None else known.first)
+    known, added = old.zero_rows, piece.zero_rows
+    first = known.first
+    if first is None and added.first is not None:
+        first = old.n + added.first
+    return ZeroRows(known.count + added.count, first)
 
 
 def _dropped(before: Corpus, encoding: Encoding, piece: Piece) -> DroppedRows:

@@ -50,6 +50,8 @@ from latentscale_pipeline.corpus.ingest.writing import (
     init_encoding,
     open_given,
     record_dropped,
+    stored_dtype,
+    taking_back,
     write_documents,
 )
 from latentscale_pipeline.corpus.manifest import (
@@ -57,7 +59,6 @@ from latentscale_pipeline.corpus.manifest import (
     MANIFEST_KEY,
     SCHEMA,
     Manifest,
-    ZeroRows,
 )
 from latentscale_pipeline.corpus.shards import (
     Separator,
@@ -65,7 +66,7 @@ from latentscale_pipeline.corpus.shards import (
     group_document,
     plan_rows,
 )
-from latentscale_pipeline.errors import BadInput, Incomplete, StoreFull
+from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.storage.objects import ObjectStore
 
@@ -131,7 +132,13 @@ def ingest(
     _check_target(store, opened, overwrite)
     before = _corpus_there(store)
     started = time.time()
-    try:
+
+    def take_back() -> None:
+        there = _corpus_there(store)
+        if there is not None or not store.exists(MANIFEST_KEY):
+            _collect_garbage(store, None if there is None else there.manifest, started)
+
+    with taking_back(take_back):
         group = {GROUP_KEY: group_document(OWNERSHIP)}
         if before is None:  # whose folder this is has to be known from the first object on
             write_documents(store, group)
@@ -145,14 +152,6 @@ def ingest(
         piece = encode_piece(encoding, given.sidecars, on_invalid == "drop", run, progress)
         manifest = _finalise(encoding, piece, group, before)
         _collect_garbage(store, manifest, started)
-    except (BadInput, StoreFull) as error:
-        with contextlib.suppress(BadInput, Incomplete, OSError):
-            there = _corpus_there(store)
-            if there is not None or not store.exists(MANIFEST_KEY):
-                _collect_garbage(store, None if there is None else there.manifest, started)
-        if isinstance(error, StoreFull):  # it took the space back: there is nothing to resume
-            raise BadInput(str(error)) from error
-        raise
     try:
         corpus = open_corpus(corpus_url)
         corpus.check_sizes()
@@ -295,8 +294,7 @@ def _stored_dtype(sources: Sources, dtype: str | None) -> np.dtype[Any]:
         if dtype not in {"float16", "float32"}:
             raise ValueError(f"dtype must be 'float16' or 'float32', not {dtype!r}")
         return np.dtype(dtype)
-    halves = all(s.dtype.kind == "f" and s.dtype.itemsize == 2 for s in sources.items)
-    return np.dtype(np.float16 if halves else np.float32)
+    return stored_dtype(source.dtype for source in sources.items)
 
 
 def _check_target(store: ObjectStore, sources: Sources, overwrite: bool) -> None:
@@ -356,7 +354,6 @@ def _finalise(
     the whole one.
     """
     store = encoding.store
-    count, first = piece.zero_rows
     manifest = Manifest(
         n=piece.rows,
         d=encoding.sources.d,
@@ -364,7 +361,7 @@ def _finalise(
         arrays=piece.arrays,
         documents=(),
         fingerprint=combine([piece.digests], piece.vectors.dtype, piece.rows, encoding.sources.d),
-        zero_rows=ZeroRows(count, first if count else None),
+        zero_rows=piece.zero_rows,
         dropped=record_dropped(store, piece.dropped, dropped_key(encoding)),
         sources=piece.sources,
         created=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -370,17 +370,18 @@ def _invalid(
     dtype: str,
 ) -> BadInput:
     """Explain the first invalid row of a piece that begins at a row of its source."""
-    values = piece[invalid[0]]
-    if np.isnan(values).any():
-        what = "holds NaN"
-    elif np.isinf(values).any():
-        what = "holds infinity"
-    else:
-        what = f"holds a value too large for {dtype}"
     bad = int(invalid[0])
+    what = fault(piece[bad], dtype)
     more = f"; {invalid.size} such rows up to row {at + len(piece) - 1}" if invalid.size > 1 else ""
     whole = f" (row {row + bad} of all sources)" if row > at else ""
     return BadInput(
         f"{source.path}: row {at + bad}{whole} {what}{more}; mend the source, or leave such rows "
         "out with --on-invalid drop"
     )
+
+
+def fault(row: npt.NDArray[Any], dtype: str) -> str:
+    """Say why a row can't be stored in a dtype."""
+    if np.isnan(row).any():
+        return "holds NaN"
+    return "holds infinity" if np.isinf(row).any() else f"holds a value too large for {dtype}"

@@ -6,8 +6,9 @@ Zarr group of its own kind: ``vectors`` and, row for row, ``ids``, ``labels`` an
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,6 +44,7 @@ from latentscale_pipeline.corpus.manifest import (
     SourceRecord,
     StoredArray,
     StoredObject,
+    ZeroRows,
 )
 from latentscale_pipeline.corpus.shards import (
     Layout,
@@ -52,7 +54,7 @@ from latentscale_pipeline.corpus.shards import (
     plan_rows,
     shard_key,
 )
-from latentscale_pipeline.errors import BadInput, Incomplete
+from latentscale_pipeline.errors import BadInput, Incomplete, StoreFull
 from latentscale_pipeline.progress import Progress
 from latentscale_pipeline.storage.objects import ObjectStore
 
@@ -91,8 +93,8 @@ class Piece:
         of a corpus that may be there.
     digests : bytes
         Of the vectors in blocks of 1024 rows; see :mod:`.fingerprint`.
-    zero_rows : tuple of int
-        How many rows are all zero, and the number of the first (-1 if there is none).
+    zero_rows : ZeroRows
+        How many rows are all zero, and the number of the first.
     dropped : ndarray of int64
         Numbers of the source rows that were left out.
     sources : tuple of SourceRecord
@@ -103,7 +105,7 @@ class Piece:
     arrays: dict[str, StoredArray]
     documents: dict[str, bytes]
     digests: bytes
-    zero_rows: tuple[int, int]
+    zero_rows: ZeroRows
     dropped: npt.NDArray[np.int64]
     sources: tuple[SourceRecord, ...]
 
@@ -143,6 +145,25 @@ def open_given(
         if url is not None or name in sources.items[0].columns
     ]
     return Given(sources, tuple(sidecars))
+
+
+def stored_dtype(dtypes: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
+    """Return the dtype that vectors are stored in: float16 if all are, else float32."""
+    halves = all(dtype.kind == "f" and dtype.itemsize == 2 for dtype in dtypes)
+    return np.dtype(np.float16 if halves else np.float32)
+
+
+@contextlib.contextmanager
+def taking_back(take_back: Callable[[], None]) -> Iterator[None]:
+    """Remove what was written when the input turns out to be bad, or there is no room for it."""
+    try:
+        yield
+    except (BadInput, StoreFull) as error:
+        with contextlib.suppress(BadInput, Incomplete, OSError):
+            take_back()
+        if isinstance(error, StoreFull):  # it took the space back: there is nothing to resume
+            raise BadInput(str(error)) from error
+        raise
 
 
 def init_encoding(
@@ -201,16 +222,13 @@ def encode_piece(
         key = f"{encoding.prefix}{sidecar.name}/{GROUP_KEY}"
         arrays[sidecar.name], documents[key] = _write_sidecar(encoding, sidecar)
     shards = tuple(shard for partition in encoded for shard in partition.shards)
-    firsts = [partition.zero_rows[1] for partition in encoded if partition.zero_rows[0]]
+    zeros = [partition.zero_rows for partition in encoded if partition.zero_rows[0]]
     return Piece(
         vectors=StoredArray(layout.dtype, layout.shard_rows, layout.chunk_rows, shards),
         arrays=arrays,
         documents=documents,
         digests=b"".join(partition.digests for partition in encoded),
-        zero_rows=(
-            sum(partition.zero_rows[0] for partition in encoded),
-            firsts[0] if firsts else -1,
-        ),
+        zero_rows=ZeroRows(sum(count for count, _ in zeros), zeros[0][1] if zeros else None),
         dropped=encoding.dropped,
         sources=tuple(SourceRecord(s.path, s.rows, s.dtype.name) for s in sources.items),
     )

@@ -58,12 +58,6 @@ class Certificates:
         )
 
 
-def make_certificates() -> tuple[str, str]:
-    """Make a certificate and its key, as PEM, for one run."""
-    made = Security.temporary()
-    return str(made.tls_ca_file), str(made.tls_client_key)
-
-
 @contextmanager
 def certificates(job: str, job_folder: Path | None, place: str | None) -> Iterator[Certificates]:
     """Keep the certificates of a run for the time of a ``with`` block.
@@ -87,9 +81,11 @@ def certificates(job: str, job_folder: Path | None, place: str | None) -> Iterat
         shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{job}.", dir=base))  # only its owner may enter
     try:
-        certificate, key = make_certificates()
-        made = Certificates(folder)
-        for path, text in ((made.certificate, certificate), (made.key, key)):
+        made, fresh = Certificates(folder), Security.temporary()
+        for path, text in (
+            (made.certificate, str(fresh.tls_ca_file)),
+            (made.key, str(fresh.tls_client_key)),
+        ):
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.write(text)
         yield made

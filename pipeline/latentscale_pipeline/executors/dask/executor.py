@@ -22,7 +22,7 @@ from distributed.utils import sync
 
 from latentscale_pipeline.engine.executor import Ending
 from latentscale_pipeline.engine.task import Task, WorkerDied, run_task
-from latentscale_pipeline.errors import Incomplete, LatentscaleError
+from latentscale_pipeline.errors import Incomplete, LatentscaleError, first_line
 
 BEGUN = "latentscale-begun"
 """Topic under which workers say which task they begin."""
@@ -257,5 +257,4 @@ def explained(problem: Callable[[str], str]) -> Iterator[None]:
     except LatentscaleError:
         raise
     except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise Incomplete(problem(reason)) from error
+        raise Incomplete(problem(first_line(error))) from error

@@ -25,7 +25,6 @@ from distributed.security import Security
 from distributed.utils import silence_logging_cmgr
 
 from latentscale_pipeline.config.cluster import Kubernetes
-from latentscale_pipeline.executors.dask.certificates import make_certificates
 from latentscale_pipeline.executors.dask.environment import TCP_SECONDS
 from latentscale_pipeline.executors.dask.executor import undisturbed
 from latentscale_pipeline.executors.dask.kubernetes_objects import (
@@ -75,15 +74,9 @@ def kubernetes_cluster(settings: Kubernetes, job: Job, tell: Tell) -> Iterator[R
 
 @contextmanager
 def _started(library: Any, settings: Kubernetes, job: Job, tell: Tell) -> Iterator[RemoteExecutor]:
-    certificate, key = make_certificates()
-    files = dict(zip(TLS_FILES, (certificate, key), strict=True))
-    owner = _owner()
-    security = Security(
-        tls_ca_file=certificate,
-        tls_client_cert=certificate,
-        tls_client_key=key,
-        require_encryption=True,
-    )
+    security, owner = Security.temporary(), _owner()
+    pem = (str(security.tls_ca_file), str(security.tls_client_key))
+    files = dict(zip(TLS_FILES, pem, strict=True))
     with ExitStack() as stack:
         stack.enter_context(silence_logging_cmgr("CRITICAL"))
         stack.enter_context(dask.config.set({"distributed.comm.timeouts.tcp": TCP_SECONDS}))

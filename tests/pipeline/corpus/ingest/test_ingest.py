@@ -181,7 +181,11 @@ def test_nothing_left_after_dropping_is_one_line(tmp_path: Path) -> None:
 SIDECARS: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "too few": ("labels", lambda p: p.write_text("a\nb\n"), "2 labels for 3 rows of vectors"),
     "too many": ("ids", lambda p: p.write_text("a\n" * 4), "4 ids for 3 rows of vectors"),
-    "not UTF-8": ("labels", lambda p: p.write_bytes(b"a\n\xff\nc\n"), "row 1 isn't UTF-8"),
+    "not UTF-8": (
+        "labels",
+        lambda p: p.write_bytes(b"a\n\xff\nc\n"),
+        "row 1, at byte 2, isn't UTF-8",
+    ),
     "not a number": ("weights", lambda p: p.write_text("1\nx\n2\n"), "row 1: 'x' isn't a number"),
     "negative": ("weights", lambda p: p.write_text("1\n2\n-1\n"), "row 2: weight -1.0; weights"),
     "not finite": ("weights", lambda p: p.write_text("1\nnan\n1\n"), "row 1: weight nan"),
