@@ -27,7 +27,6 @@ from latentscale_pipeline.corpus.ingest.encoding import (
 from latentscale_pipeline.corpus.ingest.sources import Sources
 from latentscale_pipeline.corpus.ingest.writing import (
     SHARD_BYTES,
-    Given,
     Piece,
     dropped_key,
     encode_piece,
@@ -80,19 +79,19 @@ def append(
     before = open_corpus(corpus_url)
     before.check_sizes()
     files = {"ids": ids, "labels": labels, "weights": weights}
-    given = open_given(sources, corpus_url, files, dict(columns or {}))
-    _check_fit(before, given)
+    opened, sidecars = open_given(sources, corpus_url, files, dict(columns or {}))
+    _check_fit(before, opened, {sidecar.name for sidecar in sidecars})
     store = ObjectStore(corpus_url)
     number = len(before.manifest.vectors.appended) + 1
-    prefix = f"{APPENDED}/{number}-{given.sources.key[:8]}/"
-    encoding = init_encoding(store, given.sources, before.dtype, shard_bytes, prefix)
+    prefix = f"{APPENDED}/{number}-{opened.key[:8]}/"
+    encoding = init_encoding(store, opened, before.dtype, shard_bytes, prefix)
 
     def take_back() -> None:
         store.remove_all(prefix.rstrip("/"))
         store.remove_all(RECORDS)
 
     with taking_back(take_back):
-        piece = encode_piece(encoding, given.sidecars, on_invalid == "drop", run, progress)
+        piece = encode_piece(encoding, sidecars, on_invalid == "drop", run, progress)
         document = group_document({})
         groups = {f"{prefix}{GROUP_KEY}": document}
         if number == 1:
@@ -105,8 +104,7 @@ def append(
     return corpus
 
 
-def _check_fit(corpus: Corpus, given: Given) -> None:
-    sources = given.sources
+def _check_fit(corpus: Corpus, sources: Sources, gets: set[str]) -> None:
     if any(s.path == corpus.url or s.path.startswith(corpus.url + "/") for s in sources.items):
         raise BadInput(f"{corpus.url}: a corpus can't be added to itself; copy it first")
     if sources.d != corpus.d:
@@ -114,7 +112,7 @@ def _check_fit(corpus: Corpus, given: Given) -> None:
             f"{sources.items[0].path}: rows of {sources.d} dimensions, but {corpus.url} has "
             f"{corpus.d}; ingest them into a corpus of their own"
         )
-    has, gets = set(corpus.manifest.arrays), {sidecar.name for sidecar in given.sidecars}
+    has = set(corpus.manifest.arrays)
     for name in sorted(has ^ gets):
         raise BadInput(
             f"{corpus.url}: it has {name} and what is to be added has none; give them with --{name}"

@@ -126,8 +126,7 @@ def ingest(
     if on_invalid not in {"error", "drop"}:
         raise ValueError(f"on_invalid must be 'error' or 'drop', not {on_invalid!r}")
     files = {"ids": ids, "labels": labels, "weights": weights}
-    given = open_given(sources, corpus_url, files, dict(columns or {}))
-    opened = given.sources
+    opened, sidecars = open_given(sources, corpus_url, files, dict(columns or {}))
     store = ObjectStore(corpus_url)
     _check_target(store, opened, overwrite)
     before = _corpus_there(store)
@@ -149,7 +148,7 @@ def ingest(
             shard_bytes,
             separator=_free_separator(store, before),
         )
-        piece = encode_piece(encoding, given.sidecars, on_invalid == "drop", run, progress)
+        piece = encode_piece(encoding, sidecars, on_invalid == "drop", run, progress)
         manifest = _finalise(encoding, piece, group, before)
         _collect_garbage(store, manifest, started)
     try:

@@ -16,7 +16,6 @@ import base64
 import contextlib
 import io
 import json
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -84,14 +83,10 @@ class Encoding:
         return -(-self.shards // self.partition_shards)
 
     @property
-    def row_bytes(self) -> int:
-        """Bytes of a stored row."""
-        return self.layout.row_shape[0] * np.dtype(self.layout.dtype).itemsize
-
-    @property
     def memory_bytes(self) -> int:
         """What encoding holds: rows, their shard's bytes, what is read back, a block."""
-        return 3 * self.layout.shard_rows * self.row_bytes + (64 << 20)
+        row_bytes = self.layout.row_shape[0] * np.dtype(self.layout.dtype).itemsize
+        return 3 * self.layout.shard_rows * row_bytes + (64 << 20)
 
     def record_key(self, index: int) -> str:
         """Where the record of a partition is."""
@@ -195,55 +190,36 @@ def encode_partition(encoding: Encoding, index: int, progress: Progress) -> byte
     layout = encoding.layout
     first = index * encoding.partition_shards
     last = min(first + encoding.partition_shards, encoding.shards)
-    free = deque(ShardBuffer(layout, many=encoding.shards > 2) for _ in range(min(2, last - first)))
-    writing: deque[tuple[ShardBuffer, Future[tuple[Shard, bytes]]]] = deque()
-    written: list[tuple[Shard, bytes]] = []
-    zeros: list[npt.NDArray[np.intp]] = []
-
-    def settle() -> None:
-        buffer, future = writing.popleft()
-        written.append(future.result())
-        free.append(buffer)
-
+    buffers = [ShardBuffer(layout, many=encoding.shards > 2) for _ in range(min(2, last - first))]
+    stored: list[Future[tuple[Shard, bytes, npt.NDArray[np.intp]]]] = []
     # One shard is stored while the next one is read.
     with ThreadPoolExecutor(1) as writer:
         for shard in range(first, last):
-            if not free:
-                settle()
-            buffer = free.popleft()
+            buffer = buffers[shard % len(buffers)]
+            if len(stored) >= len(buffers):
+                stored[-len(buffers)].result()  # the shard that was in it is stored
             start = shard * layout.shard_rows
-            count = min(layout.shard_rows, layout.rows - start)
-            zeros.append(start + _fill(encoding, buffer.rows[:count], start, progress))
-            writing.append((buffer, writer.submit(_store_shard, encoding, shard, buffer, count)))
-        while writing:
-            settle()
+            stop = min(start + layout.shard_rows, layout.rows)
+            filled = 0
+            for rows in _kept_pieces(encoding, start, stop, progress):
+                buffer.rows[filled : filled + len(rows)] = rows
+                filled += len(rows)
+            stored.append(writer.submit(_store_shard, encoding, shard, buffer, filled))
+        shards, digests, zeros = zip(*(future.result() for future in stored), strict=True)
     zero = np.concatenate(zeros)
     found = (len(zero), int(zero[0]) if len(zero) else -1)
-    digests = b"".join(digests for _, digests in written)
-    return Encoded(tuple(shard for shard, _ in written), digests, found).to_bytes()
-
-
-def _fill(
-    encoding: Encoding, rows: npt.NDArray[Any], start: int, progress: Progress
-) -> npt.NDArray[np.intp]:
-    """Fill a shard with kept rows, from number ``start`` on, and return which are all zero."""
-    zeros = [np.empty(0, np.intp)]
-    filled = 0
-    for valid in _kept_pieces(encoding, start, start + len(rows), progress):
-        rows[filled : filled + len(valid)] = valid
-        zeros.append(filled + np.flatnonzero(~valid.any(axis=1)))
-        filled += len(valid)
-    return np.concatenate(zeros)
+    return Encoded(shards, b"".join(digests), found).to_bytes()
 
 
 def _store_shard(
     encoding: Encoding, shard: int, buffer: ShardBuffer, count: int
-) -> tuple[Shard, bytes]:
-    """Store a shard that is filled, and return its record and the digests of its rows."""
+) -> tuple[Shard, bytes, npt.NDArray[np.intp]]:
+    """Store a shard that is filled; return its record, digests, and which rows are all zero."""
     key = f"{encoding.prefix}vectors/{shard_key(encoding.layout, shard)}"
     written = write_checked(encoding.store, key, buffer.encoded(count))
-    digests = block_digests(buffer.rows[:count])
-    return Shard(key, written.size, written.xxh3, count), digests
+    rows = buffer.rows[:count]
+    zero = shard * encoding.layout.shard_rows + np.flatnonzero(~rows.any(axis=1))
+    return Shard(key, written.size, written.xxh3, count), block_digests(rows), zero
 
 
 def scan_partition(encoding: Encoding, index: int, progress: Progress) -> bytes:
@@ -264,8 +240,8 @@ def npy_bytes(array: npt.NDArray[Any]) -> bytes:
     return file.getvalue()
 
 
-def missing_partitions(encoding: Encoding) -> tuple[dict[int, Encoded], list[int]]:
-    """Tell which partitions an earlier ingest has encoded, and which are missing.
+def encoded_partitions(encoding: Encoding) -> dict[int, Encoded]:
+    """Return the records of the partitions that are encoded already.
 
     A record counts when all shards that it names are there and of the right size.
     """
@@ -279,7 +255,7 @@ def missing_partitions(encoding: Encoding) -> tuple[dict[int, Encoded], list[int
             encoded = Encoded.from_bytes(encoding.store.read(encoding.record_key(index)))
             if all(sizes.get(shard.key) == shard.size for shard in encoded.shards):
                 found[index] = encoded
-    return found, [index for index in range(encoding.partitions) if index not in found]
+    return found
 
 
 def find_dropped(encoding: Encoding, run: Run) -> Encoding:

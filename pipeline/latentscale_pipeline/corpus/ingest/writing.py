@@ -24,9 +24,9 @@ from latentscale_pipeline.corpus.ingest.encoding import (
     Run,
     Work,
     encode_partition,
+    encoded_partitions,
     find_dropped,
     kept_rows,
-    missing_partitions,
     npy_bytes,
     shards_per_partition,
     write_checked,
@@ -71,14 +71,6 @@ _ATTEMPTS = 4
 
 
 @dataclass(frozen=True)
-class Given:
-    """What goes into a piece, opened: sources and their companions."""
-
-    sources: Sources
-    sidecars: tuple[Sidecar, ...]
-
-
-@dataclass(frozen=True)
 class Piece:
     """What was written of a piece.
 
@@ -120,7 +112,7 @@ def open_given(
     target: str,
     files: dict[str, str | None],
     columns: dict[str, str],
-) -> Given:
+) -> tuple[Sources, list[Sidecar]]:
     """Open sources and, for each name, the file or the column that accompanies them.
 
     Parameters
@@ -144,7 +136,7 @@ def open_given(
         for name, url in files.items()
         if url is not None or name in sources.items[0].columns
     ]
-    return Given(sources, tuple(sidecars))
+    return sources, sidecars
 
 
 def stored_dtype(dtypes: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
@@ -237,7 +229,8 @@ def encode_piece(
 def _encode(encoding: Encoding, run: Run, progress: Progress) -> list[Encoded]:
     """Encode the partitions that are missing and return the records of all."""
     for _ in range(_ATTEMPTS):
-        found, missing = missing_partitions(encoding)
+        found = encoded_partitions(encoding)
+        missing = [index for index in range(encoding.partitions) if index not in found]
         if not missing:
             return [found[index] for index in range(encoding.partitions)]
         run(Work(encoding, encode_partition, progress), missing, encoding.memory_bytes)
