@@ -283,22 +283,15 @@ class Corpus:
             yield block[kept[first : first + len(block)]]
             first += len(block)
 
-    def labels(self) -> list[str] | None:
-        """Return the label of every row, or None if the corpus has none."""
-        return self._texts("labels")
-
-    def ids(self) -> list[str] | None:
-        """Return the id of every row, or None if the corpus has none."""
-        return self._texts("ids")
+    def texts(self, name: str) -> list[str] | None:
+        """Return the ``ids`` or ``labels`` of all rows, or None if the corpus has none."""
+        texts = [text for block in self.companion_blocks(name) for text in block.tolist()]
+        return texts if name in self.manifest.arrays else None
 
     def weights(self) -> npt.NDArray[np.float64] | None:
         """Return the weight of every row, shape (n,), or None if the corpus has none."""
         blocks = list(self.companion_blocks("weights"))
         return np.concatenate(blocks) if blocks else None
-
-    def _texts(self, name: str) -> list[str] | None:
-        texts = [text for block in self.companion_blocks(name) for text in block.tolist()]
-        return texts if name in self.manifest.arrays else None
 
     def read_object(self, stored: StoredObject) -> bytearray:
         """Return the bytes of one stored object, checked against the manifest.

@@ -102,7 +102,7 @@ def _rows_by_label(
     address: str, manifest: str, excluded: tuple[str, ...]
 ) -> dict[str, npt.NDArray[np.int64]]:
     corpus = reopen(address, manifest, excluded)
-    labels = corpus.labels()
+    labels = corpus.texts("labels")
     if labels is None:
         raise BadInput(f"{corpus.url}: it has no labels; ingest it again with --labels")
     names, codes = np.unique(np.array(labels, np.dtypes.StringDType()), return_inverse=True)

@@ -65,8 +65,8 @@ def test_rows_are_read_by_shard_range_and_index(corpus: Corpus) -> None:
     chosen = np.array([0, 3, 3, 1023, 1024, 2499])
     np.testing.assert_array_equal(corpus.read_index(chosen), expected[chosen])
     assert corpus.read_index(np.array([], int)).shape == (0, 7)
-    assert corpus.labels() == [f"l{i}" for i in range(ROWS)]
-    assert corpus.ids() is None
+    assert corpus.texts("labels") == [f"l{i}" for i in range(ROWS)]
+    assert corpus.texts("ids") is None
     weights = corpus.weights()
     assert weights is not None
     np.testing.assert_array_equal(weights, np.arange(ROWS) / 2)
@@ -199,7 +199,7 @@ def test_without_a_shard_its_rows_are_gone_and_the_rest_moves_up(corpus: Corpus)
                 np.testing.assert_array_equal(reader.read_shard(i), expected[reader.shard_range(i)])
             chosen = np.array([0, 5, len(expected) - 1])
             np.testing.assert_array_equal(reader.read_index(chosen), expected[chosen])
-            assert reader.labels() == labels[keep].tolist()
+            assert reader.texts("labels") == labels[keep].tolist()
             weights = reader.weights()
             assert weights is not None
             np.testing.assert_array_equal(weights, (np.arange(ROWS) / 2)[keep])

@@ -1,9 +1,9 @@
 """Parquet and Arrow tables: vectors in a list column, or one dimension a column.
 
 A column of lists, of fixed or equal length, or of fixed-shape tensors is a field of vectors; so are
-numbered float columns together (:mod:`.columns`). Rows are decoded in batches of a few MiB. Arrow's
-file format, known as Feather as well, gives access to any batch; its stream format is read from the
-beginning.
+numbered float columns together (:func:`.container.joined_fields`). Rows are decoded in batches of a
+few MiB. Arrow's file format, known as Feather as well, gives access to any batch; its stream format
+is read from the beginning.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from latentscale_pipeline.corpus.formats.columns import joined_fields
-from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field
+from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field, joined_fields
 from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File, decoding
 from latentscale_pipeline.errors import BadInput
 

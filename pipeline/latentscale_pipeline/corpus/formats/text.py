@@ -3,8 +3,8 @@
 A line is a row. Fields are separated by tabs, commas, semicolons or blanks; a first line without
 numbers names the columns, and without one they are called by their numbers, from 0. A first line
 of two whole numbers, rows and dimensions, is word2vec's. Columns of numbers are joined to vectors
-as in other tables (:mod:`.columns`); a column that holds whole numbers only, beside others that
-don't, is no part of them. Empty lines are skipped.
+as in other tables (:func:`.container.joined_fields`); a column that holds whole numbers only,
+beside others that don't, is no part of them. Empty lines are skipped.
 
 To read from the middle of a file, its first reading (which counts the lines) notes where every
 4096th row begins.
@@ -24,8 +24,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from latentscale_pipeline.corpus.formats.columns import joined_fields
-from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field
+from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field, joined_fields
 from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File, reaching
 from latentscale_pipeline.errors import BadInput
 

@@ -20,6 +20,7 @@ from distributed.utils import silence_logging_cmgr
 
 from latentscale_pipeline.config.cluster import Address, TlsFiles
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.executors.dask.certificates import security_of
 from latentscale_pipeline.executors.dask.executor import explained, undisturbed
 from latentscale_pipeline.executors.dask.readiness import PACKAGES, Job, NotReady, check_versions
 from latentscale_pipeline.executors.dask.remote import RemoteExecutor, Tell
@@ -101,12 +102,7 @@ def _security(settings: Address) -> Security:
     for name, path in files:
         if not Path(path).is_file():
             raise BadInput(f"cluster.tls.{name}: there is no file {path}")
-    return Security(
-        tls_ca_file=files.ca_file,
-        tls_client_cert=files.cert,
-        tls_client_key=files.key,
-        require_encryption=True,
-    )
+    return security_of(files)
 
 
 def _wait_for_workers(client: distributed.Client, settings: Address) -> None:

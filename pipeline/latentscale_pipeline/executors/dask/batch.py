@@ -23,9 +23,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from latentscale_pipeline.config.cluster import Batch, walltime_seconds
+from latentscale_pipeline.config.cluster import Batch, TlsFiles, walltime_seconds
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.executors.dask.certificates import Certificates, certificates
+from latentscale_pipeline.executors.dask.certificates import certificates, security_of
 from latentscale_pipeline.executors.dask.environment import TCP_SECONDS, worker_environment
 from latentscale_pipeline.executors.dask.executor import undisturbed
 from latentscale_pipeline.executors.dask.local import COMMON, SETTINGS, scheduler_here
@@ -41,12 +41,15 @@ LEAVING_SHARE, LEAVING_SECONDS = 0.05, 300.0
 NANNY_BYTES = 256 << 20
 """What the process that watches a worker holds, beside the worker's own limit."""
 
-UNKNOWN_SECONDS = "60s"
-"""How long tasks are thought to take before one has ended.
-
-With Dask's half a second, a handful of long tasks would seem no reason for a second worker.
-"""
-
+ELASTIC_SETTINGS = SETTINGS | {
+    # A queue may be long: the driver says when it has waited enough.
+    "distributed.scheduler.no-workers-timeout": None,
+    # How long tasks are thought to take before one has ended. With Dask's half a second, a handful
+    # of long tasks would seem no reason for a second worker.
+    "distributed.scheduler.unknown-task-duration": "60s",
+    "distributed.comm.timeouts.tcp": TCP_SECONDS,
+}
+"""Dask's settings where workers come and go."""
 
 SYSTEMS = {
     "slurm": ("SLURMCluster", "sbatch"),
@@ -115,52 +118,35 @@ def _cluster_class(settings: Batch) -> Any:
 
 @contextmanager
 def _started(
-    kind: Any, settings: Batch, made: Certificates, job: Job, tell: Tell
+    kind: Any, settings: Batch, made: TlsFiles, job: Job, tell: Tell
 ) -> Iterator[RemoteExecutor]:
-    options = job_options(settings, made, job.name, _log_folder(job.folder, made)) | {
+    options = _job_options(settings, job.name, _log_folder(job.folder, made)) | {
         "name": job.name,
-        "security": made.security,
+        "security": security_of(made),
         "interface": settings.interface,
     }
     with scheduler_here(
         lambda scheduler: kind(**options, **COMMON, scheduler_options=scheduler),
-        elastic_settings(),
+        ELASTIC_SETTINGS,
         dashboard=settings.dashboard,
     ) as (cluster, client, link):
         executor = RemoteExecutor(client, settings, tell, link)
         executor.make_ready(job, ours=True)
-        keep_workers(cluster, settings)
+        least = settings.workers if settings.minimum is None else settings.minimum
+        cluster.adapt(minimum=least, maximum=settings.workers)
         yield executor
 
 
-def keep_workers(cluster: Any, settings: Batch) -> None:
-    """Keep as many workers as are asked for: those that are lost are replaced."""
-    if settings.minimum is None:
-        cluster.adapt(minimum=settings.workers, maximum=settings.workers)
-    else:
-        cluster.adapt(minimum=settings.minimum, maximum=settings.workers)
-
-
-def elastic_settings() -> dict[str, Any]:
-    """Return Dask's settings where workers come and go."""
-    return SETTINGS | {
-        # A queue may be long: the driver says when it has waited enough.
-        "distributed.scheduler.no-workers-timeout": None,
-        "distributed.scheduler.unknown-task-duration": UNKNOWN_SECONDS,
-        "distributed.comm.timeouts.tcp": TCP_SECONDS,
-    }
-
-
-def _log_folder(job_folder: Path | None, made: Certificates) -> str:
+def _log_folder(job_folder: Path | None, made: TlsFiles) -> str:
     """Choose where workers write what they say; a script takes no name of odd characters."""
     if job_folder is not None:
         folder = str(job_folder.absolute() / "workers")
         if shlex.quote(folder) == folder:
             return folder
-    return str(made.folder / "workers")
+    return str(Path(made.key).parent / "workers")
 
 
-def job_options(settings: Batch, made: Certificates, job: str, log_folder: str) -> dict[str, Any]:
+def _job_options(settings: Batch, job: str, log_folder: str) -> dict[str, Any]:
     """Return what dask-jobqueue makes the script of a worker's job from."""
     seconds = walltime_seconds(settings.walltime)
     leaving = min(LEAVING_SHARE * seconds, LEAVING_SECONDS)

@@ -20,7 +20,7 @@ from latentscale_pipeline.engine.loop import run_stages
 from latentscale_pipeline.engine.state import inspect_stages
 from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.executors.dask.address import existing_scheduler
-from latentscale_pipeline.executors.dask.certificates import Certificates, certificates
+from latentscale_pipeline.executors.dask.certificates import certificates, security_of
 from latentscale_pipeline.executors.dask.readiness import Job, NotReady, check_versions
 from tests.conftest import Ended
 from tests.pipeline.engine.test_loop import Events, make_work
@@ -67,15 +67,14 @@ def test_a_job_on_an_existing_scheduler_gives_the_serial_numbers(
         assert ended.code == 0, ended.err
     assert timeless(results_of(tmp_path / "theirs")) == timeless(results_of(tmp_path / "serial"))
     with Client(
-        under_tls.address, security=under_tls.made.security if under_tls.made else None
+        under_tls.address, security=security_of(under_tls.tls) if under_tls.tls else None
     ) as c:
         assert len(c.nthreads()) == 2, "the scheduler and its workers are left as they were"
 
 
 def test_who_has_no_certificate_is_refused(under_tls: Scheduler, tmp_path: Path) -> None:
     with certificates("other", None, str(tmp_path / "other")) as other:
-        strangers = TlsFiles(ca_file=other.certificate, cert=other.certificate, key=other.key)
-        settings = under_tls.settings(tls=strangers)
+        settings = under_tls.settings(tls=other)
         with (
             pytest.raises(Incomplete, match="doesn't answer, or doesn't take these certificates"),
             existing_scheduler(settings, job(tmp_path), print),
@@ -141,7 +140,7 @@ def test_versions_that_differ_are_named() -> None:
 
 @contextmanager
 def in_this_process(
-    made: Certificates | None,
+    made: TlsFiles | None,
 ) -> Iterator[tuple[distributed.LocalCluster, Address]]:
     """A scheduler with one worker, threads of this process."""
     with distributed.LocalCluster(
@@ -149,7 +148,7 @@ def in_this_process(
         threads_per_worker=1,
         processes=False,
         protocol="tcp://" if made is None else "tls://",
-        security=None if made is None else made.security,
+        security=None if made is None else security_of(made),
         dashboard_address="127.0.0.1:0",
         silence_logs="CRITICAL",
     ) as cluster:
@@ -210,11 +209,11 @@ def test_nothing_secret_is_in_the_folder_of_another(tmp_path: Path) -> None:
     base = tmp_path / "shared"
     with certificates("job", None, str(base)) as made:
         assert base.stat().st_mode & 0o777 == 0o700
-        assert made.folder.stat().st_mode & 0o777 == 0o700
-        for path in (made.certificate, made.key):
+        left = Path(made.key).parent
+        assert left.stat().st_mode & 0o777 == 0o700
+        for path in (made.cert, made.key):
             assert Path(path).stat().st_mode & 0o777 == 0o600
-        assert isinstance(made.security, Security)
-        left = made.folder
+        assert isinstance(security_of(made), Security)
     assert not left.exists()
     (base / "job.killed").mkdir()
     with certificates("job", None, str(base)):
