@@ -274,7 +274,7 @@ def test_damage_is_named_on_reading(
     damage(Path(corpus.url, key))
     read: dict[str, Callable[[], object]] = {
         SHARD: lambda: corpus.read_shard(1),
-        "labels/c/0": corpus.labels,
+        "labels/c/0": lambda: corpus.texts("labels"),
         "weights/c/0": corpus.weights,
     }
     line = rf"^{corpus.url}/{key}: {DAMAGE[damage]}; restore this file, or ingest the corpus again"
