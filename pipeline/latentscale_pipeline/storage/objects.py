@@ -23,7 +23,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, BinaryIO, ParamSpec, TypeVar, cast
@@ -44,6 +44,7 @@ from latentscale_pipeline.storage.urls import open_url, strip_credentials, witho
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 Bytes = bytes | bytearray | memoryview
+Move = Callable[[Path, Path], None]
 
 PATIENCE_SECONDS = 120.0
 """How long a store that can't be reached is waited for."""
@@ -237,11 +238,7 @@ class ObjectStore:
             loss in a power cut is noticed and made good can do without.
         """
         if self.is_local:
-            self._locally(
-                key,
-                lambda path: self._place(path, data, os.replace, durable=durable),
-                durable=durable,
-            )
+            self._locally(key, data, os.replace, durable=durable)
             return
         for _ in range(SENDINGS):
             self._send(key, lambda path: self._fs.pipe_file(path, bytes(data)))
@@ -295,7 +292,7 @@ class ObjectStore:
         """
         if self.is_local:
             try:
-                self._locally(key, lambda path: self._place(path, data, _link))
+                self._locally(key, data, _link)
             except FileExistsError:
                 return self.read(key) == data
             return True
@@ -407,47 +404,29 @@ class ObjectStore:
             "storage, then run the same command again"
         )
 
-    def _locally(
-        self, key: str, operation: Callable[[Path], None], *, durable: bool = True
-    ) -> None:
+    def _locally(self, key: str, data: Bytes, move: Move, *, durable: bool = True) -> None:
         path = Path(self._path(key))
         in_the_way = BadInput(
             f"{self.locate(key)}: a file is in the way of a folder; choose another place"
         )
+
+        def place() -> None:
+            with placed(path, move, durable=durable) as file:
+                file.write(data)
+
         for _ in range(SENDINGS):
             try:
                 self._attempt(lambda: _make_folder(path.parent, durable=durable), key)
             except (FileExistsError, NotADirectoryError):
                 raise in_the_way from None
             try:
-                self._attempt(lambda: operation(path), key)
+                self._attempt(place, key)
                 return
             except (IsADirectoryError, NotADirectoryError):
                 raise in_the_way from None
             except FileNotFoundError as error:
                 gone = error  # somebody removed the folder meanwhile
         raise gone
-
-    @staticmethod
-    def _place(
-        path: Path,
-        data: Bytes,
-        move: Callable[[Path, Path], None],
-        *,
-        durable: bool = True,
-    ) -> None:
-        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
-        try:
-            with temporary.open("wb") as file:
-                file.write(data)
-                if durable:
-                    file.flush()
-                    os.fsync(file.fileno())
-            move(temporary, path)
-            if durable:
-                sync_folder(path.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def _attempt(self, operation: Callable[[], Any], key: str) -> Any:
         """Run an operation, again after a pause as long as what is wrong with the store may pass.
@@ -518,6 +497,26 @@ def _retry(operation: Callable[[], Result], patience: Callable[[Exception], floa
                 raise
         time.sleep(delay)
         delay = min(2 * delay, LONGEST_DELAY)
+
+
+@contextlib.contextmanager
+def placed(path: Path, move: Move = os.replace, *, durable: bool = True) -> Iterator[BinaryIO]:
+    """Open a file of a local disk that is there only when it is whole.
+
+    It is written beside its place and moved there; ``durable`` as in :meth:`ObjectStore.write`.
+    """
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        move(temporary, path)
+        if durable:
+            sync_folder(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

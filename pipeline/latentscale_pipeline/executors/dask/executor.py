@@ -75,23 +75,20 @@ class DaskExecutor:
 
     def submit(self, task: Task) -> None:
         """Send a task to whichever worker has room for it."""
-        with _scheduler_needed():
-            self._send(task)
-
-    def _send(self, task: Task) -> None:
         key = f"{task.label}-{task.attempt}-{self._sent}".replace(" ", "-")
         self._sent += 1
         self._tasks[key] = task
-        future = self.client.submit(
-            run_on_worker,
-            task,
-            key=key,
-            pure=False,
-            resources={"memory": task.stage.memory_bytes},
-            **self._elsewhere(task),
-        )
-        self._futures[key] = future
-        self._loop.add_callback(self._collect, key, future)
+        with _scheduler_needed():
+            future = self.client.submit(
+                run_on_worker,
+                task,
+                key=key,
+                pure=False,
+                resources={"memory": task.stage.memory_bytes},
+                **self._elsewhere(task),
+            )
+            self._futures[key] = future
+            self._loop.add_callback(self._collect, key, future)
 
     async def _collect(self, key: str, future: distributed.Future[Any]) -> None:
         """Fetch how a task ended.
