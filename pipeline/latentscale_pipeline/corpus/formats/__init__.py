@@ -16,27 +16,9 @@ from pathlib import Path
 from typing import cast
 
 from latentscale_pipeline.corpus.formats import npy, npz, raw, safetensors, text, zarr
-from latentscale_pipeline.corpus.formats.container import (
-    Container,
-    Field,
-    choose_column,
-    choose_vectors,
-)
+from latentscale_pipeline.corpus.formats.container import Container, Field, choose_column
 from latentscale_pipeline.corpus.formats.file import File, reaching
 from latentscale_pipeline.errors import BadInput
-
-__all__ = [
-    "FORMATS",
-    "SUFFIXES",
-    "Container",
-    "Field",
-    "File",
-    "choose_column",
-    "choose_vectors",
-    "open_container",
-    "open_values",
-    "reaching",
-]
 
 
 @dataclass(frozen=True)

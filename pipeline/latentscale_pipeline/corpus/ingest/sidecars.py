@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from latentscale_pipeline.corpus.formats import Container, Field, open_values
-from latentscale_pipeline.corpus.formats.container import STRINGS
+from latentscale_pipeline.corpus.formats import open_values
+from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field
 from latentscale_pipeline.corpus.ingest.sources import Sources, find_files
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.storage.objects import again_while_away
