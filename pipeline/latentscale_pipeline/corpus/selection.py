@@ -17,8 +17,8 @@ import xxhash
 
 from latentscale_pipeline.corpus.corpus import Corpus
 from latentscale_pipeline.corpus.expressions import matching_rows, names_in
-from latentscale_pipeline.corpus.formats import open_container
-from latentscale_pipeline.corpus.formats.container import STRINGS, choose_column
+from latentscale_pipeline.corpus.formats import open_values
+from latentscale_pipeline.corpus.formats.container import STRINGS
 from latentscale_pipeline.corpus.formats.zarr import corpus_rows
 from latentscale_pipeline.corpus.ingest.sources import Source, Sources, find_files
 from latentscale_pipeline.errors import BadInput
@@ -98,12 +98,10 @@ def _column(corpus: Corpus, name: str, table: str | None) -> npt.NDArray[Any]:
     where = strip_credentials(table)
     blocks: list[npt.NDArray[Any]] = []
     for file in find_files(table):
-        container = open_container(file, must=True)
-        if container is not None:
-            field = choose_column(container, name, "")
-            if len(field.shape) != 1:
-                raise BadInput(f"{container.locate(field)}: not one value a row; choose another")
-            blocks += container.blocks(field, 0, field.shape[0])
+        container, field = open_values(file, "", name)
+        if len(field.shape) != 1:
+            raise BadInput(f"{container.locate(field)}: not one value a row; choose another")
+        blocks += container.blocks(field, 0, field.shape[0])
     rows = sum(map(len, blocks))
     if rows != corpus.n:
         raise BadInput(

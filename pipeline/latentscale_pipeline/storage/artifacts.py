@@ -16,7 +16,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -173,9 +173,7 @@ def create_marker(
         "attempt": attempt,
         "values": dict(values),
         "objects": dict(objects),
-        "seconds": cost.seconds,
-        "peak_memory_bytes": cost.peak_memory_bytes,
-        "tasks_at_once": cost.tasks_at_once,
+        **asdict(cost),
     }
     marker = json.dumps({**body, "digest": digest(body)}, indent=1, allow_nan=False).encode()
     if store.create(f"{part}.json", marker):

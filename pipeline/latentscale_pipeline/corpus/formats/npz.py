@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import io
 import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
@@ -18,14 +17,14 @@ import numpy.typing as npt
 
 from latentscale_pipeline.corpus.formats import npy
 from latentscale_pipeline.corpus.formats.container import Field
-from latentscale_pipeline.corpus.formats.file import File, reaching
+from latentscale_pipeline.corpus.formats.file import File, decoding
 from latentscale_pipeline.corpus.formats.plain import (
     Place,
     PlainArrays,
     check_size,
     read_blocks,
 )
-from latentscale_pipeline.errors import BadInput, first_line
+from latentscale_pipeline.errors import BadInput
 
 MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 
@@ -48,7 +47,7 @@ class Npz(PlainArrays):
         """Yield rows; those before them are unpacked and left out."""
         place, where = self.place(field), self.locate(field)
         with (
-            _unpacking(where),
+            decoding(where, ".npz", self.file.size),
             self.file.open() as file,
             zipfile.ZipFile(file) as archive,
             archive.open(_member(archive, field.name)) as packed,
@@ -67,7 +66,10 @@ class Npz(PlainArrays):
 def open_npz(file: File) -> Npz:
     """Open a ``.npz``: the header of every member is read; what isn't an array is left out."""
     places: dict[str, Place] = {}
-    with _unpacking(file.name), file.open() as opened, zipfile.ZipFile(opened) as archive:
+    unpacking = decoding(file.name, ".npz", file.size)
+    with unpacking, file.open() as opened, zipfile.ZipFile(opened) as archive:
+        if any(member.flag_bits & 1 for member in archive.infolist()):
+            raise BadInput(f"{file.name}: it is encrypted; save it without a password")
         for member in archive.namelist():
             with archive.open(member) as packed:
                 if cast(io.BufferedReader, packed).peek(8).startswith(npy.MAGIC):
@@ -88,19 +90,3 @@ def _skip(packed: zipfile.ZipExtFile | Any, count: int) -> None:
         if not skipped:
             return  # what follows finds that nothing is left
         count -= skipped
-
-
-@contextlib.contextmanager
-def _unpacking(where: str) -> Iterator[None]:
-    try:
-        with reaching(where):
-            yield
-    except (
-        zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, OverflowError,
-        IndexError, KeyError,
-    ) as error:  # fmt: skip
-        raise BadInput(
-            f"{where}: damaged or truncated .npz ({first_line(error)}); copy or write it again"
-        ) from error
-    except RuntimeError as error:  # what zipfile raises for a password
-        raise BadInput(f"{where}: {first_line(error)}; save it without a password") from error
