@@ -142,21 +142,20 @@ class ShardBuffer:
         Of the layout's dtype; may be filled again and again.
     """
 
-    def __init__(self, layout: Layout, *, many: bool) -> None:
-        self._layout = layout
-        index = shard_index(replace(layout, rows=layout.shard_rows)) if many else None
+    def __init__(self, layout: Layout) -> None:
+        self._layout = replace(layout, rows=layout.shard_rows)
         shape = (layout.shard_rows, *layout.row_shape)
         size = math.prod(shape) * np.dtype(layout.dtype).itemsize
-        self._bytes = np.empty(size + len(index or b""), np.uint8)
-        self._bytes[size:] = np.frombuffer(index or b"", np.uint8)
-        self._has_index = index is not None
+        self._bytes = np.empty(size + _index_bytes(layout), np.uint8)
         self.rows = self._bytes[:size].view(np.dtype(layout.dtype).newbyteorder("<")).reshape(shape)
 
     def encoded(self, count: int) -> bytes | memoryview:
         """Return the bytes of the shard that holds the first so many rows."""
-        if self._has_index and count == self._layout.shard_rows:
-            return self._bytes.data
-        return encode_shard(self.rows[:count], self._layout)
+        index = shard_index(self._layout) if count == self._layout.shard_rows else None
+        if index is None:
+            return encode_shard(self.rows[:count], self._layout)
+        self._bytes[-len(index) :] = np.frombuffer(index, np.uint8)
+        return self._bytes.data
 
 
 @lru_cache(maxsize=4)
@@ -165,11 +164,7 @@ def shard_index(layout: Layout) -> bytes | None:
     rows = np.zeros((layout.shard_rows, *layout.row_shape), layout.dtype)
     data = encode_shard(rows, layout)
     # Chunks of zeros, in any order, are zeros: their order shows in the index only.
-    chunks = layout.shard_rows // layout.chunk_rows
-    index = data[rows.nbytes :]
-    starts = np.frombuffer(index[: 16 * chunks], "<u8")[::2]
-    in_order = np.arange(chunks, dtype=np.uint64) * np.uint64(rows.nbytes // chunks)
-    return index if np.array_equal(starts, in_order) else None
+    return None if _rows_in_place(data, layout) is None else data[rows.nbytes :]
 
 
 def decode_shard(data: bytes | bytearray, rows: int, layout: Layout) -> npt.NDArray[Any]:
@@ -195,14 +190,18 @@ def _rows_in_place(data: bytes | bytearray, layout: Layout) -> npt.NDArray[Any] 
     dtype = np.dtype(layout.dtype).newbyteorder("<")
     size = math.prod(shape) * dtype.itemsize
     chunks = layout.shard_rows // layout.chunk_rows
-    # Where every chunk starts and how many bytes it has, and a checksum of that.
-    if len(data) != size + 16 * chunks + 4:
+    if len(data) != size + _index_bytes(layout):
         return None
     index = np.frombuffer(data, "<u8", 2 * chunks, size)
     starts = np.arange(chunks, dtype=np.uint64) * np.uint64(size // chunks)
     if not (np.array_equal(index[::2], starts) and (index[1::2] == size // chunks).all()):
         return None
     return np.frombuffer(data, dtype, math.prod(shape)).reshape(shape)
+
+
+def _index_bytes(layout: Layout) -> int:
+    """Return the size of an index: where every chunk is, its size, and a checksum of all that."""
+    return 16 * (layout.shard_rows // layout.chunk_rows) + 4
 
 
 def _create(objects: dict[str, Buffer], layout: Layout) -> zarr.Array[Any]:

@@ -190,7 +190,7 @@ def encode_partition(encoding: Encoding, index: int, progress: Progress) -> byte
     layout = encoding.layout
     first = index * encoding.partition_shards
     last = min(first + encoding.partition_shards, encoding.shards)
-    buffers = [ShardBuffer(layout, many=encoding.shards > 2) for _ in range(min(2, last - first))]
+    buffers = [ShardBuffer(layout) for _ in range(min(2, last - first))]
     stored: list[Future[tuple[Shard, bytes, npt.NDArray[np.intp]]]] = []
     # One shard is stored while the next one is read.
     with ThreadPoolExecutor(1) as writer:
