@@ -28,7 +28,6 @@ from latentscale_pipeline.corpus.ingest.sources import Sources
 from latentscale_pipeline.corpus.ingest.writing import (
     SHARD_BYTES,
     Piece,
-    dropped_key,
     encode_piece,
     init_encoding,
     open_given,
@@ -185,7 +184,7 @@ def _dropped(before: Corpus, encoding: Encoding, piece: Piece) -> DroppedRows:
         rows = np.load(stored, allow_pickle=False)
     first = sum(source.rows for source in before.manifest.sources)
     dropped = np.concatenate([rows, first + piece.dropped])
-    return record_dropped(encoding.store, dropped, dropped_key(encoding))
+    return record_dropped(encoding, dropped)
 
 
 def _collect_garbage(store: ObjectStore, corpus: Corpus) -> None:

@@ -45,9 +45,9 @@ from latentscale_pipeline.corpus.ingest.writing import (
     DROPPED_KEYS,
     SHARD_BYTES,
     Piece,
-    dropped_key,
     encode_piece,
     init_encoding,
+    interfered,
     open_given,
     record_dropped,
     stored_dtype,
@@ -66,7 +66,7 @@ from latentscale_pipeline.corpus.shards import (
     group_document,
     plan_rows,
 )
-from latentscale_pipeline.errors import BadInput, Incomplete
+from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.storage.objects import ObjectStore
 
@@ -155,10 +155,7 @@ def ingest(
         corpus = open_corpus(corpus_url)
         corpus.check_sizes()
     except BadInput as error:
-        raise Incomplete(
-            f"{store.url}: another process changed it during ingest; run the same command again "
-            "once that has ended"
-        ) from error
+        raise interfered(store) from error
     return corpus
 
 
@@ -326,12 +323,9 @@ def _owned(store: ObjectStore) -> bool:
 
 def _corpus_there(store: ObjectStore) -> Corpus | None:
     """Open the corpus that is there; None without one, or without a manifest that can be read."""
-    if not store.exists(MANIFEST_KEY):
-        return None
-    try:
+    with contextlib.suppress(BadInput):
         return open_corpus(store.address)
-    except BadInput:
-        return None
+    return None
 
 
 def _free_separator(store: ObjectStore, before: Corpus | None) -> Separator:
@@ -361,17 +355,14 @@ def _finalise(
         documents=(),
         fingerprint=combine([piece.digests], piece.vectors.dtype, piece.rows, encoding.sources.d),
         zero_rows=piece.zero_rows,
-        dropped=record_dropped(store, piece.dropped, dropped_key(encoding)),
+        dropped=record_dropped(encoding, piece.dropped),
         sources=piece.sources,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         version=metadata.version("latentscale"),
     )
     if before is not None:
         if not before.is_current():
-            raise Incomplete(
-                f"{store.url}: another process changed it during ingest; run the same command "
-                "again once that has ended"
-            )
+            raise interfered(store)
         store.write_checked(MANIFEST_KEY, manifest.to_bytes())
     documents = write_documents(store, {**group, **piece.documents})
     manifest = replace(manifest, documents=documents)

@@ -235,9 +235,14 @@ def _encode(encoding: Encoding, run: Run, progress: Progress) -> list[Encoded]:
             return [found[index] for index in range(encoding.partitions)]
         run(Work(encoding, encode_partition, progress), missing, encoding.memory_bytes)
     # Another ingest of the same sources may end, and remove objects, while this one is at work.
-    raise Incomplete(
-        f"{encoding.store.url}: another process changed it during ingest; run the same command "
-        "again once that has ended"
+    raise interfered(encoding.store)
+
+
+def interfered(store: ObjectStore) -> Incomplete:
+    """Explain that a corpus isn't what this ingest has written."""
+    return Incomplete(
+        f"{store.url}: another process changed it during ingest; run the same command again once "
+        "that has ended"
     )
 
 
@@ -288,14 +293,10 @@ def write_documents(store: ObjectStore, documents: Mapping[str, bytes]) -> tuple
     return tuple(write_checked(store, key, data) for key, data in documents.items())
 
 
-def dropped_key(encoding: Encoding) -> str:
-    """Return where the rows that are left out of a piece are listed, if they are many."""
-    return f"{encoding.prefix}{DROPPED_KEYS[encoding.layout.separator]}"
-
-
-def record_dropped(store: ObjectStore, dropped: npt.NDArray[np.int64], key: str) -> DroppedRows:
-    """Store the numbers of rows that were left out: in the manifest, or under a key beside it."""
+def record_dropped(encoding: Encoding, dropped: npt.NDArray[np.int64]) -> DroppedRows:
+    """Store the numbers of rows that were left out: in the manifest, or beside it if many."""
     all_rows = None
     if len(dropped) > LISTED_DROPPED_ROWS:
-        all_rows = write_checked(store, key, npy_bytes(dropped))
+        key = f"{encoding.prefix}{DROPPED_KEYS[encoding.layout.separator]}"
+        all_rows = write_checked(encoding.store, key, npy_bytes(dropped))
     return DroppedRows(len(dropped), tuple(dropped[:LISTED_DROPPED_ROWS].tolist()), all_rows)
