@@ -146,9 +146,7 @@ class Corpus:
         """
         if not self.excluded:
             return self.manifest.fingerprint
-        return of_rows(
-            self.manifest.fingerprint, [(rows.start, rows.stop) for rows in self._kept_rows()]
-        )
+        return of_rows(self.manifest.fingerprint, self._kept_ranges())
 
     @cached_property
     def zero_rows(self) -> int:
@@ -275,13 +273,8 @@ class Corpus:
         """Yield the ``ids``, ``labels`` or ``weights`` of all rows in order; nothing without."""
         if name not in self.manifest.arrays:
             return
-        kept = np.zeros(self.manifest.n, dtype=np.bool_)
-        for rows in self._kept_rows():
-            kept[rows] = True
-        first = 0
-        for block in self.read_blocks(name, 0, self.manifest.n):
-            yield block[kept[first : first + len(block)]]
-            first += len(block)
+        for start, stop in self._kept_ranges():
+            yield from self.read_blocks(name, start, stop)
 
     def texts(self, name: str) -> list[str] | None:
         """Return the ``ids`` or ``labels`` of all rows, or None if the corpus has none."""
@@ -344,11 +337,17 @@ class Corpus:
         data = self.read_object(shard)
         return decode_shard(data, shard.rows, self.manifest.layout(name, i))
 
-    def _kept_rows(self) -> list[slice]:
-        """Which of the stored rows are there for a reader."""
-        ends = np.cumsum([shard.rows for shard in self.manifest.vectors.shards])
+    def _kept_ranges(self) -> list[tuple[int, int]]:
+        """Which of the stored rows are there for a reader; ranges that meet are one."""
         shards = self.manifest.vectors.shards
-        return [slice(int(ends[i]) - shards[i].rows, int(ends[i])) for i in self._kept]
+        ends = np.cumsum([shard.rows for shard in shards]).tolist()
+        ranges: list[tuple[int, int]] = []
+        for i in self._kept:
+            start = ends[i] - shards[i].rows
+            if ranges and ranges[-1][1] == start:
+                start = ranges.pop()[0]
+            ranges.append((start, ends[i]))
+        return ranges
 
 
 def open_corpus(url: str) -> Corpus:
