@@ -55,3 +55,9 @@ class Interrupted(BaseException):
     Not a KeyboardInterrupt, after which Python may end the process by that signal instead of the
     exit code it was given.
     """
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says, or its kind."""
+    lines = str(error).splitlines()
+    return lines[0][:300] if lines and lines[0] else type(error).__name__

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from latentscale_pipeline.config.cluster import Address, TlsFiles
-from latentscale_pipeline.executors.dask.certificates import Certificates, certificates
+from latentscale_pipeline.executors.dask.certificates import certificates
 from latentscale_pipeline.executors.dask.environment import worker_environment
 from tests.support.waiting import wait_for
 
@@ -34,27 +34,19 @@ class Place:
 class Scheduler:
     """A scheduler with workers, each a process of its own."""
 
-    made: Certificates | None
+    tls: TlsFiles | None
     address: str
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
-
-    @property
-    def tls(self) -> TlsFiles | None:
-        if self.made is None:
-            return None
-        return TlsFiles(
-            ca_file=self.made.certificate, cert=self.made.certificate, key=self.made.key
-        )
 
     def settings(self, **fields: object) -> Address:
         known = {"kind": "address", "address": self.address, "tls": self.tls, "patience": 250}
         return Address.model_validate({**known, "memory_limit": 2 * GIB, **fields})
 
 
-def tls_arguments(made: Certificates | None) -> list[str]:
+def tls_arguments(made: TlsFiles | None) -> list[str]:
     if made is None:
         return []
-    files = (made.certificate, made.certificate, made.key)
+    files = (made.ca_file, made.cert, made.key)
     names = ("--tls-ca-file", "--tls-cert", "--tls-key")
     return [word for pair in zip(names, files, strict=True) for word in pair]
 

@@ -20,13 +20,14 @@ from latentscale_pipeline.cli.options import (
     taking,
 )
 from latentscale_pipeline.cli.run import ended_by_signals, plan_job, read_job
+from latentscale_pipeline.engine.state import StageState
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.executors.stepwise import (
     Share,
-    Step,
     finalise_stage,
     find_stage,
     init_stage,
+    missing_parts,
     work_on_stage,
 )
 from latentscale_pipeline.jobs.plan import Plan
@@ -117,11 +118,12 @@ def init(job: str, name: str, as_json: bool, **how: Any) -> None:
     with _planned(job, **how) as plan:
         # Other jobs may have what is missing.
         todo = work_with_caches(plan)
-        step = init_stage(todo, find_stage(todo, name), _attempt())
+        state = init_stage(todo, find_stage(todo, name), _attempt())
+    described = _describe(state)
     if as_json:
-        click.echo(json.dumps(_describe(step)))
+        click.echo(json.dumps(described))
     else:
-        click.echo(0 if step.done else max(1, len(step.missing)))
+        click.echo(0 if state.done else max(1, len(described["missing"])))
 
 
 @stage.command(no_args_is_help=True)
@@ -167,11 +169,11 @@ def finalise(job: str, name: str, as_json: bool, **how: Any) -> None:
     """
     with _planned(job, **how) as plan:
         todo = job_work(plan)
-        step = finalise_stage(todo, find_stage(todo, name), _attempt())
+        state = finalise_stage(todo, find_stage(todo, name), _attempt())
     if as_json:
-        click.echo(json.dumps(_describe(step)))
+        click.echo(json.dumps(_describe(state)))
     else:
-        click.echo("done" if step.done else f"round {step.iteration}")
+        click.echo("done" if state.done else f"round {state.iteration}")
 
 
 @contextmanager
@@ -199,11 +201,12 @@ def _read_share(text: str) -> Share:
         raise BadInput(f"--partition {text}: {error}; write it as 3/16") from None
 
 
-def _describe(step: Step) -> dict[str, Any]:
+def _describe(state: StageState) -> dict[str, Any]:
+    stage = state.stage
     return {
-        "stage": step.stage.name,
-        "done": step.done,
-        "round": step.iteration,
-        "partitions": step.stage.partitions,
-        "missing": [part + 1 for part in step.missing],
+        "stage": stage.name,
+        "done": state.done,
+        "round": None if stage.advance is None or state.done else state.iteration,
+        "partitions": stage.partitions,
+        "missing": [part + 1 for part in missing_parts(state)],
     }

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from latentscale_pipeline.corpus import zarr_format
 from latentscale_pipeline.corpus.fingerprint import of_rows
 from latentscale_pipeline.corpus.manifest import (
     MANIFEST_KEY,
@@ -25,6 +24,7 @@ from latentscale_pipeline.corpus.manifest import (
     checksum,
     read_manifest,
 )
+from latentscale_pipeline.corpus.shards import decode_shard, group_attributes
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.storage.objects import ObjectStore
 
@@ -56,6 +56,8 @@ class Corpus:
         Path or URL, without credentials.
     manifest : Manifest
         Everything that is known about what is stored.
+    address : str
+        What another process, in whatever folder, reaches it by; never for a message.
     manifest_checksum : str
         Of the manifest as it is stored.
     excluded : tuple of str
@@ -65,17 +67,12 @@ class Corpus:
 
     url: str
     manifest: Manifest
-    _address: str = field(repr=False, compare=False)
+    address: str = field(repr=False, compare=False)
     manifest_checksum: str = field(repr=False)
     excluded: tuple[str, ...] = ()
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         return reopen, (self.address, self.manifest_checksum, self.excluded)
-
-    @property
-    def address(self) -> str:
-        """What another process, in whatever folder, reaches it by; never for a message."""
-        return ObjectStore(self._address).address
 
     def is_current(self) -> bool:
         """Tell whether the corpus at this place is still this one, neither replaced nor grown."""
@@ -117,7 +114,7 @@ class Corpus:
 
     @cached_property
     def _store(self) -> ObjectStore:
-        return ObjectStore(self._address)
+        return ObjectStore(self.address)
 
     @property
     def n(self) -> int:
@@ -149,16 +146,15 @@ class Corpus:
         """
         if not self.excluded:
             return self.manifest.fingerprint
-        return of_rows(
-            self.manifest.fingerprint, [(rows.start, rows.stop) for rows in self._kept_rows()]
-        )
+        return of_rows(self.manifest.fingerprint, self._kept_ranges())
 
     @cached_property
     def zero_rows(self) -> int:
         """How many rows are all zero; counted anew when there are some and shards are left out."""
         stored = self.manifest.zero_rows.count
-        if not stored or not self.excluded:
-            return stored
+        return self._count_zero_rows() if stored and self.excluded else stored
+
+    def _count_zero_rows(self) -> int:
         shards = (self.read_shard(i) for i in range(self.shard_count))
         return sum(int(np.count_nonzero(~rows.any(axis=1))) for rows in shards)
 
@@ -273,39 +269,22 @@ class Corpus:
         shards = self.manifest.arrays[name].shards
         return checksum("".join(shard.xxh3 for shard in shards).encode())
 
-    def labels(self) -> list[str] | None:
-        """Return the label of every row, or None if the corpus has none."""
-        return self._read_strings("labels")
-
-    def label_blocks(self) -> Iterator[npt.NDArray[Any]]:
-        """Yield the labels of all rows in order, as they are stored; nothing without labels."""
-        yield from self._text_blocks("labels")
-
-    def id_blocks(self) -> Iterator[npt.NDArray[Any]]:
-        """Yield the ids of all rows in order, as they are stored; nothing without ids."""
-        yield from self._text_blocks("ids")
-
-    def _text_blocks(self, name: str) -> Iterator[npt.NDArray[Any]]:
+    def companion_blocks(self, name: str) -> Iterator[npt.NDArray[Any]]:
+        """Yield the ``ids``, ``labels`` or ``weights`` of all rows in order; nothing without."""
         if name not in self.manifest.arrays:
             return
-        kept = np.zeros(sum(shard.rows for shard in self.manifest.vectors.shards), dtype=np.bool_)
-        for rows in self._kept_rows():
-            kept[rows] = True
-        first = 0
-        for block in self._read_array(name):
-            yield block[kept[first : first + len(block)]]
-            first += len(block)
+        for start, stop in self._kept_ranges():
+            yield from self.read_blocks(name, start, stop)
 
-    def ids(self) -> list[str] | None:
-        """Return the id of every row, or None if the corpus has none."""
-        return self._read_strings("ids")
+    def texts(self, name: str) -> list[str] | None:
+        """Return the ``ids`` or ``labels`` of all rows, or None if the corpus has none."""
+        texts = [text for block in self.companion_blocks(name) for text in block.tolist()]
+        return texts if name in self.manifest.arrays else None
 
     def weights(self) -> npt.NDArray[np.float64] | None:
         """Return the weight of every row, shape (n,), or None if the corpus has none."""
-        if "weights" not in self.manifest.arrays:
-            return None
-        weights = np.concatenate(list(self._read_array("weights")))
-        return np.concatenate([weights[rows] for rows in self._kept_rows()])
+        blocks = list(self.companion_blocks("weights"))
+        return np.concatenate(blocks) if blocks else None
 
     def read_object(self, stored: StoredObject) -> bytearray:
         """Return the bytes of one stored object, checked against the manifest.
@@ -356,23 +335,19 @@ class Corpus:
     def _read_shard(self, name: str, i: int) -> npt.NDArray[Any]:
         shard = self.manifest.array(name).shards[i]
         data = self.read_object(shard)
-        return zarr_format.decode_shard(data, shard.rows, self.manifest.layout(name, i))
+        return decode_shard(data, shard.rows, self.manifest.layout(name, i))
 
-    def _read_array(self, name: str) -> Iterator[npt.NDArray[Any]]:
-        for i in range(len(self.manifest.arrays[name].shards)):
-            yield self._read_shard(name, i)
-
-    def _read_strings(self, name: str) -> list[str] | None:
-        if name not in self.manifest.arrays:
-            return None
-        texts = [text for shard in self._read_array(name) for text in shard.tolist()]
-        return [text for rows in self._kept_rows() for text in texts[rows]]
-
-    def _kept_rows(self) -> list[slice]:
-        """Which of the stored rows are there for a reader."""
-        ends = np.cumsum([shard.rows for shard in self.manifest.vectors.shards])
+    def _kept_ranges(self) -> list[tuple[int, int]]:
+        """Which of the stored rows are there for a reader; ranges that meet are one."""
         shards = self.manifest.vectors.shards
-        return [slice(int(ends[i]) - shards[i].rows, int(ends[i])) for i in self._kept]
+        ends = np.cumsum([shard.rows for shard in shards]).tolist()
+        ranges: list[tuple[int, int]] = []
+        for i in self._kept:
+            start = ends[i] - shards[i].rows
+            if ranges and ranges[-1][1] == start:
+                start = ranges.pop()[0]
+            ranges.append((start, ends[i]))
+        return ranges
 
 
 def open_corpus(url: str) -> Corpus:
@@ -389,9 +364,7 @@ def open_corpus(url: str) -> Corpus:
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         raise _not_a_corpus(store) from None
     manifest = read_manifest(data, store.locate(MANIFEST_KEY))
-    # Workers may have another working directory, and need any user info that the URL carries.
-    address = store.url if store.is_local else url
-    return Corpus(store.url, manifest, address, checksum(data))
+    return Corpus(store.url, manifest, store.address, checksum(data))
 
 
 def is_unfinished(store: ObjectStore) -> bool:
@@ -399,7 +372,7 @@ def is_unfinished(store: ObjectStore) -> bool:
     if store.exists(MANIFEST_KEY):
         return False
     try:
-        attributes = zarr_format.group_attributes(store.read(GROUP_KEY))
+        attributes = group_attributes(store.read(GROUP_KEY))
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return False
     return OWNERSHIP.items() <= attributes.items()

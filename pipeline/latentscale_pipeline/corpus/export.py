@@ -7,8 +7,6 @@ published when it is closed.
 from __future__ import annotations
 
 import contextlib
-import os
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -20,7 +18,7 @@ from latentscale_pipeline.corpus.formats.file import reaching
 from latentscale_pipeline.corpus.ingest.sources import Sources
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.progress import Progress, silent
-from latentscale_pipeline.storage.objects import sync_folder
+from latentscale_pipeline.storage.objects import placed
 from latentscale_pipeline.storage.urls import strip_credentials
 
 
@@ -115,14 +113,6 @@ def _published(fs: Any, path: str) -> Iterator[BinaryIO]:
             yield cast(BinaryIO, file)
         return
     final = Path(path)
-    temporary = final.with_name(f".{final.name}.{uuid.uuid4().hex}.partial")
     final.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with temporary.open("wb") as local:
-            yield local
-            local.flush()
-            os.fsync(local.fileno())
-        temporary.replace(final)
-        sync_folder(final.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with placed(final) as local:
+        yield local

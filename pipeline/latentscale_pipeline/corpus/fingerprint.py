@@ -118,13 +118,8 @@ def of_rows(fingerprint: str, ranges: Iterable[tuple[int, int]]) -> str:
     fingerprint : str
         Of all rows.
     ranges : iterable of (start, stop)
-        The rows, in order; ranges that meet count as one, so that it doesn't matter how the
+        The rows, in order; no range begins where another ends, so that it doesn't matter how the
         corpus is cut into shards.
     """
-    joined: list[tuple[int, int]] = []
-    for start, stop in ranges:
-        if joined and joined[-1][1] == start:
-            start = joined.pop()[0]
-        joined.append((start, stop))
-    rows = " ".join(f"{start}:{stop}" for start, stop in joined)
+    rows = " ".join(f"{start}:{stop}" for start, stop in ranges)
     return xxhash.xxh3_128_hexdigest(f"{fingerprint}\nrows {rows}\n".encode())

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from latentscale_pipeline.corpus import zarr_format
 from latentscale_pipeline.corpus.corpus import Corpus
 from latentscale_pipeline.corpus.fingerprint import BLOCK_ROWS, block_digests, combine
-from latentscale_pipeline.corpus.ingest.writing import SHARD_BYTES
+from latentscale_pipeline.corpus.ingest.encoding import fault
+from latentscale_pipeline.corpus.ingest.sidecars import checked_weights
+from latentscale_pipeline.corpus.ingest.writing import SHARD_BYTES, stored_dtype
 from latentscale_pipeline.corpus.manifest import (
     DroppedRows,
     Manifest,
@@ -24,6 +25,7 @@ from latentscale_pipeline.corpus.manifest import (
     StoredArray,
     ZeroRows,
 )
+from latentscale_pipeline.corpus.shards import plan_rows
 from latentscale_pipeline.errors import BadInput
 
 
@@ -79,14 +81,14 @@ def hold_rows(
             f"{given.shape} of {given.dtype}"
         )
     with np.errstate(over="ignore"):  # what becomes infinite is refused below
-        stored = np.ascontiguousarray(given, _stored_type(given.dtype))
+        stored = np.ascontiguousarray(given, stored_dtype([given.dtype]))
     zeros = _check_rows(stored, given, name)
     held = {"vectors": stored}
     if weights is not None:
         held["weights"] = _check_weights(np.asarray(weights, np.float64), len(stored))
     n, d = stored.shape
     row_bytes = d * stored.itemsize
-    shard_rows, chunk_rows = zarr_format.plan_rows(n, row_bytes, shard_bytes)
+    shard_rows, chunk_rows = plan_rows(n, row_bytes, shard_bytes)
     vectors = _cut("vectors", stored, shard_rows, chunk_rows)
     manifest = Manifest(
         n=n,
@@ -102,10 +104,6 @@ def hold_rows(
         version="",
     )
     return InMemoryCorpus(name, manifest, "", "", held=held)
-
-
-def _stored_type(given: np.dtype[Any]) -> npt.DTypeLike:
-    return np.float16 if given.kind == "f" and given.itemsize == 2 else np.float32
 
 
 def _cut(name: str, array: npt.NDArray[Any], shard_rows: int, chunk_rows: int) -> StoredArray:
@@ -125,7 +123,7 @@ def _check_rows(stored: npt.NDArray[Any], given: npt.NDArray[Any], name: str) ->
         finite = np.isfinite(block).all(axis=1)
         if not finite.all():
             row = start + int(np.argmin(finite))
-            raise BadInput(f"{name}: row {row} {_fault(given[row], stored.dtype)}")
+            raise BadInput(f"{name}: row {row} {fault(given[row], stored.dtype.name)}")
         zero = np.flatnonzero(~block.any(axis=1))
         if len(zero) and first is None:
             first = start + int(zero[0])
@@ -133,22 +131,9 @@ def _check_rows(stored: npt.NDArray[Any], given: npt.NDArray[Any], name: str) ->
     return ZeroRows(count, first)
 
 
-def _fault(row: npt.NDArray[Any], stored: np.dtype[Any]) -> str:
-    if np.isnan(row).any():
-        return "holds NaN"
-    if np.isinf(row).any():
-        return "holds infinity"
-    return f"holds a value too large for {stored.name}"
-
-
 def _check_weights(weights: npt.NDArray[np.float64], n: int) -> npt.NDArray[np.float64]:
     if weights.shape != (n,):
         raise BadInput(f"weights: there are {n} rows, and weights of shape {weights.shape}")
-    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
-    if bad.size:
-        raise BadInput(
-            f"weights: row {bad[0]} has {weights[bad[0]]}; weights must be finite and not negative"
-        )
-    if not weights.any():
+    if not checked_weights(weights, 0, "weights").any():
         raise BadInput("weights: all are zero")
     return weights

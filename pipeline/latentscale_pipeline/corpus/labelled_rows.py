@@ -6,6 +6,7 @@ label. A shard of a label is gathered from the stored shards that hold its rows,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from typing import Any
@@ -51,10 +52,7 @@ class LabelledRows(Corpus):
     @cached_property
     def zero_rows(self) -> int:
         """How many of them are all zero; read to be counted when the corpus has some."""
-        if not self._whole.zero_rows:
-            return 0
-        shards = (self.read_shard(i) for i in range(self.shard_count))
-        return sum(int(np.count_nonzero(~rows.any(axis=1))) for rows in shards)
+        return self._count_zero_rows() if self._whole.zero_rows else 0
 
     def read_shard(self, i: int) -> npt.NDArray[Any]:
         """Return some of the rows, shape (rows, d), in the stored dtype; see ``Corpus``."""
@@ -68,19 +66,11 @@ class LabelledRows(Corpus):
         """Return the rows from ``start`` up to ``stop``, numbered among those of the label."""
         return self._whole.read_index(self._rows[start:stop])
 
-    def labels(self) -> list[str] | None:
-        """Return the label of every row."""
-        return [self.label] * self.n
-
-    def ids(self) -> list[str] | None:
-        """Return the id of every row, or None if the corpus has none."""
-        ids = self._whole.ids()
-        return None if ids is None else [ids[row] for row in self._rows]
-
-    def weights(self) -> npt.NDArray[np.float64] | None:
-        """Return the weight of every row, shape (n,), or None if the corpus has none."""
-        weights = self._whole.weights()
-        return None if weights is None else weights[self._rows]
+    def companion_blocks(self, name: str) -> Iterator[npt.NDArray[Any]]:
+        """Yield the ids, labels or weights of these rows in order; nothing without."""
+        blocks = list(self._whole.companion_blocks(name))
+        if blocks:
+            yield np.concatenate(blocks)[self._rows]
 
 
 def rows_of_label(corpus: Corpus, label: str) -> LabelledRows:
@@ -112,7 +102,7 @@ def _rows_by_label(
     address: str, manifest: str, excluded: tuple[str, ...]
 ) -> dict[str, npt.NDArray[np.int64]]:
     corpus = reopen(address, manifest, excluded)
-    labels = corpus.labels()
+    labels = corpus.texts("labels")
     if labels is None:
         raise BadInput(f"{corpus.url}: it has no labels; ingest it again with --labels")
     names, codes = np.unique(np.array(labels, np.dtypes.StringDType()), return_inverse=True)

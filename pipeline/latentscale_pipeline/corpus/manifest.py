@@ -8,21 +8,19 @@ It carries a checksum of itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import xxhash
+from pydantic import TypeAdapter, ValidationError
 
-from latentscale_pipeline.corpus.zarr_format import BLOCK_ROWS, Layout
+from latentscale_pipeline.corpus.shards import BLOCK_ROWS, Layout
 from latentscale_pipeline.errors import BadInput
 
 SCHEMA = "latentscale.corpus/1"
 MANIFEST_KEY = "manifest.json"
 APPENDED = "appended"
 """Folder of what was added to a corpus: a group of arrays for each time."""
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -214,6 +212,9 @@ class Manifest:
         return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
 
 
+_MANIFEST = TypeAdapter(Manifest)
+
+
 def read_manifest(data: bytes, where: str) -> Manifest:
     """Parse a manifest and check it against itself.
 
@@ -243,9 +244,12 @@ def read_manifest(data: bytes, where: str) -> Manifest:
     if stated != checksum(_canonical({"schema": SCHEMA, **document})):
         raise _damaged(where, "its own checksum differs")
     try:
-        manifest = _parsed(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _damaged(where, f"an entry is missing or malformed ({error})") from error
+        manifest = _MANIFEST.validate_python({**document, "vectors": document})
+    except ValidationError as error:
+        first = error.errors()[0]
+        entry = ".".join(map(str, first["loc"]))
+        problem = f"an entry is missing or malformed ({entry}: {first['msg']})"
+        raise _damaged(where, problem) from error
     fault = _inconsistency(manifest)
     if fault:
         raise _damaged(where, fault)
@@ -265,43 +269,6 @@ def _damaged(where: str, what: str) -> BadInput:
     return BadInput(
         f"{where}: damaged manifest: {what}; restore it, or ingest again with --overwrite"
     )
-
-
-def _parsed(document: dict[str, Any]) -> Manifest:
-    dropped = document["dropped"]
-    all_rows = dropped["all_rows"]
-    return Manifest(
-        n=int(document["n"]),
-        d=int(document["d"]),
-        vectors=_array(document),
-        arrays={name: _array(entry) for name, entry in document["arrays"].items()},
-        documents=_each(StoredObject, document["documents"]),
-        fingerprint=str(document["fingerprint"]),
-        zero_rows=ZeroRows(**document["zero_rows"]),
-        dropped=DroppedRows(
-            count=int(dropped["count"]),
-            rows=tuple(dropped["rows"]),
-            all_rows=StoredObject(**all_rows) if all_rows else None,
-        ),
-        sources=_each(SourceRecord, document["sources"]),
-        created=str(document["created"]),
-        version=str(document["version"]),
-        digests=StoredObject(**document["digests"]) if document.get("digests") else None,
-    )
-
-
-def _array(entry: dict[str, Any]) -> StoredArray:
-    return StoredArray(
-        dtype=str(entry["dtype"]),
-        shard_rows=int(entry["shard_rows"]),
-        chunk_rows=int(entry["chunk_rows"]),
-        shards=_each(Shard, entry["shards"]),
-        appended=_each(Cut, entry.get("appended", [])),
-    )
-
-
-def _each(build: Callable[..., _T], entries: list[dict[str, Any]]) -> tuple[_T, ...]:
-    return tuple(build(**entry) for entry in entries)
 
 
 def _inconsistency(manifest: Manifest) -> str | None:

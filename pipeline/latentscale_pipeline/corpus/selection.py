@@ -7,7 +7,7 @@ ingest.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,9 @@ import xxhash
 
 from latentscale_pipeline.corpus.corpus import Corpus
 from latentscale_pipeline.corpus.expressions import matching_rows, names_in
-from latentscale_pipeline.corpus.formats import Container, Field, open_container
-from latentscale_pipeline.corpus.formats.container import STRINGS, choose_column
+from latentscale_pipeline.corpus.formats import open_values
+from latentscale_pipeline.corpus.formats.container import STRINGS
+from latentscale_pipeline.corpus.formats.zarr import corpus_rows
 from latentscale_pipeline.corpus.ingest.sources import Source, Sources, find_files
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.storage.urls import strip_credentials
@@ -81,42 +82,14 @@ def choose_rows(corpus: Corpus, selection: Selection) -> npt.NDArray[np.int64]:
     return rows.astype(np.int64)
 
 
-@dataclass(frozen=True)
-class ChosenRows(Container):
-    """Rows of a corpus, with what accompanies them, as a container."""
-
-    path: str
-    fields: tuple[Field, ...]
-    corpus: Corpus
-    rows: npt.NDArray[np.int64]
-
-    def locate(self, field: Field) -> str:
-        """Name the corpus that they are rows of."""
-        return self.path if field.name == "vectors" else f"{self.path}/{field.name}"
-
-    def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
-        """Yield chosen rows; every shard that holds some is read once."""
-        first = 0
-        for shard in self.corpus.manifest.array(field.name).shards:
-            low, high = np.searchsorted(self.rows, [first, first + shard.rows])
-            low, high = max(int(low), start), min(int(high), stop)
-            if low < high:
-                [held] = self.corpus.read_blocks(field.name, first, first + shard.rows)
-                yield held[self.rows[low:high] - first]
-            first += shard.rows
-
-
 def chosen_source(corpus: Corpus, rows: npt.NDArray[np.int64]) -> Sources:
     """Return rows of a corpus as the source of another one, ids, labels and weights included."""
-    fields = [Field("vectors", (len(rows), corpus.d), corpus.dtype)]
-    for name, array in corpus.manifest.arrays.items():
-        dtype = STRINGS if array.dtype == "string" else np.dtype(array.dtype)
-        fields.append(Field(name, (len(rows),), dtype))
-    container = ChosenRows(corpus.url, tuple(fields), corpus, rows)
-    columns = {field.name: field for field in fields[1:]}
+    container = corpus_rows(corpus, rows)
+    vectors, *companions = container.fields
     key = xxhash.xxh3_128(corpus.fingerprint.encode())
     key.update(rows.data)
-    return Sources((Source(container, fields[0], columns),), (), key.hexdigest())
+    source = Source(container, vectors, {field.name: field for field in companions})
+    return Sources((source,), (), key.hexdigest())
 
 
 def _column(corpus: Corpus, name: str, table: str | None) -> npt.NDArray[Any]:
@@ -125,12 +98,10 @@ def _column(corpus: Corpus, name: str, table: str | None) -> npt.NDArray[Any]:
     where = strip_credentials(table)
     blocks: list[npt.NDArray[Any]] = []
     for file in find_files(table):
-        container = open_container(file, must=True)
-        if container is not None:
-            field = choose_column(container, name, "")
-            if len(field.shape) != 1:
-                raise BadInput(f"{container.locate(field)}: not one value a row; choose another")
-            blocks += container.blocks(field, 0, field.shape[0])
+        container, field = open_values(file, "", name)
+        if len(field.shape) != 1:
+            raise BadInput(f"{container.locate(field)}: not one value a row; choose another")
+        blocks += container.blocks(field, 0, field.shape[0])
     rows = sum(map(len, blocks))
     if rows != corpus.n:
         raise BadInput(

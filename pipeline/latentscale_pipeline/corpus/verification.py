@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from latentscale_pipeline.corpus import zarr_format
 from latentscale_pipeline.corpus.corpus import Corpus, CorruptShard
 from latentscale_pipeline.corpus.fingerprint import Fingerprint
+from latentscale_pipeline.corpus.shards import decode_shard
 from latentscale_pipeline.progress import Progress, silent
 
 
@@ -46,7 +46,7 @@ def verify(corpus: Corpus, progress: Progress = silent) -> Verification:
                 shard = shards[stored.key]
                 layout = corpus.manifest.layout("vectors", shard)
                 rows = corpus.manifest.vectors.shards[shard].rows
-                fingerprint.update(zarr_format.decode_shard(data, rows, layout))
+                fingerprint.update(decode_shard(data, rows, layout))
         progress(done, len(objects))
     if not problems and fingerprint.finish() != corpus.manifest.fingerprint:
         problems.append(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from types import TracebackType
+from contextlib import AbstractContextManager
 
 from latentscale_pipeline.engine import TASK_THREAD
 from latentscale_pipeline.engine.executor import Ending
 from latentscale_pipeline.engine.task import Task, run_task
 
 
-class SerialExecutor:
+class SerialExecutor(AbstractContextManager["SerialExecutor"]):
     """Runs one task after another in this process, in the order of submission.
 
     A thread computes and the caller waits, so that signals and requests to stop are heard during
@@ -27,15 +27,7 @@ class SerialExecutor:
         self._ended: queue.SimpleQueue[tuple[Task, Ending]] = queue.SimpleQueue()
         self._computing = False
 
-    def __enter__(self) -> SerialExecutor:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         self._waiting.clear()
 
     def submit(self, task: Task) -> None:

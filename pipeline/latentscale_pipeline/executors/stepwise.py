@@ -26,31 +26,9 @@ from latentscale_pipeline.engine.state import (
 )
 from latentscale_pipeline.engine.task import FINALISE, TaskFailed
 from latentscale_pipeline.engine.work import Work
-from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError, StoreFailed
+from latentscale_pipeline.errors import BadInput, Incomplete, StoreFailed
 from latentscale_pipeline.executors.serial import SerialExecutor
 from latentscale_pipeline.storage.artifacts import CorruptResult, Cost, collect_garbage, withdraw
-
-
-@dataclass(frozen=True)
-class Step:
-    """The state of a stage between two steps.
-
-    Attributes
-    ----------
-    stage : Stage
-        The stage.
-    done : bool
-        Whether its result is there.
-    iteration : int or None
-        The iteration that an iterated stage is in.
-    missing : tuple of int
-        Parts that are to be computed before the stage, or its iteration, can be finalised.
-    """
-
-    stage: Stage
-    done: bool
-    iteration: int | None
-    missing: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -87,7 +65,7 @@ def find_stage(work: Work, name: str) -> Stage:
     raise BadInput(f"{name}: this job's stages are {', '.join(s.name for s in work.stages)}")
 
 
-def init_stage(work: Work, stage: Stage, attempt: str) -> Step:
+def init_stage(work: Work, stage: Stage, attempt: str) -> StageState:
     """Get a stage ready: withdraw what is damaged, take over what other jobs have.
 
     Of an iterated stage that hasn't begun, the first task is computed here.
@@ -99,14 +77,14 @@ def init_stage(work: Work, stage: Stage, attempt: str) -> Step:
     """
     state = inspect_stage(work, stage, repair=True)
     if state.done:
-        return _step(state)
+        return state
     needed = [other for other in work.stages if other.name in stage.needs]
     undone = [other.name for other in needed if not has_result(work, other)]
     if undone:
         raise Incomplete(f"stage {stage.name} needs {', '.join(undone)}, which isn't done yet")
     if stage.advance is not None and state.iteration == 0:
         state = _finalise(work, state, attempt)
-    return _step(state)
+    return state
 
 
 def work_on_stage(work: Work, stage: Stage, share: Share, attempt: str) -> int:
@@ -120,12 +98,12 @@ def work_on_stage(work: Work, stage: Stage, share: Share, attempt: str) -> int:
     state = inspect_stage(work, stage, repair=False)
     if stage.advance is not None and state.iteration == 0 and not state.done:
         raise BadInput(f"stage {stage.name} hasn't begun; run latentscale stage init first")
-    own = share.take(_step(state).missing)
+    own = share.take(missing_parts(state))
     _run(work, state, own, attempt)
     return len(own)
 
 
-def finalise_stage(work: Work, stage: Stage, attempt: str) -> Step:
+def finalise_stage(work: Work, stage: Stage, attempt: str) -> StageState:
     """Make the result of a stage, or the state of its iteration, from its parts.
 
     Raises
@@ -134,7 +112,7 @@ def finalise_stage(work: Work, stage: Stage, attempt: str) -> Step:
         If parts are missing.
     """
     state = inspect_stage(work, stage, repair=False)
-    missing = _step(state).missing
+    missing = missing_parts(state)
     if missing:
         listed = ", ".join(str(part + 1) for part in missing[:5])
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
@@ -146,7 +124,12 @@ def finalise_stage(work: Work, stage: Stage, attempt: str) -> Step:
         state = _finalise(work, state, attempt)
     elif not state.collected:
         collect_garbage(work.store, state.folder)
-    return _step(state)
+    return state
+
+
+def missing_parts(state: StageState) -> list[int]:
+    """Return the parts to be computed before a stage, or its iteration, can be finalised."""
+    return [part for part in state.waiting if part != FINALISE]
 
 
 def _finalise(work: Work, state: StageState, attempt: str) -> StageState:
@@ -158,16 +141,6 @@ def _finalise(work: Work, state: StageState, attempt: str) -> StageState:
     if after.done:
         collect_garbage(work.store, state.folder)
     return after
-
-
-def _step(stage_state: StageState) -> Step:
-    stage = stage_state.stage
-    return Step(
-        stage=stage,
-        done=stage_state.done,
-        iteration=None if stage.advance is None or stage_state.done else stage_state.iteration,
-        missing=tuple(part for part in stage_state.waiting if part != FINALISE),
-    )
 
 
 def _run(work: Work, stage_state: StageState, parts: Iterable[int], attempt: str) -> None:
@@ -199,9 +172,7 @@ def _failures(
             elif isinstance(ending, TaskFailed):
                 log = work.store.locate(ending.log)
                 yield f"{task.label}: {ending.reason} (log: {log})"
-            elif isinstance(ending, StoreFailed) or not isinstance(ending, LatentscaleError):
-                raise ending
-            elif isinstance(ending, Incomplete):
+            elif isinstance(ending, Incomplete) and not isinstance(ending, StoreFailed):
                 yield f"{task.label}: {ending}"
             else:
                 raise ending

@@ -49,7 +49,7 @@ from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options, strip_credentials
 
 if TYPE_CHECKING:
-    from latentscale_pipeline.executors.open import Job
+    from latentscale_pipeline.executors.dask.readiness import Job
 
 MISSING_DASHBOARD = (
     "cluster.dashboard: the dashboard needs bokeh, which isn't installed; pip install bokeh"
@@ -232,18 +232,18 @@ def _executor(plan: Plan, notify: Notify) -> Callable[[], AbstractContextManager
 
 def _described(plan: Plan) -> Job:
     """Say what a cluster has to know of a job."""
-    from latentscale_pipeline.executors.dask.readiness import Needs
-    from latentscale_pipeline.executors.open import Job
+    from latentscale_pipeline.executors.dask.readiness import Job
 
     store = plan.store
     documents = {"the job's folder": (store.address, "plan.json")}
     for role, corpus in plan.corpora.items():
         documents[f"the {role}"] = (corpus.address, "manifest.json")
-    largest = max(stage.memory_bytes for stage in plan.stages)
     return Job(
         name=short_name(plan.id, store.url),
         folder=Path(store.url) if store.is_local else None,
-        needs=Needs(documents, plan.idle_bytes, largest),
+        documents=documents,
+        idle_bytes=plan.idle_bytes,
+        largest_bytes=max(stage.memory_bytes for stage in plan.stages),
     )
 
 

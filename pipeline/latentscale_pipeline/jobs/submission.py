@@ -32,7 +32,7 @@ from latentscale_pipeline.config.cluster import (
     Serial,
     walltime_seconds,
 )
-from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError
+from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError, first_line
 from latentscale_pipeline.executors.dask.batch import import_jobqueue
 from latentscale_pipeline.executors.dask.kubernetes_objects import create_object, import_kr8s
 from latentscale_pipeline.executors.dask.manifests import driver_job
@@ -258,7 +258,6 @@ def _for_kubernetes(plan: Plan, arguments: list[str], requeue: bool) -> Submissi
         cluster,
         plan.config.driver,
         requeue=requeue,
-        extra_environment={},
     )
     command = ["kubectl", "create", "-f", "-"]
     return SubmissionSpec(
@@ -274,6 +273,6 @@ def _hand_to_kubernetes(spec: SubmissionSpec) -> str:
     except LatentscaleError:
         raise
     except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise Incomplete(f"Kubernetes doesn't take the driver: {reason}") from error
     return str(manifest["metadata"]["name"])

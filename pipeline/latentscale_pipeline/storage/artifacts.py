@@ -15,8 +15,8 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -115,8 +115,7 @@ class Artifact:
         CorruptResult
             If its object is missing or differs from the marker.
         """
-        data = _read_checked(self.store, self.part, self.objects[name])
-        return np.load(io.BytesIO(data), allow_pickle=False)  # type: ignore[no-any-return]
+        return _decode(_read_checked(self.store, self.part, self.objects[name]))
 
     def section(self, name: str, section: str) -> Array:
         """Read one array of an object of several.
@@ -126,11 +125,12 @@ class Artifact:
         CorruptResult
             If its object is missing or differs from the marker there.
         """
-        described = self.objects[name]
-        data = _read_section(
-            self.store, self.part, described["key"], described["sections"][section]
+        key, sections = self.objects[name]["key"], self.objects[name]["sections"]
+        start, stop, checksum = sections[section]
+        store = self.store
+        return _decode(
+            _checked(self.part, key, checksum, lambda: store.read_range(key, start, stop))
         )
-        return np.load(io.BytesIO(data), allow_pickle=False)  # type: ignore[no-any-return]
 
     def path(self, name: str) -> str:
         """Return where an array is, relative to the job folder."""
@@ -139,20 +139,6 @@ class Artifact:
     def partition(self, index: int) -> Artifact:
         """Return the result of one partition of the stage that this is the result of."""
         return need_marker(self.store, f"{self.part.rpartition('/')[0]}/part-{index:05d}")
-
-
-def write_artifact(
-    store: ObjectStore, part: str, attempt: str, output: Output, cost: Cost
-) -> Artifact:
-    """Store an attempt's output and try to make it the part's result.
-
-    Returns
-    -------
-    Artifact
-        The part's result: this attempt's, or that of an earlier winner.
-    """
-    objects = write_arrays(store, part, attempt, output)
-    return create_marker(store, part, attempt, output.values, objects, cost)
 
 
 def write_arrays(
@@ -187,9 +173,7 @@ def create_marker(
         "attempt": attempt,
         "values": dict(values),
         "objects": dict(objects),
-        "seconds": cost.seconds,
-        "peak_memory_bytes": cost.peak_memory_bytes,
-        "tasks_at_once": cost.tasks_at_once,
+        **asdict(cost),
     }
     marker = json.dumps({**body, "digest": digest(body)}, indent=1, allow_nan=False).encode()
     if store.create(f"{part}.json", marker):
@@ -362,6 +346,11 @@ def _encode(array: Array) -> memoryview:
     return buffer.getbuffer()
 
 
+def _decode(data: bytes) -> Array:
+    array: Array = np.load(io.BytesIO(data), allow_pickle=False)
+    return array
+
+
 def _join_sections(sections: Iterable[tuple[str, Array]]) -> tuple[bytearray, dict[str, list[Any]]]:
     """Write arrays one after another; note where each begins and ends, and its checksum."""
     whole, places = bytearray(), {}
@@ -379,28 +368,24 @@ def _write(store: ObjectStore, part: str, attempt: str, name: str, data: Bytes) 
     return {"key": key, "size": len(data), "xxh3": xxhash.xxh3_64_hexdigest(data)}
 
 
-def _read_section(store: ObjectStore, part: str, key: str, place: Sequence[Any]) -> bytes:
-    start, stop, recorded = place
+def _read_checked(store: ObjectStore, part: str, recorded: Mapping[str, Any]) -> bytes:
+    key, size = recorded["key"], recorded["size"]
+    return _checked(part, key, recorded["xxh3"], lambda: store.read(key), size)
+
+
+def _checked(
+    part: str, key: str, checksum: str, read: Callable[[], bytes], size: int | None = None
+) -> bytes:
+    """Read an object, or what is asked for of it, and compare it with its marker."""
     try:
-        data = store.read_range(key, start, stop)
+        data = read()
     except FileNotFoundError:
         raise CorruptResult(part, f"{key} is missing") from None
     except CutShort:
         raise CorruptResult(part, f"{key} is cut short") from None
-    if xxhash.xxh3_64_hexdigest(data) != recorded:
-        raise CorruptResult(part, f"{key} differs from its checksum")
-    return data
-
-
-def _read_checked(store: ObjectStore, part: str, recorded: Mapping[str, Any]) -> bytes:
-    key = recorded["key"]
-    try:
-        data = store.read(key)
-    except FileNotFoundError:
-        raise CorruptResult(part, f"{key} is missing") from None
-    if len(data) != recorded["size"]:
-        raise CorruptResult(part, f"{key} has {len(data)} bytes, not {recorded['size']}")
-    if xxhash.xxh3_64_hexdigest(data) != recorded["xxh3"]:
+    if size is not None and len(data) != size:
+        raise CorruptResult(part, f"{key} has {len(data)} bytes, not {size}")
+    if xxhash.xxh3_64_hexdigest(data) != checksum:
         raise CorruptResult(part, f"{key} differs from its checksum")
     return data
 

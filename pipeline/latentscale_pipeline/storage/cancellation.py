@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from latentscale_pipeline.errors import Cancelled, Incomplete, LatentscaleError
@@ -74,59 +74,44 @@ def stop_when_asked(store: ObjectStore, me: Holder) -> Iterator[Check]:
     for key in store.keys("cancel"):
         if key != _key(me):
             store.remove(key)
-    watch = _Watch(store, me)
-    watch.start()
-    try:
-        yield watch.check
-    finally:
-        watch.stop()
+    reasons: list[LatentscaleError] = []
+    end = threading.Event()
 
-
-class _Watch:
-    def __init__(self, store: ObjectStore, me: Holder) -> None:
-        self._store = store
-        self._me = me
-        self._reason: LatentscaleError | None = None
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._look_often, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._end.set()
-
-    def check(self) -> None:
-        if self._reason is not None:
-            raise self._reason
-
-    def _look_often(self) -> None:
+    def look_often() -> None:
         looks = 0
-        while self._reason is None and not self._end.wait(LOOKING_SECONDS):
+        while not reasons and not end.wait(LOOKING_SECONDS):
             looks += 1
-            try:
-                self._reason = self._cancelled()
-                if self._reason is None and looks % LOOKS_PER_LOCK == 0:
-                    self._reason = self._succeeded()
-            except (LatentscaleError, OSError):
-                continue  # the store may answer the next time
+            with suppress(LatentscaleError, OSError):  # the store may answer the next time
+                reasons.extend(_cancelled(store, me))
+                if not reasons and looks % LOOKS_PER_LOCK == 0:
+                    reasons.extend(_succeeded(store, me))
 
-    def _cancelled(self) -> LatentscaleError | None:
-        request = read_cancel_request(self._store, self._me)
-        if request is None:
-            return None
+    def check() -> None:
+        for reason in reasons:
+            raise reason
+
+    threading.Thread(target=look_often, daemon=True).start()
+    try:
+        yield check
+    finally:
+        end.set()
+
+
+def _cancelled(store: ObjectStore, me: Holder) -> Iterator[LatentscaleError]:
+    request = read_cancel_request(store, me)
+    if request is not None:
         place = f" from {request['host']}" if "host" in request else ""
-        return Cancelled(
+        yield Cancelled(
             f"cancelled{place}; run the same command again, or latentscale resume "
-            f"{self._store.url}, to go on"
+            f"{store.url}, to go on"
         )
 
-    def _succeeded(self) -> LatentscaleError | None:
-        holder = read_lock(self._store).holder
-        if holder is None or holder.attempt in {self._me.attempt, "unknown"}:
-            return None
-        return Incomplete(
-            f"{self._store.url}: process {holder.pid} on {holder.host} has taken this job over"
+
+def _succeeded(store: ObjectStore, me: Holder) -> Iterator[LatentscaleError]:
+    holder = read_lock(store).holder
+    if holder is not None and holder.attempt not in {me.attempt, "unknown"}:
+        yield Incomplete(
+            f"{store.url}: process {holder.pid} on {holder.host} has taken this job over"
         )
 
 

@@ -330,10 +330,8 @@ def _heartbeat_age(store: ObjectStore, holder: Holder) -> float | None:
 
 def _beat(store: ObjectStore, me: Holder, stop: threading.Event) -> None:
     while not stop.wait(HEARTBEAT_SECONDS):
-        try:
+        with suppress(LatentscaleError):  # the next beat may get through; a minute without counts
             _beat_once(store, me)
-        except LatentscaleError:
-            continue  # the next beat may get through; a minute without one is what counts
 
 
 def _beat_once(store: ObjectStore, me: Holder) -> None:

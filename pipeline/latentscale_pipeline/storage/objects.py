@@ -23,11 +23,12 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, BinaryIO, ParamSpec, TypeVar, cast
 
+import xxhash
 from fsspec.implementations.local import LocalFileSystem
 
 from latentscale_pipeline.errors import (
@@ -36,12 +37,14 @@ from latentscale_pipeline.errors import (
     LatentscaleError,
     StoreFailed,
     StoreFull,
+    first_line,
 )
 from latentscale_pipeline.storage.urls import open_url, strip_credentials, without_credentials
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 Bytes = bytes | bytearray | memoryview
+Move = Callable[[Path, Path], None]
 
 PATIENCE_SECONDS = 120.0
 """How long a store that can't be reached is waited for."""
@@ -91,6 +94,7 @@ NO_FOLDER_SYNC = {errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP, er
 READ_AHEAD = 8 << 20
 """Bytes that are fetched at once of an object that is read as a file."""
 
+_READ_BACK_BYTES = 1 << 20
 _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 
 
@@ -234,11 +238,7 @@ class ObjectStore:
             loss in a power cut is noticed and made good can do without.
         """
         if self.is_local:
-            self._locally(
-                key,
-                lambda path: self._place(path, data, os.replace, durable=durable),
-                durable=durable,
-            )
+            self._locally(key, data, os.replace, durable=durable)
             return
         for _ in range(SENDINGS):
             self._send(key, lambda path: self._fs.pipe_file(path, bytes(data)))
@@ -246,20 +246,38 @@ class ObjectStore:
                 return
         raise self._lost(key)
 
-    def write_checked(self, key: str, data: bytes) -> None:
+    def write_checked(self, key: str, data: Bytes) -> str:
         """Store a whole object, read it back and compare; again if what came back differs.
+
+        Returns
+        -------
+        str
+            Its XXH3-64, 16 hexadecimal characters.
 
         Raises
         ------
         StoreFailed
             If it keeps differing.
         """
+        checksum = xxhash.xxh3_64_hexdigest(data)
         for _ in range(SENDINGS):
             self.write(key, data)
             with contextlib.suppress(FileNotFoundError):
-                if self.read(key) == data:
-                    return
+                if self._attempt(lambda: self._checksum(key), key) == checksum:
+                    return checksum
         raise self._lost(key)
+
+    def _checksum(self, key: str) -> str:
+        whole = xxhash.xxh3_64()
+        if not self.is_local:
+            whole.update(self._fs.cat_file(self._path(key)))
+            return whole.hexdigest()
+        # Fresh memory for a large object takes longer to get than to fill.
+        block = bytearray(_READ_BACK_BYTES)
+        with Path(self._path(key)).open("rb", buffering=0) as file:
+            while count := file.readinto(block):
+                whole.update(memoryview(block)[:count])
+        return whole.hexdigest()
 
     def create(self, key: str, data: bytes) -> bool:
         """Store a whole object only if its key is free.
@@ -274,7 +292,7 @@ class ObjectStore:
         """
         if self.is_local:
             try:
-                self._locally(key, lambda path: self._place(path, data, _link))
+                self._locally(key, data, _link)
             except FileExistsError:
                 return self.read(key) == data
             return True
@@ -333,11 +351,11 @@ class ObjectStore:
             if self.is_local or not self.sizes(prefix):
                 return
 
-    def collect_partial(self, prefix: str = "", older_than: float = 3600.0) -> None:
+    def collect_partial(self, older_than: float = 3600.0) -> None:
         """Delete the temporary files that killed writers left on a local disk."""
         if not self.is_local:
             return
-        for path in Path(self._path(prefix)).rglob("*.partial"):
+        for path in Path(self._root).rglob("*.partial"):
             with contextlib.suppress(FileNotFoundError):
                 if _PARTIAL.search(path.name) and time.time() - path.stat().st_mtime > older_than:
                     path.unlink()
@@ -386,42 +404,29 @@ class ObjectStore:
             "storage, then run the same command again"
         )
 
-    def _locally(
-        self, key: str, operation: Callable[[Path], None], *, durable: bool = True
-    ) -> None:
+    def _locally(self, key: str, data: Bytes, move: Move, *, durable: bool = True) -> None:
         path = Path(self._path(key))
         in_the_way = BadInput(
             f"{self.locate(key)}: a file is in the way of a folder; choose another place"
         )
-        try:
-            self._attempt(lambda: _make_folder(path.parent, durable=durable), key)
-        except (FileExistsError, NotADirectoryError):
-            raise in_the_way from None
-        try:
-            self._attempt(lambda: operation(path), key)
-        except (IsADirectoryError, NotADirectoryError):
-            raise in_the_way from None
 
-    @staticmethod
-    def _place(
-        path: Path,
-        data: Bytes,
-        move: Callable[[Path, Path], None],
-        *,
-        durable: bool = True,
-    ) -> None:
-        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
-        try:
-            with temporary.open("wb") as file:
+        def place() -> None:
+            with placed(path, move, durable=durable) as file:
                 file.write(data)
-                if durable:
-                    file.flush()
-                    os.fsync(file.fileno())
-            move(temporary, path)
-            if durable:
-                sync_folder(path.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
+
+        for _ in range(SENDINGS):
+            try:
+                self._attempt(lambda: _make_folder(path.parent, durable=durable), key)
+            except (FileExistsError, NotADirectoryError):
+                raise in_the_way from None
+            try:
+                self._attempt(place, key)
+                return
+            except (IsADirectoryError, NotADirectoryError):
+                raise in_the_way from None
+            except FileNotFoundError as error:
+                gone = error  # somebody removed the folder meanwhile
+        raise gone
 
     def _attempt(self, operation: Callable[[], Any], key: str) -> Any:
         """Run an operation, again after a pause as long as what is wrong with the store may pass.
@@ -492,6 +497,26 @@ def _retry(operation: Callable[[], Result], patience: Callable[[Exception], floa
                 raise
         time.sleep(delay)
         delay = min(2 * delay, LONGEST_DELAY)
+
+
+@contextlib.contextmanager
+def placed(path: Path, move: Move = os.replace, *, durable: bool = True) -> Iterator[BinaryIO]:
+    """Open a file of a local disk that is there only when it is whole.
+
+    It is written beside its place and moved there; ``durable`` as in :meth:`ObjectStore.write`.
+    """
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        move(temporary, path)
+        if durable:
+            sync_folder(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:
@@ -595,5 +620,5 @@ def _explained(error: Exception, where: str) -> LatentscaleError:
         return BadInput(f"{where}: permission denied; choose another place or change its rights")
     if type(error).__name__ in WITHOUT_CREDENTIALS:
         return BadInput(f"{where}: there are no credentials for it; put them into the environment")
-    reason = without_credentials((str(error).splitlines() or [type(error).__name__])[0])
+    reason = without_credentials(first_line(error))
     return StoreFailed(f"{where}: {reason}; run the same command again once this is mended")

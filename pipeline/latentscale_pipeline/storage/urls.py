@@ -16,7 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import fsspec
 
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.errors import BadInput, first_line
 
 Options = Mapping[str, Mapping[str, Any]]
 """Options of the kinds of storage, by protocol (``s3``, ``gs``, ``az``, …)."""
@@ -51,7 +51,7 @@ def open_url(url: str) -> tuple[Any, str]:
         hint = f"pip install 'latentscale[{extra}]'" if extra else without_credentials(str(error))
         raise BadInput(f"{shown}: what {protocol}:// needs isn't installed; {hint}") from None
     except (ValueError, TypeError) as error:
-        reason = without_credentials(_first_line(error))
+        reason = without_credentials(first_line(error))
         raise BadInput(f"{shown}: can't open this kind of URL ({reason})") from None
     return fs, str(path)
 
@@ -121,7 +121,3 @@ def _settled(url: str) -> dict[str, Any]:
     # A listing remembered from before another process wrote is a wrong listing.
     remote = "://" in url and not url.startswith(("file://", "memory://"))
     return {"use_listings_cache": False} if remote else {}
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

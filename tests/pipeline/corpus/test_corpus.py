@@ -15,7 +15,7 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latentscale_pipeline.corpus import Corpus, CorruptShard, open_corpus, verify, zarr_format
+from latentscale_pipeline.corpus import Corpus, CorruptShard, open_corpus, shards, verify
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.corpus.manifest import MANIFEST_KEY, checksum, read_manifest
 from latentscale_pipeline.errors import BadInput
@@ -65,8 +65,8 @@ def test_rows_are_read_by_shard_range_and_index(corpus: Corpus) -> None:
     chosen = np.array([0, 3, 3, 1023, 1024, 2499])
     np.testing.assert_array_equal(corpus.read_index(chosen), expected[chosen])
     assert corpus.read_index(np.array([], int)).shape == (0, 7)
-    assert corpus.labels() == [f"l{i}" for i in range(ROWS)]
-    assert corpus.ids() is None
+    assert corpus.texts("labels") == [f"l{i}" for i in range(ROWS)]
+    assert corpus.texts("ids") is None
     weights = corpus.weights()
     assert weights is not None
     np.testing.assert_array_equal(weights, np.arange(ROWS) / 2)
@@ -142,13 +142,13 @@ def test_shards_of_zeros_are_stored(tmp_path: Path) -> None:
 def test_shards_decode_to_what_was_encoded(n: int, d: int, dtype: str, shard_bytes: int) -> None:
     rows = vectors(n, d, dtype)
     row_bytes = d * rows.itemsize
-    shard_rows, chunk_rows = zarr_format.plan_rows(n, row_bytes, shard_bytes)
+    shard_rows, chunk_rows = shards.plan_rows(n, row_bytes, shard_bytes)
     assert shard_rows % 1024 == 0
     assert shard_rows % chunk_rows == 0
-    assert chunk_rows * row_bytes <= max(zarr_format.CHUNK_BYTES, row_bytes)
-    layout = zarr_format.Layout(n, (d,), dtype, shard_rows, chunk_rows)
-    data = zarr_format.encode_shard(rows[:shard_rows], layout)
-    decoded = zarr_format.decode_shard(data, min(n, shard_rows), layout)
+    assert chunk_rows * row_bytes <= max(shards.CHUNK_BYTES, row_bytes)
+    layout = shards.Layout(n, (d,), dtype, shard_rows, chunk_rows)
+    data = shards.encode_shard(rows[:shard_rows], layout)
+    decoded = shards.decode_shard(data, min(n, shard_rows), layout)
     np.testing.assert_array_equal(decoded, rows[:shard_rows])
     assert decoded.dtype == rows.dtype
 
@@ -156,9 +156,9 @@ def test_shards_decode_to_what_was_encoded(n: int, d: int, dtype: str, shard_byt
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.text(), min_size=1, max_size=50))
 def test_strings_decode_to_what_was_encoded(texts: list[str]) -> None:
-    layout = zarr_format.Layout(len(texts), (), "string", 1024, 1024)
-    data = zarr_format.encode_shard(np.array(texts, np.dtypes.StringDType()), layout)
-    assert zarr_format.decode_shard(data, len(texts), layout).tolist() == texts
+    layout = shards.Layout(len(texts), (), "string", 1024, 1024)
+    data = shards.encode_shard(np.array(texts, np.dtypes.StringDType()), layout)
+    assert shards.decode_shard(data, len(texts), layout).tolist() == texts
 
 
 def missing(path: Path) -> None:
@@ -199,7 +199,7 @@ def test_without_a_shard_its_rows_are_gone_and_the_rest_moves_up(corpus: Corpus)
                 np.testing.assert_array_equal(reader.read_shard(i), expected[reader.shard_range(i)])
             chosen = np.array([0, 5, len(expected) - 1])
             np.testing.assert_array_equal(reader.read_index(chosen), expected[chosen])
-            assert reader.labels() == labels[keep].tolist()
+            assert reader.texts("labels") == labels[keep].tolist()
             weights = reader.weights()
             assert weights is not None
             np.testing.assert_array_equal(weights, (np.arange(ROWS) / 2)[keep])
@@ -274,7 +274,7 @@ def test_damage_is_named_on_reading(
     damage(Path(corpus.url, key))
     read: dict[str, Callable[[], object]] = {
         SHARD: lambda: corpus.read_shard(1),
-        "labels/c/0": corpus.labels,
+        "labels/c/0": lambda: corpus.texts("labels"),
         "weights/c/0": corpus.weights,
     }
     line = rf"^{corpus.url}/{key}: {DAMAGE[damage]}; restore this file, or ingest the corpus again"

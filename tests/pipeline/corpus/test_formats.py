@@ -226,7 +226,7 @@ def test_shards_of_a_folder_are_read_in_natural_order_and_recorded(tmp_path: Pat
     np.testing.assert_array_equal(corpus.read_all(), values)
     recorded = [source.path.rpartition("/")[2] for source in corpus.manifest.sources]
     assert recorded == [f"img_emb_{i}.npy" for i in range(11)]
-    assert corpus.labels() == [f"{i} of 10" for i in range(11) for _ in range(10)]
+    assert corpus.texts("labels") == [f"{i} of 10" for i in range(11) for _ in range(10)]
     np.testing.assert_array_equal(corpus.weights(), np.repeat(np.arange(11), 10))
 
 
@@ -241,11 +241,11 @@ def test_columns_of_a_table_become_ids_labels_and_weights(
     options = ["--ids-column", "id", "--labels-column", "lang", "--weights-column", "weight"]
     assert latentscale("ingest", tmp_path / name, tmp_path / "c", *options).code == 0
     corpus = open_corpus(str(tmp_path / "c"))
-    assert corpus.ids() == [f"row {i}" for i in range(40)]
-    assert corpus.labels() == ["en", "de"] * 20
+    assert corpus.texts("ids") == [f"row {i}" for i in range(40)]
+    assert corpus.texts("labels") == ["en", "de"] * 20
     np.testing.assert_array_equal(corpus.weights(), np.arange(40) + 0.5)
     again = ingest([corpus.url], str(tmp_path / "again"), columns={"labels": "labels"})
-    assert again.labels() == corpus.labels()
+    assert again.texts("labels") == corpus.texts("labels")
     assert again.fingerprint == corpus.fingerprint
 
 
@@ -253,10 +253,10 @@ def test_columns_of_text_and_hdf5_and_a_column_beside_float_columns(tmp_path: Pa
     values = rows()
     write_word2vec(tmp_path / "v.vec", values)
     words = ingest([str(tmp_path / "v.vec")], str(tmp_path / "a"), columns={"ids": "word"})
-    assert words.ids() == [f"wörd{i}" for i in range(40)]
+    assert words.texts("ids") == [f"wörd{i}" for i in range(40)]
     write_hdf5(tmp_path / "v.h5", values)
     inner = ingest([str(tmp_path / "v.h5")], str(tmp_path / "b"), columns={"labels": "label"})
-    assert inner.labels() == [f"l{i}" for i in range(40)]
+    assert inner.texts("labels") == [f"l{i}" for i in range(40)]
     lines = ["name,score,x,y"] + [
         f'"a, {i}",{i}.5,{row[0]},{row[1]}' for i, row in enumerate(values)
     ]
@@ -266,7 +266,7 @@ def test_columns_of_text_and_hdf5_and_a_column_beside_float_columns(tmp_path: Pa
         str(tmp_path / "c"),
         columns={"ids": "name", "weights": "score"},
     )
-    assert corpus.ids() == [f"a, {i}" for i in range(40)]
+    assert corpus.texts("ids") == [f"a, {i}" for i in range(40)]
     np.testing.assert_array_equal(corpus.weights(), np.arange(40) + 0.5)
     np.testing.assert_array_equal(corpus.read_all(), values[:, :2])
 

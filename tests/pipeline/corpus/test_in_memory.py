@@ -39,8 +39,8 @@ def test_it_reads_as_a_stored_corpus(dtype: str, tmp_path: Path) -> None:
     chosen = np.array([0, 7, 7, 4999])
     assert (held.read_index(chosen) == stored.read_index(chosen)).all()
     assert held.weights().tolist() == stored.weights().tolist()
-    assert held.labels() is None
-    assert list(held.id_blocks()) == []
+    assert held.texts("labels") is None
+    assert list(held.companion_blocks("ids")) == []
 
 
 def test_what_a_reader_changes_stays_its_own() -> None:

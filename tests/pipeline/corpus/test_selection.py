@@ -81,8 +81,8 @@ def test_chosen_rows_become_a_corpus_or_a_file(
     assert latentscale("subset", corpus.url, "new", *options).code == 0
     new = open_corpus("new")
     np.testing.assert_array_equal(new.read_all(), corpus.read_all()[rows])
-    assert new.ids() == [f"id{i}" for i in rows]
-    assert new.labels() == [("en", "de", "fr")[i % 3] for i in rows]
+    assert new.texts("ids") == [f"id{i}" for i in rows]
+    assert new.texts("labels") == [("en", "de", "fr")[i % 3] for i in rows]
     np.testing.assert_array_equal(new.weights(), np.array(rows) + 1.0)
     assert verify(new).problems == ()
     for name in ("out.npy", "out.parquet"):
@@ -92,7 +92,7 @@ def test_chosen_rows_become_a_corpus_or_a_file(
     np.testing.assert_array_equal(np.load("out.npy"), new.read_all())
     table = pyarrow.parquet.read_table("out.parquet")
     assert table.column_names == ["ids", "labels", "weights", "vector"]
-    assert table["ids"].to_pylist() == new.ids()
+    assert table["ids"].to_pylist() == new.texts("ids")
     assert latentscale("export", corpus.url, "out.npy").code == 2
     assert latentscale("export", corpus.url, "out.npy", "--overwrite").code == 0
     np.testing.assert_array_equal(np.load("out.npy"), corpus.read_all())
@@ -103,14 +103,14 @@ def test_ids_from_a_file_and_a_random_sample(
 ) -> None:
     (tmp_path / "wanted").write_text("id2500\nid7\nnobody\n")
     assert latentscale("subset", corpus.url, tmp_path / "i", "--ids", tmp_path / "wanted").code == 0
-    assert open_corpus(str(tmp_path / "i")).ids() == ["id7", "id2500"]
+    assert open_corpus(str(tmp_path / "i")).texts("ids") == ["id7", "id2500"]
     for seed, name in ((1, "x"), (1, "y"), (2, "z")):
         options = ["--sample", 500, "--seed", seed, "--label", "en"]
         assert latentscale("subset", corpus.url, tmp_path / name, *options).code == 0
     x, y, z = (open_corpus(str(tmp_path / name)) for name in "xyz")
     assert x.fingerprint == y.fingerprint != z.fingerprint
-    assert x.n == len(set(x.ids() or [])) == 500
-    assert set(x.labels() or []) == {"en"}
+    assert x.n == len(set(x.texts("ids") or [])) == 500
+    assert set(x.texts("labels") or []) == {"en"}
 
 
 @pytest.mark.parametrize(

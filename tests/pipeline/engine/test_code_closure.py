@@ -73,7 +73,7 @@ ALL = {"moments", "magnitude", "regroup", "part"}
     ("file", "pattern", "replacement", "stages"),
     [
         ("engine/stage.py", r"self\.index \+ 1", "self.index + 2", ALL),
-        ("corpus/zarr_format.py", r"(def decode_shard.*?\n    )return ", r"\1return +", ALL),
+        ("corpus/shards.py", r"(def decode_shard.*?\n    )return ", r"\1return +", ALL),
         ("measures/baselines/tasks.py", "SHARDS_PER_TASK = 8", "SHARDS_PER_TASK = 9", {"moments"}),
         ("measures/magnitude/tasks.py", r"\Z", "\nADDED = 1\n", {"magnitude"}),
         ("measures/shared/neighbours/assign.py", r"\Z", "\nADDED = 1\n", {"regroup"}),

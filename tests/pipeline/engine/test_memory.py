@@ -33,10 +33,11 @@ from latentscale_pipeline.measures.heat.config import Heat
 from latentscale_pipeline.measures.magnitude.config import Magnitude
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.measures.vendi.config import Vendi
-from latentscale_pipeline.storage.artifacts import Cost, Output, read_marker, write_artifact
+from latentscale_pipeline.storage.artifacts import Cost, Output, read_marker
 from latentscale_pipeline.storage.objects import ObjectStore
 from tests.acceptance.run import watch
 from tests.support import toy_stages as toy
+from tests.support.artifacts import write_artifact
 from tests.support.jobs import results_of
 
 MIB, GIB = 2**20, 2**30

@@ -106,9 +106,9 @@ def test_a_label_reads_as_its_rows_do(tmp_path: Path, excluded: list[str]) -> No
             np.testing.assert_array_equal(rows[mine][view.shard_range(i)], shard)
         np.testing.assert_array_equal(view.read_rows(3, 9), rows[mine][3:9])
         np.testing.assert_array_equal(view.read_index(np.array([2, 2, 8])), rows[mine][[2, 2, 8]])
-        assert view.ids() == [f"row {i}" for i in np.flatnonzero(mine)]
+        assert view.texts("ids") == [f"row {i}" for i in np.flatnonzero(mine)]
         np.testing.assert_array_equal(view.weights(), weights[mine])
-        assert view.labels() == [label] * view.n
+        assert view.texts("labels") == [label] * view.n
         again = pickle.loads(pickle.dumps(view))
         assert again == view
         assert again.fingerprint == view.fingerprint

@@ -131,7 +131,7 @@ def test_examples_are_members_and_carry_their_ids(
     check_results(results)
     geomca = results["measures"]["geomca"]
     first, second, alone = geomca["components"]
-    assert open_corpus(str(tmp_path / "corpus.zarr")).ids() is not None
+    assert open_corpus(str(tmp_path / "corpus.zarr")).texts("ids") is not None
     assert [found["row"] for found in first["examples"]["corpus"]] == [0, 14, 29]
     assert [found["id"] for found in first["examples"]["corpus"]] == ["doc 0", "doc 14", "doc 29"]
     assert second["examples"]["reference"] == [{"row": 30}, {"row": 40}, {"row": 49}]

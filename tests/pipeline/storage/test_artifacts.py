@@ -19,10 +19,10 @@ from latentscale_pipeline.storage.artifacts import (
     reuse_part,
     reuse_stage,
     withdraw,
-    write_artifact,
 )
 from latentscale_pipeline.storage.canonical import digest
 from latentscale_pipeline.storage.objects import ObjectStore
+from tests.support.artifacts import write_artifact
 
 COST = Cost(1.5, 1000)
 FOLDER = "stages/toy/0123456789abcdef"

@@ -9,33 +9,16 @@ when a file of that format is met.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 from latentscale_pipeline.corpus.formats import npy, npz, raw, safetensors, text, zarr
-from latentscale_pipeline.corpus.formats.container import (
-    Container,
-    Field,
-    choose_column,
-    choose_vectors,
-)
+from latentscale_pipeline.corpus.formats.container import Container, Field, choose_column
 from latentscale_pipeline.corpus.formats.file import File, reaching
 from latentscale_pipeline.errors import BadInput
-
-__all__ = [
-    "FORMATS",
-    "SUFFIXES",
-    "Container",
-    "Field",
-    "File",
-    "choose_column",
-    "choose_vectors",
-    "open_container",
-    "open_values",
-    "reaching",
-]
 
 
 @dataclass(frozen=True)
@@ -98,12 +81,12 @@ FORMATS: dict[str, Format] = {
     "arrow": Format(_is_arrow, _optional("arrow", "open_arrow", "parquet")),
     "hdf5": Format(_is_hdf5, _optional("hdf5", "open_hdf5", "hdf5")),
     "safetensors": Format(safetensors.is_safetensors, safetensors.open_safetensors),
-    **{kind: Format(raw.recognises_bin(kind), raw.opens_bin(kind)) for kind in raw.BIN_DTYPES},
-    **{kind: Format(raw.recognises_vecs(kind), raw.opens_vecs(kind)) for kind in raw.VECS_DTYPES},
-    "text": Format(text.is_text_vectors, text.opens_text(None)),
-    "csv": Format(_never, text.opens_text(",")),
-    "tsv": Format(_never, text.opens_text("\t")),
-    "word2vec": Format(_never, text.opens_text(text.WHITESPACE)),
+    **{k: Format(partial(raw.is_bin, k), partial(raw.open_bin, k)) for k in raw.BIN_DTYPES},
+    **{k: Format(partial(raw.is_vecs, k), partial(raw.open_vecs, k)) for k in raw.VECS_DTYPES},
+    "text": Format(text.is_text_vectors, text.open_text),
+    "csv": Format(_never, partial(text.open_text, delimiter=",")),
+    "tsv": Format(_never, partial(text.open_text, delimiter="\t")),
+    "word2vec": Format(_never, partial(text.open_text, delimiter=text.WHITESPACE)),
     "zarr": Format(_never, zarr.open_zarr),
 }
 """Every format by its name; ``csv``, ``tsv`` and ``word2vec`` are taken when they are named."""
@@ -140,13 +123,12 @@ def open_container(file: File, must: bool, kind: str | None = None) -> Container
     with reaching(file.name):
         if file.is_folder:
             return zarr.open_zarr(file)
-        _check_regular(file)
-        start = file.head()
+        start = _first_bytes(file)
         if kind is not None and start:
             return FORMATS[kind].opens(file)
-        for known in FORMATS.values():
-            if start and known.recognises(file, start):
-                return known.opens(file)
+        found = _by_content(file, start, FORMATS)
+        if found is not None:
+            return found
         if not start and must:
             raise BadInput(f"{file.name}: an empty file (0 bytes); write it again or leave it out")
         if start and file.suffix in SUFFIXES:
@@ -170,21 +152,26 @@ def open_values(file: File, kinds: str, column: str | None) -> tuple[Container, 
     column : str, optional
         Which field of the file it is.
     """
+    values = FORMATS.keys() - {"text", *raw.BIN_DTYPES, *raw.VECS_DTYPES}
     with reaching(file.name):
-        if file.is_folder:
-            container: Container = zarr.open_zarr(file)
-            return container, choose_column(container, column, kinds)
-        _check_regular(file)
-        start = file.head()
-        names = set(FORMATS) - {"text", *raw.BIN_DTYPES, *raw.VECS_DTYPES}
-        for name in (name for name in FORMATS if name in names):
-            if start and FORMATS[name].recognises(file, start):
-                container = FORMATS[name].opens(file)
-                return container, choose_column(container, column, kinds)
-        lines = text.open_lines(file) if column is None else text.opens_text(None)(file)
-        return lines, choose_column(lines, column, kinds)
+        container = (
+            zarr.open_zarr(file)
+            if file.is_folder
+            else _by_content(file, _first_bytes(file), values)
+            or (text.open_lines(file) if column is None else text.open_text(file))
+        )
+        return container, choose_column(container, column, kinds)
 
 
-def _check_regular(file: File) -> None:
+def _by_content(file: File, start: bytes, kinds: Collection[str]) -> Container | None:
+    """Open a file whose first bytes are those of one of these formats."""
+    for kind, known in FORMATS.items():
+        if start and kind in kinds and known.recognises(file, start):
+            return known.opens(file)
+    return None
+
+
+def _first_bytes(file: File) -> bytes:
     if file.is_local and not Path(file.path).is_file():
         raise BadInput(f"{file.name}: not a regular file; write the vectors to one first")
+    return file.head()

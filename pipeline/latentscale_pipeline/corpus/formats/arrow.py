@@ -1,9 +1,9 @@
 """Parquet and Arrow tables: vectors in a list column, or one dimension a column.
 
 A column of lists, of fixed or equal length, or of fixed-shape tensors is a field of vectors; so are
-numbered float columns together (:mod:`.columns`). Rows are decoded in batches of a few MiB. Arrow's
-file format, known as Feather as well, gives access to any batch; its stream format is read from the
-beginning.
+numbered float columns together (:func:`.container.joined_fields`). Rows are decoded in batches of a
+few MiB. Arrow's file format, known as Feather as well, gives access to any batch; its stream format
+is read from the beginning.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from latentscale_pipeline.corpus.formats.columns import joined_fields
-from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field
+from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field, joined_fields
 from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File, decoding
 from latentscale_pipeline.errors import BadInput
 
@@ -96,11 +95,8 @@ class Table(Container):
         return self._column(array, field.name, first)
 
     def _column(self, array: Any, name: str, first: int) -> npt.NDArray[Any]:
-        if array.null_count:
-            row = first + array.is_null().to_numpy(zero_copy_only=False).argmax()
-            raise BadInput(
-                f"{self.path}:{name}: row {row} has no value; fill it in or leave it out"
-            )
+        where = f"{self.path}:{name}"
+        _refuse_gaps(array, where, first, "has no value; fill it in or leave it out")
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
         if _is_text(array.type):
@@ -112,9 +108,7 @@ class Table(Container):
         where = f"{self.path}:{field.name}"
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
-        if array.null_count:
-            row = first + array.is_null().to_numpy(zero_copy_only=False).argmax()
-            raise BadInput(f"{where}: row {row} has no vector; fill it in or leave it out")
+        _refuse_gaps(array, where, first, "has no vector; fill it in or leave it out")
         if not pa.types.is_fixed_size_list(array.type):
             lengths = np.diff(array.offsets.to_numpy())
             wrong = np.flatnonzero(lengths != d)
@@ -124,10 +118,15 @@ class Table(Container):
                     f"has {d}; make all rows equally long"
                 )
         values = array.flatten()
-        if values.null_count:
-            row = first + values.is_null().to_numpy(zero_copy_only=False).argmax() // d
-            raise BadInput(f"{where}: row {row} has a gap (null); fill it in or leave the row out")
+        _refuse_gaps(values, where, first, "has a gap (null); fill it in or leave the row out", d)
         return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(-1, d)
+
+
+def _refuse_gaps(array: Any, where: str, first: int, fault: str, row_values: int = 1) -> None:
+    """Refuse nulls in the values of rows from number ``first`` on."""
+    if array.null_count:
+        nulls = array.is_null().to_numpy(zero_copy_only=False)
+        raise BadInput(f"{where}: row {first + nulls.argmax() // row_values} {fault}")
 
 
 def open_parquet(file: File) -> Table:
@@ -225,8 +224,7 @@ def _fields(schema: Any, rows: int, first: Any) -> tuple[Field, ...]:
 
 def _list_type(kind: Any) -> Any | None:
     """Return the type of a list's numbers; None for columns that aren't lists of numbers."""
-    if isinstance(kind, pa.ExtensionType):
-        kind = kind.storage_type
+    kind = _storage(kind)
     is_list = (
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     )
@@ -234,13 +232,17 @@ def _list_type(kind: Any) -> Any | None:
 
 
 def _dimensions(column: Any, first: Any) -> int:
-    kind = column.type.storage_type if isinstance(column.type, pa.ExtensionType) else column.type
+    kind = _storage(column.type)
     if pa.types.is_fixed_size_list(kind):
         return int(kind.list_size)
     if first is None or not first.num_rows:
         return 0
     value = first.column(column.name)[0]
     return len(value) if value.is_valid else 0
+
+
+def _storage(kind: Any) -> Any:
+    return kind.storage_type if isinstance(kind, pa.ExtensionType) else kind
 
 
 def _is_number(kind: Any) -> bool:
@@ -250,6 +252,4 @@ def _is_number(kind: Any) -> bool:
 def _is_text(kind: Any) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
+    return kind in {pa.string(), pa.large_string(), pa.string_view()}

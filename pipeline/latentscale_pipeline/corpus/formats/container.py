@@ -7,9 +7,11 @@ float field is taken; several are listed and one has to be named.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -79,6 +81,38 @@ class Container(ABC):
 
     def check(self, field: Field) -> None:  # noqa: B027 -- most formats have nothing to check
         """Refuse a field that can't be whole, before any of its rows is read."""
+
+
+def joined_fields(columns: Mapping[str, np.dtype[np.floating]], rows: int) -> list[Field]:
+    """Join the float columns of a table, of which each has one dimension, to fields of vectors.
+
+    Columns whose names differ in a number at their end belong together, in the order of the
+    numbers: ``emb_0 … emb_383`` is one field, ``emb_*``. Where no columns are numbered, all float
+    columns together are one field, ``*``.
+
+    Parameters
+    ----------
+    columns : mapping of str to numpy dtype
+        The float columns, in the table's order.
+    rows : int
+        How many rows the table has.
+    """
+    numbered: defaultdict[str, dict[int, str]] = defaultdict(dict)
+    for name in columns:
+        match = re.fullmatch(r"(.*?)(\d+)", name, re.DOTALL)
+        if match:
+            numbered[match[1]][int(match[2])] = name
+    groups = {
+        f"{stem}*": tuple(members[number] for number in sorted(members))
+        for stem, members in numbered.items()
+        if len(members) > 1
+    }
+    if not groups and len(columns) > 1:
+        groups = {"*": tuple(columns)}
+    return [
+        Field(name, (rows, len(members)), np.result_type(*(columns[m] for m in members)), members)
+        for name, members in groups.items()
+    ]
 
 
 def choose_vectors(
@@ -156,9 +190,8 @@ def choose_column(container: Container, name: str | None, kinds: str) -> Field:
 
 def _without(field: Field, used: Collection[str]) -> Field:
     kept = tuple(column for column in field.columns if column not in used)
-    if len(kept) == len(field.columns):
-        return field
-    return Field(field.name, (field.shape[0], len(kept)), field.dtype, kept)
+    shape = (field.shape[0], len(kept)) if field.columns else field.shape
+    return replace(field, shape=shape, columns=kept)
 
 
 def _only_candidate(container: Container, fields: list[Field]) -> Field:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from fsspec.implementations.local import LocalFileSystem
 
-from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError
+from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError, first_line
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import strip_credentials
 
@@ -157,9 +157,3 @@ def decoding(where: str, what: str, size: int) -> Iterator[None]:
                 f"{where}: damaged, truncated or unknown {what} within its {size} bytes "
                 f"({first_line(error)}); copy or write it again"
             ) from error
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of what an error says, or its kind."""
-    lines = str(error).splitlines()
-    return lines[0][:300] if lines and lines[0] else type(error).__name__

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import io
 import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
@@ -17,8 +16,14 @@ from typing import Any, BinaryIO, cast
 import numpy.typing as npt
 
 from latentscale_pipeline.corpus.formats import npy
-from latentscale_pipeline.corpus.formats.container import Container, Field
-from latentscale_pipeline.corpus.formats.file import File, first_line, reaching
+from latentscale_pipeline.corpus.formats.container import Field
+from latentscale_pipeline.corpus.formats.file import File, decoding
+from latentscale_pipeline.corpus.formats.plain import (
+    Place,
+    PlainArrays,
+    check_size,
+    read_blocks,
+)
 from latentscale_pipeline.errors import BadInput
 
 MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
@@ -27,56 +32,52 @@ _SKIPPED_AT_ONCE = 8 << 20
 
 
 @dataclass(frozen=True)
-class Npz(Container):
-    """A ``.npz`` archive; ``headers`` are those of its members, in the order of ``fields``."""
+class Npz(PlainArrays):
+    """A ``.npz`` archive; ``places`` are those within its members."""
 
-    path: str
-    fields: tuple[Field, ...]
-    file: File
-    headers: tuple[npy.Header, ...]
     sequential = True
 
     def check(self, field: Field) -> None:
         """Refuse a member whose bytes are fewer or more than its header says."""
         with self.file.open() as file, zipfile.ZipFile(file) as archive:
             size = archive.getinfo(_member(archive, field.name)).file_size
-        npy.check_size(self._header(field), size, self.locate(field))
+        check_size(self.place(field), size, self.locate(field))
 
     def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
         """Yield rows; those before them are unpacked and left out."""
-        header, where = self._header(field), self.locate(field)
+        place, where = self.place(field), self.locate(field)
         with (
-            _unpacking(where),
+            decoding(where, ".npz", self.file.size),
             self.file.open() as file,
             zipfile.ZipFile(file) as archive,
             archive.open(_member(archive, field.name)) as packed,
         ):
             values = cast(BinaryIO, packed)
-            if header.fortran_order:
+            if place.fortran_order:
                 # Going back in a packed member would unpack it again: columns come from memory.
                 values = io.BytesIO(packed.read())
             else:
-                _skip(packed, header.offset + start * header.row_bytes)
-            yield from npy.read_blocks(values, header, start, stop, where)
-            if stop == header.shape[0]:
+                _skip(packed, place.offset + start * place.row_bytes)
+            yield from read_blocks(values, place, start, stop, where)
+            if stop == place.shape[0]:
                 packed.read(1)  # the end of the member: its checksum is compared here
-
-    def _header(self, field: Field) -> npy.Header:
-        return self.headers[[known.name for known in self.fields].index(field.name)]
 
 
 def open_npz(file: File) -> Npz:
     """Open a ``.npz``: the header of every member is read; what isn't an array is left out."""
-    headers: dict[str, npy.Header] = {}
-    with _unpacking(file.name), file.open() as opened, zipfile.ZipFile(opened) as archive:
+    places: dict[str, Place] = {}
+    unpacking = decoding(file.name, ".npz", file.size)
+    with unpacking, file.open() as opened, zipfile.ZipFile(opened) as archive:
+        if any(member.flag_bits & 1 for member in archive.infolist()):
+            raise BadInput(f"{file.name}: it is encrypted; save it without a password")
         for member in archive.namelist():
             with archive.open(member) as packed:
                 if cast(io.BufferedReader, packed).peek(8).startswith(npy.MAGIC):
                     with contextlib.suppress(BadInput):
-                        header = npy.read_header(cast(BinaryIO, packed), file.name)
-                        headers[member.removesuffix(".npy")] = header
-    fields = tuple(Field(name, header.shape, header.dtype) for name, header in headers.items())
-    return Npz(file.name, fields, file, tuple(headers.values()))
+                        place = npy.read_header(cast(BinaryIO, packed), file.name)
+                        places[member.removesuffix(".npy")] = place
+    fields = tuple(Field(name, place.shape, place.dtype) for name, place in places.items())
+    return Npz(file.name, fields, file, tuple(places.values()))
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> str:
@@ -89,19 +90,3 @@ def _skip(packed: zipfile.ZipExtFile | Any, count: int) -> None:
         if not skipped:
             return  # what follows finds that nothing is left
         count -= skipped
-
-
-@contextlib.contextmanager
-def _unpacking(where: str) -> Iterator[None]:
-    try:
-        with reaching(where):
-            yield
-    except (
-        zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, OverflowError,
-        IndexError, KeyError,
-    ) as error:  # fmt: skip
-        raise BadInput(
-            f"{where}: damaged or truncated .npz ({first_line(error)}); copy or write it again"
-        ) from error
-    except RuntimeError as error:  # what zipfile raises for a password
-        raise BadInput(f"{where}: {first_line(error)}; save it without a password") from error

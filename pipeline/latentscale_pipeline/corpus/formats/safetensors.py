@@ -8,17 +8,16 @@ named. ``BF16``, which NumPy lacks, is widened to float32, exactly.
 from __future__ import annotations
 
 import json
-import math
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from latentscale_pipeline.corpus.formats.container import Container, Field
-from latentscale_pipeline.corpus.formats.file import File, fill, plain_ranges, reaching
+from latentscale_pipeline.corpus.formats.container import Field
+from latentscale_pipeline.corpus.formats.file import File, reaching
+from latentscale_pipeline.corpus.formats.plain import Place, PlainArrays
 from latentscale_pipeline.errors import BadInput
 
 DTYPES = {
@@ -34,40 +33,14 @@ _LENGTH = struct.Struct("<Q")
 
 
 @dataclass(frozen=True)
-class Tensor:
-    """Where a tensor begins in the file, and what its values are called there."""
+class Safetensors(PlainArrays):
+    """A ``.safetensors`` file."""
 
-    offset: int
-    kind: str
-
-
-@dataclass(frozen=True)
-class Safetensors(Container):
-    """A ``.safetensors`` file; ``tensors`` are in the order of ``fields``."""
-
-    path: str
-    fields: tuple[Field, ...]
-    file: File
-    tensors: tuple[Tensor, ...]
-
-    def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
-        """Yield rows of one tensor."""
-        tensor = self.tensors[[known.name for known in self.fields].index(field.name)]
-        stored = np.dtype("<u2") if tensor.kind == "BF16" else field.dtype
-        row_bytes = stored.itemsize * math.prod(field.shape[1:])
-        with reaching(self.path), self.file.open() as file:
-            file.seek(tensor.offset + start * row_bytes)
-            for first, last in plain_ranges(start, stop, row_bytes):
-                block = np.empty((last - first, *field.shape[1:]), stored)
-                filled = fill(file, block)
-                if filled < block.nbytes:
-                    raise BadInput(
-                        f"{self.locate(field)}: truncated: the file ends at byte "
-                        f"{tensor.offset + first * row_bytes + filled}; copy or write it again"
-                    )
-                if tensor.kind == "BF16":
-                    block = (block.astype("<u4") << 16).view("<f4")
-                yield block
+    def values(self, block: npt.NDArray[Any], field: Field, first: int) -> npt.NDArray[Any]:
+        """Widen BF16, whose bits are the upper half of a float32's."""
+        if block.dtype == field.dtype:
+            return block
+        return (block.astype("<u4") << 16).view("<f4")
 
 
 def is_safetensors(file: File, head: bytes) -> bool:
@@ -94,8 +67,8 @@ def open_safetensors(file: File) -> Safetensors:
     try:
         header = json.loads(data)
         entries = {name: about for name, about in header.items() if name != "__metadata__"}
-        parsed = {
-            name: _parsed(about, 8 + length, file.size)
+        places = {
+            name: _place(about, 8 + length, file.size)
             for name, about in entries.items()
             if about["dtype"] in DTYPES
         }
@@ -104,21 +77,21 @@ def open_safetensors(file: File) -> Safetensors:
             f"{where}: damaged header in bytes 8 to {8 + length} ({error}); copy or write it again"
         ) from error
     fields = tuple(
-        Field(name, shape, np.dtype(DTYPES[tensor.kind]))
-        for name, (shape, tensor) in parsed.items()
+        Field(name, place.shape, np.dtype(DTYPES[entries[name]["dtype"]]))
+        for name, place in places.items()
     )
-    return Safetensors(where, fields, file, tuple(tensor for _, tensor in parsed.values()))
+    return Safetensors(where, fields, file, tuple(places.values()))
 
 
-def _parsed(about: dict[str, Any], begin: int, size: int) -> tuple[tuple[int, ...], Tensor]:
+def _place(about: dict[str, Any], begin: int, size: int) -> Place:
     kind, shape = about["dtype"], tuple(about["shape"])
     first, last = about["data_offsets"]
     numbers = (first, last, *shape)
     if not all(isinstance(number, int) and number >= 0 for number in numbers):
         raise ValueError(f"{shape} from {first} to {last} isn't a tensor's place")
-    itemsize = 2 if kind == "BF16" else np.dtype(DTYPES[kind]).itemsize
-    if last - first != itemsize * math.prod(shape):
+    place = Place(shape, np.dtype("<u2" if kind == "BF16" else DTYPES[kind]), begin + first)
+    if begin + last != place.end:
         raise ValueError(f"{last - first} bytes for shape {shape} of {kind}")
-    if begin + last > size:
-        raise ValueError(f"truncated: a tensor ends at byte {begin + last} of {size}")
-    return shape, Tensor(begin + first, kind)
+    if place.end > size:
+        raise ValueError(f"truncated: a tensor ends at byte {place.end} of {size}")
+    return place

@@ -1,10 +1,10 @@
-"""Vectors as text: CSV, TSV, and the text format of word2vec (and GloVe).
+"""Text: CSV, TSV, the text format of word2vec (and GloVe), and one value a line.
 
 A line is a row. Fields are separated by tabs, commas, semicolons or blanks; a first line without
 numbers names the columns, and without one they are called by their numbers, from 0. A first line
 of two whole numbers, rows and dimensions, is word2vec's. Columns of numbers are joined to vectors
-as in other tables (:mod:`.columns`); a column that holds whole numbers only, beside others that
-don't, is no part of them. Empty lines are skipped.
+as in other tables (:func:`.container.joined_fields`); a column that holds whole numbers only,
+beside others that don't, is no part of them. Empty lines are skipped.
 
 To read from the middle of a file, its first reading (which counts the lines) notes where every
 4096th row begins.
@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -23,8 +24,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from latentscale_pipeline.corpus.formats.columns import joined_fields
-from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field
+from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field, joined_fields
 from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File, reaching
 from latentscale_pipeline.errors import BadInput
 
@@ -37,6 +37,12 @@ SNIFFED_ROWS = 50
 WHITESPACE = " "
 """Stands for any run of blanks between two fields."""
 
+WHOLE_LINE = ""
+"""Stands for none: a line is one value."""
+
+_TEXT_BYTES = 128
+"""About how many bytes a text takes."""
+
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|nan|inf(inity)?)", re.I)
 _WHOLE = re.compile(r"[+-]?\d+")
 
@@ -48,7 +54,7 @@ class Dialect:
     Attributes
     ----------
     delimiter : str
-        Between two fields; a blank stands for any number of them.
+        Between two fields, or :data:`WHITESPACE`, or :data:`WHOLE_LINE`.
     names : tuple of str
         Of the columns.
     skipped : int
@@ -64,11 +70,17 @@ class Dialect:
 
     def split(self, line: str) -> list[str]:
         """Cut a line into fields."""
+        if self.delimiter == WHOLE_LINE:
+            return [line]
         if self.delimiter == WHITESPACE:
             return line.split()
         if '"' in line:
             return next(csv.reader([line], delimiter=self.delimiter), [])
         return line.split(self.delimiter)
+
+    def is_row(self, line: bytes) -> bool:
+        """Tell whether a line counts: an empty one is a value only where a line is one."""
+        return self.delimiter == WHOLE_LINE or bool(line.strip())
 
 
 @dataclass(frozen=True)
@@ -80,35 +92,36 @@ class Text(Container):
     file: File
     dialect: Dialect
     starts: tuple[int, ...]
+    single: bool = False
 
     def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
         """Yield rows of one column, or of several that are joined to vectors."""
+        is_text = field.dtype.kind == "T"
         places = [self.dialect.names.index(name) for name in field.columns or (field.name,)]
-        rows: list[Any] = []
-        most = max(1, BLOCK_BYTES // (8 * len(places)))
-        for row, offset, line in self._lines(start, stop):
-            cells = self._cells(line, row, offset)
-            if not field.columns:
-                rows.append(cells[places[0]])
-            else:
-                rows.append(self._numbers([cells[place] for place in places], row, offset))
-            if len(rows) == most:
-                yield self._array(rows, field, row)
-                rows = []
-        if rows:
-            yield self._array(rows, field, stop - 1)
+        most = max(1, BLOCK_BYTES // (_TEXT_BYTES if is_text else 8 * len(places)))
+        rows = self._rows(start, stop)
+        while block := list(itertools.islice(rows, most)):
+            if is_text:
+                texts = [cells[places[0]] for _, _, cells in block]
+                whole = self.dialect.delimiter == WHOLE_LINE
+                yield np.array(texts if whole else [text.strip() for text in texts], STRINGS)
+                continue
+            values = np.empty((len(block), len(places)), field.dtype)
+            for i, (row, offset, cells) in enumerate(block):
+                values[i] = self._numbers([cells[place] for place in places], field, row, offset)
+            yield values if field.columns else values[:, 0]
 
-    def _lines(self, start: int, stop: int) -> Iterator[tuple[int, int, bytes]]:
-        """Yield the number, offset and bytes of each row."""
+    def _rows(self, start: int, stop: int) -> Iterator[tuple[int, int, list[str]]]:
+        """Yield the number, offset and fields of each row."""
         with _opened(self.file) as opened:
             offset, row = self.starts[start // NOTED_ROWS], start // NOTED_ROWS * NOTED_ROWS
             opened.seek(offset)
             for line in opened:
                 if row >= stop:
                     return
-                if line.strip():
+                if self.dialect.is_row(line):
                     if row >= start:
-                        yield row, offset, line
+                        yield row, offset, self._cells(line, row, offset)
                     row += 1
                 offset += len(line)
         if row < stop:
@@ -118,7 +131,13 @@ class Text(Container):
             )
 
     def _cells(self, line: bytes, row: int, offset: int) -> list[str]:
-        cells = self.dialect.split(_decoded(line, self.path, row, offset))
+        try:
+            cells = self.dialect.split(line.decode().strip("\r\n\ufeff"))
+        except UnicodeDecodeError as error:
+            raise BadInput(
+                f"{self.path}: row {row}, at byte {offset + error.start}, isn't UTF-8 "
+                f"({error.reason}); convert the file"
+            ) from None
         if len(cells) != len(self.dialect.names):
             raise BadInput(
                 f"{self.path}: row {row}, at byte {offset}, has {len(cells)} fields instead of "
@@ -126,61 +145,23 @@ class Text(Container):
             )
         return cells
 
-    def _numbers(self, cells: list[str], row: int, offset: int) -> npt.NDArray[np.float64]:
+    def _numbers(self, cells: list[str], field: Field, row: int, offset: int) -> npt.NDArray[Any]:
         try:
-            return np.array(cells, dtype=np.float64)
-        except ValueError:
-            wrong = next((cell for cell in cells if not _NUMBER.fullmatch(cell.strip())), "")
-            raise BadInput(
-                f"{self.path}: row {row}, at byte {offset}: {wrong[:40]!r} isn't a number; mend it"
-            ) from None
-
-    def _array(self, rows: list[Any], field: Field, last: int) -> npt.NDArray[Any]:
-        if field.columns:
-            return np.stack(rows)
-        if field.dtype.kind == "T":
-            return np.array([cell.strip() for cell in rows], STRINGS)
-        try:
-            return np.array(rows, dtype=field.dtype)
+            return np.array(cells, field.dtype)
         except (ValueError, OverflowError):
+            whole = field.dtype.kind == "i"
+            pattern, what = (_WHOLE, "a whole number") if whole else (_NUMBER, "a number")
+            wrong = next((cell for cell in cells if not pattern.fullmatch(cell.strip())), cells[0])
             raise BadInput(
-                f"{self.locate(field)}: not a number in rows {last - len(rows) + 1} to {last}; "
-                "mend them"
+                f"{self.path}: row {row}, at byte {offset}: {wrong[:40]!r} isn't {what}; mend it"
             ) from None
 
 
-@dataclass(frozen=True)
-class Lines(Container):
-    """A text file of one value a line: ids, labels or weights."""
-
-    path: str
-    fields: tuple[Field, ...]
-    file: File
-    single = True
-
-    def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
-        """Yield lines without their ends."""
-        with _opened(self.file) as opened:
-            lines: list[str] = []
-            for row, line in enumerate(opened):
-                if row == 0:
-                    line = line.removeprefix(b"\xef\xbb\xbf")
-                if row >= stop:
-                    break
-                if row >= start:
-                    lines.append(_decoded(line.rstrip(b"\r\n"), self.path, row))
-                if len(lines) == NOTED_ROWS * 16:
-                    yield np.array(lines, STRINGS)
-                    lines = []
-            if lines:
-                yield np.array(lines, STRINGS)
-
-
-def open_lines(file: File) -> Lines:
-    """Open a text file of one value a line: its lines are counted."""
-    with _opened(file) as opened:
-        rows = sum(1 for _ in opened)
-    return Lines(file.name, (Field("", (rows,), STRINGS),), file)
+def open_lines(file: File) -> Text:
+    """Open a text file of one value a line (ids, labels or weights): its lines are counted."""
+    dialect = Dialect(WHOLE_LINE, ("",), 0)
+    rows, starts = _count(file, dialect)
+    return Text(file.name, (Field("", (rows,), STRINGS),), file, dialect, starts, single=True)
 
 
 def is_text_vectors(file: File, head: bytes) -> bool:
@@ -188,26 +169,22 @@ def is_text_vectors(file: File, head: bytes) -> bool:
     return _sniffed(file, head, None) is not None
 
 
-def opens_text(delimiter: str | None) -> Callable[[File], Text]:
-    """Return what opens text with a given delimiter; None finds it from the first lines."""
-
-    def open_text(file: File) -> Text:
-        head = file.head(SNIFFED_BYTES)
-        dialect = _sniffed(file, head, delimiter)
-        if dialect is None:
-            raise BadInput(
-                f"{file.name}: its first lines aren't rows of several numbers (it begins with "
-                f"{head[:20]!r}); name the format with --format, or convert it with numpy.save"
-            )
-        rows, starts = _count(file, dialect.skipped)
-        if dialect.stated is not None and rows != dialect.stated[0]:
-            raise BadInput(
-                f"{file.name}: its first line states {dialect.stated[0]} rows and {rows} follow "
-                f"up to byte {file.size}; copy or write it again"
-            )
-        return Text(file.name, _fields(head, dialect, rows), file, dialect, starts)
-
-    return open_text
+def open_text(file: File, delimiter: str | None = None) -> Text:
+    """Open text with a given delimiter; None finds it from the first lines."""
+    head = file.head(SNIFFED_BYTES)
+    dialect = _sniffed(file, head, delimiter)
+    if dialect is None:
+        raise BadInput(
+            f"{file.name}: its first lines aren't rows of several numbers (it begins with "
+            f"{head[:20]!r}); name the format with --format, or convert it with numpy.save"
+        )
+    rows, starts = _count(file, dialect)
+    if dialect.stated is not None and rows != dialect.stated[0]:
+        raise BadInput(
+            f"{file.name}: its first line states {dialect.stated[0]} rows and {rows} follow "
+            f"up to byte {file.size}; copy or write it again"
+        )
+    return Text(file.name, _fields(head, dialect, rows), file, dialect, starts)
 
 
 def _sniffed(file: File, head: bytes, delimiter: str | None) -> Dialect | None:
@@ -279,13 +256,13 @@ def _fields(head: bytes, dialect: Dialect, rows: int) -> tuple[Field, ...]:
     return tuple(fields + joined_fields(joined, rows))
 
 
-def _count(file: File, skipped: int) -> tuple[int, tuple[int, ...]]:
+def _count(file: File, dialect: Dialect) -> tuple[int, tuple[int, ...]]:
     """Count the rows, and note where every 4096th begins."""
-    rows, offset = -skipped, 0
+    rows, offset = -dialect.skipped, 0
     starts: list[int] = []
     with _opened(file) as opened:
         for line in opened:
-            if line.strip():
+            if dialect.is_row(line):
                 if rows >= 0 and rows % NOTED_ROWS == 0:
                     starts.append(offset)
                 rows += 1
@@ -301,13 +278,3 @@ def _opened(file: File) -> Iterator[io.BufferedReader[Any]]:
         io.BufferedReader(cast(io.RawIOBase, raw), 1 << 20) as lines,
     ):
         yield lines
-
-
-def _decoded(line: bytes, where: str, row: int, offset: int | None = None) -> str:
-    try:
-        return line.decode().strip("\r\n\ufeff")
-    except UnicodeDecodeError as error:
-        at = "" if offset is None else f", at byte {offset + error.start},"
-        raise BadInput(
-            f"{where}: row {row}{at} isn't UTF-8 ({error.reason}); convert the file"
-        ) from None

@@ -7,6 +7,8 @@ on a disk that lead out of the Zarr's folder aren't followed.
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,17 +17,21 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import zarr
+from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
+from zarr.storage import FsspecStore, LocalStore
 
-from latentscale_pipeline.corpus import zarr_format
 from latentscale_pipeline.corpus.corpus import Corpus, is_unfinished, open_corpus
 from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field
-from latentscale_pipeline.corpus.formats.file import File, first_line, reaching
+from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File, reaching
 from latentscale_pipeline.corpus.manifest import MANIFEST_KEY
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.errors import BadInput, first_line
 from latentscale_pipeline.storage.objects import ObjectStore
 
 DOCUMENTS = ("zarr.json", ".zarray", ".zgroup")
 """Any of them makes a folder a Zarr."""
+
+_NEVER_WRITTEN = 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -42,39 +48,109 @@ class Zarr(Container):
         return f"{self.path}/{field.name}".rstrip("/")
 
     def check(self, field: Field) -> None:
-        """Refuse an array of which chunks were never written."""
+        """Refuse an array of which chunks were never written: Zarr would read them as zeros."""
         with _decoding(self.path):
-            self._array(field).check_written(ObjectStore(self.file.address).sizes(), self._tail)
+            array, sizes = self._array(field), ObjectStore(self.file.address).sizes()
+            prefix = f"{field.name}/" if field.name else ""
+            grid = array.shards or array.chunks
+            counts = [math.ceil(size / cut) for size, cut in zip(array.shape, grid, strict=True)]
+            for place in itertools.product(*(range(count) for count in counts)):
+                key = prefix + array.metadata.encode_chunk_key(place)
+                what = ""
+                if not sizes.get(key):
+                    what = "is empty" if key in sizes else "was never written"
+                    what += " and would be read as zeros"
+                elif absent := self._absent_chunks(array, place, key):
+                    what = f"lacks {absent} of its chunks, which would be read as zeros"
+                if what:
+                    first = place[0] * grid[0]
+                    rows = f"rows {first} to {min(first + grid[0], array.shape[0]) - 1}"
+                    raise BadInput(
+                        f"{key} ({rows}) {what}; write it again, or all of the array with "
+                        "write_empty_chunks"
+                    )
 
     def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
-        """Yield rows of one array."""
+        """Yield rows of one array, in whole shards (or chunks) of some MiB at least."""
         with _decoding(self.locate(field)):
-            for block in self._array(field).blocks(start, stop):
+            array = self._array(field)
+            whole = max(1, (array.shards or array.chunks)[0])
+            row_bytes = max(1, array.dtype.itemsize * math.prod(array.shape[1:]))
+            at_once = whole * max(1, BLOCK_BYTES // (whole * row_bytes))
+            while start < stop:
+                end = min(stop, (start // at_once + 1) * at_once)
+                block = np.asarray(array[start:end])
                 yield block.astype(STRINGS) if field.dtype.kind == "T" else block
+                start = end
 
-    def _array(self, field: Field) -> zarr_format.ExistingArray:
-        arrays = zarr_format.existing_arrays(self.file.address, self.file.is_local)
-        return next(array for array in arrays if array.name == field.name)
+    def _array(self, field: Field) -> zarr.Array[Any]:
+        return _arrays(self.file)[field.name]
 
-    def _tail(self, key: str, count: int) -> bytes:
-        return bytes(self.file.fs.tail(f"{self.file.path}/{key}", count))
+    def _absent_chunks(self, array: zarr.Array[Any], place: tuple[int, ...], key: str) -> int:
+        """Count the chunks of one shard that its index says were never written."""
+        codecs = getattr(array.metadata, "codecs", ())
+        codec = codecs[0] if codecs else None
+        if not (
+            isinstance(codec, ShardingCodec)
+            # An enumeration's member in older versions of Zarr, plain text in newer ones.
+            and getattr(codec.index_location, "value", codec.index_location) == "end"
+            and [type(step) for step in codec.index_codecs] == [BytesCodec, Crc32cCodec]
+        ):
+            return 0
+        shard, chunk = array.shards or array.chunks, array.chunks
+        grid = [whole // part for whole, part in zip(shard, chunk, strict=True)]
+        used = tuple(
+            math.ceil(min(size - at * whole, whole) / part)
+            for size, at, whole, part in zip(array.shape, place, shard, chunk, strict=True)
+        )
+        entries = 2 * math.prod(grid)
+        tail = self.file.fs.tail(f"{self.file.path}/{key}", 8 * entries + 4)
+        index = np.frombuffer(bytes(tail)[: 8 * entries], "<u8")
+        if len(index) != entries:
+            return math.prod(used)
+        starts = index[::2].reshape(grid)[tuple(slice(count) for count in used)]
+        return int(np.count_nonzero(starts == _NEVER_WRITTEN))
 
 
 @dataclass(frozen=True)
-class OtherCorpus(Container):
-    """A whole corpus: its vectors, checked on reading, and what accompanies them."""
+class CorpusRows(Container):
+    """Rows of a whole corpus, checked on reading, and what accompanies them.
+
+    ``rows`` are the numbers of chosen ones, ascending; None for all.
+    """
 
     path: str
     fields: tuple[Field, ...]
     corpus: Corpus
+    rows: npt.NDArray[np.int64] | None = None
 
     def locate(self, field: Field) -> str:
         """Name the corpus, or a companion of its vectors."""
         return self.path if field.name == "vectors" else f"{self.path}/{field.name}"
 
     def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
-        """Yield rows shard by shard."""
-        yield from self.corpus.read_blocks(field.name, start, stop)
+        """Yield rows; every shard that holds some is read once."""
+        if self.rows is None:
+            yield from self.corpus.read_blocks(field.name, start, stop)
+            return
+        first = 0
+        for shard in self.corpus.manifest.array(field.name).shards:
+            low, high = np.searchsorted(self.rows, [first, first + shard.rows])
+            low, high = max(int(low), start), min(int(high), stop)
+            if low < high:
+                [held] = self.corpus.read_blocks(field.name, first, first + shard.rows)
+                yield held[self.rows[low:high] - first]
+            first += shard.rows
+
+
+def corpus_rows(corpus: Corpus, rows: npt.NDArray[np.int64] | None = None) -> CorpusRows:
+    """Return the rows of a corpus, or chosen ones, as a container."""
+    count = corpus.n if rows is None else len(rows)
+    fields = [Field("vectors", (count, corpus.d), corpus.dtype)]
+    for name, array in corpus.manifest.arrays.items():
+        dtype = STRINGS if array.dtype == "string" else np.dtype(array.dtype)
+        fields.append(Field(name, (count,), dtype))
+    return CorpusRows(corpus.url, tuple(fields), corpus, rows)
 
 
 def is_zarr(file: File) -> bool:
@@ -89,7 +165,7 @@ def open_zarr(file: File) -> Container:
     """Open a Zarr: the documents of its arrays, or the manifest of a corpus."""
     store = ObjectStore(file.address)
     if store.exists(MANIFEST_KEY):
-        return _open_other_corpus(store)
+        return corpus_rows(open_corpus(store.url))
     if is_unfinished(store):
         raise BadInput(
             f"{file.name}: an unfinished corpus (its ingest was interrupted); run it again"
@@ -97,20 +173,23 @@ def open_zarr(file: File) -> Container:
     if file.is_local:
         _check_links(Path(file.path))
     with _decoding(file.name):
-        arrays = zarr_format.existing_arrays(file.address, file.is_local)
-    fields = tuple(
-        Field(a.name, a.shape, STRINGS if a.dtype.kind in "TO" else a.dtype) for a in arrays
-    )
+        fields = tuple(
+            Field(name, array.shape, STRINGS if array.dtype.kind in "TO" else array.dtype)
+            for name, array in _arrays(file).items()
+        )
     return Zarr(file.name, fields, file, single=[field.name for field in fields] == [""])
 
 
-def _open_other_corpus(store: ObjectStore) -> OtherCorpus:
-    corpus = open_corpus(store.url)
-    fields = [Field("vectors", (corpus.n, corpus.d), corpus.dtype)]
-    for name, array in corpus.manifest.arrays.items():
-        dtype = STRINGS if array.dtype == "string" else np.dtype(array.dtype)
-        fields.append(Field(name, (corpus.n,), dtype))
-    return OtherCorpus(corpus.url, tuple(fields), corpus)
+def _arrays(file: File) -> dict[str, zarr.Array[Any]]:
+    """Return the arrays of an existing Zarr by their paths in its group, which may be empty."""
+    address = file.address
+    store = LocalStore(address, read_only=True) if file.is_local else FsspecStore.from_url(address)
+    # A group's summary of what is below it may be wrong, or name what isn't below it.
+    node = zarr.open(store, mode="r", use_consolidated=False)
+    if isinstance(node, zarr.Array):
+        return {"": node}
+    members = sorted(node.members(max_depth=None))
+    return {name: member for name, member in members if isinstance(member, zarr.Array)}
 
 
 def _check_links(root: Path) -> None:

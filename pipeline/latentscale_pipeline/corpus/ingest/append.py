@@ -7,7 +7,6 @@ replaced, which comes last, the corpus is what it was, whatever happens.
 
 from __future__ import annotations
 
-import contextlib
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +15,6 @@ from importlib import metadata
 
 import numpy as np
 
-from latentscale_pipeline.corpus import zarr_format
 from latentscale_pipeline.corpus.corpus import GROUP_KEY, Corpus, open_corpus
 from latentscale_pipeline.corpus.fingerprint import BLOCK_ROWS, Fingerprint
 from latentscale_pipeline.corpus.ingest.encoding import (
@@ -29,13 +27,12 @@ from latentscale_pipeline.corpus.ingest.encoding import (
 from latentscale_pipeline.corpus.ingest.sources import Sources
 from latentscale_pipeline.corpus.ingest.writing import (
     SHARD_BYTES,
-    Given,
     Piece,
-    dropped_key,
     encode_piece,
     init_encoding,
     open_given,
     record_dropped,
+    taking_back,
     write_documents,
 )
 from latentscale_pipeline.corpus.manifest import (
@@ -46,7 +43,8 @@ from latentscale_pipeline.corpus.manifest import (
     StoredObject,
     ZeroRows,
 )
-from latentscale_pipeline.errors import BadInput, Incomplete, StoreFull
+from latentscale_pipeline.corpus.shards import group_document
+from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.storage.objects import ObjectStore
 
@@ -80,35 +78,32 @@ def append(
     before = open_corpus(corpus_url)
     before.check_sizes()
     files = {"ids": ids, "labels": labels, "weights": weights}
-    given = open_given(sources, corpus_url, files, dict(columns or {}))
-    _check_fit(before, given)
+    opened, sidecars = open_given(sources, corpus_url, files, dict(columns or {}))
+    _check_fit(before, opened, {sidecar.name for sidecar in sidecars})
     store = ObjectStore(corpus_url)
     number = len(before.manifest.vectors.appended) + 1
-    prefix = f"{APPENDED}/{number}-{given.sources.key[:8]}/"
-    encoding = init_encoding(store, given.sources, before.dtype, shard_bytes, prefix)
-    try:
-        piece = encode_piece(encoding, given.sidecars, on_invalid == "drop", run, progress)
-        document = zarr_format.group_document({})
+    prefix = f"{APPENDED}/{number}-{opened.key[:8]}/"
+    encoding = init_encoding(store, opened, before.dtype, shard_bytes, prefix)
+
+    def take_back() -> None:
+        store.remove_all(prefix.rstrip("/"))
+        store.remove_all(RECORDS)
+
+    with taking_back(take_back):
+        piece = encode_piece(encoding, sidecars, on_invalid == "drop", run, progress)
+        document = group_document({})
         groups = {f"{prefix}{GROUP_KEY}": document}
         if number == 1:
             groups[f"{APPENDED}/{GROUP_KEY}"] = document
         documents = write_documents(store, {**groups, **piece.documents})
         _finalise(before, encoding, piece, documents)
-    except (BadInput, StoreFull) as error:
-        with contextlib.suppress(BadInput, Incomplete, OSError):
-            store.remove_all(prefix.rstrip("/"))
-            store.remove_all(RECORDS)
-        if isinstance(error, StoreFull):
-            raise BadInput(str(error)) from error
-        raise
     store.remove_all(RECORDS)
     corpus = open_corpus(corpus_url)
     _collect_garbage(store, corpus)
     return corpus
 
 
-def _check_fit(corpus: Corpus, given: Given) -> None:
-    sources = given.sources
+def _check_fit(corpus: Corpus, sources: Sources, gets: set[str]) -> None:
     if any(s.path == corpus.url or s.path.startswith(corpus.url + "/") for s in sources.items):
         raise BadInput(f"{corpus.url}: a corpus can't be added to itself; copy it first")
     if sources.d != corpus.d:
@@ -116,7 +111,7 @@ def _check_fit(corpus: Corpus, given: Given) -> None:
             f"{sources.items[0].path}: rows of {sources.d} dimensions, but {corpus.url} has "
             f"{corpus.d}; ingest them into a corpus of their own"
         )
-    has, gets = set(corpus.manifest.arrays), {sidecar.name for sidecar in given.sidecars}
+    has = set(corpus.manifest.arrays)
     for name in sorted(has ^ gets):
         raise BadInput(
             f"{corpus.url}: it has {name} and what is to be added has none; give them with --{name}"
@@ -171,10 +166,11 @@ def _fingerprint(corpus: Corpus) -> Fingerprint:
 
 
 def _zero_rows(old: Manifest, piece: Piece) -> ZeroRows:
-    count, first = piece.zero_rows
-    first_added = old.n + first if count else None
-    known = old.zero_rows
-    return ZeroRows(known.count + count, first_added if known.first is None else known.first)
+    known, added = old.zero_rows, piece.zero_rows
+    first = known.first
+    if first is None and added.first is not None:
+        first = old.n + added.first
+    return ZeroRows(known.count + added.count, first)
 
 
 def _dropped(before: Corpus, encoding: Encoding, piece: Piece) -> DroppedRows:
@@ -188,7 +184,7 @@ def _dropped(before: Corpus, encoding: Encoding, piece: Piece) -> DroppedRows:
         rows = np.load(stored, allow_pickle=False)
     first = sum(source.rows for source in before.manifest.sources)
     dropped = np.concatenate([rows, first + piece.dropped])
-    return record_dropped(encoding.store, dropped, dropped_key(encoding))
+    return record_dropped(encoding, dropped)
 
 
 def _collect_garbage(store: ObjectStore, corpus: Corpus) -> None:

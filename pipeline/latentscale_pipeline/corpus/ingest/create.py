@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 
-from latentscale_pipeline.corpus import zarr_format
 from latentscale_pipeline.corpus.corpus import (
     GROUP_KEY,
     OWNERSHIP,
@@ -46,11 +45,13 @@ from latentscale_pipeline.corpus.ingest.writing import (
     DROPPED_KEYS,
     SHARD_BYTES,
     Piece,
-    dropped_key,
     encode_piece,
     init_encoding,
+    interfered,
     open_given,
     record_dropped,
+    stored_dtype,
+    taking_back,
     write_documents,
 )
 from latentscale_pipeline.corpus.manifest import (
@@ -58,9 +59,14 @@ from latentscale_pipeline.corpus.manifest import (
     MANIFEST_KEY,
     SCHEMA,
     Manifest,
-    ZeroRows,
 )
-from latentscale_pipeline.errors import BadInput, Incomplete, StoreFull
+from latentscale_pipeline.corpus.shards import (
+    Separator,
+    group_attributes,
+    group_document,
+    plan_rows,
+)
+from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.storage.objects import ObjectStore
 
@@ -120,14 +126,19 @@ def ingest(
     if on_invalid not in {"error", "drop"}:
         raise ValueError(f"on_invalid must be 'error' or 'drop', not {on_invalid!r}")
     files = {"ids": ids, "labels": labels, "weights": weights}
-    given = open_given(sources, corpus_url, files, dict(columns or {}))
-    opened = given.sources
+    opened, sidecars = open_given(sources, corpus_url, files, dict(columns or {}))
     store = ObjectStore(corpus_url)
     _check_target(store, opened, overwrite)
     before = _corpus_there(store)
     started = time.time()
-    try:
-        group = {GROUP_KEY: zarr_format.group_document(OWNERSHIP)}
+
+    def take_back() -> None:
+        there = _corpus_there(store)
+        if there is not None or not store.exists(MANIFEST_KEY):
+            _collect_garbage(store, None if there is None else there.manifest, started)
+
+    with taking_back(take_back):
+        group = {GROUP_KEY: group_document(OWNERSHIP)}
         if before is None:  # whose folder this is has to be known from the first object on
             write_documents(store, group)
         encoding = init_encoding(
@@ -137,25 +148,14 @@ def ingest(
             shard_bytes,
             separator=_free_separator(store, before),
         )
-        piece = encode_piece(encoding, given.sidecars, on_invalid == "drop", run, progress)
+        piece = encode_piece(encoding, sidecars, on_invalid == "drop", run, progress)
         manifest = _finalise(encoding, piece, group, before)
         _collect_garbage(store, manifest, started)
-    except (BadInput, StoreFull) as error:
-        with contextlib.suppress(BadInput, Incomplete, OSError):
-            there = _corpus_there(store)
-            if there is not None or not store.exists(MANIFEST_KEY):
-                _collect_garbage(store, None if there is None else there.manifest, started)
-        if isinstance(error, StoreFull):  # it took the space back: there is nothing to resume
-            raise BadInput(str(error)) from error
-        raise
     try:
         corpus = open_corpus(corpus_url)
         corpus.check_sizes()
     except BadInput as error:
-        raise Incomplete(
-            f"{store.url}: another process changed it during ingest; run the same command again "
-            "once that has ended"
-        ) from error
+        raise interfered(store) from error
     return corpus
 
 
@@ -203,7 +203,7 @@ class Prospect:
     def shard_rows(self) -> int:
         """Rows of every shard but the last."""
         row_bytes = self.d * self.dtype.itemsize
-        return zarr_format.plan_rows(self.sources.rows, row_bytes, SHARD_BYTES)[0]
+        return plan_rows(self.sources.rows, row_bytes, SHARD_BYTES)[0]
 
     @property
     def shard_count(self) -> int:
@@ -290,8 +290,7 @@ def _stored_dtype(sources: Sources, dtype: str | None) -> np.dtype[Any]:
         if dtype not in {"float16", "float32"}:
             raise ValueError(f"dtype must be 'float16' or 'float32', not {dtype!r}")
         return np.dtype(dtype)
-    halves = all(s.dtype.kind == "f" and s.dtype.itemsize == 2 for s in sources.items)
-    return np.dtype(np.float16 if halves else np.float32)
+    return stored_dtype(source.dtype for source in sources.items)
 
 
 def _check_target(store: ObjectStore, sources: Sources, overwrite: bool) -> None:
@@ -316,7 +315,7 @@ def _check_target(store: ObjectStore, sources: Sources, overwrite: bool) -> None
 def _owned(store: ObjectStore) -> bool:
     """Tell whether an ingest wrote the group or the manifest here: one of them may be damaged."""
     with contextlib.suppress(FileNotFoundError):
-        attributes = zarr_format.group_attributes(store.read(GROUP_KEY))
+        attributes = group_attributes(store.read(GROUP_KEY))
         if OWNERSHIP.items() <= attributes.items():
             return True
     return SCHEMA.encode() in store.read(MANIFEST_KEY)
@@ -324,15 +323,12 @@ def _owned(store: ObjectStore) -> bool:
 
 def _corpus_there(store: ObjectStore) -> Corpus | None:
     """Open the corpus that is there; None without one, or without a manifest that can be read."""
-    if not store.exists(MANIFEST_KEY):
-        return None
-    try:
+    with contextlib.suppress(BadInput):
         return open_corpus(store.address)
-    except BadInput:
-        return None
+    return None
 
 
-def _free_separator(store: ObjectStore, before: Corpus | None) -> zarr_format.Separator:
+def _free_separator(store: ObjectStore, before: Corpus | None) -> Separator:
     """Choose keys for the shards that no shard of the corpus that is there has."""
     if before is not None:
         taken = before.manifest.vectors.shards[0].key.startswith("vectors/c/")
@@ -351,7 +347,6 @@ def _finalise(
     the whole one.
     """
     store = encoding.store
-    count, first = piece.zero_rows
     manifest = Manifest(
         n=piece.rows,
         d=encoding.sources.d,
@@ -359,18 +354,15 @@ def _finalise(
         arrays=piece.arrays,
         documents=(),
         fingerprint=combine([piece.digests], piece.vectors.dtype, piece.rows, encoding.sources.d),
-        zero_rows=ZeroRows(count, first if count else None),
-        dropped=record_dropped(store, piece.dropped, dropped_key(encoding)),
+        zero_rows=piece.zero_rows,
+        dropped=record_dropped(encoding, piece.dropped),
         sources=piece.sources,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         version=metadata.version("latentscale"),
     )
     if before is not None:
         if not before.is_current():
-            raise Incomplete(
-                f"{store.url}: another process changed it during ingest; run the same command "
-                "again once that has ended"
-            )
+            raise interfered(store)
         store.write_checked(MANIFEST_KEY, manifest.to_bytes())
     documents = write_documents(store, {**group, **piece.documents})
     manifest = replace(manifest, documents=documents)

@@ -16,23 +16,19 @@ import base64
 import contextlib
 import io
 import json
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import xxhash
 
 from latentscale_pipeline.corpus.fingerprint import block_digests
-from latentscale_pipeline.corpus.formats.file import reaching
 from latentscale_pipeline.corpus.ingest.sources import Source, Sources
-from latentscale_pipeline.corpus.manifest import Shard, StoredObject, checksum
-from latentscale_pipeline.corpus.zarr_format import Layout, ShardBuffer, shard_key
-from latentscale_pipeline.errors import BadInput, Incomplete
+from latentscale_pipeline.corpus.manifest import Shard, StoredObject
+from latentscale_pipeline.corpus.shards import Layout, ShardBuffer, shard_key
+from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.storage.objects import ObjectStore
 
@@ -43,7 +39,6 @@ RECORDS = "ingest"
 """Folder of the records below a corpus that isn't whole yet."""
 
 _SCAN_ROWS = 1024
-_READ_BACK_BYTES = 1 << 20
 _MOST_UNPACKED_BYTES = 1 << 30
 
 
@@ -88,14 +83,10 @@ class Encoding:
         return -(-self.shards // self.partition_shards)
 
     @property
-    def row_bytes(self) -> int:
-        """Bytes of a stored row."""
-        return self.layout.row_shape[0] * np.dtype(self.layout.dtype).itemsize
-
-    @property
     def memory_bytes(self) -> int:
         """What encoding holds: rows, their shard's bytes, what is read back, a block."""
-        return 3 * self.layout.shard_rows * self.row_bytes + (64 << 20)
+        row_bytes = self.layout.row_shape[0] * np.dtype(self.layout.dtype).itemsize
+        return 3 * self.layout.shard_rows * row_bytes + (64 << 20)
 
     def record_key(self, index: int) -> str:
         """Where the record of a partition is."""
@@ -134,15 +125,31 @@ class Encoded:
         return Encoded(shards, base64.b64decode(fields["digests"]), (count, first))
 
 
-class Work(Protocol):
-    """Does the partition of a number, and stores its record; can be sent to another process."""
+@dataclass(frozen=True)
+class Work:
+    """What is done with every partition, as a value that can be sent to another process.
 
-    @property
-    def encoding(self) -> Encoding:
-        """What is encoded."""
+    Attributes
+    ----------
+    encoding : Encoding
+        What is encoded.
+    record : callable
+        Does the partition of a number and returns its record.
+    progress : callable
+        ``progress(rows read, rows in all)``, in this process alone.
+    """
+
+    encoding: Encoding
+    record: Callable[[Encoding, int, Progress], bytes]
+    progress: Progress = silent
 
     def __call__(self, index: int) -> None:
-        """Do one partition."""
+        """Do one partition and store its record."""
+        record = self.record(self.encoding, index, self.progress)
+        self.encoding.store.write(self.encoding.record_key(index), record)
+
+    def __reduce__(self) -> tuple[type[Work], tuple[Any, ...]]:
+        return Work, (self.encoding, self.record)
 
 
 Run = Callable[[Work, Sequence[int], int], None]
@@ -170,37 +177,8 @@ def run_serially(work: Work, partitions: Sequence[int], memory_bytes: int) -> No
         work(partition)
 
 
-@dataclass(frozen=True)
-class EncodePartition:
-    """The work of an ingest, as a value that can be sent to another process."""
-
-    encoding: Encoding
-    progress: Progress = silent
-
-    def __call__(self, index: int) -> None:
-        """Encode one partition and store its record."""
-        encoded = encode_partition(self.encoding, index, self.progress)
-        self.encoding.store.write(self.encoding.record_key(index), encoded.to_bytes())
-
-    def __reduce__(self) -> tuple[type[EncodePartition], tuple[Encoding]]:
-        return EncodePartition, (self.encoding,)
-
-
-@dataclass(frozen=True)
-class ScanPartition:
-    """The search for rows to leave out, as a value that can be sent to another process."""
-
-    encoding: Encoding
-
-    def __call__(self, index: int) -> None:
-        """Scan one partition and store the numbers of its invalid rows."""
-        file = io.BytesIO()
-        np.save(file, scan_partition(self.encoding, index))
-        self.encoding.store.write(self.encoding.record_key(index), file.getvalue())
-
-
-def encode_partition(encoding: Encoding, index: int, progress: Progress = silent) -> Encoded:
-    """Write the shards of one partition.
+def encode_partition(encoding: Encoding, index: int, progress: Progress) -> bytes:
+    """Write the shards of one partition, and return its record.
 
     Raises
     ------
@@ -212,72 +190,58 @@ def encode_partition(encoding: Encoding, index: int, progress: Progress = silent
     layout = encoding.layout
     first = index * encoding.partition_shards
     last = min(first + encoding.partition_shards, encoding.shards)
-    free = deque(ShardBuffer(layout, many=encoding.shards > 2) for _ in range(min(2, last - first)))
-    writing: deque[tuple[ShardBuffer, Future[tuple[Shard, bytes]]]] = deque()
-    written: list[tuple[Shard, bytes]] = []
-    zeros: list[npt.NDArray[np.intp]] = []
-
-    def settle() -> None:
-        buffer, future = writing.popleft()
-        written.append(future.result())
-        free.append(buffer)
-
+    buffers = [ShardBuffer(layout) for _ in range(min(2, last - first))]
+    stored: list[Future[tuple[Shard, bytes, npt.NDArray[np.intp]]]] = []
     # One shard is stored while the next one is read.
     with ThreadPoolExecutor(1) as writer:
         for shard in range(first, last):
-            if not free:
-                settle()
-            buffer = free.popleft()
+            buffer = buffers[shard % len(buffers)]
+            if len(stored) >= len(buffers):
+                stored[-len(buffers)].result()  # the shard that was in it is stored
             start = shard * layout.shard_rows
-            count = min(layout.shard_rows, layout.rows - start)
-            zeros.append(start + _fill(encoding, buffer.rows[:count], start, progress))
-            writing.append((buffer, writer.submit(_store_shard, encoding, shard, buffer, count)))
-        while writing:
-            settle()
+            stop = min(start + layout.shard_rows, layout.rows)
+            filled = 0
+            for rows in _kept_pieces(encoding, start, stop, progress):
+                buffer.rows[filled : filled + len(rows)] = rows
+                filled += len(rows)
+            stored.append(writer.submit(_store_shard, encoding, shard, buffer, filled))
+        shards, digests, zeros = zip(*(future.result() for future in stored), strict=True)
     zero = np.concatenate(zeros)
     found = (len(zero), int(zero[0]) if len(zero) else -1)
-    return Encoded(
-        tuple(shard for shard, _ in written), b"".join(digests for _, digests in written), found
-    )
-
-
-def _fill(
-    encoding: Encoding, rows: npt.NDArray[Any], start: int, progress: Progress
-) -> npt.NDArray[np.intp]:
-    """Fill a shard with kept rows, from number ``start`` on, and return which are all zero."""
-    zeros = [np.empty(0, np.intp)]
-    filled = 0
-    for valid in _kept_pieces(encoding, start, start + len(rows), progress):
-        rows[filled : filled + len(valid)] = valid
-        zeros.append(filled + np.flatnonzero(~valid.any(axis=1)))
-        filled += len(valid)
-    return np.concatenate(zeros)
+    return Encoded(shards, b"".join(digests), found).to_bytes()
 
 
 def _store_shard(
     encoding: Encoding, shard: int, buffer: ShardBuffer, count: int
-) -> tuple[Shard, bytes]:
-    """Store a shard that is filled, and return its record and the digests of its rows."""
+) -> tuple[Shard, bytes, npt.NDArray[np.intp]]:
+    """Store a shard that is filled; return its record, digests, and which rows are all zero."""
     key = f"{encoding.prefix}vectors/{shard_key(encoding.layout, shard)}"
     written = write_checked(encoding.store, key, buffer.encoded(count))
-    digests = block_digests(buffer.rows[:count])
-    return Shard(key, written.size, written.xxh3, count), digests
+    rows = buffer.rows[:count]
+    zero = shard * encoding.layout.shard_rows + np.flatnonzero(~rows.any(axis=1))
+    return Shard(key, written.size, written.xxh3, count), block_digests(rows), zero
 
 
-def scan_partition(encoding: Encoding, index: int) -> npt.NDArray[np.int64]:
-    """Return the numbers of the source rows of one partition that can't be stored."""
-    start = index * encoding.partition_shards * encoding.layout.shard_rows
-    stop = min(
-        start + encoding.partition_shards * encoding.layout.shard_rows, encoding.sources.rows
-    )
+def scan_partition(encoding: Encoding, index: int, progress: Progress) -> bytes:
+    """Return the numbers of the source rows of one partition that can't be stored, as NPY."""
+    del progress  # the rows are read once more
+    rows = encoding.partition_shards * encoding.layout.shard_rows
+    start, stop = index * rows, min((index + 1) * rows, encoding.sources.rows)
     found = [np.empty(0, np.int64)]
     for _, _, row, piece in _pieces(encoding.sources, start, stop):
         found.append(row + np.flatnonzero(~_cast(piece, encoding.layout.dtype)[1]))
-    return np.concatenate(found)
+    return npy_bytes(np.concatenate(found))
 
 
-def missing_partitions(encoding: Encoding) -> tuple[dict[int, Encoded], list[int]]:
-    """Tell which partitions an earlier ingest has encoded, and which are missing.
+def npy_bytes(array: npt.NDArray[Any]) -> bytes:
+    """Return an array as a ``.npy``."""
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def encoded_partitions(encoding: Encoding) -> dict[int, Encoded]:
+    """Return the records of the partitions that are encoded already.
 
     A record counts when all shards that it names are there and of the right size.
     """
@@ -291,7 +255,7 @@ def missing_partitions(encoding: Encoding) -> tuple[dict[int, Encoded], list[int
             encoded = Encoded.from_bytes(encoding.store.read(encoding.record_key(index)))
             if all(sizes.get(shard.key) == shard.size for shard in encoded.shards):
                 found[index] = encoded
-    return found, [index for index in range(encoding.partitions) if index not in found]
+    return found
 
 
 def find_dropped(encoding: Encoding, run: Run) -> Encoding:
@@ -300,7 +264,7 @@ def find_dropped(encoding: Encoding, run: Run) -> Encoding:
     there = set(scanning.store.keys(f"{RECORDS}/{scanning.key}"))
     partitions = [i for i in range(scanning.partitions) if scanning.record_key(i) not in there]
     if partitions:
-        run(ScanPartition(scanning), partitions, scanning.memory_bytes)
+        run(Work(scanning, scan_partition), partitions, scanning.memory_bytes)
     found = [
         np.load(io.BytesIO(scanning.store.read(scanning.record_key(index))), allow_pickle=False)
         for index in range(scanning.partitions)
@@ -311,33 +275,8 @@ def find_dropped(encoding: Encoding, run: Run) -> Encoding:
 
 
 def write_checked(store: ObjectStore, key: str, data: bytes | memoryview) -> StoredObject:
-    """Store an object and read it back; once more if what came back differs."""
-    written = StoredObject(key, len(data), checksum(data))
-    for _ in range(2):
-        # What isn't a disk may keep what it is given for a while.
-        store.write(key, cast(bytes, data) if store.is_local else bytes(data))
-        with contextlib.suppress(FileNotFoundError):
-            if _stored(store, key) == (written.size, written.xxh3):
-                return written
-    raise Incomplete(
-        f"{store.locate(key)}: what was read back differs from what was written; check the "
-        "storage, then run the same command again"
-    )
-
-
-def _stored(store: ObjectStore, key: str) -> tuple[int, str]:
-    """Return size and checksum of an object as it is read back."""
-    if not store.is_local:
-        data = store.read(key)
-        return len(data), checksum(data)
-    # A shard's worth of fresh memory for every shard takes longer to get than to fill.
-    block = bytearray(_READ_BACK_BYTES)
-    size, whole = 0, xxhash.xxh3_64()
-    with reaching(store.locate(key)), Path(store.locate(key)).open("rb", buffering=0) as file:
-        while count := file.readinto(block):
-            whole.update(memoryview(block)[:count])
-            size += count
-    return size, whole.hexdigest()
+    """Store an object of a corpus, read it back and compare."""
+    return StoredObject(key, len(data), store.write_checked(key, data))
 
 
 def _kept_pieces(
@@ -352,15 +291,20 @@ def _kept_pieces(
     for source, at, row, piece in _pieces(encoding.sources, low, high + 1):
         values, valid = _cast(piece, encoding.layout.dtype)
         if len(dropped):
-            left_out = dropped[slice(*np.searchsorted(dropped, [row, row + len(piece)]))] - row
-            kept = np.ones(len(piece), bool)
-            kept[left_out] = False
+            kept = kept_rows(dropped, row, len(piece))
             values, valid = values[kept], valid[kept]
         if not valid.all():
             raise _invalid(source, piece, np.flatnonzero(~valid), at, row, encoding.layout.dtype)
         yield values
         if at + len(piece) == source.rows or (row + len(piece)) % (64 * _SCAN_ROWS) == 0:
             progress(row + len(piece), total)
+
+
+def kept_rows(dropped: npt.NDArray[np.int64], row: int, count: int) -> npt.NDArray[np.bool_]:
+    """Tell which of so many rows, from number ``row`` on, aren't left out."""
+    kept = np.ones(count, bool)
+    kept[dropped[slice(*np.searchsorted(dropped, [row, row + count]))] - row] = False
+    return kept
 
 
 def _pieces(
@@ -402,17 +346,18 @@ def _invalid(
     dtype: str,
 ) -> BadInput:
     """Explain the first invalid row of a piece that begins at a row of its source."""
-    values = piece[invalid[0]]
-    if np.isnan(values).any():
-        what = "holds NaN"
-    elif np.isinf(values).any():
-        what = "holds infinity"
-    else:
-        what = f"holds a value too large for {dtype}"
     bad = int(invalid[0])
+    what = fault(piece[bad], dtype)
     more = f"; {invalid.size} such rows up to row {at + len(piece) - 1}" if invalid.size > 1 else ""
     whole = f" (row {row + bad} of all sources)" if row > at else ""
     return BadInput(
         f"{source.path}: row {at + bad}{whole} {what}{more}; mend the source, or leave such rows "
         "out with --on-invalid drop"
     )
+
+
+def fault(row: npt.NDArray[Any], dtype: str) -> str:
+    """Say why a row can't be stored in a dtype."""
+    if np.isnan(row).any():
+        return "holds NaN"
+    return "holds infinity" if np.isinf(row).any() else f"holds a value too large for {dtype}"

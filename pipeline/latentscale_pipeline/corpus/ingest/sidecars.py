@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from latentscale_pipeline.corpus.formats import Container, Field, open_values
-from latentscale_pipeline.corpus.formats.container import STRINGS
+from latentscale_pipeline.corpus.formats import open_values
+from latentscale_pipeline.corpus.formats.container import STRINGS, Container, Field
 from latentscale_pipeline.corpus.ingest.sources import Sources, find_files
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.storage.objects import again_while_away
@@ -114,7 +114,7 @@ def _converted(name: str, block: npt.NDArray[Any], row: int, where: str) -> npt.
     if name == "weights":
         is_text = block.dtype.kind == "T"
         values = _numbers(block.tolist(), row, where) if is_text else block.astype(np.float64)
-        return _checked_weights(values, row, where)
+        return checked_weights(values, row, where)
     if block.dtype.kind == "S":
         texts = [_decoded(text, row + i, where) for i, text in enumerate(block.tolist())]
         return np.array(texts, STRINGS)
@@ -142,9 +142,10 @@ def _numbers(lines: list[str], row: int, where: str) -> npt.NDArray[np.float64]:
     return values
 
 
-def _checked_weights(
+def checked_weights(
     values: npt.NDArray[np.float64], row: int, where: str
 ) -> npt.NDArray[np.float64]:
+    """Refuse weights, from row number ``row`` on, that aren't finite or are negative."""
     bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
     if bad.size:
         raise BadInput(

@@ -18,16 +18,14 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from latentscale_pipeline.corpus.formats import (
-    SUFFIXES,
+from latentscale_pipeline.corpus.formats import SUFFIXES, open_container
+from latentscale_pipeline.corpus.formats.container import (
     Container,
     Field,
-    File,
     choose_column,
     choose_vectors,
-    open_container,
-    reaching,
 )
+from latentscale_pipeline.corpus.formats.file import File, reaching
 from latentscale_pipeline.corpus.formats.zarr import is_zarr
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.storage.objects import ObjectStore, again_while_away

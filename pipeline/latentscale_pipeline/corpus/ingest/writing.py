@@ -6,26 +6,28 @@ Zarr group of its own kind: ``vectors`` and, row for row, ``ids``, ``labels`` an
 
 from __future__ import annotations
 
-import io
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from latentscale_pipeline.corpus import zarr_format
 from latentscale_pipeline.corpus.corpus import GROUP_KEY
 from latentscale_pipeline.corpus.ingest.encoding import (
     RECORDS,
     Encoded,
-    EncodePartition,
     Encoding,
     Run,
+    Work,
+    encode_partition,
+    encoded_partitions,
     find_dropped,
-    missing_partitions,
+    kept_rows,
+    npy_bytes,
     shards_per_partition,
     write_checked,
 )
@@ -42,29 +44,30 @@ from latentscale_pipeline.corpus.manifest import (
     SourceRecord,
     StoredArray,
     StoredObject,
+    ZeroRows,
 )
-from latentscale_pipeline.errors import BadInput, Incomplete
+from latentscale_pipeline.corpus.shards import (
+    Layout,
+    Separator,
+    array_document,
+    encode_shard,
+    plan_rows,
+    shard_key,
+)
+from latentscale_pipeline.errors import BadInput, Incomplete, StoreFull
 from latentscale_pipeline.progress import Progress
 from latentscale_pipeline.storage.objects import ObjectStore
 
 SHARD_BYTES = 64 << 20
 LISTED_DROPPED_ROWS = 1000
 
-DROPPED_KEYS: dict[zarr_format.Separator, str] = {"/": "dropped.npy", ".": "dropped.2.npy"}
+DROPPED_KEYS: dict[Separator, str] = {"/": "dropped.npy", ".": "dropped.2.npy"}
 """Where the rows that were left out are listed; by the separator in the shards' keys, because the
 list of a corpus that is replaced stays as long as its shards.
 """
 
 _SIDECAR_ROWS = 1 << 18
 _ATTEMPTS = 4
-
-
-@dataclass(frozen=True)
-class Given:
-    """What goes into a piece, opened: sources and their companions."""
-
-    sources: Sources
-    sidecars: tuple[Sidecar, ...]
 
 
 @dataclass(frozen=True)
@@ -82,8 +85,8 @@ class Piece:
         of a corpus that may be there.
     digests : bytes
         Of the vectors in blocks of 1024 rows; see :mod:`.fingerprint`.
-    zero_rows : tuple of int
-        How many rows are all zero, and the number of the first (-1 if there is none).
+    zero_rows : ZeroRows
+        How many rows are all zero, and the number of the first.
     dropped : ndarray of int64
         Numbers of the source rows that were left out.
     sources : tuple of SourceRecord
@@ -94,7 +97,7 @@ class Piece:
     arrays: dict[str, StoredArray]
     documents: dict[str, bytes]
     digests: bytes
-    zero_rows: tuple[int, int]
+    zero_rows: ZeroRows
     dropped: npt.NDArray[np.int64]
     sources: tuple[SourceRecord, ...]
 
@@ -109,7 +112,7 @@ def open_given(
     target: str,
     files: dict[str, str | None],
     columns: dict[str, str],
-) -> Given:
+) -> tuple[Sources, list[Sidecar]]:
     """Open sources and, for each name, the file or the column that accompanies them.
 
     Parameters
@@ -133,7 +136,26 @@ def open_given(
         for name, url in files.items()
         if url is not None or name in sources.items[0].columns
     ]
-    return Given(sources, tuple(sidecars))
+    return sources, sidecars
+
+
+def stored_dtype(dtypes: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
+    """Return the dtype that vectors are stored in: float16 if all are, else float32."""
+    halves = all(dtype.kind == "f" and dtype.itemsize == 2 for dtype in dtypes)
+    return np.dtype(np.float16 if halves else np.float32)
+
+
+@contextlib.contextmanager
+def taking_back(take_back: Callable[[], None]) -> Iterator[None]:
+    """Remove what was written when the input turns out to be bad, or there is no room for it."""
+    try:
+        yield
+    except (BadInput, StoreFull) as error:
+        with contextlib.suppress(BadInput, Incomplete, OSError):
+            take_back()
+        if isinstance(error, StoreFull):  # it took the space back: there is nothing to resume
+            raise BadInput(str(error)) from error
+        raise
 
 
 def init_encoding(
@@ -142,7 +164,7 @@ def init_encoding(
     dtype: np.dtype[Any],
     shard_bytes: int,
     prefix: str = "",
-    separator: zarr_format.Separator = "/",
+    separator: Separator = "/",
 ) -> Encoding:
     """Decide how the vectors of a piece are cut, and what its objects are called.
 
@@ -150,10 +172,8 @@ def init_encoding(
     the same keys.
     """
     row_bytes = sources.d * dtype.itemsize
-    shard_rows, chunk_rows = zarr_format.plan_rows(sources.rows, row_bytes, shard_bytes)
-    layout = zarr_format.Layout(
-        sources.rows, (sources.d,), dtype.name, shard_rows, chunk_rows, separator
-    )
+    shard_rows, chunk_rows = plan_rows(sources.rows, row_bytes, shard_bytes)
+    layout = Layout(sources.rows, (sources.d,), dtype.name, shard_rows, chunk_rows, separator)
     partition_shards = shards_per_partition(sources, shard_rows * row_bytes)
     about = [
         *(prefix, sources.key, sources.rows, sources.d, dtype.name),
@@ -187,20 +207,20 @@ def encode_piece(
             "infinity, so there is nothing to store; check how the vectors were made"
         )
     encoded = _encode(encoding, run, progress)
-    arrays, documents = _write_sidecars(encoding, sidecars)
     layout = encoding.layout
-    key = f"{encoding.prefix}vectors/{GROUP_KEY}"
+    documents = {f"{encoding.prefix}vectors/{GROUP_KEY}": array_document(layout)}
+    arrays: dict[str, StoredArray] = {}
+    for sidecar in sidecars:
+        key = f"{encoding.prefix}{sidecar.name}/{GROUP_KEY}"
+        arrays[sidecar.name], documents[key] = _write_sidecar(encoding, sidecar)
     shards = tuple(shard for partition in encoded for shard in partition.shards)
-    firsts = [partition.zero_rows[1] for partition in encoded if partition.zero_rows[0]]
+    zeros = [partition.zero_rows for partition in encoded if partition.zero_rows[0]]
     return Piece(
         vectors=StoredArray(layout.dtype, layout.shard_rows, layout.chunk_rows, shards),
         arrays=arrays,
-        documents={key: zarr_format.array_document(layout), **documents},
+        documents=documents,
         digests=b"".join(partition.digests for partition in encoded),
-        zero_rows=(
-            sum(partition.zero_rows[0] for partition in encoded),
-            firsts[0] if firsts else -1,
-        ),
+        zero_rows=ZeroRows(sum(count for count, _ in zeros), zeros[0][1] if zeros else None),
         dropped=encoding.dropped,
         sources=tuple(SourceRecord(s.path, s.rows, s.dtype.name) for s in sources.items),
     )
@@ -209,34 +229,63 @@ def encode_piece(
 def _encode(encoding: Encoding, run: Run, progress: Progress) -> list[Encoded]:
     """Encode the partitions that are missing and return the records of all."""
     for _ in range(_ATTEMPTS):
-        found, missing = missing_partitions(encoding)
+        found = encoded_partitions(encoding)
+        missing = [index for index in range(encoding.partitions) if index not in found]
         if not missing:
             return [found[index] for index in range(encoding.partitions)]
-        run(EncodePartition(encoding, progress), missing, encoding.memory_bytes)
+        run(Work(encoding, encode_partition, progress), missing, encoding.memory_bytes)
     # Another ingest of the same sources may end, and remove objects, while this one is at work.
-    raise Incomplete(
-        f"{encoding.store.url}: another process changed it during ingest; run the same command "
-        "again once that has ended"
+    raise interfered(encoding.store)
+
+
+def interfered(store: ObjectStore) -> Incomplete:
+    """Explain that a corpus isn't what this ingest has written."""
+    return Incomplete(
+        f"{store.url}: another process changed it during ingest; run the same command again once "
+        "that has ended"
     )
 
 
-def _write_sidecars(
-    encoding: Encoding, sidecars: Sequence[Sidecar]
-) -> tuple[dict[str, StoredArray], dict[str, bytes]]:
-    """Write ids, labels and weights of the rows that are kept; return their documents, too."""
-    dropped, arrays, documents = encoding.dropped, {}, {}
-    for sidecar in sidecars:
-        writer = _SidecarWriter(encoding, sidecar)
-        row = 0
-        for values in sidecar.blocks():
-            kept = np.ones(len(values), bool)
-            left_out = slice(*np.searchsorted(dropped, [row, row + len(values)]))
-            kept[dropped[left_out] - row] = False
-            writer.add(values[kept])
-            row += len(values)
-        key = f"{encoding.prefix}{sidecar.name}/{GROUP_KEY}"
-        arrays[sidecar.name], documents[key] = writer.finish()
-    return arrays, documents
+def _write_sidecar(encoding: Encoding, sidecar: Sidecar) -> tuple[StoredArray, bytes]:
+    """Write the ids, labels or weights of the rows that are kept; return their document, too."""
+    shard_rows, chunk_rows = plan_rows(sidecar.rows, 8, 8 * _SIDECAR_ROWS)
+    layout = replace(
+        encoding.layout,
+        row_shape=(),
+        dtype=DTYPES[sidecar.name],
+        shard_rows=shard_rows,
+        chunk_rows=chunk_rows,
+    )
+    shards: list[Shard] = []
+    all_zero = sidecar.name == "weights"
+    for values in _regrouped(_kept_values(encoding, sidecar), shard_rows):
+        key = f"{encoding.prefix}{sidecar.name}/{shard_key(layout, len(shards))}"
+        written = write_checked(encoding.store, key, encode_shard(values, layout))
+        shards.append(Shard(key, written.size, written.xxh3, len(values)))
+        all_zero = all_zero and not values.any()
+    if all_zero:
+        raise BadInput(f"{sidecar.path}: all weights are zero; leave them out or mend them")
+    return StoredArray(layout.dtype, shard_rows, chunk_rows, tuple(shards)), array_document(layout)
+
+
+def _kept_values(encoding: Encoding, sidecar: Sidecar) -> Iterator[npt.NDArray[Any]]:
+    row = 0
+    for values in sidecar.blocks():
+        yield values[kept_rows(encoding.dropped, row, len(values))]
+        row += len(values)
+
+
+def _regrouped(blocks: Iterable[npt.NDArray[Any]], rows: int) -> Iterator[npt.NDArray[Any]]:
+    """Yield the same values in blocks of so many rows; the last one may be shorter."""
+    waiting: list[npt.NDArray[Any]] = []
+    for block in blocks:
+        waiting.append(block)
+        while sum(map(len, waiting)) >= rows:
+            joined = np.concatenate(waiting)
+            yield joined[:rows]
+            waiting = [joined[rows:]]
+    if sum(map(len, waiting)):
+        yield np.concatenate(waiting)
 
 
 def write_documents(store: ObjectStore, documents: Mapping[str, bytes]) -> tuple[StoredObject, ...]:
@@ -244,76 +293,10 @@ def write_documents(store: ObjectStore, documents: Mapping[str, bytes]) -> tuple
     return tuple(write_checked(store, key, data) for key, data in documents.items())
 
 
-def dropped_key(encoding: Encoding) -> str:
-    """Return where the rows that are left out of a piece are listed, if they are many."""
-    return f"{encoding.prefix}{DROPPED_KEYS[encoding.layout.separator]}"
-
-
-def record_dropped(store: ObjectStore, dropped: npt.NDArray[np.int64], key: str) -> DroppedRows:
-    """Store the numbers of rows that were left out: in the manifest, or under a key beside it."""
+def record_dropped(encoding: Encoding, dropped: npt.NDArray[np.int64]) -> DroppedRows:
+    """Store the numbers of rows that were left out: in the manifest, or beside it if many."""
     all_rows = None
     if len(dropped) > LISTED_DROPPED_ROWS:
-        file = io.BytesIO()
-        np.save(file, dropped)
-        all_rows = write_checked(store, key, file.getvalue())
+        key = f"{encoding.prefix}{DROPPED_KEYS[encoding.layout.separator]}"
+        all_rows = write_checked(encoding.store, key, npy_bytes(dropped))
     return DroppedRows(len(dropped), tuple(dropped[:LISTED_DROPPED_ROWS].tolist()), all_rows)
-
-
-@dataclass
-class _ArrayWriter:
-    """Writes one array shard by shard from rows that arrive in pieces."""
-
-    store: ObjectStore
-    name: str
-    layout: zarr_format.Layout
-    shards: list[Shard] = field(default_factory=list)
-
-    def write(self, rows: npt.NDArray[Any]) -> None:
-        data = zarr_format.encode_shard(rows, self.layout)
-        key = f"{self.name}/{zarr_format.shard_key(self.layout, len(self.shards))}"
-        written = write_checked(self.store, key, data)
-        self.shards.append(Shard(key, written.size, written.xxh3, len(rows)))
-
-    def finish(self) -> tuple[StoredArray, bytes]:
-        layout = replace(self.layout, rows=sum(shard.rows for shard in self.shards))
-        stored = StoredArray(layout.dtype, layout.shard_rows, layout.chunk_rows, tuple(self.shards))
-        return stored, zarr_format.array_document(layout)
-
-
-class _SidecarWriter:
-    """Writes the kept values of one sidecar."""
-
-    def __init__(self, encoding: Encoding, sidecar: Sidecar) -> None:
-        shard_rows, chunk_rows = zarr_format.plan_rows(sidecar.rows, 8, 8 * _SIDECAR_ROWS)
-        layout = replace(
-            encoding.layout,
-            rows=sidecar.rows,
-            row_shape=(),
-            dtype=DTYPES[sidecar.name],
-            shard_rows=shard_rows,
-            chunk_rows=chunk_rows,
-        )
-        self._array = _ArrayWriter(encoding.store, f"{encoding.prefix}{sidecar.name}", layout)
-        self._sidecar = sidecar
-        self._kept: list[npt.NDArray[Any]] = []
-        self._positive = False
-
-    def add(self, values: npt.NDArray[Any]) -> None:
-        """Take the next values."""
-        self._positive = self._positive or self._sidecar.name != "weights" or bool(values.any())
-        self._kept.append(values)
-        shard_rows = self._array.layout.shard_rows
-        while sum(map(len, self._kept)) >= shard_rows:
-            waiting = np.concatenate(self._kept)
-            self._array.write(waiting[:shard_rows])
-            self._kept = [waiting[shard_rows:]]
-
-    def finish(self) -> tuple[StoredArray, bytes]:
-        if not self._positive:
-            raise BadInput(
-                f"{self._sidecar.path}: all weights are zero; leave them out or mend them"
-            )
-        waiting = np.concatenate(self._kept)
-        if len(waiting):
-            self._array.write(waiting)
-        return self._array.finish()

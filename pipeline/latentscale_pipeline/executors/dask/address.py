@@ -9,7 +9,7 @@ be a secret goes there.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,10 @@ from distributed.security import Security
 from distributed.utils import silence_logging_cmgr
 
 from latentscale_pipeline.config.cluster import Address, TlsFiles
-from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError
-from latentscale_pipeline.executors.dask.executor import Opened, undisturbed
-from latentscale_pipeline.executors.dask.readiness import PACKAGES, Needs, NotReady, check_versions
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.executors.dask.certificates import security_of
+from latentscale_pipeline.executors.dask.executor import explained, undisturbed
+from latentscale_pipeline.executors.dask.readiness import PACKAGES, Job, NotReady, check_versions
 from latentscale_pipeline.executors.dask.remote import RemoteExecutor, Tell
 from latentscale_pipeline.storage.urls import options_in_force
 
@@ -34,7 +35,7 @@ UNENCRYPTED = (
 
 
 @contextmanager
-def existing_scheduler(settings: Address, needs: Needs, tell: Tell) -> Iterator[RemoteExecutor]:
+def existing_scheduler(settings: Address, job: Job, tell: Tell) -> Iterator[RemoteExecutor]:
     """Use the workers of a scheduler for the time of a ``with`` block.
 
     Raises
@@ -52,46 +53,35 @@ def existing_scheduler(settings: Address, needs: Needs, tell: Tell) -> Iterator[
                 "options to the workers by their environment and not to this process"
             )
         tell(UNENCRYPTED.format(address=settings.address))
-    with undisturbed(lambda: _open(settings, tell)) as executor:
-        with _explained(settings):
+
+    def problem(reason: str) -> str:
+        return (
+            f"cluster.address {settings.address}: the scheduler doesn't answer, or doesn't take "
+            f"these certificates ({reason})"
+        )
+
+    with undisturbed(_connected(settings, tell), problem) as executor:
+        with explained(problem):
             _wait_for_workers(executor.client, settings)
             versions: Any = executor.client.get_versions(packages=list(PACKAGES))
             check_versions(versions)
-            executor.make_ready(options_in_force(), needs, ours=False)
+            executor.make_ready(job, ours=False)
         yield executor
 
 
-def _open(settings: Address, tell: Tell) -> Opened[RemoteExecutor]:
-    security = _security(settings) if settings.address.startswith("tls://") else None
-    with ExitStack() as stack, _explained(settings):
-        stack.enter_context(silence_logging_cmgr("CRITICAL"))
-        client = stack.enter_context(
-            distributed.Client(
-                settings.address,
-                security=security,
-                timeout=CONNECTING_SECONDS,
-                set_as_default=False,
-            )
-        )
-        executor = RemoteExecutor(
-            client, settings.memory_limit, patience=settings.patience, tell=tell
-        )
-        return Opened(executor, stack.pop_all())
-
-
 @contextmanager
-def _explained(settings: Address) -> Iterator[None]:
-    """Say in one line that a scheduler can't be spoken to."""
-    try:
-        yield
-    except LatentscaleError:
-        raise
-    except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise Incomplete(
-            f"cluster.address {settings.address}: the scheduler doesn't answer, or doesn't take "
-            f"these certificates ({reason})"
-        ) from error
+def _connected(settings: Address, tell: Tell) -> Iterator[RemoteExecutor]:
+    security = _security(settings) if settings.address.startswith("tls://") else None
+    with (
+        silence_logging_cmgr("CRITICAL"),
+        distributed.Client(
+            settings.address,
+            security=security,
+            timeout=CONNECTING_SECONDS,
+            set_as_default=False,
+        ) as client,
+    ):
+        yield RemoteExecutor(client, settings, tell)
 
 
 def _security(settings: Address) -> Security:
@@ -112,12 +102,7 @@ def _security(settings: Address) -> Security:
     for name, path in files:
         if not Path(path).is_file():
             raise BadInput(f"cluster.tls.{name}: there is no file {path}")
-    return Security(
-        tls_ca_file=files.ca_file,
-        tls_client_cert=files.cert,
-        tls_client_key=files.key,
-        require_encryption=True,
-    )
+    return security_of(files)
 
 
 def _wait_for_workers(client: distributed.Client, settings: Address) -> None:

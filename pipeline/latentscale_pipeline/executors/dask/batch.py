@@ -19,24 +19,18 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import dask
-import distributed
-from distributed.utils import silence_logging_cmgr
-
-from latentscale_pipeline.config.cluster import Batch, walltime_seconds
-from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError
-from latentscale_pipeline.executors.dask.certificates import Certificates, certificates
+from latentscale_pipeline.config.cluster import Batch, TlsFiles, walltime_seconds
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.executors.dask.certificates import certificates, security_of
 from latentscale_pipeline.executors.dask.environment import TCP_SECONDS, worker_environment
-from latentscale_pipeline.executors.dask.executor import Opened, undisturbed
-from latentscale_pipeline.executors.dask.local import SETTINGS, dashboard_settings, free_port
-from latentscale_pipeline.executors.dask.readiness import Needs
+from latentscale_pipeline.executors.dask.executor import undisturbed
+from latentscale_pipeline.executors.dask.local import COMMON, SETTINGS, scheduler_here
+from latentscale_pipeline.executors.dask.readiness import Job
 from latentscale_pipeline.executors.dask.remote import RemoteExecutor, Tell
-from latentscale_pipeline.storage.urls import options_in_force
 
 DEATH_SECONDS = 60
 """How long a worker looks for a scheduler that doesn't answer."""
@@ -47,45 +41,35 @@ LEAVING_SHARE, LEAVING_SECONDS = 0.05, 300.0
 NANNY_BYTES = 256 << 20
 """What the process that watches a worker holds, beside the worker's own limit."""
 
-UNKNOWN_SECONDS = "60s"
-"""How long tasks are thought to take before one has ended.
-
-With Dask's half a second, a handful of long tasks would seem no reason for a second worker.
-"""
-
-
-@dataclass(frozen=True)
-class System:
-    """A batch system: dask-jobqueue's class for it, and the command that takes jobs."""
-
-    cluster: str
-    submit: str
-
+ELASTIC_SETTINGS = SETTINGS | {
+    # A queue may be long: the driver says when it has waited enough.
+    "distributed.scheduler.no-workers-timeout": None,
+    # How long tasks are thought to take before one has ended. With Dask's half a second, a handful
+    # of long tasks would seem no reason for a second worker.
+    "distributed.scheduler.unknown-task-duration": "60s",
+    "distributed.comm.timeouts.tcp": TCP_SECONDS,
+}
+"""Dask's settings where workers come and go."""
 
 SYSTEMS = {
-    "slurm": System("SLURMCluster", "sbatch"),
-    "pbs": System("PBSCluster", "qsub"),
-    "lsf": System("LSFCluster", "bsub"),
-    "sge": System("SGECluster", "qsub"),
+    "slurm": ("SLURMCluster", "sbatch"),
+    "pbs": ("PBSCluster", "qsub"),
+    "lsf": ("LSFCluster", "bsub"),
+    "sge": ("SGECluster", "qsub"),
 }
+"""Of each batch system: dask-jobqueue's class for it, and the command that takes jobs."""
 
 
 @contextmanager
-def batch_cluster(
-    settings: Batch, needs: Needs, job: str, job_folder: Path | None, tell: Tell
-) -> Iterator[RemoteExecutor]:
+def batch_cluster(settings: Batch, job: Job, tell: Tell) -> Iterator[RemoteExecutor]:
     """Have workers in a batch system for the time of a ``with`` block.
 
     Parameters
     ----------
     settings : Batch
         How many, how large, for how long, and where.
-    needs : Needs
-        What a worker has to have.
-    job : str
-        Name of the jobs: plain characters.
-    job_folder : Path or None
-        Where the workers' logs go, below ``workers/``; None for a job that isn't on a disk.
+    job : Job
+        The workers' logs go below ``workers/`` of its folder, if that is on a disk.
     tell : callable
         Told of workers that aren't fit.
 
@@ -97,9 +81,16 @@ def batch_cluster(
         If the jobs can't be submitted.
     """
     kind = _cluster_class(settings)
+
+    def problem(reason: str) -> str:
+        return (
+            f"cluster.kind {settings.kind}: the workers can't be asked for ({reason}); look "
+            "at the queue, then run the same command again to go on"
+        )
+
     with (
-        certificates(job, job_folder, settings.shared_folder) as made,
-        undisturbed(lambda: _open(kind, settings, made, needs, job, job_folder, tell)) as executor,
+        certificates(job.name, job.folder, settings.shared_folder) as made,
+        undisturbed(_started(kind, settings, made, job, tell), problem) as executor,
     ):
         yield executor
 
@@ -116,99 +107,46 @@ def import_jobqueue(settings: Batch) -> Any:
 
 
 def _cluster_class(settings: Batch) -> Any:
-    system, library = SYSTEMS[settings.kind], import_jobqueue(settings)
-    if shutil.which(system.submit) is None:
+    (cluster, submit), library = SYSTEMS[settings.kind], import_jobqueue(settings)
+    if shutil.which(submit) is None:
         raise BadInput(
-            f"cluster.kind {settings.kind}: there is no {system.submit} here; run the job on a "
+            f"cluster.kind {settings.kind}: there is no {submit} here; run the job on a "
             "machine that can submit jobs"
         )
-    return getattr(library, system.cluster)
+    return getattr(library, cluster)
 
 
-def _open(
-    kind: Any,
-    settings: Batch,
-    made: Certificates,
-    needs: Needs,
-    job: str,
-    job_folder: Path | None,
-    tell: Tell,
-) -> Opened[RemoteExecutor]:
-    dashboard = settings.dashboard and importlib.util.find_spec("bokeh") is not None
-    port = free_port() if dashboard else 0
-    with ExitStack() as stack:
-        stack.enter_context(silence_logging_cmgr("CRITICAL"))
-        stack.enter_context(dask.config.set(_settings(settings, port if dashboard else None)))
-        try:
-            cluster = stack.enter_context(
-                kind(
-                    **job_options(settings, made, job, _log_folder(job_folder, made)),
-                    name=job,
-                    security=made.security,
-                    protocol="tls://",
-                    interface=settings.interface,
-                    scheduler_options={
-                        "dashboard": dashboard,
-                        "dashboard_address": f"127.0.0.1:{port}",
-                    },
-                    silence_logs="CRITICAL",
-                )
-            )
-            if not dashboard:
-                cluster.scheduler.http_server.stop()
-            client = stack.enter_context(distributed.Client(cluster, set_as_default=False))
-            executor = RemoteExecutor(
-                client,
-                settings.memory_limit,
-                patience=settings.patience,
-                tell=tell,
-                dashboard=cluster.dashboard_link if dashboard else None,
-            )
-            executor.make_ready(options_in_force(), needs, ours=True)
-            keep_workers(cluster, settings)
-        except LatentscaleError:
-            raise
-        except Exception as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise Incomplete(
-                f"cluster.kind {settings.kind}: the workers can't be asked for ({reason}); look "
-                "at the queue, then run the same command again to go on"
-            ) from error
-        return Opened(executor, stack.pop_all())
-
-
-def keep_workers(cluster: Any, settings: Batch) -> None:
-    """Keep as many workers as are asked for: those that are lost are replaced."""
-    if settings.minimum is None:
-        cluster.adapt(minimum=settings.workers, maximum=settings.workers)
-    else:
-        cluster.adapt(minimum=settings.minimum, maximum=settings.workers)
-
-
-def elastic_settings() -> dict[str, Any]:
-    """Return Dask's settings where workers come and go."""
-    return SETTINGS | {
-        # A queue may be long: the driver says when it has waited enough.
-        "distributed.scheduler.no-workers-timeout": None,
-        "distributed.scheduler.unknown-task-duration": UNKNOWN_SECONDS,
-        "distributed.comm.timeouts.tcp": TCP_SECONDS,
+@contextmanager
+def _started(
+    kind: Any, settings: Batch, made: TlsFiles, job: Job, tell: Tell
+) -> Iterator[RemoteExecutor]:
+    options = _job_options(settings, job.name, _log_folder(job.folder, made)) | {
+        "name": job.name,
+        "security": security_of(made),
+        "interface": settings.interface,
     }
+    with scheduler_here(
+        lambda scheduler: kind(**options, **COMMON, scheduler_options=scheduler),
+        ELASTIC_SETTINGS,
+        dashboard=settings.dashboard,
+    ) as (cluster, client, link):
+        executor = RemoteExecutor(client, settings, tell, link)
+        executor.make_ready(job, ours=True)
+        least = settings.workers if settings.minimum is None else settings.minimum
+        cluster.adapt(minimum=least, maximum=settings.workers)
+        yield executor
 
 
-def _settings(settings: Batch, port: int | None) -> dict[str, Any]:
-    return elastic_settings() | ({} if port is None else dashboard_settings(port))
-
-
-def _log_folder(job_folder: Path | None, made: Certificates) -> str:
+def _log_folder(job_folder: Path | None, made: TlsFiles) -> str:
     """Choose where workers write what they say; a script takes no name of odd characters."""
     if job_folder is not None:
         folder = str(job_folder.absolute() / "workers")
         if shlex.quote(folder) == folder:
             return folder
-    return str(made.folder / "workers")
+    return str(Path(made.key).parent / "workers")
 
 
-def job_options(settings: Batch, made: Certificates, job: str, log_folder: str) -> dict[str, Any]:
+def _job_options(settings: Batch, job: str, log_folder: str) -> dict[str, Any]:
     """Return what dask-jobqueue makes the script of a worker's job from."""
     seconds = walltime_seconds(settings.walltime)
     leaving = min(LEAVING_SHARE * seconds, LEAVING_SECONDS)

@@ -15,11 +15,11 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from distributed.security import Security
 
+from latentscale_pipeline.config.cluster import TlsFiles
 from latentscale_pipeline.errors import BadInput, Incomplete
 
 DEFAULT_FOLDER = "~/.latentscale"
@@ -28,44 +28,21 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./+=@-]+")
 """Paths that can stand in a script of a batch system as they are."""
 
 
-@dataclass(frozen=True)
-class Certificates:
-    """The files of a run: one certificate, which is its own authority, and its key."""
-
-    folder: Path
-
-    @property
-    def certificate(self) -> str:
-        """Path of the certificate."""
-        return str(self.folder / "certificate.pem")
-
-    @property
-    def key(self) -> str:
-        """Path of the key."""
-        return str(self.folder / "key.pem")
-
-    @property
-    def security(self) -> Security:
-        """What a scheduler, a worker and a client of this run show and trust."""
-        return Security(
-            tls_ca_file=self.certificate,
-            **{
-                f"tls_{role}_{what}": path
-                for role in ("scheduler", "worker", "client")
-                for what, path in (("cert", self.certificate), ("key", self.key))
-            },
-            require_encryption=True,
-        )
-
-
-def make_certificates() -> tuple[str, str]:
-    """Make a certificate and its key, as PEM, for one run."""
-    made = Security.temporary()
-    return str(made.tls_ca_file), str(made.tls_client_key)
+def security_of(files: TlsFiles) -> Security:
+    """Return what a scheduler, a worker or a client with these files shows and trusts."""
+    return Security(
+        tls_ca_file=files.ca_file,
+        **{
+            f"tls_{role}_{what}": path
+            for role in ("scheduler", "worker", "client")
+            for what, path in (("cert", files.cert), ("key", files.key))
+        },
+        require_encryption=True,
+    )
 
 
 @contextmanager
-def certificates(job: str, job_folder: Path | None, place: str | None) -> Iterator[Certificates]:
+def certificates(job: str, job_folder: Path | None, place: str | None) -> Iterator[TlsFiles]:
     """Keep the certificates of a run for the time of a ``with`` block.
 
     Parameters
@@ -87,12 +64,12 @@ def certificates(job: str, job_folder: Path | None, place: str | None) -> Iterat
         shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{job}.", dir=base))  # only its owner may enter
     try:
-        certificate, key = make_certificates()
-        made = Certificates(folder)
-        for path, text in ((made.certificate, certificate), (made.key, key)):
+        made = Security.temporary()  # its certificate is its own authority
+        certificate, key = (str(folder / name) for name in ("certificate.pem", "key.pem"))
+        for path, text in ((certificate, made.tls_ca_file), (key, made.tls_client_key)):
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(text)
-        yield made
+                file.write(str(text))
+        yield TlsFiles(ca_file=certificate, cert=certificate, key=key)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 WORKER_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -17,26 +20,38 @@ TCP_SECONDS = "20s"
 """After how long a connection that carries nothing is given up."""
 
 
+WORKER_SETTINGS = {
+    # Nothing of size lives in a worker's care, so there is nothing to spill; only the limit counts.
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.terminate": 0.98,
+    # No pages and no logs over unencrypted HTTP.
+    "distributed.worker.http.routes": [],
+}
+"""Dask's settings of every worker."""
+
+SCHEDULER_SETTINGS = {
+    # A task whose worker died is told at once: how often it is tried again is the job's to say.
+    "distributed.scheduler.allowed-failures": 0,
+    "distributed.scheduler.http.routes": [],
+}
+"""Dask's settings of every scheduler."""
+
+_AWAY = {"distributed.comm.timeouts.tcp": TCP_SECONDS, "distributed.comm.require-encryption": True}
+
+
 def worker_environment() -> dict[str, str]:
     """Return the environment of a worker that isn't started by a nanny of ours."""
-    return WORKER_ENVIRONMENT | {
-        # Nothing of size lives in a worker's care, so there is nothing to spill.
-        "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "False",
-        "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False",
-        "DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE": "False",
-        "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE": "0.98",
-        "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": "[]",
-        "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": TCP_SECONDS,
-        "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True",
-    }
+    return WORKER_ENVIRONMENT | _variables(WORKER_SETTINGS | _AWAY)
 
 
 def scheduler_environment() -> dict[str, str]:
     """Return the environment of a scheduler that runs in a process of its own."""
-    return {
-        # A task whose worker died is told at once: how often it is tried again is the job's to say.
-        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",
-        "DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES": "[]",
-        "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": TCP_SECONDS,
-        "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True",
-    }
+    return _variables(SCHEDULER_SETTINGS | _AWAY)
+
+
+def _variables(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables by which Dask takes its settings from an environment."""
+    names = {key: key.upper().replace(".", "__").replace("-", "_") for key in settings}
+    return {f"DASK_{names[key]}": str(value) for key, value in settings.items()}

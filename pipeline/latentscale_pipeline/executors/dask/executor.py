@@ -12,10 +12,9 @@ import queue
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
 
 import distributed
 from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
@@ -23,7 +22,7 @@ from distributed.utils import sync
 
 from latentscale_pipeline.engine.executor import Ending
 from latentscale_pipeline.engine.task import Task, WorkerDied, run_task
-from latentscale_pipeline.errors import Incomplete
+from latentscale_pipeline.errors import Incomplete, LatentscaleError, first_line
 
 BEGUN = "latentscale-begun"
 """Topic under which workers say which task they begin."""
@@ -76,23 +75,20 @@ class DaskExecutor:
 
     def submit(self, task: Task) -> None:
         """Send a task to whichever worker has room for it."""
-        with _scheduler_needed():
-            self._send(task)
-
-    def _send(self, task: Task) -> None:
         key = f"{task.label}-{task.attempt}-{self._sent}".replace(" ", "-")
         self._sent += 1
         self._tasks[key] = task
-        future = self.client.submit(
-            run_on_worker,
-            task,
-            key=key,
-            pure=False,
-            resources={"memory": task.stage.memory_bytes},
-            **self._elsewhere(task),
-        )
-        self._futures[key] = future
-        self._loop.add_callback(self._collect, key, future)
+        with _scheduler_needed():
+            future = self.client.submit(
+                run_on_worker,
+                task,
+                key=key,
+                pure=False,
+                resources={"memory": task.stage.memory_bytes},
+                **self._elsewhere(task),
+            )
+            self._futures[key] = future
+            self._loop.add_callback(self._collect, key, future)
 
     async def _collect(self, key: str, future: distributed.Future[Any]) -> None:
         """Fetch how a task ended.
@@ -218,28 +214,44 @@ def run_on_worker(task: Task) -> tuple[str, Ending]:
 AnyExecutor = TypeVar("AnyExecutor", bound=DaskExecutor)
 
 
-@dataclass(frozen=True)
-class Opened(Generic[AnyExecutor]):
-    """An executor that was started, and all that stops with it."""
-
-    executor: AnyExecutor
-    stop: ExitStack
-
-
 @contextmanager
-def undisturbed(start: Callable[[], Opened[AnyExecutor]]) -> Iterator[AnyExecutor]:
+def undisturbed(
+    cluster: AbstractContextManager[AnyExecutor], problem: Callable[[str], str]
+) -> Iterator[AnyExecutor]:
     """Start a cluster and stop it at the end, both in a thread that no signal reaches.
 
     Whoever interrupts the main thread must not find it half started or half stopped.
+
+    Parameters
+    ----------
+    cluster : context manager
+        Of the executor.
+    problem : callable
+        What to say when it can't be started, from the reason.
     """
+
+    def start() -> AnyExecutor:
+        with explained(problem):
+            return cluster.__enter__()
+
+    def stop() -> None:
+        if started.exception() is None:
+            cluster.__exit__(None, None, None)
+
     with ThreadPoolExecutor(1) as apart:
-        opening = apart.submit(start)
+        started = apart.submit(start)
         try:
-            yield opening.result().executor
+            yield started.result()
         finally:
-            apart.submit(_close, opening).result()
+            apart.submit(stop).result()
 
 
-def _close(opening: Future[Opened[AnyExecutor]]) -> None:
-    if opening.exception() is None:
-        opening.result().stop.close()
+@contextmanager
+def explained(problem: Callable[[str], str]) -> Iterator[None]:
+    """Say in one line what keeps a cluster from being used, whatever a library raises."""
+    try:
+        yield
+    except LatentscaleError:
+        raise
+    except Exception as error:
+        raise Incomplete(problem(first_line(error))) from error

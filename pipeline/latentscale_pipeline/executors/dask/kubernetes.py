@@ -25,10 +25,8 @@ from distributed.security import Security
 from distributed.utils import silence_logging_cmgr
 
 from latentscale_pipeline.config.cluster import Kubernetes
-from latentscale_pipeline.errors import Incomplete, LatentscaleError
-from latentscale_pipeline.executors.dask.certificates import make_certificates
 from latentscale_pipeline.executors.dask.environment import TCP_SECONDS
-from latentscale_pipeline.executors.dask.executor import Opened, undisturbed
+from latentscale_pipeline.executors.dask.executor import undisturbed
 from latentscale_pipeline.executors.dask.kubernetes_objects import (
     create_object,
     import_kr8s,
@@ -41,9 +39,8 @@ from latentscale_pipeline.executors.dask.manifests import (
     scheduler_address,
     tls_secret,
 )
-from latentscale_pipeline.executors.dask.readiness import Needs
+from latentscale_pipeline.executors.dask.readiness import Job
 from latentscale_pipeline.executors.dask.remote import RemoteExecutor, Tell
-from latentscale_pipeline.storage.urls import options_in_force
 
 SCHEDULER_SECONDS = 300.0
 """How long the scheduler's pod may take to start."""
@@ -52,9 +49,7 @@ IN_A_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
 @contextmanager
-def kubernetes_cluster(
-    settings: Kubernetes, needs: Needs, job: str, tell: Tell
-) -> Iterator[RemoteExecutor]:
+def kubernetes_cluster(settings: Kubernetes, job: Job, tell: Tell) -> Iterator[RemoteExecutor]:
     """Have workers in Kubernetes for the time of a ``with`` block.
 
     Raises
@@ -65,48 +60,38 @@ def kubernetes_cluster(
         If Kubernetes refuses the objects, or the scheduler doesn't start.
     """
     library = import_kr8s("cluster.kind kubernetes")
-    with undisturbed(lambda: _open(library, settings, needs, job, tell)) as executor:
+
+    def problem(reason: str) -> str:
+        return (
+            f"cluster.kind kubernetes: the workers can't be asked for ({reason}); look at "
+            f"kubectl -n {settings.namespace} describe daskcluster {job.name}, and whether Dask's "
+            "operator is installed"
+        )
+
+    with undisturbed(_started(library, settings, job, tell), problem) as executor:
         yield executor
 
 
-def _open(
-    library: Any, settings: Kubernetes, needs: Needs, job: str, tell: Tell
-) -> Opened[RemoteExecutor]:
-    certificate, key = make_certificates()
-    owner = _owner()
-    objects = [
-        tls_secret(job, settings, dict(zip(TLS_FILES, (certificate, key), strict=True)), owner),
-        dask_cluster(job, settings, owner),
-    ]
-    security = Security(
-        tls_ca_file=certificate,
-        tls_client_cert=certificate,
-        tls_client_key=key,
-        require_encryption=True,
-    )
+@contextmanager
+def _started(library: Any, settings: Kubernetes, job: Job, tell: Tell) -> Iterator[RemoteExecutor]:
+    security, owner = Security.temporary(), _owner()
+    pem = (str(security.tls_ca_file), str(security.tls_client_key))
+    files = dict(zip(TLS_FILES, pem, strict=True))
     with ExitStack() as stack:
         stack.enter_context(silence_logging_cmgr("CRITICAL"))
         stack.enter_context(dask.config.set({"distributed.comm.timeouts.tcp": TCP_SECONDS}))
-        try:
-            for manifest in objects:
-                create_object(library, manifest)
-                stack.callback(remove_object, library, manifest)
-            client = stack.enter_context(_connected(scheduler_address(job, settings), security))
-            client.run_on_scheduler(close_http)
-            executor = RemoteExecutor(
-                client, settings.memory_limit, patience=settings.patience, tell=tell
-            )
-            executor.make_ready(options_in_force(), needs, ours=True)
-        except LatentscaleError:
-            raise
-        except Exception as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise Incomplete(
-                f"cluster.kind kubernetes: the workers can't be asked for ({reason}); look at "
-                f"kubectl -n {settings.namespace} describe daskcluster {job}, and whether Dask's "
-                "operator is installed"
-            ) from error
-        return Opened(executor, stack.pop_all())
+        for manifest in (
+            tls_secret(job.name, settings, files, owner),
+            dask_cluster(job.name, settings, owner),
+        ):
+            create_object(library, manifest)
+            stack.callback(remove_object, library, manifest)
+        address = scheduler_address(job.name, settings)
+        client = stack.enter_context(_connected(address, security))
+        client.run_on_scheduler(close_http)
+        executor = RemoteExecutor(client, settings, tell)
+        executor.make_ready(job, ours=True)
+        yield executor
 
 
 def close_http(dask_scheduler: Any) -> None:

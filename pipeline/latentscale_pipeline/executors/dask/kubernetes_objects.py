@@ -41,9 +41,7 @@ def import_kr8s(setting: str) -> Any:
         ) from None
 
 
-def create_object(
-    library: Any, manifest: Mapping[str, Any], *, seconds: float = DELETION_SECONDS
-) -> None:
+def create_object(library: Any, manifest: Mapping[str, Any]) -> None:
     """Create an object, in place of one of the same name that an earlier run has left.
 
     Kubernetes deletes in the background, and refuses a name that isn't free yet.
@@ -54,18 +52,16 @@ def create_object(
         From :func:`import_kr8s`.
     manifest : mapping
         The object.
-    seconds : float
-        How long the deletion of the earlier one is waited for.
 
     Raises
     ------
     Incomplete
-        If it takes longer.
+        If the earlier one is still there after :data:`DELETION_SECONDS`.
     """
     made = library.object_from_spec(dict(manifest), allow_unknown_type=True)
     if made.exists():
         remove_object(library, manifest)
-        until = time.monotonic() + seconds
+        until = time.monotonic() + DELETION_SECONDS
         while made.exists():
             if time.monotonic() > until:
                 name = f"{manifest['kind']} {manifest['metadata']['name']}"

@@ -7,8 +7,8 @@ import importlib.util
 import signal
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import resource_tracker
 from typing import Any
 
@@ -21,26 +21,20 @@ from distributed.utils import silence_logging_cmgr
 from latentscale.tiles.device import unit_rows
 from latentscale_pipeline.config.cluster import Local
 from latentscale_pipeline.engine.memory import IDLE_WORKER_BYTES, task_memory
-from latentscale_pipeline.errors import Incomplete
-from latentscale_pipeline.executors.dask.environment import WORKER_ENVIRONMENT
-from latentscale_pipeline.executors.dask.executor import DaskExecutor, Opened, undisturbed
+from latentscale_pipeline.executors.dask.environment import (
+    SCHEDULER_SETTINGS,
+    WORKER_ENVIRONMENT,
+    WORKER_SETTINGS,
+)
+from latentscale_pipeline.executors.dask.executor import DaskExecutor, undisturbed
 from latentscale_pipeline.storage.urls import Options, options_in_force, use_options
 
 SETTINGS: dict[str, Any] = {
+    **WORKER_SETTINGS,
+    **SCHEDULER_SETTINGS,
     "distributed.nanny.pre-spawn-environ": WORKER_ENVIRONMENT,
-    # Nothing of size lives in the scheduler's care, so there is nothing to spill; only the
-    # limit itself counts.
-    "distributed.worker.memory.target": False,
-    "distributed.worker.memory.spill": False,
-    "distributed.worker.memory.pause": False,
-    "distributed.worker.memory.terminate": 0.98,
-    # A task whose worker died is told at once: how often it is tried again is the job's to say.
-    "distributed.scheduler.allowed-failures": 0,
     # Workers that die are started again within seconds; none at all means none will come.
     "distributed.scheduler.no-workers-timeout": "60s",
-    # No pages and no logs over unencrypted HTTP.
-    "distributed.scheduler.http.routes": [],
-    "distributed.worker.http.routes": [],
     "distributed.admin.tick.limit": "60s",
     # Whatever matters comes back from a task as what it raised, and is told in one line.
     "logging.distributed": "critical",
@@ -97,56 +91,81 @@ def local_cluster(settings: Local, idle_bytes: int = IDLE_WORKER_BYTES) -> Itera
     Incomplete
         If the workers can't be started.
     """
-    with undisturbed(lambda: _open_or_explain(settings, idle_bytes)) as executor:
+
+    def problem(reason: str) -> str:
+        return (
+            f"{settings.workers} workers could not be started on this machine ({reason}); "
+            "lower cluster.workers, or run the same command again"
+        )
+
+    with undisturbed(_started(settings, idle_bytes), problem) as executor:
         yield executor
 
 
-def _open_or_explain(settings: Local, idle_bytes: int) -> Opened[DaskExecutor]:
-    try:
-        return _open(settings, idle_bytes)
-    except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise Incomplete(
-            f"{settings.workers} workers could not be started on this machine ({reason}); "
-            "lower cluster.workers, or run the same command again"
-        ) from error
-
-
-def _open(settings: Local, idle_bytes: int) -> Opened[DaskExecutor]:
+@contextmanager
+def _started(settings: Local, idle_bytes: int) -> Iterator[DaskExecutor]:
     if sys.platform != "win32":
         # Workers inherit this: Ctrl-C reaches all processes of a terminal, and only the one that
         # hands out the tasks is to act on it. Starting the tracker would lift the block.
         resource_tracker.ensure_running()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    dashboard = settings.dashboard and importlib.util.find_spec("bokeh") is not None
-    port = free_port() if dashboard else 0
-    with ExitStack() as stack:
-        # Also while everything closes, when one side finds the other gone.
-        stack.enter_context(silence_logging_cmgr("CRITICAL"))
-        stack.enter_context(
-            dask.config.set(SETTINGS | (dashboard_settings(port) if dashboard else {}))
-        )
-        cluster = stack.enter_context(
-            distributed.LocalCluster(
-                n_workers=settings.workers,
-                threads_per_worker=settings.threads,
-                memory_limit=settings.memory_limit,
-                resources={"memory": task_memory(settings.memory_limit, idle_bytes)},
-                security=Security.temporary(),
-                protocol="tls://",
-                dashboard_address=f"127.0.0.1:{port}",
-                scheduler_kwargs={"dashboard": dashboard},
-                silence_logs="CRITICAL",
-            )
-        )
-        client = stack.enter_context(distributed.Client(cluster))
+    options = {
+        "n_workers": settings.workers,
+        "threads_per_worker": settings.threads,
+        "memory_limit": settings.memory_limit,
+        "resources": {"memory": task_memory(settings.memory_limit, idle_bytes)},
+        "security": Security.temporary(),
+    }
+    with scheduler_here(
+        lambda scheduler: distributed.LocalCluster(**options, **COMMON, scheduler_kwargs=scheduler),
+        SETTINGS,
+        dashboard=settings.dashboard,
+    ) as (_, client, link):
         client.register_plugin(StorageOptions(options_in_force()))
         client.register_plugin(CompilerStart())
+        yield DaskExecutor(client, settings.memory_limit, link)
+
+
+COMMON = {"protocol": "tls://", "silence_logs": "CRITICAL"}
+"""Options of every cluster whose scheduler is in this process."""
+
+
+@contextmanager
+def scheduler_here(
+    make: Callable[[dict[str, Any]], AbstractContextManager[Any]],
+    settings: Mapping[str, Any],
+    *,
+    dashboard: bool,
+) -> Iterator[tuple[Any, distributed.Client, str | None]]:
+    """Run a scheduler in this process for the time of a ``with`` block.
+
+    Parameters
+    ----------
+    make : callable
+        Makes the cluster from options of its scheduler.
+    settings : mapping
+        Dask's, meanwhile.
+    dashboard : bool
+        Whether its pages are served, on loopback, if bokeh is installed.
+
+    Yields
+    ------
+    cluster, client, str or None
+        The last is the address of the pages.
+    """
+    dashboard = dashboard and importlib.util.find_spec("bokeh") is not None
+    port = free_port() if dashboard else 0
+    options = {"dashboard": dashboard, "dashboard_address": f"127.0.0.1:{port}"}
+    with (
+        # Also while everything closes, when one side finds the other gone.
+        silence_logging_cmgr("CRITICAL"),
+        dask.config.set({**settings, **(dashboard_settings(port) if dashboard else {})}),
+        make(options) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
         if not dashboard:
             cluster.scheduler.http_server.stop()
-        link = cluster.dashboard_link if dashboard else None
-        executor = DaskExecutor(client, settings.memory_limit, link)
-        return Opened(executor, stack.pop_all())
+        yield cluster, client, cluster.dashboard_link if dashboard else None
 
 
 def dashboard_settings(port: int) -> dict[str, Any]:

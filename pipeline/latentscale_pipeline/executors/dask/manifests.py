@@ -1,4 +1,4 @@
-"""Kubernetes manifests of a job's driver and workers, as plain data.
+"""Kubernetes manifests of a job's driver and workers, as plain data: ``manifests.yaml``, filled in.
 
 The driver is a ``Job`` that runs ``latentscale resume`` on the job's folder. It asks Dask's
 operator for a ``DaskCluster`` and hands over, in a ``Secret``, certificates of this run. Pods run
@@ -9,8 +9,12 @@ belongs to a run belongs, for Kubernetes, to the driver's pod, so it goes when t
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
+from importlib import resources
 from typing import Any
+
+import yaml
 
 from latentscale_pipeline.config.cluster import Driver, Kubernetes, walltime_seconds
 from latentscale_pipeline.executors.dask.environment import (
@@ -18,17 +22,7 @@ from latentscale_pipeline.executors.dask.environment import (
     worker_environment,
 )
 
-USER = 10001
-"""Whom the processes of the image run as."""
-
-PORT = 8786
-TLS_FOLDER = "/tls"
 TLS_FILES = ("certificate.pem", "key.pem")
-KEPT_SECONDS = 7 * 86400
-"""How long a driver that ended is kept, with what it said."""
-
-GRACE_SECONDS = 60
-"""How long a driver may take to end tidily."""
 
 RESUBMISSIONS = 6
 """How often Kubernetes starts a driver again that died."""
@@ -36,18 +30,11 @@ RESUBMISSIONS = 6
 OWNER = ("LATENTSCALE_POD_NAME", "LATENTSCALE_POD_UID")
 """Variables that tell a driver which pod it is in."""
 
-
 Manifest = dict[str, Any]
 
 
 def driver_job(
-    name: str,
-    arguments: list[str],
-    cluster: Kubernetes,
-    driver: Driver,
-    *,
-    requeue: bool,
-    extra_environment: Mapping[str, str],
+    name: str, arguments: list[str], cluster: Kubernetes, driver: Driver, *, requeue: bool
 ) -> Manifest:
     """Return the ``Job`` of a driver.
 
@@ -61,77 +48,26 @@ def driver_job(
         The configuration.
     requeue : bool
         Whether a driver that died is started again.
-    extra_environment : mapping
-        Further variables, none of them secret.
     """
-    described: list[Manifest] = [
-        {"name": k, "value": v} for k, v in sorted(extra_environment.items())
-    ]
-    described += [
-        {"name": variable, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.{field}"}}}
-        for variable, field in zip(OWNER, ("name", "uid"), strict=True)
-    ]
-    container = _container(
+    return _manifest(
         "driver",
+        name,
         cluster,
-        ["python", "-m", "latentscale_pipeline.cli", *arguments],
-        cluster.environment | worker_environment(),
-        memory=driver.memory_limit,
-        cpus=1,
+        arguments=arguments,
+        memory=_mebibytes(driver.memory_limit),
+        cpus="1",
+        speaks_with_kubernetes=bool(cluster.service_account),
+        resubmissions=RESUBMISSIONS if requeue else 0,
+        failure_policy=_templates()["failure_policy"] if requeue else None,
+        seconds=None if driver.walltime is None else walltime_seconds(driver.walltime),
     )
-    container["env"] += described
-    pod = _pod(cluster, [container]) | {
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": GRACE_SECONDS,
-    }
-    if cluster.service_account:
-        # The only pod that speaks with Kubernetes.
-        pod["automountServiceAccountToken"] = True
-    spec: dict[str, Any] = {
-        "backoffLimit": RESUBMISSIONS if requeue else 0,
-        "ttlSecondsAfterFinished": KEPT_SECONDS,
-        "template": {"metadata": {"labels": _labels(name, "driver")}, "spec": pod},
-    }
-    if requeue:
-        # What the job itself says at its end, such as bad input, won't change by trying again.
-        spec["podFailurePolicy"] = {
-            "rules": [
-                {
-                    "action": "FailJob",
-                    "onExitCodes": {
-                        "containerName": "driver",
-                        "operator": "In",
-                        "values": [1, 2, 3],
-                    },
-                }
-            ]
-        }
-    if driver.walltime is not None:
-        spec["activeDeadlineSeconds"] = walltime_seconds(driver.walltime)
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": name,
-            "namespace": cluster.namespace,
-            "labels": _labels(name, "driver"),
-        },
-        "spec": spec,
-    }
 
 
 def tls_secret(
     name: str, cluster: Kubernetes, files: Mapping[str, str], owner: Mapping[str, str] | None
 ) -> Manifest:
     """Return the ``Secret`` with the certificate and the key of a run."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": _metadata(name, cluster, "tls", owner),
-        "type": "Opaque",
-        "immutable": True,
-        "stringData": dict(files),
-    }
+    return _manifest("tls", name, cluster, owner, files=dict(files))
 
 
 def dask_cluster(name: str, cluster: Kubernetes, owner: Mapping[str, str] | None) -> Manifest:
@@ -140,158 +76,82 @@ def dask_cluster(name: str, cluster: Kubernetes, owner: Mapping[str, str] | None
     Everything that listens asks for a certificate of the run. The operator gives a worker its name
     and starts another one in the place of one that died.
     """
-    tls = [
-        *("--tls-ca-file", f"{TLS_FOLDER}/{TLS_FILES[0]}"),
-        *("--tls-cert", f"{TLS_FOLDER}/{TLS_FILES[0]}"),
-        *("--tls-key", f"{TLS_FOLDER}/{TLS_FILES[1]}"),
-    ]
-    scheduler = _container(
-        "scheduler",
+    certificate, key = (f"/tls/{file}" for file in TLS_FILES)
+    return _manifest(
+        "cluster",
+        name,
         cluster,
-        [
-            *("python", "-m", "distributed.cli.dask_scheduler"),
-            *("--protocol", "tls", "--host", "0.0.0.0", "--port", str(PORT)),  # noqa: S104 -- TLS
-            *("--no-dashboard", "--dashboard-address", "127.0.0.1:0"),
-            *tls,
-        ],
-        scheduler_environment(),
-        memory=2 << 30,
-        cpus=1,
+        owner,
+        scheduler=scheduler_address(name, cluster),
+        scheduler_environment=_variables(scheduler_environment()),
+        tls=["--tls-ca-file", certificate, "--tls-cert", certificate, "--tls-key", key],
+        workers=cluster.workers,
+        threads=str(cluster.threads),
+        memory_limit=f"{cluster.memory_limit}B",
+        memory=_mebibytes(cluster.memory_limit + (256 << 20)),
+        cpus=str(cluster.cpus or cluster.threads),
     )
-    scheduler["ports"] = [{"name": "tcp-comm", "containerPort": PORT, "protocol": "TCP"}]
-    scheduler["readinessProbe"] = {"tcpSocket": {"port": "tcp-comm"}, "periodSeconds": 5}
-    worker = _container(
-        "worker",
-        cluster,
-        [
-            *("python", "-m", "distributed.cli.dask_worker", scheduler_address(name, cluster)),
-            *("--name", "$(DASK_WORKER_NAME)", "--nthreads", str(cluster.threads)),
-            *("--memory-limit", f"{cluster.memory_limit}B", "--no-dashboard"),
-            *("--dashboard-address", "127.0.0.1:0", "--death-timeout", "60"),
-            *tls,
-        ],
-        cluster.environment | worker_environment(),
-        memory=cluster.memory_limit + (256 << 20),
-        cpus=cluster.cpus or cluster.threads,
-    )
-    for container in (scheduler, worker):
-        container["volumeMounts"].append({"name": "tls", "mountPath": TLS_FOLDER, "readOnly": True})
-    # Pods run as nobody in particular, so their group has to be able to read the key.
-    tls_volume = {"name": "tls", "secret": {"secretName": name, "defaultMode": 0o440}}
-    return {
-        "apiVersion": "kubernetes.dask.org/v1",
-        "kind": "DaskCluster",
-        "metadata": _metadata(name, cluster, "cluster", owner),
-        "spec": {
-            "idleTimeout": 0,
-            "worker": {
-                "replicas": cluster.workers,
-                "spec": _pod(cluster, [worker], tls_volume),
-            },
-            "scheduler": {
-                "spec": _pod(cluster, [scheduler], tls_volume),
-                "service": {
-                    "type": "ClusterIP",
-                    "selector": {
-                        "dask.org/cluster-name": name,
-                        "dask.org/component": "scheduler",
-                    },
-                    "ports": [
-                        {
-                            "name": "tcp-comm",
-                            "protocol": "TCP",
-                            "port": PORT,
-                            "targetPort": "tcp-comm",
-                        }
-                    ],
-                },
-            },
-        },
-    }
 
 
 def scheduler_address(name: str, cluster: Kubernetes) -> str:
     """Return where the scheduler of a ``DaskCluster`` is reached."""
-    return f"tls://{name}-scheduler.{cluster.namespace}.svc:{PORT}"
+    return f"tls://{name}-scheduler.{cluster.namespace}.svc:8786"
 
 
-def _metadata(
-    name: str, cluster: Kubernetes, part: str, owner: Mapping[str, str] | None
-) -> Manifest:
-    metadata: Manifest = {
-        "name": name,
-        "namespace": cluster.namespace,
-        "labels": _labels(name, part),
-    }
-    if owner is not None:
-        metadata["ownerReferences"] = [
-            {"apiVersion": "v1", "kind": "Pod", "name": owner["name"], "uid": owner["uid"]}
-        ]
-    return metadata
-
-
-def _labels(name: str, part: str) -> dict[str, str]:
-    return {
-        "app.kubernetes.io/name": "latentscale",
-        "app.kubernetes.io/instance": name,
-        "app.kubernetes.io/component": part,
-    }
-
-
-def _container(
+def _manifest(
+    kind: str,
     name: str,
     cluster: Kubernetes,
-    command: list[str],
-    environment: Mapping[str, str],
-    *,
-    memory: int,
-    cpus: int,
+    owner: Mapping[str, str] | None = None,
+    **values: Any,
 ) -> Manifest:
-    mebibytes = f"{math.ceil(memory / 2**20)}Mi"
-    container: Manifest = {
+    """Fill in a template, with the values that several of them have."""
+    labels = {"name": "latentscale", "instance": name, "component": kind}
+    volumes = [(f"data-{i}", volume) for i, volume in enumerate(cluster.volumes)]
+    common = {
         "name": name,
+        "namespace": cluster.namespace,
+        "labels": {f"app.kubernetes.io/{key}": value for key, value in labels.items()},
+        "owners": owner and [{"apiVersion": "v1", "kind": "Pod", **owner}],
         "image": cluster.image,
-        "command": command,
-        "env": [{"name": k, "value": v} for k, v in sorted(environment.items())],
-        "resources": {
-            "requests": {"cpu": str(cpus), "memory": mebibytes},
-            "limits": {"memory": mebibytes},
-        },
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "volumeMounts": [
-            {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 -- of the pod alone
-            *({"name": f"data-{i}", "mountPath": v.path} for i, v in enumerate(cluster.volumes)),
-        ],
-    }
-    if cluster.secrets:
-        container["envFrom"] = [{"secretRef": {"name": secret}} for secret in cluster.secrets]
-    return container
-
-
-def _pod(cluster: Kubernetes, containers: list[Manifest], *volumes: Manifest) -> Manifest:
-    pod: Manifest = {
-        "containers": containers,
-        "automountServiceAccountToken": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "service_account": cluster.service_account,
+        "environment": _variables(cluster.environment | worker_environment()),
+        "secrets": [{"secretRef": {"name": secret}} for secret in cluster.secrets] or None,
         "volumes": [
-            {"name": "scratch", "emptyDir": {}},
-            *(
-                {"name": f"data-{i}", "persistentVolumeClaim": {"claimName": volume.claim}}
-                for i, volume in enumerate(cluster.volumes)
-            ),
-            *volumes,
+            {"name": name, "persistentVolumeClaim": {"claimName": volume.claim}}
+            for name, volume in volumes
         ],
+        "mounts": [{"name": name, "mountPath": volume.path} for name, volume in volumes],
     }
-    if cluster.service_account:
-        pod["serviceAccountName"] = cluster.service_account
-    return pod
+    filled: Manifest = _filled(_templates()[kind], {**common, **values})
+    return filled
+
+
+def _templates() -> Manifest:
+    text = resources.files(__package__).joinpath("manifests.yaml").read_text("utf-8")
+    templates: Manifest = yaml.safe_load(text)
+    return templates
+
+
+def _filled(template: Any, values: Mapping[str, Any]) -> Any:
+    """Put values into a template; they stay as they are, whatever they contain."""
+    if isinstance(template, dict):
+        filled = {key: _filled(item, values) for key, item in template.items()}
+        return {key: item for key, item in filled.items() if item is not None}
+    if isinstance(template, list):
+        items: list[Any] = []
+        for item in template:
+            found = _filled(item, values)
+            items += found if isinstance(item, str) and isinstance(found, list) else [found]
+        return items
+    if isinstance(template, str) and re.fullmatch(r"\$[a-z_]+", template):
+        return values[template[1:]]
+    return template
+
+
+def _variables(environment: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"name": name, "value": value} for name, value in sorted(environment.items())]
+
+
+def _mebibytes(size: int) -> str:
+    return f"{math.ceil(size / 2**20)}Mi"

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import distributed
@@ -25,7 +26,7 @@ from latentscale_pipeline.engine.memory import task_memory, write_gibibytes
 from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError
 from latentscale_pipeline.executors.dask.environment import WORKER_ENVIRONMENT
 from latentscale_pipeline.storage.objects import ObjectStore
-from latentscale_pipeline.storage.urls import Options, strip_credentials, use_options
+from latentscale_pipeline.storage.urls import options_in_force, strip_credentials, use_options
 
 PACKAGES = (
     *("latentscale", "numpy", "scipy", "numba", "pynndescent"),
@@ -42,11 +43,15 @@ NOT_READY = "latentscale-not-ready"
 
 
 @dataclass(frozen=True)
-class Needs:
-    """What tasks need of a worker.
+class Job:
+    """What a cluster has to know of a job, and what its tasks need of a worker.
 
     Attributes
     ----------
+    name : str
+        Plain characters, of this job alone among all of the same user.
+    folder : Path or None
+        The job's folder; None where it isn't on a disk.
     documents : mapping
         For each place that has to be reached, in words, its URL and the key of an object there.
     idle_bytes : int
@@ -55,6 +60,8 @@ class Needs:
         What the largest task holds beside.
     """
 
+    name: str
+    folder: Path | None
     documents: Mapping[str, tuple[str, str]]
     idle_bytes: int
     largest_bytes: int
@@ -69,10 +76,8 @@ class Readiness(distributed.WorkerPlugin):
 
     Parameters
     ----------
-    options : mapping
-        Options that storage is reached with.
-    needs : Needs
-        What tasks need.
+    job : Job
+        Whose tasks it will do.
     memory_limit : int
         What a worker may hold where it has no limit of its own.
     ours : bool
@@ -82,9 +87,9 @@ class Readiness(distributed.WorkerPlugin):
 
     name = "latentscale-readiness"
 
-    def __init__(self, options: Options, needs: Needs, memory_limit: int, *, ours: bool) -> None:
-        self._options = options
-        self._needs = needs
+    def __init__(self, job: Job, memory_limit: int, *, ours: bool) -> None:
+        self._options = options_in_force()
+        self._job = job
         self._memory_limit = memory_limit
         self._ours = ours
         self._code = code_version()
@@ -102,7 +107,7 @@ class Readiness(distributed.WorkerPlugin):
             refusal = NotReady(f"{where}: {error}")
             await worker.scheduler.log_event(topic=NOT_READY, msg={"problem": str(refusal)})
             raise refusal from None
-        await worker.set_resources(memory=task_memory(limit, self._needs.idle_bytes))
+        await worker.set_resources(memory=task_memory(limit, self._job.idle_bytes))
         await worker.scheduler.log_event(topic=READY, msg={"worker": worker.address})
 
     def _check(self, limit: int) -> None:
@@ -116,13 +121,13 @@ class Readiness(distributed.WorkerPlugin):
                 "its latentscale has other code than the one that hands out the work; install the "
                 "same version for both"
             )
-        needed = self._needs.idle_bytes + self._needs.largest_bytes
+        needed = self._job.idle_bytes + self._job.largest_bytes
         if limit < needed:
             raise BadInput(
                 f"its memory limit is {limit / 2**30:.1f}GiB and the largest task needs "
                 f"{write_gibibytes(needed)}; start workers with more, or set cluster.memory_limit"
             )
-        for what, (url, key) in self._needs.documents.items():
+        for what, (url, key) in self._job.documents.items():
             reach(what, url, key)
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Callable
-from typing import Any
 
 import distributed
 
+from latentscale_pipeline.config.cluster import Address, Elsewhere
 from latentscale_pipeline.engine.executor import Ending
 from latentscale_pipeline.engine.task import Task
 from latentscale_pipeline.errors import Incomplete
@@ -21,14 +21,16 @@ from latentscale_pipeline.executors.dask.executor import DaskExecutor
 from latentscale_pipeline.executors.dask.readiness import (
     NOT_READY,
     READY,
-    Needs,
+    Job,
     NotReady,
     Readiness,
 )
-from latentscale_pipeline.storage.urls import Options
 
 Tell = Callable[[str], None]
 """Told in one line of what a person may have to see to."""
+
+Event = tuple[float, dict[str, str]]
+"""When a worker said something, and what."""
 
 LOOKING_SECONDS = 5.0
 """Between two looks at how many workers there are, while no task ends."""
@@ -39,10 +41,10 @@ class RemoteExecutor(DaskExecutor):
 
     Parameters
     ----------
-    client, memory_limit, dashboard
+    client, dashboard
         As of :class:`DaskExecutor`.
-    patience : float
-        For how many seconds there may be no worker at all.
+    settings : Address, Batch or Kubernetes
+        What a worker may hold, and for how many seconds there may be no worker at all.
     tell : callable
         Told of workers that aren't fit, once others have shown that the job goes on without them.
     """
@@ -50,22 +52,20 @@ class RemoteExecutor(DaskExecutor):
     def __init__(
         self,
         client: distributed.Client,
-        memory_limit: int,
-        *,
-        patience: float,
+        settings: Elsewhere | Address,
         tell: Tell,
         dashboard: str | None = None,
     ) -> None:
-        super().__init__(client, memory_limit, dashboard)
-        self._patience = patience
+        super().__init__(client, settings.memory_limit, dashboard)
+        self._patience = settings.patience
         self._tell = tell
-        self._refusals: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._arrivals: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._refusals: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._arrivals: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._ready: set[str] = set()
         self._worked = False
         self._seen = self._looked = time.monotonic()
-        client.subscribe_topic(NOT_READY, self._note_refusal)
-        client.subscribe_topic(READY, self._note_arrival)
+        client.subscribe_topic(NOT_READY, self._refusals.put)
+        client.subscribe_topic(READY, self._arrivals.put)
 
     def next_ended(self, seconds: float) -> tuple[Task, Ending] | None:
         """Wait for the first task to end.
@@ -83,7 +83,7 @@ class RemoteExecutor(DaskExecutor):
             self._seen = time.monotonic()
             return ended
         while not self._refusals.empty():
-            problem = self._refusals.get()
+            problem = self._refusals.get()[1]["problem"]
             if not self._worked:
                 raise NotReady(problem)
             self._tell(problem)
@@ -91,7 +91,7 @@ class RemoteExecutor(DaskExecutor):
         self._look_for_workers()
         return None
 
-    def make_ready(self, options: Options, needs: Needs, *, ours: bool) -> None:
+    def make_ready(self, job: Job, *, ours: bool) -> None:
         """See to it that every worker, now and later, looks whether it is fit.
 
         Raises
@@ -99,7 +99,7 @@ class RemoteExecutor(DaskExecutor):
         NotReady
             Of the workers that are there, the first that isn't.
         """
-        plugin = Readiness(options, needs, self._memory_limit, ours=ours)
+        plugin = Readiness(job, self._memory_limit, ours=ours)
         self._ready |= set(self.client.register_plugin(plugin) or ())
 
     def _welcome_workers(self) -> None:
@@ -110,7 +110,7 @@ class RemoteExecutor(DaskExecutor):
         """
         arrived = set[str]()
         while not self._arrivals.empty():
-            arrived.add(self._arrivals.get())
+            arrived.add(self._arrivals.get()[1]["worker"])
         if not arrived - self._ready:
             return
         self._ready &= set(self.client.nthreads())
@@ -130,9 +130,3 @@ class RemoteExecutor(DaskExecutor):
                 f"no worker has been there for {now - self._seen:.0f} s (cluster.patience); look "
                 "at the workers' logs and at the queue, then run the same command again to go on"
             )
-
-    def _note_arrival(self, event: tuple[float, dict[str, Any]]) -> None:
-        self._arrivals.put(str(event[1]["worker"]))
-
-    def _note_refusal(self, event: tuple[float, dict[str, Any]]) -> None:
-        self._refusals.put(str(event[1]["problem"]))

@@ -86,7 +86,7 @@ def _ids(corpus: Corpus, rows: Rows) -> dict[int, str]:
     """Return the ids of some rows, in ascending order, holding one block of ids at a time."""
     found: dict[int, str] = {}
     first = 0
-    for block in corpus.id_blocks():
+    for block in corpus.companion_blocks("ids"):
         low, high = np.searchsorted(rows, [first, first + len(block)])
         for row in rows[low:high]:
             found[int(row)] = str(block[row - first])

@@ -127,7 +127,7 @@ def _number_labels(corpus: Corpus) -> tuple[list[str], NDArray[np.int64]]:
     numbers: dict[str, int] = {}
     codes = np.empty(corpus.n, dtype=np.int64)
     first = 0
-    for block in corpus.label_blocks():
+    for block in corpus.companion_blocks("labels"):
         for rows in row_blocks(len(block), TEXT_ROWS):
             texts = block[rows].tolist()
             codes[first : first + len(texts)] = [numbers.setdefault(x, len(numbers)) for x in texts]

@@ -97,7 +97,7 @@ def test_companions_grow_along_and_anyone_can_open_it_with_zarr(tmp_path: Path) 
     ingest([str(tmp_path / "a.npy")], str(tmp_path / "c"), **options, **given[0])
     corpus = append([str(tmp_path / "b.npy")], str(tmp_path / "c"), **options, **given[1])
     kept = np.delete(np.arange(2100), 7)
-    assert corpus.labels() == [f"old{i}" for i in range(1500)] + [f"new{i}" for i in kept]
+    assert corpus.texts("labels") == [f"old{i}" for i in range(1500)] + [f"new{i}" for i in kept]
     np.testing.assert_array_equal(corpus.weights(), np.concatenate([np.arange(1500), kept]))
     assert corpus.manifest.dropped.rows == (1507,)
     assert (corpus.manifest.zero_rows.count, corpus.manifest.zero_rows.first) == (1, 1508)
@@ -106,7 +106,7 @@ def test_companions_grow_along_and_anyone_can_open_it_with_zarr(tmp_path: Path) 
     np.testing.assert_array_equal(group["vectors"][:], first)
     np.testing.assert_array_equal(group[f"appended/{added}/vectors"][:], second[kept])
     left = corpus.without([corpus.manifest.vectors.shards[-1].key])
-    assert left.labels() == corpus.labels()[: left.n]  # type: ignore[index]
+    assert left.texts("labels") == corpus.texts("labels")[: left.n]  # type: ignore[index]
 
 
 def test_what_does_not_fit_is_one_line_and_changes_nothing(tmp_path: Path) -> None:

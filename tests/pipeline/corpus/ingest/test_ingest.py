@@ -158,8 +158,8 @@ def test_invalid_rows_are_dropped_with_their_companions(tmp_path: Path) -> None:
     )
     kept = np.setdiff1d(np.arange(5000), bad)
     np.testing.assert_array_equal(corpus.read_all(), rows[kept])
-    assert corpus.labels() == [f"é{i}" for i in kept]
-    assert corpus.ids() == [str(i) for i in kept]
+    assert corpus.texts("labels") == [f"é{i}" for i in kept]
+    assert corpus.texts("ids") == [str(i) for i in kept]
     np.testing.assert_array_equal(corpus.weights(), kept)
     dropped = corpus.manifest.dropped
     assert dropped.count == 1200
@@ -181,7 +181,11 @@ def test_nothing_left_after_dropping_is_one_line(tmp_path: Path) -> None:
 SIDECARS: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "too few": ("labels", lambda p: p.write_text("a\nb\n"), "2 labels for 3 rows of vectors"),
     "too many": ("ids", lambda p: p.write_text("a\n" * 4), "4 ids for 3 rows of vectors"),
-    "not UTF-8": ("labels", lambda p: p.write_bytes(b"a\n\xff\nc\n"), "row 1 isn't UTF-8"),
+    "not UTF-8": (
+        "labels",
+        lambda p: p.write_bytes(b"a\n\xff\nc\n"),
+        "row 1, at byte 2, isn't UTF-8",
+    ),
     "not a number": ("weights", lambda p: p.write_text("1\nx\n2\n"), "row 1: 'x' isn't a number"),
     "negative": ("weights", lambda p: p.write_text("1\n2\n-1\n"), "row 2: weight -1.0; weights"),
     "not finite": ("weights", lambda p: p.write_text("1\nnan\n1\n"), "row 1: weight nan"),
@@ -216,7 +220,7 @@ def test_labels_from_npy(tmp_path: Path, dtype: str) -> None:
     np.save(tmp_path / "l.npy", values)
     source = saved(tmp_path / "v.npy", vectors())
     corpus = ingest([source], str(tmp_path / "c"), labels=str(tmp_path / "l.npy"))
-    assert corpus.labels() == [str(i) for i in range(3000)]
+    assert corpus.texts("labels") == [str(i) for i in range(3000)]
 
 
 def test_long_sidecars_fill_several_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +231,7 @@ def test_long_sidecars_fill_several_shards(tmp_path: Path, monkeypatch: pytest.M
     source = saved(tmp_path / "v.npy", vectors(5000))
     corpus = ingest([source], str(tmp_path / "c"), labels=str(tmp_path / "l.txt"))
     assert len(corpus.manifest.arrays["labels"].shards) == 5
-    assert corpus.labels() == [f"l{i}" for i in range(5000)]
+    assert corpus.texts("labels") == [f"l{i}" for i in range(5000)]
 
 
 def test_an_existing_target_is_kept(tmp_path: Path) -> None:
@@ -404,7 +408,7 @@ def test_a_corpus_is_there_until_the_new_one_is_whole(
         fingerprints.append(there.fingerprint)
         if there.fingerprint == old.fingerprint:
             np.testing.assert_array_equal(there.read_all(), old.read_all())
-            assert there.labels() == ["old"] * 2500 + ["more"] * 1500
+            assert there.texts("labels") == ["old"] * 2500 + ["more"] * 1500
             np.testing.assert_array_equal(read_by_zarr(old.url), vectors(2500))
         last += 1
     assert len(fingerprints) > 4
@@ -417,13 +421,13 @@ def test_a_corpus_is_there_until_the_new_one_is_whole(
             ingest([source], old.url, shard_bytes=1, labels=labels, overwrite=True)
         there = open_corpus(old.url)
         assert verify(there).problems == ()
-        assert there.labels() == ["new"] * 2100
+        assert there.texts("labels") == ["new"] * 2100
         np.testing.assert_array_equal(there.read_all(), new)
     monkeypatch.undo()
     for _ in range(2):  # the second time the shards get the names that the old ones had
         whole = ingest([source], old.url, shard_bytes=1, labels=labels, overwrite=True)
         assert verify(whole).problems == ()
-        assert whole.labels() == ["new"] * 2100
+        assert whole.texts("labels") == ["new"] * 2100
         np.testing.assert_array_equal(read_by_zarr(old.url), new)
         assert files_of(old.url) == {"manifest.json", *(o.key for o in whole.manifest.objects())}
         with pytest.raises(BadInput, match="the corpus was replaced while it was in use"):
@@ -485,8 +489,12 @@ def test_records_of_other_sources_do_not_count(
     b = saved(tmp_path / "b.npy", -vectors())
     target = str(tmp_path / "c")
 
-    def killed(store: ObjectStore, key: str, data: bytes) -> None:
-        raise Killed
+    write = ObjectStore.write_checked
+
+    def killed(store: ObjectStore, key: str, data: bytes) -> str:
+        if key == "manifest.json":
+            raise Killed
+        return write(store, key, data)
 
     monkeypatch.setattr(ObjectStore, "write_checked", killed)
     for source in (a, b):

@@ -20,8 +20,8 @@ from latentscale_pipeline.engine.loop import run_stages
 from latentscale_pipeline.engine.state import inspect_stages
 from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.executors.dask.address import existing_scheduler
-from latentscale_pipeline.executors.dask.certificates import Certificates, certificates
-from latentscale_pipeline.executors.dask.readiness import Needs, NotReady, check_versions
+from latentscale_pipeline.executors.dask.certificates import certificates, security_of
+from latentscale_pipeline.executors.dask.readiness import Job, NotReady, check_versions
 from tests.conftest import Ended
 from tests.pipeline.engine.test_loop import Events, make_work
 from tests.support import toy_stages as toy
@@ -40,10 +40,10 @@ def under_tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scheduler]:
         yield found
 
 
-def needs(folder: Path, key: str = "plan.json") -> Needs:
+def job(folder: Path, key: str = "plan.json") -> Job:
     folder.mkdir(exist_ok=True)
     (folder / "plan.json").write_text("{}")
-    return Needs({"the job's folder": (str(folder), key)}, 200 << 20, 1 << 20)
+    return Job("job", None, {"the job's folder": (str(folder), key)}, 200 << 20, 1 << 20)
 
 
 def test_a_job_on_an_existing_scheduler_gives_the_serial_numbers(
@@ -67,29 +67,28 @@ def test_a_job_on_an_existing_scheduler_gives_the_serial_numbers(
         assert ended.code == 0, ended.err
     assert timeless(results_of(tmp_path / "theirs")) == timeless(results_of(tmp_path / "serial"))
     with Client(
-        under_tls.address, security=under_tls.made.security if under_tls.made else None
+        under_tls.address, security=security_of(under_tls.tls) if under_tls.tls else None
     ) as c:
         assert len(c.nthreads()) == 2, "the scheduler and its workers are left as they were"
 
 
 def test_who_has_no_certificate_is_refused(under_tls: Scheduler, tmp_path: Path) -> None:
     with certificates("other", None, str(tmp_path / "other")) as other:
-        strangers = TlsFiles(ca_file=other.certificate, cert=other.certificate, key=other.key)
-        settings = under_tls.settings(tls=strangers)
+        settings = under_tls.settings(tls=other)
         with (
             pytest.raises(Incomplete, match="doesn't answer, or doesn't take these certificates"),
-            existing_scheduler(settings, needs(tmp_path), print),
+            existing_scheduler(settings, job(tmp_path), print),
         ):
             pass
     unencrypted = under_tls.settings(address=under_tls.address.replace("tls:", "tcp:"), tls=None)
     said: list[str] = []
-    with pytest.raises(Incomplete), existing_scheduler(unencrypted, needs(tmp_path), said.append):
+    with pytest.raises(Incomplete), existing_scheduler(unencrypted, job(tmp_path), said.append):
         pass
     assert "has no TLS" in said[0]
     without = under_tls.settings(tls=None)
     with (
         pytest.raises(BadInput, match="name the certificates"),
-        existing_scheduler(without, needs(tmp_path), print),
+        existing_scheduler(without, job(tmp_path), print),
     ):
         pass
 
@@ -98,8 +97,11 @@ def test_workers_that_are_not_fit_are_named_before_any_work(
     under_tls: Scheduler, tmp_path: Path
 ) -> None:
     for wanted, message in (
-        (needs(tmp_path, "absent.json"), "the job's folder can't be seen from there"),
-        (Needs({}, 200 << 20, 8 * GIB), "the largest task needs 8.2GiB; start workers with more"),
+        (job(tmp_path, "absent.json"), "the job's folder can't be seen from there"),
+        (
+            Job("job", None, {}, 200 << 20, 8 * GIB),
+            "the largest task needs 8.2GiB; start workers with more",
+        ),
     ):
         with (
             pytest.raises(NotReady, match=rf"worker tls://\S+ on .*: .*{re.escape(message)}"),
@@ -109,7 +111,7 @@ def test_workers_that_are_not_fit_are_named_before_any_work(
     few = under_tls.settings(workers=5, patience=1)
     with (
         pytest.raises(NotReady, match="2 workers are there and 5 are asked for"),
-        existing_scheduler(few, needs(tmp_path), print),
+        existing_scheduler(few, job(tmp_path), print),
     ):
         pass
 
@@ -138,7 +140,7 @@ def test_versions_that_differ_are_named() -> None:
 
 @contextmanager
 def in_this_process(
-    made: Certificates | None,
+    made: TlsFiles | None,
 ) -> Iterator[tuple[distributed.LocalCluster, Address]]:
     """A scheduler with one worker, threads of this process."""
     with distributed.LocalCluster(
@@ -146,7 +148,7 @@ def in_this_process(
         threads_per_worker=1,
         processes=False,
         protocol="tcp://" if made is None else "tls://",
-        security=None if made is None else made.security,
+        security=None if made is None else security_of(made),
         dashboard_address="127.0.0.1:0",
         silence_logs="CRITICAL",
     ) as cluster:
@@ -158,7 +160,7 @@ def test_a_plain_scheduler_is_warned_of_and_gets_no_secrets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    wanted = needs(tmp_path / "job")
+    wanted = job(tmp_path / "job")
     with in_this_process(None) as (_, settings):
         work = make_work(tmp_path / "job", toy.chain())
         run_stages(
@@ -182,7 +184,7 @@ def test_a_plain_scheduler_is_warned_of_and_gets_no_secrets(
 def test_tasks_wait_for_workers_and_not_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = needs(tmp_path / "job")
+    wanted = job(tmp_path / "job")
     with (
         certificates("test", None, str(tmp_path / "shared")) as made,
         in_this_process(made) as (cluster, settings),
@@ -207,11 +209,11 @@ def test_nothing_secret_is_in_the_folder_of_another(tmp_path: Path) -> None:
     base = tmp_path / "shared"
     with certificates("job", None, str(base)) as made:
         assert base.stat().st_mode & 0o777 == 0o700
-        assert made.folder.stat().st_mode & 0o777 == 0o700
-        for path in (made.certificate, made.key):
+        left = Path(made.key).parent
+        assert left.stat().st_mode & 0o777 == 0o700
+        for path in (made.cert, made.key):
             assert Path(path).stat().st_mode & 0o777 == 0o600
-        assert isinstance(made.security, Security)
-        left = made.folder
+        assert isinstance(security_of(made), Security)
     assert not left.exists()
     (base / "job.killed").mkdir()
     with certificates("job", None, str(base)):

@@ -53,9 +53,10 @@ def test_a_deletion_is_waited_for() -> None:
     assert server.created == 1
 
 
-def test_a_deletion_that_takes_too_long_is_one_line() -> None:
+def test_a_deletion_that_takes_too_long_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubernetes_objects, "DELETION_SECONDS", 0.01)
     with pytest.raises(Incomplete, match="still deleting the Job ls-a of an earlier run"):
-        create_object(Server(looks=10**9), MANIFEST, seconds=0.01)
+        create_object(Server(looks=10**9), MANIFEST)
 
 
 def test_a_driver_waits_for_the_one_before_to_go(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,8 +41,8 @@ def manifests() -> list[dict[str, Any]]:
     owner = {"name": "driver-pod", "uid": "0-1-2"}
     arguments = ["resume", "s3://bucket/a job's; $(id)", "--here"]
     return [
-        driver_job("ls-a", arguments, full, driver, requeue=True, extra_environment={"A": "b"}),
-        driver_job("ls-a", arguments, settings(), Driver(), requeue=False, extra_environment={}),
+        driver_job("ls-a", arguments, full, driver, requeue=True),
+        driver_job("ls-a", arguments, settings(), Driver(), requeue=False),
         tls_secret("ls-a", full, {"certificate.pem": "c", "key.pem": "k"}, owner),
         tls_secret("ls-a", full, {"certificate.pem": "c", "key.pem": "k"}, None),
         dask_cluster("ls-a", full, owner),

@@ -1,4 +1,4 @@
-"""The Zarr layout of a corpus, and reading existing Zarr arrays.
+"""The shards of a corpus: how arrays are cut into them, and the bytes that each is stored as.
 
 A corpus array is a Zarr v3 array whose shards hold whole rows, cut into chunks of about one MiB and
 not compressed. Anyone can open it with Zarr. We ourselves use Zarr only to turn rows into the bytes
@@ -8,16 +8,12 @@ writing nor its reading of stores is trusted with a corpus.
 
 A shard's bytes don't depend on its place in the array: shard *i* is encoded and decoded as the only
 shard of an array that has just its rows. Chunks that are all zero are written like any other.
-
-This is the only module that imports zarr.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
@@ -25,24 +21,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import zarr
-from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
 from zarr.core.buffer import Buffer
 from zarr.core.buffer.cpu import Buffer as HostBuffer
-from zarr.storage import FsspecStore, LocalStore, MemoryStore
-
-from latentscale_pipeline.errors import BadInput
+from zarr.storage import MemoryStore
 
 CHUNK_BYTES = 1 << 20
 """About how many bytes a chunk inside a shard has."""
 
 BLOCK_ROWS = 1024
 """Shards hold a multiple of so many rows (the last one excepted)."""
-
-READ_BYTES = 8 << 20
-"""About how many bytes of an existing array are read at once, if its shards are smaller."""
-
-_NEVER_WRITTEN = 2**64 - 1
-
 
 Separator = Literal["/", "."]
 
@@ -155,21 +142,20 @@ class ShardBuffer:
         Of the layout's dtype; may be filled again and again.
     """
 
-    def __init__(self, layout: Layout, *, many: bool) -> None:
-        self._layout = layout
-        index = shard_index(replace(layout, rows=layout.shard_rows)) if many else None
+    def __init__(self, layout: Layout) -> None:
+        self._layout = replace(layout, rows=layout.shard_rows)
         shape = (layout.shard_rows, *layout.row_shape)
         size = math.prod(shape) * np.dtype(layout.dtype).itemsize
-        self._bytes = np.empty(size + len(index or b""), np.uint8)
-        self._bytes[size:] = np.frombuffer(index or b"", np.uint8)
-        self._has_index = index is not None
+        self._bytes = np.empty(size + _index_bytes(layout), np.uint8)
         self.rows = self._bytes[:size].view(np.dtype(layout.dtype).newbyteorder("<")).reshape(shape)
 
     def encoded(self, count: int) -> bytes | memoryview:
         """Return the bytes of the shard that holds the first so many rows."""
-        if self._has_index and count == self._layout.shard_rows:
-            return self._bytes.data
-        return encode_shard(self.rows[:count], self._layout)
+        index = shard_index(self._layout) if count == self._layout.shard_rows else None
+        if index is None:
+            return encode_shard(self.rows[:count], self._layout)
+        self._bytes[-len(index) :] = np.frombuffer(index, np.uint8)
+        return self._bytes.data
 
 
 @lru_cache(maxsize=4)
@@ -178,11 +164,7 @@ def shard_index(layout: Layout) -> bytes | None:
     rows = np.zeros((layout.shard_rows, *layout.row_shape), layout.dtype)
     data = encode_shard(rows, layout)
     # Chunks of zeros, in any order, are zeros: their order shows in the index only.
-    chunks = layout.shard_rows // layout.chunk_rows
-    index = data[rows.nbytes :]
-    starts = np.frombuffer(index[: 16 * chunks], "<u8")[::2]
-    in_order = np.arange(chunks, dtype=np.uint64) * np.uint64(rows.nbytes // chunks)
-    return index if np.array_equal(starts, in_order) else None
+    return None if _rows_in_place(data, layout) is None else data[rows.nbytes :]
 
 
 def decode_shard(data: bytes | bytearray, rows: int, layout: Layout) -> npt.NDArray[Any]:
@@ -208,14 +190,18 @@ def _rows_in_place(data: bytes | bytearray, layout: Layout) -> npt.NDArray[Any] 
     dtype = np.dtype(layout.dtype).newbyteorder("<")
     size = math.prod(shape) * dtype.itemsize
     chunks = layout.shard_rows // layout.chunk_rows
-    # Where every chunk starts and how many bytes it has, and a checksum of that.
-    if len(data) != size + 16 * chunks + 4:
+    if len(data) != size + _index_bytes(layout):
         return None
     index = np.frombuffer(data, "<u8", 2 * chunks, size)
     starts = np.arange(chunks, dtype=np.uint64) * np.uint64(size // chunks)
     if not (np.array_equal(index[::2], starts) and (index[1::2] == size // chunks).all()):
         return None
     return np.frombuffer(data, dtype, math.prod(shape)).reshape(shape)
+
+
+def _index_bytes(layout: Layout) -> int:
+    """Return the size of an index: where every chunk is, its size, and a checksum of all that."""
+    return 16 * (layout.shard_rows // layout.chunk_rows) + 4
 
 
 def _create(objects: dict[str, Buffer], layout: Layout) -> zarr.Array[Any]:
@@ -232,124 +218,3 @@ def _create(objects: dict[str, Buffer], layout: Layout) -> zarr.Array[Any]:
         config={"write_empty_chunks": True},
         zarr_format=3,
     )
-
-
-@dataclass(frozen=True)
-class ExistingArray:
-    """An array in an existing Zarr (version 2 or 3) group, or the array that a Zarr is.
-
-    Attributes
-    ----------
-    name : str
-        Its path in the group; empty when the Zarr is an array itself.
-    shape, dtype
-        As Zarr has them.
-    block_rows : int
-        Rows that are read at once: a multiple of those of its shards (or chunks, without shards).
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    block_rows: int
-    array: zarr.Array[Any]
-
-    def blocks(self, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
-        """Yield rows in order, in whole shards (or chunks) of some MiB at least."""
-        while start < stop:
-            end = min(stop, (start // self.block_rows + 1) * self.block_rows)
-            yield np.asarray(self.array[start:end])
-            start = end
-
-    def check_written(self, sizes: dict[str, int], tail: Callable[[str, int], bytes]) -> None:
-        """Refuse an array of which chunks were never written: Zarr would read them as zeros.
-
-        Parameters
-        ----------
-        sizes : dict
-            Size in bytes of each stored object by its key below the Zarr's root.
-        tail : callable
-            ``tail(key, count)`` returns the last bytes of an object.
-
-        Raises
-        ------
-        BadInput
-            Naming the first missing or empty object and the rows it should hold.
-        """
-        prefix = f"{self.name}/" if self.name else ""
-        grid = self.array.shards or self.array.chunks
-        counts = [math.ceil(size / cut) for size, cut in zip(self.shape, grid, strict=True)]
-        for place in itertools.product(*(range(count) for count in counts)):
-            key = prefix + self.array.metadata.encode_chunk_key(place)
-            first = place[0] * grid[0]
-            rows = f"rows {first} to {min(first + grid[0], self.shape[0]) - 1}"
-            if not sizes.get(key):
-                what = "is empty" if key in sizes else "was never written"
-                raise BadInput(
-                    f"{key} ({rows}) {what} and would be read as zeros; write it again, or all of "
-                    "the array with write_empty_chunks"
-                )
-            absent = self._absent_chunks(place, key, tail)
-            if absent:
-                raise BadInput(
-                    f"{key} ({rows}) lacks {absent} of its chunks, which would be read as zeros; "
-                    "write it again, or all of the array with write_empty_chunks"
-                )
-
-    def _absent_chunks(
-        self, place: tuple[int, ...], key: str, tail: Callable[[str, int], bytes]
-    ) -> int:
-        """Count the chunks of one shard that its index says were never written."""
-        codecs = getattr(self.array.metadata, "codecs", ())
-        codec = codecs[0] if codecs else None
-        if not (
-            isinstance(codec, ShardingCodec)
-            # An enumeration's member in older versions of Zarr, plain text in newer ones.
-            and getattr(codec.index_location, "value", codec.index_location) == "end"
-            and [type(step) for step in codec.index_codecs] == [BytesCodec, Crc32cCodec]
-        ):
-            return 0
-        shard, chunk = self.array.shards or self.array.chunks, self.array.chunks
-        grid = [whole // part for whole, part in zip(shard, chunk, strict=True)]
-        used = tuple(
-            math.ceil(min(size - at * whole, whole) / part)
-            for size, at, whole, part in zip(self.shape, place, shard, chunk, strict=True)
-        )
-        entries = 2 * math.prod(grid)
-        index = np.frombuffer(tail(key, 8 * entries + 4)[: 8 * entries], "<u8")
-        if len(index) != entries:
-            return math.prod(used)
-        starts = index[::2].reshape(grid)[tuple(slice(count) for count in used)]
-        return int(np.count_nonzero(starts == _NEVER_WRITTEN))
-
-
-def existing_arrays(url: str, is_local: bool) -> list[ExistingArray]:
-    """List the arrays of an existing Zarr.
-
-    Parameters
-    ----------
-    url : str
-        The Zarr's folder; a path if ``is_local``, else an fsspec URL.
-    """
-    store = LocalStore(url, read_only=True) if is_local else FsspecStore.from_url(url)
-    # A group's summary of what is below it may be wrong, or name what isn't below it.
-    node = zarr.open(store, mode="r", use_consolidated=False)
-    arrays = {"": node} if isinstance(node, zarr.Array) else dict(_arrays(node))
-    return [
-        ExistingArray(name, array.shape, array.dtype, _block_rows(array), array)
-        for name, array in arrays.items()
-    ]
-
-
-def _block_rows(array: zarr.Array[Any]) -> int:
-    if not array.ndim:
-        return 1
-    whole = max(1, (array.shards or array.chunks)[0])
-    row_bytes = max(1, array.dtype.itemsize * math.prod(array.shape[1:]))
-    return whole * max(1, READ_BYTES // (whole * row_bytes))
-
-
-def _arrays(group: zarr.Group) -> Iterator[tuple[str, zarr.Array[Any]]]:
-    for name, member in sorted(group.members(max_depth=None)):
-        if isinstance(member, zarr.Array):
-            yield name, member
