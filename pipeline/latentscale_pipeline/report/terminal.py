@@ -6,7 +6,7 @@ itself. On a terminal it is a table, elsewhere one line a score.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -21,12 +21,14 @@ from latentscale_pipeline.views.formatting import (
     write_estimate,
     write_number,
 )
+from latentscale_pipeline.views.terminal import Row, format_table, print_lines, rich_table
 
 COLUMNS = ("measure", "score", "of", "value", "bracket", "sampling error", "how", "unit")
 NARROW_COLUMNS = ("score", "of", "value", "bracket", "how")
 """What still fits on a narrow terminal, under a heading that names the measure and its units."""
 
 RIGHT_ALIGNED = frozenset({"value", "sampling error"})
+FOLDED = frozenset({"unit", "bracket"})
 UNIT_WIDTH = 12
 """Characters a unit needs at least; longer ones are folded."""
 
@@ -59,21 +61,19 @@ def print_summary(results: Mapping[str, Any], console: Console) -> None:
         for name in COLUMNS
         if name != "sampling error" or any(row.get("sampling_error") is not None for row in scores)
     ]
-    _print_lines(console, _header(results))
+    print_lines(console, _header(results))
     if not console.is_terminal:
-        _print_lines(console, _lines(columns, groups))
+        widths = {"bracket": _width("bracket", groups)}
+        print_lines(
+            console, format_table(columns, [row for _, rows in groups for row in rows], widths)
+        )
     elif _natural_width(columns, groups) <= console.width:
         console.print(_table(columns, groups))
     else:
         for name, rows in groups:
             console.print(Text(f"{name} ({'; '.join(_units(rows))})", style="bold"))
-            console.print(_table(NARROW_COLUMNS, [(name, rows)], indent=2))
-    _print_lines(console, _notes(scores, hidden))
-
-
-def _print_lines(console: Console, lines: Iterable[str]) -> None:
-    for line in lines:
-        console.print(Text(line), soft_wrap=True)
+            console.print(_table(NARROW_COLUMNS, [(name, rows)], gap=1))
+    print_lines(console, _notes(scores, hidden))
 
 
 def _header(results: Mapping[str, Any]) -> Iterator[str]:
@@ -143,36 +143,21 @@ def _units(rows: list[Cells]) -> list[str]:
     ]
 
 
-def _table(
-    columns: Sequence[str], groups: list[tuple[str, list[Cells]]], *, indent: int = 0
-) -> Table:
-    gap = 1 if indent else 2
-    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
-    for column in columns:
-        table.add_column(
-            column,
-            justify="right" if column in RIGHT_ALIGNED else "left",
-            no_wrap=column not in {"unit", "bracket"},
-            min_width=None if column == "unit" else _width(column, groups),
-            overflow="fold",
-        )
-    styles = {"value": "bold", "measure": "bold"}
-    for position, (_, rows) in enumerate(groups):
-        if position:
-            table.add_row()
-        for place, cells in enumerate(rows):
-            shown = cells if place == 0 else cells | {"measure": ""}
-            table.add_row(*(Text(shown[name], style=styles.get(name, "")) for name in columns))
-    return table
-
-
-def _lines(columns: Sequence[str], groups: list[tuple[str, list[Cells]]]) -> list[str]:
-    widths = {name: _width(name, groups) for name in columns}
-    rows = [
-        dict(zip(columns, columns, strict=True)),
-        *(row for _, group in groups for row in group),
-    ]
-    return ["  ".join(row[name].ljust(widths[name]) for name in columns).rstrip() for row in rows]
+def _table(columns: Sequence[str], groups: list[tuple[str, list[Cells]]], *, gap: int = 2) -> Table:
+    rows: list[Row] = []
+    for position, (_, group) in enumerate(groups):
+        rows += [{}] if position else []
+        for place, cells in enumerate(group):
+            bold = {name: Text(cells[name], style="bold") for name in ("measure", "value")}
+            rows.append({**cells, **bold} if place == 0 else {**cells, **bold, "measure": ""})
+    return rich_table(
+        columns,
+        rows,
+        right=RIGHT_ALIGNED,
+        folded=FOLDED,
+        least={name: _width(name, groups) for name in columns if name != "unit"},
+        gap=gap,
+    )
 
 
 def _notes(scores: list[dict[str, Any]], hidden: int) -> Iterator[str]:

@@ -1,0 +1,111 @@
+"""Tables on a terminal, as aligned lines of plain text where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+Row = Mapping[str, str | Text]
+"""Cells by the name of their column; a column that isn't there is empty."""
+
+
+def print_lines(console: Console, lines: Iterable[str]) -> None:
+    """Print lines as they are, however narrow the terminal is."""
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+
+
+def print_table(
+    console: Console,
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    *,
+    right: Collection[str] = (),
+    folded: Collection[str] = (),
+) -> None:
+    """Print a table on a terminal, and lines of plain text anywhere else."""
+    if console.is_terminal:
+        console.print(rich_table(columns, rows, right=right, folded=folded))
+    else:
+        print_lines(console, format_table(columns, rows))
+
+
+def format_table(
+    columns: Sequence[str], rows: Sequence[Row], widths: Mapping[str, int] | None = None
+) -> list[str]:
+    """Return a line for the header and one for each row, in aligned columns.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Names of the columns, which are their headings.
+    rows : sequence of mapping
+        Cells by the name of their column; styles are left out.
+    widths : mapping, optional
+        Of columns that aren't as wide as their widest cell.
+    """
+    known = widths or {}
+    wide = [(name, known.get(name, column_width(name, rows))) for name in columns]
+    return [
+        "  ".join(str(row.get(name, "")).ljust(width) for name, width in wide).rstrip()
+        for row in ({name: name for name in columns}, *rows)
+    ]
+
+
+def rich_table(
+    columns: Sequence[str],
+    rows: Iterable[Row],
+    *,
+    right: Collection[str] = (),
+    folded: Collection[str] = (),
+    least: Mapping[str, int | None] | None = None,
+    gap: int = 2,
+    title: str | None = None,
+) -> Table:
+    """Return a table without lines.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Names of the columns, which are their headings.
+    rows : iterable of mapping
+        Cells by the name of their column, with styles or without; markup in them is text.
+    right : collection of str
+        Columns that are aligned to the right.
+    folded : collection of str
+        Columns that go on in the next line where the terminal is narrow.
+    least : mapping, optional
+        Characters below which columns aren't narrowed.
+    gap : int
+        Characters between two columns.
+    title : str, optional
+        What stands above it.
+    """
+    table = Table(
+        title=title,
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        padding=(0, gap, 0, 0),
+        header_style="dim",
+    )
+    for name in columns:
+        table.add_column(
+            name,
+            justify="right" if name in right else "left",
+            no_wrap=name not in folded,
+            min_width=(least or {}).get(name),
+            overflow="fold",
+        )
+    for row in rows:
+        cells = (row.get(name, "") for name in columns)
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
+    return table
+
+
+def column_width(name: str, rows: Iterable[Row]) -> int:
+    """Return the characters of the widest line of a column, its heading among them."""
+    return max(len(line) for row in ({}, *rows) for line in str(row.get(name, name)).split("\n"))
