@@ -23,7 +23,9 @@ from latentscale_pipeline.measures.base import (
     Measure,
     Results,
     Score,
+    plan_measure,
 )
+from latentscale_pipeline.results.model import Labels
 from latentscale_pipeline.storage.artifacts import Output
 from latentscale_pipeline.storage.canonical import slug
 
@@ -92,7 +94,7 @@ def plan_by_label(
         stage
         for label in measured_labels(facts)
         for name, section in sections.items()
-        for stage in _plan_label(measures[name], section, facts, label)
+        for stage in _plan_label(name, measures[name], section, facts, label)
     ]
 
 
@@ -113,14 +115,16 @@ def collect_by_label(
     results: Results,
 ) -> Findings:
     """Collect the scores of every label, and which labels were left out."""
-    scores = [
-        score.model_copy(update={"label": label})
-        for label in measured_labels(facts)
-        for score in _scores(measures, sections, facts, results, label)
-    ]
     measured = measured_labels(facts)
     left_out = {label: n for label, n in facts.label_rows.items() if label not in measured}
-    return Findings({"measured": measured, "left_out": left_out, "least_rows": LEAST_ROWS}, scores)
+    return Findings(
+        Labels(measured=measured, left_out=left_out, least_rows=LEAST_ROWS),
+        tuple(
+            score.model_copy(update={"label": label})
+            for label in measured
+            for score in _scores(measures, sections, facts, results, label)
+        ),
+    )
 
 
 def _scores(
@@ -137,9 +141,11 @@ def _scores(
         yield from found.scores
 
 
-def _plan_label(measure: Measure, section: Any, facts: JobFacts, label: str) -> Iterator[Stage]:
+def _plan_label(
+    name: str, measure: Measure, section: Any, facts: JobFacts, label: str
+) -> Iterator[Stage]:
     try:
-        stages = measure.plan(section, _facts_of_label(facts, label))
+        stages = plan_measure(name, measure, section, _facts_of_label(facts, label))
     except BadInput as error:
         raise BadInput(f"label {label!r}: {error}") from None
     prefix, whole = stage_prefix(label), facts.corpora["corpus"]

@@ -10,13 +10,15 @@ import sys
 from collections.abc import Mapping
 
 from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.results.model import Labels
 from latentscale_pipeline.results.part import Part
 from latentscale_pipeline.results.schema import results_schema, write_schema
 
 RESULTS_MODELS: Mapping[str, type[Part]] = {
-    name: model for name, measure in MEASURES.items() if (model := measure.results_model())
+    **{name: measure.results for name, measure in MEASURES.items() if measure.results},
+    "labels": Labels,
 }
-"""What every measure finds, by its name."""
+"""What every measure finds, by its name, and which labels were measured."""
 
 if __name__ == "__main__":
     sys.stdout.write(write_schema(results_schema(RESULTS_MODELS)))

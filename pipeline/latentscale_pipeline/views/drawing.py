@@ -8,7 +8,7 @@ lines also differ by their dashes and markers by their shapes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -19,8 +19,6 @@ Json = dict[str, Any]
 
 ROLES = ("corpus", "reference")
 """The corpora of a job, in the order in which they are drawn: dashes over a solid line."""
-
-ENDS = ("value", "lower", "upper")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +55,10 @@ def numbered_styles(names: Sequence[str]) -> list[Style]:
     ]
 
 
-def present(measure: Json) -> list[tuple[Style, Any]]:
+def present(found: Any) -> list[tuple[Style, Any]]:
     """Return what a measure found for each corpus that there is, and how that is drawn."""
-    return [(ROLE_STYLES[role], measure[role]) for role in ROLES if measure.get(role)]
+    parts = {role: getattr(found, role, None) for role in ROLES}
+    return [(ROLE_STYLES[role], part) for role, part in parts.items() if part]
 
 
 def in_plot(text: object) -> str:
@@ -74,11 +73,14 @@ def banded_line(
     lower: Sequence[float],
     upper: Sequence[float],
     *,
-    hover: str,
-    custom: list[list[Any]],
+    number: str,
+    beside: Sequence[Iterable[str]] = (),
     markers: bool = False,
 ) -> list[Json]:
-    """Draw a line over its uncertainty band: two invisible edges, the upper one filled."""
+    """Draw a line over its uncertainty band: two invisible edges, the upper one filled.
+
+    A point says its value and its bracket in the format ``number``, then what is ``beside`` it.
+    """
     edge: Json = {
         "type": "scatter",
         "mode": "lines",
@@ -96,8 +98,7 @@ def banded_line(
         "y": y,
         "line": {"color": f"@{style.colour}", "width": 2, "dash": style.dash},
         "legendgroup": style.name,
-        "customdata": custom,
-        "hovertemplate": hover,
+        **hover_texts(lower, upper, number, beside),
     }
     if markers:
         line["marker"] = {"color": f"@{style.colour}", "symbol": style.symbol, "size": 6}
@@ -114,6 +115,21 @@ def banded_line(
     ]
 
 
+def hover_texts(
+    lower: Sequence[float],
+    upper: Sequence[float],
+    number: str,
+    beside: Sequence[Iterable[str]] = (),
+) -> Json:
+    """Return what points say of themselves: value, bracket, and texts beside these."""
+    texts = ", ".join(f"%{{customdata[{place}]}}" for place in range(2, 2 + len(beside)))
+    return {
+        "customdata": [list(row) for row in zip(lower, upper, *beside, strict=True)],
+        "hovertemplate": f"%{{y:{number}}} [%{{customdata[0]:{number}}}, "
+        f"%{{customdata[1]:{number}}}] {texts}".rstrip(),
+    }
+
+
 def error_bars(value: Sequence[float], lower: Sequence[float], upper: Sequence[float]) -> Json:
     """Return the brackets of some values as error bars."""
     return {
@@ -126,19 +142,17 @@ def error_bars(value: Sequence[float], lower: Sequence[float], upper: Sequence[f
     }
 
 
-def widest(brackets: Iterable[Json]) -> str:
-    """Say how wide the widest bracket is, as a share of its value."""
-    share = max(_half_widths(brackets), default=0.0)
+def widest(brackets: Iterable[tuple[float, float, float]]) -> str:
+    """Say how wide the widest bracket is, as a share of its value; of values, lower, upper ends."""
+    share = max((half_width(*bracket) for bracket in brackets if bracket[0]), default=0.0)
     if share == 0:
         return "all of zero width"
     return f"at the widest ± {write_number(100 * share, 2, typeset=True)} % of the value"
 
 
-def _half_widths(brackets: Iterable[Json]) -> Iterator[float]:
-    for bracket in brackets:
-        for value, lower, upper in zip(*(bracket[end] for end in ENDS), strict=True):
-            if value:
-                yield max(upper - value, value - lower) / abs(value)
+def half_width(value: float, lower: float, upper: float) -> float:
+    """Return how far a bracket reaches from its value, as a share of that."""
+    return max(upper - value, value - lower) / abs(value)
 
 
 def axis(title: str) -> Json:

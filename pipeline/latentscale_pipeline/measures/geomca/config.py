@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import (
     Field,
@@ -43,8 +43,6 @@ class GeomcaSweep(Section):
 
 class Geomca(Section):
     """Geometric component analysis of a corpus against a reference."""
-
-    equal_dimensions: ClassVar[bool] = True
 
     percentile: Annotated[float, Field(gt=0.0, le=100.0)] = 10.0
     """Percentile of the distances between two random samples of the reference that epsilon is."""

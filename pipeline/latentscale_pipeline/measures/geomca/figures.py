@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from latentscale_pipeline.measures.geomca.results import Component, GeomcaResults
 from latentscale_pipeline.views.content import Figure
 from latentscale_pipeline.views.drawing import ROLES, axis, layout_of
 
@@ -17,17 +18,17 @@ DWARFING = 20
 """How many times larger than the next a component makes the others invisible beside it."""
 
 
-def geomca_figures(geomca: Json, corpora: Json) -> list[Figure]:
+def geomca_figures(geomca: GeomcaResults) -> list[Figure]:
     """Return the chart of the largest components, unless there are none.
 
     Bars are stacked; where one component dwarfs the others they stand side by side on a
     logarithmic axis, since a stack has no meaning there.
     """
-    components = geomca["components"][:SHOWN_COMPONENTS]
+    components = geomca.components[:SHOWN_COMPONENTS]
     if not components:
         return []
-    ranks = [component["rank"] for component in components]
-    sizes = sorted((component["size"] for component in components), reverse=True)
+    ranks = [component.rank for component in components]
+    sizes = sorted((component.size for component in components), reverse=True)
     dwarfed = len(sizes) > 1 and sizes[0] > DWARFING * sizes[1]
     layout = layout_of("component, by rank", "thinned points")
     layout["barmode"] = "group" if dwarfed else "stack"
@@ -52,7 +53,7 @@ def geomca_figures(geomca: Json, corpora: Json) -> list[Figure]:
         "tickvals": [0, 0.5, 1],
     }
     layout["height"] = 460
-    count = geomca.get("component_count")
+    count = geomca.component_count
     of_all = "" if count is None else f" of {count:,}"
     caption = (
         f"The {len(components)} largest components{of_all}: above, how many thinned points of each "
@@ -63,13 +64,13 @@ def geomca_figures(geomca: Json, corpora: Json) -> list[Figure]:
     return [Figure("geomca-components", "Components", caption, {"data": data, "layout": layout})]
 
 
-def _component_bars(components: list[Json], ranks: list[int]) -> list[Json]:
+def _component_bars(components: list[Component], ranks: list[int]) -> list[Json]:
     return [
         {
             "type": "bar",
             "name": role,
             "x": ranks,
-            "y": [component[f"n_{role}"] for component in components],
+            "y": [getattr(component, f"n_{role}") for component in components],
             "marker": {"color": f"@{role}", "line": {"width": 0}},
             "hovertemplate": "%{y:,}",
         }
@@ -77,14 +78,14 @@ def _component_bars(components: list[Json], ranks: list[int]) -> list[Json]:
     ]
 
 
-def _component_scores(components: list[Json], ranks: list[int]) -> list[Json]:
+def _component_scores(components: list[Component], ranks: list[int]) -> list[Json]:
     return [
         {
             "type": "scatter",
             "mode": "markers",
             "name": name,
             "x": ranks,
-            "y": [component[name] for component in components],
+            "y": [getattr(component, name) for component in components],
             "yaxis": "y2",
             "marker": {
                 "color": f"@{name}",

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
-from latentscale_pipeline.measures.base import MeasureReport, Topic
+from latentscale_pipeline.measures.base import MeasureReport, Role, Score, Topic
 from latentscale_pipeline.measures.geomca.figures import geomca_figures
+from latentscale_pipeline.measures.geomca.results import (
+    GeomcaResults,
+    GeomcaScores,
+    GeomcaSetting,
+    Row,
+)
+from latentscale_pipeline.results.model import Corpus
 from latentscale_pipeline.views.content import Fact, Figure, Table
 from latentscale_pipeline.views.formatting import counted, printable, write_number, write_share
 from latentscale_pipeline.views.glossary import Definition
-from latentscale_pipeline.views.scores import find_score, pair_facts
-
-Json = dict[str, Any]
+from latentscale_pipeline.views.scores import find_known, pair_facts
 
 SHOWN_COMPONENT_ROWS = 15
 """Components in the table; the chart shows more and the store holds all."""
@@ -59,56 +64,55 @@ class GeomcaReport(MeasureReport):
         ),
     }
 
-    def figures(self, found: Json, corpora: Json) -> list[Figure]:
+    def figures(self, found: GeomcaResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
         """Draw the largest components."""
-        return geomca_figures(found, corpora)
+        return geomca_figures(found)
 
-    def tables(self, found: Json) -> list[Table]:
+    def tables(self, found: GeomcaResults) -> list[Table]:
         """Return the largest components, the outliers and the sweep, as far as there are any."""
         return [
             _components_table(found),
-            *([_outliers_table(found)] if "outlier_examples" in found else []),
-            *([_sweep_table(found)] if found.get("sweep") else []),
+            *_outliers_tables(found),
+            *([_sweep_table(found.sweep)] if found.sweep else []),
         ]
 
-    def notes(self, found: Json) -> list[str]:
+    def notes(self, found: GeomcaResults) -> list[str]:
         """Return what a reader must know of thinning, order, outliers and delta."""
         return _notes(found)
 
-    def methods(self, found: Json) -> list[tuple[str, str]]:
+    def methods(self, found: GeomcaResults) -> list[tuple[str, str]]:
         """Say at which distances and thresholds."""
-        percentile = found["percentile"]
-        origin = (
-            "given" if percentile is None else f"percentile {write_number(percentile)} of distances"
-        )
-        if "epsilon_lower" in found:
-            low, high = write_number(found["epsilon_lower"]), write_number(found["epsilon_upper"])
+        origin = "given"
+        if found.percentile is not None:
+            origin = f"percentile {write_number(found.percentile)} of distances"
+        if found.epsilon_lower is not None and found.epsilon_upper is not None:
+            low, high = write_number(found.epsilon_lower), write_number(found.epsilon_upper)
             origin += f", {low} to {high} over samples of them"
         settings = (
-            f"ε = {write_number(found['epsilon'])} ({origin}), "
-            f"δ = {write_number(found['delta'])}, η_c = {write_number(found['eta_c'])}, "
-            f"η_q = {write_number(found['eta_q'])}"
+            f"ε = {write_number(found.epsilon)} ({origin}), "
+            f"δ = {write_number(found.delta)}, η_c = {write_number(found.eta_c)}, "
+            f"η_q = {write_number(found.eta_q)}"
         )
         return [("GeomCA", settings)]
 
-    def conclusions(self, scores: list[Json]) -> Mapping[Topic, str]:
+    def conclusions(self, scores: Sequence[Score]) -> Mapping[Topic, str]:
         """Say how much of each corpus lies in shared components."""
-        recall = find_score(scores, "pair", measure="geomca", score="recall")
-        precision = find_score(scores, "pair", measure="geomca", score="precision")
+        recall = find_known(scores, "geomca", score="recall")
+        precision = find_known(scores, "geomca", score="precision")
         if recall is None or precision is None:
             return {}
         return {
-            "coverage": f"It shares components with {write_share(recall['value'])} of the thinned "
-            f"reference (recall); {write_share(precision['value'])} of the thinned corpus lies in "
+            "coverage": f"It shares components with {write_share(recall[0])} of the thinned "
+            f"reference (recall); {write_share(precision[0])} of the thinned corpus lies in "
             "those (precision)."
         }
 
-    def comparison(self, scores: list[Json]) -> list[Fact]:
+    def comparison(self, scores: Sequence[Score]) -> list[Fact]:
         """Compare by precision and recall."""
         return pair_facts(scores, "geomca", self.scores, "precision", "recall")
 
 
-def _sweep_table(geomca: Json) -> Table:
+def _sweep_table(sweep: Sequence[GeomcaSetting]) -> Table:
     settings = ("epsilon", "delta", "eta_c", "eta_q")
     scores = ("precision", "recall", "consistency", "quality")
     return Table(
@@ -116,19 +120,19 @@ def _sweep_table(geomca: Json) -> Table:
         header=("ε", "δ", "η_c", "η_q", *scores, "components"),
         rows=[
             (
-                *(write_number(entry[name]) for name in settings),
-                *(f"{entry[name]:.3f}" for name in scores),
-                f"{entry['component_count']:,}",
+                *(write_number(getattr(entry, name)) for name in settings),
+                *(f"{getattr(entry, name):.3f}" for name in scores),
+                f"{entry.component_count:,}",
             )
-            for entry in geomca["sweep"]
+            for entry in sweep
         ],
         numeric=frozenset(range(9)),
     )
 
 
-def _components_table(geomca: Json) -> Table:
-    components = geomca["components"][:SHOWN_COMPONENT_ROWS]
-    roles = [role for role in ("reference", "corpus") if any("examples" in c for c in components)]
+def _components_table(geomca: GeomcaResults) -> Table:
+    components = geomca.components[:SHOWN_COMPONENT_ROWS]
+    roles = ("reference", "corpus") if any(c.examples for c in components) else ()
     return Table(
         caption=f"The {len(components)} largest components (counts of thinned points)",
         header=(
@@ -137,14 +141,14 @@ def _components_table(geomca: Json) -> Table:
         ),
         rows=[
             (
-                f"{component['rank']}",
-                f"{component['size']:,}",
-                f"{component['n_reference']:,}",
-                f"{component['n_corpus']:,}",
-                f"{component['consistency']:.3f}",
-                f"{component['quality']:.3f}",
-                f"{component['edges']:,}",
-                *(_examples(component.get("examples", {}).get(role, [])) for role in roles),
+                f"{component.rank}",
+                f"{component.size:,}",
+                f"{component.n_reference:,}",
+                f"{component.n_corpus:,}",
+                f"{component.consistency:.3f}",
+                f"{component.quality:.3f}",
+                f"{component.edges:,}",
+                *(_examples(getattr(component.examples, role, [])) for role in roles),
             )
             for component in components
         ],
@@ -152,43 +156,45 @@ def _components_table(geomca: Json) -> Table:
     )
 
 
-def _outliers_table(geomca: Json) -> Table:
-    found = geomca["outlier_examples"]
-    roles = ("corpus", "reference")
-    return Table(
-        caption="Outliers, such as",
-        header=("of the", "rows", "examples"),
-        rows=[
-            (role, f"{geomca['outliers'][role]:,}", _examples(found[role]) or "none")
-            for role in roles
-        ],
-        numeric=frozenset({1}),
-    )
+def _outliers_tables(geomca: GeomcaResults) -> list[Table]:
+    counts, examples = geomca.outliers, geomca.outlier_examples
+    if counts is None or examples is None:
+        return []
+    return [
+        Table(
+            caption="Outliers, such as",
+            header=("of the", "rows", "examples"),
+            rows=[
+                ("corpus", f"{counts.corpus:,}", _examples(examples.corpus) or "none"),
+                ("reference", f"{counts.reference:,}", _examples(examples.reference) or "none"),
+            ],
+            numeric=frozenset({1}),
+        )
+    ]
 
 
-def _examples(rows: list[Json]) -> str:
+def _examples(rows: Sequence[Row]) -> str:
     """Name rows by their ids, or by their places where they have none."""
-    return ", ".join(printable(row["id"]) if "id" in row else f"row {row['row']}" for row in rows)
+    return ", ".join(f"row {row.row}" if row.id is None else printable(row.id) for row in rows)
 
 
-def _notes(geomca: Json) -> list[str]:
-    sizes = geomca["sizes"]
+def _notes(geomca: GeomcaResults) -> list[str]:
+    sizes, outliers = geomca.sizes, geomca.outliers
     notes = [
         (
-            f"Thinning kept {sizes['corpus_sparse']:,} of {sizes['corpus']:,} rows of the corpus "
-            f"and {sizes['reference_sparse']:,} of {sizes['reference']:,} rows of the reference."
+            f"Thinning kept {sizes.corpus_sparse:,} of {sizes.corpus:,} rows of the corpus "
+            f"and {sizes.reference_sparse:,} of {sizes.reference:,} rows of the reference."
         ),
-        _order_note(geomca.get("orders", [])),
+        _order_note(geomca.orders or []),
     ]
-    if "outliers" in geomca:
-        outliers = geomca["outliers"]
+    if outliers is not None:
         notes.append(
-            f"{counted(outliers['corpus'], 'row')} of the corpus and "
-            f"{counted(outliers['reference'], 'row')} of the reference are outliers: they lie in "
+            f"{counted(outliers.corpus, 'row')} of the corpus and "
+            f"{counted(outliers.reference, 'row')} of the reference are outliers: they lie in "
             "components of a single thinned point. Their numbers, and the component of every row, "
             "are among the arrays of the job."
         )
-    if geomca["delta"] >= geomca["epsilon"]:
+    if geomca.delta >= geomca.epsilon:
         notes.insert(
             0,
             "With δ = ε quality says nothing: two points of one corpus that are left after "
@@ -199,7 +205,7 @@ def _notes(geomca: Json) -> list[str]:
     return notes
 
 
-def _order_note(orders: list[Json]) -> str:
+def _order_note(orders: Sequence[GeomcaScores]) -> str:
     note = (
         "The scores depend on the order of the rows: thinning keeps the first of several close "
         "rows, so another order keeps other rows."
@@ -209,7 +215,7 @@ def _order_note(orders: list[Json]) -> str:
     ranges = [
         f"{score} from {write_number(min(values))} to {write_number(max(values))}"
         for score in ("precision", "recall")
-        for values in ([order[score] for order in orders],)
+        for values in ([getattr(order, score) for order in orders],)
     ]
     return (
         f"{note} Over {len(orders)} random orders {' and '.join(ranges)} came out; the brackets "

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.heat.null_models import NORMALIZATIONS, Normalization, null_trace
+from latentscale_pipeline.measures.heat.results import HeatResults, HeatTrace, Imd
+from latentscale_pipeline.results.model import Corpus
+from latentscale_pipeline.results.part import Role
 from latentscale_pipeline.views.content import Figure
 from latentscale_pipeline.views.drawing import (
     Style,
@@ -40,54 +43,42 @@ UNITS: dict[str, str] = {
 """What the vertical axis shows under each normalization."""
 
 
-def heat_figures(heat: Json, corpora: Json) -> list[Figure]:
+def heat_figures(heat: HeatResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
     """Return the heat traces with their bands and, for a pair, the gap that IMD measures."""
-    traces = present(heat)
-    if not traces:
-        return []
-    figures = [draw_traces(traces, corpora["corpus"]["n"] if heat.get("corpus") else None)]
-    if len(traces) == 2 and heat.get("imd") is not None:
-        corpus, reference = heat["corpus"], heat["reference"]
-        if corpus["times"] == reference["times"]:
-            figures.append(_weighted_gap(corpus, reference, heat["imd"]))
+    corpus, reference, imd = heat.corpus, heat.reference, heat.imd
+    figures = [draw_traces(present(heat), corpora["corpus"].n)]
+    if reference is not None and imd is not None and corpus.times == reference.times:
+        figures.append(_weighted_gap(corpus, reference, imd))
     return figures
 
 
-def draw_traces(traces: Sequence[tuple[Style, Json]], vertices: int | None = None) -> Figure:
+def draw_traces(traces: Sequence[tuple[Style, HeatTrace]], vertices: int | None = None) -> Figure:
     """Draw heat traces on a logarithmic axis of times.
 
     Parameters
     ----------
-    traces : sequence of (Style, dict)
-        The entries of ``heat`` and how to draw them, all in one normalization.
+    traces : sequence of (Style, HeatTrace)
+        What was found and how to draw it, all in one normalization.
     vertices : int, optional
         Rows of the first; null models of that size are drawn beside.
     """
     data: list[Json] = []
-    bands = []
+    brackets: list[tuple[float, float, float]] = []
     for style, trace in traces:
-        lower, upper = _band(trace)
-        bands.append({"value": trace["trace"], "lower": lower, "upper": upper})
-        data += banded_line(
-            style,
-            trace["times"],
-            trace["trace"],
-            lower,
-            upper,
-            hover="%{y:.6~g} [%{customdata[0]:.6~g}, %{customdata[1]:.6~g}]",
-            custom=[list(ends) for ends in zip(lower, upper, strict=True)],
-        )
+        lower, upper = (ends.tolist() for ends in _band(trace))
+        brackets += zip(trace.trace, lower, upper, strict=True)
+        data += banded_line(style, trace.times, trace.trace, lower, upper, number=".6~g")
     first = traces[0][1]
     nulls = null_models(first, vertices) if vertices else {}
-    data += [_null_line(name, first["times"], heat) for name, heat in nulls.items()]
-    normalization = first["normalization"]
+    data += [_null_line(name, first.times, heat) for name, heat in nulls.items()]
     layout = layout_of(
-        "diffusion time t (logarithmic)", UNITS.get(normalization, in_plot(normalization))
+        "diffusion time t (logarithmic)",
+        UNITS.get(first.normalization, in_plot(first.normalization)),
     )
     layout["xaxis"] |= log_axis()
     caption = (
         "Left: local neighbourhoods. Right: the corpus as a whole. "
-        f"The band is a 95 % interval: {widest(bands)}."
+        f"The band is a 95 % interval: {widest(brackets)}."
     )
     if nulls:
         caption += (
@@ -97,16 +88,16 @@ def draw_traces(traces: Sequence[tuple[Style, Json]], vertices: int | None = Non
     return Figure("heat-trace", "Heat trace", caption, {"data": data, "layout": layout})
 
 
-def null_models(trace: Json, vertices: int) -> dict[str, list[float]]:
+def null_models(trace: HeatTrace, vertices: int) -> dict[str, list[float]]:
     """Return the heat traces of graphs without structure, normalised as the trace is.
 
     Known for the normalised Laplacian only.
     """
-    edges, kind = trace["graph"]["edges"], trace["normalization"]
-    normalized = trace.get("laplacian", "normalized") == "normalized"
+    edges, kind = trace.graph.edges, trace.normalization
+    normalized = trace.laplacian in (None, "normalized")
     if not normalized or vertices < 2 or not edges or kind not in NORMALIZATIONS:
         return {}
-    times, degree = np.array(trace["times"]), 2.0 * edges / vertices
+    times, degree = np.array(trace.times), 2.0 * edges / vertices
     divisor = null_trace(kind, times, vertices, degree)
     return {
         name: (null_trace(model, times, vertices, degree) / divisor).tolist()
@@ -128,35 +119,25 @@ def _null_line(name: str, times: list[float], heat: list[float]) -> Json:
     }
 
 
-def _weighted_gap(corpus: Json, reference: Json, imd: Json) -> Figure:
+def _weighted_gap(corpus: HeatTrace, reference: HeatTrace, imd: Imd) -> Figure:
     """Draw exp(-2(t + 1/t)) |h_corpus - h_reference|, whose largest value is the IMD."""
     # Compiles functions, which a comparison without this figure shouldn't wait for.
     from latentscale.heat.imd import weighted_gap
 
     gap = weighted_gap(
-        np.array(corpus["times"]),
-        (np.array(corpus["trace"]), np.array(reference["trace"])),
-        (_band_arrays(corpus), _band_arrays(reference)),
+        np.array(corpus.times),
+        (np.array(corpus.trace), np.array(reference.trace)),
+        (_band(corpus), _band(reference)),
     )
-    middle, low, high = (values.tolist() for values in gap)
-    data = banded_line(
-        GAP,
-        corpus["times"],
-        middle,
-        low,
-        high,
-        hover="%{y:.2~e} [%{customdata[0]:.2~e}, %{customdata[1]:.2~e}]",
-        custom=[list(ends) for ends in zip(low, high, strict=True)],
-    )
+    data = banded_line(GAP, corpus.times, *(values.tolist() for values in gap), number=".2~e")
     data.append(
         {
             "type": "scatter",
             "mode": "markers",
             "name": "IMD",
-            "x": [imd["time"]],
-            "y": [imd["value"]],
-            "error_y": error_bars([imd["value"]], [imd["lower"]], [imd["upper"]])
-            | {"color": "@ink"},
+            "x": [imd.time],
+            "y": [imd.value],
+            "error_y": error_bars([imd.value], [imd.lower], [imd.upper]) | {"color": "@ink"},
             "marker": {"color": "@ink", "symbol": "diamond", "size": 10},
             "hovertemplate": "%{y:.2~e}",
         }
@@ -164,27 +145,19 @@ def _weighted_gap(corpus: Json, reference: Json, imd: Json) -> Figure:
     layout = layout_of("diffusion time t (logarithmic)", "weighted gap")
     layout["xaxis"] |= log_axis()
     layout["yaxis"] |= {"rangemode": "tozero"}
-    written = write_estimate(imd["value"], imd["lower"], imd["upper"], typeset=True)
+    written = write_estimate(imd.value, imd.lower, imd.upper, typeset=True)
     caption = (
         "The gap between the two heat traces under IMD's weight e^(−2(t + 1/t)). Its highest "
-        f"point, at t = {write_number(imd['time'], 3)}, is the IMD: {written.value} "
+        f"point, at t = {write_number(imd.time, 3)}, is the IMD: {written.value} "
         f"{written.bracket}. The band adds both traces' brackets, so it is wider than the IMD's."
     )
     document = {"data": data, "layout": layout}
     return Figure("heat-gap", "Where the two shapes differ", caption, document)
 
 
-def _band(trace: Json) -> tuple[list[float], list[float]]:
+def _band(trace: HeatTrace) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the ends of a heat trace's band: as given, or from its standard errors."""
-    if "lower" in trace and "upper" in trace:
-        return trace["lower"], trace["upper"]
-    pairs = list(zip(trace["trace"], trace["standard_error"], strict=True))
-    return (
-        [value - NORMAL_QUANTILE * error for value, error in pairs],
-        [value + NORMAL_QUANTILE * error for value, error in pairs],
-    )
-
-
-def _band_arrays(trace: Json) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    lower, upper = _band(trace)
-    return np.array(lower), np.array(upper)
+    if trace.lower is not None and trace.upper is not None:
+        return np.array(trace.lower), np.array(trace.upper)
+    value, error = np.array(trace.trace), np.array(trace.standard_error)
+    return value - NORMAL_QUANTILE * error, value + NORMAL_QUANTILE * error

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from latentscale_pipeline.measures.base import MeasureReport
+from latentscale_pipeline.measures.base import MeasureReport, Role, Score
 from latentscale_pipeline.measures.heat.figures import draw_traces, heat_figures
+from latentscale_pipeline.measures.heat.results import HeatResults, HeatTrace
+from latentscale_pipeline.results.model import Corpus
 from latentscale_pipeline.views.content import Fact, Figure
-from latentscale_pipeline.views.drawing import ROLES, Style
+from latentscale_pipeline.views.drawing import Style, present
 from latentscale_pipeline.views.formatting import counted, printable, write_number
 from latentscale_pipeline.views.glossary import Definition
 from latentscale_pipeline.views.scores import pair_facts
-
-Json = dict[str, Any]
 
 
 class HeatReport(MeasureReport):
@@ -41,82 +41,79 @@ class HeatReport(MeasureReport):
     }
     replicated = "heat traces and IMD"
 
-    def figures(self, found: Json, corpora: Json) -> list[Figure]:
+    def figures(self, found: HeatResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
         """Draw the traces and the gap between them."""
         return heat_figures(found, corpora)
 
-    def overlays(self, found: Sequence[tuple[Style, Json]]) -> list[Figure]:
+    def overlays(self, found: Sequence[tuple[Style, HeatTrace]]) -> list[Figure]:
         """Draw the traces of the jobs' corpora, where all have one normalization."""
-        traces = [(style, part["corpus"]) for style, part in found if part.get("corpus")]
-        alike = {trace["normalization"] for _, trace in traces}
-        return [draw_traces(traces)] if len(alike) == 1 else []
+        alike = {trace.normalization for _, trace in found}
+        return [draw_traces(found)] if len(alike) == 1 else []
 
-    def notes(self, found: Json) -> list[str]:
+    def notes(self, found: HeatResults) -> list[str]:
         """Describe the neighbour graphs, and IMD over subsamples."""
-        notes = []
-        for role in ROLES:
-            trace = found.get(role)
-            if not trace:
-                continue
-            graph = trace["graph"]
-            notes.append(
-                f"The neighbour graph of the {role} has {graph['edges']:,} edges in "
-                f"{counted(graph['components'], 'component')}, with "
-                f"{counted(graph['isolated'], 'isolated vertex', 'isolated vertices')}."
-            )
-        if found.get("imd") is None and found.get("imd_reason"):
-            notes.append(f"There is no IMD: {printable(found['imd_reason'])}.")
+        graphs = [(style.name, trace.graph) for style, trace in present(found)]
+        notes = [
+            f"The neighbour graph of the {role} has {graph.edges:,} edges in "
+            f"{counted(graph.components, 'component')}, with "
+            f"{counted(graph.isolated, 'isolated vertex', 'isolated vertices')}."
+            for role, graph in graphs
+        ]
+        if found.imd is None and found.imd_reason:
+            notes.append(f"There is no IMD: {printable(found.imd_reason)}.")
         return [*notes, *_subsample_notes(found)]
 
-    def methods(self, found: Json) -> list[tuple[str, str]]:
+    def methods(self, found: HeatResults) -> list[tuple[str, str]]:
         """Say with which neighbours, times and probes a trace was computed."""
         return [
-            (f"heat trace, {role}", _trace_method(found[role])) for role in ROLES if found.get(role)
+            (f"heat trace, {style.name}", _trace_method(trace)) for style, trace in present(found)
         ]
 
-    def comparison(self, scores: list[Json]) -> list[Fact]:
+    def comparison(self, scores: Sequence[Score]) -> list[Fact]:
         """Compare the shapes by IMD."""
         return pair_facts(scores, "heat", self.scores, "imd")
 
-    def certainty(self, found: Json) -> str:
+    def certainty(self, found: HeatResults) -> str:
         """Say how many of the true neighbours the graphs have."""
-        recalls = [found[role]["graph"]["recall"] for role in ROLES if found.get(role)]
-        if not recalls:
-            return ""
-        lowest = min(recalls, key=lambda recall: float(recall["lower"]))
-        if lowest["lower"] == 1:
+        recalls = [trace.graph.recall for _, trace in present(found)]
+        lowest = min(recalls, key=lambda recall: recall.lower)
+        if lowest.lower == 1:
             return "The neighbour graphs are exact."
         return (
-            f"Recall of the neighbour graph: {write_number(lowest['value'], 5)}, at least "
-            f"{write_number(lowest['lower'], 5)} ({lowest['sampled']:,} rows checked)."
+            f"Recall of the neighbour graph: {write_number(lowest.value, 5)}, at least "
+            f"{write_number(lowest.lower, 5)} ({lowest.sampled:,} rows checked)."
         )
 
 
-def _trace_method(trace: Json) -> str:
-    tolerance = trace.get("tolerance")
+def _trace_method(trace: HeatTrace) -> str:
     return (
-        f"k = {trace['k']} neighbours, {len(trace['times'])} times from "
-        f"{write_number(min(trace['times']))} to {write_number(max(trace['times']))}, "
-        f"{trace['probes']} probes × {trace['steps']} Lanczos steps"
-        + ("" if tolerance is None else f", relative tolerance {write_number(tolerance)}")
-        + f", normalization {printable(trace['normalization'])}"
+        f"k = {trace.k} neighbours, {len(trace.times)} times from "
+        f"{write_number(min(trace.times))} to {write_number(max(trace.times))}, "
+        f"{trace.probes} probes × {trace.steps} Lanczos steps"
+        + (
+            ""
+            if trace.tolerance is None
+            else f", relative tolerance {write_number(trace.tolerance)}"
+        )
+        + f", normalization {printable(trace.normalization)}"
     )
 
 
-def _subsample_notes(heat: Json) -> list[str]:
-    replicates = heat.get("replicates")
-    if not replicates or not replicates["imd"]:
+def _subsample_notes(heat: HeatResults) -> list[str]:
+    replicates = heat.replicates
+    if replicates is None or replicates.imd is None:
         return []
-    distance, beyond = replicates["imd"], "beyond" if heat["imd"]["differs"] else "not beyond"
+    distance = replicates.imd
+    beyond = "beyond" if heat.imd is not None and heat.imd.differs else "not beyond"
     return [
         (
             f"The distance between the two corpora is {beyond} what the computation and the "
             "sampling of the rows explain."
         ),
         (
-            f"Over {replicates['count']} random subsamples of {replicates['rows']:,} rows of each, "
-            f"IMD is {distance['mean']:.3g} in the mean, within {distance['lower']:.3g} and "
-            f"{distance['upper']:.3g} at {replicates['level']:.0%}; single ones vary by "
-            f"{distance['standard_deviation']:.2g}."
+            f"Over {replicates.count} random subsamples of {replicates.rows:,} rows of each, "
+            f"IMD is {distance.mean:.3g} in the mean, within {distance.lower:.3g} and "
+            f"{distance.upper:.3g} at {replicates.level:.0%}; single ones vary by "
+            f"{distance.standard_deviation:.2g}."
         ),
     ]

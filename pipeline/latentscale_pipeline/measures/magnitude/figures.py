@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from latentscale_pipeline.measures.magnitude.results import MagnitudeFunction, MagnitudeResults
 from latentscale_pipeline.views.content import Figure
 from latentscale_pipeline.views.drawing import (
     Style,
@@ -24,9 +25,9 @@ DRAWN_SCALES = 3
 """Scales whose rarefaction is drawn, spread evenly over all."""
 
 
-def magnitude_figures(magnitude: Json, corpora: Json) -> list[Figure]:
+def magnitude_figures(magnitude: MagnitudeResults) -> list[Figure]:
     """Return the magnitude functions and, of sampled ones, how they grow with the rows."""
-    functions = [(style, function) for style, function in present(magnitude) if function["value"]]
+    functions = [(style, function) for style, function in present(magnitude) if function.value]
     if not functions:
         return []
     curves = [curve for style, function in functions for curve in _curves(style, function)]
@@ -34,51 +35,45 @@ def magnitude_figures(magnitude: Json, corpora: Json) -> list[Figure]:
     return [draw_functions(functions), *([grown] if grown else [])]
 
 
-def draw_functions(functions: Sequence[tuple[Style, Json]]) -> Figure:
+def draw_functions(functions: Sequence[tuple[Style, MagnitudeFunction]]) -> Figure:
     """Draw magnitude functions with their brackets and convergence scales."""
     data: list[Json] = []
     for style, function in functions:
-        hover = [
-            [lower, upper, BOUNDS[bounds].name, in_plot(method)]
-            for lower, upper, bounds, method in zip(
-                function["lower"],
-                function["upper"],
-                function["bounds"],
-                function["method"],
-                strict=True,
-            )
-        ]
         data += banded_line(
             style,
-            function["scales"],
-            function["value"],
-            function["lower"],
-            function["upper"],
+            function.scales,
+            function.value,
+            function.lower,
+            function.upper,
+            number=",.6~g",
+            beside=([BOUNDS[kind].name for kind in function.bounds], map(in_plot, function.method)),
             markers=True,
-            hover="%{y:,.6~g} [%{customdata[0]:,.6~g}, %{customdata[1]:,.6~g}] "
-            "%{customdata[2]}, %{customdata[3]}",
-            custom=hover,
         )
-    top = max(max(function["upper"]) for _, function in functions)
-    last = max(max(function["scales"]) for _, function in functions)
+    top = max(max(function.upper) for _, function in functions)
+    last = max(max(function.scales) for _, function in functions)
     sentences = []
     for style, function in functions:
-        scale = function["convergence_scale"]
+        scale = function.convergence_scale
         if scale is None:
-            reason = printable(function.get("convergence_scale_reason", "no reason was recorded"))
+            reason = printable(function.convergence_scale_reason or "no reason was recorded")
             sentences.append(f"The {style.name} has no convergence scale: {reason}.")
         elif scale > 1.5 * last:
             beyond = f"t_conv of the {style.name} is {write_number(scale)}, beyond this plot."
             sentences.append(beyond)
         else:
             data.append(_convergence_line(style, function, scale, top))
-    counts = " and ".join(f"{function['n']:,} ({style.name})" for style, function in functions)
+    brackets = (
+        bracket
+        for _, function in functions
+        for bracket in zip(function.value, function.lower, function.upper, strict=True)
+    )
+    counts = " and ".join(f"{function.n:,} ({style.name})" for style, function in functions)
     caption = " ".join(
         [
             f"The function starts at 1 and approaches the number of distinct rows: {counts}.",
             "Dotted lines mark the convergence scales t_conv.",
             *sentences,
-            f"The band is the bracket: {widest(function for _, function in functions)}.",
+            f"The band is the bracket: {widest(brackets)}.",
         ]
     )
     layout = layout_of("scale t (1/distance)", "magnitude (effective points)")
@@ -87,12 +82,12 @@ def draw_functions(functions: Sequence[tuple[Style, Json]]) -> Figure:
     return Figure("magnitude-function", "Magnitude function", caption, document)
 
 
-def _convergence_line(style: Style, function: Json, scale: float, top: float) -> Json:
-    bracket = function.get("convergence")
+def _convergence_line(style: Style, function: MagnitudeFunction, scale: float, top: float) -> Json:
+    bracket = function.convergence
     if bracket is None:
         text = write_number(scale)
     else:
-        written = write_estimate(bracket["value"], bracket["lower"], bracket["upper"], typeset=True)
+        written = write_estimate(bracket.value, bracket.lower, bracket.upper, typeset=True)
         text = f"{written.value} {written.bracket}"
     return {
         "type": "scatter",
@@ -107,22 +102,22 @@ def _convergence_line(style: Style, function: Json, scale: float, top: float) ->
     }
 
 
-def _curves(style: Style, function: Json) -> list[Curve]:
-    grown = function.get("rarefaction")
-    if not grown:
+def _curves(style: Style, function: MagnitudeFunction) -> list[Curve]:
+    grown = function.rarefaction
+    if grown is None:
         return []
-    last = len(function["scales"]) - 1
+    last = len(function.scales) - 1
     places = sorted({round(last * (share + 1) / DRAWN_SCALES) for share in range(DRAWN_SCALES)})
     return [
         Curve(
-            of=f"t = {write_number(function['scales'][place], 3)}",
+            of=f"t = {write_number(function.scales[place], 3)}",
             style=style,
-            sizes=grown["sizes"],
-            values=[values[place] for values in grown["values"]],
-            n=function["n"],
-            value=function["value"][place],
-            lower=function["lower"][place],
-            upper=function["upper"][place],
+            sizes=grown.sizes,
+            values=[values[place] for values in grown.values],
+            n=function.n,
+            value=function.value[place],
+            lower=function.lower[place],
+            upper=function.upper[place],
         )
         for place in places
     ]

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from latentscale_pipeline.measures.base import MeasureReport, Topic
+from latentscale_pipeline.measures.base import MeasureReport, Role, Score, Topic
 from latentscale_pipeline.measures.magnitude.figures import draw_functions, magnitude_figures
+from latentscale_pipeline.measures.magnitude.results import MagnitudeFunction, MagnitudeResults
+from latentscale_pipeline.results.model import Corpus, Results
 from latentscale_pipeline.views.content import Fact, Figure
-from latentscale_pipeline.views.drawing import ROLES, Style
+from latentscale_pipeline.views.drawing import Style, present
 from latentscale_pipeline.views.formatting import listed, printable, write_number
 from latentscale_pipeline.views.glossary import Definition
-from latentscale_pipeline.views.scores import fact_beside_reference, find_score, pair_facts
-
-Json = dict[str, Any]
+from latentscale_pipeline.views.scores import (
+    fact_beside_reference,
+    find_known,
+    pair_facts,
+    whole_scores,
+)
 
 
 class MagnitudeReport(MeasureReport):
@@ -43,64 +48,54 @@ class MagnitudeReport(MeasureReport):
         ),
     }
 
-    def figures(self, found: Json, corpora: Json) -> list[Figure]:
+    def figures(self, found: MagnitudeResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
         """Draw the functions and how they grow with the rows."""
-        return magnitude_figures(found, corpora)
+        return magnitude_figures(found)
 
-    def overlays(self, found: Sequence[tuple[Style, Json]]) -> list[Figure]:
+    def overlays(self, found: Sequence[tuple[Style, MagnitudeFunction]]) -> list[Figure]:
         """Draw the functions of the jobs' corpora."""
-        functions = [
-            (style, part["corpus"])
-            for style, part in found
-            if part.get("corpus") and part["corpus"]["value"]
-        ]
+        functions = [(style, function) for style, function in found if function.value]
         return [draw_functions(functions)] if functions else []
 
-    def notes(self, found: Json) -> list[str]:
+    def notes(self, found: MagnitudeResults) -> list[str]:
         """Say what duplicates do, and why there is no difference."""
-        reason = found.get("difference_reason")
         notes = [
             "Magnitude is a property of the set of distinct rows: duplicates don't add to it.",
         ]
-        if found["difference"] is None and reason:
-            notes.append(f"There is no MagDiff: {printable(reason)}.")
+        if found.difference is None and found.difference_reason:
+            notes.append(f"There is no MagDiff: {printable(found.difference_reason)}.")
         return notes
 
-    def methods(self, found: Json) -> list[tuple[str, str]]:
+    def methods(self, found: MagnitudeResults) -> list[tuple[str, str]]:
         """Say by which method and at which scales."""
         return [
-            (f"magnitude, {role}", _function_method(found[role]))
-            for role in ROLES
-            if found.get(role) and found[role]["scales"]
+            (f"magnitude, {style.name}", _function_method(function))
+            for style, function in present(found)
+            if function.scales
         ]
 
-    def conclusions(self, scores: list[Json]) -> Mapping[Topic, str]:
+    def conclusions(self, scores: Sequence[Score]) -> Mapping[Topic, str]:
         """Say which corpus is the more diverse over all scales."""
-        row = find_score(scores, "pair", measure="magnitude", score="difference")
-        if row is None or row["lower"] <= 0.0 <= row["upper"]:
+        value, lower, upper = find_known(scores, "magnitude", score="difference") or (0, 0, 0)
+        if lower <= 0.0 <= upper:
             return {}
-        which = "more" if row["value"] > 0 else "less"
+        which = "more" if value > 0 else "less"
         said = f"Over all scales together it is {which} diverse than the reference (MagDiff)."
         return {"difference": said}
 
-    def diversity(self, results: Json) -> list[Fact]:
+    def diversity(self, results: Results) -> list[Fact]:
         """Answer by the area under the function."""
-        area = [
-            row
-            for row in results["scores"]
-            if (row["measure"], row["score"]) == ("magnitude", "area") and row.get("label") is None
-        ]
-        return fact_beside_reference("MagArea, diversity over all scales", area, "")
+        areas = whole_scores(results.scores, "magnitude", score="area")
+        return fact_beside_reference("MagArea, diversity over all scales", areas)
 
-    def comparison(self, scores: list[Json]) -> list[Fact]:
+    def comparison(self, scores: Sequence[Score]) -> list[Fact]:
         """Compare by the difference of the areas."""
         return pair_facts(scores, "magnitude", self.scores, "difference")
 
 
-def _function_method(function: Json) -> str:
+def _function_method(function: MagnitudeFunction) -> str:
     return (
-        f"{listed(function['method'])} at {len(function['scales'])} scales from "
-        f"{write_number(min(function['scales']))} to "
-        f"{write_number(max(function['scales']))}, {printable(function['metric'])} "
-        f"distance, {function['n']:,} distinct rows"
+        f"{listed(function.method)} at {len(function.scales)} scales from "
+        f"{write_number(min(function.scales))} to {write_number(max(function.scales))}, "
+        f"{printable(function.metric)} distance, {function.n:,} distinct rows"
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from latentscale_pipeline.measures.vendi.results import VendiResults, VendiScore
 from latentscale_pipeline.views.content import Figure
 from latentscale_pipeline.views.drawing import (
-    ENDS,
     Style,
     error_bars,
+    hover_texts,
     in_plot,
     layout_of,
     log_axis,
@@ -21,9 +22,10 @@ from latentscale_pipeline.views.glossary import BOUNDS
 from latentscale_pipeline.views.rarefaction import Curve, draw_rarefaction
 
 Json = dict[str, Any]
+Drawn = tuple[Style, Sequence[VendiScore]]
 
 
-def vendi_figures(vendi: Json, corpora: Json) -> list[Figure]:
+def vendi_figures(vendi: VendiResults) -> list[Figure]:
     """Return one plot a kernel: the scores by order; where sampled, how they grow as well."""
     drawn = present(vendi)
     figures = []
@@ -36,33 +38,22 @@ def vendi_figures(vendi: Json, corpora: Json) -> list[Figure]:
     return figures
 
 
-def kernels_of(drawn: Sequence[tuple[Style, list[Json]]]) -> list[tuple[str, float | None]]:
+def kernels_of(drawn: Sequence[Drawn]) -> list[tuple[str, float | None]]:
     """Return the kernels and bandwidths of some corpora's entries, each once, in order."""
-    found = ((entry["kernel"], entry["bandwidth"]) for _, entries in drawn for entry in entries)
+    found = ((entry.kernel, entry.bandwidth) for _, entries in drawn for entry in entries)
     return list(dict.fromkeys(found))
 
 
-def draw_orders(
-    key: str,
-    kernel: str,
-    bandwidth: float | None,
-    chosen: Sequence[tuple[Style, list[Json]]],
-) -> Figure:
+def draw_orders(key: str, kernel: str, bandwidth: float | None, chosen: Sequence[Drawn]) -> Figure:
     """Draw scores of one kernel by order, as points with their brackets."""
-    data: list[Json] = []
-    missing = []
-    for style, scores in chosen:
-        known = [entry for entry in scores if entry["value"] is not None]
-        missing += [
-            f"Order {printable(entry['order'])} of the {style.name} is missing: "
-            f"{printable(entry['value_reason'])}."
-            for entry in scores
-            if entry["value"] is None
-        ]
-        data.append(_points(style, known))
-    values = [value for trace in data for value in trace["y"]]
+    known = [
+        (style, [(entry, *numbers) for entry in entries if (numbers := entry.numbers)])
+        for style, entries in chosen
+    ]
+    brackets = [tuple(numbers) for _, entries in known for _, *numbers in entries]
+    values = [value for value, _, _ in brackets]
     layout = layout_of("order q", "effective items")
-    orders = {float(entry["order"]): _order(entry) for _, scores in chosen for entry in scores}
+    orders = {float(entry.order): _order(entry) for _, entries in chosen for entry in entries}
     layout["xaxis"] |= {
         "type": "category",
         "categoryorder": "array",
@@ -73,76 +64,77 @@ def draw_orders(
     else:
         layout["yaxis"]["rangemode"] = "tozero"
     counts = " and ".join(
-        f"{scores[0]['n']:,} ({style.name})" for style, scores in chosen if scores
+        f"{entries[0].n:,} ({style.name})" for style, entries in chosen if entries
     )
     width = "" if bandwidth is None else f" with bandwidth σ = {write_number(bandwidth)}"
-    known_scores = [
-        {name: [entry[name] for entry in scores if entry["value"] is not None] for name in ENDS}
-        for _, scores in chosen
-    ]
     caption = " ".join(
         [
             (
                 f"Effective number of items out of {counts}, kernel {printable(kernel)}{width}. "
-                f"Bars are the brackets: {widest(known_scores)}."
+                f"Bars are the brackets: {widest(brackets)}."
             ),
-            *missing,
+            *(
+                f"Order {printable(entry.order)} of the {style.name} is missing: "
+                f"{printable(entry.value_reason)}."
+                for style, entries in chosen
+                for entry in entries
+                if entry.value is None
+            ),
         ]
     )
     title = f"Vendi score by order, {printable(kernel)} kernel"
+    data = [_points(style, entries) for style, entries in known]
     return Figure(key, title, caption, {"data": data, "layout": layout})
 
 
-def _points(style: Style, known: list[Json]) -> Json:
-    value, lower, upper = ([entry[end] for entry in known] for end in ENDS)
+def _points(style: Style, known: Sequence[tuple[VendiScore, float, float, float]]) -> Json:
+    entries, value, lower, upper = zip(*known, strict=True) if known else ((), (), (), ())
     colour = f"@{style.colour}"
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "name": style.name,
-        "x": [_order(entry) for entry in known],
-        "y": value,
+        "x": [_order(entry) for entry in entries],
+        "y": list(value),
         "error_y": error_bars(value, lower, upper) | {"color": colour},
         "line": {"color": colour, "width": 2, "dash": style.dash},
         "marker": {"color": colour, "symbol": style.symbol, "size": 9},
-        "customdata": [
-            [
-                entry["lower"],
-                entry["upper"],
-                BOUNDS[entry["bounds"]].name,
-                in_plot(entry["method"]),
-            ]
-            for entry in known
-        ],
-        "hovertemplate": "%{y:,.6~g} [%{customdata[0]:,.6~g}, %{customdata[1]:,.6~g}] "
-        "%{customdata[2]}, %{customdata[3]}",
+        **hover_texts(
+            lower,
+            upper,
+            number=",.6~g",
+            beside=(
+                [BOUNDS[entry.bounds].name for entry in entries],
+                [in_plot(entry.method) for entry in entries],
+            ),
+        ),
     }
 
 
-def of_kernel(entries: list[Json], kernel: str, bandwidth: float | None) -> list[Json]:
+def of_kernel(
+    entries: Sequence[VendiScore], kernel: str, bandwidth: float | None
+) -> list[VendiScore]:
     """Return the entries of one kernel and bandwidth, by order."""
-    ordered = sorted(entries, key=lambda entry: float(entry["order"]))
-    return [
-        entry for entry in ordered if (entry["kernel"], entry["bandwidth"]) == (kernel, bandwidth)
-    ]
+    own = [entry for entry in entries if (entry.kernel, entry.bandwidth) == (kernel, bandwidth)]
+    return sorted(own, key=lambda entry: float(entry.order))
 
 
-def _curves(style: Style, entries: list[Json]) -> list[Curve]:
+def _curves(style: Style, entries: Sequence[VendiScore]) -> list[Curve]:
     return [
         Curve(
-            of=f"order {'∞' if entry['order'] == 'inf' else entry['order']}",
+            of=f"order {'∞' if entry.order == 'inf' else entry.order}",
             style=style,
-            sizes=entry["rarefaction"]["sizes"],
-            values=entry["rarefaction"]["values"],
-            n=entry["n"],
-            value=entry["value"],
-            lower=entry["lower"],
-            upper=entry["upper"],
+            sizes=entry.rarefaction.sizes,
+            values=entry.rarefaction.values,
+            n=entry.n,
+            value=numbers[0],
+            lower=numbers[1],
+            upper=numbers[2],
         )
         for entry in entries
-        if entry.get("rarefaction") and entry["value"] is not None
+        if entry.rarefaction and (numbers := entry.numbers)
     ]
 
 
-def _order(entry: Json) -> str:
-    return "∞" if entry["order"] == "inf" else in_plot(entry["order"])
+def _order(entry: VendiScore) -> str:
+    return "∞" if entry.order == "inf" else in_plot(entry.order)

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from latentscale_pipeline.measures.base import MeasureReport, Topic
+from latentscale_pipeline.measures.base import MeasureReport, Role, Score, Topic
 from latentscale_pipeline.measures.vendi.figures import (
+    Drawn,
     draw_orders,
     kernels_of,
     of_kernel,
     vendi_figures,
 )
+from latentscale_pipeline.measures.vendi.results import VendiResults, VendiScore
+from latentscale_pipeline.results.model import Corpus, Results
 from latentscale_pipeline.views.content import Fact, Figure
-from latentscale_pipeline.views.drawing import ROLES, Style
+from latentscale_pipeline.views.drawing import present
 from latentscale_pipeline.views.formatting import listed, printable, write_number
 from latentscale_pipeline.views.glossary import Definition
-from latentscale_pipeline.views.scores import fact_beside_reference, find_score
+from latentscale_pipeline.views.scores import fact_beside_reference, find_known, whole_scores
 
-Json = dict[str, Any]
+Numbers = tuple[float, float, float]
 
 
 class VendiReport(MeasureReport):
@@ -42,13 +45,12 @@ class VendiReport(MeasureReport):
     }
     precedence = 1
 
-    def figures(self, found: Json, corpora: Json) -> list[Figure]:
+    def figures(self, found: VendiResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
         """Draw the scores by order, and how they grow with the rows."""
-        return vendi_figures(found, corpora)
+        return vendi_figures(found)
 
-    def overlays(self, found: Sequence[tuple[Style, Json]]) -> list[Figure]:
+    def overlays(self, found: Sequence[Drawn]) -> list[Figure]:
         """Draw the scores of the jobs' corpora by order, a plot for each kernel."""
-        entries = [(style, part["corpus"]) for style, part in found if part.get("corpus")]
         return [
             draw_orders(
                 f"vendi-{place}",
@@ -56,16 +58,16 @@ class VendiReport(MeasureReport):
                 bandwidth,
                 [
                     (style, chosen)
-                    for style, own in entries
+                    for style, own in found
                     if (chosen := of_kernel(own, kernel, bandwidth))
                 ],
             )
-            for place, (kernel, bandwidth) in enumerate(kernels_of(entries))
+            for place, (kernel, bandwidth) in enumerate(kernels_of(found))
         ]
 
-    def notes(self, found: Json) -> list[str]:
+    def notes(self, found: VendiResults) -> list[str]:
         """Say when scores of two corpora are comparable."""
-        if not found.get("reference"):
+        if not found.reference:
             return []
         return [
             (
@@ -74,64 +76,62 @@ class VendiReport(MeasureReport):
             )
         ]
 
-    def methods(self, found: Json) -> list[tuple[str, str]]:
+    def methods(self, found: VendiResults) -> list[tuple[str, str]]:
         """Say by which methods a kernel was scored."""
         return [
-            (f"Vendi, {role}", _kernel_method(found[role], kernel, bandwidth))
-            for role in ROLES
-            if found.get(role)
-            for kernel, bandwidth in dict.fromkeys(
-                (entry["kernel"], entry["bandwidth"]) for entry in found[role]
-            )
+            (f"Vendi, {style.name}", _kernel_method(entries, kernel, bandwidth))
+            for style, entries in present(found)
+            for kernel, bandwidth in kernels_of([(style, entries)])
         ]
 
-    def conclusions(self, scores: list[Json]) -> Mapping[Topic, str]:
+    def conclusions(self, scores: Sequence[Score]) -> Mapping[Topic, str]:
         """Say how many completely different items would be as diverse."""
-        row = find_score(scores, "corpus", measure="vendi", order="1")
-        if row is None:
-            return {}
-        kernel = row.get("kernel")
-        other = find_score(scores, "reference", measure="vendi", order="1", kernel=kernel)
-        more = ""
-        if other is not None:
-            apart = row["lower"] > other["upper"] or row["upper"] < other["lower"]
-            which = "more diverse than" if row["value"] > other["value"] else "less diverse than"
-            more = f", {which if apart else 'as far as can be told as diverse as'} the reference"
-            more += f" ({_plainly(other)})"
-        said = (
-            f"It is as diverse as {_plainly(row)} completely different items would be "
-            f"(Vendi score, {printable(kernel)} kernel){more}."
-        )
-        return {"diversity": said}
+        first_orders = whole_scores(scores, "vendi", of="corpus", order="1")
+        for kernel in dict.fromkeys(score.kernel for score in first_orders):
+            wanted = {"order": "1", "kernel": kernel}
+            ours = find_known(scores, "vendi", of="corpus", **wanted)
+            theirs = find_known(scores, "vendi", of="reference", **wanted)
+            if ours is not None:
+                said = (
+                    f"It is as diverse as {_plainly(ours[0])} completely different items would be "
+                    f"(Vendi score, {printable(kernel)} kernel){_beside(ours, theirs)}."
+                )
+                return {"diversity": said}
+        return {}
 
-    def diversity(self, results: Json) -> list[Fact]:
+    def diversity(self, results: Results) -> list[Fact]:
         """Answer by one order of every kernel, order 1 where it was asked for."""
-        scores = [
-            row
-            for row in results["scores"]
-            if row["measure"] == "vendi" and row.get("label") is None
-        ]
+        scores = whole_scores(results.scores, "vendi")
+        corpus = results.corpora.by_role()["corpus"]
         facts = []
-        for kernel in dict.fromkeys(row.get("kernel") for row in scores):
-            rows = [row for row in scores if row.get("kernel") == kernel]
-            order = "1" if any(row.get("order") == "1" for row in rows) else rows[0].get("order")
+        for kernel in dict.fromkeys(score.kernel for score in scores):
+            own = [score for score in scores if score.kernel == kernel]
+            order = "1" if any(score.order == "1" for score in own) else own[0].order
             facts += fact_beside_reference(
                 f"Vendi score, {printable(kernel)} kernel, order {printable(order)}",
-                [row for row in rows if row.get("order") == order],
-                f"out of {results['corpora']['corpus']['n']:,}",
+                [score for score in own if score.order == order],
+                f"out of {corpus.n:,}",
             )
         return facts
 
 
-def _plainly(row: Json) -> str:
-    return write_number(row["value"], 3, typeset=True)
+def _beside(ours: Numbers, theirs: Numbers | None) -> str:
+    """Compare a corpus with the reference, where there is one."""
+    if theirs is None:
+        return ""
+    apart = ours[1] > theirs[2] or ours[2] < theirs[1]
+    which = "more diverse than" if ours[0] > theirs[0] else "less diverse than"
+    which = which if apart else "as far as can be told as diverse as"
+    return f", {which} the reference ({_plainly(theirs[0])})"
 
 
-def _kernel_method(entries: list[Json], kernel: str, bandwidth: float | None) -> str:
+def _plainly(value: float) -> str:
+    return write_number(value, 3, typeset=True)
+
+
+def _kernel_method(entries: Sequence[VendiScore], kernel: str, bandwidth: float | None) -> str:
     methods = listed(
-        entry["method"]
-        for entry in entries
-        if (entry["kernel"], entry["bandwidth"]) == (kernel, bandwidth)
+        entry.method for entry in entries if (entry.kernel, entry.bandwidth) == (kernel, bandwidth)
     )
     width = "" if bandwidth is None else f", σ = {write_number(bandwidth)}"
     return f"{printable(kernel)} kernel{width}: {methods}"
