@@ -32,7 +32,7 @@ from latentscale_pipeline.engine.state import inspect_stages
 from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.executors.dask.local import local_cluster
 from latentscale_pipeline.jobs.forecast import forecast_job
-from latentscale_pipeline.jobs.plan import comparing_measures, make_plan, measure_sections
+from latentscale_pipeline.jobs.plan import make_plan, measure_sections
 from latentscale_pipeline.jobs.run import run_job
 from latentscale_pipeline.storage.artifacts import Output
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -98,9 +98,7 @@ def job(folder: Path, name: str, cluster: dict[str, Any], rows: Path) -> Any:
         "measures": {"vendi": {"kernels": ["rbf"], "method": "lanczos"}},
         "cluster": cluster,
     }
-    return read_config(
-        json.dumps(document), name, measures=measure_sections(), comparing=comparing_measures()
-    )
+    return read_config(json.dumps(document), name, measures=measure_sections())
 
 
 def efficiency(folder: Path) -> list[dict[str, Any]]:

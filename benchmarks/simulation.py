@@ -37,7 +37,6 @@ from latentscale_pipeline.config.job import JobConfig, read_config
 from latentscale_pipeline.engine.calibration import Rates, calibrate
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.jobs.plan import (
-    comparing_measures,
     make_plan,
     measure_sections,
     plan_stages,
@@ -109,9 +108,7 @@ def configure(source: str, output: str, cluster: Mapping[str, Any]) -> JobConfig
         "measures": MEASURES,
         "cluster": {"memory_limit": "4GiB", **cluster},
     }
-    return read_config(
-        json.dumps(document), "job", measures=measure_sections(), comparing=comparing_measures()
-    )
+    return read_config(json.dumps(document), "job", measures=measure_sections())
 
 
 def measure_stages(rows: int, folder: Path) -> dict[str, Measured]:

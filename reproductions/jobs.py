@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from latentscale_pipeline.config.job import read_config
-from latentscale_pipeline.jobs.plan import comparing_measures, make_plan, measure_sections
+from latentscale_pipeline.jobs.plan import make_plan, measure_sections
 from latentscale_pipeline.jobs.run import run_job
 
 
@@ -33,9 +33,7 @@ def results_of(
         }
         if reference is not None:
             job["reference"] = _stored(reference, Path(folder, "reference.npy"))
-        config = read_config(
-            json.dumps(job), "job", measures=measure_sections(), comparing=comparing_measures()
-        )
+        config = read_config(json.dumps(job), "job", measures=measure_sections())
         return run_job(make_plan(config), _tell_nobody).results
 
 

@@ -248,10 +248,9 @@ def test_formulas_become_mathml() -> None:
 
 def test_the_documented_defaults_are_the_defaults() -> None:
     from latentscale_pipeline.config.job import read_config
-    from latentscale_pipeline.jobs.plan import comparing_measures
 
     def read(text: str) -> JobConfig:
-        return read_config(text, "doc", measures=measure_sections(), comparing=comparing_measures())
+        return read_config(text, "doc", measures=measure_sections())
 
     page = (SITE / "reference" / "configuration.md").read_text("utf-8")
     [documented] = [block.text for block in blocks_of(page) if block.language == "yaml"]

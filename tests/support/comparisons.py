@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from latentscale_pipeline.compare.jobs import Comparison, compare
-from latentscale_pipeline.results.finished_job import FinishedJob, finished_job
+from latentscale_pipeline.measures.finished_job import FinishedJob, finished_job
 
 Row = dict[str, Any]
 

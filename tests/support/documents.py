@@ -39,7 +39,7 @@ import yaml
 from latentscale_pipeline.cli import cli
 from latentscale_pipeline.compare.gates import read_gates
 from latentscale_pipeline.config.job import read_config
-from latentscale_pipeline.jobs.plan import comparing_measures, measure_sections
+from latentscale_pipeline.jobs.plan import measure_sections
 from latentscale_pipeline.workflow.config import (
     read_job_config,
     read_workflow,
@@ -281,7 +281,6 @@ def read_job(text: str, where: str, overrides: tuple[str, ...] = ()) -> None:
         where,
         overrides=overrides,
         measures=measure_sections(),
-        comparing=comparing_measures(),
     )
 
 

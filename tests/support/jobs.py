@@ -55,14 +55,13 @@ def run_command(*arguments: object) -> subprocess.CompletedProcess[str]:
 def run_here(config: Path) -> "Finished":
     """Run a job in this process, without its progress."""
     from latentscale_pipeline.config.job import read_config
-    from latentscale_pipeline.jobs.plan import comparing_measures, make_plan, measure_sections
+    from latentscale_pipeline.jobs.plan import make_plan, measure_sections
     from latentscale_pipeline.jobs.run import run_job
 
     read = read_config(
         config.read_text(),
         str(config),
         measures=measure_sections(),
-        comparing=comparing_measures(),
     )
     return run_job(make_plan(read), lambda event, **fields: None)
 

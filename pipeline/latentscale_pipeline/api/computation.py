@@ -29,8 +29,8 @@ from latentscale_pipeline.engine.task import Task, TaskFailed, run_task
 from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError
 from latentscale_pipeline.jobs.machine import memory_bytes
-from latentscale_pipeline.jobs.plan import comparing_measures, job_facts, measure_sections
-from latentscale_pipeline.measures.base import Findings, Role
+from latentscale_pipeline.jobs.plan import job_facts, measure_sections
+from latentscale_pipeline.measures.base import Findings, Role, Score, plan_measure
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.storage.artifacts import Artifact
 from latentscale_pipeline.storage.in_memory import InMemoryStore
@@ -42,7 +42,7 @@ class Computed:
 
     Attributes
     ----------
-    section : mapping
+    section : Part
         The measure's part of a job's results.
     findings : Findings
         The same with its scores.
@@ -50,14 +50,14 @@ class Computed:
         Where the arrays are.
     """
 
-    section: Mapping[str, Any]
+    section: Any
     findings: Findings
     store: InMemoryStore
 
-    def score(self, name: str) -> Mapping[str, Any]:
-        """Return a score's fields."""
+    def score(self, name: str) -> Score:
+        """Return a score by its name."""
         [score] = [score for score in self.findings.scores if score.score == name]
-        return vars(score)
+        return score
 
     def array(self, name: str) -> NDArray[Any]:
         """Return an array by its name in a job's results."""
@@ -128,9 +128,7 @@ def _configure(
         document["reference"] = "reference"
     if budget is not None:
         document["budget"] = {"pairs": budget}
-    config = resolve_config(
-        document, "arguments", measures=measure_sections(), comparing=comparing_measures()
-    )
+    config = resolve_config(document, "arguments", measures=measure_sections())
     if config.measures[measure].code:
         [code, *_] = config.measures[measure].code
         raise BadInput(f"{code} is a function, which only latentscale run --allow-code takes")
@@ -140,7 +138,8 @@ def _configure(
 def _compute(measure: str, config: JobConfig, corpora: Mapping[Role, Corpus]) -> Computed:
     facts = job_facts(config, corpora, {})
     section = config.measures[measure]
-    stages = {stage.name: stage for stage in MEASURES[measure].plan(section, facts)}
+    planned = plan_measure(measure, MEASURES[measure], section, facts)
+    stages = {stage.name: stage for stage in planned}
     _check_memory(stages)
     store = InMemoryStore()
     work = Work(
@@ -159,7 +158,7 @@ def _compute(measure: str, config: JobConfig, corpora: Mapping[Role, Corpus]) ->
     if findings.section is None:
         raise BadInput(findings.reason or "nothing was found")
     findings = MEASURES[measure].name_representatives(section, findings, result, corpora)
-    return Computed(findings.section or {}, findings, store)
+    return Computed(findings.section, findings, store)
 
 
 def _check_memory(stages: Mapping[str, Stage]) -> None:

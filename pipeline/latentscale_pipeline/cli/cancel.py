@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import click
 
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.jobs.schedulers import withdraw
+from latentscale_pipeline.jobs.status import open_job, read_status
+from latentscale_pipeline.jobs.submission_records import last_submission, withdraw_submission
+from latentscale_pipeline.storage.cancellation import request_cancel
+from latentscale_pipeline.storage.lock import UNKNOWN
+from latentscale_pipeline.views.formatting import printable
+
 
 @click.command(no_args_is_help=True)
 @click.argument("job")
@@ -17,14 +25,6 @@ def cancel(job: str) -> None:
     Example:
       latentscale cancel s3://bucket/jobs/nightly-1a2b3c4d
     """
-    from latentscale_pipeline.errors import BadInput
-    from latentscale_pipeline.jobs.schedulers import withdraw
-    from latentscale_pipeline.jobs.status import open_job, read_status
-    from latentscale_pipeline.jobs.submission_records import last_submission, withdraw_submission
-    from latentscale_pipeline.storage.cancellation import request_cancel
-    from latentscale_pipeline.storage.lock import UNKNOWN
-    from latentscale_pipeline.views.formatting import printable
-
     store = open_job(job)
     found = read_status(store)
     submission = last_submission(store)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import click
+from rich.console import Console
 
+from latentscale_pipeline.cli.options import ALLOW_UNLIKE, GATES, JSON, taking
 from latentscale_pipeline.cli.text_files import read_text, write_text
+from latentscale_pipeline.compare.document import comparison_document, dump_document
+from latentscale_pipeline.compare.gate_checks import GateResult, check_gates
+from latentscale_pipeline.compare.gates import read_gates
+from latentscale_pipeline.compare.jobs import Comparison, refuse_incomparable
+from latentscale_pipeline.compare.jobs import compare as compare_jobs
+from latentscale_pipeline.compare.junit import junit_xml
+from latentscale_pipeline.compare.markdown import comparison_markdown
+from latentscale_pipeline.compare.terminal import print_comparison
 from latentscale_pipeline.errors import GateFailed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from latentscale_pipeline.compare.gate_checks import GateResult
+from latentscale_pipeline.measures.finished_job import FinishedJob, read_job
 
 STANDARD_OUTPUT = "-"
 
@@ -20,9 +26,7 @@ STANDARD_OUTPUT = "-"
 @click.command(no_args_is_help=True)
 @click.argument("job")
 @click.argument("baseline")
-@click.option("--gates", "gates_file", metavar="FILE", help="Limits that the job must keep (YAML).")
-@click.option("--allow-unlike", is_flag=True, help="Compare jobs whose settings or sizes differ.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@taking(GATES, ALLOW_UNLIKE, JSON)
 @click.option("--junit", metavar="FILE", help="Write the gates as JUnit XML.")
 @click.option(
     "--markdown",
@@ -63,48 +67,39 @@ def compare(
     Exit codes: 0 compared and every gate passed, 1 a gate failed, 2 bad input, or jobs that are
     unlike.
     """
-    from latentscale_pipeline.compare.document import comparison_document, dump_document
-    from latentscale_pipeline.compare.gate_checks import check_gates
-    from latentscale_pipeline.compare.gates import read_gates
-    from latentscale_pipeline.compare.jobs import compare as compare_jobs
-    from latentscale_pipeline.compare.jobs import refuse_incomparable
-    from latentscale_pipeline.compare.junit import junit_xml
-    from latentscale_pipeline.compare.markdown import comparison_markdown
-    from latentscale_pipeline.results.finished_job import read_job
-
     if as_json and markdown == STANDARD_OUTPUT:
         raise click.UsageError("--json and --markdown both print; name a file: --markdown FILE")
     if junit is not None and gates_file is None:
         raise click.UsageError("--junit writes how gates went; name them with --gates FILE")
+    compared = compare_with(read_job(baseline), read_job(job), gates_file, allow_unlike)
+    comparison, results = compared
+    if junit is not None and results is not None:
+        write_text(junit, junit_xml(comparison, results))
+    if markdown is not None:
+        place = None if markdown == STANDARD_OUTPUT else markdown
+        write_text(place, comparison_markdown(comparison, results))
+    if as_json:
+        click.echo(dump_document(comparison_document(comparison, results)))
+    elif markdown != STANDARD_OUTPUT:
+        print_comparison(comparison, results, Console())
+    failed = [result for result in results or () if not result.passed]
+    for result in failed:
+        click.echo(f"gate failed: {result.message}", err=True)
+    if failed:
+        raise GateFailed(f"{len(failed)} of {len(results or ())} gates failed")
+
+
+def compare_with(
+    baseline: FinishedJob, job: FinishedJob, gates_file: str | None, allow_unlike: bool
+) -> tuple[Comparison, Sequence[GateResult] | None]:
+    """Compare a job with a baseline, and hold it against the gates of a file, if one is named."""
     gates = (
         None
         if gates_file is None
         else read_gates(read_text(gates_file, "a YAML file with gates"), gates_file)
     )
-    comparison = compare_jobs(read_job(job), read_job(baseline))
+    comparison = compare_jobs(job, baseline)
     if not allow_unlike:
         refuse_incomparable(comparison)
     results = None if gates is None else check_gates(gates, comparison, str(gates_file))
-    if junit is not None and results is not None:
-        write_text(junit, junit_xml(comparison, results))
-    if markdown not in (None, STANDARD_OUTPUT):
-        write_text(str(markdown), comparison_markdown(comparison, results))
-    if as_json:
-        click.echo(dump_document(comparison_document(comparison, results)))
-    elif markdown == STANDARD_OUTPUT:
-        click.echo(comparison_markdown(comparison, results), nl=False)
-    else:
-        from rich.console import Console
-
-        from latentscale_pipeline.compare.terminal import print_comparison
-
-        print_comparison(comparison, results, Console())
-    _fail_with(results or ())
-
-
-def _fail_with(results: Sequence[GateResult]) -> None:
-    failed = [result for result in results if not result.passed]
-    for result in failed:
-        click.echo(f"gate failed: {result.message}", err=True)
-    if failed:
-        raise GateFailed(f"{len(failed)} of {len(results)} gates failed")
+    return comparison, results

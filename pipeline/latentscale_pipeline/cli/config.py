@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import click
+import yaml
 
+from latentscale_pipeline.cli.options import OVERRIDES
+from latentscale_pipeline.cli.run import read_job
 from latentscale_pipeline.cli.text_files import read_text
+from latentscale_pipeline.config.schema import config_schema
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.jobs.plan import measure_sections
+from latentscale_pipeline.jobs.run import frozen_config
 from latentscale_pipeline.views.formatting import printable
 
 PRESETS = Path("configs")
@@ -20,13 +25,13 @@ LINE_WIDTH = 100
 
 
 @click.command(no_args_is_help=True)
-@click.argument("config", required=False)
-@click.option("-o", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
+@click.argument("config", required=False, type=click.Path(path_type=Path))
+@OVERRIDES
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of YAML.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of a configuration file.")
 @click.option("--presets", is_flag=True, help="List the files in configs/, and what each is for.")
 def config(
-    config: str | None,
+    config: Path | None,
     overrides: tuple[str, ...],
     as_json: bool,
     schema: bool,
@@ -47,45 +52,23 @@ def config(
         raise click.UsageError("name one of CONFIG, --schema and --presets")
     if overrides and config is None:
         raise click.UsageError("-o overrides a key of CONFIG; name that file")
-    if schema:
-        click.echo(json.dumps(_schema(), indent=2))
-    elif presets:
-        _print_presets(as_json)
+    if config is not None:
+        text = frozen_config(read_job(config, overrides)).decode()
+        click.echo(text if as_json else _as_yaml(text), nl=False)
+    elif schema:
+        click.echo(json.dumps(config_schema(measure_sections()), indent=2))
     else:
-        _print_config(str(config), overrides, as_json)
+        _print_presets(as_json)
 
 
-def _schema() -> dict[str, Any]:
-    from latentscale_pipeline.config.schema import config_schema
-    from latentscale_pipeline.jobs.plan import measure_sections
-
-    return config_schema(measure_sections())
-
-
-def _print_config(path: str, overrides: tuple[str, ...], as_json: bool) -> None:
-    import yaml
-
-    from latentscale_pipeline.config.job import read_config
-    from latentscale_pipeline.jobs.plan import comparing_measures, measure_sections
-    from latentscale_pipeline.jobs.run import frozen_config
-
-    resolved = read_config(
-        read_text(path, "a YAML file that describes a job"),
-        path,
-        overrides=overrides,
-        measures=measure_sections(),
-        comparing=comparing_measures(),
+def _as_yaml(text: str) -> str:
+    return yaml.safe_dump(
+        json.loads(text),
+        sort_keys=False,
+        allow_unicode=True,
+        default_flow_style=None,
+        width=LINE_WIDTH,
     )
-    text = frozen_config(resolved).decode()
-    if not as_json:
-        text = yaml.safe_dump(
-            json.loads(text),
-            sort_keys=False,
-            allow_unicode=True,
-            default_flow_style=None,
-            width=LINE_WIDTH,
-        )
-    click.echo(text, nl=False)
 
 
 def _print_presets(as_json: bool) -> None:

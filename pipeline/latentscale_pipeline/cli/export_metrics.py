@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import click
 
+from latentscale_pipeline.measures.finished_job import read_job
+from latentscale_pipeline.metrics.exposition import write_metrics
+from latentscale_pipeline.metrics.mlflow_logger import log_to_mlflow
+from latentscale_pipeline.storage.objects import ObjectStore
+
 
 @click.command("export-metrics", no_args_is_help=True)
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
@@ -36,11 +41,6 @@ def export_metrics(
       latentscale export-metrics jobs/nightly-1a2b3c4d --format openmetrics
       latentscale export-metrics jobs/nightly-1a2b3c4d --mlflow http://mlflow.example.org
     """
-    from latentscale_pipeline.metrics.exposition import write_metrics
-    from latentscale_pipeline.metrics.mlflow_logger import log_to_mlflow
-    from latentscale_pipeline.results.finished_job import read_job
-    from latentscale_pipeline.storage.objects import ObjectStore
-
     read = [read_job(url) for url in jobs]
     if tracking_uri is not None:
         for job in read:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from rich.console import Console
 
-from latentscale_pipeline.cli.report_options import output_option, written_as_option
+from latentscale_pipeline.cli.options import JSON, OUTPUT, WRITTEN_AS, taking
+from latentscale_pipeline.cli.status import print_rows
 from latentscale_pipeline.cli.text_files import write_text
 from latentscale_pipeline.errors import BadInput
-
-if TYPE_CHECKING:
-    from latentscale_pipeline.history.entries import Entry
+from latentscale_pipeline.history.entries import Entry, make_entry, score_columns
+from latentscale_pipeline.history.registry import Registry, pick_baseline
+from latentscale_pipeline.history.report import series_report
+from latentscale_pipeline.measures.finished_job import read_job
+from latentscale_pipeline.report import FORMATS
 
 GATES = {True: "passed", False: "failed", None: ""}
 
@@ -44,10 +48,6 @@ def add(registry: str, jobs: tuple[str, ...], tag: str | None) -> None:
     Example:
       latentscale history add history/ jobs/nightly-1a2b3c4d --tag release
     """
-    from latentscale_pipeline.history.entries import make_entry
-    from latentscale_pipeline.history.registry import Registry
-    from latentscale_pipeline.results.finished_job import read_job
-
     known = Registry.at(registry)
     for url in jobs:
         entry = make_entry(read_job(url))
@@ -69,8 +69,6 @@ def tag(registry: str, job: str, tag: str) -> None:
     Example:
       latentscale history tag history/ nightly-1a2b3c4d release
     """
-    from latentscale_pipeline.history.registry import Registry
-
     Registry.at(registry).tag(tag, job)
     click.echo(f"{job}: tagged {tag}")
 
@@ -78,7 +76,7 @@ def tag(registry: str, job: str, tag: str) -> None:
 @history.command("list", no_args_is_help=True)
 @click.argument("registry", metavar="HISTORY")
 @click.option("--name", help="Only jobs of this name or workflow.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@JSON
 def list_entries(registry: str, name: str | None, as_json: bool) -> None:
     """List the registered jobs, the oldest first.
 
@@ -86,9 +84,6 @@ def list_entries(registry: str, name: str | None, as_json: bool) -> None:
     Example:
       latentscale history list history/ --name nightly
     """
-    from latentscale_pipeline.cli.status import print_rows
-    from latentscale_pipeline.history.registry import Registry
-
     known = Registry.at(registry)
     entries, tags = known.entries(name), known.tags()
     if as_json:
@@ -109,7 +104,8 @@ def list_entries(registry: str, name: str | None, as_json: bool) -> None:
                 "folder": entry.url,
             }
             for entry in entries
-        ]
+        ],
+        Console(),
     )
 
 
@@ -124,8 +120,6 @@ def pick(registry: str, baseline: str, name: str | None) -> None:
     Example:
       latentscale history pick history/ --baseline release
     """
-    from latentscale_pipeline.history.registry import Registry, pick_baseline
-
     known = Registry.at(registry)
     entry = pick_baseline(known, baseline, name)
     if entry is None:
@@ -137,8 +131,7 @@ def pick(registry: str, baseline: str, name: str | None) -> None:
 @click.argument("registry", metavar="HISTORY")
 @click.option("--name", help="Only jobs of this name or workflow.")
 @click.option("--last", type=click.IntRange(1), help="Only so many of the newest.")
-@written_as_option
-@output_option
+@taking(WRITTEN_AS, OUTPUT)
 def plot(
     registry: str, name: str | None, last: int | None, written_as: str, output: str | None
 ) -> None:
@@ -148,25 +141,15 @@ def plot(
     Example:
       latentscale history plot history/ --name nightly --output trends.html
     """
-    from latentscale_pipeline.history.registry import Registry
-    from latentscale_pipeline.history.report import series_report
-    from latentscale_pipeline.report import FORMATS
-
     known = Registry.at(registry)
     entries = known.entries(name)[-last if last else 0 :]
     if not entries:
         raise BadInput(f"{known.store.url}: no jobs{f' of {name}' if name else ''} to plot")
     title = name or ", ".join(dict.fromkeys(entry.workflow or entry.name for entry in entries))
-    text = FORMATS[written_as](series_report(entries, title, known.tags()))
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        write_text(output, text)
+    write_text(output, FORMATS[written_as](series_report(entries, title, known.tags())))
 
 
 def _describe(entry: Entry, tags: dict[str, str]) -> dict[str, Any]:
-    from latentscale_pipeline.history.entries import score_columns
-
     return {
         "job": entry.job,
         "name": entry.name,

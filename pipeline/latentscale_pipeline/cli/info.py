@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
 
-if TYPE_CHECKING:
-    from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.cli.options import JSON
+from latentscale_pipeline.corpus import Corpus, open_corpus
+from latentscale_pipeline.views.terminal import print_lines
 
 
 @click.command()
 @click.argument("corpus")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@JSON
 def info(corpus: str, as_json: bool) -> None:
     """Describe a corpus, from its manifest alone.
 
@@ -22,17 +27,16 @@ def info(corpus: str, as_json: bool) -> None:
       latentscale info corpus.zarr
       latentscale info s3://bucket/corpus.zarr --json
     """
-    from latentscale_pipeline.corpus import open_corpus
-
     show_corpus(open_corpus(corpus), as_json)
 
 
 def show_corpus(corpus: Corpus, as_json: bool) -> None:
     """Print a corpus' description on standard output, as a table or as JSON."""
+    described = describe(corpus)
     if as_json:
-        click.echo(json.dumps(describe(corpus), indent=2))
+        click.echo(json.dumps(described, indent=2))
     else:
-        _show_table(corpus)
+        _show_table(corpus, described)
 
 
 def describe(corpus: Corpus) -> dict[str, Any]:
@@ -59,13 +63,7 @@ def describe(corpus: Corpus) -> dict[str, Any]:
     }
 
 
-def _show_table(corpus: Corpus) -> None:
-    from rich.console import Console
-    from rich.filesize import decimal
-    from rich.table import Table
-    from rich.text import Text
-
-    described = describe(corpus)
+def _show_table(corpus: Corpus, described: dict[str, Any]) -> None:
     zero, dropped = described["zero_rows"], described["dropped"]
     lines = {
         "vectors": f"{corpus.n:,} x {corpus.d} {corpus.dtype.name}",
@@ -83,13 +81,13 @@ def _show_table(corpus: Corpus) -> None:
         "created": f"{corpus.manifest.created} by latentscale {corpus.manifest.version}",
     }
     table = Table(show_header=False, box=None)
-    table.add_column()
+    table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in lines.items():
-        table.add_row(Text(name, style="bold"), Text(value))
+        table.add_row(name, Text(value))
     console = Console()
     # A path in one piece can be copied, however narrow the terminal is.
-    console.print(Text(corpus.url), soft_wrap=True)
+    print_lines(console, [corpus.url])
     console.print(table)
 
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from latentscale_pipeline.corpus.ingest.encoding import Run
-    from latentscale_pipeline.corpus.ingest.sources import Sources
-    from latentscale_pipeline.progress import Progress
+from latentscale_pipeline.cli.info import show_corpus
+from latentscale_pipeline.config.cluster import Local
+from latentscale_pipeline.corpus.formats import FORMATS
+from latentscale_pipeline.corpus.ingest.append import append as add_rows
+from latentscale_pipeline.corpus.ingest.create import ingest as write_corpus
+from latentscale_pipeline.corpus.ingest.encoding import Run
+from latentscale_pipeline.corpus.ingest.sources import Sources, open_sources
+from latentscale_pipeline.jobs.ingestion import ingest_runner, worker_runner
+from latentscale_pipeline.jobs.machine import usable_cores
+from latentscale_pipeline.progress import Progress, reported
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -106,13 +111,6 @@ def ingest(
       latentscale ingest today.npy corpus.zarr --append
       latentscale ingest 'part-*.parquet' corpus.zarr --vectors emb --ids-column id
     """
-    from latentscale_pipeline.cli.info import show_corpus
-    from latentscale_pipeline.corpus.formats import FORMATS
-    from latentscale_pipeline.corpus.ingest.append import append as add_rows
-    from latentscale_pipeline.corpus.ingest.create import ingest as write_corpus
-    from latentscale_pipeline.corpus.ingest.sources import open_sources
-    from latentscale_pipeline.progress import reported
-
     if kind is not None and kind not in FORMATS:
         raise click.BadParameter(f"{kind!r} is no format; the formats are {', '.join(FORMATS)}")
     if grow and (overwrite or dtype):
@@ -142,10 +140,6 @@ def ingest(
 
 
 def _runner(sources: Sources, workers: int | None, memory_limit: int, progress: Progress) -> Run:
-    from latentscale_pipeline.config.cluster import Local
-    from latentscale_pipeline.jobs.ingestion import ingest_runner, worker_runner
-    from latentscale_pipeline.jobs.machine import usable_cores
-
     count = workers or min(4, usable_cores())
     cluster = Local(workers=count, memory_limit=memory_limit)
     if workers is not None and workers > 1:

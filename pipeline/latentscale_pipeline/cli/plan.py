@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import yaml
+from rich.console import Console
 
-from latentscale_pipeline.cli.text_files import read_text
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from latentscale_pipeline.cli.options import ALLOW_CODE, JSON, OVERRIDES, taking
+from latentscale_pipeline.cli.run import read_job
+from latentscale_pipeline.jobs.forecast import forecast_job
+from latentscale_pipeline.views.formatting import (
+    printable,
+    write_bytes,
+    write_duration,
+    write_number,
+)
+from latentscale_pipeline.views.terminal import rich_table
 
 WIDTH = 160
 """Columns of the tables where no terminal says how many there are."""
 
+WORK_COLUMNS = (
+    *("stage", "tasks", "at once", "memory", "read", "written"),
+    *("multiply-adds", "folds", "time"),
+)
+METHOD_COLUMNS = ("stage", "method", "because", "earlier runs")
 WORK_NOTE = (
     "memory: of one process that runs one task. multiply-adds: in matrix products. folds: entries\n"
     "visited one at a time (distances, exponentials, hashes, edges)."
@@ -24,9 +37,7 @@ WORK_NOTE = (
 
 @click.command(no_args_is_help=True)
 @click.argument("config", type=click.Path(path_type=Path))
-@click.option("-o", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
-@click.option("--allow-code", is_flag=True, help="Run functions that the configuration names.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@taking(OVERRIDES, ALLOW_CODE, JSON)
 def plan(config: Path, overrides: tuple[str, ...], allow_code: bool, as_json: bool) -> None:
     """Tell what the job that CONFIG (a YAML file) describes will do and take.
 
@@ -39,57 +50,42 @@ def plan(config: Path, overrides: tuple[str, ...], allow_code: bool, as_json: bo
     Example:
       latentscale plan quickstart.yaml -o corpus=embeddings.npy -o cluster.workers=8
     """
-    from latentscale_pipeline.config.job import read_config
-    from latentscale_pipeline.jobs.forecast import forecast_job
-    from latentscale_pipeline.jobs.plan import comparing_measures, measure_sections
-
-    resolved = read_config(
-        read_text(config, "a YAML file that describes a job"),
-        str(config),
-        overrides=overrides,
-        measures=measure_sections(),
-        comparing=comparing_measures(),
-    )
-    forecast = forecast_job(resolved, allow_code=allow_code)
+    forecast = forecast_job(read_job(config, overrides), allow_code=allow_code)
     if as_json:
         click.echo(json.dumps(forecast, indent=1, allow_nan=False))
-    else:
-        _print_forecast(forecast)
-
-
-def _print_forecast(forecast: dict[str, Any]) -> None:
-    import yaml
-    from rich.console import Console
-
-    from latentscale_pipeline.views.formatting import printable
-
+        return
     console = Console()
     if not console.is_terminal:
         console.width = WIDTH
     for line in yaml.safe_dump(forecast["config"], sort_keys=False).splitlines():
         click.echo(printable(line))
     click.echo()
-    console.print(_work_table(forecast))
+    _print_table(console, "Work", WORK_COLUMNS, _work_rows(forecast), right=WORK_COLUMNS[1:])
     click.echo(WORK_NOTE)
     click.echo()
-    console.print(_method_table(forecast))
+    _print_table(console, "Methods and earlier runs", METHOD_COLUMNS, _method_rows(forecast))
     click.echo()
     for line in _remarks(forecast):
         click.echo(printable(line))
 
 
-def _work_table(forecast: dict[str, Any]) -> Table:
-    from latentscale_pipeline.views.formatting import write_bytes, write_duration, write_number
+def _print_table(
+    console: Console,
+    title: str,
+    columns: tuple[str, ...],
+    rows: list[tuple[str, ...]],
+    right: tuple[str, ...] = (),
+) -> None:
+    cells = [dict(zip(columns, map(printable, row), strict=True)) for row in rows]
+    console.print(rich_table(columns, cells, title=title, right=right, folded=columns[1:]))
 
-    header = ("stage", "tasks", "at once", "memory", "read", "written", "multiply-adds", "folds")
-    table = _table("Work", (*header, "time"))
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for stage in [*forecast["stages"], {"stage": "all stages", **forecast["total"]}]:
-        iterations = f" in {stage['rounds']} rounds" if stage.get("rounds", 1) > 1 else ""
-        table.add_row(
+
+def _work_rows(forecast: dict[str, Any]) -> list[tuple[str, ...]]:
+    return [
+        (
             stage["stage"],
-            f"{stage['tasks']:,}{iterations}",
+            f"{stage['tasks']:,}"
+            + (f" in {stage['rounds']} rounds" if stage.get("rounds", 1) > 1 else ""),
             str(stage.get("at_once", "")),
             write_bytes(stage["projected_memory_bytes"]),
             write_bytes(stage["bytes_read"]),
@@ -98,34 +94,18 @@ def _work_table(forecast: dict[str, Any]) -> Table:
             write_number(stage["folds"], 2),
             write_duration(stage["seconds"]),
         )
-    return table
+        for stage in [*forecast["stages"], {"stage": "all stages", **forecast["total"]}]
+    ]
 
 
-def _method_table(forecast: dict[str, Any]) -> Table:
-    from rich.text import Text
-
-    from latentscale_pipeline.views.formatting import printable
-
-    table = _table("Methods and earlier runs", ("stage", "method", "because", "earlier runs"))
-    for stage in forecast["stages"]:
-        cells = (stage["stage"], stage["method"] or "", stage["why"] or "", stage["reuse"])
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    return table
-
-
-def _table(title: str, header: tuple[str, ...]) -> Table:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for name in header:
-        table.add_column(name, overflow="fold")
-    table.columns[0].no_wrap = True
-    return table
+def _method_rows(forecast: dict[str, Any]) -> list[tuple[str, ...]]:
+    return [
+        (stage["stage"], stage["method"] or "", stage["why"] or "", stage["reuse"])
+        for stage in forecast["stages"]
+    ]
 
 
 def _remarks(forecast: dict[str, Any]) -> list[str]:
-    from latentscale_pipeline.views.formatting import write_bytes, write_duration
-
     job, disk, total = forecast["job"], forecast["disk"], forecast["total"]
     lines = []
     for role, corpus in forecast["corpora"].items():

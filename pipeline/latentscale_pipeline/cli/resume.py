@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import click
 
+from latentscale_pipeline.cli.options import (
+    ALLOW_CODE,
+    JSON_RESULTS,
+    KEEP,
+    QUIET,
+    RUNTIME_OVERRIDES,
+    TAKE_OVER,
+    WAIT,
+    taking,
+)
+from latentscale_pipeline.cli.run import ended_by_signals, print_finished, run_plan
+from latentscale_pipeline.cli.submit import hand_over
+from latentscale_pipeline.jobs.resume import plan_again
+from latentscale_pipeline.jobs.run import is_finished
+from latentscale_pipeline.jobs.submission_records import last_submission
+from latentscale_pipeline.storage.objects import ObjectStore
+
 
 @click.command(no_args_is_help=True)
 @click.argument("job")
-@click.option(
-    "-o", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of cluster, driver."
-)
+@RUNTIME_OVERRIDES
 @click.option("--here", is_flag=True, help="Run it in this process, even if it was submitted.")
-@click.option("--wait", is_flag=True, help="Wait while another run holds the job.")
-@click.option("--take-over", is_flag=True, help="Succeed another run, alive or not.")
-@click.option("--keep", is_flag=True, help="Keep temporary and superseded results.")
-@click.option("--allow-code", is_flag=True, help="Run functions that the configuration names.")
-@click.option("--json", "as_json", is_flag=True, help="Print results.json instead of a summary.")
-@click.option("--quiet", is_flag=True, help="Show no progress.")
+@taking(WAIT, TAKE_OVER, KEEP, ALLOW_CODE, JSON_RESULTS, QUIET)
 def resume(
     job: str,
     overrides: tuple[str, ...],
@@ -41,32 +51,19 @@ def resume(
     Example:
       latentscale resume jobs/nightly-1a2b3c4d -o cluster.workers=8
     """
-    from latentscale_pipeline.cli.run import ended_by_signals, print_finished, run_plan
-
     with ended_by_signals():
-        from latentscale_pipeline.jobs.resume import plan_again
-        from latentscale_pipeline.jobs.submission_records import last_submission
-        from latentscale_pipeline.storage.objects import ObjectStore
-
-        store = ObjectStore(job)
-        submission = None if here else last_submission(store)
-        if submission is not None:
-            from latentscale_pipeline.cli.submit import tell, wait_until_ended
-            from latentscale_pipeline.jobs.run import is_finished
-            from latentscale_pipeline.jobs.submission import submit_job
-
-            plan = plan_again(job, overrides, allow_code=allow_code)
-            if not is_finished(plan):
-                again = submit_job(plan, requeue=submission.requeue, allow_code=allow_code)
-                tell(store, again, as_json=as_json)
-                if wait:
-                    wait_until_ended(store, again, quiet=quiet)
-                return
-        finished = run_plan(
-            lambda: plan_again(job, overrides, allow_code=allow_code),
-            wait=wait,
-            take_over=take_over,
-            keep=keep,
-            quiet=quiet,
-        )
+        plan = plan_again(job, overrides, allow_code=allow_code)
+        submission = None if here else last_submission(ObjectStore(job))
+        if submission is not None and not is_finished(plan):
+            hand_over(
+                plan,
+                requeue=submission.requeue,
+                keep=keep,
+                allow_code=allow_code,
+                as_json=as_json,
+                wait=wait,
+                quiet=quiet,
+            )
+            return
+        finished = run_plan(plan, quiet=quiet, wait=wait, take_over=take_over, keep=keep)
     print_finished(finished, as_json)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,7 +30,21 @@ SECONDS_BETWEEN_LINES = 5.0
 WIDE = 110
 """Columns of a terminal that has room for long bars."""
 
-_log = logging.getLogger("latentscale")
+WARNINGS = {
+    **dict.fromkeys(("part_retried", "part_corrupt", "stage_failed"), "{stage}: {problem}"),
+    **dict.fromkeys(("dashboard_missing", "cluster_warned"), "{problem}"),
+}
+"""What is said of events that went wrong, even to those who want quiet."""
+
+NEWS = {
+    **WARNINGS,
+    "run_started": "job {job} in {folder}: {stages} stages",
+    "waiting": "{line}",
+    "dashboard_opened": "dashboard: {link}",
+}
+"""The same of those that no bar shows."""
+
+Say = Callable[[str], None]
 
 
 @contextmanager
@@ -45,8 +58,12 @@ def show_progress(console: Console, *, quiet: bool = False) -> Iterator[Notify]:
     quiet : bool
         Show nothing but warnings.
     """
+
+    def say(line: str) -> None:
+        console.print(Text(f"{time.strftime('%H:%M:%S')} {line}"), soft_wrap=True)
+
     if quiet:
-        yield _warn
+        yield lambda event, **fields: _say_news(say, WARNINGS, event, fields)
     elif console.is_terminal:
         columns = (
             TextColumn("{task.description}"),
@@ -56,9 +73,14 @@ def show_progress(console: Console, *, quiet: bool = False) -> Iterator[Notify]:
             _PaceColumn(),
         )
         with Progress(*columns, console=console) as progress:
-            yield _Bars(progress)
+            yield _Bars(progress, say)
     else:
-        yield _Lines()
+        yield _Lines(say)
+
+
+def _say_news(say: Say, words: Mapping[str, str], event: str, fields: Mapping[str, Any]) -> None:
+    if event in words:
+        say(words[event].format_map(fields))
 
 
 def write_pace(stage: StageRecord, now: float) -> str:
@@ -90,13 +112,6 @@ def write_rate(rate: float) -> str:
     return f"{rate * 3600:.1f} parts/h"
 
 
-def _warn(event: str, **fields: Any) -> None:
-    if event in {"part_retried", "part_corrupt", "stage_failed"}:
-        _log.warning("%s: %s", fields["stage"], fields["problem"])
-    elif event in {"dashboard_missing", "cluster_warned"}:
-        _log.warning("%s", fields["problem"])
-
-
 class _ElapsedColumn(ProgressColumn):
     """Time since a stage was started; a bar that is full may begin another iteration."""
 
@@ -121,26 +136,19 @@ class _PaceColumn(ProgressColumn):
 class _Bars:
     """A bar for the stages that are done, and one for every stage that was started."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, say: Say) -> None:
         self._progress = progress
+        self._say = say
         self._record = RunRecord()
         self._bars: dict[str, TaskID] = {}
 
     def __call__(self, event: str, **fields: Any) -> None:
         self._record.take(Event(event, time.time(), fields))
+        _say_news(self._say, NEWS, event, fields)
         if event == "run_started":
-            self._say(f"job {fields['job']} in {fields['folder']}")
             self._bars[""] = self._progress.add_task("job", total=fields["stages"], record=None)
-        elif event == "waiting":
-            self._say(fields["line"])
-        elif event == "dashboard_opened":
-            self._say(f"dashboard: {fields['link']}")
         elif "stage" in fields:
             self._show_stage(fields["stage"])
-        _warn(event, **fields)
-
-    def _say(self, line: str) -> None:
-        self._progress.console.print(line, soft_wrap=True, markup=False, highlight=False)
 
     def _show_stage(self, name: str) -> None:
         stage = self._record.stages[name]
@@ -158,40 +166,36 @@ class _Bars:
 class _Lines:
     """A line for whatever happens to a stage, and now and then one for its parts."""
 
-    def __init__(self) -> None:
+    def __init__(self, say: Say) -> None:
+        self._say = say
         self._record = RunRecord()
         self._said: dict[str, float] = {}
 
     def __call__(self, event: str, **fields: Any) -> None:
         now = time.time()
         self._record.take(Event(event, now, fields))
-        name = fields.get("stage", "")
-        if event == "run_started":
-            _log.info("job %s in %s: %d stages", fields["job"], fields["folder"], fields["stages"])
-        elif event == "waiting":
-            _log.info("%s", fields["line"])
-        elif event == "dashboard_opened":
-            _log.info("dashboard: %s", fields["link"])
-        elif event == "stage_found":
-            _log.info("%s: %s", name, fields["reason"])
-        elif event == "stage_started":
+        _say_news(self._say, {**NEWS, "stage_found": "{stage}: {reason}"}, event, fields)
+        if event == "stage_started":
+            name = fields["stage"]
             notes = "".join(f"; {note}" for note in _notes(self._record.stages[name]))
-            _log.info("%s: queued, tasks: %d%s", name, fields["parts"], notes)
+            self._say(f"{name}: queued, tasks: {fields['parts']}{notes}")
         elif event == "part_done" and fields["part"] != FINALISING and fields["parts"] > 1:
-            self._tell_parts(name, self._record.stages[name], now)
+            self._tell_parts(fields["stage"], now)
         elif event == "stage_done":
-            seconds = sum(cost.seconds for cost in self._record.stages[name].costs.values())
-            _log.info("%s: done, %.1f s of work", name, seconds)
-        _warn(event, **fields)
+            costs = self._record.stages[fields["stage"]].costs.values()
+            seconds = sum(cost.seconds for cost in costs)
+            self._say(f"{fields['stage']}: done, {seconds:.1f} s of work")
 
-    def _tell_parts(self, name: str, stage: StageRecord, now: float) -> None:
+    def _tell_parts(self, name: str, now: float) -> None:
+        stage = self._record.stages[name]
         last = stage.done == stage.parts and stage.iteration is None
         if not last and now - self._said.get(name, 0.0) < SECONDS_BETWEEN_LINES:
             return
         self._said[name] = now
         where = "" if stage.iteration is None else f"round {stage.iteration}, "
-        pace = write_pace(stage, now)
-        _log.info("%s: %stask %d of %d done (%s)", name, where, stage.done, stage.parts, pace)
+        self._say(
+            f"{name}: {where}task {stage.done} of {stage.parts} done ({write_pace(stage, now)})"
+        )
 
 
 def _notes(stage: StageRecord) -> list[str]:

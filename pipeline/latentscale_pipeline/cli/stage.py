@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from latentscale_pipeline.executors.stepwise import Share, Step
+from latentscale_pipeline.cli.options import (
+    ALLOW_CODE,
+    JSON,
+    OVERRIDES,
+    RUNTIME_OVERRIDES,
+    taking,
+)
+from latentscale_pipeline.cli.run import ended_by_signals, plan_job, read_job
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.executors.stepwise import Share, Step
+from latentscale_pipeline.jobs.run import prepare_job
+from latentscale_pipeline.jobs.stepwise import StagedJob
+from latentscale_pipeline.storage.urls import storage_options
 
 _SHARE = re.compile(r"(\d+)/(\d+)")
-
-_OVERRIDES = click.option(
-    "-o", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of cluster, driver."
-)
-_ALLOW_CODE = click.option(
-    "--allow-code", is_flag=True, help="Run functions that the configuration names."
-)
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+_JOB = (RUNTIME_OVERRIDES, ALLOW_CODE)
+"""Options of steps that plan a job again."""
 
 
 @click.group(no_args_is_help=True)
@@ -50,8 +56,7 @@ def stage() -> None:
 
 @stage.command(no_args_is_help=True)
 @click.argument("config", type=click.Path(path_type=Path))
-@click.option("-o", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
-@_ALLOW_CODE
+@taking(OVERRIDES, ALLOW_CODE)
 def prepare(config: Path, overrides: tuple[str, ...], allow_code: bool) -> None:
     """Write the folder of the job that CONFIG describes, and print where it is.
 
@@ -61,12 +66,8 @@ def prepare(config: Path, overrides: tuple[str, ...], allow_code: bool) -> None:
     Example:
       latentscale stage prepare nightly.yaml -o corpus=embeddings.zarr
     """
-    from latentscale_pipeline.cli.run import ended_by_signals, plan_of_file
-    from latentscale_pipeline.jobs.run import prepare_job
-    from latentscale_pipeline.storage.urls import storage_options
-
     with ended_by_signals():
-        plan = plan_of_file(config, overrides, allow_code=allow_code)
+        plan = plan_job(read_job(config, overrides), allow_code=allow_code)
         with storage_options(plan.config.storage_options):
             store = prepare_job(plan)
     click.echo(store.url)
@@ -74,8 +75,7 @@ def prepare(config: Path, overrides: tuple[str, ...], allow_code: bool) -> None:
 
 @stage.command("list", no_args_is_help=True)
 @click.argument("job")
-@_OVERRIDES
-@_ALLOW_CODE
+@taking(*_JOB)
 def list_stages(job: str, overrides: tuple[str, ...], allow_code: bool) -> None:
     """Print the names of JOB's stages, each after those it needs.
 
@@ -83,8 +83,6 @@ def list_stages(job: str, overrides: tuple[str, ...], allow_code: bool) -> None:
     Example:
       latentscale stage list jobs/nightly-1a2b3c4d
     """
-    from latentscale_pipeline.jobs.stepwise import StagedJob
-
     for name in StagedJob.open(job, overrides, allow_code=allow_code).stages:
         click.echo(name)
 
@@ -92,10 +90,8 @@ def list_stages(job: str, overrides: tuple[str, ...], allow_code: bool) -> None:
 @stage.command(no_args_is_help=True)
 @click.argument("job")
 @click.argument("name", metavar="STAGE")
-@_OVERRIDES
-@_ALLOW_CODE
-@_JSON
-def init(job: str, name: str, overrides: tuple[str, ...], allow_code: bool, as_json: bool) -> None:
+@taking(*_JOB, JSON)
+def init(job: str, name: str, as_json: bool, **how: Any) -> None:
     """Get STAGE of JOB ready and print how many parts are to be worked on now.
 
     What is damaged is withdrawn, what other jobs have is copied. 0 means that the stage is done. A
@@ -107,7 +103,8 @@ def init(job: str, name: str, overrides: tuple[str, ...], allow_code: bool, as_j
     Example:
       latentscale stage init jobs/nightly-1a2b3c4d heat-corpus
     """
-    step = _in_job(job, overrides, allow_code, lambda staged: staged.init(name))
+    with _in_job(job, **how) as staged:
+        step = staged.init(name)
     if as_json:
         click.echo(json.dumps(_describe(step)))
     else:
@@ -124,9 +121,8 @@ def init(job: str, name: str, overrides: tuple[str, ...], allow_code: bool, as_j
     default="1/1",
     help="This is process I of OF, counted from 1; default 1/1, which takes all parts.",
 )
-@_OVERRIDES
-@_ALLOW_CODE
-def work(job: str, name: str, share: str, overrides: tuple[str, ...], allow_code: bool) -> None:
+@taking(*_JOB)
+def work(job: str, name: str, share: str, **how: Any) -> None:
     """Compute the missing parts of STAGE of JOB that are this process' share.
 
     Parts that are there already aren't computed again, so a process that died is simply started
@@ -137,19 +133,16 @@ def work(job: str, name: str, share: str, overrides: tuple[str, ...], allow_code
       latentscale stage work jobs/nightly-1a2b3c4d heat-corpus --partition 3/16
     """
     own = _read_share(share)
-    done = _in_job(job, overrides, allow_code, lambda staged: staged.work(name, own))
+    with _in_job(job, **how) as staged:
+        done = staged.work(name, own)
     click.echo(f"{name}: {done} parts computed", err=True)
 
 
 @stage.command(no_args_is_help=True)
 @click.argument("job")
 @click.argument("name", metavar="STAGE")
-@_OVERRIDES
-@_ALLOW_CODE
-@_JSON
-def finalise(
-    job: str, name: str, overrides: tuple[str, ...], allow_code: bool, as_json: bool
-) -> None:
+@taking(*_JOB, JSON)
+def finalise(job: str, name: str, as_json: bool, **how: Any) -> None:
     """Make the result of STAGE of JOB, or of its round, from its parts; exit with 3 without them.
 
     Prints done, or the round of the stage that comes next.
@@ -158,27 +151,21 @@ def finalise(
     Example:
       latentscale stage finalise jobs/nightly-1a2b3c4d heat-corpus
     """
-    step = _in_job(job, overrides, allow_code, lambda staged: staged.finalise(name))
+    with _in_job(job, **how) as staged:
+        step = staged.finalise(name)
     if as_json:
         click.echo(json.dumps(_describe(step)))
     else:
         click.echo("done" if step.done else f"round {step.iteration}")
 
 
-def _in_job(
-    job: str, overrides: tuple[str, ...], allow_code: bool, act: Callable[[Any], Any]
-) -> Any:
-    from latentscale_pipeline.cli.run import ended_by_signals
-    from latentscale_pipeline.jobs.stepwise import StagedJob
-
+@contextmanager
+def _in_job(job: str, overrides: tuple[str, ...], allow_code: bool) -> Iterator[StagedJob]:
     with ended_by_signals():
-        return act(StagedJob.open(job, overrides, allow_code=allow_code))
+        yield StagedJob.open(job, overrides, allow_code=allow_code)
 
 
 def _read_share(text: str) -> Share:
-    from latentscale_pipeline.errors import BadInput
-    from latentscale_pipeline.executors.stepwise import Share
-
     match = _SHARE.fullmatch(text)
     try:
         if match is None:

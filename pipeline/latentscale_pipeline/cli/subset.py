@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from latentscale_pipeline.cli.selecting import selecting, selection_of
+from latentscale_pipeline.cli.info import show_corpus
+from latentscale_pipeline.cli.options import JSON, SELECTION, taking
+from latentscale_pipeline.cli.text_files import read_text
+from latentscale_pipeline.corpus import open_corpus
+from latentscale_pipeline.corpus.export import export as write_file
+from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.corpus.selection import Selection, choose_rows, chosen_source
+from latentscale_pipeline.progress import reported
 
 
 @click.command()
 @click.argument("corpus")
 @click.argument("target", metavar="NEW")
-@selecting
+@taking(*SELECTION)
 @click.option("--overwrite", is_flag=True, help="Replace the corpus that is there.")
-@click.option("--json", "as_json", is_flag=True, help="Describe the corpus as one JSON document.")
-def subset(
-    corpus: str,
-    target: str,
-    ids: Path | None,
-    labels: tuple[str, ...],
-    where: str | None,
-    table: str | None,
-    sample: int | None,
-    seed: int,
-    overwrite: bool,
-    as_json: bool,
-) -> None:
+@JSON
+def subset(corpus: str, target: str, overwrite: bool, as_json: bool, **chosen: Any) -> None:
     """Make a new corpus of some rows of another one.
 
     Rows are kept that meet all that is asked for, in their order, with their ids, labels and
@@ -39,14 +36,8 @@ def subset(
       latentscale subset corpus.zarr recent.zarr --table meta.parquet --where "year >= 2020"
       latentscale subset corpus.zarr small.zarr --sample 10000 --seed 1
     """
-    from latentscale_pipeline.cli.info import show_corpus
-    from latentscale_pipeline.corpus import open_corpus
-    from latentscale_pipeline.corpus.ingest.create import ingest
-    from latentscale_pipeline.corpus.selection import choose_rows, chosen_source
-    from latentscale_pipeline.progress import reported
-
     opened = open_corpus(corpus)
-    rows = choose_rows(opened, selection_of(ids, labels, where, table, sample, seed))
+    rows = choose_rows(opened, _selection(**chosen))
     with reported("subset", "rows") as progress:
         written = ingest(
             chosen_source(opened, rows),
@@ -61,19 +52,9 @@ def subset(
 @click.command()
 @click.argument("corpus")
 @click.argument("target", metavar="FILE")
-@selecting
+@taking(*SELECTION)
 @click.option("--overwrite", is_flag=True, help="Replace the file that is there.")
-def export(
-    corpus: str,
-    target: str,
-    ids: Path | None,
-    labels: tuple[str, ...],
-    where: str | None,
-    table: str | None,
-    sample: int | None,
-    seed: int,
-    overwrite: bool,
-) -> None:
+def export(corpus: str, target: str, overwrite: bool, **chosen: Any) -> None:
     """Write a corpus, or some rows of it, to a .npy or .parquet file.
 
     A .npy holds the vectors; Parquet has ids, labels and weights as well, beside a column "vector".
@@ -84,13 +65,13 @@ def export(
       latentscale export corpus.zarr vectors.npy
       latentscale export corpus.zarr sample.parquet --sample 10000 --where "labels != 'test'"
     """
-    from latentscale_pipeline.corpus import open_corpus
-    from latentscale_pipeline.corpus.export import export as write_file
-    from latentscale_pipeline.corpus.selection import choose_rows, chosen_source
-    from latentscale_pipeline.progress import reported
-
     opened = open_corpus(corpus)
-    rows = choose_rows(opened, selection_of(ids, labels, where, table, sample, seed))
+    rows = choose_rows(opened, _selection(**chosen))
     with reported("export", "rows") as progress:
         write_file(chosen_source(opened, rows), target, overwrite=overwrite, progress=progress)
     click.echo(f"{target}: {len(rows)} rows of {opened.d} dimensions")
+
+
+def _selection(ids: Path | None, labels: tuple[str, ...], **chosen: Any) -> Selection:
+    wanted = None if ids is None else read_text(ids, "a text file with one id a line").splitlines()
+    return Selection(ids=wanted, labels=labels or None, **chosen)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
+
 from latentscale_pipeline.errors import BadInput
 
 
@@ -17,8 +19,11 @@ def read_text(path: str | Path, what: str) -> str:
         raise BadInput(f"{path}: not a text file; name {what}") from None
 
 
-def write_text(path: str | Path, text: str) -> None:
-    """Write a file, or say in one line why it can't be written."""
+def write_text(path: str | None, text: str) -> None:
+    """Write a file, or print without one; say in one line why it can't be written."""
+    if path is None:
+        click.echo(text, nl=False)
+        return
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:

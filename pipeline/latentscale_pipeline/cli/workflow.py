@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
 
+from latentscale_pipeline.cli.options import JSON, KEEP, OVERRIDES, QUIET, taking
+from latentscale_pipeline.cli.run import ended_by_signals
+from latentscale_pipeline.cli.run_progress import show_progress
 from latentscale_pipeline.cli.text_files import read_text
 from latentscale_pipeline.errors import GateFailed
 from latentscale_pipeline.views.formatting import counted
-
-if TYPE_CHECKING:
-    from latentscale_pipeline.workflow.evaluation import Outcome
+from latentscale_pipeline.workflow.config import read_workflow
+from latentscale_pipeline.workflow.evaluation import Outcome, describe_outcome, evaluate
 
 
 @click.group(no_args_is_help=True)
@@ -29,11 +31,9 @@ def workflow() -> None:
 
 @workflow.command(no_args_is_help=True)
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("-o", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key.")
-@click.option("--keep", is_flag=True, help="Keep temporary and superseded results of the job.")
+@taking(OVERRIDES, KEEP)
 @click.option("--allow-code", is_flag=True, help="Run functions and commands that are named.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@click.option("--quiet", is_flag=True, help="Show no progress.")
+@taking(JSON, QUIET)
 def run(
     file: Path,
     overrides: tuple[str, ...],
@@ -55,17 +55,9 @@ def run(
     Exit codes: 0 passed or stepped aside, 1 a gate failed, 2 bad input, or jobs that are unlike,
     3 incomplete (run again).
     """
-    from rich.console import Console
-
-    from latentscale_pipeline.cli.run import ended_by_signals, log_to_stderr
-    from latentscale_pipeline.cli.run_progress import show_progress
-    from latentscale_pipeline.workflow.config import read_workflow
-    from latentscale_pipeline.workflow.evaluation import describe_outcome, evaluate
-
     with ended_by_signals():
         text = read_text(file, "a YAML file that describes a workflow")
         read = read_workflow(text, str(file), overrides)
-        log_to_stderr()
         with show_progress(Console(stderr=True), quiet=quiet) as notify:
             outcome = evaluate(
                 read,

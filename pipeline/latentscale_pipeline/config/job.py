@@ -6,7 +6,7 @@ Every key is checked; one that isn't known is refused with its path and the near
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
@@ -124,7 +124,6 @@ def read_config(
     *,
     overrides: Sequence[str] = (),
     measures: Mapping[str, type[Section]],
-    comparing: Iterable[str] = (),
 ) -> JobConfig:
     """Parse and check a job configuration.
 
@@ -138,8 +137,6 @@ def read_config(
         ``section.key=value`` assignments, the value in YAML, applied in order.
     measures : mapping
         The section of every known measure, by name.
-    comparing : iterable of str
-        Measures that need a reference: left out of the default without one.
 
     Returns
     -------
@@ -152,9 +149,7 @@ def read_config(
         One line for the first mistake: its place, what is wrong, and the nearest known name.
     """
     document = parse_yaml(text, where)
-    return resolve_config(
-        document, where, overrides=overrides, measures=measures, comparing=comparing
-    )
+    return resolve_config(document, where, overrides=overrides, measures=measures)
 
 
 def read_frozen_config(
@@ -163,7 +158,6 @@ def read_frozen_config(
     *,
     overrides: Sequence[str] = (),
     measures: Mapping[str, type[Section]],
-    comparing: Iterable[str] = (),
 ) -> JobConfig:
     """Parse and check the configuration that is stored with a job.
 
@@ -171,7 +165,7 @@ def read_frozen_config(
     ----------
     text : str
         JSON.
-    where, measures, comparing
+    where, measures
         As in :func:`read_config`.
     overrides : sequence of str
         Assignments to keys below ``cluster``, ``driver`` and ``storage_options``: all others would
@@ -195,9 +189,7 @@ def read_frozen_config(
         raise BadInput(f"{where}: not valid JSON: {error}") from None
     if isinstance(document, dict):
         drop_settings_of_other_kinds(document, overrides)
-    return resolve_config(
-        document, where, overrides=overrides, measures=measures, comparing=comparing
-    )
+    return resolve_config(document, where, overrides=overrides, measures=measures)
 
 
 def resolve_config(
@@ -206,14 +198,13 @@ def resolve_config(
     *,
     overrides: Sequence[str] = (),
     measures: Mapping[str, type[Section]],
-    comparing: Iterable[str] = (),
 ) -> JobConfig:
     """Check a job configuration that is parsed already; see :func:`read_config`."""
     if not isinstance(document, dict):
         raise BadInput(f"{where}: a job is a mapping of keys such as name and corpus")
-    _apply_overrides(document, overrides, measures, set(comparing))
+    _apply_overrides(document, overrides, measures)
     config = validate(JobConfig, document, where, "")
-    sections = _measure_sections(document, config, where, measures, set(comparing))
+    sections = _measure_sections(document, config, where, measures)
     checked = config.model_copy(update={"measures": sections})
     if "measures" not in document:
         # Which of them apply is known when the corpora are.
@@ -222,10 +213,7 @@ def resolve_config(
 
 
 def _apply_overrides(
-    document: dict[str, Any],
-    overrides: Sequence[str],
-    known: Mapping[str, type[Section]],
-    comparing: set[str],
+    document: dict[str, Any], overrides: Sequence[str], known: Mapping[str, type[Section]]
 ) -> None:
     """Apply overrides in order; a key of one measure doesn't drop the other measures."""
     inner = [override for override in overrides if override.startswith("measures.")]
@@ -234,19 +222,19 @@ def _apply_overrides(
             apply_override(document, override)
     if inner and "measures" not in document:
         with_reference = document.get("reference") is not None
-        document["measures"] = _default_measures(known, comparing, with_reference=with_reference)
+        document["measures"] = _default_measures(known, with_reference=with_reference)
     for override in inner:
         apply_override(document, override)
 
 
 def _default_measures(
-    known: Mapping[str, type[Section]], comparing: set[str], *, with_reference: bool
+    known: Mapping[str, type[Section]], *, with_reference: bool
 ) -> dict[str, Any]:
     """Return the measures that a job takes when it names none."""
     return {
         name: {}
         for name, section in known.items()
-        if section.by_default and (with_reference or name not in comparing)
+        if section.by_default and (with_reference or not section.compares)
     }
 
 
@@ -255,18 +243,17 @@ def _measure_sections(
     config: JobConfig,
     where: str,
     known: Mapping[str, type[Section]],
-    comparing: set[str],
 ) -> dict[str, Section]:
     """Return a checked section for every measure that a document asks for."""
     chosen = config.measures
     if "measures" not in document:
-        chosen = _default_measures(known, comparing, with_reference=config.reference is not None)
+        chosen = _default_measures(known, with_reference=config.reference is not None)
     if not chosen:
         raise BadInput(f"{where}: measures is empty; name one of {', '.join(known)}")
     for name in chosen:
         if name not in known:
             raise BadInput(f"{where}: measures.{name} is unknown{nearest(name, known)}")
-        if name in comparing and config.reference is None:
+        if known[name].compares and config.reference is None:
             raise BadInput(
                 f"{where}: measures.{name} compares with a reference; "
                 "add reference: or leave it out"

@@ -30,6 +30,15 @@ class Section(BaseModel):
         extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
 
+    compares: ClassVar[bool] = False
+    """Whether a measure with this section needs a reference."""
+
+    by_default: ClassVar[bool] = True
+    """Whether a measure with this section is taken where a job names no measures."""
+
+    equal_dimensions: ClassVar[bool] = False
+    """Whether a measure with this section compares two corpora coordinate by coordinate."""
+
     @property
     def code(self) -> tuple[str, ...]:
         """Functions that it names, as ``module:function``, and that a run would call."""

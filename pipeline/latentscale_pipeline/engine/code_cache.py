@@ -65,4 +65,4 @@ def cache_file() -> Path:
     """Return where entries are stored; syntax trees differ between versions of Python."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return folder / "latentscale" / f"code-{version}.json"
+    return folder / "latentscale" / f"source-{version}.json"

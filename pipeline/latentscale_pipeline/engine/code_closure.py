@@ -2,8 +2,8 @@
 
 A function depends on the module that defines it and on what that module imports, to any depth,
 within the packages of this project. Of each module its syntax tree counts, without docstrings and
-blocks that only type checkers see. Comments and layout are in no syntax tree, so they can be
-changed freely.
+blocks that only type checkers see, written as source again. Comments and layout are in no syntax
+tree, so they can be changed freely.
 
 The ``__init__`` of a package counts where the package itself is imported, as in ``from package
 import name``. That a module lies in it is no reason.
@@ -15,7 +15,6 @@ import ast
 import hashlib
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -24,15 +23,7 @@ from latentscale_pipeline.engine.code_cache import CodeCache, cache_file
 
 PACKAGES = ("latentscale", "latentscale_pipeline")
 
-_DOCUMENTED = {ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef}
-
-
-@dataclass(frozen=True)
-class ModuleCode:
-    """One module: the digest of its syntax tree, and the modules that it imports."""
-
-    digest: str
-    imports: frozenset[str]
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def code_closure(modules: Sequence[str]) -> dict[str, str]:
@@ -61,31 +52,30 @@ def _closure(modules: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         name = waiting.pop()
         if name in found:
             continue
-        code = _module_code(name)
-        found[name] = code.digest
-        waiting.extend(code.imports - found.keys())
+        found[name], imports = _module_code(name)
+        waiting.extend(imports)
     return tuple(sorted(found.items()))
 
 
 @cache
-def _module_code(name: str) -> ModuleCode:
+def _module_code(name: str) -> tuple[str, list[str]]:
+    """Return the digest of a module's code, and the modules that it imports."""
     file = find_module(name)
     if file is None:
-        return ModuleCode("unknown", frozenset())
+        return "unknown", []
     data = file.read_bytes()
     if file.suffix != ".py":
-        return ModuleCode(_short_hash(data), frozenset())
+        return _short_hash(data), []
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]
     key = f"{_short_hash(data)} in {package}"
     entry = _cache().get(key)
     if entry is None:
-        reader = _TreeReader(package)
-        reader.read(ast.parse(data))
-        digest = _short_hash("\0".join(reader.words).encode())
-        entry = [digest, [[base, names] for base, names in reader.imports]]
+        tree = _Essentials().visit(ast.parse(data))
+        imports = [found for node in ast.walk(tree) for found in _imported(node, package)]
+        entry = [_short_hash(ast.unparse(tree).encode()), imports]
         _cache().add(key, entry)
     digest, imports = entry
-    return ModuleCode(digest, frozenset(_resolved(imports)))
+    return digest, list(_resolved(imports))
 
 
 @cache
@@ -136,71 +126,34 @@ def forget_modules() -> None:
     _closure.cache_clear()
 
 
-class _TreeReader:
-    """Writes a syntax tree down as words, and notes what it imports."""
+class _Essentials(ast.NodeTransformer):
+    """Takes out of a syntax tree what changes no number."""
 
-    def __init__(self, package: str) -> None:
-        self._package = package
-        self.words: list[str] = []
-        self.imports: list[tuple[str, list[str]]] = []
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        """Leave out what only type checkers see."""
+        for_type_checkers = ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
+        return None if for_type_checkers else self.generic_visit(node)
 
-    def read(self, node: ast.AST) -> None:
-        """Read a node and all below it."""
-        kind = node.__class__
-        if kind is ast.Import or kind is ast.ImportFrom:
-            self.imports.extend(self._imported(node))
-        elif kind is ast.If and _for_type_checkers(node):
-            return
-        add = self.words.append
-        add(kind.__name__)
-        for field in node._fields:
-            value = getattr(node, field)
-            # The context follows from where the node is; later versions of Python add empty lists.
-            if value is None or value == [] or field == "ctx":
-                continue
-            add(field)
-            if isinstance(value, ast.AST):
-                self.read(value)
-            elif isinstance(value, list):
-                add("(")
-                if field == "body" and kind in _DOCUMENTED and _is_docstring(value):
-                    value = value[1:]
-                for item in value:
-                    if isinstance(item, ast.AST):
-                        self.read(item)
-                    else:
-                        add(repr(item))
-                add(")")
-            else:
-                add(repr(value))
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """Leave out the docstring."""
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:]
+        return super().generic_visit(node)
 
-    def _imported(self, node: ast.AST) -> Iterator[tuple[str, list[str]]]:
-        """Return modules of this project that a statement imports, and the names taken of each."""
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, []) for alias in node.names if _is_ours(alias.name))
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                outer = self._package.split(".")
-                outer = outer[: len(outer) - node.level + 1]
-                base = ".".join([*outer, base]) if base else ".".join(outer)
-            if _is_ours(base):
-                yield base, [alias.name for alias in node.names]
+
+def _imported(node: ast.AST, package: str) -> Iterator[tuple[str, list[str]]]:
+    """Return modules of this project that a statement imports, and the names taken of each."""
+    if isinstance(node, ast.Import):
+        yield from ((alias.name, []) for alias in node.names if _is_ours(alias.name))
+    elif isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        if node.level:
+            outer = package.split(".")
+            outer = outer[: len(outer) - node.level + 1]
+            base = ".".join([*outer, base]) if base else ".".join(outer)
+        if _is_ours(base):
+            yield base, [alias.name for alias in node.names]
 
 
 def _is_ours(module: str) -> bool:
     return module.partition(".")[0] in PACKAGES
-
-
-def _is_docstring(body: list[ast.AST]) -> bool:
-    if not body or not isinstance(body[0], ast.Expr):
-        return False
-    value = body[0].value
-    return isinstance(value, ast.Constant) and isinstance(value.value, str)
-
-
-def _for_type_checkers(node: ast.AST) -> bool:
-    test = getattr(node, "test", None)
-    return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
-        isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
-    )

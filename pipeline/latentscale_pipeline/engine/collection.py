@@ -8,20 +8,17 @@ collection is cut short, a stage has its result, or its record, or both.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.engine.task import part_key
+from latentscale_pipeline.engine.task import NOTHING_SPENT, add_costs, lasting_parts
 from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.storage.artifacts import SPENT, Cost, create_marker, read_marker
 from latentscale_pipeline.storage.objects import ObjectStore
 
 COLLECTED = "collected"
 """Name of the record that a temporary result leaves."""
-
-NOTHING_SPENT = {"seconds": 0.0, "tasks": 0, "peak_memory_bytes": 0, "tasks_at_once": 1}
 
 
 def has_garbage(work: Work, arrays: Iterable[str]) -> bool:
@@ -84,18 +81,11 @@ def record_collected(store: ObjectStore, folder: str, spent: Mapping[str, Any]) 
 
 def stage_spending(store: ObjectStore, stage: Stage, folder: str) -> dict[str, Any]:
     """Add up what a stage cost: seconds, tasks, and the most memory and tasks at once."""
-    indices = range(stage.partitions if stage.advance is None else 0)
-    parts = dict.fromkeys([*(part_key(folder, stage, i) for i in indices), f"{folder}/result"])
+    parts = lasting_parts(folder, stage)
     markers = [marker for part in parts if (marker := read_marker(store, part))]
     if not markers:
         record = read_marker(store, f"{folder}/{COLLECTED}")
         return dict(NOTHING_SPENT if record is None else record.values[SPENT])
     if stage.advance is not None:
         return dict(markers[-1].values[SPENT])
-    costs = [marker.cost for marker in markers]
-    return {
-        "seconds": math.fsum(cost.seconds for cost in costs),
-        "tasks": len(costs),
-        "peak_memory_bytes": max(cost.peak_memory_bytes for cost in costs),
-        "tasks_at_once": max(cost.tasks_at_once for cost in costs),
-    }
+    return add_costs([marker.cost for marker in markers])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from latentscale_pipeline.storage.artifacts import (
     CorruptResult,
@@ -23,8 +24,8 @@ class Inspection:
     ----------
     store : ObjectStore
         The job folder.
-    sizes : mapping
-        Sizes of all objects in the stage's folder, by key.
+    folder : str
+        That of the stage.
     thorough : bool
         Read every byte; else only markers are read and sizes are compared.
     problems : dict
@@ -34,10 +35,15 @@ class Inspection:
     """
 
     store: ObjectStore
-    sizes: Mapping[str, int]
+    folder: str
     thorough: bool = False
     problems: dict[str, str] = field(default_factory=dict)
     repair: bool = True
+
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """Sizes of all objects in the stage's folder, by key."""
+        return self.store.sizes(self.folder)
 
     def has(self, part: str) -> bool:
         """Tell whether a part is there and whole; note what is wrong with a damaged one."""

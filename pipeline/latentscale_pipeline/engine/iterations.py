@@ -11,7 +11,6 @@ as well, so that a damaged one can be computed again by itself.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from latentscale_pipeline.engine.inspection import Inspection
 from latentscale_pipeline.engine.stage import Stage
@@ -24,58 +23,44 @@ _ROUND = re.compile(r"round-(\d{4,})")
 _STATE = re.compile(r"round-(\d{4,})/state\.json")
 
 
-@dataclass(frozen=True)
-class Iteration:
-    """The iteration that an iterated stage is in.
-
-    Attributes
-    ----------
-    number : int
-        Which one, counted from 0.
-    missing : tuple of int
-        Its parts that aren't there; empty when only its state is.
-    """
-
-    number: int
-    missing: tuple[int, ...]
-
-
 def iteration_folder(folder: str, number: int) -> str:
     """Name the folder of an iteration."""
     return f"{folder}/round-{number:04d}"
 
 
-def find_iteration(inspection: Inspection, stage: Stage, folder: str) -> Iteration:
+def find_iteration(inspection: Inspection, stage: Stage) -> tuple[int, list[int]]:
     """Find the iteration that comes after the newest whole state.
 
     What turns out to be damaged or missing is withdrawn, so that it is computed again.
+
+    Returns
+    -------
+    int
+        Which one, counted from 0.
+    list of int
+        Its parts that aren't there; empty when only its state is.
     """
-    keys = (key[len(folder) + 1 :] for key in inspection.sizes)
+    keys = (key[len(inspection.folder) + 1 :] for key in inspection.sizes)
     states = {int(match[1]) for key in keys if (match := _STATE.fullmatch(key))}
     for number in sorted(states, reverse=True):
-        if inspection.has(f"{iteration_folder(folder, number)}/state"):
-            return _iteration_after(inspection, stage, folder, number)
-    return Iteration(0, ())
+        if inspection.has(f"{iteration_folder(inspection.folder, number)}/state"):
+            return _iteration_after(inspection, stage, number)
+    return 0, []
 
 
-def _iteration_after(inspection: Inspection, stage: Stage, folder: str, number: int) -> Iteration:
+def _iteration_after(inspection: Inspection, stage: Stage, number: int) -> tuple[int, list[int]]:
     """Find what comes after a state: the next iteration, or what it would miss of the last."""
     if stage.reads_last_iteration and number > 0:
-        lost = _missing(inspection, stage, folder, number)
-        if lost.missing:
-            needed = number < 2 or not _missing(inspection, stage, folder, number - 1).missing
-            return lost if needed else Iteration(0, ())
-    return _missing(inspection, stage, folder, number + 1)
+        lost = _missing(inspection, stage, number)
+        if lost:
+            needed = number < 2 or not _missing(inspection, stage, number - 1)
+            return (number, lost) if needed else (0, [])
+    return number + 1, _missing(inspection, stage, number + 1)
 
 
-def _missing(inspection: Inspection, stage: Stage, folder: str, number: int) -> Iteration:
-    inside = iteration_folder(folder, number)
-    missing = tuple(
-        index
-        for index in range(stage.partitions)
-        if not inspection.has(f"{inside}/part-{index:05d}")
-    )
-    return Iteration(number, missing)
+def _missing(inspection: Inspection, stage: Stage, number: int) -> list[int]:
+    inside = iteration_folder(inspection.folder, number)
+    return [i for i in range(stage.partitions) if not inspection.has(f"{inside}/part-{i:05d}")]
 
 
 def remove_finished_iterations(

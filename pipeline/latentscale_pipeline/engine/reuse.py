@@ -91,7 +91,7 @@ def _job_name(cache: ObjectStore) -> str:
 
 def _seems_whole(cache: ObjectStore, folder: str) -> bool:
     try:
-        inspection = Inspection(cache, cache.sizes(folder), repair=False)
+        inspection = Inspection(cache, folder, repair=False)
         parts = [key.removesuffix(".json") for key in inspection.sizes if key.endswith(".json")]
         return f"{folder}/result" in parts and all(inspection.has(part) for part in parts)
     except (OSError, LatentscaleError):

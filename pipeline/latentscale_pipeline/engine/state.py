@@ -12,19 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from latentscale_pipeline.engine.changes import changes
-from latentscale_pipeline.engine.collection import COLLECTED, NOTHING_SPENT, record_collected
+from latentscale_pipeline.engine.collection import COLLECTED, record_collected
 from latentscale_pipeline.engine.inspection import Inspection
 from latentscale_pipeline.engine.iterations import find_iteration
 from latentscale_pipeline.engine.reuse import reuse_parts, reuse_record, reuse_result
 from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.engine.task import FINALISE, Task, part_key
+from latentscale_pipeline.engine.task import FINALISE, NOTHING_SPENT, Task, lasting_parts, part_key
 from latentscale_pipeline.engine.work import Work
-from latentscale_pipeline.storage.artifacts import (
-    CorruptResult,
-    check_sizes,
-    need_marker,
-    withdraw,
-)
+from latentscale_pipeline.storage.artifacts import CorruptResult, withdraw
 from latentscale_pipeline.storage.objects import ObjectStore
 
 
@@ -86,32 +81,18 @@ def is_complete(work: Work) -> bool:
 
 def is_stage_complete(work: Work, stage: Stage) -> bool:
     """Tell whether a stage has its result, or has had it for as long as it was needed."""
-    sizes = work.store.sizes(work.folder(stage))
-    collected = stage.temporary and f"{work.folder(stage)}/{COLLECTED}.json" in sizes
-    return collected or _has_result(work, stage, sizes)
+    inspection = Inspection(work.store, work.folder(stage), repair=False)
+    collected = stage.temporary and f"{inspection.folder}/{COLLECTED}.json" in inspection.sizes
+    return collected or _has_result(stage, inspection)
 
 
 def has_result(work: Work, stage: Stage) -> bool:
     """Tell whether the result of a stage and all its parts are there and whole, by their sizes."""
-    return _has_result(work, stage, work.store.sizes(work.folder(stage)))
+    return _has_result(stage, Inspection(work.store, work.folder(stage), repair=False))
 
 
-def _has_result(work: Work, stage: Stage, sizes: Mapping[str, int]) -> bool:
-    folder = work.folder(stage)
-    # What an iterated stage computed in its iterations doesn't outlive them.
-    indices = range(stage.partitions if stage.advance is None else 0)
-    parts = {f"{folder}/result", *(part_key(folder, stage, index) for index in indices)}
-    return all(_is_there(work.store, part, sizes) for part in parts)
-
-
-def _is_there(store: ObjectStore, part: str, sizes: Mapping[str, int]) -> bool:
-    if f"{part}.json" not in sizes:
-        return False
-    try:
-        check_sizes(need_marker(store, part), sizes)
-    except CorruptResult:
-        return False
-    return True
+def _has_result(stage: Stage, inspection: Inspection) -> bool:
+    return all(inspection.has(part) for part in lasting_parts(inspection.folder, stage))
 
 
 def inspect_stages(work: Work, *, thorough: bool = False, repair: bool = True) -> list[StageState]:
@@ -151,7 +132,7 @@ def _is_needed(work: Work, stage: Stage) -> bool:
 
 def _inspect(work: Work, stage: Stage, thorough: bool, repair: bool, needed: bool) -> StageState:
     state = StageState(stage, work.folder(stage))
-    inspection = _begin_inspection(work.store, state, thorough, repair)
+    inspection = Inspection(work.store, state.folder, thorough, state.problems, repair)
     if not needed and f"{state.folder}/{COLLECTED}.json" in inspection.sizes:
         return _collected(state, "already done")
     whole = inspection.has(f"{state.folder}/result")
@@ -166,9 +147,10 @@ def _inspect(work: Work, stage: Stage, thorough: bool, repair: bool, needed: boo
             state.done, state.found = True, stage.partitions
             state.origin = f"reused from {cache}"
             return state
-        inspection = _begin_inspection(work.store, state, False, repair)
+        inspection = Inspection(work.store, state.folder, False, state.problems, repair)
         whole = inspection.has(f"{state.folder}/result")
-    reused = _inspect_inside(work, state, inspection, whole)
+    _inspect_own(state, inspection, whole)
+    reused = _take_parts(work, state, repair)
     if cache is not None:
         state.origin = f"reused from {cache}"
     elif reused:
@@ -176,12 +158,6 @@ def _inspect(work: Work, stage: Stage, thorough: bool, repair: bool, needed: boo
     else:
         state.origin = _origin(work, state)
     return state
-
-
-def _begin_inspection(
-    store: ObjectStore, state: StageState, thorough: bool, repair: bool
-) -> Inspection:
-    return Inspection(store, store.sizes(state.folder), thorough, state.problems, repair)
 
 
 def _inspect_unneeded(work: Work, state: StageState, repair: bool) -> StageState:
@@ -201,13 +177,9 @@ def _collected(state: StageState, origin: str) -> StageState:
     return state
 
 
-def _inspect_inside(work: Work, state: StageState, inspection: Inspection, whole: bool) -> int:
-    """Find the missing parts; return how many of them other jobs have."""
-    if state.stage.advance is not None:
-        _inspect_iteration(state, inspection, whole)
-        return 0
-    _inspect_parts(state, inspection, whole)
-    reused = reuse_parts(work, state.stage, tuple(state.waiting), copy=inspection.repair)
+def _take_parts(work: Work, state: StageState, repair: bool) -> int:
+    """Take missing parts that other jobs have; return how many those are."""
+    reused = reuse_parts(work, state.stage, tuple(state.waiting), copy=repair)
     for index in reused:
         state.waiting.remove(index)
     state.found += len(reused)
@@ -216,8 +188,18 @@ def _inspect_inside(work: Work, state: StageState, inspection: Inspection, whole
     return len(reused)
 
 
-def _inspect_parts(state: StageState, inspection: Inspection, whole: bool) -> None:
+def _inspect_own(state: StageState, inspection: Inspection, whole: bool) -> None:
+    """Find the missing parts of a stage, or of the iteration that it is in."""
     stage = state.stage
+    if stage.advance is not None:
+        state.done = whole
+        state.found = stage.partitions if whole else 0
+        if not whole:
+            state.iteration, missing = find_iteration(inspection, stage)
+            if state.iteration:
+                state.found = stage.partitions - len(missing)
+            state.waiting.extend(missing or [FINALISE])
+        return
     parts = [part_key(state.folder, stage, index) for index in range(stage.partitions)]
     # The only part of a stage may be its result, which has been inspected.
     there = [whole if part.endswith("/result") else inspection.has(part) for part in parts]
@@ -228,18 +210,6 @@ def _inspect_parts(state: StageState, inspection: Inspection, whole: bool) -> No
     state.waiting.extend(missing)
     if not missing and not whole:
         state.waiting.append(FINALISE)
-
-
-def _inspect_iteration(state: StageState, inspection: Inspection, whole: bool) -> None:
-    state.done = whole
-    state.found = state.stage.partitions if whole else 0
-    if whole:
-        return
-    found = find_iteration(inspection, state.stage, state.folder)
-    state.iteration = found.number
-    if found.number:
-        state.found = state.stage.partitions - len(found.missing)
-    state.waiting.extend(found.missing or (FINALISE,))
 
 
 def _origin(work: Work, state: StageState) -> str:
@@ -319,11 +289,8 @@ def _restore_needs(
         withdraw(store, f"{state.folder}/{COLLECTED}")
         state.collected = state.done = False
         state.origin = f"computed: stage {reader.stage.name} is computed again"
-        inspection = _begin_inspection(store, state, False, repair=True)
-        if state.stage.advance is None:
-            _inspect_parts(state, inspection, inspection.has(f"{state.folder}/result"))
-        else:
-            _inspect_iteration(state, inspection, inspection.has(f"{state.folder}/result"))
+        inspection = Inspection(store, state.folder, problems=state.problems)
+        _inspect_own(state, inspection, inspection.has(f"{state.folder}/result"))
         if not state.done:
             _restore_needs(store, states, state)
 
@@ -332,4 +299,5 @@ def return_to_iteration(store: ObjectStore, state: StageState) -> None:
     """Go on from the newest whole state, once nothing of a damaged one is under way."""
     state.damaged = False
     state.waiting.clear()
-    _inspect_iteration(state, _begin_inspection(store, state, False, repair=True), whole=False)
+    inspection = Inspection(store, state.folder, problems=state.problems)
+    _inspect_own(state, inspection, whole=False)

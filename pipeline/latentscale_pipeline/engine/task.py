@@ -36,6 +36,8 @@ from latentscale_pipeline.storage.urls import without_credentials
 FINALISE = -1
 """Index of the task that finalises a stage, or an iteration of it."""
 
+NOTHING_SPENT = {"seconds": 0.0, "tasks": 0, "peak_memory_bytes": 0, "tasks_at_once": 1}
+
 
 @dataclass(frozen=True)
 class Task:
@@ -131,6 +133,13 @@ def part_key(folder: str, stage: Stage, index: int) -> str:
     return f"{folder}/part-{index:05d}"
 
 
+def lasting_parts(folder: str, stage: Stage) -> list[str]:
+    """Name the parts of a finished stage, its result last; those of iterations are gone by then."""
+    indices = range(stage.partitions if stage.advance is None else 0)
+    parts = [part_key(folder, stage, index) for index in indices]
+    return list(dict.fromkeys([*parts, f"{folder}/result"]))
+
+
 def run_task(task: Task) -> Cost:
     """Compute one task and publish its result, unless that is there already.
 
@@ -157,7 +166,12 @@ def run_task(task: Task) -> Cost:
             part = f"{task.folder}/result" if advanced and output.finished else task.part
             objects = write_arrays(store, part, attempt, output)
         cost = measurement.cost()
-        values = {**output.values, SPENT: _spent(inputs, cost)} if advanced else output.values
+        values = dict(output.values)
+        if advanced:
+            # What all iterations so far cost: their parts don't outlive them.
+            before = {} if inputs.state is None else inputs.state.values[SPENT]
+            costs = [cost, *(part.cost for part in inputs.parts)]
+            values[SPENT] = add_costs(costs, {**NOTHING_SPENT, **before})
         return create_marker(store, part, attempt, values, objects, cost).cost
     except CorruptShard as damage:
         raise BadInput(f"{damage}{_way_out(task, damage)}") from None
@@ -238,17 +252,15 @@ class _Parts(Sequence[Artifact]):
         return need_marker(self._store, f"{self._folder}/part-{index:05d}")
 
 
-def _spent(inputs: Inputs, own: Cost) -> dict[str, float]:
-    """Add up what all iterations so far cost: their parts don't outlive them."""
-    costs = [own, *(part.cost for part in inputs.parts)]
-    before = inputs.state.values[SPENT] if inputs.state is not None else {}
+def add_costs(
+    costs: Sequence[Cost], before: Mapping[str, float] = NOTHING_SPENT
+) -> dict[str, float]:
+    """Add up what tasks cost: seconds, their number, and the most memory and tasks at once."""
     return {
-        "seconds": math.fsum([before.get("seconds", 0.0), *(cost.seconds for cost in costs)]),
-        "tasks": before.get("tasks", 0) + len(costs),
+        "seconds": math.fsum([before["seconds"], *(cost.seconds for cost in costs)]),
+        "tasks": before["tasks"] + len(costs),
         "peak_memory_bytes": max(
-            before.get("peak_memory_bytes", 0), *(cost.peak_memory_bytes for cost in costs), 0
+            before["peak_memory_bytes"], *(cost.peak_memory_bytes for cost in costs)
         ),
-        "tasks_at_once": max(
-            before.get("tasks_at_once", 1), *(cost.tasks_at_once for cost in costs), 1
-        ),
+        "tasks_at_once": max(before["tasks_at_once"], *(cost.tasks_at_once for cost in costs)),
     }

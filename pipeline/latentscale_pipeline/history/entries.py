@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.results.finished_job import FinishedJob
+from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.storage.urls import strip_credentials
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from latentscale import __version__
@@ -12,10 +12,9 @@ from latentscale_pipeline.engine.state import StageState
 from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.jobs.plan import Plan, measures_of
 from latentscale_pipeline.jobs.provenance import PROVENANCE_KEY
-from latentscale_pipeline.measures.base import Findings, Measure, Role
+from latentscale_pipeline.measures.base import Findings, Role
 from latentscale_pipeline.measures.by_label import collect_by_label
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.measures.results_models import RESULTS_MODELS
 from latentscale_pipeline.results import model
 from latentscale_pipeline.storage.artifacts import Artifact
 from latentscale_pipeline.storage.urls import strip_credentials
@@ -28,7 +27,6 @@ def assemble_results(
     *,
     started: str,
     finished: str,
-    measures: Mapping[str, Measure] = MEASURES,
 ) -> model.Results:
     """Collect what the stages published into the results of the job.
 
@@ -54,11 +52,11 @@ def assemble_results(
         return work.result(stages[name])
 
     findings = {}
-    for name, section in measures_of(plan.config, measures).items():
-        found = measures[name].collect(section, plan.facts, result)
-        findings[name] = measures[name].name_representatives(section, found, result, plan.corpora)
+    for name, section in measures_of(plan.config).items():
+        found = MEASURES[name].collect(section, plan.facts, result)
+        findings[name] = MEASURES[name].name_representatives(section, found, result, plan.corpora)
     if plan.config.group_by is not None:
-        findings["labels"] = collect_by_label(measures, plan.config.measures, plan.facts, result)
+        findings["labels"] = collect_by_label(MEASURES, plan.config.measures, plan.facts, result)
     return model.Results(
         job=model.Job(
             id=plan.id,
@@ -103,10 +101,9 @@ def _corpus(corpus: Corpus, findings: Iterable[Findings], role: Role) -> model.C
 
 
 def _section(name: str, finding: Findings) -> dict[str, Any]:
-    if finding.section is None:
-        return {} if finding.reason is None else {name: None, f"{name}_reason": finding.reason}
-    part = RESULTS_MODELS.get(name)
-    return {name: finding.section if part is None else part.model_validate(finding.section)}
+    if finding.section is not None:
+        return {name: finding.section}
+    return {} if finding.reason is None else {name: None, f"{name}_reason": finding.reason}
 
 
 def _timing(plan: Plan, work: Work, stage_state: StageState) -> model.Timing:

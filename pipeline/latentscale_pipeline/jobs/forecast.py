@@ -40,8 +40,7 @@ from latentscale_pipeline.jobs.plan import (
 from latentscale_pipeline.jobs.run import frozen_config, preview_run
 from latentscale_pipeline.jobs.shared_scales import read_scales
 from latentscale_pipeline.jobs.worker_pool import WorkerPool, check_machine
-from latentscale_pipeline.measures.base import Measure, Role
-from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options, strip_credentials
 
@@ -101,17 +100,13 @@ class StageForecast:
         return self.work_seconds / min(self.worker_pool.slots(self.stage), self.worker_pool.cores)
 
 
-def forecast_job(
-    config: JobConfig, *, measures: Mapping[str, Measure] = MEASURES, allow_code: bool = False
-) -> dict[str, Any]:
+def forecast_job(config: JobConfig, *, allow_code: bool = False) -> dict[str, Any]:
     """Forecast a job.
 
     Parameters
     ----------
     config : JobConfig
         The resolved configuration.
-    measures : mapping
-        The measures by name.
     allow_code : bool
         Whether functions that the configuration names may be imported and run.
 
@@ -128,10 +123,10 @@ def forecast_job(
     """
     refuse_code(config.measures, allowed=allow_code)
     with storage_options(config.storage_options):
-        return _forecast(config, measures)
+        return _forecast(config)
 
 
-def _forecast(config: JobConfig, measures: Mapping[str, Measure]) -> dict[str, Any]:
+def _forecast(config: JobConfig) -> dict[str, Any]:
     scales = read_scales(config)
     found: dict[Role, Corpus | Prospect] = {
         role: find_corpus(source.url, config.output).without(source.excluded)
@@ -139,7 +134,7 @@ def _forecast(config: JobConfig, measures: Mapping[str, Measure]) -> dict[str, A
     }
     config = leave_out_what_does_not_apply(config, found)
     facts = job_facts(config, found, scales)
-    stages = plan_stages(config, facts, measures)
+    stages = plan_stages(config, facts)
     corpora = {role: corpus for role, corpus in found.items() if isinstance(corpus, Corpus)}
     plan = identify_plan(config, corpora, facts, stages) if len(corpora) == len(found) else None
     rates = calibrate(_pieces(found["corpus"]))

@@ -25,9 +25,8 @@ _LOG = re.compile(
 
 @dataclass(frozen=True)
 class RunEvents:
-    """One run: who it was, counted from 1, and what it told."""
+    """One run: who it was, and what it told."""
 
-    number: int
     holder: Holder
     events: Sequence[Event]
 
@@ -42,8 +41,8 @@ class TaskLog:
         The stage.
     part : int or None
         Which part of it, counted from 0; None for the task that makes the stage's result.
-    iteration : int or None
-        Of an iterated stage.
+    round : int or None
+        Iteration of an iterated stage.
     attempt : str
         The run and the try that failed.
     key : str
@@ -52,14 +51,14 @@ class TaskLog:
 
     stage: str
     part: int | None
-    iteration: int | None
+    round: int | None
     attempt: str
     key: str
 
     @property
     def title(self) -> str:
         """What failed, for people; parts are counted from 1, as everywhere people read them."""
-        where = [] if self.iteration is None else [f"round {self.iteration}"]
+        where = [] if self.round is None else [f"round {self.round}"]
         where += [] if self.part is None else [f"part {self.part + 1}"]
         return f"{', '.join([self.stage, *where])}: {self.key}"
 
@@ -72,10 +71,7 @@ def read_driver_logs(store: ObjectStore) -> dict[str, str]:
 
 def read_runs(store: ObjectStore) -> list[RunEvents]:
     """Read the events of every run of a job, the first run first."""
-    return [
-        RunEvents(number, holder, read_events(store, holder.attempt))
-        for number, holder in enumerate(read_holders(store), start=1)
-    ]
+    return [RunEvents(holder, read_events(store, holder.attempt)) for holder in read_holders(store)]
 
 
 def find_task_logs(store: ObjectStore) -> list[TaskLog]:
@@ -85,7 +81,7 @@ def find_task_logs(store: ObjectStore) -> list[TaskLog]:
         TaskLog(
             stage=match["stage"],
             part=None if match["part"] is None else int(match["part"]),
-            iteration=None if match["round"] is None else int(match["round"]),
+            round=None if match["round"] is None else int(match["round"]),
             attempt=match["attempt"],
             key=match[0],
         )

@@ -25,7 +25,7 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.identity import config_hash, job_id
 from latentscale_pipeline.jobs.ingestion import ingest_runner
 from latentscale_pipeline.jobs.shared_scales import read_scales
-from latentscale_pipeline.measures.base import CorpusFacts, JobFacts, Measure, Role
+from latentscale_pipeline.measures.base import CorpusFacts, JobFacts, Role, plan_measure
 from latentscale_pipeline.measures.by_label import plan_by_label
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.progress import Progress, silent
@@ -131,7 +131,6 @@ def describe_stage(stage: Stage, idle_bytes: int) -> dict[str, Any]:
 def make_plan(
     config: JobConfig,
     *,
-    measures: Mapping[str, Measure] = MEASURES,
     progress: Progress = silent,
     corpora: Mapping[Role, Corpus] | None = None,
     scales: Mapping[str, float] | None = None,
@@ -143,8 +142,6 @@ def make_plan(
     ----------
     config : JobConfig
         The job.
-    measures : mapping
-        The measures by name.
     progress : callable
         ``progress(rows read, rows in all)`` of an ingest.
     corpora, scales : mapping, optional
@@ -174,7 +171,7 @@ def make_plan(
             }
         config = leave_out_what_does_not_apply(config, corpora)
         facts = job_facts(config, corpora, fixed_scales)
-    return identify_plan(config, corpora, facts, plan_stages(config, facts, measures))
+    return identify_plan(config, corpora, facts, plan_stages(config, facts))
 
 
 def leave_out_what_does_not_apply(
@@ -246,9 +243,7 @@ def _label_rows(config: JobConfig, corpus: Corpus | Prospect) -> dict[str, int]:
     return {label: len(rows) for label, rows in rows_by_label(corpus).items()}
 
 
-def plan_stages(
-    config: JobConfig, facts: JobFacts, measures: Mapping[str, Measure] = MEASURES
-) -> tuple[Stage, ...]:
+def plan_stages(config: JobConfig, facts: JobFacts) -> tuple[Stage, ...]:
     """Plan every stage, each after those it needs.
 
     Raises
@@ -258,10 +253,10 @@ def plan_stages(
     """
     stages = [
         stage
-        for name, section in measures_of(config, measures).items()
-        for stage in measures[name].plan(section, facts)
+        for name, section in measures_of(config).items()
+        for stage in plan_measure(name, MEASURES[name], section, facts)
     ]
-    stages += plan_by_label(measures, config.measures, facts)
+    stages += plan_by_label(MEASURES, config.measures, facts)
     check_memory(stages, config.cluster.memory_limit)
     return tuple(stages)
 
@@ -300,22 +295,17 @@ def _beside(config: JobConfig, facts: JobFacts) -> dict[str, Any]:
     }
 
 
-def measures_of(config: JobConfig, measures: Mapping[str, Measure] = MEASURES) -> dict[str, Any]:
+def measures_of(config: JobConfig) -> dict[str, Any]:
     """Return the settings of every measure of a job; None for those that are part of every job."""
-    always = {name: None for name, measure in measures.items() if measure.section is None}
+    always = {name: None for name, measure in MEASURES.items() if measure.section is None}
     return {**always, **config.measures}
 
 
-def measure_sections(measures: Mapping[str, Measure] = MEASURES) -> dict[str, type[Section]]:
+def measure_sections() -> dict[str, type[Section]]:
     """Return the configuration section of every measure that has one."""
     return {
-        name: measure.section for name, measure in measures.items() if measure.section is not None
+        name: measure.section for name, measure in MEASURES.items() if measure.section is not None
     }
-
-
-def comparing_measures(measures: Mapping[str, Measure] = MEASURES) -> list[str]:
-    """Return the names of the measures that need a reference."""
-    return [name for name, measure in measures.items() if measure.compares]
 
 
 def corpus_facts(corpus: Corpus | Prospect) -> CorpusFacts:

@@ -14,9 +14,8 @@ from typing import Any
 from latentscale_pipeline.config.job import JobConfig, read_frozen_config
 from latentscale_pipeline.corpus import Corpus, open_corpus
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.jobs.plan import Plan, comparing_measures, make_plan, measure_sections
-from latentscale_pipeline.measures.base import Measure, Role
-from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.jobs.plan import Plan, make_plan, measure_sections
+from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options
 
@@ -27,7 +26,6 @@ def plan_again(
     folder: str,
     overrides: Sequence[str] = (),
     *,
-    measures: Mapping[str, Measure] = MEASURES,
     allow_code: bool = False,
 ) -> Plan:
     """Plan the job of a folder again.
@@ -39,8 +37,6 @@ def plan_again(
     overrides : sequence of str
         ``section.key=value`` assignments to keys of ``cluster``, ``driver`` and
         ``storage_options``.
-    measures : mapping
-        The measures by name.
     allow_code : bool
         Whether functions that the configuration names may be imported and run.
 
@@ -54,7 +50,7 @@ def plan_again(
     output, _, name = folder.rstrip("/").rpartition("/")
     if store.is_local:
         output, _, name = store.url.rpartition("/")
-    config = _read_config(store, output, overrides, measures)
+    config = _read_config(store, output, overrides)
     stored = _read_plan(store)
     with storage_options(config.storage_options):
         corpora = {
@@ -64,7 +60,6 @@ def plan_again(
         }
     plan = make_plan(
         config,
-        measures=measures,
         corpora=corpora,
         scales=stored["scales"],
         allow_code=allow_code,
@@ -77,9 +72,7 @@ def plan_again(
     return plan
 
 
-def _read_config(
-    store: ObjectStore, output: str, overrides: Sequence[str], measures: Mapping[str, Measure]
-) -> JobConfig:
+def _read_config(store: ObjectStore, output: str, overrides: Sequence[str]) -> JobConfig:
     try:
         text = store.read("config.json").decode("utf-8", "replace")
     except FileNotFoundError:
@@ -88,8 +81,7 @@ def _read_config(
         text,
         store.locate("config.json"),
         overrides=overrides,
-        measures=measure_sections(measures),
-        comparing=comparing_measures(measures),
+        measures=measure_sections(),
     )
     # The folder may have been moved, and the stored address has no credentials.
     return config.model_copy(update={"output": output})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ from latentscale_pipeline.engine.state import (
     redo,
 )
 from latentscale_pipeline.engine.work import Work
-from latentscale_pipeline.errors import Cancelled, Incomplete, LatentscaleError
+from latentscale_pipeline.errors import BadInput, Cancelled, Incomplete, LatentscaleError
 from latentscale_pipeline.executors.serial import SerialExecutor
 from latentscale_pipeline.jobs.collect import assemble_results
 from latentscale_pipeline.jobs.identity import short_name
@@ -43,8 +43,7 @@ from latentscale_pipeline.jobs.siblings import (
     read_plan,
 )
 from latentscale_pipeline.jobs.verification import check_documents
-from latentscale_pipeline.measures.base import Measure
-from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.measures.finished_job import read_results
 from latentscale_pipeline.report import render_report
 from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.storage.artifacts import CorruptResult
@@ -68,7 +67,7 @@ class Finished:
     """A finished job: its folder, its results, and whether anything had to be computed."""
 
     store: ObjectStore
-    results: Mapping[str, Any]
+    results: Results
     computed: bool
 
 
@@ -80,7 +79,6 @@ def run_job(
     take_over: bool = False,
     verify: bool = False,
     keep: bool = False,
-    measures: Mapping[str, Measure] = MEASURES,
     command: Sequence[str] = (),
 ) -> Finished:
     """Bring a job to its end; what is there already isn't computed again.
@@ -97,8 +95,6 @@ def run_job(
         Check every byte of what is there already, and compute again what is damaged.
     keep : bool
         Keep temporary results, and what was stored under keys that the job no longer has.
-    measures : mapping
-        The measures by name.
     command : sequence of str
         Arguments of the command line that asked for this, for the provenance.
 
@@ -107,42 +103,38 @@ def run_job(
     LatentscaleError
         With one line and an exit code.
     """
-    with storage_options(plan.config.storage_options):
-        return _run(plan, notify, wait, take_over, verify, keep, measures, command)
-
-
-def _run(
-    plan: Plan,
-    notify: Notify,
-    wait: bool,
-    take_over: bool,
-    verify: bool,
-    keep: bool,
-    measures: Mapping[str, Measure],
-    command: Sequence[str],
-) -> Finished:
-    work = _work(plan)
-    store = work.store
-    notify("run_started", job=plan.id, folder=store.url, stages=len(plan.stages))
-    previous = None if verify else _previous_results(plan, work)
-    if previous is not None and (keep or not has_garbage(work, _arrays(previous))):
-        return Finished(store, previous, computed=False)
 
     def tell_waiting(line: str) -> None:
         notify("waiting", line=line)
 
-    with (
-        hold_lock(store, wait=wait, take_over=take_over, tell=tell_waiting) as holder,
-        stop_when_asked(store, holder) as check,
-    ):
-        # Whoever held the job until now may have finished it.
+    def finish(results: Results, *, computed: bool) -> Finished:
+        if not keep:
+            collect_job(work, list(results.arrays.values()))
+        return Finished(store, results, computed)
+
+    with storage_options(plan.config.storage_options):
+        work = work_with_caches(plan)
+        store = work.store
+        notify("run_started", job=plan.id, folder=store.url, stages=len(plan.stages))
         previous = None if verify else _previous_results(plan, work)
-        if previous is not None:
-            return _finish(work, previous, keep, computed=False)
-        with _recorded(plan, EventLog(store, holder.attempt), notify) as tell:
-            return _run_locked(
-                plan, work, holder.attempt, tell, check, verify, keep, measures, command
-            )
+        if previous is not None and (keep or not has_garbage(work, list(previous.arrays.values()))):
+            return Finished(store, previous, computed=False)
+        with (
+            hold_lock(store, wait=wait, take_over=take_over, tell=tell_waiting) as holder,
+            stop_when_asked(store, holder) as check,
+        ):
+            # Whoever held the job until now may have finished it.
+            previous = None if verify else _previous_results(plan, work)
+            if previous is not None:
+                return finish(previous, computed=False)
+            with _recorded(plan, EventLog(store, holder.attempt), notify) as tell:
+                stage_states = inspect_stages(work, thorough=verify)
+                if verify and not check_documents(store, finished=True):
+                    previous = _previous_results(plan, work)
+                    if previous is not None:
+                        return finish(previous, computed=False)
+                results = _compute(plan, work, stage_states, holder.attempt, tell, check, command)
+                return finish(results, computed=True)
 
 
 @contextmanager
@@ -175,51 +167,6 @@ def _ending(error: BaseException) -> tuple[str, str]:
     return ("failed" if isinstance(error, Exception) else "interrupted"), problem
 
 
-def _run_locked(
-    plan: Plan,
-    work: Work,
-    attempt: str,
-    notify: Notify,
-    check: Check,
-    verify: bool,
-    keep: bool,
-    measures: Mapping[str, Measure],
-    command: Sequence[str],
-) -> Finished:
-    started = _now()
-    store = work.store
-    work = _with_caches(plan, work)
-    stage_states = inspect_stages(work, thorough=verify)
-    if verify and not check_documents(store, finished=True):
-        previous = _previous_results(plan, work)
-        if previous is not None:
-            return _finish(work, previous, keep, computed=False)
-    # Results say that everything is there: they can't stand beside what is about to be redone.
-    store.remove("results.json")
-    _write_plan(store, plan)
-    provenance = write_provenance(store, plan, attempt=attempt, started=started, command=command)
-    results = _compute(plan, work, stage_states, attempt, notify, check, started, measures)
-    document = results.document()
-    store.write_checked("report.html", render_report(document, provenance).encode())
-    # Last: its presence says that everything else is there.
-    store.write_checked("results.json", results.dump())
-    store.collect_partial()
-    return _finish(work, document, keep, computed=True)
-
-
-def _finish(work: Work, results: Mapping[str, Any], keep: bool, *, computed: bool) -> Finished:
-    """Collect the garbage of a job whose results are written, unless it is to be kept."""
-    if not keep:
-        collect_job(work, _arrays(results))
-    return Finished(work.store, results, computed)
-
-
-def _arrays(results: Mapping[str, Any]) -> list[str]:
-    """Where the arrays are that results point to."""
-    arrays = results.get("arrays")
-    return [str(path) for path in arrays.values()] if isinstance(arrays, dict) else []
-
-
 def _compute(
     plan: Plan,
     work: Work,
@@ -227,31 +174,50 @@ def _compute(
     attempt: str,
     notify: Notify,
     check: Check,
-    started: str,
-    measures: Mapping[str, Measure],
+    command: Sequence[str],
 ) -> Results:
-    """Run the stages and collect their results, redoing what turns out to be damaged."""
+    """Run the missing stages, and write the job's documents."""
+    started = _now()
+    store = work.store
+    # Results say that everything is there: they can't stand beside what is about to be redone.
+    store.remove("results.json")
+    _write_plan(store, plan)
+    provenance = write_provenance(store, plan, attempt=attempt, started=started, command=command)
     repairs: Counter[str] = Counter()
     while True:
         check()
         executor = _executor(plan, notify)
         run_stages(work, stage_states, executor, f"{attempt}-{repairs.total()}", notify, check)
         try:
-            return assemble_results(
-                plan, work, stage_states, started=started, finished=_now(), measures=measures
-            )
+            results = assemble_results(plan, work, stage_states, started=started, finished=_now())
+            break
         except CorruptResult as problem:
-            repairs[problem.part] += 1
-            if repairs[problem.part] > REPAIRS:
-                raise Incomplete(
-                    f"{work.store.locate(problem.problem)}; check this disk, then run the same "
-                    "command again"
-                ) from problem
-            owner = find_owner(stage_states, problem)
-            if owner is None:
-                raise
-            redo(work.store, stage_states, owner, problem)
-            notify("part_corrupt", stage=owner.stage.name, problem=owner.part_reason(problem.part))
+            _redo(store, stage_states, problem, repairs, notify)
+    store.write_checked("report.html", render_report(results, provenance).encode())
+    # Last: its presence says that everything else is there.
+    store.write_checked("results.json", results.dump())
+    store.collect_partial()
+    return results
+
+
+def _redo(
+    store: ObjectStore,
+    stage_states: list[StageState],
+    problem: CorruptResult,
+    repairs: Counter[str],
+    notify: Notify,
+) -> None:
+    """Withdraw what turned out to be damaged when the results were collected."""
+    repairs[problem.part] += 1
+    if repairs[problem.part] > REPAIRS:
+        raise Incomplete(
+            f"{store.locate(problem.problem)}; check this disk, then run the same command again"
+        ) from problem
+    owner = find_owner(stage_states, problem)
+    if owner is None:
+        raise problem
+    redo(store, stage_states, owner, problem)
+    notify("part_corrupt", stage=owner.stage.name, problem=owner.part_reason(problem.part))
 
 
 def _executor(plan: Plan, notify: Notify) -> Callable[[], AbstractContextManager[Executor]]:
@@ -281,7 +247,7 @@ def _described(plan: Plan) -> Job:
     from latentscale_pipeline.executors.dask.readiness import Needs
     from latentscale_pipeline.executors.open import Job
 
-    store = _work(plan).store
+    store = job_work(plan).store
     documents = {"the job's folder": (store.address, "plan.json")}
     for role, corpus in plan.corpora.items():
         documents[f"the {role}"] = (corpus.address, "manifest.json")
@@ -295,18 +261,31 @@ def _described(plan: Plan) -> Job:
 
 def job_work(plan: Plan) -> Work:
     """Return what a run of a job works on; it knows nothing of other jobs."""
-    return _work(plan)
+    return Work(
+        store=ObjectStore(plan.config.output).child(plan.id),
+        stages=plan.stages,
+        keys=plan.keys,
+        corpora={str(role): corpus for role, corpus in plan.corpora.items()},
+        retries=plan.config.cluster.retries,
+    )
 
 
 def work_with_caches(plan: Plan) -> Work:
     """Return the same with what other jobs below the same output have."""
-    return _with_caches(plan, _work(plan))
+    return replace(
+        job_work(plan),
+        caches=find_caches(plan),
+        part_caches=find_part_caches(plan),
+        dependences=plan.dependences,
+        earlier=find_earlier(plan),
+        code=code_by_digest(plan.stages),
+    )
 
 
 def is_finished(plan: Plan) -> bool:
     """Tell whether nothing at all of a job is missing."""
     with storage_options(plan.config.storage_options):
-        return _previous_results(plan, _work(plan)) is not None
+        return _previous_results(plan, job_work(plan)) is not None
 
 
 def prepare_job(plan: Plan, *, even_if_running: bool = False) -> ObjectStore:
@@ -317,7 +296,7 @@ def prepare_job(plan: Plan, *, even_if_running: bool = False) -> ObjectStore:
     BadInput
         If a run of it lives: what that one goes by mustn't change.
     """
-    store = _work(plan).store
+    store = job_work(plan).store
     if not even_if_running:
         refuse_if_running(store)
     _write_plan(store, plan)
@@ -327,27 +306,6 @@ def prepare_job(plan: Plan, *, even_if_running: bool = False) -> ObjectStore:
 def preview_run(plan: Plan) -> list[StageState]:
     """Tell the state of every stage of a job, and why; nothing is changed."""
     return inspect_stages(work_with_caches(plan), repair=False)
-
-
-def _work(plan: Plan) -> Work:
-    return Work(
-        store=ObjectStore(plan.config.output).child(plan.id),
-        stages=plan.stages,
-        keys=plan.keys,
-        corpora={str(role): corpus for role, corpus in plan.corpora.items()},
-        retries=plan.config.cluster.retries,
-    )
-
-
-def _with_caches(plan: Plan, work: Work) -> Work:
-    return replace(
-        work,
-        caches=find_caches(plan),
-        part_caches=find_part_caches(plan),
-        dependences=plan.dependences,
-        earlier=find_earlier(plan),
-        code=code_by_digest(plan.stages),
-    )
 
 
 def _write_plan(store: ObjectStore, plan: Plan) -> None:
@@ -373,15 +331,15 @@ def _describe(plan: Plan, previous: StoredPlan) -> bytes:
     return (json.dumps({**description, "code": code}, indent=1) + "\n").encode()
 
 
-def _previous_results(plan: Plan, work: Work) -> dict[str, Any] | None:
+def _previous_results(plan: Plan, work: Work) -> Results | None:
     """Return the results of an earlier run when nothing at all is missing; change nothing."""
     store = work.store
     try:
-        results: dict[str, Any] = json.loads(store.read("results.json"))
-        job = results["job"]
-        known = job["config_hash"] == plan.config_hash and job["name"] == plan.config.name
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        results = read_results(json.loads(store.read("results.json")), "results.json")
+    except (FileNotFoundError, ValueError, BadInput):
         return None
+    job = results.job
+    known = job.config_hash == plan.config_hash and job.name == plan.config.name
     return results if known and store.exists("report.html") and is_complete(work) else None
 
 

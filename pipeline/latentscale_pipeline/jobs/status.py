@@ -22,9 +22,9 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from latentscale_pipeline.errors import BadInput
@@ -48,7 +48,6 @@ from latentscale_pipeline.views.formatting import write_duration
 State = Literal[
     "queued", "running", "finished", "dead", "cancelled", "interrupted", "failed", "planned"
 ]
-StageState = Literal["done", "running", "waiting", "failed"]
 
 ENDED: tuple[State, ...] = ("cancelled", "interrupted", "failed")
 """How a run may say that it ended without results."""
@@ -57,8 +56,7 @@ READERS = 16
 """Markers, or jobs, that are read at once: a remote store is slow to answer."""
 
 _MARKER = re.compile(
-    r"(?P<folder>stages/[^/]+/[^/]+)/(?:round-(?P<round>\d{4,})/)?"
-    r"(?:part-(?P<part>\d{5,})|(?P<name>state|result|collected))\.json"
+    r"(?P<folder>stages/[^/]+/[^/]+)/(?P<name>(?:round-\d{4,}/)?(?:part-\d{5,}|[a-z]+))\.json"
 )
 
 
@@ -74,9 +72,9 @@ class StageStatus:
         ``done``, ``running``, ``waiting`` or ``failed``.
     reason : str
         Why it was computed, what it waits for, or what went wrong.
-    parts, done : int
+    parts, parts_done : int
         Parts in all, and those there are; of the current iteration of an iterated stage.
-    iteration : int or None
+    round : int or None
         The iteration of an iterated stage that isn't done.
     seconds : float or None
         Work that went into what is there; None when nothing is.
@@ -89,11 +87,11 @@ class StageStatus:
     """
 
     stage: str
-    state: StageState
+    state: str
     reason: str
     parts: int
-    done: int
-    iteration: int | None
+    parts_done: int
+    round: int | None
     seconds: float | None
     peak_memory_bytes: int | None
     projected_memory_bytes: int | None
@@ -152,19 +150,6 @@ class _Planned:
     needs: tuple[str, ...]
     parts: int
     memory: int | None
-
-
-@dataclass
-class _Present:
-    """The markers of one stage: its parts by iteration (0 where there are none), states, result.
-
-    ``collected`` says that the result was temporary and was removed.
-    """
-
-    parts: dict[int, set[int]] = field(default_factory=dict)
-    states: set[int] = field(default_factory=set)
-    result: bool = False
-    collected: bool = False
 
 
 @dataclass(frozen=True)
@@ -292,7 +277,7 @@ def read_status(store: ObjectStore, costs: MarkerCosts | None = None) -> JobStat
         started=record.started,
         ended=record.ended,
         dashboard=record.dashboard if running else "",
-        stages=_stages(_read_plan(store), _present(keys), record, running, costs),
+        stages=_stages(_read_plan(store), keys, record, running, costs),
     )
 
 
@@ -370,105 +355,88 @@ def _read_plan(store: ObjectStore) -> list[_Planned]:
         return []
 
 
-def _present(keys: Iterable[str]) -> dict[str, _Present]:
-    """Sort the markers of a listing by the folder of their stage."""
-    present: dict[str, _Present] = {}
-    for key in keys:
-        match = _MARKER.fullmatch(key)
-        if match is None:
-            continue
-        here = present.setdefault(match["folder"], _Present())
-        number = int(match["round"] or 0)
-        if match["part"] is not None:
-            here.parts.setdefault(number, set()).add(int(match["part"]))
-        elif match["name"] == "state":
-            here.states.add(number)
-        elif match["name"] == "collected":
-            here.collected = True
-        else:
-            here.result = True
-    return present
-
-
 def _stages(
     planned: Sequence[_Planned],
-    present: Mapping[str, _Present],
+    keys: Iterable[str],
     record: RunRecord,
     running: bool,
     costs: MarkerCosts | None,
 ) -> tuple[StageStatus, ...]:
+    markers: dict[str, set[str]] = {}
+    for match in filter(None, map(_MARKER.fullmatch, keys)):
+        markers.setdefault(match["folder"], set()).add(match["name"])
     statuses: dict[str, StageStatus] = {}
     for stage in planned:
-        here = present.get(stage.folder, _Present())
         told = record.stages.get(stage.name, StageRecord())
+        progress = _progress(stage, markers.get(stage.folder, set()))
         needed = [statuses[name] for name in stage.needs if name in statuses]
-        statuses[stage.name] = _stage(stage, here, told, running, needed, costs)
+        statuses[stage.name] = _stage(stage, progress, told, running, needed, costs)
     return tuple(statuses.values())
 
 
 def _stage(
     stage: _Planned,
-    here: _Present,
+    progress: _Progress,
     told: StageRecord,
     running: bool,
     needed: Sequence[StageStatus],
     costs: MarkerCosts | None,
 ) -> StageStatus:
-    progress = _progress(stage, here)
-    state: StageState = "waiting"
+    state = "waiting"
     if progress.complete:
         state = "done"
     elif told.failed:
         state = "failed"
     elif running and told.started:
         state = "running"
-    spent = _spent(stage, progress, told, costs)
+    spent = _spent(progress, told, costs)
+    rate = told.rate if state == "running" else None
+    left = told.seconds_left(time.time()) if state == "running" else None
     return StageStatus(
         stage=stage.name,
         state=state,
-        reason=_reason(state, progress, told, needed),
+        reason=_reason(state, told, needed),
         parts=stage.parts,
-        done=progress.done,
-        iteration=progress.iteration,
+        parts_done=progress.done,
+        round=progress.iteration,
         seconds=round(sum(cost.seconds for cost in spent), 3) if spent else None,
         peak_memory_bytes=max((cost.peak_memory_bytes for cost in spent), default=None),
         projected_memory_bytes=stage.memory,
-        parts_per_second=told.rate if state == "running" else None,
-        seconds_left=told.seconds_left(time.time()) if state == "running" else None,
+        parts_per_second=None if rate is None else round(rate, 6),
+        seconds_left=None if left is None else round(left, 1),
     )
 
 
-def _progress(stage: _Planned, here: _Present) -> _Progress:
-    if here.collected and not here.result:
+def _progress(stage: _Planned, markers: Collection[str]) -> _Progress:
+    result = "result" in markers
+    if "collected" in markers and not result:
         return _Progress(stage.parts, True, None, {f"{stage.folder}/collected": None})
-    if here.states and not here.result:
-        return _progress_in_iterations(stage, here)
-    parts = here.parts.get(0, set())
-    counted: dict[str, tuple[int, int] | None] = {
-        f"{stage.folder}/part-{index:05d}": (0, index) for index in sorted(parts)
-    }
-    if here.result:
+    states = [_number(name) for name in markers if name.endswith("/state")]
+    if states and not result:
+        newest = max(states)
+        inside = f"round-{newest + 1:04d}/"
+        before = f"{stage.folder}/round-{newest:04d}/state"
+    else:
+        newest, inside, before = -1, "", None
+    parts = sorted(_number(name) for name in markers if name.startswith(f"{inside}part-"))
+    counted: dict[str, tuple[int, int] | None] = {} if before is None else {before: None}
+    for part in parts:
+        counted[f"{stage.folder}/{inside}part-{part:05d}"] = (newest + 1, part)
+    if result:
         # An iterated stage's result covers all its iterations, whose parts are gone by then.
-        combined = FINALISING if parts else 0
-        iterated = bool(here.states) or (stage.parts > 1 and not parts)
-        counted[f"{stage.folder}/result"] = None if iterated else (0, combined)
-    complete = here.result and (not parts or len(parts) >= stage.parts)
+        iterated = bool(states) or (stage.parts > 1 and not parts)
+        counted[f"{stage.folder}/result"] = None if iterated else (0, FINALISING if parts else 0)
+    complete = result and (not parts or len(parts) >= stage.parts)
     done = stage.parts if complete else len(parts)
-    return _Progress(done, complete, None, counted)
+    return _Progress(done, complete, None if before is None else newest + 1, counted)
 
 
-def _progress_in_iterations(stage: _Planned, here: _Present) -> _Progress:
-    newest = max(here.states)
-    parts = here.parts.get(newest + 1, set())
-    counted: dict[str, tuple[int, int] | None] = {f"{stage.folder}/round-{newest:04d}/state": None}
-    for index in sorted(parts):
-        counted[f"{stage.folder}/round-{newest + 1:04d}/part-{index:05d}"] = (newest + 1, index)
-    return _Progress(len(parts), False, newest + 1, counted)
+def _number(marker: str) -> int:
+    """Return the number of a part, or of the iteration that a state is of."""
+    return int(marker.removesuffix("/state").rpartition("-")[2])
 
 
-def _spent(
-    stage: _Planned, progress: _Progress, told: StageRecord, costs: MarkerCosts | None
-) -> list[Cost]:
+def _spent(progress: _Progress, told: StageRecord, costs: MarkerCosts | None) -> list[Cost]:
     named = {part: name for part, name in progress.counted.items() if name in told.costs}
     known = [told.costs[name] for name in named.values() if name is not None]
     if costs is None:
@@ -476,9 +444,7 @@ def _spent(
     return known + costs.read(part for part in progress.counted if part not in named)
 
 
-def _reason(
-    state: StageState, progress: _Progress, told: StageRecord, needed: Sequence[StageStatus]
-) -> str:
+def _reason(state: str, told: StageRecord, needed: Sequence[StageStatus]) -> str:
     if state == "failed":
         return told.problem
     if state == "running" and told.problem:

@@ -106,7 +106,9 @@ class SubmissionSpec:
         return f"{shlex.join(self.command)} <<'END'\n{self.text}END"
 
 
-def plan_submission(plan: Plan, *, requeue: bool, allow_code: bool) -> SubmissionSpec:
+def plan_submission(
+    plan: Plan, *, requeue: bool = False, keep: bool = False, allow_code: bool = False
+) -> SubmissionSpec:
     """Tell what would be handed over, exactly; nothing is written.
 
     Raises
@@ -118,6 +120,7 @@ def plan_submission(plan: Plan, *, requeue: bool, allow_code: bool) -> Submissio
     kind = config.driver.kind or config.cluster.kind
     store = ObjectStore(config.output).child(plan.id)
     arguments = ["resume", store.url, "--here", "--wait", "--quiet"]
+    arguments += ["--keep"] if keep else []
     arguments += ["--allow-code"] if allow_code else []
     if kind == "slurm":
         return _for_slurm(plan, store, arguments, requeue)
@@ -129,7 +132,9 @@ def plan_submission(plan: Plan, *, requeue: bool, allow_code: bool) -> Submissio
     )
 
 
-def submit_job(plan: Plan, *, requeue: bool = False, allow_code: bool = False) -> Submission:
+def submit_job(
+    plan: Plan, *, requeue: bool = False, keep: bool = False, allow_code: bool = False
+) -> Submission:
     """Write a job's folder and hand its driver to a scheduler.
 
     Raises
@@ -139,7 +144,7 @@ def submit_job(plan: Plan, *, requeue: bool = False, allow_code: bool = False) -
     Incomplete
         If the scheduler doesn't take it.
     """
-    spec = plan_submission(plan, requeue=requeue, allow_code=allow_code)
+    spec = plan_submission(plan, requeue=requeue, keep=keep, allow_code=allow_code)
     if isinstance(plan.config.cluster, Batch):
         # The driver would find out only when its turn in the queue has come.
         import_jobqueue(plan.config.cluster)

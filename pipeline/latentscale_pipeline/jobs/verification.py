@@ -38,11 +38,6 @@ class JobVerification:
     problems: tuple[str, ...]
 
 
-def is_job(store: ObjectStore) -> bool:
-    """Tell whether a folder is a job's."""
-    return store.exists("plan.json")
-
-
 def verify_job(store: ObjectStore, progress: Progress = silent) -> JobVerification:
     """Read every object of a job's planned stages and compare it with its marker.
 

@@ -253,25 +253,17 @@ class Measure(ABC):
     Attributes
     ----------
     section : type or None
-        Its section of the configuration; a measure without one is part of every job.
+        Its section of the configuration, which also says whether it is taken by default, needs a
+        reference, and needs equal dimensions; a measure without one is part of every job.
     results : type or None
         The model of its part of the results; a measure without one has scores alone.
     report : MeasureReport
         What the report says of it.
-    compares : bool
-        Whether it needs a reference.
-    by_default : bool
-        Whether it is taken where a job names no measures.
-    equal_dimensions : bool
-        Whether it compares two corpora coordinate by coordinate.
     """
 
     section: ClassVar[type[Section] | None]
     results: ClassVar[type[Part] | None] = None
     report: ClassVar[MeasureReport] = MeasureReport()
-    compares: ClassVar[bool] = False
-    by_default: ClassVar[bool] = True
-    equal_dimensions: ClassVar[bool] = False
 
     def needs_directions(self, section: Any) -> str:
         """Name what needs the direction of every row, which rows of zeros don't have."""
@@ -347,7 +339,7 @@ def plan_measure(name: str, measure: Measure, section: Any, facts: JobFacts) -> 
         If it doesn't, or its settings don't.
     """
     dimensions = [corpus.d for corpus in facts.corpora.values()]
-    if measure.equal_dimensions and len(set(dimensions)) > 1:
+    if measure.section and measure.section.equal_dimensions and len(set(dimensions)) > 1:
         raise BadInput(
             f"measures.{name} needs equal dimensions; the corpus has {dimensions[0]} and the "
             f"reference {dimensions[1]}; leave it out of measures"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -25,7 +25,8 @@ from pydantic import (
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
-from typing_extensions import Self, TypeAliasType
+from typing_extensions import TypeAliasType
+
 from latentscale.estimate import Estimate
 
 Value = TypeVar("Value")
@@ -118,15 +119,15 @@ class Part(BaseModel):
 
     @classmethod
     def from_estimate(cls, estimate: Estimate | None, **others: Any) -> Self:
-        """Make a part of what it has fields for of an estimate, nulls without one, and of others."""
+        """Make a part of an estimate, as far as it has fields for it, or of nulls without one."""
         names = (field.name for field in fields(Estimate) if field.name in cls.model_fields)
         return cls(**{name: getattr(estimate, name, None) for name in names}, **others)
 
     @property
     def numbers(self) -> tuple[float, float, float] | None:
         """The value of a part that has one, and the ends of its bracket; None where it is null."""
-        ends = [getattr(self, name, None) for name in ("value", "lower", "upper")]
-        return None if None in ends else (ends[0], ends[1], ends[2])
+        value, lower, upper = (getattr(self, name, None) for name in ("value", "lower", "upper"))
+        return None if value is None or lower is None or upper is None else (value, lower, upper)
 
     def document(self) -> dict[str, Any]:
         """Return the JSON form, in the order of the model."""

@@ -31,6 +31,9 @@ class Written:
     value: str
     bracket: str
 
+    def __str__(self) -> str:
+        return f"{self.value} {self.bracket}".strip()
+
 
 def write_estimate(
     value: float, lower: float | None, upper: float | None, *, typeset: bool = False

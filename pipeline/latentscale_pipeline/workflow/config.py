@@ -13,7 +13,7 @@ from latentscale_pipeline.config.job import JobConfig, resolve_config
 from latentscale_pipeline.config.overrides import apply_override
 from latentscale_pipeline.config.section import Section, parse_yaml, validate
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.jobs.plan import comparing_measures, measure_sections
+from latentscale_pipeline.jobs.plan import measure_sections
 from latentscale_pipeline.storage.canonical import digest
 
 Text = Annotated[str, Field(min_length=1)]
@@ -149,7 +149,6 @@ def read_job_config(workflow: Workflow, where: str) -> JobConfig:
         {"name": workflow.name, **document, **named},
         place,
         measures=measure_sections(),
-        comparing=comparing_measures(),
     )
 
 

@@ -26,14 +26,13 @@ from latentscale_pipeline.compare.gate_checks import GateResult, check_gates
 from latentscale_pipeline.compare.gates import Gate
 from latentscale_pipeline.compare.jobs import Comparison, compare, refuse_incomparable
 from latentscale_pipeline.compare.report import comparison_report
-from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.engine.loop import Notify
 from latentscale_pipeline.history.entries import Entry, make_entry
 from latentscale_pipeline.history.registry import Registry, pick_baseline
 from latentscale_pipeline.jobs.plan import Plan, make_plan
 from latentscale_pipeline.jobs.run import run_job
+from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.report import FORMATS
-from latentscale_pipeline.results.finished_job import read_job
 from latentscale_pipeline.storage.canonical import digest, slug
 from latentscale_pipeline.storage.lock import Held, hold_lock
 from latentscale_pipeline.storage.urls import storage_options, strip_credentials
@@ -109,56 +108,40 @@ def evaluate(
         place = registry.store.child(f"workflows/{slug(workflow.name)}")
         try:
             with hold_lock(place):
-                return _evaluate(
-                    workflow, where, config, gates, registry, notify, say, keep, allow_code, command
+                plan = make_plan(config, allow_code=allow_code)
+                baseline = _baseline(workflow, registry)
+                key = _key(workflow, plan, gates, baseline)
+                page = registry.store.locate(f"evaluations/{key}/comparison.html")
+                for entry in registry.entries():
+                    if entry.evaluation == key:
+                        say(f"{entry.job} was evaluated before, on {entry.registered}")
+                        _tell_all(workflow, registry, entry, say)
+                        return Outcome(entry, again=True, comparison=page)
+                if baseline is not None and workflow.scales_from == "baseline":
+                    say(f"baseline, and source of the scales: {strip_credentials(baseline)}")
+                    config = config.model_copy(update={"scales_from": baseline})
+                    plan = make_plan(config, allow_code=allow_code)
+                finished = run_job(plan, notify, keep=keep, command=command)
+                job = read_job(finished.store.url)
+                comparison = compare(job, job if baseline is None else read_job(baseline))
+                if not workflow.allow_unlike:
+                    refuse_incomparable(comparison)
+                results = check_gates(gates, comparison, where)
+                _store_comparison(registry, key, comparison, results)
+                entry = make_entry(
+                    job,
+                    workflow=workflow.name,
+                    evaluation=key,
+                    baseline=baseline,
+                    passed=all(result.passed for result in results) if results else None,
+                    failures="\n".join(result.message for result in results if not result.passed),
                 )
+                registry.add(entry)
+                _tell_all(workflow, registry, entry, say)
+                return Outcome(entry, comparison=page)
         except Held as held:
             say(f"another run of {workflow.name} is under way ({held.holder}): stepping aside")
             return Outcome(None)
-
-
-def _evaluate(
-    workflow: Workflow,
-    where: str,
-    config: JobConfig,
-    gates: Sequence[Gate],
-    registry: Registry,
-    notify: Notify,
-    say: Say,
-    keep: bool,
-    allow_code: bool,
-    command: Sequence[str],
-) -> Outcome:
-    plan = make_plan(config, allow_code=allow_code)
-    baseline = _baseline(workflow, registry)
-    key = _key(workflow, plan, gates, baseline)
-    registered = _registered(registry, key)
-    if registered is None:
-        if baseline is not None and workflow.scales_from == "baseline":
-            say(f"baseline, and source of the scales: {strip_credentials(baseline)}")
-            plan = make_plan(_with_scales(config, baseline), allow_code=allow_code)
-        finished = run_job(plan, notify, keep=keep, command=command)
-        job = read_job(finished.store.url)
-        comparison = compare(job, job if baseline is None else read_job(baseline))
-        if not workflow.allow_unlike:
-            refuse_incomparable(comparison)
-        results = check_gates(gates, comparison, where)
-        _store_comparison(registry, key, comparison, results)
-        entry = make_entry(
-            job,
-            workflow=workflow.name,
-            evaluation=key,
-            baseline=baseline,
-            passed=all(result.passed for result in results) if results else None,
-            failures="\n".join(result.message for result in results if not result.passed),
-        )
-        registry.add(entry)
-    else:
-        entry = registered
-        say(f"{entry.job} was evaluated before, on {entry.registered}")
-    _tell_all(workflow, registry, entry, say)
-    page = registry.store.locate(f"evaluations/{key}/comparison.html")
-    return Outcome(entry, registered is not None, page)
 
 
 def _baseline(workflow: Workflow, registry: Registry) -> str | None:
@@ -188,14 +171,6 @@ def _key(workflow: Workflow, plan: Plan, gates: Sequence[Gate], baseline: str | 
             "gates": [gate.model_dump(exclude_defaults=True) for gate in gates],
         }
     )[:16]
-
-
-def _registered(registry: Registry, key: str) -> Entry | None:
-    return next((entry for entry in registry.entries() if entry.evaluation == key), None)
-
-
-def _with_scales(config: JobConfig, baseline: str) -> JobConfig:
-    return config.model_copy(update={"scales_from": baseline})
 
 
 def _store_comparison(

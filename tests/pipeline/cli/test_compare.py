@@ -215,9 +215,13 @@ def test_bad_usage(latentscale: Command, arguments: list[str], message: str) -> 
 
 
 def test_a_toy_measure_is_compared_and_gated_by_itself(
-    latentscale: Command, tmp_path: Path, gates: Callable[..., Path]
+    latentscale: Command,
+    tmp_path: Path,
+    gates: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    finished = run_toy(tmp_path, {**MEASURES, "mean_norm": Toy()})
+    monkeypatch.setitem(MEASURES, "mean_norm", Toy())
+    finished = run_toy(tmp_path)
     place = finished.store.url
     path = gates("{measure: mean_norm, max: 42}", "{measure: mean_norm, max_rise: 0, min: 42.5}")
     ended = latentscale("compare", place, place, "--gates", path, "--json")

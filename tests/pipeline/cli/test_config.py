@@ -12,7 +12,7 @@ import yaml
 from latentscale_pipeline.config.job import JobConfig, read_config
 from latentscale_pipeline.config.schema import config_schema
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.jobs.plan import comparing_measures, measure_sections
+from latentscale_pipeline.jobs.plan import measure_sections
 from tests import ROOT
 from tests.conftest import Ended
 
@@ -23,7 +23,7 @@ PRESETS = sorted(CONFIGS.glob("*.yaml"))
 
 
 def read(text: str) -> JobConfig:
-    return read_config(text, "c", measures=measure_sections(), comparing=comparing_measures())
+    return read_config(text, "c", measures=measure_sections())
 
 
 @pytest.mark.parametrize("path", PRESETS, ids=lambda path: path.stem)

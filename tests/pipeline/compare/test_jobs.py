@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from latentscale_pipeline.compare.difference import ComparedScore, Verdict
 from latentscale_pipeline.compare.jobs import compare, refuse_incomparable
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.results.finished_job import finished_job
+from latentscale_pipeline.measures.finished_job import finished_job
 from tests.support.comparisons import SETTINGS, Row, comparison, job, results, row
 from tests.support.results_documents import example_results, without_reference
 

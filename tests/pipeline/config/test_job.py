@@ -9,7 +9,7 @@ from latentscale_pipeline.config.cluster import Local, Serial
 from latentscale_pipeline.config.job import JobConfig, read_config
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.identity import config_hash, job_id
-from latentscale_pipeline.jobs.plan import comparing_measures, measure_sections
+from latentscale_pipeline.jobs.plan import measure_sections
 from latentscale_pipeline.storage.canonical import canonical, digest, slug
 from tests import ROOT
 
@@ -22,7 +22,6 @@ def read(text: str, *overrides: str) -> JobConfig:
         "job.yaml",
         overrides=overrides,
         measures=measure_sections(),
-        comparing=comparing_measures(),
     )
 
 

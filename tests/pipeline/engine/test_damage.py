@@ -16,7 +16,7 @@ from latentscale_pipeline.engine.state import StageState, inspect_stages
 from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.executors.serial import SerialExecutor
 from latentscale_pipeline.jobs.collect import assemble_results
-from latentscale_pipeline.jobs.plan import comparing_measures, make_plan, measure_sections
+from latentscale_pipeline.jobs.plan import make_plan, measure_sections
 from latentscale_pipeline.jobs.run import run_job
 from latentscale_pipeline.jobs.verification import verify_job
 from latentscale_pipeline.storage.artifacts import Artifact, need_marker
@@ -103,7 +103,6 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
             config.read_text(),
             "job",
             measures=measure_sections(),
-            comparing=comparing_measures(),
         )
         plan = make_plan(read)
         finished = run_job(plan, Events())

@@ -27,7 +27,7 @@ from latentscale_pipeline.engine.task import Task
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs import forecast
 from latentscale_pipeline.jobs.forecast import StageForecast
-from latentscale_pipeline.jobs.plan import comparing_measures, measure_sections, plan_stages
+from latentscale_pipeline.jobs.plan import measure_sections, plan_stages
 from latentscale_pipeline.jobs.worker_pool import WorkerPool, check_machine
 from latentscale_pipeline.measures.base import CorpusFacts, JobFacts
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -41,9 +41,7 @@ MIB, GIB = 2**20, 2**30
 
 
 def configured(text: str) -> JobConfig:
-    return read_config(
-        text, "job.yaml", measures=measure_sections(), comparing=comparing_measures()
-    )
+    return read_config(text, "job.yaml", measures=measure_sections())
 
 
 # --- from facts alone -------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """What a run's events add up to, and how that is shown while it goes on."""
 
-import logging
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,20 +121,20 @@ def tell_all(tell: Any) -> None:
     tell("part_retried", stage="halve", part=4, parts=10, problem="out of luck")
 
 
-@pytest.fixture
-def messages(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> pytest.LogCaptureFixture:
-    """What is logged, also when a command before has set the logger up for a terminal."""
-    monkeypatch.setattr(logging.getLogger("latentscale"), "propagate", True)
-    caplog.set_level(logging.INFO)
-    return caplog
-
-
-def test_plain_lines_are_few(messages: pytest.LogCaptureFixture) -> None:
-    with show_progress(Console(force_terminal=False)) as tell:
+def lines_of(tmp_path: Path, *, quiet: bool = False) -> list[str]:
+    """Return what is said of a run where there is no terminal, without the times."""
+    with (
+        (tmp_path / "seen").open("w+") as seen,
+        show_progress(Console(file=seen, force_terminal=False), quiet=quiet) as tell,
+    ):
         tell_all(tell)
-    lines = [re.sub(r"\(.* parts", "(N parts", message) for message in messages.messages]
+    lines = (tmp_path / "seen").read_text().splitlines()
+    assert all(re.match(r"\d\d:\d\d:\d\d ", line) for line in lines)
+    return [line[9:] for line in lines]
+
+
+def test_plain_lines_are_few(tmp_path: Path) -> None:
+    lines = [re.sub(r"\(.* parts", "(N parts", line) for line in lines_of(tmp_path)]
     assert [re.sub(r", [\d.]+ s left", "", line) for line in lines] == [
         "job toy-1 in /jobs/toy-1: 3 stages",
         "waiting for process 3 on elsewhere, which runs this job",
@@ -151,10 +151,8 @@ def test_plain_lines_are_few(messages: pytest.LogCaptureFixture) -> None:
     ]
 
 
-def test_quiet_tells_trouble_only(messages: pytest.LogCaptureFixture) -> None:
-    with show_progress(Console(), quiet=True) as tell:
-        tell_all(tell)
-    assert messages.messages == ["the dashboard needs bokeh", "halve: out of luck"]
+def test_quiet_tells_trouble_only(tmp_path: Path) -> None:
+    assert lines_of(tmp_path, quiet=True) == ["the dashboard needs bokeh", "halve: out of luck"]
 
 
 @pytest.mark.parametrize("width", [80, 140])

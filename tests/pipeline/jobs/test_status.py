@@ -88,7 +88,9 @@ def test_a_failed_stage_is_named_with_those_that_wait_for_it(failed_job: ObjectS
     assert status.reason.startswith("stage failing: RuntimeError: not today (log: ")
     assert "run the same command" not in status.reason
     found = stages_of(status)
-    assert {name: (stage.state, stage.done, stage.parts) for name, stage in found.items()} == {
+    assert {
+        name: (stage.state, stage.parts_done, stage.parts) for name, stage in found.items()
+    } == {
         "failing": ("failed", 0, 1),
         "after": ("waiting", 0, 1),
         "draw": ("done", 4, 4),
@@ -125,7 +127,7 @@ def test_rounds_are_counted_without_knowing_how_many_there_will_be(tmp_path: Pat
     stage = toy.iterated()
     store = run_toy(tmp_path / "toy-1", [stage], lambda: MortalExecutor(7))
     [found] = look(store).stages
-    assert (found.state, found.iteration, found.done, found.parts) == ("waiting", 2, 2, 3)
+    assert (found.state, found.round, found.parts_done, found.parts) == ("waiting", 2, 2, 3)
     assert found.reason == "was under way"
     [row] = [status_command._row(found)]
     assert row["parts"] == "round 2, 2 of 3"
@@ -134,7 +136,7 @@ def test_rounds_are_counted_without_knowing_how_many_there_will_be(tmp_path: Pat
 
     run_toy(tmp_path / "toy-1", [stage])
     [found] = look(store).stages
-    assert (found.state, found.iteration, found.done) == ("done", None, 3)
+    assert (found.state, found.round, found.parts_done) == ("done", None, 3)
     [key] = store.folders("stages/halve")
     total = need_marker(store, f"stages/halve/{key}/result").values[SPENT]
     assert found.seconds == pytest.approx(total["seconds"], abs=2e-3)
@@ -314,7 +316,7 @@ def test_plain_watching_tells_what_changes(
                 store.create("lock/000007.released", b"")
             return original(store, costs)
 
-        monkeypatch.setattr("latentscale_pipeline.jobs.status.read_status", looked)
+        monkeypatch.setattr(status_command, "read_status", looked)
         ended = latentscale("status", failed_job.url, "--watch")
     assert ended.code == 0, ended.err
     lines = ended.out.splitlines()

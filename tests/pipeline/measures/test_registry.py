@@ -3,7 +3,6 @@
 import io
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,20 +71,23 @@ class Toy(Measure):
         return Findings(found, scores, paths)
 
 
-def run_toy(tmp_path: Path, measures: Mapping[str, Measure]) -> Finished:
+def run_toy(tmp_path: Path) -> Finished:
     np.save(tmp_path / "c.npy", np.array([[3.0, 4.0], [0.0, 1.0], [6.0, 8.0]], dtype="f4"))
     config = read_config(
         f"name: toy\ncorpus: {tmp_path / 'c.npy'}\noutput: {tmp_path / 'jobs'}\n"
         "measures: {mean_norm: {power: 2}, vendi: {kernels: [cosine], orders: [1]}}\n"
         "cluster: {kind: serial}\n",
         "toy.yaml",
-        measures=measure_sections(measures),
+        measures=measure_sections(),
     )
-    return run_job(make_plan(config, measures=measures), lambda event, **_: None, measures=measures)
+    return run_job(make_plan(config), lambda event, **_: None)
 
 
-def test_a_toy_measure_is_in_results_summary_and_report(tmp_path: Path) -> None:
-    finished = run_toy(tmp_path, {**MEASURES, "mean_norm": Toy()})
+def test_a_toy_measure_is_in_results_summary_and_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(MEASURES, "mean_norm", Toy())
+    finished = run_toy(tmp_path)
     results = dict(finished.results)
     check_results(results)
     [row] = [row for row in results["scores"] if row["measure"] == "mean_norm"]

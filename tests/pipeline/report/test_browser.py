@@ -17,8 +17,8 @@ from latentscale_pipeline.compare.jobs import compare
 from latentscale_pipeline.compare.report import comparison_report
 from latentscale_pipeline.history.entries import make_entry
 from latentscale_pipeline.history.report import series_report
+from latentscale_pipeline.measures.finished_job import finished_job
 from latentscale_pipeline.report import FORMATS, Report, job_report
-from latentscale_pipeline.results.finished_job import finished_job
 from tests.support.report_documents import HOSTILE, full_results, later
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)

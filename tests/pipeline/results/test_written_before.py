@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.measures.results_models import RESULTS_MODELS
-from latentscale_pipeline.results.finished_job import read_job
 from latentscale_pipeline.results.model import Results
 from tests import DATA
 from tests.conftest import Ended

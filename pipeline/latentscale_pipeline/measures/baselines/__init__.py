@@ -15,8 +15,6 @@ class BaselinesMeasure(Measure):
     section = Baselines
     results = BaselinesResults
     report = BaselinesReport()
-    by_default = False
-    equal_dimensions = True
 
     def plan(self, section: Baselines, facts: JobFacts) -> list[Stage]:
         """Plan the moments of every corpus and, with a reference, the comparison."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import (
     Field,
@@ -21,6 +21,9 @@ from latentscale_pipeline.config.sizes import parse_bytes as parse_bytes
 
 class Baselines(Section):
     """Measures that others compare with: similarity, FID, KID, precision, recall and the like."""
+
+    by_default: ClassVar[bool] = False
+    equal_dimensions: ClassVar[bool] = True
 
     k: Annotated[int, Field(ge=1, le=100)] = 5
     """Neighbours that make a row's ball, in precision, recall, density and coverage."""

@@ -25,8 +25,6 @@ class GeomcaMeasure(Measure):
     section = Geomca
     results = GeomcaResults
     report = GeomcaReport()
-    compares = True
-    equal_dimensions = True
 
     def plan(self, section: Geomca, facts: JobFacts) -> list[Stage]:
         """Plan epsilon, sparsification and components."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import (
     Field,
@@ -43,6 +43,9 @@ class GeomcaSweep(Section):
 
 class Geomca(Section):
     """Geometric component analysis of a corpus against a reference."""
+
+    compares: ClassVar[bool] = True
+    equal_dimensions: ClassVar[bool] = True
 
     percentile: Annotated[float, Field(gt=0.0, le=100.0)] = 10.0
     """Percentile of the distances between two random samples of the reference that epsilon is."""

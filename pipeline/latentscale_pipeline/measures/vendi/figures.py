@@ -46,11 +46,7 @@ def kernels_of(drawn: Sequence[Drawn]) -> list[tuple[str, float | None]]:
 
 def draw_orders(key: str, kernel: str, bandwidth: float | None, chosen: Sequence[Drawn]) -> Figure:
     """Draw scores of one kernel by order, as points with their brackets."""
-    known = [
-        (style, [(entry, *numbers) for entry in entries if (numbers := entry.numbers)])
-        for style, entries in chosen
-    ]
-    brackets = [tuple(numbers) for _, entries in known for _, *numbers in entries]
+    brackets = [numbers for _, entries in chosen for entry in entries if (numbers := entry.numbers)]
     values = [value for value, _, _ in brackets]
     layout = layout_of("order q", "effective items")
     orders = {float(entry.order): _order(entry) for _, entries in chosen for entry in entries}
@@ -83,19 +79,20 @@ def draw_orders(key: str, kernel: str, bandwidth: float | None, chosen: Sequence
         ]
     )
     title = f"Vendi score by order, {printable(kernel)} kernel"
-    data = [_points(style, entries) for style, entries in known]
+    data = [_points(style, entries) for style, entries in chosen]
     return Figure(key, title, caption, {"data": data, "layout": layout})
 
 
-def _points(style: Style, known: Sequence[tuple[VendiScore, float, float, float]]) -> Json:
-    entries, value, lower, upper = zip(*known, strict=True) if known else ((), (), (), ())
+def _points(style: Style, entries: Sequence[VendiScore]) -> Json:
+    known = [(entry, numbers) for entry in entries if (numbers := entry.numbers)]
+    value, lower, upper = ([numbers[end] for _, numbers in known] for end in range(3))
     colour = f"@{style.colour}"
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "name": style.name,
-        "x": [_order(entry) for entry in entries],
-        "y": list(value),
+        "x": [_order(entry) for entry, _ in known],
+        "y": value,
         "error_y": error_bars(value, lower, upper) | {"color": colour},
         "line": {"color": colour, "width": 2, "dash": style.dash},
         "marker": {"color": colour, "symbol": style.symbol, "size": 9},
@@ -104,8 +101,8 @@ def _points(style: Style, known: Sequence[tuple[VendiScore, float, float, float]
             upper,
             number=",.6~g",
             beside=(
-                [BOUNDS[entry.bounds].name for entry in entries],
-                [in_plot(entry.method) for entry in entries],
+                [BOUNDS[entry.bounds or ""].name for entry, _ in known],
+                [in_plot(entry.method) for entry, _ in known],
             ),
         ),
     }

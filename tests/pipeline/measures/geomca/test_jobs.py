@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import connected_components
 
 from latentscale_pipeline.config.job import read_config
 from latentscale_pipeline.corpus.ingest.create import ingest
-from latentscale_pipeline.jobs.plan import Plan, comparing_measures, make_plan, measure_sections
+from latentscale_pipeline.jobs.plan import Plan, make_plan, measure_sections
 from latentscale_pipeline.measures.geomca import sparsification
 from tests.conftest import Ended
 from tests.support.mortal_driver import run_counted
@@ -67,7 +67,6 @@ def make(corpora: Path, output: Path, *overrides: str) -> Plan:
         "rounds.yaml",
         overrides=overrides,
         measures=measure_sections(),
-        comparing=comparing_measures(),
     )
     return make_plan(config)
 

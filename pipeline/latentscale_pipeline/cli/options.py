@@ -1,0 +1,62 @@
+"""Options that several commands take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+OVERRIDES = click.option(
+    "-o", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key."
+)
+RUNTIME_OVERRIDES = click.option(
+    "-o", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of cluster, driver."
+)
+ALLOW_CODE = click.option(
+    "--allow-code", is_flag=True, help="Run functions that the configuration names."
+)
+WAIT = click.option("--wait", is_flag=True, help="Wait while another run holds the job.")
+TAKE_OVER = click.option("--take-over", is_flag=True, help="Succeed another run, alive or not.")
+KEEP = click.option("--keep", is_flag=True, help="Keep temporary and superseded results.")
+QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+JSON_RESULTS = click.option(
+    "--json", "as_json", is_flag=True, help="Print results.json instead of a summary."
+)
+GATES = click.option(
+    "--gates", "gates_file", metavar="FILE", help="Limits that the job must keep (YAML)."
+)
+ALLOW_UNLIKE = click.option(
+    "--allow-unlike", is_flag=True, help="Compare jobs whose settings or sizes differ."
+)
+WRITTEN_AS = click.option(
+    "--format",
+    "written_as",
+    type=click.Choice(("html", "md", "json")),
+    default="html",
+    show_default=True,
+    help="One HTML page that needs no network, Markdown, or JSON.",
+)
+OUTPUT = click.option("--output", metavar="FILE", help="Where to write it; printed otherwise.")
+SELECTION = (
+    click.option("--ids", type=click.Path(path_type=Path), help="Rows whose ids are in this file."),
+    click.option("--label", "labels", multiple=True, help="Rows of this label; may be repeated."),
+    click.option("--where", help="Rows for which a condition holds, such as \"label == 'en'\"."),
+    click.option("--table", help="Files with further columns for --where, one row for each row."),
+    click.option("--sample", type=click.IntRange(1), help="So many of them, at random."),
+    click.option("--seed", type=click.IntRange(0), default=0, help="Of the sample."),
+)
+"""Choose rows of a corpus."""
+
+
+def taking(*options: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command several options."""
+
+    def give(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return give
