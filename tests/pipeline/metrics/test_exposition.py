@@ -7,10 +7,10 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from latentscale_pipeline.measures.finished_job import finished_job
 from latentscale_pipeline.metrics.exposition import write_metrics
 from tests.conftest import Ended
 from tests.support.comparisons import job, row, write_job
+from tests.support.results_documents import finished_job
 
 HOSTILE = 'a"b\\c\n# EOF {x="y"} 1'
 
