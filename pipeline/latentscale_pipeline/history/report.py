@@ -22,7 +22,6 @@ from latentscale_pipeline.views.drawing import (
     banded_line,
     in_plot,
     layout_of,
-    log_axis,
     numbered_styles,
 )
 from latentscale_pipeline.views.formatting import counted, printable, write_number
@@ -192,11 +191,10 @@ def _figure(key: str, trends: Sequence[Trend]) -> Figure:
     first = trends[0][0][1]
     styles = numbered_styles([_named(trend[0][1]) for trend in trends])
     values = [score.value for trend in trends for _, score in trend if score.value]
-    layout = layout_of("finished (UTC)", in_plot(first.unit))
+    spread = bool(values) and 0 < SPREAD * min(values) < max(values)
+    layout = layout_of("finished (UTC)", in_plot(first.unit), log_y=spread)
     layout["xaxis"] |= {"type": "date"}
     layout["showlegend"] = len(trends) > 1
-    if values and min(values) > 0 and max(values) > SPREAD * min(values):
-        layout["yaxis"] |= log_axis() | {"title": {"text": f"{in_plot(first.unit)} (logarithmic)"}}
     caption = (
         "The band is the bracket; a cross marks a job whose gates failed. Scores of corpora of "
         "different size aren't alike."
@@ -224,7 +222,7 @@ def _line(style: Style, found: Trend) -> list[Json]:
         [score.value for _, score in found],
         lower,
         upper,
-        markers=True,
+        mode="lines+markers",
         number=",.6~g",
         beside=([in_plot(entry.job) for entry, _ in found],),
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from latentscale_pipeline.report.scores import score_title
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.content import Figure, Table
-from latentscale_pipeline.views.drawing import error_bars, in_plot, layout_of
+from latentscale_pipeline.views.drawing import Style, error_bars, in_plot, layout_of, scatter
 from latentscale_pipeline.views.formatting import printable
 from latentscale_pipeline.views.scores import written_score
 
@@ -79,17 +79,17 @@ def label_figures(key: str, scores: Sequence[Score], counts: Mapping[str, int]) 
         "range": [-0.7, len(shown) - 0.3],
     }
     layout["showlegend"] = False
-    trace = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": title,
-        "x": list(value),
-        "y": places,
-        "text": [in_plot(label) for label in shown],
-        "error_x": error_bars(value, lower, upper) | {"color": "@corpus"},
-        "marker": {"color": "@corpus", "size": 9},
-        "hovertemplate": "%{text}: %{x:,.5~g}",
-    }
+    style = Style(title, "corpus")
+    trace = scatter(
+        style,
+        list(value),
+        places,
+        "markers",
+        size=9,
+        text=[in_plot(label) for label in shown],
+        error_x=error_bars(style, value, lower, upper),
+        hovertemplate="%{text}: %{x:,.5~g}",
+    )
     which = (
         "Of every label" if len(labels) == len(chosen) else f"Of the {len(shown)} largest labels"
     )

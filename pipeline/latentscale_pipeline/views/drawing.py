@@ -66,6 +66,27 @@ def in_plot(text: object) -> str:
     return escape(printable(text), quote=False)
 
 
+def scatter(
+    style: Style,
+    x: Sequence[Any],
+    y: Sequence[Any],
+    mode: str = "lines+markers",
+    *,
+    name: str = "",
+    width: float = 2,
+    size: int = 6,
+    **others: Any,
+) -> Json:
+    """Return a line, markers or both in a style; ``others`` are further keys of the trace."""
+    colour = f"@{style.colour}"
+    trace: Json = {"type": "scatter", "mode": mode, "name": name or style.name, "x": x, "y": y}
+    if "lines" in mode:
+        trace["line"] = {"color": colour, "width": width, "dash": style.dash}
+    if "markers" in mode:
+        trace["marker"] = {"color": colour, "symbol": style.symbol, "size": size}
+    return {**trace, **others}
+
+
 def banded_line(
     style: Style,
     x: Sequence[float] | Sequence[str],
@@ -75,43 +96,19 @@ def banded_line(
     *,
     number: str,
     beside: Sequence[Iterable[str]] = (),
-    markers: bool = False,
+    mode: str = "lines",
 ) -> list[Json]:
     """Draw a line over its uncertainty band: two invisible edges, the upper one filled.
 
     A point says its value and its bracket in the format ``number``, then what is ``beside`` it.
     """
-    edge: Json = {
-        "type": "scatter",
-        "mode": "lines",
-        "x": x,
-        "line": {"width": 0, "color": f"@{style.colour}"},
-        "legendgroup": style.name,
-        "showlegend": False,
-        "hoverinfo": "skip",
-    }
-    line: Json = {
-        "type": "scatter",
-        "mode": "lines+markers" if markers else "lines",
-        "name": style.name,
-        "x": x,
-        "y": y,
-        "line": {"color": f"@{style.colour}", "width": 2, "dash": style.dash},
-        "legendgroup": style.name,
-        **hover_texts(lower, upper, number, beside),
-    }
-    if markers:
-        line["marker"] = {"color": f"@{style.colour}", "symbol": style.symbol, "size": 6}
+    edge: Json = {"legendgroup": style.name, "showlegend": False, "hoverinfo": "skip"}
+    filled: Json = {**edge, "fill": "tonexty", "fillcolor": f"@{style.colour}-band"}
+    hover = hover_texts(lower, upper, number, beside)
     return [
-        edge | {"name": f"{style.name}, lower end", "y": lower},
-        edge
-        | {
-            "name": f"{style.name}, upper end",
-            "y": upper,
-            "fill": "tonexty",
-            "fillcolor": f"@{style.colour}-band",
-        },
-        line,
+        scatter(style, x, lower, "lines", name=f"{style.name}, lower end", width=0, **edge),
+        scatter(style, x, upper, "lines", name=f"{style.name}, upper end", width=0, **filled),
+        scatter(style, x, y, mode, legendgroup=style.name, **hover),
     ]
 
 
@@ -130,7 +127,9 @@ def hover_texts(
     }
 
 
-def error_bars(value: Sequence[float], lower: Sequence[float], upper: Sequence[float]) -> Json:
+def error_bars(
+    style: Style, value: Sequence[float], lower: Sequence[float], upper: Sequence[float]
+) -> Json:
     """Return the brackets of some values as error bars."""
     return {
         "type": "data",
@@ -139,6 +138,7 @@ def error_bars(value: Sequence[float], lower: Sequence[float], upper: Sequence[f
         "arrayminus": [middle - low for middle, low in zip(value, lower, strict=True)],
         "thickness": 1.5,
         "width": 5,
+        "color": f"@{style.colour}",
     }
 
 
@@ -155,10 +155,10 @@ def half_width(value: float, lower: float, upper: float) -> float:
     return max(upper - value, value - lower) / abs(value)
 
 
-def axis(title: str) -> Json:
-    """Return an axis with its title."""
-    return {
-        "title": {"text": title, "standoff": 8},
+def axis(title: str, *, log: bool = False) -> Json:
+    """Return an axis with its title, linear or with plain numbers at 1, 2 and 5 of every power."""
+    plain: Json = {
+        "title": {"text": f"{title} (logarithmic)" if log else title, "standoff": 8},
         "automargin": True,
         "gridcolor": "@grid",
         "linecolor": "@axis",
@@ -168,24 +168,22 @@ def axis(title: str) -> Json:
         "zeroline": False,
         "exponentformat": "power",
     }
-
-
-def log_axis() -> Json:
-    """Return what makes an axis logarithmic, with plain numbers at 1, 2 and 5."""
-    return {
+    if not log:
+        return plain
+    ticks = [(step, power) for power in range(-6, 10) for step in (1, 2, 5)]
+    return plain | {
         "type": "log",
         "tickmode": "array",
-        "tickvals": [step * 10.0**power for power in range(-6, 10) for step in (1, 2, 5)],
+        "tickvals": [step * 10.0**power for step, power in ticks],
         "ticktext": [
             f"{step * 10**power:,}" if power >= 0 else f"{step * 10.0**power:.{-power}f}"
-            for power in range(-6, 10)
-            for step in (1, 2, 5)
+            for step, power in ticks
         ],
     }
 
 
-def layout_of(x_title: str, y_title: str) -> Json:
-    """Return the layout that all figures share."""
+def layout_of(x_title: str, y_title: str, *, log_x: bool = False, log_y: bool = False) -> Json:
+    """Return the layout that all figures share, with its axes."""
     return {
         "height": 380,
         "margin": {"l": 56, "r": 12, "t": 12, "b": 48},
@@ -206,6 +204,6 @@ def layout_of(x_title: str, y_title: str) -> Json:
             "traceorder": "normal",
         },
         "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": "@axis", "activecolor": "@ink"},
-        "xaxis": axis(x_title),
-        "yaxis": axis(y_title),
+        "xaxis": axis(x_title, log=log_x),
+        "yaxis": axis(y_title, log=log_y),
     }

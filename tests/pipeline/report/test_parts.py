@@ -43,12 +43,12 @@ def test_null_models_are_those_that_traces_are_normalised_by() -> None:
     graph = known.graph.model_copy(update={"edges": edges})
     given = {"times": times.tolist(), "graph": graph, "normalization": "empty"}
     trace = known.model_copy(update=given)
-    drawn = null_models(trace, n)
+    drawn = {style.name: heat for style, heat in null_models(trace, n)}
     for name, kind in (("complete graph", "complete"), ("random graph", "er")):
         # A trace of 1 per vertex divided by a null model is that model's inverse.
         divided = normalise(heat, kind, mean_degree=2 * edges / n).trace  # type: ignore[arg-type]
         assert drawn[name] == pytest.approx(1 / divided)
-    assert null_models(trace.model_copy(update={"laplacian": "unnormalized"}), n) == {}
+    assert null_models(trace.model_copy(update={"laplacian": "unnormalized"}), n) == []
     assert list(null_models(trace.model_copy(update={"normalization": "complete"}), n)) == [
         "random graph"
     ]

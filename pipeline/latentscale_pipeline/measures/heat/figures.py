@@ -19,8 +19,8 @@ from latentscale_pipeline.views.drawing import (
     error_bars,
     in_plot,
     layout_of,
-    log_axis,
     present,
+    scatter,
     widest,
 )
 from latentscale_pipeline.views.formatting import write_estimate, write_number
@@ -30,9 +30,13 @@ Json = dict[str, Any]
 NORMAL_QUANTILE = 1.96
 """Half the width of a 95 % interval in standard errors, where a trace comes without its band."""
 
-NULL_MODELS: dict[str, Normalization] = {"complete graph": "complete", "random graph": "er"}
+NULL_MODELS: dict[Normalization, Style] = {
+    "complete": Style("complete graph", "gap", "dot"),
+    "er": Style("random graph", "gap", "dashdot"),
+}
 
 GAP = Style("weighted gap", "gap")
+POINT = Style("IMD", "ink", symbol="diamond")
 
 UNITS: dict[str, str] = {
     "none": "heat trace",
@@ -69,13 +73,13 @@ def draw_traces(traces: Sequence[tuple[Style, HeatTrace]], vertices: int | None 
         brackets += zip(trace.trace, lower, upper, strict=True)
         data += banded_line(style, trace.times, trace.trace, lower, upper, number=".6~g")
     first = traces[0][1]
-    nulls = null_models(first, vertices) if vertices else {}
-    data += [_null_line(name, first.times, heat) for name, heat in nulls.items()]
-    layout = layout_of(
-        "diffusion time t (logarithmic)",
-        UNITS.get(first.normalization, in_plot(first.normalization)),
-    )
-    layout["xaxis"] |= log_axis()
+    nulls = null_models(first, vertices) if vertices else []
+    data += [
+        scatter(style, first.times, heat, "lines", width=1.3, hovertemplate="%{y:.4~g}")
+        for style, heat in nulls
+    ]
+    unit = UNITS.get(first.normalization, in_plot(first.normalization))
+    layout = layout_of("diffusion time t", unit, log_x=True)
     caption = (
         "Left: local neighbourhoods. Right: the corpus as a whole. "
         f"The band is a 95 % interval: {widest(brackets)}."
@@ -88,7 +92,7 @@ def draw_traces(traces: Sequence[tuple[Style, HeatTrace]], vertices: int | None 
     return Figure("heat-trace", "Heat trace", caption, {"data": data, "layout": layout})
 
 
-def null_models(trace: HeatTrace, vertices: int) -> dict[str, list[float]]:
+def null_models(trace: HeatTrace, vertices: int) -> list[tuple[Style, list[float]]]:
     """Return the heat traces of graphs without structure, normalised as the trace is.
 
     Known for the normalised Laplacian only.
@@ -96,27 +100,14 @@ def null_models(trace: HeatTrace, vertices: int) -> dict[str, list[float]]:
     edges, kind = trace.graph.edges, trace.normalization
     normalized = trace.laplacian in (None, "normalized")
     if not normalized or vertices < 2 or not edges or kind not in NORMALIZATIONS:
-        return {}
+        return []
     times, degree = np.array(trace.times), 2.0 * edges / vertices
     divisor = null_trace(kind, times, vertices, degree)
-    return {
-        name: (null_trace(model, times, vertices, degree) / divisor).tolist()
-        for name, model in NULL_MODELS.items()
+    return [
+        (style, (null_trace(model, times, vertices, degree) / divisor).tolist())
+        for model, style in NULL_MODELS.items()
         if model != kind
-    }
-
-
-def _null_line(name: str, times: list[float], heat: list[float]) -> Json:
-    dash = {"complete graph": "dot", "random graph": "dashdot"}[name]
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": times,
-        "y": heat,
-        "line": {"color": "@gap", "width": 1.3, "dash": dash},
-        "hovertemplate": "%{y:.4~g}",
-    }
+    ]
 
 
 def _weighted_gap(corpus: HeatTrace, reference: HeatTrace, imd: Imd) -> Figure:
@@ -130,20 +121,19 @@ def _weighted_gap(corpus: HeatTrace, reference: HeatTrace, imd: Imd) -> Figure:
         (_band(corpus), _band(reference)),
     )
     data = banded_line(GAP, corpus.times, *(values.tolist() for values in gap), number=".2~e")
+    bars = error_bars(POINT, [imd.value], [imd.lower], [imd.upper])
     data.append(
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "IMD",
-            "x": [imd.time],
-            "y": [imd.value],
-            "error_y": error_bars([imd.value], [imd.lower], [imd.upper]) | {"color": "@ink"},
-            "marker": {"color": "@ink", "symbol": "diamond", "size": 10},
-            "hovertemplate": "%{y:.2~e}",
-        }
+        scatter(
+            POINT,
+            [imd.time],
+            [imd.value],
+            "markers",
+            size=10,
+            error_y=bars,
+            hovertemplate="%{y:.2~e}",
+        )
     )
-    layout = layout_of("diffusion time t (logarithmic)", "weighted gap")
-    layout["xaxis"] |= log_axis()
+    layout = layout_of("diffusion time t", "weighted gap", log_x=True)
     layout["yaxis"] |= {"rangemode": "tozero"}
     written = write_estimate(imd.value, imd.lower, imd.upper, typeset=True)
     caption = (

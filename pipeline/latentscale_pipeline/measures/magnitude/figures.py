@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from latentscale_pipeline.measures.magnitude.results import MagnitudeFunction, MagnitudeResults
@@ -13,6 +14,7 @@ from latentscale_pipeline.views.drawing import (
     in_plot,
     layout_of,
     present,
+    scatter,
     widest,
 )
 from latentscale_pipeline.views.formatting import printable, write_estimate, write_number
@@ -47,7 +49,7 @@ def draw_functions(functions: Sequence[tuple[Style, MagnitudeFunction]]) -> Figu
             function.upper,
             number=",.6~g",
             beside=([BOUNDS[kind].name for kind in function.bounds], map(in_plot, function.method)),
-            markers=True,
+            mode="lines+markers",
         )
     top = max(max(function.upper) for _, function in functions)
     last = max(max(function.scales) for _, function in functions)
@@ -89,17 +91,17 @@ def _convergence_line(style: Style, function: MagnitudeFunction, scale: float, t
     else:
         written = write_estimate(bracket.value, bracket.lower, bracket.upper, typeset=True)
         text = f"{written.value} {written.bracket}"
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": f"t_conv, {style.name}",
-        "x": [scale, scale],
-        "y": [0, top],
-        "line": {"color": f"@{style.colour}", "width": 1.5, "dash": "dot"},
-        "legendgroup": style.name,
-        "text": [text, text],
-        "hovertemplate": "%{text}",
-    }
+    return scatter(
+        replace(style, dash="dot"),
+        [scale, scale],
+        [0, top],
+        "lines",
+        name=f"t_conv, {style.name}",
+        width=1.5,
+        legendgroup=style.name,
+        text=[text, text],
+        hovertemplate="%{text}",
+    )
 
 
 def _curves(style: Style, function: MagnitudeFunction) -> list[Curve]:

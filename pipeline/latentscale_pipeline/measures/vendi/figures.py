@@ -13,8 +13,8 @@ from latentscale_pipeline.views.drawing import (
     hover_texts,
     in_plot,
     layout_of,
-    log_axis,
     present,
+    scatter,
     widest,
 )
 from latentscale_pipeline.views.formatting import printable, write_number
@@ -48,16 +48,15 @@ def draw_orders(key: str, kernel: str, bandwidth: float | None, chosen: Sequence
     """Draw scores of one kernel by order, as points with their brackets."""
     brackets = [numbers for _, entries in chosen for entry in entries if (numbers := entry.numbers)]
     values = [value for value, _, _ in brackets]
-    layout = layout_of("order q", "effective items")
+    spread = bool(values) and max(values) > 10 * min(values)
+    layout = layout_of("order q", "effective items", log_y=spread)
     orders = {float(entry.order): _order(entry) for _, entries in chosen for entry in entries}
     layout["xaxis"] |= {
         "type": "category",
         "categoryorder": "array",
         "categoryarray": [orders[order] for order in sorted(orders)],
     }
-    if values and max(values) > 10 * min(values):
-        layout["yaxis"] |= log_axis() | {"title": {"text": "effective items (logarithmic)"}}
-    else:
+    if not spread:
         layout["yaxis"]["rangemode"] = "tozero"
     counts = " and ".join(
         f"{entries[0].n:,} ({style.name})" for style, entries in chosen if entries
@@ -86,26 +85,18 @@ def draw_orders(key: str, kernel: str, bandwidth: float | None, chosen: Sequence
 def _points(style: Style, entries: Sequence[VendiScore]) -> Json:
     known = [(entry, numbers) for entry in entries if (numbers := entry.numbers)]
     value, lower, upper = ([numbers[end] for _, numbers in known] for end in range(3))
-    colour = f"@{style.colour}"
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": style.name,
-        "x": [_order(entry) for entry, _ in known],
-        "y": value,
-        "error_y": error_bars(value, lower, upper) | {"color": colour},
-        "line": {"color": colour, "width": 2, "dash": style.dash},
-        "marker": {"color": colour, "symbol": style.symbol, "size": 9},
-        **hover_texts(
-            lower,
-            upper,
-            number=",.6~g",
-            beside=(
-                [BOUNDS[entry.bounds or ""].name for entry, _ in known],
-                [in_plot(entry.method) for entry, _ in known],
-            ),
-        ),
-    }
+    beside = (
+        [BOUNDS[entry.bounds or ""].name for entry, _ in known],
+        [in_plot(entry.method) for entry, _ in known],
+    )
+    return scatter(
+        style,
+        [_order(entry) for entry, _ in known],
+        value,
+        size=9,
+        error_y=error_bars(style, value, lower, upper),
+        **hover_texts(lower, upper, ",.6~g", beside),
+    )
 
 
 def of_kernel(
