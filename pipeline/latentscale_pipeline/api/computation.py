@@ -10,8 +10,8 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -173,7 +173,7 @@ def _check_memory(stages: Mapping[str, Stage]) -> None:
 def _run(work: Work, store: InMemoryStore) -> None:
     states = inspect_stages(work)
     try:
-        run_stages(work, states, _ThisThread, "1", _tell_nobody)
+        run_stages(work, states, lambda: nullcontext(_ThisThread()), "1", _tell_nobody)
     except Incomplete as error:
         raise RuntimeError(_log(states, store) or str(error)) from None
 
@@ -185,32 +185,20 @@ def _log(states: list[StageState], store: InMemoryStore) -> str:
     return "\n".join(log.decode() for log in logs)
 
 
+@dataclass
 class _ThisThread:
     """Runs tasks in the thread of the caller, so that Ctrl-C leaves none behind."""
 
     window = 1
-
-    def __init__(self) -> None:
-        self._task: Task | None = None
-
-    def __enter__(self) -> _ThisThread:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._task = None
+    task: Task | None = None
 
     def submit(self, task: Task) -> None:
         """Take the next task."""
-        self._task = task
+        self.task = task
 
     def next_ended(self, seconds: float) -> tuple[Task, Ending] | None:
         """Run it."""
-        task, self._task = self._task, None
+        task, self.task = self.task, None
         if task is None:
             return None
         try:

@@ -223,7 +223,15 @@ def heat_trace(
     and their recall is certified.
     """
     section = _heat_section(
-        k, metric, neighbours, times, normalization, laplacian, probes, steps, tolerance
+        times,
+        k=k,
+        metric=metric,
+        neighbours=neighbours,
+        normalization=normalization,
+        laplacian=laplacian,
+        probes=probes,
+        steps=steps,
+        tolerance=tolerance,
     )
     found = compute("heat", section, rows, seed=seed).section.corpus
     return HeatTraceFindings(
@@ -270,7 +278,15 @@ def imd(
     ImdFindings
     """
     section = _heat_section(
-        k, metric, neighbours, times, normalization, laplacian, probes, steps, tolerance
+        times,
+        k=k,
+        metric=metric,
+        neighbours=neighbours,
+        normalization=normalization,
+        laplacian=laplacian,
+        probes=probes,
+        steps=steps,
+        tolerance=tolerance,
     )
     found = compute("heat", section, corpus, reference, seed=seed)
     return ImdFindings(
@@ -348,29 +364,9 @@ def geomca_scores(
     )
 
 
-def _heat_section(
-    k: int,
-    metric: str,
-    neighbours: str,
-    times: tuple[float, float, int],
-    normalization: str,
-    laplacian: str,
-    probes: int | str,
-    steps: int | str,
-    tolerance: float,
-) -> dict[str, Any]:
+def _heat_section(times: tuple[float, float, int], **settings: Any) -> dict[str, Any]:
     start, stop, count = times
-    return {
-        "k": k,
-        "metric": metric,
-        "neighbours": neighbours,
-        "times": {"start": start, "stop": stop, "count": count},
-        "normalization": normalization,
-        "laplacian": laplacian,
-        "probes": probes,
-        "steps": steps,
-        "tolerance": tolerance,
-    }
+    return {**settings, "times": {"start": start, "stop": stop, "count": count}}
 
 
 def _order(order: float) -> float | str:

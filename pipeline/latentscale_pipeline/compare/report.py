@@ -21,9 +21,9 @@ from latentscale_pipeline.compare.difference import ComparedScore, Verdict
 from latentscale_pipeline.compare.gate_checks import GateResult
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.measures.finished_job import FinishedJob
-from latentscale_pipeline.report.method import PROMISES, SAMPLING_ERROR, written_cost
+from latentscale_pipeline.report.method import COSTS, PROMISES, SAMPLING_ERROR, written_cost
 from latentscale_pipeline.report.scores import definitions_of, report_of, section_of, title_apart
-from latentscale_pipeline.views.content import Answer, Fact, Report, Section, Table
+from latentscale_pipeline.views.content import Answer, Fact, Report, Section, Table, table_of
 from latentscale_pipeline.views.drawing import numbered_styles
 from latentscale_pipeline.views.formatting import counted, printable, write_number
 
@@ -243,19 +243,15 @@ def _reading(jobs: Sequence[FinishedJob], names: Sequence[str]) -> Section:
 
 def _jobs_table(jobs: Sequence[FinishedJob], names: Sequence[str]) -> Table:
     """Return where each job's numbers come from and what they took; the baseline comes last."""
-    return Table(
-        "Jobs",
-        ("job", "finished", "version", "time", "peak memory", "corpus", "folder"),
-        [
-            (
-                name,
-                printable(job.finished or "unknown"),
-                printable(job.version or "unknown"),
-                *written_cost(job.seconds, job.peak_memory_bytes),
-                printable(job.corpora["corpus"].fingerprint),
-                printable(job.url),
-            )
-            for job, name in zip(jobs, names, strict=True)
-        ],
-        numeric=frozenset({3, 4}),
-    )
+    rows = [
+        {
+            "job": name,
+            "finished": printable(job.finished or "unknown"),
+            "version": printable(job.version or "unknown"),
+            **written_cost(job.seconds, job.peak_memory_bytes),
+            "corpus": printable(job.corpora["corpus"].fingerprint),
+            "folder": printable(job.url),
+        }
+        for job, name in zip(jobs, names, strict=True)
+    ]
+    return table_of("Jobs", rows, numeric=COSTS)

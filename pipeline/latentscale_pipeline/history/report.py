@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from latentscale_pipeline.history.entries import Entry
-from latentscale_pipeline.report.method import PROMISES, SAMPLING_ERROR, written_cost
+from latentscale_pipeline.report.method import COSTS, PROMISES, SAMPLING_ERROR, written_cost
 from latentscale_pipeline.report.scores import (
     definitions_of,
     score_title,
@@ -15,7 +15,15 @@ from latentscale_pipeline.report.scores import (
 )
 from latentscale_pipeline.results.kernel_names import complete_names
 from latentscale_pipeline.results.model import Score
-from latentscale_pipeline.views.content import Answer, Fact, Figure, Report, Section, Table
+from latentscale_pipeline.views.content import (
+    Answer,
+    Fact,
+    Figure,
+    Report,
+    Section,
+    Table,
+    table_of,
+)
 from latentscale_pipeline.views.drawing import (
     Json,
     Style,
@@ -238,47 +246,35 @@ def _trend_table(trends: Sequence[Trend]) -> Table:
     for found in trends:
         values = [score.value for _, score in found if score.value is not None]
         last = found[-1][1]
-        previous = found[-2][1] if len(found) > 1 else None
+        change = _change(last, found[-2][1]).partition(" since")[0] if len(found) > 1 else ""
         rows.append(
-            (
-                _named(last),
-                str(written_score(last)),
-                "" if previous is None else _change(last, previous).partition(" since")[0],
-                write_number(min(values), typeset=True),
-                write_number(max(values), typeset=True),
-                f"{len(values)}",
-                printable(last.unit),
-            )
+            {
+                "score": _named(last),
+                "last": str(written_score(last)),
+                "change": change,
+                "lowest": write_number(min(values), typeset=True),
+                "highest": write_number(max(values), typeset=True),
+                "jobs": f"{len(values)}",
+                "unit": printable(last.unit),
+            }
         )
-    return Table(
-        "Trends",
-        ("score", "last", "change", "lowest", "highest", "jobs", "unit"),
-        rows,
-        numeric=frozenset({1, 2, 3, 4, 5}),
-    )
+    return table_of("Trends", rows, numeric=("last", "change", "lowest", "highest", "jobs"))
 
 
 def _jobs_table(entries: Sequence[Entry], tags: Mapping[str, str]) -> Table:
     words = {True: "passed", False: "failed", None: "none"}
-    return Table(
-        "Jobs",
-        (
-            *("finished", "job", "rows", "gates", "tags"),
-            *("time", "peak memory", "version", "baseline", "folder"),
-        ),
-        [
-            (
-                printable(entry.finished),
-                printable(entry.job),
-                f"{entry.corpus_rows:,}",
-                words[entry.passed],
-                printable(", ".join(tag for tag, job in tags.items() if job == entry.job)),
-                *written_cost(entry.seconds, entry.peak_memory_bytes),
-                printable(entry.version or "unknown"),
-                printable(entry.baseline or ""),
-                printable(entry.url),
-            )
-            for entry in reversed(entries)
-        ],
-        numeric=frozenset({2, 5, 6}),
-    )
+    rows = [
+        {
+            "finished": printable(entry.finished),
+            "job": printable(entry.job),
+            "rows": f"{entry.corpus_rows:,}",
+            "gates": words[entry.passed],
+            "tags": printable(", ".join(tag for tag, job in tags.items() if job == entry.job)),
+            **written_cost(entry.seconds, entry.peak_memory_bytes),
+            "version": printable(entry.version or "unknown"),
+            "baseline": printable(entry.baseline or ""),
+            "folder": printable(entry.url),
+        }
+        for entry in reversed(entries)
+    ]
+    return table_of("Jobs", rows, numeric=("rows", *COSTS))

@@ -10,7 +10,7 @@ from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.scores import corpus_properties
 from latentscale_pipeline.results.model import Corpus, Results, Timing
 from latentscale_pipeline.results.part import Role
-from latentscale_pipeline.views.content import Section, Table
+from latentscale_pipeline.views.content import Section, Table, table_of
 from latentscale_pipeline.views.formatting import (
     printable,
     write_bytes,
@@ -62,26 +62,20 @@ def _method(results: Results) -> Table:
 
 
 def _corpora_table(corpora: Mapping[Role, Corpus]) -> Table:
-    described = [(role, corpus, corpus_properties(corpus)) for role, corpus in corpora.items()]
-    names = [found.name for found in described[0][2]]
-    numbers = range(4, 4 + len(names))
-    return Table(
-        "Corpora",
-        ("role", "rows", "dimensions", "type", *names, "fingerprint", "location"),
-        [
-            (
-                role,
-                f"{corpus.n:,}",
-                f"{corpus.d:,}",
-                printable(corpus.dtype),
-                *(found.value for found in properties),
-                printable(corpus.fingerprint),
-                printable(corpus.uri),
-            )
-            for role, corpus, properties in described
-        ],
-        numeric=frozenset({1, 2, *numbers}),
-    )
+    rows = [
+        {
+            "role": role,
+            "rows": f"{corpus.n:,}",
+            "dimensions": f"{corpus.d:,}",
+            "type": printable(corpus.dtype),
+            **{found.name: found.value for found in corpus_properties(corpus)},
+            "fingerprint": printable(corpus.fingerprint),
+            "location": printable(corpus.uri),
+        }
+        for role, corpus in corpora.items()
+    ]
+    words = {"role", "type", "fingerprint", "location"}
+    return table_of("Corpora", rows, numeric=[name for name in rows[0] if name not in words])
 
 
 def _provenance_tables(results: Results) -> list[Table]:
@@ -168,41 +162,37 @@ def _elapsed(started: str | None, finished: str | None) -> float | None:
 
 
 def _timings_table(timings: Sequence[Timing]) -> Table:
-    rows: list[Sequence[str]] = [
-        (
-            printable(timing.stage),
-            write_duration(timing.seconds),
-            f"{timing.tasks:,}",
-            _peak(timing),
-            _size(timing.projected_memory_bytes),
-            "yes" if timing.resumed else "no",
-            printable(timing.reason or ""),
-        )
+    rows = [
+        {
+            "stage": printable(timing.stage),
+            "time": write_duration(timing.seconds),
+            "tasks": f"{timing.tasks:,}",
+            "peak memory": _peak(timing),
+            "projected": _size(timing.projected_memory_bytes),
+            "reused": "yes" if timing.resumed else "no",
+            "reason": printable(timing.reason or ""),
+        }
         for timing in timings
     ]
     if rows:
-        rows.append(
-            (
-                "all stages",
-                write_duration(sum(timing.seconds for timing in timings)),
-                f"{sum(timing.tasks or 0 for timing in timings):,}",
-                _size(max(timing.peak_memory_bytes or 0 for timing in timings) or None),
-                "",
-                "",
-                "",
-            )
-        )
-    return Table(
-        "Time and memory",
-        ("stage", "time", "tasks", "peak memory", "projected", "reused", "reason"),
-        rows,
-        numeric=frozenset({1, 2, 3, 4}),
-    )
+        total = {
+            "stage": "all stages",
+            "time": write_duration(sum(timing.seconds for timing in timings)),
+            "tasks": f"{sum(timing.tasks or 0 for timing in timings):,}",
+            "peak memory": _size(max(timing.peak_memory_bytes or 0 for timing in timings) or None),
+        }
+        rows.append({**dict.fromkeys(rows[0], ""), **total})
+    return table_of("Time and memory", rows, numeric=("time", "tasks", "peak memory", "projected"))
 
 
-def written_cost(seconds: float | None, peak_memory_bytes: int | None) -> tuple[str, str]:
+COSTS = ("time", "peak memory")
+"""What a whole job took."""
+
+
+def written_cost(seconds: float | None, peak_memory_bytes: int | None) -> dict[str, str]:
     """Write what a whole job took: its time and the most memory of a process."""
-    return "unknown" if seconds is None else write_duration(seconds), _size(peak_memory_bytes)
+    time = "unknown" if seconds is None else write_duration(seconds)
+    return dict(zip(COSTS, (time, _size(peak_memory_bytes)), strict=True))
 
 
 def _peak(timing: Timing) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.results.model import Corpus, Score
-from latentscale_pipeline.views.content import CorpusProperty, Section, Table
+from latentscale_pipeline.views.content import CorpusProperty, Section, Table, table_of
 from latentscale_pipeline.views.formatting import printable, write_number
 from latentscale_pipeline.views.glossary import BETTER, Definition
 from latentscale_pipeline.views.scores import bracket_kind, score_name, written_score
@@ -42,12 +42,8 @@ def replicated_scores() -> str:
 
 def scores_table(scores: Sequence[Score]) -> Table:
     """Return scores of one measure as a table."""
-    return Table(
-        caption="Scores",
-        header=("score", "of", "value", "bracket", "how", "sampling error", "unit", "better"),
-        rows=[_score_cells(score) for score in scores],
-        numeric=frozenset({2, 5}),
-    )
+    rows = [_score_cells(score) for score in scores]
+    return table_of("Scores", rows, numeric=("value", "sampling error"))
 
 
 def score_title(score: Score) -> str:
@@ -70,19 +66,19 @@ def title_apart(score: Score) -> str:
     return title if score.of == "pair" else f"{title} ({score.of})"
 
 
-def _score_cells(score: Score) -> Sequence[str]:
+def _score_cells(score: Score) -> dict[str, str]:
     written, error = written_score(score), score.sampling_error
     known = f"± {write_number(error, 2, typeset=True)}" if error is not None else "unknown"
-    return (
-        score_title(score),
-        score.of,
-        written.value,
-        written.bracket,
-        bracket_kind(score),
-        "" if score.value is None else known,
-        printable(score.unit),
-        BETTER.get(score.better, ""),
-    )
+    return {
+        "score": score_title(score),
+        "of": score.of,
+        "value": written.value,
+        "bracket": written.bracket,
+        "how": bracket_kind(score),
+        "sampling error": "" if score.value is None else known,
+        "unit": printable(score.unit),
+        "better": BETTER.get(score.better, ""),
+    }
 
 
 def definitions_of(scores: Sequence[Score]) -> list[Definition]:

@@ -14,7 +14,7 @@ from latentscale_pipeline.measures.geomca.results import (
     Row,
 )
 from latentscale_pipeline.results.model import Corpus
-from latentscale_pipeline.views.content import Fact, Figure, Table
+from latentscale_pipeline.views.content import Fact, Figure, Table, table_of
 from latentscale_pipeline.views.formatting import counted, printable, write_number, write_share
 from latentscale_pipeline.views.glossary import Definition
 from latentscale_pipeline.views.scores import find_known, pair_facts
@@ -113,46 +113,49 @@ class GeomcaReport(MeasureReport):
 
 
 def _sweep_table(sweep: Sequence[GeomcaSetting]) -> Table:
-    settings = ("epsilon", "delta", "eta_c", "eta_q")
-    scores = ("precision", "recall", "consistency", "quality")
-    return Table(
-        caption="Scores at other distances and thresholds",
-        header=("ε", "δ", "η_c", "η_q", *scores, "components"),
-        rows=[
-            (
-                *(write_number(getattr(entry, name)) for name in settings),
-                *(f"{getattr(entry, name):.3f}" for name in scores),
-                f"{entry.component_count:,}",
-            )
-            for entry in sweep
-        ],
-        numeric=frozenset(range(9)),
-    )
+    rows = [
+        {
+            "ε": write_number(entry.epsilon),
+            "δ": write_number(entry.delta),
+            "η_c": write_number(entry.eta_c),
+            "η_q": write_number(entry.eta_q),
+            "precision": f"{entry.precision:.3f}",
+            "recall": f"{entry.recall:.3f}",
+            "consistency": f"{entry.consistency:.3f}",
+            "quality": f"{entry.quality:.3f}",
+            "components": f"{entry.component_count:,}",
+        }
+        for entry in sweep
+    ]
+    return table_of("Scores at other distances and thresholds", rows, numeric=rows[0])
 
 
 def _components_table(geomca: GeomcaResults) -> Table:
     components = geomca.components[:SHOWN_COMPONENT_ROWS]
     roles = ("reference", "corpus") if any(c.examples for c in components) else ()
-    return Table(
-        caption=f"The {len(components)} largest components (counts of thinned points)",
-        header=(
-            *("rank", "points", "reference", "corpus", "consistency", "quality", "edges"),
-            *(f"rows of the {role}, such as" for role in roles),
-        ),
-        rows=[
-            (
-                f"{component.rank}",
-                f"{component.size:,}",
-                f"{component.n_reference:,}",
-                f"{component.n_corpus:,}",
-                f"{component.consistency:.3f}",
-                f"{component.quality:.3f}",
-                f"{component.edges:,}",
-                *(_examples(getattr(component.examples, role, [])) for role in roles),
-            )
-            for component in components
-        ],
-        numeric=frozenset(range(7)),
+    numbers = [
+        {
+            "rank": f"{component.rank}",
+            "points": f"{component.size:,}",
+            "reference": f"{component.n_reference:,}",
+            "corpus": f"{component.n_corpus:,}",
+            "consistency": f"{component.consistency:.3f}",
+            "quality": f"{component.quality:.3f}",
+            "edges": f"{component.edges:,}",
+        }
+        for component in components
+    ]
+    examples = [
+        {
+            f"rows of the {role}, such as": _examples(getattr(component.examples, role, []))
+            for role in roles
+        }
+        for component in components
+    ]
+    return table_of(
+        f"The {len(components)} largest components (counts of thinned points)",
+        [{**row, **named} for row, named in zip(numbers, examples, strict=True)],
+        numeric=numbers[0] if numbers else (),
     )
 
 
@@ -160,17 +163,15 @@ def _outliers_tables(geomca: GeomcaResults) -> list[Table]:
     counts, examples = geomca.outliers, geomca.outlier_examples
     if counts is None or examples is None:
         return []
-    return [
-        Table(
-            caption="Outliers, such as",
-            header=("of the", "rows", "examples"),
-            rows=[
-                ("corpus", f"{counts.corpus:,}", _examples(examples.corpus) or "none"),
-                ("reference", f"{counts.reference:,}", _examples(examples.reference) or "none"),
-            ],
-            numeric=frozenset({1}),
-        )
+    rows = [
+        {
+            "of the": role,
+            "rows": f"{getattr(counts, role):,}",
+            "examples": _examples(getattr(examples, role)) or "none",
+        }
+        for role in ("corpus", "reference")
     ]
+    return [table_of("Outliers, such as", rows, numeric=("rows",))]
 
 
 def _examples(rows: Sequence[Row]) -> str:
