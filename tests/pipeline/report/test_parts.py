@@ -13,7 +13,7 @@ from latentscale.heat.trace import HeatTrace, normalise
 from latentscale_pipeline.compare.jobs import compare
 from latentscale_pipeline.compare.report import comparison_report
 from latentscale_pipeline.corpus import open_corpus
-from latentscale_pipeline.measures.heat.figures import null_models
+from latentscale_pipeline.measures.heat.report import null_models
 from latentscale_pipeline.report import FORMATS, Report, job_report
 from latentscale_pipeline.views.content import Figure, Section, Table
 from tests.conftest import Ended

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from latentscale_pipeline.measures.base import MeasureReport, Role, Score, Topic
-from latentscale_pipeline.measures.geomca.figures import geomca_figures
 from latentscale_pipeline.measures.geomca.results import (
+    Component,
     GeomcaResults,
     GeomcaScores,
     GeomcaSetting,
@@ -15,9 +16,19 @@ from latentscale_pipeline.measures.geomca.results import (
 )
 from latentscale_pipeline.results.model import Corpus
 from latentscale_pipeline.views.content import Fact, Figure, Table, table_of
+from latentscale_pipeline.views.drawing import ROLES, axis, layout_of
 from latentscale_pipeline.views.formatting import counted, printable, write_number, write_share
 from latentscale_pipeline.views.glossary import Definition
 from latentscale_pipeline.views.scores import find_known, pair_facts
+
+Json = dict[str, Any]
+
+SHOWN_COMPONENTS = 30
+"""Components in the chart; smaller ones are in the job's store."""
+
+DWARFING = 20
+"""How many times larger than the next a component makes the others invisible beside it."""
+
 
 SHOWN_COMPONENT_ROWS = 15
 """Components in the table; the chart shows more and the store holds all."""
@@ -65,8 +76,51 @@ class GeomcaReport(MeasureReport):
     }
 
     def figures(self, found: GeomcaResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
-        """Draw the largest components."""
-        return geomca_figures(found)
+        """Draw the largest components.
+
+        Bars are stacked; where one component dwarfs the others they stand side by side on a
+        logarithmic axis, since a stack has no meaning there.
+        """
+        components = found.components[:SHOWN_COMPONENTS]
+        if not components:
+            return []
+        ranks = [component.rank for component in components]
+        sizes = sorted((component.size for component in components), reverse=True)
+        dwarfed = len(sizes) > 1 and sizes[0] > DWARFING * sizes[1]
+        layout = layout_of("component, by rank", "thinned points")
+        layout["barmode"] = "group" if dwarfed else "stack"
+        layout["bargap"] = 0.25
+        layout["xaxis"] |= {
+            "anchor": "y2",
+            "dtick": max(1, len(ranks) // 10),
+            "tick0": ranks[0],
+            "range": [ranks[0] - 0.7, ranks[-1] + 0.7],
+        }
+        layout["yaxis"] |= {"domain": [0.42, 1.0]}
+        if dwarfed:
+            layout["yaxis"] |= {
+                "type": "log",
+                "range": [math.log10(0.5), math.log10(2 * sizes[0])],
+                "title": {"text": "thinned points (log.)", "standoff": 8},
+                "dtick": "D1" if sizes[0] < 100 else 1,
+            }
+        layout["yaxis2"] = axis("score") | {
+            "domain": [0.0, 0.32],
+            "range": [-0.08, 1.08],
+            "tickvals": [0, 0.5, 1],
+        }
+        layout["height"] = 460
+        count = found.component_count
+        of_all = "" if count is None else f" of {count:,}"
+        caption = (
+            f"The {len(components)} largest components{of_all}: above, how many thinned points of "
+            "each corpus they hold; below, consistency (1 for equally many of both) and quality "
+            "(share of edges between the two corpora)."
+        )
+        data = [*_component_bars(components, ranks), *_component_scores(components, ranks)]
+        return [
+            Figure("geomca-components", "Components", caption, {"data": data, "layout": layout})
+        ]
 
     def tables(self, found: GeomcaResults) -> list[Table]:
         """Return the largest components, the outliers and the sweep, as far as there are any."""
@@ -78,7 +132,30 @@ class GeomcaReport(MeasureReport):
 
     def notes(self, found: GeomcaResults) -> list[str]:
         """Return what a reader must know of thinning, order, outliers and delta."""
-        return _notes(found)
+        sizes, outliers = found.sizes, found.outliers
+        notes = [
+            (
+                f"Thinning kept {sizes.corpus_sparse:,} of {sizes.corpus:,} rows of the corpus "
+                f"and {sizes.reference_sparse:,} of {sizes.reference:,} rows of the reference."
+            ),
+            _order_note(found.orders or []),
+        ]
+        if outliers is not None:
+            notes.append(
+                f"{counted(outliers.corpus, 'row')} of the corpus and "
+                f"{counted(outliers.reference, 'row')} of the reference are outliers: they lie in "
+                "components of a single thinned point. Their numbers, and the component of every "
+                "row, are among the arrays of the job."
+            )
+        if found.delta >= found.epsilon:
+            notes.insert(
+                0,
+                "With δ = ε quality says nothing: two points of one corpus that are left after "
+                "thinning are farther apart than ε, so every remaining edge joins the two corpora "
+                "and quality is 1 by construction (0 in a component without edges). A δ below ε "
+                "makes it informative.",
+            )
+        return notes
 
     def methods(self, found: GeomcaResults) -> list[tuple[str, str]]:
         """Say at which distances and thresholds."""
@@ -179,33 +256,6 @@ def _examples(rows: Sequence[Row]) -> str:
     return ", ".join(f"row {row.row}" if row.id is None else printable(row.id) for row in rows)
 
 
-def _notes(geomca: GeomcaResults) -> list[str]:
-    sizes, outliers = geomca.sizes, geomca.outliers
-    notes = [
-        (
-            f"Thinning kept {sizes.corpus_sparse:,} of {sizes.corpus:,} rows of the corpus "
-            f"and {sizes.reference_sparse:,} of {sizes.reference:,} rows of the reference."
-        ),
-        _order_note(geomca.orders or []),
-    ]
-    if outliers is not None:
-        notes.append(
-            f"{counted(outliers.corpus, 'row')} of the corpus and "
-            f"{counted(outliers.reference, 'row')} of the reference are outliers: they lie in "
-            "components of a single thinned point. Their numbers, and the component of every row, "
-            "are among the arrays of the job."
-        )
-    if geomca.delta >= geomca.epsilon:
-        notes.insert(
-            0,
-            "With δ = ε quality says nothing: two points of one corpus that are left after "
-            "thinning are farther apart than ε, so every remaining edge joins the two corpora and "
-            "quality is 1 by construction (0 in a component without edges). A δ below ε makes it "
-            "informative.",
-        )
-    return notes
-
-
 def _order_note(orders: Sequence[GeomcaScores]) -> str:
     note = (
         "The scores depend on the order of the rows: thinning keeps the first of several close "
@@ -222,3 +272,38 @@ def _order_note(orders: Sequence[GeomcaScores]) -> str:
         f"{note} Over {len(orders)} random orders {' and '.join(ranges)} came out; the brackets "
         "say where a score lies under another order."
     )
+
+
+def _component_bars(components: list[Component], ranks: list[int]) -> list[Json]:
+    return [
+        {
+            "type": "bar",
+            "name": role,
+            "x": ranks,
+            "y": [getattr(component, f"n_{role}") for component in components],
+            "marker": {"color": f"@{role}", "line": {"width": 0}},
+            "hovertemplate": "%{y:,}",
+        }
+        for role in ROLES
+    ]
+
+
+def _component_scores(components: list[Component], ranks: list[int]) -> list[Json]:
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": name,
+            "x": ranks,
+            "y": [getattr(component, name) for component in components],
+            "yaxis": "y2",
+            "marker": {
+                "color": f"@{name}",
+                "symbol": symbol,
+                "size": size,
+                "line": {"color": f"@{name}", "width": 2},
+            },
+            "hovertemplate": "%{y:.3f}",
+        }
+        for name, symbol, size in (("consistency", "square", 7), ("quality", "diamond-open", 12))
+    ]

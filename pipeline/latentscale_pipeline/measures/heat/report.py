@@ -1,19 +1,52 @@
-"""What the report says of heat traces and IMD."""
+"""What the report says of heat traces and IMD, and how it draws them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.heat.null_models import NORMALIZATIONS, Normalization, null_trace
 from latentscale_pipeline.measures.base import MeasureReport, Role, Score
-from latentscale_pipeline.measures.heat.figures import draw_traces, heat_figures
-from latentscale_pipeline.measures.heat.results import HeatResults, HeatTrace
+from latentscale_pipeline.measures.heat.results import HeatResults, HeatTrace, Imd
 from latentscale_pipeline.results.model import Corpus
 from latentscale_pipeline.views.content import Fact, Figure
-from latentscale_pipeline.views.drawing import Style, present
-from latentscale_pipeline.views.formatting import counted, printable, write_number
+from latentscale_pipeline.views.drawing import (
+    Style,
+    banded_line,
+    error_bars,
+    in_plot,
+    layout_of,
+    present,
+    scatter,
+    widest,
+)
+from latentscale_pipeline.views.formatting import counted, printable, write_estimate, write_number
 from latentscale_pipeline.views.glossary import Definition
 from latentscale_pipeline.views.scores import pair_facts
+
+Json = dict[str, Any]
+
+NORMAL_QUANTILE = 1.96
+"""Half the width of a 95 % interval in standard errors, where a trace comes without its band."""
+
+NULL_MODELS: dict[Normalization, Style] = {
+    "complete": Style("complete graph", "gap", "dot"),
+    "er": Style("random graph", "gap", "dashdot"),
+}
+
+GAP = Style("weighted gap", "gap")
+POINT = Style("IMD", "ink", symbol="diamond")
+
+UNITS: dict[str, str] = {
+    "none": "heat trace",
+    "empty": "heat trace per vertex",
+    "complete": "heat trace relative to a complete graph",
+    "er": "heat trace relative to a random graph",
+}
+"""What the vertical axis shows under each normalization."""
 
 
 class HeatReport(MeasureReport):
@@ -43,7 +76,11 @@ class HeatReport(MeasureReport):
 
     def figures(self, found: HeatResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
         """Draw the traces and the gap between them."""
-        return heat_figures(found, corpora)
+        corpus, reference, imd = found.corpus, found.reference, found.imd
+        figures = [draw_traces(present(found), corpora["corpus"].n)]
+        if reference is not None and imd is not None and corpus.times == reference.times:
+            figures.append(_weighted_gap(corpus, reference, imd))
+        return figures
 
     def overlays(self, found: Sequence[tuple[Style, HeatTrace]]) -> list[Figure]:
         """Draw the traces of the jobs' corpora, where all have one normalization."""
@@ -117,3 +154,100 @@ def _subsample_notes(heat: HeatResults) -> list[str]:
             f"{distance.standard_deviation:.2g}."
         ),
     ]
+
+
+def draw_traces(traces: Sequence[tuple[Style, HeatTrace]], vertices: int | None = None) -> Figure:
+    """Draw heat traces on a logarithmic axis of times.
+
+    Parameters
+    ----------
+    traces : sequence of (Style, HeatTrace)
+        What was found and how to draw it, all in one normalization.
+    vertices : int, optional
+        Rows of the first; null models of that size are drawn beside.
+    """
+    data: list[Json] = []
+    brackets: list[tuple[float, float, float]] = []
+    for style, trace in traces:
+        lower, upper = (ends.tolist() for ends in _band(trace))
+        brackets += zip(trace.trace, lower, upper, strict=True)
+        data += banded_line(style, trace.times, trace.trace, lower, upper, number=".6~g")
+    first = traces[0][1]
+    nulls = null_models(first, vertices) if vertices else []
+    data += [
+        scatter(style, first.times, heat, "lines", width=1.3, hovertemplate="%{y:.4~g}")
+        for style, heat in nulls
+    ]
+    unit = UNITS.get(first.normalization, in_plot(first.normalization))
+    layout = layout_of("diffusion time t", unit, log_x=True)
+    caption = (
+        "Left: local neighbourhoods. Right: the corpus as a whole. "
+        f"The band is a 95 % interval: {widest(brackets)}."
+    )
+    if nulls:
+        caption += (
+            " Grey: null models in the same normalization, a complete graph and a random graph of "
+            "as many vertices and edges; a corpus with structure loses its heat more slowly."
+        )
+    return Figure("heat-trace", "Heat trace", caption, {"data": data, "layout": layout})
+
+
+def null_models(trace: HeatTrace, vertices: int) -> list[tuple[Style, list[float]]]:
+    """Return the heat traces of graphs without structure, normalised as the trace is.
+
+    Known for the normalised Laplacian only.
+    """
+    edges, kind = trace.graph.edges, trace.normalization
+    normalized = trace.laplacian in (None, "normalized")
+    if not normalized or vertices < 2 or not edges or kind not in NORMALIZATIONS:
+        return []
+    times, degree = np.array(trace.times), 2.0 * edges / vertices
+    divisor = null_trace(kind, times, vertices, degree)
+    return [
+        (style, (null_trace(model, times, vertices, degree) / divisor).tolist())
+        for model, style in NULL_MODELS.items()
+        if model != kind
+    ]
+
+
+def _weighted_gap(corpus: HeatTrace, reference: HeatTrace, imd: Imd) -> Figure:
+    """Draw exp(-2(t + 1/t)) |h_corpus - h_reference|, whose largest value is the IMD."""
+    # Compiles functions, which a comparison without this figure shouldn't wait for.
+    from latentscale.heat.imd import weighted_gap
+
+    gap = weighted_gap(
+        np.array(corpus.times),
+        (np.array(corpus.trace), np.array(reference.trace)),
+        (_band(corpus), _band(reference)),
+    )
+    data = banded_line(GAP, corpus.times, *(values.tolist() for values in gap), number=".2~e")
+    bars = error_bars(POINT, [imd.value], [imd.lower], [imd.upper])
+    data.append(
+        scatter(
+            POINT,
+            [imd.time],
+            [imd.value],
+            "markers",
+            size=10,
+            error_y=bars,
+            hovertemplate="%{y:.2~e}",
+        )
+    )
+    layout = layout_of("diffusion time t", "weighted gap", log_x=True)
+    layout["yaxis"] |= {"rangemode": "tozero"}
+    written = write_estimate(imd.value, imd.lower, imd.upper, typeset=True)
+    caption = (
+        "The gap between the two heat traces under IMD's weight e^(−2(t + 1/t)). Its highest "
+        f"point, at t = {write_number(imd.time, 3)}, is the IMD: {written.value} "
+        f"{written.bracket}. The band adds both traces' brackets, so it is wider than the IMD's."
+    )
+    document = {"data": data, "layout": layout}
+    return Figure("heat-gap", "Where the two shapes differ", caption, document)
+
+
+def _band(trace: HeatTrace) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the ends of a heat trace's band: as given, or from its standard errors."""
+    if trace.lower is not None and trace.upper is not None:
+        return np.array(trace.lower), np.array(trace.upper)
+    value, error = np.array(trace.trace), np.array(trace.standard_error)
+    return value - NORMAL_QUANTILE * error, value + NORMAL_QUANTILE * error

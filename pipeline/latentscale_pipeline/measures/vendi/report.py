@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from latentscale_pipeline.measures.base import MeasureReport, Role, Score, Topic
-from latentscale_pipeline.measures.vendi.figures import (
-    Drawn,
-    draw_orders,
-    kernels_of,
-    of_kernel,
-    vendi_figures,
-)
 from latentscale_pipeline.measures.vendi.results import VendiResults, VendiScore
 from latentscale_pipeline.results.model import Corpus, Results
 from latentscale_pipeline.views.content import Fact, Figure
-from latentscale_pipeline.views.drawing import present
+from latentscale_pipeline.views.drawing import (
+    Style,
+    error_bars,
+    hover_texts,
+    in_plot,
+    layout_of,
+    present,
+    scatter,
+    widest,
+)
 from latentscale_pipeline.views.formatting import listed, printable, write_number
-from latentscale_pipeline.views.glossary import Definition
+from latentscale_pipeline.views.glossary import BOUNDS, Definition
+from latentscale_pipeline.views.rarefaction import Curve, draw_rarefaction
 from latentscale_pipeline.views.scores import fact_beside_reference, find_known, whole_scores
 
+Json = dict[str, Any]
+Drawn = tuple[Style, Sequence[VendiScore]]
+Kernel = tuple[str, float | None]
 Numbers = tuple[float, float, float]
 
 
@@ -46,23 +52,20 @@ class VendiReport(MeasureReport):
     precedence = 1
 
     def figures(self, found: VendiResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
-        """Draw the scores by order, and how they grow with the rows."""
-        return vendi_figures(found)
+        """Draw the scores by order, a plot for each kernel, and how they grow with the rows."""
+        figures = []
+        for place, ((kernel, bandwidth), drawn) in enumerate(_by_kernel(present(found))):
+            figures.append(_draw_orders(f"vendi-{place}", kernel, bandwidth, drawn))
+            curves = [curve for style, entries in drawn for curve in _curves(style, entries)]
+            grown = draw_rarefaction(f"vendi-{place}-rarefaction", curves, "effective items")
+            figures += [grown] if grown else []
+        return figures
 
     def overlays(self, found: Sequence[Drawn]) -> list[Figure]:
         """Draw the scores of the jobs' corpora by order, a plot for each kernel."""
         return [
-            draw_orders(
-                f"vendi-{place}",
-                kernel,
-                bandwidth,
-                [
-                    (style, chosen)
-                    for style, own in found
-                    if (chosen := of_kernel(own, kernel, bandwidth))
-                ],
-            )
-            for place, (kernel, bandwidth) in enumerate(kernels_of(found))
+            _draw_orders(f"vendi-{place}", kernel, bandwidth, drawn)
+            for place, ((kernel, bandwidth), drawn) in enumerate(_by_kernel(found))
         ]
 
     def notes(self, found: VendiResults) -> list[str]:
@@ -79,9 +82,9 @@ class VendiReport(MeasureReport):
     def methods(self, found: VendiResults) -> list[tuple[str, str]]:
         """Say by which methods a kernel was scored."""
         return [
-            (f"Vendi, {style.name}", _kernel_method(entries, kernel, bandwidth))
+            (f"Vendi, {style.name}", _kernel_method(entries, *kernel))
             for style, entries in present(found)
-            for kernel, bandwidth in kernels_of([(style, entries)])
+            for kernel in dict.fromkeys((entry.kernel, entry.bandwidth) for entry in entries)
         ]
 
     def conclusions(self, scores: Sequence[Score]) -> Mapping[Topic, str]:
@@ -135,3 +138,91 @@ def _kernel_method(entries: Sequence[VendiScore], kernel: str, bandwidth: float 
     )
     width = "" if bandwidth is None else f", σ = {write_number(bandwidth)}"
     return f"{printable(kernel)} kernel{width}: {methods}"
+
+
+def _draw_orders(key: str, kernel: str, bandwidth: float | None, chosen: Sequence[Drawn]) -> Figure:
+    """Draw scores of one kernel by order, as points with their brackets."""
+    brackets = [numbers for _, entries in chosen for entry in entries if (numbers := entry.numbers)]
+    values = [value for value, _, _ in brackets]
+    spread = bool(values) and max(values) > 10 * min(values)
+    layout = layout_of("order q", "effective items", log_y=spread)
+    orders = {float(entry.order): _order(entry) for _, entries in chosen for entry in entries}
+    layout["xaxis"] |= {
+        "type": "category",
+        "categoryorder": "array",
+        "categoryarray": [orders[order] for order in sorted(orders)],
+    }
+    if not spread:
+        layout["yaxis"]["rangemode"] = "tozero"
+    counts = " and ".join(
+        f"{entries[0].n:,} ({style.name})" for style, entries in chosen if entries
+    )
+    width = "" if bandwidth is None else f" with bandwidth σ = {write_number(bandwidth)}"
+    caption = " ".join(
+        [
+            (
+                f"Effective number of items out of {counts}, kernel {printable(kernel)}{width}. "
+                f"Bars are the brackets: {widest(brackets)}."
+            ),
+            *(
+                f"Order {printable(entry.order)} of the {style.name} is missing: "
+                f"{printable(entry.value_reason)}."
+                for style, entries in chosen
+                for entry in entries
+                if entry.value is None
+            ),
+        ]
+    )
+    title = f"Vendi score by order, {printable(kernel)} kernel"
+    data = [_points(style, entries) for style, entries in chosen]
+    return Figure(key, title, caption, {"data": data, "layout": layout})
+
+
+def _points(style: Style, entries: Sequence[VendiScore]) -> Json:
+    known = [(entry, numbers) for entry in entries if (numbers := entry.numbers)]
+    value, lower, upper = ([numbers[end] for _, numbers in known] for end in range(3))
+    beside = (
+        [BOUNDS[entry.bounds or ""].name for entry, _ in known],
+        [in_plot(entry.method) for entry, _ in known],
+    )
+    return scatter(
+        style,
+        [_order(entry) for entry, _ in known],
+        value,
+        size=9,
+        error_y=error_bars(style, value, lower, upper),
+        **hover_texts(lower, upper, ",.6~g", beside),
+    )
+
+
+def _by_kernel(drawn: Sequence[Drawn]) -> list[tuple[Kernel, list[Drawn]]]:
+    """Return the entries of each kernel and bandwidth, by order."""
+    found: dict[Kernel, list[Drawn]] = {}
+    for style, entries in drawn:
+        own: dict[Kernel, list[VendiScore]] = {}
+        for entry in sorted(entries, key=lambda entry: float(entry.order)):
+            own.setdefault((entry.kernel, entry.bandwidth), []).append(entry)
+        for kernel in dict.fromkeys((entry.kernel, entry.bandwidth) for entry in entries):
+            found.setdefault(kernel, []).append((style, own[kernel]))
+    return list(found.items())
+
+
+def _curves(style: Style, entries: Sequence[VendiScore]) -> list[Curve]:
+    return [
+        Curve(
+            of=f"order {'∞' if entry.order == 'inf' else entry.order}",
+            style=style,
+            sizes=entry.rarefaction.sizes,
+            values=entry.rarefaction.values,
+            n=entry.n,
+            value=numbers[0],
+            lower=numbers[1],
+            upper=numbers[2],
+        )
+        for entry in entries
+        if entry.rarefaction and (numbers := entry.numbers)
+    ]
+
+
+def _order(entry: VendiScore) -> str:
+    return "∞" if entry.order == "inf" else in_plot(entry.order)
