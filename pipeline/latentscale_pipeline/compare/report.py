@@ -6,6 +6,7 @@ measures over each other, as far as all jobs' results have them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -55,10 +56,14 @@ def comparison_report(
         title=f"{against} against {names[-1]}",
         subtitle=" · ".join(printable(job.id) for job in jobs),
         conclusions=[
-            *_gates_said(gates),
+            *([] if gates is None else [_gates_said(gates)]),
             *(_said(found, name) for found, name in zip(comparisons, names, strict=False)),
         ],
-        answers=[_which_jobs(jobs, names), *_changes(comparisons, names), *_gates(gates)],
+        answers=[
+            _which_jobs(jobs, names),
+            *_changes(comparisons, names),
+            *([] if gates is None else [_gates(gates)]),
+        ],
         warnings=list(dict.fromkeys(note for found in comparisons for note in write_notes(found))),
         sections=[
             *(
@@ -77,10 +82,8 @@ def job_names(jobs: Sequence[FinishedJob]) -> list[str]:
 
 
 def _said(comparison: Comparison, name: str) -> str:
-    counts = dict.fromkeys(Verdict, 0)
-    for compared in comparison.shared:
-        counts[compared.verdict] += 1
-    known = len(comparison.shared) - counts[Verdict.NOT_COMPUTED]
+    counts = Counter(compared.verdict for compared in comparison.shared)
+    known = counts.total() - counts[Verdict.NOT_COMPUTED]
     said = (
         f"{name}: of {counted(known, 'score')}, {counts[Verdict.SIGNIFICANT]} changed significantly"
     )
@@ -89,14 +92,12 @@ def _said(comparison: Comparison, name: str) -> str:
             f" and {counts[Verdict.SAMPLING_ERROR_UNKNOWN]} beyond their brackets, where the "
             "sampling error is unknown"
         )
-    largest = _largest(comparison, 1)
-    return f"{said}; most of all {_change_said(largest[0])}." if largest else f"{said}."
-
-
-def _change_said(compared: ComparedScore) -> str:
-    share = compared.relative or 0.0
-    verb = "rose" if share > 0 else "fell"
-    return f"{title_apart(compared.score)} {verb} by {write_number(abs(100 * share), 3)} %"
+    for compared in _largest(comparison, 1):
+        percent = 100 * (compared.relative or 0.0)
+        verb = "rose" if percent > 0 else "fell"
+        title = title_apart(compared.score)
+        said += f"; most of all {title} {verb} by {write_number(abs(percent), 3)} %"
+    return f"{said}."
 
 
 def _largest(comparison: Comparison, count: int) -> list[ComparedScore]:
@@ -142,23 +143,20 @@ def _changes(comparisons: Sequence[Comparison], names: Sequence[str]) -> list[An
     return answers
 
 
-def _gates_said(gates: Sequence[GateResult] | None) -> list[str]:
-    if gates is None:
-        return []
+def _gates_said(gates: Sequence[GateResult]) -> str:
     failed = [result for result in gates if not result.passed]
-    if not failed:
-        return [f"All {counted(len(gates), 'gate')} passed."]
-    return [f"{len(failed)} of {counted(len(gates), 'gate')} failed: {failed[0].message}."]
+    many = counted(len(gates), "gate")
+    return (
+        f"{len(failed)} of {many} failed: {failed[0].message}." if failed else f"All {many} passed."
+    )
 
 
-def _gates(gates: Sequence[GateResult] | None) -> list[Answer]:
-    if gates is None:
-        return []
+def _gates(gates: Sequence[GateResult]) -> Answer:
     facts = [
         Fact(str(result.gate), "passed" if result.passed else "failed", "", result.message)
         for result in gates
     ]
-    return [Answer("Did the gates pass?", facts)]
+    return Answer("Did the gates pass?", facts)
 
 
 def _section(

@@ -190,6 +190,8 @@ class MeasureReport:
         Heading of its section, the question that it answers, and the papers that define it.
     scores : mapping
         The glossary: what each of its scores is called and means.
+    compared : tuple of str
+        Its scores of the pair that say how the corpus compares with the reference.
     replicated : str
         Scores whose sampling error the job's ``replicates`` measure, in words; empty for none.
     precedence : int
@@ -200,6 +202,7 @@ class MeasureReport:
     question: ClassVar[str] = ""
     source: ClassVar[str] = ""
     scores: ClassVar[Mapping[str, Definition]] = {}
+    compared: ClassVar[tuple[str, ...]] = ()
     replicated: ClassVar[str] = ""
     precedence: ClassVar[int] = 0
 
@@ -229,10 +232,6 @@ class MeasureReport:
 
     def diversity(self, results: model.Results) -> list[Fact]:
         """Answer how diverse the corpus is."""
-        return []
-
-    def comparison(self, scores: Sequence[Score]) -> list[Fact]:
-        """Answer how the corpus compares with the reference."""
         return []
 
     def certainty(self, found: Any) -> str:
@@ -265,9 +264,9 @@ class Measure(ABC):
     results: ClassVar[type[Part] | None] = None
     report: ClassVar[MeasureReport] = MeasureReport()
 
-    def needs_directions(self, section: Any) -> str:
+    def needs_directions(self, name: str, section: Any) -> str:
         """Name what needs the direction of every row, which rows of zeros don't have."""
-        return ""
+        return f"{name}.metric cosine" if getattr(section, "metric", "") == "cosine" else ""
 
     @abstractmethod
     def plan(self, section: Any, facts: JobFacts) -> list[Stage]:
@@ -334,7 +333,7 @@ def plan_measure(name: str, measure: Measure, section: Any, facts: JobFacts) -> 
             f"measures.{name} needs equal dimensions; the corpus has {dimensions[0]} and the "
             f"reference {dimensions[1]}; leave it out of measures"
         )
-    user = measure.needs_directions(section)
+    user = measure.needs_directions(name, section)
     for role, corpus in facts.corpora.items():
         if user and corpus.zero_rows:
             raise BadInput(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from latentscale_pipeline.report.scores import score_title
 from latentscale_pipeline.results.model import Score
-from latentscale_pipeline.views.content import Figure, Table
+from latentscale_pipeline.views.content import Figure, Table, table_of
 from latentscale_pipeline.views.drawing import Style, error_bars, in_plot, layout_of, scatter
 from latentscale_pipeline.views.formatting import printable
 from latentscale_pipeline.views.scores import written_score
@@ -39,21 +39,15 @@ def label_tables(scores: Sequence[Score], counts: Mapping[str, int]) -> list[Tab
     more = f"; {left:,} smaller ones are in results.json" if left > 0 else ""
     caption = f"Scores by label{more}"
     sized = any(label in counts for label in labels)
-    return [
-        Table(
-            caption,
-            ("label", *(["rows"] if sized else []), *titles),
-            [
-                (
-                    printable(label),
-                    *([f"{counts[label]:,}" if label in counts else "unknown"] if sized else []),
-                    *(cells[label].get(title, "") for title in titles),
-                )
-                for label in labels[:SHOWN_LABELS]
-            ],
-            numeric=frozenset(range(1, len(titles) + 1 + sized)),
-        )
+    rows = [
+        {
+            "label": printable(label),
+            **({"rows": f"{counts[label]:,}" if label in counts else "unknown"} if sized else {}),
+            **{title: cells[label].get(title, "") for title in titles},
+        }
+        for label in labels[:SHOWN_LABELS]
     ]
+    return [table_of(caption, rows, numeric=list(rows[0])[1:])]
 
 
 def label_figures(key: str, scores: Sequence[Score], counts: Mapping[str, int]) -> list[Figure]:

@@ -13,6 +13,7 @@ from latentscale_pipeline.views.content import Answer, Fact
 from latentscale_pipeline.views.drawing import half_width
 from latentscale_pipeline.views.formatting import printable, write_number
 from latentscale_pipeline.views.glossary import BOUNDS
+from latentscale_pipeline.views.scores import score_fact, whole_scores
 
 
 def answers(results: Results) -> list[Answer]:
@@ -34,12 +35,12 @@ def conclusions(results: Results) -> list[str]:
     ]
 
 
-def _reports() -> list[MeasureReport]:
-    return [measure.report for measure in MEASURES.values()]
+def _reports() -> dict[str, MeasureReport]:
+    return {name: measure.report for name, measure in MEASURES.items()}
 
 
 def _by_precedence() -> list[MeasureReport]:
-    return sorted(_reports(), key=lambda report: -report.precedence)
+    return sorted(_reports().values(), key=lambda report: -report.precedence)
 
 
 def _size_said(results: Results) -> str:
@@ -86,8 +87,8 @@ def _how_certain(results: Results) -> Answer:
     if missing:
         kinds.append(f"could not be computed: {missing}")
     remarks = [
-        measure.report.certainty(found)
-        for name, measure in MEASURES.items()
+        report.certainty(found)
+        for name, report in _reports().items()
         if (found := results.part(name))
     ]
     return Answer(
@@ -127,7 +128,12 @@ def _compared_with_what(results: Results) -> Answer:
             [],
             "Nothing: this run had no reference, so its numbers describe the corpus alone.",
         )
-    facts = [fact for report in _reports() for fact in report.comparison(results.scores)]
+    facts = [
+        score_fact(report.scores[name].title, score, report.scores[name].sentence)
+        for measure, report in _reports().items()
+        for name in report.compared
+        for score in whole_scores(results.scores, measure, score=name, of="pair")
+    ]
     return Answer("Compared with what?", facts, f"Reference: {printable(reference.uri)}")
 
 

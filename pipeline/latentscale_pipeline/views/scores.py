@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.content import Fact
 from latentscale_pipeline.views.formatting import Written, printable, write_estimate, write_number
-from latentscale_pipeline.views.glossary import BOUNDS, Definition
+from latentscale_pipeline.views.glossary import BOUNDS
 
 
 def score_name(score: Score) -> str:
@@ -87,14 +87,3 @@ def fact_beside_reference(name: str, scores: Iterable[Score], remark: str = "") 
         written = written_score(reference)
         remarks.append(f"reference: {written.value} {written.bracket}")
     return [score_fact(name, by_role["corpus"], "; ".join(remarks))]
-
-
-def pair_facts(
-    scores: Iterable[Score], measure: str, definitions: Mapping[str, Definition], *names: str
-) -> list[Fact]:
-    """Return a measure's scores of the pair as facts, by their names."""
-    return [
-        score_fact(definitions[name].title, score, definitions[name].sentence)
-        for name in names
-        for score in whole_scores(scores, measure, score=name, of="pair")
-    ]

@@ -15,11 +15,11 @@ from latentscale_pipeline.measures.geomca.results import (
     Row,
 )
 from latentscale_pipeline.results.model import Corpus
-from latentscale_pipeline.views.content import Fact, Figure, Table, table_of
+from latentscale_pipeline.views.content import Figure, Table, table_of
 from latentscale_pipeline.views.drawing import ROLES, axis, layout_of
 from latentscale_pipeline.views.formatting import counted, printable, write_number, write_share
 from latentscale_pipeline.views.glossary import Definition
-from latentscale_pipeline.views.scores import find_known, pair_facts
+from latentscale_pipeline.views.scores import find_known
 
 Json = dict[str, Any]
 
@@ -74,6 +74,7 @@ class GeomcaReport(MeasureReport):
             "for it after thinning.",
         ),
     }
+    compared = ("precision", "recall")
 
     def figures(self, found: GeomcaResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
         """Draw the largest components.
@@ -183,10 +184,6 @@ class GeomcaReport(MeasureReport):
             f"reference (recall); {write_share(precision[0])} of the thinned corpus lies in "
             "those (precision)."
         }
-
-    def comparison(self, scores: Sequence[Score]) -> list[Fact]:
-        """Compare by precision and recall."""
-        return pair_facts(scores, "geomca", self.scores, "precision", "recall")
 
 
 def _sweep_table(sweep: Sequence[GeomcaSetting]) -> Table:

@@ -16,10 +16,6 @@ class HeatMeasure(Measure):
     results = HeatResults
     report = HeatReport()
 
-    def needs_directions(self, section: Heat) -> str:
-        """Name the metric that takes no row of zeros."""
-        return "heat.metric cosine" if section.metric == "cosine" else ""
-
     def plan(self, section: Heat, facts: JobFacts) -> list[Stage]:
         """Plan neighbours, graph and trace of every corpus, and IMD when there are two."""
         from latentscale_pipeline.measures.heat.plan import plan_heat

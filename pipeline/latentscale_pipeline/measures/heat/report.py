@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.heat.null_models import NORMALIZATIONS, Normalization, null_trace
-from latentscale_pipeline.measures.base import MeasureReport, Role, Score
+from latentscale_pipeline.measures.base import MeasureReport, Role
 from latentscale_pipeline.measures.heat.results import HeatResults, HeatTrace, Imd
 from latentscale_pipeline.results.model import Corpus
-from latentscale_pipeline.views.content import Fact, Figure
+from latentscale_pipeline.views.content import Figure
 from latentscale_pipeline.views.drawing import (
     Style,
     banded_line,
@@ -25,7 +25,6 @@ from latentscale_pipeline.views.drawing import (
 )
 from latentscale_pipeline.views.formatting import counted, printable, write_estimate, write_number
 from latentscale_pipeline.views.glossary import Definition
-from latentscale_pipeline.views.scores import pair_facts
 
 Json = dict[str, Any]
 
@@ -73,6 +72,7 @@ class HeatReport(MeasureReport):
         ),
     }
     replicated = "heat traces and IMD"
+    compared = ("imd",)
 
     def figures(self, found: HeatResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
         """Draw the traces and the gap between them."""
@@ -105,10 +105,6 @@ class HeatReport(MeasureReport):
         return [
             (f"heat trace, {style.name}", _trace_method(trace)) for style, trace in present(found)
         ]
-
-    def comparison(self, scores: Sequence[Score]) -> list[Fact]:
-        """Compare the shapes by IMD."""
-        return pair_facts(scores, "heat", self.scores, "imd")
 
     def certainty(self, found: HeatResults) -> str:
         """Say how many of the true neighbours the graphs have."""

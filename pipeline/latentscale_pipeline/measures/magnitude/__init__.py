@@ -19,10 +19,6 @@ class MagnitudeMeasure(Measure):
     results = MagnitudeResults
     report = MagnitudeReport()
 
-    def needs_directions(self, section: Magnitude) -> str:
-        """Name the metric that takes no row of zeros."""
-        return "magnitude.metric cosine" if section.metric == "cosine" else ""
-
     def plan(self, section: Magnitude, facts: JobFacts) -> list[Stage]:
         """Plan convergence scale and function of every corpus, and the difference of two."""
         from latentscale_pipeline.measures.magnitude.plan import plan_magnitude

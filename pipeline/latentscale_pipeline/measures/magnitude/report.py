@@ -25,7 +25,6 @@ from latentscale_pipeline.views.rarefaction import Curve, draw_rarefaction
 from latentscale_pipeline.views.scores import (
     fact_beside_reference,
     find_known,
-    pair_facts,
     whole_scores,
 )
 
@@ -61,6 +60,7 @@ class MagnitudeReport(MeasureReport):
             "the corpus is the more diverse, below 0 the reference.",
         ),
     }
+    compared = ("difference",)
 
     def figures(self, found: MagnitudeResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
         """Draw the functions and how they grow with the rows."""
@@ -106,10 +106,6 @@ class MagnitudeReport(MeasureReport):
         """Answer by the area under the function."""
         areas = whole_scores(results.scores, "magnitude", score="area")
         return fact_beside_reference("MagArea, diversity over all scales", areas)
-
-    def comparison(self, scores: Sequence[Score]) -> list[Fact]:
-        """Compare by the difference of the areas."""
-        return pair_facts(scores, "magnitude", self.scores, "difference")
 
 
 def _function_method(function: MagnitudeFunction) -> str:

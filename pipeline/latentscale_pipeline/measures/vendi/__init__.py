@@ -20,7 +20,7 @@ class VendiMeasure(Measure):
     results = VendiResults
     report = VendiReport()
 
-    def needs_directions(self, section: Vendi) -> str:
+    def needs_directions(self, name: str, section: Vendi) -> str:
         """Name the kernel that takes no row of zeros."""
         cosine = any(kernel.name == "cosine" for kernel in section.kernels)
         return "the cosine kernel of vendi" if cosine else ""
