@@ -22,7 +22,7 @@ from latentscale_pipeline.results.model import Score as Score
 from latentscale_pipeline.results.part import Part
 from latentscale_pipeline.results.part import Role as Role
 from latentscale_pipeline.storage.artifacts import Artifact
-from latentscale_pipeline.views.content import CorpusProperty, Fact, Figure, Table
+from latentscale_pipeline.views.content import Fact, Figure, Table
 from latentscale_pipeline.views.drawing import Style
 from latentscale_pipeline.views.glossary import Definition
 
@@ -237,10 +237,6 @@ class MeasureReport:
     def certainty(self, found: Any) -> str:
         """Say what the brackets don't show of how certain the numbers are."""
         return ""
-
-    def corpus_property(self, corpus: model.Corpus) -> CorpusProperty | None:
-        """Return what it adds to the description of a corpus."""
-        return None
 
 
 class Measure(ABC):

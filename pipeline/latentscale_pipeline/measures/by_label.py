@@ -26,7 +26,7 @@ from latentscale_pipeline.measures.base import (
     plan_measure,
 )
 from latentscale_pipeline.results.model import Labels
-from latentscale_pipeline.storage.artifacts import Output
+from latentscale_pipeline.storage.artifacts import Artifact, Output
 from latentscale_pipeline.storage.canonical import slug
 
 LEAST_ROWS = 20
@@ -117,28 +117,18 @@ def collect_by_label(
     """Collect the scores of every label, and which labels were left out."""
     measured = measured_labels(facts)
     left_out = {label: n for label, n in facts.label_rows.items() if label not in measured}
-    return Findings(
-        Labels(measured=measured, left_out=left_out, least_rows=LEAST_ROWS),
-        tuple(
-            score.model_copy(update={"label": label})
-            for label in measured
-            for score in _scores(measures, sections, facts, results, label)
-        ),
-    )
+    scores: list[Score] = []
+    for label in measured:
+        own = _facts_of_label(facts, label)
 
+        def result(stage: str, prefix: str = stage_prefix(label)) -> Artifact:
+            return results(f"{prefix}{stage}")
 
-def _scores(
-    measures: Mapping[str, Measure],
-    sections: Mapping[str, Section],
-    facts: JobFacts,
-    results: Results,
-    label: str,
-) -> Iterator[Score]:
-    prefix = stage_prefix(label)
-    own = _facts_of_label(facts, label)
-    for name, section in sections.items():
-        found = measures[name].collect(section, own, lambda stage: results(f"{prefix}{stage}"))
-        yield from found.scores
+        for name, section in sections.items():
+            found = measures[name].collect(section, own, result).scores
+            scores += [score.model_copy(update={"label": label}) for score in found]
+    labels = Labels(measured=measured, left_out=left_out, least_rows=LEAST_ROWS)
+    return Findings(labels, tuple(scores))
 
 
 def _plan_label(

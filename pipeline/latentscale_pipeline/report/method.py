@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.report.scores import corpus_properties
 from latentscale_pipeline.results.model import Corpus, Results, Timing
 from latentscale_pipeline.results.part import Role
 from latentscale_pipeline.views.content import Section, Table, table_of
@@ -17,6 +16,7 @@ from latentscale_pipeline.views.formatting import (
     write_duration,
 )
 from latentscale_pipeline.views.glossary import BOUNDS, Definition
+from latentscale_pipeline.views.repeats import REPEATS, write_repeats
 
 Json = dict[str, Any]
 
@@ -68,14 +68,13 @@ def _corpora_table(corpora: Mapping[Role, Corpus]) -> Table:
             "rows": f"{corpus.n:,}",
             "dimensions": f"{corpus.d:,}",
             "type": printable(corpus.dtype),
-            **{found.name: found.value for found in corpus_properties(corpus)},
+            REPEATS: write_repeats(corpus)[0],
             "fingerprint": printable(corpus.fingerprint),
             "location": printable(corpus.uri),
         }
         for role, corpus in corpora.items()
     ]
-    words = {"role", "type", "fingerprint", "location"}
-    return table_of("Corpora", rows, numeric=[name for name in rows[0] if name not in words])
+    return table_of("Corpora", rows, numeric=("rows", "dimensions", REPEATS))
 
 
 def _provenance_tables(results: Results) -> list[Table]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.results.model import Corpus, Score
-from latentscale_pipeline.views.content import CorpusProperty, Section, Table, table_of
+from latentscale_pipeline.results.model import Score
+from latentscale_pipeline.views.content import Section, Table, table_of
 from latentscale_pipeline.views.formatting import printable, write_number
 from latentscale_pipeline.views.glossary import BETTER, Definition
 from latentscale_pipeline.views.scores import bracket_kind, score_name, written_score
@@ -27,12 +27,6 @@ def section_of(name: str, place: int) -> Section:
         question=report.question,
         source=report.source,
     )
-
-
-def corpus_properties(corpus: Corpus) -> list[CorpusProperty]:
-    """Return what the measures say of a corpus beside its size."""
-    found = [measure.report.corpus_property(corpus) for measure in MEASURES.values()]
-    return [one for one in found if one is not None]
 
 
 def replicated_scores() -> str:

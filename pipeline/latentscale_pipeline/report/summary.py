@@ -7,12 +7,13 @@ from typing import get_args
 
 from latentscale_pipeline.measures.base import MeasureReport, Topic
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.report.scores import corpus_properties, replicated_scores, score_title
+from latentscale_pipeline.report.scores import replicated_scores, score_title
 from latentscale_pipeline.results.model import Results, Score
 from latentscale_pipeline.views.content import Answer, Fact
 from latentscale_pipeline.views.drawing import half_width
 from latentscale_pipeline.views.formatting import printable, write_number
 from latentscale_pipeline.views.glossary import BOUNDS
+from latentscale_pipeline.views.repeats import write_repeats
 from latentscale_pipeline.views.scores import score_fact, whole_scores
 
 
@@ -57,7 +58,7 @@ def _size_said(results: Results) -> str:
 def _how_big(results: Results) -> Answer:
     facts = []
     for role, corpus in results.corpora.by_role().items():
-        notes = [found.note for found in corpus_properties(corpus)]
+        notes = [write_repeats(corpus)[2]]
         if corpus.excluded_rows:
             notes.append(f"{corpus.excluded_rows:,} rows left out")
         facts.append(

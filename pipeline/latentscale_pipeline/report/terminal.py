@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from latentscale_pipeline.report.scores import corpus_properties, replicated_scores
+from latentscale_pipeline.report.scores import replicated_scores
 from latentscale_pipeline.results.model import Results, Score
 from latentscale_pipeline.views.formatting import printable, write_number
+from latentscale_pipeline.views.repeats import write_repeats
 from latentscale_pipeline.views.scores import score_name, written_score
 from latentscale_pipeline.views.terminal import (
     Row,
@@ -78,7 +79,7 @@ def _header(results: Results) -> Iterator[str]:
     for role, corpus in results.corpora.by_role().items():
         parts = (
             f"{corpus.n:,} × {corpus.d:,} {corpus.dtype}",
-            *(found.brief for found in corpus_properties(corpus)),
+            write_repeats(corpus)[1],
             *([f"{corpus.excluded_rows:,} rows left out"] if corpus.excluded_rows else []),
             f"fingerprint {printable(corpus.fingerprint)[:FINGERPRINT_DIGITS]}",
             printable(corpus.uri),

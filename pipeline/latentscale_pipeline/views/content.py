@@ -46,16 +46,6 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class CorpusProperty:
-    """A property of a corpus beside its size: in a table, in brief, and in a sentence's place."""
-
-    name: str
-    value: str
-    brief: str
-    note: str
-
-
-@dataclass(frozen=True, slots=True)
 class Table:
     """A table of texts; the columns in ``numeric`` are aligned to the right."""
 

@@ -130,9 +130,11 @@ def test_reading_what_measures_say_needs_no_numerical_library() -> None:
     code = (
         "import sys\n"
         "from latentscale_pipeline.measures.registry import MEASURES\n"
-        "import latentscale_pipeline.compare.report, latentscale_pipeline.history.report\n"
+        "import latentscale_pipeline.compare.report, latentscale_pipeline.compare.terminal\n"
+        "import latentscale_pipeline.history.report\n"
         "[measure.report for measure in MEASURES.values()]\n"
         "heavy = {'numba', 'scipy', 'sklearn', 'pynndescent', 'dask', 'distributed'}\n"
+        "heavy |= {'plotly', 'jinja2'}\n"
         "print(*heavy & {*sys.modules})"
     )
     command = [sys.executable, "-c", code]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, Results
-from latentscale_pipeline.measures.duplicates.report import DuplicatesReport
 
 
 class DuplicatesMeasure(Measure):
     """How the count of duplicate rows takes part in a job."""
 
     section = None
-    report = DuplicatesReport()
 
     def plan(self, section: None, facts: JobFacts) -> list[Stage]:
         """Plan the count of every corpus."""
