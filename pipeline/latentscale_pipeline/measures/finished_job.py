@@ -9,9 +9,9 @@ from typing import Any
 
 from latentscale_pipeline.config.section import validate
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.measures.results_models import RESULTS_MODELS
+from latentscale_pipeline.measures.results_models import results_models
 from latentscale_pipeline.results.model import Corpus, Results, Score
-from latentscale_pipeline.results.part import Role
+from latentscale_pipeline.results.part import Part, Role
 from latentscale_pipeline.storage.objects import ObjectStore
 
 
@@ -124,15 +124,16 @@ def read_results(document: Mapping[str, Any], where: str) -> Results:
         If they aren't what ``latentscale.results/1`` says.
     """
     results = validate(Results, document, where, "")
-    measures = {name: _known(name, part) for name, part in results.measures.items()}
+    models = results_models()
+    measures = {name: _known(models.get(name), part) for name, part in results.measures.items()}
     return results.model_copy(update={"measures": measures})
 
 
-def _known(name: str, part: Any) -> Any:
+def _known(model: type[Part] | None, part: Any) -> Any:
     """Return a part of ``measures`` as its model; one that this version doesn't know, as it is."""
     try:
-        return RESULTS_MODELS[name].model_validate(part)
-    except (KeyError, ValueError):
+        return part if model is None else model.model_validate(part)
+    except ValueError:
         return part
 
 

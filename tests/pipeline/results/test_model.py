@@ -6,14 +6,14 @@ import pytest
 
 from latentscale_pipeline.config.section import validate
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.measures.results_models import RESULTS_MODELS
+from latentscale_pipeline.measures.results_models import results_models
 from latentscale_pipeline.results.model import Results, Score
 from latentscale_pipeline.results.schema import load_schema, results_schema
 from tests.support.results_documents import example_results, read
 
 
 def test_the_shipped_schema_is_generated_from_the_model() -> None:
-    made = results_schema(RESULTS_MODELS)
+    made = results_schema(results_models())
     assert load_schema() == made, (
         "write it anew: python -m latentscale_pipeline.measures.results_models > "
         "pipeline/latentscale_pipeline/results/results.schema.json"
