@@ -1,4 +1,4 @@
-"""Every comparison in one run: time, memory and scaling of latentscale and of what one would use.
+"""Every comparison in one run: time, memory and scaling of latentscale and of alternatives.
 
     python benchmarks/all.py --repeats 3 --output benchmarks/results/comparisons-2026-01-01.json \
         --python magnipy=MAGNIPY/bin/python --python vendi-score=OTHERS/bin/python \
@@ -6,11 +6,12 @@
         --python scikit-primate=OTHERS/bin/python --python msid=OTHERS/bin/python
 
 Every contestant runs alone in a fresh process, on the same rows, in turn with the others, several
-times (see contest.py), at growing numbers of rows; those that can't take more stop earlier, as the
-table of comparisons below says. What isn't installed, here or in the interpreter that is named for
-it, is skipped, and how to install it is said. One JSON is written, with what each found, so that
-one sees whether all computed the same thing. ``--short`` takes a few hundred rows. README and
-documentation show the newest record: ``python benchmarks/shown.py`` puts it there.
+times (see contest.py), at increasing numbers of rows. Contestants that can't handle more rows stop
+earlier, as the table of comparisons below says. Packages that aren't installed, here or in the
+interpreter named for them, are skipped with a note on how to install them. The output is one JSON
+with the result of each contestant, which shows whether all computed the same number. ``--short``
+takes a few hundred rows. ``python benchmarks/shown.py`` puts the newest record into the README and
+the documentation.
 
     python3 -m venv OTHERS
     OTHERS/bin/pip install numpy scipy vendi-score gudhi networkx imate scikit-primate
@@ -43,7 +44,7 @@ SHORT_ROWS = (200, 400)
 DIMENSION = 128
 CHECKED_ROWS = 200
 NAMED_MEMORY = "largest_process_bytes"
-"""A contestant that starts processes of its own says what the largest of them held."""
+"""The field in which a contestant reports the memory of the largest process that it started."""
 
 
 @dataclass(frozen=True)
@@ -57,26 +58,26 @@ class Peer:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Contestants on the same inputs, at growing numbers of rows.
+    """Contestants on the same inputs, at increasing numbers of rows.
 
     Attributes
     ----------
     script : module
-        Where the contestants are, and which is started for each.
+        The script that has the contestants, and is started for each of them.
     contestants : mapping of str to int
-        Their names in the script, and the most rows that each is given; ours is the first.
+        Their names in the script, and the largest number of rows for each; ours is the first.
     inputs : callable
         Inputs by number of rows.
     sizes : sequence of int
         Numbers of rows.
     peers : mapping of str to Peer
-        What contestants need that latentscale doesn't bring.
+        Packages that contestants need and latentscale doesn't.
     finding : str
-        The number that shows whether all computed the same thing.
+        The name of the number that all should agree on.
     find : callable
-        Takes it from what a contestant found and its inputs.
+        Extracts this number from a contestant's findings and inputs.
     handed_on : tuple of str
-        Arrays that ours finds and the others are given, free of charge.
+        Arrays that ours computes and the others get as inputs, without counting the time.
     """
 
     name: str
@@ -227,14 +228,14 @@ COMPARISONS = (
 
 @dataclass(frozen=True)
 class Field:
-    """Who takes part in a comparison, with which interpreter, and who is skipped and why."""
+    """The contestants of a comparison with their interpreters, and those that are skipped."""
 
     pythons: Mapping[str, str]
     skipped: Mapping[str, str]
 
 
 def find_field(comparison: Comparison, pythons: Mapping[str, str]) -> Field:
-    """Look which contestants can run."""
+    """Find the contestants that can run."""
     present, skipped = {}, {}
     for name in comparison.contestants:
         peer = comparison.peers.get(name)
@@ -273,7 +274,7 @@ def run(
 
 
 def briefly(one: Values) -> Values:
-    """Leave out long lists, and take the memory that a contestant has measured itself."""
+    """Return findings without long lists, with the memory that a contestant measured itself."""
     kept = {key: value for key, value in one.items() if not isinstance(value, list)}
     if NAMED_MEMORY in kept:
         kept["peak_bytes"] = kept[NAMED_MEMORY]
@@ -281,7 +282,7 @@ def briefly(one: Values) -> Values:
 
 
 def add_ratios(medians: Mapping[str, Values], ours: str) -> None:
-    """Note how often ours fits into each one's time and memory, where ours took part."""
+    """Add the ratio of each contestant's time and memory to ours, if ours took part."""
     if ours in medians:
         for one in medians.values():
             one["times_ours"] = one["seconds"] / medians[ours]["seconds"]

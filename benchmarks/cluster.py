@@ -1,11 +1,11 @@
-"""What it costs to hand out tasks, what more workers bring, and what a plan expects of many.
+"""The cost of handing out tasks, the speedup by more workers, and the plan's forecast for many.
 
     python benchmarks/cluster.py --tasks 100000 --output cluster.json
 
-One machine can't show a thousand workers. It can show what limits them: the processor time that the
-driver, with the scheduler in it, takes for a task (a cluster can keep as many workers busy as tasks
-take times longer than that); what 1, 2 and 4 workers of one thread make of its cores; and what
-``latentscale plan`` foresees for 10, 100 and 1000.
+One machine can't run a thousand workers, but it can show what limits them: the processor time for a
+task of the driver, which includes the scheduler (a cluster can keep at most task time over that
+time of workers busy); the speedup by 1, 2 and 4 workers of one thread; and the forecast of
+``latentscale plan`` for 10, 100 and 1000 workers.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def silent(event: str, **fields: Any) -> None:
 
 
 def overhead(tasks: int, folder: Path) -> dict[str, Any]:
-    """Run so many tasks that do nothing but publish that they did, on two workers."""
+    """Run this number of tasks, which only publish an artifact, on two workers."""
     stage = Stage("nothing", nothing, 1000, partitions=tasks, finalise=nothing_of_all)
     work = Work(ObjectStore(str(folder)), [stage], stage_keys([stage], {}), {})
     spent: dict[str, float] = {}
@@ -126,7 +126,7 @@ def efficiency(folder: Path) -> list[dict[str, Any]]:
 
 
 def planned(folder: Path) -> list[dict[str, Any]]:
-    """Ask what a plan foresees for a million rows on many workers of a batch system."""
+    """Return the plan's forecast for a million rows on many workers of a batch system."""
     rows = folder / "million.npy"
     np.lib.format.open_memmap(rows, "w+", "f2", (PLANNED_ROWS, DIMENSION)).flush()
     found = []

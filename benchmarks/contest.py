@@ -1,8 +1,8 @@
-"""Contestants of a benchmark: each alone in a fresh process, in turns, with time and peak memory.
+"""Contestants of a benchmark: each alone in a fresh process, in turn, with time and peak memory.
 
-A script hands its table of contestants to :func:`take_part` when it is called as
-``SCRIPT contestant NAME FOLDER``, and starts such processes with :func:`launch`. Times leave out
-imports, compilation and a warm-up on few rows; memory is the peak of the whole process.
+A script hands its table of contestants to :func:`take_part` when it is called as ``SCRIPT
+contestant NAME FOLDER``, and starts such processes with :func:`launch`. Times exclude imports,
+compilation and a warm-up on few rows. Memory is the peak of the whole process.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def take_part(contestants: Mapping[str, Contestant], warm_up: Callable[[Inputs],
 
 
 def peak_bytes() -> int:
-    """Highest resident memory of this process; ru_maxrss would count its parent's before exec."""
+    """Return the peak resident memory of this process; ru_maxrss would include its parent's."""
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text().splitlines():
@@ -79,7 +79,7 @@ def peak_bytes() -> int:
 
 
 def versions(libraries: Sequence[str]) -> dict[str, str]:
-    """Versions of this interpreter and of those of the libraries that it has."""
+    """Return the versions of this interpreter and of the libraries that are installed."""
     found = {"python": platform.python_version()}
     for library in libraries:
         try:
@@ -120,9 +120,9 @@ def in_turns(
     threads: int,
     handed_on: Sequence[str] = (),
 ) -> dict[str, list[Values]]:
-    """Run contestants, with their interpreters, in turns: a disturbance doesn't hit one alone.
+    """Run contestants, with their interpreters, in turn, so that a disturbance affects all.
 
-    What the first one finds of ``handed_on`` the others get among their inputs.
+    The arrays ``handed_on`` that the first contestant finds are inputs of the others.
     """
     runs: dict[str, list[Values]] = {name: [] for name in pythons}
     given = dict(inputs)
@@ -145,7 +145,7 @@ TIMES = (
 
 
 def summary(runs: Sequence[Values]) -> Values:
-    """Reduce repeated runs of one contestant to medians, and the values of the first."""
+    """Reduce repeated runs of one contestant to medians, with the values of the first run."""
     return {
         "seconds": statistics.median(run["seconds"] for run in runs),
         "cpu_seconds": statistics.median(run["cpu_seconds"] for run in runs),
@@ -170,7 +170,7 @@ def print_table(results: Mapping[str, Values]) -> None:
 
 
 def rows_options() -> argparse.ArgumentParser:
-    """Options that say which rows, and with how many threads."""
+    """Return the options for the rows and the number of threads."""
     options = argparse.ArgumentParser(add_help=False)
     options.add_argument("--data", type=Path, help=".npy file of rows, instead of clusters")
     options.add_argument("--dimension", type=int, default=384)
@@ -193,7 +193,7 @@ def read_rows(arguments: argparse.Namespace, n: int) -> np.ndarray:
 
 
 def clustered_rows(n: int, dimension: int, seed: int) -> np.ndarray:
-    """Clusters of intrinsic dimension 8 and uneven size in many dimensions, float32."""
+    """Draw clusters of intrinsic dimension 8 and uneven size in many dimensions, float32."""
     rng = np.random.default_rng(seed)
     clusters, inside = 40, 8
     shares = rng.dirichlet(np.full(clusters, 2.0))
@@ -208,7 +208,7 @@ def clustered_rows(n: int, dimension: int, seed: int) -> np.ndarray:
 
 
 def header(arguments: argparse.Namespace) -> dict[str, Any]:
-    """When, where and on what a benchmark ran."""
+    """Return when, where and with which data a benchmark ran."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "machine": {"system": platform.platform(), "cores": os.cpu_count()},

@@ -1,17 +1,17 @@
-"""GeomCA: latentscale against the route that its authors' code takes.
+"""GeomCA: latentscale against the method of its authors' code.
 
-Both are given the same rows and the same epsilon, and run alone in fresh processes, in turn:
+Both get the same rows and the same epsilon, and run alone in fresh processes, in turn:
 
     python benchmarks/geomca.py --rows 5000 --dimension 4096 --repeats 3 \
         --gudhi-python /path/to/venv/bin/python --output geomca.json
 
-That route, written here from the paper's definitions: gudhi's greedy ``sparsify_point_set``, the
-edges of gudhi's Rips complex, networkx for the components and their edges by type. Rows are one
-broad normal cluster of intrinsic dimension 64, so that thousands are kept. Times leave out imports,
-compilation and a warm-up on 200 rows; memory is the peak of the whole process. Kept rows,
-components and edges have to agree, or the comparison says so.
+The authors' method is written here from the paper's definitions: gudhi's greedy
+``sparsify_point_set``, the edges of gudhi's Rips complex, networkx for the components and their
+edges by type. Rows are one broad normal cluster of intrinsic dimension 64, so that thousands are
+kept. Times exclude imports, compilation and a warm-up on 200 rows. Memory is the peak of the whole
+process. If kept rows, components and edges don't agree, the comparison says so.
 
-gudhi and networkx are no dependencies; they live in an environment of their own:
+gudhi and networkx aren't dependencies; install them into a separate environment:
 
     python3 -m venv VENV
     VENV/bin/pip install numpy gudhi networkx
@@ -123,14 +123,14 @@ def few_rows(inputs: Inputs) -> Inputs:
 
 
 def broad_cluster(n: int, dimension: int, seed: int) -> np.ndarray:
-    """One normal cluster of intrinsic dimension 64, turned into many dimensions; float32."""
+    """Draw a normal cluster of intrinsic dimension 64, rotated into many dimensions; float32."""
     generator = np.random.default_rng(seed)
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(dimension, INTRINSIC)))[0].T
     return (generator.normal(size=(n, INTRINSIC)) @ turn).astype(np.float32)
 
 
 def percentile_of(rows: np.ndarray, percentile: float) -> float:
-    """Percentile of the distances between two disjoint samples."""
+    """Return a percentile of the distances between two disjoint samples."""
     size = min(SAMPLE_ROWS, len(rows) // 2)
     left, right = rows[:size].astype(np.float64), rows[size : 2 * size].astype(np.float64)
     squares = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) - 2 * left @ right.T
@@ -138,7 +138,7 @@ def percentile_of(rows: np.ndarray, percentile: float) -> float:
 
 
 def compare(arguments: argparse.Namespace) -> Values:
-    """Let the contestants take turns."""
+    """Run the contestants in turn."""
     begun = header(arguments)
     pythons = {"latentscale": sys.executable}
     if arguments.gudhi_python:

@@ -1,4 +1,4 @@
-"""Neighbour graphs and heat traces: latentscale against what one would use instead.
+"""Neighbour graphs and heat traces: latentscale against the alternatives.
 
 Graph: a job of latentscale (its whole process tree, start, ingest and certificate included) against
 one NNDescent over all rows, both on all cores, by the recall of 5 neighbours of sampled rows.
@@ -12,8 +12,8 @@ imate and scikit-primate, which compute one time a run, and the plain route as t
     python benchmarks/heat.py trace --vertices 1000000 --other-python VENV/bin/python
 
 Every contestant runs alone in a fresh process and does all of the work twice: *cold* is the first
-time, with what it imports and compiles, *warm* the second. imate and scikit-primate are no
-dependencies; where their interpreter isn't named they are left out:
+time, with what it imports and compiles, *warm* the second. imate and scikit-primate aren't
+dependencies; they are left out unless their interpreter is named:
 
     python3 -m venv VENV
     VENV/bin/pip install numpy scipy imate scikit-primate
@@ -36,7 +36,7 @@ from contest import Inputs, Values, header, launch, read_rows, summary, take_par
 K, SAMPLED = 5, 1000
 PROBES, STEPS = 100, 10
 NEIGHBOURS = 12
-"""Nonzero entries of a row of the graph that traces are computed of."""
+"""Nonzero entries of a row of the graph whose trace is computed."""
 
 TIMES = np.logspace(-1, 1, 256)
 AT_ONE = int(np.argmin(np.abs(TIMES - 1.0)))
@@ -78,7 +78,7 @@ def run_job(inputs: Inputs) -> Values:
 
 
 def wall_seconds(folder: Path, first: str, last: str) -> float:
-    """From the beginning of one stage of the only job in a folder to the end of another."""
+    """Return the time from the start of one stage to the end of another, in a folder's only job."""
     [events] = folder.glob("graph-*/events/*.jsonl")
     found = [json.loads(line) for line in events.read_text().splitlines()]
     at = {(event["event"], event.get("stage")): event["time"] for event in found}
@@ -86,7 +86,7 @@ def wall_seconds(folder: Path, first: str, last: str) -> float:
 
 
 def run_descent(inputs: Inputs, neighbours: int) -> Values:
-    """One NNDescent over all rows, on all cores."""
+    """Run one NNDescent over all rows, on all cores."""
     from pynndescent import NNDescent
 
     descent = NNDescent(
@@ -165,7 +165,7 @@ def run_primate(inputs: Inputs) -> Values:
 
 
 def run_plain(inputs: Inputs) -> Values:
-    """Probe by probe, every Lanczos vector orthogonalised against all before."""
+    """Estimate the trace probe by probe, with full reorthogonalisation of Lanczos vectors."""
     laplacian = laplacian_of(inputs, "csr_array")
     n, generator = laplacian.shape[0], np.random.default_rng(0)
     found = np.empty((PROBES, len(TIMES)))
@@ -206,7 +206,7 @@ CONTESTANTS = {
 
 
 def near_graph(n: int) -> Inputs:
-    """Join every vertex with about twelve others, near in the order as vertices in cells are."""
+    """Join every vertex with about twelve others that are near in the order, as in cells."""
     from scipy.sparse import coo_array, csr_array, diags_array
 
     generator = np.random.default_rng(1)
@@ -223,7 +223,7 @@ def near_graph(n: int) -> Inputs:
 
 
 def true_distances(rows: np.ndarray, sample: np.ndarray) -> np.ndarray:
-    """Distance of the fifth nearest other row: candidates by a product, then by brute force."""
+    """Return the distance of the fifth nearest other row: candidates by a product, then exact."""
     queries = rows[sample].astype(float)
     nearest = np.full((len(sample), K + 1), np.inf)
     for start in range(0, len(rows), 50_000):
@@ -236,7 +236,7 @@ def true_distances(rows: np.ndarray, sample: np.ndarray) -> np.ndarray:
 
 
 def recall(rows: np.ndarray, sample: np.ndarray, lists: np.ndarray, true: np.ndarray) -> float:
-    """Share of listed neighbours that are within the true fifth distance."""
+    """Return the share of listed neighbours that are within the true fifth distance."""
     hits = 0
     for row, limit, listed in zip(sample, true, lists, strict=True):
         difference = rows[listed].astype(float) - rows[row].astype(float)
@@ -248,14 +248,14 @@ def recall(rows: np.ndarray, sample: np.ndarray, lists: np.ndarray, true: np.nda
 
 
 def twice(name: str, python: str, inputs: Inputs, threads: int) -> Values:
-    """Let a contestant do the work cold and warm; what warms it up is the whole work."""
+    """Run a contestant's whole work twice: cold, then warm."""
     run = launch(__file__, name, python, inputs, threads)
     cold = run["warm_up_seconds"]
     return {"cold_seconds": cold, "warm_seconds": run["seconds"], **summary([run])}
 
 
 def compare_graphs(arguments: argparse.Namespace) -> Values:
-    """All routes to the neighbour graph, and their recall."""
+    """Compare all methods for the neighbour graph, with their recall."""
     rows = read_rows(arguments, arguments.rows)
     sample = np.sort(np.random.default_rng(2).choice(len(rows), SAMPLED, replace=False))
     inputs = {"rows": rows, "sample": sample}
@@ -270,7 +270,7 @@ def compare_graphs(arguments: argparse.Namespace) -> Values:
 
 
 def compare_traces(arguments: argparse.Namespace) -> Values:
-    """All routes to the heat trace of one graph."""
+    """Compare all methods for the heat trace of one graph."""
     inputs = near_graph(arguments.vertices)
     pythons = {"latentscale": sys.executable, "plain route": sys.executable}
     if arguments.vertices > arguments.plain_vertices:

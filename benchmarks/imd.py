@@ -1,14 +1,14 @@
-"""IMD of two sets of rows: latentscale against its authors' code and the plain dense route.
+"""IMD of two sets of rows: latentscale against its authors' code and the dense method.
 
     python benchmarks/imd.py --rows 5000 --dimension 64 --repeats 3 \
         --msid-python VENV/bin/python --output imd.json
 
-All take 5 neighbours, 256 times, the normalised Laplacian and traces per vertex. The authors'
-code and latentscale draw 100 probes of 10 Lanczos steps; the dense route takes all eigenvalues, so
-its value is the truth. Every contestant runs alone in a fresh process, in turn. Times leave out
-imports, compilation and a warm-up on 200 rows.
+All take 5 neighbours, 256 times, the normalised Laplacian and traces per vertex. The authors' code
+and latentscale draw 100 probes of 10 Lanczos steps; the dense method computes all eigenvalues, so
+its value is exact. Every contestant runs alone in a fresh process, in turn. Times exclude imports,
+compilation and a warm-up on 200 rows.
 
-The authors' code isn't in the package index (what is called msid there is something else):
+The authors' code isn't in the package index (the package msid there is something else):
 
     python3 -m venv VENV
     VENV/bin/pip install numpy scipy git+https://github.com/xgfs/imd
@@ -89,7 +89,8 @@ def run_dense(inputs: Inputs) -> Values:
         rows = rows.astype(np.float64)
         _, lists = cKDTree(rows).query(rows, K + 1)
         adjacency = np.zeros((len(rows), len(rows)))
-        # Not every row is its own nearest where rows are equal: its own place is emptied below.
+        # Among equal rows a row need not be its own nearest neighbour, so its own entry is removed
+        # below.
         adjacency[np.arange(len(rows))[:, None], lists] = 1.0
         adjacency = np.maximum(adjacency, adjacency.T)
         np.fill_diagonal(adjacency, 0.0)
@@ -114,7 +115,7 @@ def few_rows(inputs: Inputs) -> Inputs:
 
 
 def two_sets(n: int, dimension: int, seed: int) -> Inputs:
-    """Clusters, and other clusters."""
+    """Draw two sets of different clusters."""
     return {
         "rows": clustered_rows(n, dimension, seed),
         "others": clustered_rows(n, dimension, seed + 1),
@@ -122,7 +123,7 @@ def two_sets(n: int, dimension: int, seed: int) -> Inputs:
 
 
 def compare(arguments: argparse.Namespace) -> Values:
-    """Let the contestants take turns."""
+    """Run the contestants in turn."""
     begun = header(arguments)
     inputs = two_sets(arguments.rows, arguments.dimension, arguments.seed)
     pythons = {"latentscale": sys.executable, "dense": sys.executable}

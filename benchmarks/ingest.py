@@ -1,10 +1,10 @@
-"""How fast files become a corpus, beside a plain copy of the same bytes.
+"""The speed of ingest, compared with a plain copy of the same bytes.
 
     python benchmarks/ingest.py [--gib 4] [--workers 1] [--rounds 3] [--folder FOLDER]
 
-Every round copies the file and waits until the disk has the copy (fsync), then ingests it by the
-command line in a process of its own, start included. Both begin with the source in the same state
-of the system's caches. The peak memory is that of the largest process.
+Every round copies the file and waits until the copy is on the disk (fsync). Then it ingests the
+file by the command line in a separate process, including its start. Both begin with the source in
+the same state of the system's caches. The peak memory is that of the largest process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COPIED_AT_ONCE = 8 << 20
 
 
 def write_source(path: Path, gib: float) -> int:
-    """Write a ``.npy`` of about so many GiB, and return its size."""
+    """Write a ``.npy`` of about ``gib`` GiB, and return its size."""
     rows = int(gib * 2**30 / (4 * DIMENSIONS))
     block = np.random.default_rng(0).standard_normal((BLOCK_ROWS, DIMENSIONS)).astype("f4")
     with path.open("wb") as file:
@@ -43,7 +43,7 @@ def write_source(path: Path, gib: float) -> int:
 
 
 def copy_seconds(source: Path, target: Path) -> float:
-    """Copy a file, wait for the disk, remove the copy."""
+    """Copy a file, wait for the disk, and remove the copy; return the seconds."""
     begun = time.perf_counter()
     with source.open("rb") as read, target.open("wb") as write:
         shutil.copyfileobj(read, write, COPIED_AT_ONCE)

@@ -11,12 +11,12 @@ Scale: latentscale alone, over sizes from 1000 to 100 000.
         --output magnitude-scale.json
 
 Rows are clustered and of low intrinsic dimension, or the first distinct rows of --data FILE.npy.
-Latentscale finds the convergence scale and evaluates 20 scales up to it; so does magnipy, from its
-own convergence scale; the Cholesky loop is given latentscale's scales, free of charge, and its
-values are the truth that latentscale's are compared with. Times leave out imports, compilation and
-a warm-up on 200 rows; memory is the peak of the whole process.
+Latentscale finds the convergence scale and evaluates 20 scales up to it. So does magnipy, with its
+own convergence scale. The Cholesky loop gets latentscale's scales, without counting the time; its
+values are the reference for latentscale's. Times exclude imports, compilation and a warm-up on 200
+rows. Memory is the peak of the whole process.
 
-magnipy 1.0.0 pins older NumPy and SciPy and needs torch, so it lives in an environment of its own:
+magnipy 1.0.0 pins older NumPy and SciPy and needs torch, so it needs a separate environment:
 
     python3 -m venv VENV
     VENV/bin/pip install torch magnipy==1.0.0

@@ -1,10 +1,10 @@
-"""Put the newest records where people read them: README and documentation.
+"""Put the newest records into the README and the documentation.
 
     python benchmarks/shown.py
 
-The whole table of comparisons goes to ``docs/peers.md`` with a plot of time and memory for each,
-the largest sizes that all contestants took to the README, and what very large jobs would take to
-``docs/scale.md``. Pages keep their words: what is between two comments is replaced.
+The whole table of comparisons goes to ``docs/peers.md``, with a plot of time and memory for each.
+The largest sizes that all contestants handled go to the README, and the simulated times of very
+large jobs to ``docs/scale.md``. Only the text between two comments is replaced.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BEGIN, END = "<!-- record -->", "<!-- end of record -->"
 MIB = 2**20
 
 Record = Mapping[str, Any]
-"""What ``all.py`` or ``simulation.py`` writes."""
+"""A record that ``all.py`` or ``simulation.py`` wrote."""
 
 # --- tables ----------------------------------------------------------------------------------
 
@@ -45,7 +45,7 @@ def whole_table(record: Record) -> str:
 
 
 def how_measured(record: Record) -> str:
-    """Say when and on what."""
+    """Say when and on which machine it was measured."""
     return (
         f"{record['started'][:10]}, medians of {record['repeats']} runs in turn, "
         f"{record['threads']} thread{'s' * (record['threads'] > 1)}, {record['machine']['cores']} "
@@ -79,7 +79,7 @@ def _versions(comparison: Record) -> str:
 
 
 def brief_table(record: Record) -> str:
-    """Write, for each comparison, the largest size that every contestant took."""
+    """Write, for each comparison, the largest size that every contestant handled."""
     lines = ["| | rows | latentscale | instead |", "|---|---:|---:|---|"]
     for comparison in record["comparisons"]:
         most = max(len(size["contestants"]) for size in comparison["sizes"])
@@ -111,7 +111,7 @@ MOVED = ("TB moved", "store GB/s")
 
 
 def simulated_table(record: Record) -> str:
-    """Write what jobs would take as Markdown."""
+    """Write the simulated times of jobs as Markdown."""
     heads = (*SIMULATED, *MOVED)
     small, large = record["measured_rows"]
     how = (

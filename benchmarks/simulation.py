@@ -1,18 +1,18 @@
-"""What a job of 10⁷, 10⁸ and 10⁹ rows would take on 10, 100 and 1000 workers.
+"""The time of jobs of 10⁷, 10⁸ and 10⁹ rows on 10, 100 and 1000 workers, simulated.
 
     python benchmarks/simulation.py --overhead 6.1 --output simulation.json
 
-First jobs of the same measures run here, by the same routes as a large one, on some rows and on
-three times as many. What the parts of a stage, and the tasks that join them, took more on the
-larger than on the smaller, against what ``latentscale plan`` foresees of them on this machine,
-corrects the plan's figures; the rest is taken for what a task takes whatever its size. Then every
-task of the planned stages is played through: it waits for the stages that it needs, for a worker,
-and for the scheduler, which spends ``--overhead`` milliseconds on each (``benchmarks/cluster.py``
-measures it); it reads and writes at what its worker's share of the store gives, and its work takes
-a random time about its mean.
+First two jobs of the same measures run here, with the same stages as a large one, on some rows and
+on three times as many. The increase in time from the smaller to the larger job, for the parts of a
+stage and for the tasks that join them, is compared with the increase that ``latentscale plan``
+forecasts for this machine. The ratio corrects the plan's times. The remaining time counts as a
+constant for each task. Then every task of the planned stages is simulated. It waits for the stages
+that it needs, for a worker, and for the scheduler, which spends ``--overhead`` milliseconds on each
+task (``benchmarks/cluster.py`` measures it). It reads and writes with its worker's share of the
+store's bandwidth, and its work takes a random time about the mean.
 
-What no simulation shows: nodes that fail, neighbours on a shared store, slow networks. The last
-column says what the store would have to give for the workers to be kept busy.
+The simulation ignores failing nodes, other users of a shared store, and slow networks. The last
+column is the bandwidth that the store needs to keep the workers busy.
 """
 
 from __future__ import annotations
@@ -50,24 +50,24 @@ WORKERS = (10, 100, 1000)
 DIMENSION = 384
 SHARD_BYTES = 64 * 2**20
 MEASURES = {
-    "heat": {"neighbours": "cells", "probes": 4},  # what so many rows need; few rows need more
+    "heat": {"neighbours": "cells", "probes": 4},  # enough for so many rows; few rows need more
     "vendi": {"kernels": ["cosine"]},
 }
 SPREAD = 0.2
 """Relative deviation of the work of a stage's tasks; assumed."""
 
 WORKER_BANDWIDTH, STORE_BANDWIDTH = 200e6, 20e9
-"""Bytes a second that a worker reads or writes at most, and all of them together; assumed."""
+"""Largest bandwidth of one worker and of all workers together, in bytes a second; assumed."""
 
 ROUTES = {
     "latentscale_pipeline.measures.shared.neighbours.sizes.MOST_SECTIONS": 0,
     "latentscale_pipeline.measures.heat.probes.GRAPH_BYTES": 0,
     "latentscale.neighbours.two_level_cells.MOST_UNDIVIDED": 4,
 }
-"""What makes a plan take the routes of large corpora: coarse cells, coarse groups, row blocks."""
+"""Settings by which a plan uses the stages of large corpora: coarse groups, row blocks."""
 
 TIMES_LARGER = 3
-"""How many times as many rows the larger of the two jobs has."""
+"""Ratio of the numbers of rows of the two jobs."""
 
 LEAST_ROWS = 100_000
 """A third of them is more than a cell may hold."""
@@ -75,7 +75,7 @@ LEAST_ROWS = 100_000
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds that the parts of a stage took together, and those that joined them."""
+    """Seconds that the parts of a stage took together, and that the tasks that join them took."""
 
     parts: float
     joins: float
@@ -84,14 +84,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class TaskCost:
-    """What a task of a stage takes.
+    """The cost of a task of a stage.
 
     Attributes
     ----------
     seconds, bytes : float
-        Work of a part, and what it moves.
+        Work of a part, and the bytes that it reads and writes.
     join_seconds : float
-        Of the one task that joins the parts of a round.
+        Work of the task that joins the parts of an iteration.
     """
 
     seconds: float
@@ -112,7 +112,7 @@ def configure(source: str, output: str, cluster: Mapping[str, Any]) -> JobConfig
 
 
 def measure_stages(rows: int, folder: Path) -> dict[str, Measured]:
-    """Run a job by the routes of large ones; return what its stages took, by the work they do."""
+    """Run a job with the stages of large ones; return the seconds of its stages by kind of work."""
     folder.mkdir()
     source = folder / "rows.npy"
     generator = np.random.default_rng(0)
@@ -123,7 +123,7 @@ def measure_stages(rows: int, folder: Path) -> dict[str, Measured]:
     with ExitStack() as patches:
         for name, value in ROUTES.items():
             patches.enter_context(patch(name, value))
-        # In this process, because workers of their own would know nothing of the routes.
+        # In this process, because separate workers would not have these settings.
         plan = make_plan(configure(str(source), str(folder / "jobs"), {"kind": "serial"}))
         seconds: dict[str, list[float]] = {stage.name: [0.0, 0.0] for stage in plan.stages}
 
@@ -143,9 +143,9 @@ def measure_stages(rows: int, folder: Path) -> dict[str, Measured]:
 
 
 def work_of_parts(stage: Stage, rates: Rates) -> float:
-    """Work of all parts at calibrated rates, without what they move.
+    """Return the work of all parts at calibrated rates, without reading and writing.
 
-    Placing the centres of cells is the work of the task that joins; all else is the parts'.
+    The task that joins places the centres of cells; the parts do everything else.
     """
     cost_estimate = stage.cost_estimate
     products = (
@@ -161,14 +161,14 @@ def work_of_parts(stage: Stage, rates: Rates) -> float:
 
 
 def work_of_joins(stage: Stage, rates: Rates) -> float:
-    """Work of all tasks that join: of most, what they read of every part."""
+    """Return the work of all tasks that join, which for most is reading every part."""
     if stage.finalise is place_cells:
         return stage.cost_estimate.float64_multiply_adds / rates.float64_multiply_adds
     return float(count_tasks(stage))
 
 
 def count_tasks(stage: Stage) -> int:
-    """Parts of all rounds."""
+    """Return the number of parts of all iterations."""
     return stage.partitions * max(1, stage.cost_estimate.iterations)
 
 
@@ -178,7 +178,7 @@ def costs_of(
     small: Mapping[str, Measured],
     large: Mapping[str, Measured],
 ) -> dict[str, TaskCost]:
-    """Return what tasks take: what is planned, corrected by what was measured of the same work."""
+    """Return the costs of tasks: the plan's, corrected by measurements of the same work."""
     found = {}
     for stage in stages:
         pair = [measured[stage.work.__name__] for measured in (small, large)]
@@ -201,9 +201,9 @@ def costs_of(
 
 
 def line_through(pair: Sequence[tuple[float, float]], tasks: int) -> tuple[float, float]:
-    """Seconds for a unit of work, and for a task without any, from two stages' work and seconds.
+    """Return seconds per unit of work, and per task, from the work and seconds of two stages.
 
-    Where the work is the same, or the larger didn't take longer, all is ascribed to the work.
+    If the work is equal, or the larger stage didn't take longer, all time is ascribed to the work.
     """
     (work, seconds), (more_work, more_seconds) = pair
     if more_work <= work or more_seconds <= seconds:
@@ -233,7 +233,7 @@ def simulate(
     overhead: float,
     generator: np.random.Generator,
 ) -> dict[str, Any]:
-    """Play a job through, the stage that is ready first before the others.
+    """Simulate a job; the stage that is ready first goes first.
 
     The scheduler hands out one task after the other, to the worker that is free first.
     """
@@ -271,7 +271,7 @@ def simulate(
 
 @dataclass
 class Cluster:
-    """Workers by the time they are free at, and a scheduler that serves one task after another."""
+    """Workers with the times at which they are free, and a scheduler that serves one at a time."""
 
     free: list[float]
     overhead: float
@@ -280,7 +280,7 @@ class Cluster:
     tasks: int = 0
 
     def run(self, ready: float, seconds: float) -> float:
-        """Run a task; return when it ends."""
+        """Run a task; return the time of its end."""
         self.served = max(self.served, ready) + self.overhead
         ends = max(heapq.heappop(self.free), self.served) + seconds
         heapq.heappush(self.free, ends)

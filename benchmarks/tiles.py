@@ -3,7 +3,7 @@
     python benchmarks/tiles.py --output tiles.json
 
 Each number is the least processor time of several visits of one pair of blocks of 1024 rows, on one
-core; products are folded both ways.
+core. Products are computed both ways.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Case = tuple[dict[str, object], Callable[[], object]]
 
 
 def nanoseconds(work: Callable[[], object], repeats: int) -> float:
-    """Least processor time of a call, in nanoseconds a pair; the first call compiles."""
+    """Return the least processor time of a call, in nanoseconds a pair; the first call compiles."""
     work()
     times = []
     for _ in range(repeats):
@@ -73,7 +73,7 @@ def visit(a: Points, b: Points, precision: str) -> None:
 
 
 def cases(d: int, precision: str, rng: np.random.Generator) -> Iterator[Case]:
-    """What there is to do with a pair of blocks of Gaussian rows."""
+    """Return the operations on a pair of blocks of Gaussian rows, by name."""
     a, b = two_blocks(gaussian_rows(d, rng), "euclidean")
     facts = {"precision": precision, "d": d}
     dtype = np.float32 if precision == "single" else np.float64
@@ -121,7 +121,7 @@ def all_cases() -> Iterator[Case]:
 
 
 def error_bounds() -> Iterator[dict[str, object]]:
-    """What is proven of single-precision similarities of unit vectors."""
+    """Return the proven error bounds of single-precision similarities of unit vectors."""
     for d in DIMENSIONS:
         unit = as_points(np.random.default_rng(1).normal(size=(ROWS, d)), "cosine").rows
         points = as_points(unit, "euclidean").about(unit.mean(axis=0))

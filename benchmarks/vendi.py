@@ -5,13 +5,12 @@
     python benchmarks/vendi.py rbf --rows 8000 \
         --vendi-score-python /path/to/venv/bin/python --output vendi-rbf.json
 
-Every contestant runs alone, in a fresh process, on the same rows, in turns, several times, and
-gives the scores of orders 0.5, 1, 2 and infinity. vendi-score computes one order a call: its dual
-route (the d by d moment) under the cosine kernel, its dense one on a matrix that NumPy makes under
-the RBF kernel, which is that of the median distance. Plain NumPy takes all orders from one
-decomposition in float64; its scores are the truth that ours are compared with. From some
-tens of thousands of rows only latentscale's Lanczos route can be asked for the RBF kernel
-(``--only "latentscale lanczos"``).
+Every contestant runs alone, in a fresh process, on the same rows, in turn, several times, and
+computes the scores of orders 0.5, 1, 2 and infinity. vendi-score computes one order a call: by its
+dual method (the d by d moment) for the cosine kernel, and by its dense method, on a matrix that
+NumPy makes, for the RBF kernel with the median distance. Plain NumPy takes all orders from one
+decomposition in float64; its scores are the reference for ours. From some tens of thousands of rows
+on, only latentscale's Lanczos method can handle the RBF kernel (``--only "latentscale lanczos"``).
 
     python3 -m venv VENV
     VENV/bin/pip install vendi-score
@@ -205,7 +204,7 @@ def compare(arguments: argparse.Namespace) -> None:
 
 
 def against(results: dict[str, Values], name: str) -> Values:
-    """Speed and deviation of a contestant, and whether its brackets hold NumPy's scores."""
+    """Return speed and deviation of a contestant, and if its brackets contain NumPy's scores."""
     truth, found = np.array(results["numpy"]["scores"]), results[name]
     compared = {
         "times_faster": results["numpy"]["seconds"] / found["seconds"],

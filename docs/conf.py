@@ -1,7 +1,7 @@
 """How Sphinx builds the site: ``make docs``.
 
-Everything a page needs is made here and now: formulas become MathML, tables of configuration and
-results come from the models and the schema, no page loads anything from elsewhere.
+The build makes everything that a page needs: formulas become MathML, and tables of configuration
+and results come from the models and the schema. No page loads anything from elsewhere.
 """
 
 import sys
@@ -50,7 +50,7 @@ highlight_language = "text"
 smartquotes = False
 
 numpydoc_show_class_members = False
-# A docstring of numba, whose function a module imports; it is on no page.
+# The docstring of a numba function that a module imports; it is on no page.
 warnings.filterwarnings("ignore", message="Unknown section Args", category=UserWarning)
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
@@ -58,5 +58,5 @@ autodoc_preserve_defaults = True
 autosummary_generate = True
 templates_path = ["_templates"]
 nitpicky = True
-# Other projects' pages aren't looked up: a build needs no network.
+# Links to other projects aren't checked, because a build needs no network.
 nitpick_ignore_regex = [("py:.*", r"(numpy|collections)\..*")]

@@ -1,6 +1,6 @@
 """Draw the figures of the documentation: python docs/figures.py [--output FOLDER].
 
-They are what a notebook shows of the sentence embeddings that come with the package.
+They are the figures that a notebook shows for the sentence embeddings of the package.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 import latentscale
 
 ROWS = 600
-"""As many as the first page measures."""
+"""The number of rows that the first page measures."""
 
 GREY = "#7c828a"
-"""To be seen on a light page and on a dark one."""
+"""A colour that is visible on light and dark pages."""
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def draw(folder: Path) -> list[Path]:
     }
     folder.mkdir(parents=True, exist_ok=True)
     for name, picture in pictures.items():
-        # In a file of its own a picture has no text to take its colour from.
+        # A separate file has no surrounding text from which to take the colour.
         (folder / f"{name}.svg").write_text(picture.replace("currentColor", GREY) + "\n", "utf-8")
     return [folder / f"{name}.svg" for name in pictures]
 

@@ -275,11 +275,11 @@ def test_the_command_runs(tmp_path: Path) -> None:
 
 
 SMALL = (
-    "vendi.py cosine --rows 300 --repeats 1",
-    "vendi.py rbf --rows 300 --repeats 1",
+    "vendi.py cosine --rows 300 --repeats 1 --threads 1",
+    "vendi.py rbf --rows 300 --repeats 1 --threads 1",
     "geomca.py --rows 200 --dimension 64 --repeats 1",
     "imd.py --rows 300 --repeats 1",
-    "magnitude.py compare --rows 200 --repeats 1",
+    "magnitude.py compare --rows 200 --repeats 1 --threads 1",
     "heat.py trace --vertices 3000",
     "ingest.py --gib 0.01 --rounds 1",
 )

@@ -1,4 +1,4 @@
-"""The directive ``commands``: what every command says of itself under ``--help``."""
+"""The directive ``commands``: the ``--help`` text of every command."""
 
 from __future__ import annotations
 

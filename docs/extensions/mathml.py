@@ -1,7 +1,8 @@
 """Formulas as MathML, made while the site is built.
 
-Browsers draw MathML by themselves, so a page needs no script and no network. The translation is
-docutils', which Sphinx brings along. What it doesn't know is a warning, and so ends the build.
+Browsers draw MathML without a script, so a page needs no network. docutils, which comes with
+Sphinx, translates the formulas. A formula that it can't translate gives a warning, which ends the
+build.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def visit_math(translator: HTML5Translator, node: nodes.math) -> None:
 
 
 def visit_math_block(translator: HTML5Translator, node: nodes.math_block) -> None:
-    """Write a formula that stands by itself."""
+    """Write a displayed formula."""
     translator.body.append('<div class="formula">')
     translator.body.append(translate(node, as_block=True))
     translator.body.append("</div>\n")

@@ -15,7 +15,7 @@ from sphinx.util.docutils import SphinxDirective
 RECORDS = Path(__file__).parents[2] / "benchmarks" / "results"
 
 SHORT = 120
-"""Characters of a list that is shown."""
+"""Largest number of characters of a list that is shown in full."""
 
 VERDICTS = {True: "kept", False: "**not kept**", None: "skipped"}
 
@@ -28,7 +28,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
 
 @dataclass(frozen=True)
 class Promise:
-    """A promise as it was tried last."""
+    """A promise with its newest record."""
 
     entry: dict[str, Any]
     started: str
@@ -45,7 +45,7 @@ class Promise:
 
 
 class Promises(SphinxDirective):
-    """A list of all promises, the newest record of each."""
+    """A list of all promises, each with its newest record."""
 
     def run(self) -> list[nodes.Node]:
         """Make the list."""

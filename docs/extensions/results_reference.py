@@ -17,7 +17,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
 
 
 class Results(SphinxDirective):
-    """``{results} score`` becomes the table of that definition; ``document`` is the whole."""
+    """``{results} score`` becomes the table of that definition; ``document`` means the schema."""
 
     required_arguments = 1
 

@@ -1,4 +1,4 @@
-"""Tables of the properties in a JSON Schema, as Markdown: what a reader wants to know of each."""
+"""Tables of the properties of a JSON Schema, as Markdown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNITS = ("GiB", "MiB", "KiB")
 
 @dataclass(frozen=True)
 class Field:
-    """One row of a table: a key by its path, what it may be, its default and its meaning."""
+    """One row of a table: the path of a key, its type, its default and its meaning."""
 
     path: str
     kind: str
@@ -33,11 +33,11 @@ def fields_of(
     Parameters
     ----------
     schema : mapping
-        Of the object.
+        The schema of the object.
     definitions : mapping
-        What its references lead to.
+        The definitions to which its references lead.
     below : bool
-        Whether an object that has a name is shown by the keys below it; else by a link.
+        Whether a named object is shown by the keys below it; otherwise by a link.
     prefix : str
         Path of the object.
     """
@@ -83,7 +83,7 @@ def _name(field: Schema) -> str:
 
 
 def kind_of(field: Schema, definitions: Mapping[str, Schema], *, below: bool) -> str:
-    """Say what a value may be, in a few words."""
+    """Describe the type of a value in a few words."""
     if "then" in field:  # a reference, or null
         return f"{kind_of(field['then'], definitions, below=below)} or `null`"
     if "$ref" in field:
@@ -157,7 +157,7 @@ def _default(field: Schema) -> str | None:
 
 def _code(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    # As one would write it in YAML: no quotes where none are needed.
+    # Written as in YAML, without unnecessary quotes.
     plain = re.sub(r'"([A-Za-z_][\w.]*)"', r"\1", text)
     return f"`{plain}`"
 

@@ -4,7 +4,7 @@
 >>> latentscale.vendi_score(rows)[1]  # doctest: +SKIP
 
 ``vendi_score``, ``magnitude_function``, ``heat_trace``, ``imd`` and ``geomca_scores`` take arrays
-and give the numbers of a job; the packages below this one are the mathematics of it.
+and return the same numbers as a job. The subpackages contain the mathematics.
 """
 
 import os
@@ -42,7 +42,7 @@ _OF_ARRAYS = frozenset(__all__) - {"Bounds", "Estimate", "__version__"}
 def __getattr__(name: str) -> Any:
     if name not in _OF_ARRAYS:
         raise AttributeError(f"module 'latentscale' has no attribute {name!r}")
-    # Importing a module of the mathematics must not import what runs jobs.
+    # Importing a module of the mathematics must not import the pipeline.
     from latentscale_pipeline import api
 
     return getattr(api, name)
@@ -53,10 +53,10 @@ def __dir__() -> list[str]:
 
 
 def _find_a_place_for_compiled_code() -> None:
-    """Give numba a private temporary folder where it would find none and refuse to compile.
+    """Give numba a private temporary folder where it can write nowhere else.
 
-    It keeps compiled functions beside the source or in the user's cache folder; in a container
-    with neither writable, importing any measure would fail.
+    numba keeps compiled functions beside the source or in the user's cache folder. In a container
+    where neither is writable it refuses to compile, and importing any measure would fail.
     """
     if "NUMBA_CACHE_DIR" in os.environ or os.access(Path(__file__).parent, os.W_OK):
         return

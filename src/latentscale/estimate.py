@@ -1,10 +1,9 @@
-"""A number and how well it is known.
+"""A number and its bracket.
 
 Every measure returns its result as an :class:`Estimate`: the value, an interval that bounds the
-measure *of this corpus*, and the way in which the interval was obtained. The interval covers what
-the computation adds (random probes, quadrature, rounding, an approximate graph); it says nothing
-about how another sample from the same source would score, which is the sampling error and is kept
-apart from it.
+measure *of this corpus*, and the kind of that interval. The interval covers the errors of the
+computation (random probes, quadrature, rounding, an approximate graph). It says nothing about the
+score of another sample from the same source; that is the sampling error, which is kept separately.
 """
 
 from __future__ import annotations
@@ -14,12 +13,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 Bounds = Literal["exact", "certified", "interval95", "estimate"]
-"""How an interval bounds the truth.
+"""What an interval promises.
 
-``exact``: a direct computation, the interval is its rounding (usually zero width).
-``certified``: a mathematical inequality holds on both sides.
-``interval95``: a 95 % confidence interval over the computation's own randomness.
-``estimate``: a heuristic on at least one side.
+``exact``: a direct computation; the interval is its rounding (usually of zero width).
+``certified``: a mathematical inequality holds on both sides. ``interval95``: a 95 % confidence
+interval over the computation's own randomness. ``estimate``: a heuristic on at least one side.
 """
 
 

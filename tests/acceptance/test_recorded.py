@@ -95,6 +95,17 @@ def test_on_another_machine_numbers_are_near_and_checksums_left_aside() -> None:
     assert paths == ["value", "n", "array.shape[0]"]
 
 
+def test_on_another_machine_an_estimate_moves_within_its_interval() -> None:
+    old = {"value": 3.0, "lower": 2.0, "upper": 4.0, "bounds": "interval95"}
+    near, far = {**old, "value": 3.03}, {**old, "value": 3.05}
+    assert list(recorded.find_differences(old, near, exactly=False)) == []
+    assert len(list(recorded.find_differences(old, far, exactly=False))) == 1
+    proven = {**old, "bounds": "certified"}
+    assert (
+        len(list(recorded.find_differences(proven, {**proven, "value": 3.03}, exactly=False))) == 1
+    )
+
+
 def test_arrays_are_told_apart_by_type_shape_and_values(tmp_path: Path) -> None:
     descriptions = []
     for array in (np.arange(4.0), np.arange(4), np.arange(4.0).reshape(2, 2), -np.arange(4.0)):

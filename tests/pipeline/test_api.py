@@ -193,7 +193,7 @@ def test_a_call_writes_nothing_and_leaves_the_rows_alone(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    before = rows.copy()
+    before, stored = rows.copy(), ObjectStore("memory://").keys()
     rows.flags.writeable = False
     try:
         latentscale.magnitude_function(rows, scales=4)
@@ -201,7 +201,7 @@ def test_a_call_writes_nothing_and_leaves_the_rows_alone(
     finally:
         rows.flags.writeable = True
     assert list(tmp_path.iterdir()) == []
-    assert ObjectStore("memory://").keys() == []
+    assert ObjectStore("memory://").keys() == stored
     assert (rows == before).all()
 
 

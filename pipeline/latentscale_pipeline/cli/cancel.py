@@ -9,7 +9,7 @@ from latentscale_pipeline.jobs.schedulers import withdraw
 from latentscale_pipeline.jobs.status import open_job, read_status
 from latentscale_pipeline.jobs.submission_records import last_submission, withdraw_submission
 from latentscale_pipeline.storage.cancellation import request_cancel
-from latentscale_pipeline.storage.lock import UNKNOWN
+from latentscale_pipeline.storage.lock import UNKNOWN, read_lock
 from latentscale_pipeline.views.formatting import printable
 
 
@@ -33,7 +33,7 @@ def cancel(job: str) -> None:
         withdraw_submission(store)
         click.echo(f"{submission.label} was withdrawn before it started")
         return
-    holder = found.holder
+    holder = read_lock(store).holder
     if found.state != "running" or holder is None:
         raise BadInput(
             f"{store.url}: nothing to cancel, the job isn't running: {found.state} ({found.reason})"

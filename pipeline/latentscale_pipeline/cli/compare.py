@@ -71,8 +71,7 @@ def compare(
         raise click.UsageError("--json and --markdown both print; name a file: --markdown FILE")
     if junit is not None and gates_file is None:
         raise click.UsageError("--junit writes how gates went; name them with --gates FILE")
-    compared = compare_with(read_job(baseline), read_job(job), gates_file, allow_unlike)
-    comparison, results = compared
+    comparison, results = compare_with(read_job(baseline), read_job(job), gates_file, allow_unlike)
     if junit is not None and results is not None:
         write_text(junit, junit_xml(comparison, results))
     if markdown is not None:

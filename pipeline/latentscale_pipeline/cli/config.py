@@ -11,7 +11,7 @@ import yaml
 from latentscale_pipeline.cli.options import OVERRIDES
 from latentscale_pipeline.cli.run import read_job
 from latentscale_pipeline.cli.text_files import read_text
-from latentscale_pipeline.config.schema import config_schema
+from latentscale_pipeline.config.job import config_schema
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.plan import measure_sections
 from latentscale_pipeline.jobs.run import frozen_config

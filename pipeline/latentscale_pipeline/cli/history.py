@@ -150,18 +150,11 @@ def plot(
 
 
 def _describe(entry: Entry, tags: dict[str, str]) -> dict[str, Any]:
+    same = ("job", "name", "finished", "seconds", "peak_memory_bytes", "workflow", "evaluation")
     return {
-        "job": entry.job,
-        "name": entry.name,
+        **{name: getattr(entry, name) for name in (*same, "baseline", "passed")},
         "folder": entry.url,
-        "finished": entry.finished,
         "rows": entry.corpus_rows,
-        "seconds": entry.seconds,
-        "peak_memory_bytes": entry.peak_memory_bytes,
-        "workflow": entry.workflow,
-        "evaluation": entry.evaluation,
-        "baseline": entry.baseline,
-        "passed": entry.passed,
         "failures": entry.failures.splitlines(),
         "tags": [word for word, job in tags.items() if job == entry.job],
         "scores": [

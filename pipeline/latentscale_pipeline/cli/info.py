@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -52,12 +53,9 @@ def describe(corpus: Corpus) -> dict[str, Any]:
         "shard_rows": corpus.shard_rows,
         "bytes": sum(stored.size for stored in manifest.objects()),
         "arrays": sorted(manifest.arrays),
-        "zero_rows": {"count": manifest.zero_rows.count, "first": manifest.zero_rows.first},
+        "zero_rows": asdict(manifest.zero_rows),
         "dropped": {"count": manifest.dropped.count, "rows": list(manifest.dropped.rows)},
-        "sources": [
-            {"path": source.path, "rows": source.rows, "dtype": source.dtype}
-            for source in manifest.sources
-        ],
+        "sources": [asdict(source) for source in manifest.sources],
         "created": manifest.created,
         "version": manifest.version,
     }
@@ -71,12 +69,8 @@ def _show_table(corpus: Corpus, described: dict[str, Any]) -> None:
         "stored": f"{decimal(described['bytes'])} in {corpus.shard_count} shards of "
         f"{corpus.shard_rows:,} rows",
         "with": ", ".join(described["arrays"]) or "no ids, labels or weights",
-        "zero rows": f"{zero['count']:,}, the first at {zero['first']}"
-        if zero["count"]
-        else "none",
-        "dropped rows": f"{dropped['count']:,}, the first at {dropped['rows'][0]}"
-        if dropped["count"]
-        else "none",
+        "zero rows": _counted(zero["count"], zero["first"]),
+        "dropped rows": _counted(dropped["count"], next(iter(dropped["rows"]), None)),
         "sources": "\n".join(_sources(described["sources"])),
         "created": f"{corpus.manifest.created} by latentscale {corpus.manifest.version}",
     }
@@ -89,6 +83,10 @@ def _show_table(corpus: Corpus, described: dict[str, Any]) -> None:
     # A path in one piece can be copied, however narrow the terminal is.
     print_lines(console, [corpus.url])
     console.print(table)
+
+
+def _counted(rows: int, first: int | None) -> str:
+    return f"{rows:,}, the first at {first}" if rows else "none"
 
 
 def _sources(sources: list[dict[str, Any]]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from typing import Any
 
 import click
 
@@ -80,12 +81,6 @@ def ingest(
     corpus: str,
     kind: str | None,
     vectors: str | None,
-    ids: str | None,
-    labels: str | None,
-    weights: str | None,
-    ids_column: str | None,
-    labels_column: str | None,
-    weights_column: str | None,
     on_invalid: str,
     dtype: str | None,
     shard_size: int,
@@ -94,6 +89,7 @@ def ingest(
     overwrite: bool,
     grow: bool,
     as_json: bool,
+    **beside: Any,
 ) -> None:
     """Turn embedding files into a corpus.
 
@@ -115,9 +111,8 @@ def ingest(
         raise click.BadParameter(f"{kind!r} is no format; the formats are {', '.join(FORMATS)}")
     if grow and (overwrite or dtype):
         raise click.UsageError("--append keeps what is there: leave out --overwrite and --dtype")
-    files = {"ids": ids, "labels": labels, "weights": weights}
-    given = {"ids": ids_column, "labels": labels_column, "weights": weights_column}
-    columns = {name: column for name, column in given.items() if column is not None}
+    files = {name: beside[name] for name in ("ids", "labels", "weights")}
+    columns = {name: column for name in files if (column := beside[f"{name}_column"]) is not None}
     inside = {name: column for name, column in columns.items() if files[name] is None}
     opened = open_sources(sources, corpus, kind=kind, vectors=vectors, columns=inside)
     for skipped in opened.skipped:
@@ -127,9 +122,7 @@ def ingest(
         written = (add_rows if grow else partial(write_corpus, dtype=dtype, overwrite=overwrite))(
             opened,
             corpus,
-            ids=ids,
-            labels=labels,
-            weights=weights,
+            **files,
             columns=columns,
             on_invalid=on_invalid,
             shard_bytes=shard_size,

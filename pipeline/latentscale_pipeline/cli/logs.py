@@ -69,8 +69,8 @@ def logs(job: str, stage: str | None, failed: bool, follow: bool, as_json: bool)
     if as_json:
         events = [
             {"run": number, "time": event.time, "event": event.name, **event.fields}
-            for number, run in enumerate(read_runs(store), start=1)
-            for event in run.events
+            for number, (_, told) in enumerate(read_runs(store), start=1)
+            for event in told
             if wanted(event)
         ]
         logged = [{**asdict(log), "text": text} for log, text in tasks]
@@ -95,14 +95,14 @@ def _print_events(store: ObjectStore, wanted: Callable[[Event], bool], *, follow
     while True:
         # Asked first: what happens after this is seen in the next round.
         going_on = follow and read_status(store).state == "running"
-        for number, run in enumerate(read_runs(store), start=1):
-            for event in filter(wanted, run.events[seen[number] :]):
+        for number, (holder, told) in enumerate(read_runs(store), start=1):
+            for event in filter(wanted, told[seen[number] :]):
                 if number not in headed:
                     headed.add(number)
-                    _echo(f"--- run {number}: process {run.holder.pid} on {run.holder.host}")
+                    _echo(f"--- run {number}: process {holder.pid} on {holder.host}")
                 moment = datetime.fromtimestamp(event.time, UTC)
                 _echo(f"{moment:%Y-%m-%d %H:%M:%SZ} {describe_event(event)}")
-            seen[number] = len(run.events)
+            seen[number] = len(told)
         if not going_on:
             return
         time.sleep(FOLLOW_SECONDS)

@@ -19,10 +19,7 @@ from latentscale_pipeline.views.formatting import (
     write_duration,
     write_number,
 )
-from latentscale_pipeline.views.terminal import rich_table
-
-WIDTH = 160
-"""Columns of the tables where no terminal says how many there are."""
+from latentscale_pipeline.views.terminal import print_lines, print_table
 
 WORK_COLUMNS = (
     *("stage", "tasks", "at once", "memory", "read", "written"),
@@ -55,8 +52,6 @@ def plan(config: Path, overrides: tuple[str, ...], allow_code: bool, as_json: bo
         click.echo(json.dumps(forecast, indent=1, allow_nan=False))
         return
     console = Console()
-    if not console.is_terminal:
-        console.width = WIDTH
     for line in yaml.safe_dump(forecast["config"], sort_keys=False).splitlines():
         click.echo(printable(line))
     click.echo()
@@ -77,7 +72,8 @@ def _print_table(
     right: tuple[str, ...] = (),
 ) -> None:
     cells = [dict(zip(columns, map(printable, row), strict=True)) for row in rows]
-    console.print(rich_table(columns, cells, title=title, right=right, folded=columns[1:]))
+    print_lines(console, [title])
+    print_table(console, columns, cells, right=right, folded=columns[1:])
 
 
 def _work_rows(forecast: dict[str, Any]) -> list[tuple[str, ...]]:

@@ -55,15 +55,8 @@ def resume(
         plan = plan_again(job, overrides, allow_code=allow_code)
         submission = None if here else last_submission(ObjectStore(job))
         if submission is not None and not is_finished(plan):
-            hand_over(
-                plan,
-                requeue=submission.requeue,
-                keep=keep,
-                allow_code=allow_code,
-                as_json=as_json,
-                wait=wait,
-                quiet=quiet,
-            )
+            how = {"requeue": submission.requeue, "keep": keep, "allow_code": allow_code}
+            hand_over(plan, as_json=as_json, wait=wait, quiet=quiet, **how)
             return
         finished = run_plan(plan, quiet=quiet, wait=wait, take_over=take_over, keep=keep)
     print_finished(finished, as_json)

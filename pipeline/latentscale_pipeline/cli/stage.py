@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,9 +21,18 @@ from latentscale_pipeline.cli.options import (
 )
 from latentscale_pipeline.cli.run import ended_by_signals, plan_job, read_job
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.executors.stepwise import Share, Step
-from latentscale_pipeline.jobs.run import prepare_job
-from latentscale_pipeline.jobs.stepwise import StagedJob
+from latentscale_pipeline.executors.stepwise import (
+    Share,
+    Step,
+    finalise_stage,
+    find_stage,
+    init_stage,
+    work_on_stage,
+)
+from latentscale_pipeline.jobs.plan import Plan
+from latentscale_pipeline.jobs.resume import plan_again
+from latentscale_pipeline.jobs.run import job_work, prepare_job, work_with_caches
+from latentscale_pipeline.storage.lock import refuse_if_running
 from latentscale_pipeline.storage.urls import storage_options
 
 _SHARE = re.compile(r"(\d+)/(\d+)")
@@ -69,8 +79,8 @@ def prepare(config: Path, overrides: tuple[str, ...], allow_code: bool) -> None:
     with ended_by_signals():
         plan = plan_job(read_job(config, overrides), allow_code=allow_code)
         with storage_options(plan.config.storage_options):
-            store = prepare_job(plan)
-    click.echo(store.url)
+            prepare_job(plan)
+            click.echo(plan.store.url)
 
 
 @stage.command("list", no_args_is_help=True)
@@ -83,8 +93,9 @@ def list_stages(job: str, overrides: tuple[str, ...], allow_code: bool) -> None:
     Example:
       latentscale stage list jobs/nightly-1a2b3c4d
     """
-    for name in StagedJob.open(job, overrides, allow_code=allow_code).stages:
-        click.echo(name)
+    with _planned(job, overrides, allow_code) as plan:
+        for planned in plan.stages:
+            click.echo(planned.name)
 
 
 @stage.command(no_args_is_help=True)
@@ -103,8 +114,10 @@ def init(job: str, name: str, as_json: bool, **how: Any) -> None:
     Example:
       latentscale stage init jobs/nightly-1a2b3c4d heat-corpus
     """
-    with _in_job(job, **how) as staged:
-        step = staged.init(name)
+    with _planned(job, **how) as plan:
+        # Other jobs may have what is missing.
+        todo = work_with_caches(plan)
+        step = init_stage(todo, find_stage(todo, name), _attempt())
     if as_json:
         click.echo(json.dumps(_describe(step)))
     else:
@@ -133,8 +146,9 @@ def work(job: str, name: str, share: str, **how: Any) -> None:
       latentscale stage work jobs/nightly-1a2b3c4d heat-corpus --partition 3/16
     """
     own = _read_share(share)
-    with _in_job(job, **how) as staged:
-        done = staged.work(name, own)
+    with _planned(job, **how) as plan:
+        todo = job_work(plan)
+        done = work_on_stage(todo, find_stage(todo, name), own, _attempt())
     click.echo(f"{name}: {done} parts computed", err=True)
 
 
@@ -151,8 +165,9 @@ def finalise(job: str, name: str, as_json: bool, **how: Any) -> None:
     Example:
       latentscale stage finalise jobs/nightly-1a2b3c4d heat-corpus
     """
-    with _in_job(job, **how) as staged:
-        step = staged.finalise(name)
+    with _planned(job, **how) as plan:
+        todo = job_work(plan)
+        step = finalise_stage(todo, find_stage(todo, name), _attempt())
     if as_json:
         click.echo(json.dumps(_describe(step)))
     else:
@@ -160,9 +175,18 @@ def finalise(job: str, name: str, as_json: bool, **how: Any) -> None:
 
 
 @contextmanager
-def _in_job(job: str, overrides: tuple[str, ...], allow_code: bool) -> Iterator[StagedJob]:
+def _planned(job: str, overrides: tuple[str, ...], allow_code: bool) -> Iterator[Plan]:
+    """Plan a job again from its folder, unless a run of it lives."""
     with ended_by_signals():
-        yield StagedJob.open(job, overrides, allow_code=allow_code)
+        plan = plan_again(job, overrides, allow_code=allow_code)
+        with storage_options(plan.config.storage_options):
+            refuse_if_running(plan.store)
+            yield plan
+
+
+def _attempt() -> str:
+    """Name this process in the names of what it writes."""
+    return uuid.uuid4().hex[:12]
 
 
 def _read_share(text: str) -> Share:

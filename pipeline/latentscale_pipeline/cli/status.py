@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import click
@@ -80,8 +80,7 @@ def status(job: str, watch: bool, as_json: bool) -> None:
     else:
         found = read_status(store, MarkerCosts(store))
     if as_json:
-        stages = [asdict(stage) for stage in found.stages]
-        click.echo(json.dumps({**describe(found), "stages": stages}, indent=1))
+        click.echo(json.dumps(asdict(found), indent=1))
     else:
         print_status(found, console)
 
@@ -100,7 +99,10 @@ def list_jobs(output: str, as_json: bool) -> None:
     """
     found = list_statuses(output)
     if as_json:
-        click.echo(json.dumps([describe(status) for status in found], indent=1))
+        described = [asdict(status) for status in found]
+        for each in described:
+            del each["stages"]
+        click.echo(json.dumps(described, indent=1))
         return
     if not found:
         click.echo(f"{output}: no jobs", err=True)
@@ -109,39 +111,14 @@ def list_jobs(output: str, as_json: bool) -> None:
         {
             "job": status.job,
             "state": status.state,
-            "stages": f"{status.stages_done} of {len(status.stages)}",
+            "stages": f"{status.stages_done} of {status.stages_total}",
             "runs": str(status.runs),
-            "started": _moment(status.started),
+            "started": _started(status),
             "reason": status.reason,
         }
         for status in found
     ]
     print_rows(rows, Console())
-
-
-def describe(status: JobStatus) -> dict[str, Any]:
-    """Return where a job stands as plain values, without its stages."""
-    holder, age = status.holder, status.heartbeat_age
-    return {
-        "job": status.job,
-        "folder": status.folder,
-        "state": status.state,
-        "reason": status.reason,
-        "stages_done": status.stages_done,
-        "stages_total": len(status.stages),
-        "runs": status.runs,
-        "run": None
-        if holder is None
-        else {
-            "attempt": holder.attempt,
-            "host": holder.host,
-            "pid": holder.pid,
-            "started": _iso(status.started),
-            "ended": _iso(status.ended),
-            "heartbeat_age_seconds": None if age is None else round(age, 1),
-        },
-        "dashboard": status.dashboard or None,
-    }
 
 
 def watch_job(store: ObjectStore, console: Console, going_on: Callable[[str], bool]) -> JobStatus:
@@ -190,7 +167,7 @@ def _brief_line(status: JobStatus) -> str:
     under_way = [
         f"{stage.stage} {_parts_done(stage)}" for stage in status.stages if stage.state == "running"
     ]
-    stages = f"{status.stages_done} of {len(status.stages)} stages done"
+    stages = f"{status.stages_done} of {status.stages_total} stages done"
     return printable("; ".join([f"{status.job}: {status.state}, {stages}", *under_way]))
 
 
@@ -207,10 +184,11 @@ def _heading(status: JobStatus) -> Iterator[str]:
     yield printable(f"{status.job}: {status.state} ({status.reason})")
     yield printable(f"folder     {status.folder}")
     if status.runs:
-        since = f", since {_moment(status.started)}" if status.started else ""
+        started = _started(status)
+        since = f", since {started}" if started else ""
         yield f"run        {status.runs}{since}"
     if status.stages:
-        yield f"stages     {status.stages_done} of {len(status.stages)} done"
+        yield f"stages     {status.stages_done} of {status.stages_total} done"
     if status.dashboard:
         yield printable(f"dashboard  {status.dashboard} on that machine")
 
@@ -252,11 +230,7 @@ def _cells(rows: Sequence[dict[str, str]]) -> tuple[list[str], list[Row]]:
     return [name for name in rows[0] if any(row[name] for row in rows)], cells
 
 
-def _iso(moment: float | None) -> str | None:
-    if moment is None:
-        return None
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
-
-
-def _moment(moment: float | None) -> str:
-    return "" if moment is None else f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S} UTC"
+def _started(status: JobStatus) -> str:
+    if status.run is None or status.run.started is None:
+        return ""
+    return f"{datetime.fromisoformat(status.run.started):%Y-%m-%d %H:%M:%S} UTC"

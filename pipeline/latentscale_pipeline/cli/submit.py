@@ -36,11 +36,9 @@ def submit(
     overrides: tuple[str, ...],
     dry_run: bool,
     wait: bool,
-    requeue: bool,
-    keep: bool,
-    allow_code: bool,
     as_json: bool,
     quiet: bool,
+    **how: bool,
 ) -> None:
     """Write the folder of the job that CONFIG describes and hand its driver to a scheduler.
 
@@ -53,22 +51,14 @@ def submit(
       latentscale submit nightly.yaml -o cluster.kind=slurm -o cluster.workers=40
     """
     with ended_by_signals():
-        plan = plan_job(read_job(config, overrides), allow_code=allow_code, quiet=quiet)
+        job = read_job(config, overrides)
+        plan = plan_job(job, allow_code=how["allow_code"], quiet=quiet)
         if dry_run:
-            spec = plan_submission(plan, requeue=requeue, keep=keep, allow_code=allow_code)
-            click.echo(str(spec))
+            click.echo(str(plan_submission(plan, **how)))
         elif is_finished(plan):
             click.echo("nothing had to be submitted: this job was finished before")
         else:
-            hand_over(
-                plan,
-                requeue=requeue,
-                keep=keep,
-                allow_code=allow_code,
-                as_json=as_json,
-                wait=wait,
-                quiet=quiet,
-            )
+            hand_over(plan, as_json=as_json, wait=wait, quiet=quiet, **how)
 
 
 def hand_over(plan: Plan, *, as_json: bool, wait: bool, quiet: bool, **how: bool) -> None:
@@ -77,8 +67,8 @@ def hand_over(plan: Plan, *, as_json: bool, wait: bool, quiet: bool, **how: bool
     With ``wait`` the job is watched until its driver has ended, and this process ends with the
     driver's code.
     """
-    submission = submit_job(plan, **how)
-    store = ObjectStore(plan.config.output).child(plan.id)
+    submission = submit_job(plan, plan_submission(plan, **how), requeue=how["requeue"])
+    store = plan.store
     if as_json:
         described = {"job": store.url, "scheduler": submission.scheduler, "id": submission.id}
         click.echo(json.dumps(described))

@@ -35,24 +35,24 @@ def verify(place: str, as_json: bool) -> None:
     if store.exists("plan.json"):
         with reported("verify", "parts") as progress:
             found = verify_job(store, progress)
-        problems, files, size = found.problems, found.files, found.size
-        about = {"uri": store.url, "finished": found.finished}
-        damage, advice = Incomplete, "run the job again with --verify to compute just these parts"
-        advice += " again"
+        about = {"uri": store.url, "finished": store.exists("results.json")}
+        damage = Incomplete
+        advice = "run the job again with --verify to compute just these parts again"
     else:
         corpus = open_corpus(place)
         with reported("verify", "files") as progress:
-            checked = verify_corpus(corpus, progress)
-        problems, files, size = checked.problems, checked.objects, checked.size
+            found = verify_corpus(corpus, progress)
         about = {"uri": corpus.url, "fingerprint": corpus.fingerprint}
-        damage, advice = BadInput, "restore them, or ingest the corpus again with --overwrite"
+        damage = BadInput
+        advice = "restore them, or ingest the corpus again with --overwrite"
+    bad = list(found.problems)
     if as_json:
-        about |= {"files": files, "bytes": size, "ok": not problems, "problems": list(problems)}
+        about |= {"files": found.objects, "bytes": found.size, "ok": not bad, "problems": bad}
         click.echo(json.dumps(about, indent=2))
+    elif bad:
+        click.echo("\n".join(bad))
     else:
-        for problem in problems:
-            click.echo(problem)
-        if not problems:
-            click.echo(f"{about['uri']}: {files} files, {size} bytes, all as they should be")
-    if problems:
-        raise damage(f"{about['uri']}: {len(problems)} of {files} files are bad; {advice}")
+        counted = f"{found.objects} files, {found.size} bytes"
+        click.echo(f"{about['uri']}: {counted}, all as they should be")
+    if bad:
+        raise damage(f"{about['uri']}: {len(bad)} of {found.objects} files are bad; {advice}")

@@ -34,14 +34,7 @@ def workflow() -> None:
 @taking(OVERRIDES, KEEP)
 @click.option("--allow-code", is_flag=True, help="Run functions and commands that are named.")
 @taking(JSON, QUIET)
-def run(
-    file: Path,
-    overrides: tuple[str, ...],
-    keep: bool,
-    allow_code: bool,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+def run(file: Path, overrides: tuple[str, ...], as_json: bool, quiet: bool, **how: bool) -> None:
     """Make one evaluation: ingest, job, comparison with a baseline, gates, history, messages.
 
     Running it again goes on where it was interrupted; an evaluation that is registered isn't made
@@ -64,9 +57,8 @@ def run(
                 str(file),
                 notify,
                 lambda line: click.echo(line, err=True),
-                keep=keep,
-                allow_code=allow_code,
                 command=_without_secrets(sys.argv[1:]),
+                **how,
             )
     if as_json:
         click.echo(json.dumps(describe_outcome(outcome), indent=1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -109,15 +109,8 @@ class Serial(Closed):
     retries: Retries = 2
     """How often a part that failed is tried again."""
 
-    @property
-    def workers(self) -> int:
-        """Processes that run tasks."""
-        return 1
-
-    @property
-    def threads(self) -> int:
-        """Tasks at once in each."""
-        return 1
+    workers: ClassVar[int] = 1
+    threads: ClassVar[int] = 1
 
 
 class Workers(Closed):

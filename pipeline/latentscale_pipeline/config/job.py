@@ -7,13 +7,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
 from latentscale_pipeline.config.cluster import LEAST_MEMORY, Cluster, Driver, Local, Serial
 from latentscale_pipeline.config.overrides import apply_override, drop_settings_of_other_kinds
-from latentscale_pipeline.config.section import Section, nearest, parse_yaml, validate
+from latentscale_pipeline.config.section import Section, parse_yaml, validate
 from latentscale_pipeline.errors import BadInput
 
 
@@ -202,66 +211,68 @@ def resolve_config(
     """Check a job configuration that is parsed already; see :func:`read_config`."""
     if not isinstance(document, dict):
         raise BadInput(f"{where}: a job is a mapping of keys such as name and corpus")
-    _apply_overrides(document, overrides, measures)
-    config = validate(JobConfig, document, where, "")
-    sections = _measure_sections(document, config, where, measures)
-    checked = config.model_copy(update={"measures": sections})
-    if "measures" not in document:
-        # Which of them apply is known when the corpora are.
-        checked.model_fields_set.discard("measures")
-    return checked
-
-
-def _apply_overrides(
-    document: dict[str, Any], overrides: Sequence[str], known: Mapping[str, type[Section]]
-) -> None:
-    """Apply overrides in order; a key of one measure doesn't drop the other measures."""
+    # A key of one measure doesn't drop the other measures.
     inner = [override for override in overrides if override.startswith("measures.")]
     for override in overrides:
         if override not in inner:
             apply_override(document, override)
-    if inner and "measures" not in document:
-        with_reference = document.get("reference") is not None
-        document["measures"] = _default_measures(known, with_reference=with_reference)
+    named = bool(inner) or "measures" in document
+    if "measures" not in document:
+        alone = document.get("reference") is None
+        document["measures"] = {
+            name: {}
+            for name, section in measures.items()
+            if section.by_default and not (alone and section.compares)
+        }
     for override in inner:
         apply_override(document, override)
-
-
-def _default_measures(
-    known: Mapping[str, type[Section]], *, with_reference: bool
-) -> dict[str, Any]:
-    """Return the measures that a job takes when it names none."""
-    return {
-        name: {}
-        for name, section in known.items()
-        if section.by_default and (with_reference or not section.compares)
-    }
-
-
-def _measure_sections(
-    document: dict[str, Any],
-    config: JobConfig,
-    where: str,
-    known: Mapping[str, type[Section]],
-) -> dict[str, Section]:
-    """Return a checked section for every measure that a document asks for."""
-    chosen = config.measures
-    if "measures" not in document:
-        chosen = _default_measures(known, with_reference=config.reference is not None)
+    found = validate(_job_model(tuple(measures.items())), document, where, "")
+    chosen = [name for name in measures if name in found.measures.model_fields_set]
     if not chosen:
-        raise BadInput(f"{where}: measures is empty; name one of {', '.join(known)}")
+        raise BadInput(f"{where}: measures is empty; name one of {', '.join(measures)}")
     for name in chosen:
-        if name not in known:
-            raise BadInput(f"{where}: measures.{name} is unknown{nearest(name, known)}")
-        if known[name].compares and config.reference is None:
+        if measures[name].compares and found.reference is None:
             raise BadInput(
                 f"{where}: measures.{name} compares with a reference; "
                 "add reference: or leave it out"
             )
+    sections = {name: getattr(found.measures, name) or measures[name]() for name in chosen}
+    # Where none are named, which of them apply is known when the corpora are.
+    fields_set = found.model_fields_set - (set() if named else {"measures"})
+    return JobConfig.model_construct(fields_set, **{**dict(found), "measures": sections})
+
+
+def config_schema(measures: Mapping[str, type[Section]]) -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of a configuration file, for editors and early checks.
+
+    Parameters
+    ----------
+    measures : mapping
+        The section of every known measure, by name.
+
+    Notes
+    -----
+    It checks names, types and ranges. What relates keys to each other (a measure that needs a
+    reference, kernels listed twice) is checked when the configuration is read.
+    """
     return {
-        name: validate(
-            known[name], {} if chosen[name] is None else chosen[name], where, f"measures.{name}"
-        )
-        for name in known
-        if name in chosen
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **_job_model(tuple(measures.items())).model_json_schema(),
+        "title": "latentscale job",
+        "description": "A job of latentscale.",
     }
+
+
+class _Measures(Section):
+    """Measures to take, by name; without this key, all that apply."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+
+@cache
+def _job_model(measures: tuple[tuple[str, type[Section]], ...]) -> type[Any]:
+    """Return the model of a job's document, which has a section for every known measure."""
+    sections: Any = {name: (section | None, None) for name, section in measures}
+    known = create_model("Measures", __base__=_Measures, __doc__=_Measures.__doc__, **sections)
+    chosen: Any = (known, Field(default_factory=known))
+    return create_model("Job", __base__=JobConfig, measures=chosen)

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
-from latentscale_pipeline.config.cluster import CLUSTERS
+from latentscale_pipeline.config.cluster import CLUSTERS, Closed
 from latentscale_pipeline.errors import BadInput
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -23,12 +23,8 @@ Length = Annotated[float, Field(ge=1e-100, le=1e100)]
 """A distance whose square is still a number."""
 
 
-class Section(BaseModel):
-    """A part of the configuration: closed to unknown keys, and immutable once read."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+class Section(Closed):
+    """A section of the configuration; what stands below is for those of measures."""
 
     compares: ClassVar[bool] = False
     """Whether a measure with this section needs a reference."""
@@ -106,7 +102,7 @@ def _explain(error: ValidationError, model: type[BaseModel], prefix: str) -> str
     if first["type"] == "union_tag_invalid":
         allowed = str(first["ctx"]["expected_tags"]).replace("'", "")
         return f"{path}.kind is {first['ctx']['tag']!r}; it can be {allowed}"
-    message = first["msg"].removeprefix("Value error, ")
+    message = first["msg"].removeprefix("Value error, ").partition(" or instance of ")[0]
     return f"{path}: {message}" if path else message
 
 

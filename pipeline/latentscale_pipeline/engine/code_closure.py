@@ -2,8 +2,8 @@
 
 A function depends on the module that defines it and on what that module imports, to any depth,
 within the packages of this project. Of each module its syntax tree counts, without docstrings and
-blocks that only type checkers see, written as source again. Comments and layout are in no syntax
-tree, so they can be changed freely.
+blocks that only type checkers see. Comments and layout are in no syntax tree, so they can be
+changed freely.
 
 The ``__init__`` of a package counts where the package itself is imported, as in ``from package
 import name``. That a module lies in it is no reason.
@@ -13,15 +13,22 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
+import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from latentscale_pipeline.engine.code_cache import CodeCache, cache_file
-
 PACKAGES = ("latentscale", "latentscale_pipeline")
+
+_IMPLIED = re.compile(r"(, )?\b\w+=(\[\]|(Load|Store|Del)\(\))")
+"""What only some versions of Python write of a syntax tree: empty lists, and the context, which
+follows from where a name is.
+"""
 
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -39,9 +46,7 @@ def code_closure(modules: Sequence[str]) -> dict[str, str]:
     dict
         The digest of every module's code by the module's name, sorted by name.
     """
-    found = dict(_closure(tuple(sorted(set(modules)))))
-    _cache().save()
-    return found
+    return dict(_closure(tuple(sorted(set(modules)))))
 
 
 @cache
@@ -67,20 +72,32 @@ def _module_code(name: str) -> tuple[str, list[str]]:
     if file.suffix != ".py":
         return _short_hash(data), []
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-    key = f"{_short_hash(data)} in {package}"
-    entry = _cache().get(key)
-    if entry is None:
-        tree = _Essentials().visit(ast.parse(data))
-        imports = [found for node in ast.walk(tree) for found in _imported(node, package)]
-        entry = [_short_hash(ast.unparse(tree).encode()), imports]
-        _cache().add(key, entry)
-    digest, imports = entry
+    digest, imports = _read_source(data, package)
     return digest, list(_resolved(imports))
 
 
-@cache
-def _cache() -> CodeCache:
-    return CodeCache(cache_file())
+def _read_source(data: bytes, package: str) -> tuple[str, list[tuple[str, list[str]]]]:
+    """Return the digest of a source, and what it imports; from the user's cache, if it is there.
+
+    Parsing all modules of a closure takes a second, reading and hashing them a hundredth of that.
+    An entry can't be stale: other bytes have another hash. Syntax trees differ between versions of
+    Python.
+    """
+    cache_home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    name = f"{_short_hash(data)}-{package}.json"
+    entry = Path(cache_home, "latentscale", f"trees-{version}", name)
+    try:
+        digest, imports = json.loads(entry.read_text("utf-8"))
+    except (OSError, ValueError, TypeError):
+        tree = _Essentials().visit(ast.parse(data))
+        words = _IMPLIED.sub("", ast.dump(tree)).replace("(, ", "(")
+        digest = _short_hash(words.encode())
+        imports = [found for node in ast.walk(tree) for found in _imported(node, package)]
+        with suppress(OSError):  # then it is parsed again
+            entry.parent.mkdir(parents=True, exist_ok=True)
+            entry.write_text(json.dumps([digest, imports]), "utf-8")
+    return digest, imports
 
 
 def _resolved(imports: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:

@@ -1,30 +1,32 @@
 """Garbage collection at the end of a job.
 
 Two things go once the results are written: what was stored under keys that the job no longer has,
-and temporary results, which only other stages read. A temporary result leaves a small record of
-what it cost in its place, ``collected.json``, written before anything is removed. So wherever a
+and what of every stage is temporary: parts and states that only the stage itself reads, arrays or
+whole results that only other stages read. A small record is written in its place before anything
+is removed, ``collected.json``: what the stage cost, and which arrays are gone. So wherever a
 collection is cut short, a stage has its result, or its record, or both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from latentscale_pipeline.engine.inspection import COLLECTED, GONE
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.engine.task import NOTHING_SPENT, add_costs, lasting_parts
 from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.storage.artifacts import SPENT, Cost, create_marker, read_marker
 from latentscale_pipeline.storage.objects import ObjectStore
 
-COLLECTED = "collected"
-"""Name of the record that a temporary result leaves."""
+PARTS = "parts"
+"""Where the record says whether parts stay with the result."""
 
 
 def has_garbage(work: Work, arrays: Iterable[str]) -> bool:
     """Tell whether :func:`collect_job` would remove anything."""
-    superseded = next(_superseded(work, tuple(arrays)), None)
-    return superseded is not None or any(True for _ in _removable(work))
+    named = frozenset(arrays)
+    return any(_superseded(work, named)) or any(True for _ in _removable(work, named))
 
 
 def collect_job(work: Work, arrays: Iterable[str]) -> None:
@@ -37,23 +39,27 @@ def collect_job(work: Work, arrays: Iterable[str]) -> None:
     arrays : iterable of str
         Where the arrays are that the results point to; they stay.
     """
-    for folder in list(_superseded(work, tuple(arrays))):
+    named = frozenset(arrays)
+    for folder in list(_superseded(work, named)):
         work.store.remove_all(folder)
-    for stage, keys in list(_removable(work)):
+    for stage, keys in list(_removable(work, named)):
         folder = work.folder(stage)
-        record_collected(work.store, folder, stage_spending(work.store, stage, folder))
+        spent = stage_spending(work.store, stage, folder)
+        record_collected(work.store, folder, spent, _gone_arrays(stage, folder, keys), stage)
         # Markers first: a part without its objects would look damaged, one without a marker absent.
         for key in keys:
             if key.endswith(".json"):
                 work.store.remove(key)
+        staying = {_top(folder, key) for key in work.store.keys(folder) if key not in keys}
         for inside in work.store.folders(folder):
-            work.store.remove_all(f"{folder}/{inside}")
+            if inside not in staying:
+                work.store.remove_all(f"{folder}/{inside}")
         for key in work.store.keys(folder):
-            if key != f"{folder}/{COLLECTED}.json":
+            if key in keys:
                 work.store.remove(key)
 
 
-def _superseded(work: Work, arrays: tuple[str, ...]) -> Iterator[str]:
+def _superseded(work: Work, arrays: Collection[str]) -> Iterator[str]:
     """Yield the folders of stages, or of keys, that the job no longer has."""
     current = {work.folder(stage) for stage in work.stages}
     for name in work.store.folders("stages"):
@@ -63,29 +69,68 @@ def _superseded(work: Work, arrays: tuple[str, ...]) -> Iterator[str]:
                 yield folder
 
 
-def _removable(work: Work) -> Iterator[tuple[Stage, list[str]]]:
-    """Yield temporary stages of which more than the record is there, with the keys of the rest."""
+def _removable(work: Work, arrays: Collection[str]) -> Iterator[tuple[Stage, Collection[str]]]:
+    """Yield the stages of which something is there that can go, with its keys."""
     for stage in work.stages:
-        if stage.temporary:
-            record = f"{work.folder(stage)}/{COLLECTED}.json"
-            keys = [key for key in work.store.keys(work.folder(stage)) if key != record]
-            if keys:
-                yield stage, keys
+        folder = work.folder(stage)
+        keys = {
+            key
+            for key in work.store.keys(folder)
+            if key not in arrays and not _stays(stage, key[len(folder) + 1 :])
+        }
+        if keys:
+            yield stage, keys
 
 
-def record_collected(store: ObjectStore, folder: str, spent: Mapping[str, Any]) -> None:
-    """Record that a temporary result isn't needed any more, and what it cost."""
+def _stays(stage: Stage, inside: str) -> bool:
+    """Tell whether an object of a finished stage, by its key in the stage's folder, is needed."""
+    if inside == f"{COLLECTED}.json":
+        return True
+    if stage.temporary == "result" or inside.endswith(".log"):
+        return stage.temporary != "result"
+    if not _has_lasting_marker(stage, inside):
+        return False
+    name = inside.rpartition("/")[2].removesuffix(".npy")
+    return inside.endswith(".json") or (stage.temporary == "parts" and name not in stage.passing)
+
+
+def _has_lasting_marker(stage: Stage, inside: str) -> bool:
+    return inside.startswith("result.") or (stage.keeps_parts and inside.startswith("part-"))
+
+
+def _gone_arrays(stage: Stage, folder: str, keys: Iterable[str]) -> list[str]:
+    """Name the arrays that go of those whose markers stay."""
+    inside = [key[len(folder) + 1 :] for key in keys if key.endswith(".npy")]
+    lasting = [key for key in inside if _has_lasting_marker(stage, key)]
+    return sorted({key.rpartition("/")[2].removesuffix(".npy") for key in lasting})
+
+
+def _top(folder: str, key: str) -> str:
+    return key[len(folder) + 1 :].partition("/")[0]
+
+
+def record_collected(
+    store: ObjectStore,
+    folder: str,
+    spent: Mapping[str, Any],
+    gone: Sequence[str] = (),
+    stage: Stage | None = None,
+) -> None:
+    """Record that a stage isn't needed whole any more, and what it cost."""
     cost = Cost(spent["seconds"], spent["peak_memory_bytes"], spent["tasks_at_once"])
-    create_marker(store, f"{folder}/{COLLECTED}", COLLECTED, {SPENT: dict(spent)}, {}, cost)
+    values = {SPENT: dict(spent), GONE: list(gone), PARTS: stage is not None and stage.keeps_parts}
+    create_marker(store, f"{folder}/{COLLECTED}", COLLECTED, values, {}, cost)
 
 
 def stage_spending(store: ObjectStore, stage: Stage, folder: str) -> dict[str, Any]:
     """Add up what a stage cost: seconds, tasks, and the most memory and tasks at once."""
+    record = read_marker(store, f"{folder}/{COLLECTED}")
+    if record is not None:
+        return dict(record.values[SPENT])
     parts = lasting_parts(folder, stage)
     markers = [marker for part in parts if (marker := read_marker(store, part))]
     if not markers:
-        record = read_marker(store, f"{folder}/{COLLECTED}")
-        return dict(NOTHING_SPENT if record is None else record.values[SPENT])
+        return dict(NOTHING_SPENT)
     if stage.advance is not None:
         return dict(markers[-1].values[SPENT])
     return add_costs([marker.cost for marker in markers])

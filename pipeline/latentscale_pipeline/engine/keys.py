@@ -8,14 +8,14 @@ comment, or another measure's code changes no key.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib import metadata, resources
-from importlib.resources.abc import Traversable
+from importlib import metadata
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from latentscale_pipeline.engine.code_closure import code_closure
+from latentscale_pipeline.engine.code_closure import PACKAGES, code_closure, package_folders
 from latentscale_pipeline.engine.stage import Stage, Work
 from latentscale_pipeline.storage.canonical import digest
 
@@ -30,19 +30,11 @@ def code_version() -> str:
     Stage keys don't depend on it; see :func:`stage_dependences`.
     """
     hasher = hashlib.sha256()
-    for package in ("latentscale", "latentscale_pipeline"):
-        for path, source in _sources(resources.files(package)):
-            hasher.update(path.encode() + b"\0" + source)
+    for folder in (Path(place) for package in PACKAGES for place in package_folders(package)):
+        for file in sorted(folder.rglob("*.py")):
+            path = file.relative_to(folder.parent).as_posix()
+            hasher.update(path.encode() + b"\0" + file.read_bytes())
     return hasher.hexdigest()[:16]
-
-
-def _sources(folder: Traversable, within: str = "") -> Iterator[tuple[str, bytes]]:
-    for entry in sorted(folder.iterdir(), key=lambda item: item.name):
-        path = within + entry.name
-        if entry.is_dir():
-            yield from _sources(entry, path + "/")
-        elif entry.name.endswith(".py"):
-            yield path, entry.read_bytes()
 
 
 @cache

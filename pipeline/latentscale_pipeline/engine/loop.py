@@ -9,8 +9,9 @@ stages that need it are given up, the rest goes on, and the run ends incomplete.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from latentscale_pipeline.engine.executor import Ending, Executor
@@ -94,7 +95,8 @@ def run_stages(
     if all(stage_state.done for stage_state in stage_states):
         return
     with open_executor() as executor:
-        _Loop(work, stage_states, executor, attempt, notify, check).run()
+        by_name = {stage_state.stage.name: stage_state for stage_state in stage_states}
+        _Loop(work, by_name, executor, attempt, notify, check).run()
     failed = [stage_state for stage_state in stage_states if stage_state.failure]
     if failed:
         more = f" (and {len(failed) - 1} more stages)" if len(failed) > 1 else ""
@@ -102,6 +104,17 @@ def run_stages(
         if all(isinstance(stage_state.failure, TargetMissed) for stage_state in failed):
             raise TargetMissed(message)
         raise Incomplete(f"{message}; run the same command again to retry")
+
+
+def repair(
+    store: ObjectStore, stage_states: Sequence[StageState], problem: CorruptResult, notify: Notify
+) -> StageState | None:
+    """Withdraw a damaged result; return the stage that computes it again, None if none does."""
+    owner = find_owner(stage_states, problem)
+    if owner is not None:
+        redo(store, stage_states, owner, problem)
+        notify("part_corrupt", stage=owner.stage.name, problem=owner.part_reason(problem.part))
+    return owner
 
 
 def _told(store: ObjectStore, stage_state: StageState) -> str:
@@ -117,29 +130,21 @@ def _gibibytes(size: int) -> str:
     return f"{size / 2**30:.2f} GiB"
 
 
+@dataclass
 class _Loop:
-    def __init__(
-        self,
-        work: Work,
-        stage_states: Sequence[StageState],
-        executor: Executor,
-        attempt: str,
-        notify: Notify,
-        check: Check,
-    ) -> None:
-        self._work = work
-        self._stage_states = {stage_state.stage.name: stage_state for stage_state in stage_states}
-        self._executor = executor
-        self._attempt = attempt
-        self._notify = notify
-        self._check = check
-        self._tries: Counter[str] = Counter()
-        self._deaths: Counter[str] = Counter()
-        self._repairs: Counter[str] = Counter()
-        self._running = 0
-        self._steps = 0
-        self._submitted: dict[str, int] = {}
-        self._withdrawn: dict[str, int] = {}
+    _work: Work
+    _stage_states: Mapping[str, StageState]
+    _executor: Executor
+    _attempt: str
+    _notify: Notify
+    _check: Check
+    _tries: Counter[str] = field(default_factory=Counter)
+    _deaths: Counter[str] = field(default_factory=Counter)
+    _repairs: Counter[str] = field(default_factory=Counter)
+    _running: int = 0
+    _steps: int = 0
+    _submitted: dict[str, int] = field(default_factory=dict)
+    _withdrawn: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> None:
         while self._submit_ready() or self._running:
@@ -242,20 +247,18 @@ class _Loop:
 
     def _repair(self, stage_state: StageState, task: Task, problem: CorruptResult) -> None:
         """Redo the damaged part of an earlier result, and then this task."""
-        states = list(self._stage_states.values())
-        owner = find_owner(states, problem)
         if self._submitted[task.part] < self._withdrawn.get(problem.part, -1):
             # It read the damaged result before that was withdrawn on another reader's word.
             stage_state.waiting.append(task.index)
             return
         self._repairs[problem.part] += 1
-        if owner is None or self._repairs[problem.part] > REPAIRS:
+        owner = None
+        if self._repairs[problem.part] <= REPAIRS:
+            states = list(self._stage_states.values())
+            owner = repair(self._work.store, states, problem, self._notify)
+        if owner is None:
             self._fail(stage_state, task, problem)
             return
-        redo(self._work.store, states, owner, problem)
-        self._notify(
-            "part_corrupt", stage=owner.stage.name, problem=owner.part_reason(problem.part)
-        )
         self._withdrawn[problem.part] = self._steps
         if stage_state is not owner:
             stage_state.waiting.append(task.index)

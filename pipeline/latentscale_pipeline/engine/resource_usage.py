@@ -23,14 +23,26 @@ from latentscale_pipeline.storage.artifacts import Cost
 SAMPLING_SECONDS = 0.05
 
 
+_running: list[Measurement] = []
+"""What is measured in this process now."""
+
+_lock = threading.Lock()
+
+
 @contextmanager
 def measured() -> Iterator[Measurement]:
     """Measure a block; :meth:`Measurement.cost` tells what it has taken so far, or took."""
     measurement = Measurement()
+    with _lock:
+        _running.append(measurement)
+        for other in _running:
+            other.tasks_at_once = max(other.tasks_at_once, len(_running))
     measurement.start()
     try:
         yield measurement
     finally:
+        with _lock:
+            _running.remove(measurement)
         measurement.stop()
 
 
@@ -43,7 +55,7 @@ class Measurement:
         self._peak = 0
         self._begun = 0.0
         self._seconds: float | None = None
-        self._at_once = 0
+        self.tasks_at_once = 0
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
 
@@ -52,24 +64,18 @@ class Measurement:
         seconds = time.perf_counter() - self._begun if self._seconds is None else self._seconds
         grown = _lifetime_peak()
         peak = max(self._peak, self._resident(), grown if grown > self._lifetime_peak else 0)
-        return Cost(round(seconds, 3), peak, self._at_once)
+        return Cost(round(seconds, 3), peak, self.tasks_at_once)
 
     def start(self) -> None:
         """Begin to measure."""
         self._begun = time.perf_counter()
-        _PROCESS.enter(self)
         self._thread.start()
 
     def stop(self) -> None:
         """Cease to measure."""
         self._seconds = time.perf_counter() - self._begun
-        _PROCESS.leave(self)
         self._end.set()
         self._thread.join()
-
-    def note_company(self, tasks: int) -> None:
-        """Take note of how many tasks run in the process now."""
-        self._at_once = max(self._at_once, tasks)
 
     def _resident(self) -> int:
         return int(self._process.memory_info().rss)
@@ -79,27 +85,6 @@ class Measurement:
             self._peak = max(self._peak, self._resident())
             if self._end.wait(SAMPLING_SECONDS):
                 return
-
-
-class _Running:
-    """The tasks that run in this process."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._tasks: list[Measurement] = []
-
-    def enter(self, task: Measurement) -> None:
-        with self._lock:
-            self._tasks.append(task)
-            for running in self._tasks:
-                running.note_company(len(self._tasks))
-
-    def leave(self, task: Measurement) -> None:
-        with self._lock:
-            self._tasks.remove(task)
-
-
-_PROCESS = _Running()
 
 
 def _lifetime_peak() -> int:

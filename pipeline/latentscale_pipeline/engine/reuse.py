@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from latentscale_pipeline.engine.collection import COLLECTED, record_collected
-from latentscale_pipeline.engine.inspection import Inspection
+from latentscale_pipeline.engine.collection import record_collected
+from latentscale_pipeline.engine.inspection import COLLECTED, Inspection
 from latentscale_pipeline.engine.keys import part_keys
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.engine.task import FINALISE, part_key
@@ -19,7 +19,7 @@ from latentscale_pipeline.storage.artifacts import SPENT, read_marker, reuse_par
 from latentscale_pipeline.storage.objects import ObjectStore
 
 
-def reuse_result(work: Work, stage: Stage, *, copy: bool) -> str | None:
+def reuse_result(work: Work, stage: Stage, *, copy: bool, read: bool) -> str | None:
     """Find another job that has a stage's result, and return that job's name.
 
     Parameters
@@ -31,10 +31,19 @@ def reuse_result(work: Work, stage: Stage, *, copy: bool) -> str | None:
     copy : bool
         Copy the result, checking every byte; else the other job's result is only looked at, so
         one with a flipped bit counts as whole.
+    read : bool
+        Whether other stages are going to read it; else its values, and what the results name, do.
     """
     folder = work.folder(stage)
     for cache in work.caches(work.keys[stage.name]):
-        if reuse_stage(cache, work.store, folder) if copy else _seems_whole(cache, folder):
+        try:
+            inspection = Inspection(cache, folder, repair=False)
+            if read and stage.temporary == "arrays" and inspection.record is not None:
+                continue
+            there = _seems_whole(inspection)
+        except (OSError, LatentscaleError):
+            continue
+        if there and (not copy or reuse_stage(cache, work.store, folder, inspection.gone)):
             return _job_name(cache)
     return None
 
@@ -89,13 +98,9 @@ def _job_name(cache: ObjectStore) -> str:
     return cache.url.rpartition("/")[2]
 
 
-def _seems_whole(cache: ObjectStore, folder: str) -> bool:
-    try:
-        inspection = Inspection(cache, folder, repair=False)
-        parts = [key.removesuffix(".json") for key in inspection.sizes if key.endswith(".json")]
-        return f"{folder}/result" in parts and all(inspection.has(part) for part in parts)
-    except (OSError, LatentscaleError):
-        return False
+def _seems_whole(inspection: Inspection) -> bool:
+    parts = [key.removesuffix(".json") for key in inspection.sizes if key.endswith(".json")]
+    return f"{inspection.folder}/result" in parts and all(inspection.has(part) for part in parts)
 
 
 def _part_seems_whole(cache: ObjectStore, part: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import xxhash
@@ -19,6 +19,13 @@ from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 Work = Callable[["Inputs"], Output]
+
+Temporary = Literal["parts", "arrays", "result"]
+"""What of a stage goes when the job is finished.
+
+``parts``: what only the stage itself reads. ``arrays``: its arrays as well, which other stages
+read; its values stay. ``result``: everything.
+"""
 
 
 @dataclass(frozen=True)
@@ -59,9 +66,14 @@ class Stage:
         before it grew, are then used again.
     lasting_bytes : int
         Memory that a process keeps once it has run such a task: libraries loaded and compiled.
-    temporary : bool
-        Its result is read by other stages only. It is removed when the job is finished, and
-        computed again only if one of those has to be.
+    temporary : str
+        What of it is removed when the job is finished. Where other stages read that, it is computed
+        again if one of those has to be. Arrays that the results name stay.
+    passing : tuple of str
+        Arrays of its result and its parts that nobody needs once the job is finished.
+    lasting_parts : bool
+        Its parts are read by other stages, and stay with its result. They do as well where several
+        have ``part_inputs``.
     """
 
     name: str
@@ -78,7 +90,9 @@ class Stage:
     cost_estimate: CostEstimate = CostEstimate()
     part_inputs: tuple[str, ...] = ()
     lasting_bytes: int = 0
-    temporary: bool = False
+    temporary: Temporary = "parts"
+    passing: tuple[str, ...] = ()
+    lasting_parts: bool = False
 
     def __post_init__(self) -> None:
         if self.finalise is not None and self.advance is not None:
@@ -93,6 +107,12 @@ class Stage:
     def folder(self) -> str:
         """Where in the job folder its results are."""
         return f"stages/{self.name}"
+
+    @property
+    def keeps_parts(self) -> bool:
+        """Whether its parts outlive the job that computed them."""
+        several = self.partitions > 1 and bool(self.part_inputs)
+        return self.temporary == "parts" and (self.lasting_parts or several)
 
     @property
     def side_by_side(self) -> int:

@@ -1,8 +1,8 @@
 """The state of every stage of a job, found by inspecting the job's folder.
 
 The folder is the truth: an inspection says which results are there and whole, takes over what other
-jobs have under the same keys, and withdraws what is damaged, so that it is computed again. A
-temporary result is missed only while a stage that reads it isn't done.
+jobs have under the same keys, and withdraws what is damaged, so that it is computed again. What is
+temporary is missed only while a stage that reads it isn't done.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from latentscale_pipeline.engine.changes import changes
-from latentscale_pipeline.engine.collection import COLLECTED, record_collected
-from latentscale_pipeline.engine.inspection import Inspection
+from latentscale_pipeline.engine.collection import record_collected
+from latentscale_pipeline.engine.inspection import COLLECTED, Inspection
 from latentscale_pipeline.engine.iterations import find_iteration
 from latentscale_pipeline.engine.reuse import reuse_parts, reuse_record, reuse_result
 from latentscale_pipeline.engine.stage import Stage
@@ -32,7 +32,7 @@ class StageState:
     finalised : bool
         Whether the result that is made from all parts is there.
     collected : bool
-        The stage is done without a result: it is temporary, and all that read it are done.
+        The stage is done without what others read of it: that is temporary, and they are done.
     found : int
         Parts that were there at the beginning.
     origin : str
@@ -82,17 +82,27 @@ def is_complete(work: Work) -> bool:
 def is_stage_complete(work: Work, stage: Stage) -> bool:
     """Tell whether a stage has its result, or has had it for as long as it was needed."""
     inspection = Inspection(work.store, work.folder(stage), repair=False)
-    collected = stage.temporary and f"{inspection.folder}/{COLLECTED}.json" in inspection.sizes
-    return collected or _has_result(stage, inspection)
+    collected = stage.temporary == "result" and inspection.record is not None
+    return collected or _has_all(stage, inspection)
 
 
 def has_result(work: Work, stage: Stage) -> bool:
-    """Tell whether the result of a stage and all its parts are there and whole, by their sizes."""
-    return _has_result(stage, Inspection(work.store, work.folder(stage), repair=False))
+    """Tell whether all that others read of a stage is there and whole, by its sizes."""
+    inspection = Inspection(work.store, work.folder(stage), repair=False)
+    collected = stage.temporary == "arrays" and inspection.record is not None
+    return not collected and _has_all(stage, inspection)
 
 
-def _has_result(stage: Stage, inspection: Inspection) -> bool:
-    return all(inspection.has(part) for part in lasting_parts(inspection.folder, stage))
+def _has_all(stage: Stage, inspection: Inspection) -> bool:
+    parts = lasting_parts(inspection.folder, stage)
+    return all(
+        inspection.has(part) for part in (parts[-1:] if _lost_parts(stage, inspection) else parts)
+    )
+
+
+def _lost_parts(stage: Stage, inspection: Inspection) -> bool:
+    """Tell whether a stage's parts went when its result was all that was needed."""
+    return inspection.record is not None and not stage.keeps_parts
 
 
 def inspect_stages(work: Work, *, thorough: bool = False, repair: bool = True) -> list[StageState]:
@@ -109,38 +119,46 @@ def inspect_stages(work: Work, *, thorough: bool = False, repair: bool = True) -
         other jobs' results aren't read to the last byte.
     """
     states: dict[str, StageState] = {}
-    # Readers come first: whether a temporary result is needed depends on them.
+    # Readers come first: whether what is temporary is needed depends on them.
     for stage in reversed(work.stages):
-        needed = not stage.temporary or any(
-            not states[reader.name].done for reader in work.readers(stage)
-        )
-        states[stage.name] = _inspect(work, stage, thorough, repair, needed)
+        reader = next((r.name for r in work.readers(stage) if not states[r.name].done), None)
+        states[stage.name] = _inspect(work, stage, thorough, repair, reader)
     return [states[stage.name] for stage in work.stages]
 
 
 def inspect_stage(work: Work, stage: Stage, *, repair: bool) -> StageState:
     """Inspect one stage of a job, as :func:`inspect_stages` does all of them."""
-    return _inspect(work, stage, False, repair, _is_needed(work, stage))
+    return _inspect(work, stage, False, repair, _waiting_reader(work, stage))
 
 
-def _is_needed(work: Work, stage: Stage) -> bool:
-    return not stage.temporary or any(
-        not is_stage_complete(work, reader) and _is_needed(work, reader)
-        for reader in work.readers(stage)
-    )
+def _waiting_reader(work: Work, stage: Stage) -> str | None:
+    """Name a stage that has yet to be computed from this one."""
+    for reader in work.readers(stage):
+        needed = reader.temporary != "result" or _waiting_reader(work, reader)
+        if needed and not is_stage_complete(work, reader):
+            return reader.name
+    return None
 
 
-def _inspect(work: Work, stage: Stage, thorough: bool, repair: bool, needed: bool) -> StageState:
+def _inspect(
+    work: Work, stage: Stage, thorough: bool, repair: bool, reader: str | None
+) -> StageState:
     state = StageState(stage, work.folder(stage))
     inspection = Inspection(work.store, state.folder, thorough, state.problems, repair)
-    if not needed and f"{state.folder}/{COLLECTED}.json" in inspection.sizes:
+    unneeded = stage.temporary == "result" and reader is None
+    if unneeded and inspection.record is not None:
         return _collected(state, "already done")
     whole = inspection.has(f"{state.folder}/result")
-    if not whole and not needed:
+    if unneeded and not whole:
         return _inspect_unneeded(work, state, repair)
-    if needed and repair and f"{state.folder}/{COLLECTED}.json" in inspection.sizes:
-        withdraw(work.store, f"{state.folder}/{COLLECTED}")
-    cache = None if whole else reuse_result(work, stage, copy=repair)
+    again = reader is not None and stage.temporary != "parts"
+    if inspection.record is not None and (again or not whole):
+        inspection = _forget_collection(work.store, state, thorough=thorough, repair=repair)
+        whole = inspection.has(f"{state.folder}/result")
+        if again:  # what is missing isn't damaged
+            state.problems.clear()
+            state.origin = f"computed: stage {reader} is computed again"
+    cache = None if whole else reuse_result(work, stage, copy=repair, read=reader is not None)
     if cache is not None:
         state.problems.clear()
         if not repair:
@@ -155,9 +173,19 @@ def _inspect(work: Work, stage: Stage, thorough: bool, repair: bool, needed: boo
         state.origin = f"reused from {cache}"
     elif reused:
         state.origin = f"resumed: {reused} of {stage.partitions} parts reused from other jobs"
-    else:
+    elif state.done or not state.origin:
         state.origin = _origin(work, state)
+    state.collected = state.done and inspection.record is not None and stage.temporary != "parts"
     return state
+
+
+def _forget_collection(
+    store: ObjectStore, state: StageState, *, thorough: bool = False, repair: bool = True
+) -> Inspection:
+    """Inspect a stage as if nothing had been collected: what is missing is to be computed."""
+    if repair:
+        withdraw(store, f"{state.folder}/{COLLECTED}")
+    return Inspection(store, state.folder, thorough, state.problems, repair, collected=False)
 
 
 def _inspect_unneeded(work: Work, state: StageState, repair: bool) -> StageState:
@@ -201,8 +229,11 @@ def _inspect_own(state: StageState, inspection: Inspection, whole: bool) -> None
             state.waiting.extend(missing or [FINALISE])
         return
     parts = [part_key(state.folder, stage, index) for index in range(stage.partitions)]
+    gone = whole and _lost_parts(stage, inspection)
     # The only part of a stage may be its result, which has been inspected.
-    there = [whole if part.endswith("/result") else inspection.has(part) for part in parts]
+    there = [
+        gone or (whole if part.endswith("/result") else inspection.has(part)) for part in parts
+    ]
     missing = [index for index, found in enumerate(there) if not found]
     state.found = stage.partitions - len(missing)
     state.finalised = whole
@@ -265,6 +296,11 @@ def redo(
     owner.problems[problem.part] = problem.problem
     owner.done = False
     _restore_needs(store, {state.stage.name: state for state in states}, owner)
+    collected = Inspection(store, owner.folder).record is not None
+    if collected and problem.part == f"{owner.folder}/result":
+        # Of what it was made of nothing may be left.
+        _inspect_again(store, owner)
+        return
     if owner.stage.advance is not None:
         owner.damaged = True
         if not owner.running:
@@ -286,13 +322,19 @@ def _restore_needs(
         state = states.get(name)
         if state is None or not state.collected:
             continue
-        withdraw(store, f"{state.folder}/{COLLECTED}")
-        state.collected = state.done = False
+        problems = dict(state.problems)
+        _inspect_again(store, state)
+        state.problems = problems  # what is missing isn't damaged
         state.origin = f"computed: stage {reader.stage.name} is computed again"
-        inspection = Inspection(store, state.folder, problems=state.problems)
-        _inspect_own(state, inspection, inspection.has(f"{state.folder}/result"))
         if not state.done:
             _restore_needs(store, states, state)
+
+
+def _inspect_again(store: ObjectStore, state: StageState) -> None:
+    """Find what is to be computed of a stage that had been collected."""
+    inspection = _forget_collection(store, state)
+    state.collected = state.done = False
+    _inspect_own(state, inspection, inspection.has(f"{state.folder}/result"))
 
 
 def return_to_iteration(store: ObjectStore, state: StageState) -> None:

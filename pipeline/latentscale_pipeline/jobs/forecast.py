@@ -25,11 +25,10 @@ from latentscale_pipeline.engine.calibration import Rates, calibrate
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.memory import write_gibibytes
 from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.engine.state import StageState
+from latentscale_pipeline.engine.state import StageState, inspect_stages
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.machine import describe_machine, memory_bytes
 from latentscale_pipeline.jobs.plan import (
-    Plan,
     corpus_sources,
     describe_stage,
     identify_plan,
@@ -37,7 +36,7 @@ from latentscale_pipeline.jobs.plan import (
     leave_out_what_does_not_apply,
     plan_stages,
 )
-from latentscale_pipeline.jobs.run import frozen_config, preview_run
+from latentscale_pipeline.jobs.run import frozen_config, work_with_caches
 from latentscale_pipeline.jobs.shared_scales import read_scales
 from latentscale_pipeline.jobs.worker_pool import WorkerPool, check_machine
 from latentscale_pipeline.measures.base import Role
@@ -129,8 +128,8 @@ def forecast_job(config: JobConfig, *, allow_code: bool = False) -> dict[str, An
 def _forecast(config: JobConfig) -> dict[str, Any]:
     scales = read_scales(config)
     found: dict[Role, Corpus | Prospect] = {
-        role: find_corpus(source.url, config.output).without(source.excluded)
-        for role, source in corpus_sources(config).items()
+        role: find_corpus(url, config.output).without(excluded)
+        for role, (url, excluded) in corpus_sources(config).items()
     }
     config = leave_out_what_does_not_apply(config, found)
     facts = job_facts(config, found, scales)
@@ -139,7 +138,9 @@ def _forecast(config: JobConfig) -> dict[str, Any]:
     plan = identify_plan(config, corpora, facts, stages) if len(corpora) == len(found) else None
     rates = calibrate(_pieces(found["corpus"]))
     worker_pool = WorkerPool.of(config, stages)
-    stage_states = _stage_states(plan)
+    # Without fingerprints nothing that earlier runs left can be recognised.
+    inspected = [] if plan is None else inspect_stages(work_with_caches(plan), repair=False)
+    stage_states = {stage_state.stage.name: stage_state for stage_state in inspected}
     previewed = [
         _forecast_stage(stage, worker_pool, stage_states.get(stage.name), rates) for stage in stages
     ]
@@ -152,7 +153,7 @@ def _forecast(config: JobConfig) -> dict[str, Any]:
             "id": plan.id if plan else None,
             "name": config.name,
             "config_hash": plan.config_hash if plan else None,
-            "folder": ObjectStore(config.output).locate(plan.id) if plan else None,
+            "folder": plan.store.url if plan else None,
         },
         "config": json.loads(frozen_config(config)),
         "corpora": {role: _describe_corpus(corpus) for role, corpus in found.items()},
@@ -189,24 +190,17 @@ def _pieces(corpus: Corpus | Prospect) -> Iterator[int]:
             yield block.nbytes
 
 
-def _stage_states(plan: Plan | None) -> dict[str, StageState]:
-    """Look at what earlier runs left; without fingerprints nothing can be recognised."""
-    found = [] if plan is None else preview_run(plan)
-    return {stage_state.stage.name: stage_state for stage_state in found}
-
-
 def _forecast_stage(
     stage: Stage, worker_pool: WorkerPool, stage_state: StageState | None, rates: Rates
 ) -> StageForecast:
-    left = 1.0 if stage_state is None else _share_left(stage_state)
+    state = stage_state or StageState(stage, "", origin="computed")
+    left = _share_left(state)
     return StageForecast(
         stage=stage,
         worker_pool=worker_pool,
-        reuse="computed" if stage_state is None else stage_state.reason,
+        reuse=state.reason,
         left=left,
-        copied=stage_state is not None
-        and not stage_state.collected
-        and stage_state.reason.startswith("reused"),
+        copied=state.reason.startswith("reused") and not state.collected,
         work_seconds=left * (rates.seconds(stage.cost_estimate) + TASK_SECONDS * stage.tasks),
     )
 

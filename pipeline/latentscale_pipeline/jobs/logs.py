@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,14 +21,6 @@ _LOG = re.compile(
     r"stages/(?P<stage>[^/]+)/[^/]+/(?:round-(?P<round>\d+)/)?"
     r"(?:part-(?P<part>\d+)|result|state)\.(?P<attempt>[A-Za-z0-9-]+)\.log"
 )
-
-
-@dataclass(frozen=True)
-class RunEvents:
-    """One run: who it was, and what it told."""
-
-    holder: Holder
-    events: Sequence[Event]
 
 
 @dataclass(frozen=True)
@@ -69,9 +61,9 @@ def read_driver_logs(store: ObjectStore) -> dict[str, str]:
     return {key: store.read(key).decode("utf-8", "replace") for key in keys}
 
 
-def read_runs(store: ObjectStore) -> list[RunEvents]:
-    """Read the events of every run of a job, the first run first."""
-    return [RunEvents(holder, read_events(store, holder.attempt)) for holder in read_holders(store)]
+def read_runs(store: ObjectStore) -> list[tuple[Holder, list[Event]]]:
+    """Read who every run of a job was and what it told, the first run first."""
+    return [(holder, read_events(store, holder.attempt)) for holder in read_holders(store)]
 
 
 def find_task_logs(store: ObjectStore) -> list[TaskLog]:

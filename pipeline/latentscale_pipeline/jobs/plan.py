@@ -29,6 +29,7 @@ from latentscale_pipeline.measures.base import CorpusFacts, JobFacts, Role, plan
 from latentscale_pipeline.measures.by_label import plan_by_label
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.progress import Progress, silent
+from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options, strip_credentials
 
 
@@ -60,6 +61,11 @@ class Plan:
     def id(self) -> str:
         """Name of the job's folder."""
         return job_id(self.config, self.config_hash)
+
+    @property
+    def store(self) -> ObjectStore:
+        """The job's folder."""
+        return ObjectStore(self.config.output).child(self.id)
 
     @cached_property
     def fingerprints(self) -> dict[str, str]:
@@ -164,10 +170,8 @@ def make_plan(
                 return ingest_runner(config.cluster, sources, progress)
 
             corpora = {
-                role: ensure_corpus(source.url, config.output, progress, run_for).without(
-                    source.excluded
-                )
-                for role, source in corpus_sources(config).items()
+                role: ensure_corpus(url, config.output, progress, run_for).without(excluded)
+                for role, (url, excluded) in corpus_sources(config).items()
             }
         config = leave_out_what_does_not_apply(config, corpora)
         facts = job_facts(config, corpora, fixed_scales)
@@ -187,29 +191,20 @@ def leave_out_what_does_not_apply(
     return config.model_copy(update={"measures": fitting})
 
 
-@dataclass(frozen=True)
-class CorpusSource:
-    """Where a corpus of a job comes from, and which of its shards are left out."""
-
-    url: str
-    excluded: tuple[str, ...]
-
-
-def corpus_sources(config: JobConfig) -> dict[Role, CorpusSource]:
-    """Return where the corpora of a job come from, by role.
+def corpus_sources(config: JobConfig) -> dict[Role, tuple[str, list[str]]]:
+    """Return where the corpora of a job come from, and which shards are left out, by role.
 
     Raises
     ------
     BadInput
         If shards of a reference are left out and there is none.
     """
-    excluded = config.exclude_shards
-    sources: dict[Role, CorpusSource] = {
-        "corpus": CorpusSource(config.corpus, tuple(excluded.corpus))
+    sources: dict[Role, tuple[str, list[str]]] = {
+        "corpus": (config.corpus, config.exclude_shards.corpus)
     }
     if config.reference is not None:
-        sources["reference"] = CorpusSource(config.reference, tuple(excluded.reference))
-    elif excluded.reference:
+        sources["reference"] = (config.reference, config.exclude_shards.reference)
+    elif config.exclude_shards.reference:
         raise BadInput("exclude_shards.reference names shards and there is no reference")
     return sources
 

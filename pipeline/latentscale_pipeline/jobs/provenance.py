@@ -14,6 +14,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Sequence
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,11 @@ def write_provenance(
         "started": started,
         "command": shlex.join(["latentscale", *without_credentials(command)]) if command else None,
         **describe_software(),
-        "threads": _threads(plan),
+        "threads": {
+            "workers": plan.config.cluster.workers,
+            "tasks_of_a_worker": plan.config.cluster.threads,
+            "inside_a_task": 1,
+        },
         "machine": describe_machine(),
         "git": git_state(Path.cwd()),
     }
@@ -111,15 +116,6 @@ def _library_versions() -> dict[str, str]:
     return found
 
 
-def _threads(plan: Plan) -> dict[str, int]:
-    cluster = plan.config.cluster
-    return {
-        "workers": cluster.workers,
-        "tasks_of_a_worker": cluster.threads,
-        "inside_a_task": 1,
-    }
-
-
 def _describe_corpus(corpus: Corpus) -> dict[str, Any]:
     sources = corpus.manifest.sources
     return {
@@ -132,10 +128,7 @@ def _describe_corpus(corpus: Corpus) -> dict[str, Any]:
         "ingested_by": corpus.manifest.version,
         "dropped_rows": corpus.manifest.dropped.count,
         "source_count": len(sources),
-        "sources": [
-            {"path": source.path, "rows": source.rows, "dtype": source.dtype}
-            for source in sources[:LISTED_SOURCES]
-        ],
+        "sources": [asdict(source) for source in sources[:LISTED_SOURCES]],
     }
 
 

@@ -7,14 +7,13 @@ scales, may be gone. Credentials aren't stored: they come from the environment.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 from latentscale_pipeline.config.job import JobConfig, read_frozen_config
 from latentscale_pipeline.corpus import Corpus, open_corpus
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.plan import Plan, make_plan, measure_sections
+from latentscale_pipeline.jobs.stored_plan import read_plan
 from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options
@@ -51,19 +50,22 @@ def plan_again(
     if store.is_local:
         output, _, name = store.url.rpartition("/")
     config = _read_config(store, output, overrides)
-    stored = _read_plan(store)
-    with storage_options(config.storage_options):
-        corpora = {
-            role: _find(stored, role, output, getattr(config.exclude_shards, role))
+    stored = read_plan(store)
+    try:
+        scales = dict(stored["scales"])
+        known: dict[Role, tuple[str, str]] = {
+            role: (stored["corpora"][role]["uri"], stored["corpora"][role]["fingerprint"])
             for role in ROLES
             if role in stored["corpora"]
         }
-    plan = make_plan(
-        config,
-        corpora=corpora,
-        scales=stored["scales"],
-        allow_code=allow_code,
-    )
+    except (ValueError, KeyError, TypeError):
+        raise _incomplete(store, "plan.json") from None
+    with storage_options(config.storage_options):
+        corpora = {
+            role: _find(role, *place, output, getattr(config.exclude_shards, role))
+            for role, place in known.items()
+        }
+    plan = make_plan(config, corpora=corpora, scales=scales, allow_code=allow_code)
     if plan.id != name:
         raise BadInput(
             f"{store.url}: its configuration and corpora make the job {plan.id}, not this one: the "
@@ -87,17 +89,6 @@ def _read_config(store: ObjectStore, output: str, overrides: Sequence[str]) -> J
     return config.model_copy(update={"output": output})
 
 
-def _read_plan(store: ObjectStore) -> dict[str, Any]:
-    try:
-        plan: dict[str, Any] = json.loads(store.read("plan.json"))
-        corpora = {role: plan["corpora"][role] for role in ROLES if role in plan["corpora"]}
-        for corpus in corpora.values():
-            corpus["uri"], corpus["fingerprint"]
-        return {"corpora": corpora, "scales": dict(plan["scales"])}
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        raise _incomplete(store, "plan.json") from None
-
-
 def _incomplete(store: ObjectStore, name: str) -> BadInput:
     return BadInput(
         f"{store.url}: it has no {name} that says how to go on; name a job's folder, "
@@ -105,9 +96,8 @@ def _incomplete(store: ObjectStore, name: str) -> BadInput:
     )
 
 
-def _find(stored: Mapping[str, Any], role: Role, output: str, excluded: Collection[str]) -> Corpus:
+def _find(role: Role, uri: str, fingerprint: str, output: str, excluded: Collection[str]) -> Corpus:
     """Open a corpus where it was, or among the corpora that moved with the job's folder."""
-    uri, fingerprint = stored["corpora"][role]["uri"], stored["corpora"][role]["fingerprint"]
     moved = f"{output}/corpora/{uri.rstrip('/').rpartition('/')[2]}"
     try:
         corpus = open_corpus(moved).without(excluded)

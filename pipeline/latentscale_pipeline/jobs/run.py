@@ -17,14 +17,8 @@ from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.engine.collection import collect_job, has_garbage
 from latentscale_pipeline.engine.executor import Executor
 from latentscale_pipeline.engine.keys import code_by_digest
-from latentscale_pipeline.engine.loop import REPAIRS, Notify, run_stages
-from latentscale_pipeline.engine.state import (
-    StageState,
-    find_owner,
-    inspect_stages,
-    is_complete,
-    redo,
-)
+from latentscale_pipeline.engine.loop import REPAIRS, Notify, repair, run_stages
+from latentscale_pipeline.engine.state import StageState, inspect_stages, is_complete
 from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.errors import BadInput, Cancelled, Incomplete, LatentscaleError
 from latentscale_pipeline.executors.serial import SerialExecutor
@@ -33,11 +27,13 @@ from latentscale_pipeline.jobs.identity import short_name
 from latentscale_pipeline.jobs.plan import Plan
 from latentscale_pipeline.jobs.provenance import write_provenance
 from latentscale_pipeline.jobs.siblings import (
-    StoredPlan,
     enter_in_index,
     find_caches,
     find_earlier,
     find_part_caches,
+)
+from latentscale_pipeline.jobs.stored_plan import (
+    StoredPlan,
     planned_code,
     planned_stages,
     read_plan,
@@ -181,7 +177,7 @@ def _compute(
     store = work.store
     # Results say that everything is there: they can't stand beside what is about to be redone.
     store.remove("results.json")
-    _write_plan(store, plan)
+    _write_plan(plan)
     provenance = write_provenance(store, plan, attempt=attempt, started=started, command=command)
     repairs: Counter[str] = Counter()
     while True:
@@ -192,32 +188,19 @@ def _compute(
             results = assemble_results(plan, work, stage_states, started=started, finished=_now())
             break
         except CorruptResult as problem:
-            _redo(store, stage_states, problem, repairs, notify)
+            repairs[problem.part] += 1
+            if repairs[problem.part] > REPAIRS:
+                raise Incomplete(
+                    f"{store.locate(problem.problem)}; check this disk, then run the same command "
+                    "again"
+                ) from problem
+            if repair(store, stage_states, problem, notify) is None:
+                raise
     store.write_checked("report.html", render_report(results, provenance).encode())
     # Last: its presence says that everything else is there.
     store.write_checked("results.json", results.dump())
     store.collect_partial()
     return results
-
-
-def _redo(
-    store: ObjectStore,
-    stage_states: list[StageState],
-    problem: CorruptResult,
-    repairs: Counter[str],
-    notify: Notify,
-) -> None:
-    """Withdraw what turned out to be damaged when the results were collected."""
-    repairs[problem.part] += 1
-    if repairs[problem.part] > REPAIRS:
-        raise Incomplete(
-            f"{store.locate(problem.problem)}; check this disk, then run the same command again"
-        ) from problem
-    owner = find_owner(stage_states, problem)
-    if owner is None:
-        raise problem
-    redo(store, stage_states, owner, problem)
-    notify("part_corrupt", stage=owner.stage.name, problem=owner.part_reason(problem.part))
 
 
 def _executor(plan: Plan, notify: Notify) -> Callable[[], AbstractContextManager[Executor]]:
@@ -247,7 +230,7 @@ def _described(plan: Plan) -> Job:
     from latentscale_pipeline.executors.dask.readiness import Needs
     from latentscale_pipeline.executors.open import Job
 
-    store = job_work(plan).store
+    store = plan.store
     documents = {"the job's folder": (store.address, "plan.json")}
     for role, corpus in plan.corpora.items():
         documents[f"the {role}"] = (corpus.address, "manifest.json")
@@ -262,7 +245,7 @@ def _described(plan: Plan) -> Job:
 def job_work(plan: Plan) -> Work:
     """Return what a run of a job works on; it knows nothing of other jobs."""
     return Work(
-        store=ObjectStore(plan.config.output).child(plan.id),
+        store=plan.store,
         stages=plan.stages,
         keys=plan.keys,
         corpora={str(role): corpus for role, corpus in plan.corpora.items()},
@@ -288,7 +271,7 @@ def is_finished(plan: Plan) -> bool:
         return _previous_results(plan, job_work(plan)) is not None
 
 
-def prepare_job(plan: Plan, *, even_if_running: bool = False) -> ObjectStore:
+def prepare_job(plan: Plan, *, even_if_running: bool = False) -> None:
     """Write a job's folder without running anything: its plan and configuration.
 
     Raises
@@ -296,22 +279,15 @@ def prepare_job(plan: Plan, *, even_if_running: bool = False) -> ObjectStore:
     BadInput
         If a run of it lives: what that one goes by mustn't change.
     """
-    store = job_work(plan).store
     if not even_if_running:
-        refuse_if_running(store)
-    _write_plan(store, plan)
-    return store
+        refuse_if_running(plan.store)
+    _write_plan(plan)
 
 
-def preview_run(plan: Plan) -> list[StageState]:
-    """Tell the state of every stage of a job, and why; nothing is changed."""
-    return inspect_stages(work_with_caches(plan), repair=False)
-
-
-def _write_plan(store: ObjectStore, plan: Plan) -> None:
+def _write_plan(plan: Plan) -> None:
     """Write the documents that a job is resumed from, and enter its stages in the index."""
-    previous = read_plan(ObjectStore(plan.config.output), plan.id)
-    store.write_checked("plan.json", _describe(plan, previous))
+    store = plan.store
+    store.write_checked("plan.json", _describe(plan, read_plan(store)))
     store.write_checked("config.json", frozen_config(plan.config))
     enter_in_index(plan)
 

@@ -92,8 +92,6 @@ class RunRecord:
         What it said at its end.
     dashboard : str
         Address of the scheduler's pages.
-    planned : int
-        How many stages there are in all.
     stages : dict
         Those that were spoken of, by name.
     """
@@ -103,7 +101,6 @@ class RunRecord:
     ending: str = ""
     problem: str = ""
     dashboard: str = ""
-    planned: int = 0
     stages: dict[str, StageRecord] = field(default_factory=dict)
 
     @classmethod
@@ -118,7 +115,7 @@ class RunRecord:
         """Take one more event into account; of one that isn't known nothing is taken."""
         fields = event.fields
         if event.name == "run_started":
-            self.started, self.planned = event.time, _whole(fields.get("stages"))
+            self.started = event.time
         elif event.name == "run_ended":
             self.ended = event.time
             self.ending = str(fields.get("ending", "failed"))

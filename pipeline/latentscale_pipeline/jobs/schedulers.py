@@ -21,12 +21,17 @@ ASKING_SECONDS = 20.0
 
 Phase = Literal["waiting", "running", "ended"]
 
-_WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "CONFIGURING", "SUSPENDED"}
-_RUNNING = {"RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT", "STOPPED", "RESIZING"}
+_WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "CONFIGURING", "SUSPENDED")
+_RUNNING = ("RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT", "STOPPED", "RESIZING")
+_PHASES: dict[str, Phase] = {
+    **dict.fromkeys(_WAITING, "waiting"),
+    **dict.fromkeys(_RUNNING, "running"),
+}
+"""Of Slurm's words; every other one says that a job has ended."""
 
 
 @dataclass(frozen=True)
-class Inspection:
+class DriverState:
     """How a scheduler sees a driver: its phase, the scheduler's own word, and its exit code."""
 
     phase: Phase
@@ -34,7 +39,7 @@ class Inspection:
     exit_code: int | None = None
 
 
-def look_at(submission: Submission) -> Inspection | None:
+def look_at(submission: Submission) -> DriverState | None:
     """Ask a scheduler how it sees a driver; None when it can't be asked from here."""
     if submission.scheduler == "slurm":
         return _look_at_slurm(submission)
@@ -58,25 +63,21 @@ def withdraw(submission: Submission) -> None:
         raise Incomplete(f"{submission.label} can't be withdrawn from here: {error}") from None
 
 
-def _look_at_slurm(submission: Submission) -> Inspection | None:
+def _look_at_slurm(submission: Submission) -> DriverState | None:
     if shutil.which("scontrol") is None:
         return None
     try:
         said = _ask(submission, "scontrol", "--oneliner", "show", "job", submission.id)
     except Incomplete as error:
         # Of jobs that ended some time ago Slurm knows nothing any more.
-        return Inspection("ended", "no longer known") if "Invalid job id" in str(error) else None
+        return DriverState("ended", "no longer known") if "Invalid job id" in str(error) else None
     word = re.search(r"\bJobState=(\w+)", said)
     code = re.search(r"\bExitCode=(\d+):(\d+)", said)
     if word is None:
         return None
-    phase: Phase = "ended"
-    if word[1] in _WAITING:
-        phase = "waiting"
-    elif word[1] in _RUNNING:
-        phase = "running"
+    phase = _PHASES.get(word[1], "ended")
     exit_code = int(code[1]) if code and phase == "ended" and code[2] == "0" else None
-    return Inspection(phase, word[1], exit_code)
+    return DriverState(phase, word[1], exit_code)
 
 
 def _ask(submission: Submission, *command: str) -> str:
@@ -94,21 +95,21 @@ def _ask(submission: Submission, *command: str) -> str:
     return ended.stdout
 
 
-def _look_at_kubernetes(submission: Submission) -> Inspection | None:
+def _look_at_kubernetes(submission: Submission) -> DriverState | None:
     try:
         found = _kubernetes_job(submission)
         if not found.exists():
-            return Inspection("ended", "no longer known")
+            return DriverState("ended", "no longer known")
         found.refresh()
         status: dict[str, Any] = dict(found.raw.get("status", {}))
     except Exception:  # noqa: BLE001 -- whatever keeps it from being asked, it can't be
         return None
-    kinds = {c["type"] for c in status.get("conditions", ()) if c.get("status") == "True"}
-    if kinds & {"Complete", "Failed"}:
-        return Inspection("ended", next(iter(kinds & {"Complete", "Failed"})))
-    return (
-        Inspection("running", "Active") if status.get("ready") else Inspection("waiting", "Pending")
-    )
+    for condition in status.get("conditions", ()):
+        if condition["type"] in {"Complete", "Failed"} and condition.get("status") == "True":
+            return DriverState("ended", condition["type"])
+    if status.get("ready"):
+        return DriverState("running", "Active")
+    return DriverState("waiting", "Pending")
 
 
 def _kubernetes_job(submission: Submission) -> Any:

@@ -8,7 +8,6 @@ entry promises nothing: whoever follows it checks what is there.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from latentscale_pipeline.engine.task import part_key
 from latentscale_pipeline.engine.work import Earlier
 from latentscale_pipeline.errors import LatentscaleError
 from latentscale_pipeline.jobs.plan import Plan
+from latentscale_pipeline.jobs.stored_plan import planned_code, planned_stages, read_plan
 from latentscale_pipeline.storage.objects import ObjectStore
 
 INDEX = ".index"
@@ -30,9 +30,6 @@ EARLIER_JOBS = 8
 
 WRITERS = 16
 """Entries that are written at once: a remote store is slow to answer."""
-
-StoredPlan = Mapping[str, Any]
-"""A plan that was stored with a job."""
 
 _PART = re.compile(r"stages/([^/]+)/[0-9a-f]{16}/(?:part-\d{5,}|result)")
 
@@ -68,7 +65,10 @@ def find_part_caches(plan: Plan) -> Callable[[str], Iterator[tuple[ObjectStore, 
 
     def find(key: str) -> Iterator[tuple[ObjectStore, str]]:
         for job in _jobs(output, key):
-            place = _read(output, f"{INDEX}/{key}/{job}").decode("utf-8", "replace")
+            try:
+                place = output.read(f"{INDEX}/{key}/{job}").decode("utf-8", "replace")
+            except (OSError, LatentscaleError):
+                continue
             match = _PART.fullmatch(place)
             # An entry from elsewhere must not lead out of its job.
             if job != plan.id and match and match[1] in names:
@@ -82,35 +82,6 @@ def _jobs(output: ObjectStore, key: str) -> list[str]:
         return [entry.rpartition("/")[2] for entry in output.keys(f"{INDEX}/{key}")]
     except (OSError, LatentscaleError):
         return []
-
-
-def _read(store: ObjectStore, key: str) -> bytes:
-    try:
-        return store.read(key)
-    except (OSError, LatentscaleError):
-        return b""
-
-
-def read_plan(output: ObjectStore, job: str) -> StoredPlan:
-    """Return the plan that is stored with a job; an empty one where there is none to read."""
-    try:
-        plan = json.loads(_read(output, f"{job}/plan.json"))
-        for stage in plan["stages"]:
-            stage["stage"], stage["key"]
-    except (ValueError, KeyError, TypeError):
-        return {}
-    return plan  # type: ignore[no-any-return]
-
-
-def planned_stages(plan: StoredPlan) -> dict[str, Mapping[str, Any]]:
-    """Return the stages of a stored plan by name."""
-    return {str(stage["stage"]): stage for stage in plan.get("stages", ())}
-
-
-def planned_code(plan: StoredPlan) -> Mapping[str, Mapping[str, str]]:
-    """Return the digests of modules that a stored plan lists."""
-    code = plan.get("code")
-    return code if isinstance(code, dict) else {}
 
 
 def find_earlier(plan: Plan) -> Callable[[str], Iterable[Earlier]]:
@@ -128,11 +99,18 @@ def find_earlier(plan: Plan) -> Callable[[str], Iterable[Earlier]]:
 
     @cache
     def stored(job: str) -> tuple[dict[str, Mapping[str, Any]], Mapping[str, Mapping[str, str]]]:
-        found = read_plan(output, job)
+        try:
+            found = read_plan(output.child(job))
+        except (OSError, LatentscaleError):
+            found = {}
         return planned_stages(found), planned_code(found)
 
+    def jobs() -> Iterator[str]:
+        yield plan.id
+        yield from others()
+
     def find(name: str) -> Iterator[Earlier]:
-        for job in _first_then(plan.id, others):
+        for job in jobs():
             stages, code = stored(job)
             stage = stages.get(name, {})
             same = job == plan.id and stage.get("key") == plan.keys.get(name)
@@ -141,8 +119,3 @@ def find_earlier(plan: Plan) -> Callable[[str], Iterable[Earlier]]:
                 yield Earlier("the last run" if job == plan.id else job, dependences, code)
 
     return find
-
-
-def _first_then(first: str, others: Callable[[], Iterable[str]]) -> Iterator[str]:
-    yield first
-    yield from others()

@@ -19,17 +19,23 @@ last run didn't compute itself.
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal
+from datetime import UTC, datetime
+from typing import Any, Literal
 
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.run_record import FINALISING, RunRecord, StageRecord
 from latentscale_pipeline.jobs.schedulers import look_at
+from latentscale_pipeline.jobs.stored_plan import (
+    StoredPlan,
+    planned_stages,
+    read_plan,
+    stage_folder,
+)
 from latentscale_pipeline.jobs.submission_records import Submission, last_submission
 from latentscale_pipeline.storage.artifacts import SPENT, Cost, read_marker
 from latentscale_pipeline.storage.cancellation import read_cancel_request
@@ -100,6 +106,21 @@ class StageStatus:
 
 
 @dataclass(frozen=True)
+class LastRun:
+    """Who ran a job last, and when, in UTC and ISO 8601.
+
+    ``heartbeat_age_seconds`` tells how long ago a run that goes on, or died, gave a sign of life.
+    """
+
+    attempt: str
+    host: str
+    pid: int
+    started: str | None
+    ended: str | None
+    heartbeat_age_seconds: float | None
+
+
+@dataclass(frozen=True)
 class JobStatus:
     """The state of a job.
 
@@ -109,16 +130,14 @@ class JobStatus:
         Its id, and where it is.
     state, reason : str
         One word, and how one can tell.
+    stages_done, stages_total : int
+        How many stages are done, and how many there are; 0 until there is a plan.
     runs : int
         How often it was started.
-    holder : Holder or None
-        Who ran it last.
-    heartbeat_age : float or None
-        Seconds since the last heartbeat of a run that goes on, or died.
-    started, ended : float or None
-        Of the last run, in seconds since 1970.
-    dashboard : str
-        Address of the scheduler's pages on the machine that runs it; empty without one.
+    run : LastRun or None
+        The last of them.
+    dashboard : str or None
+        Address of the scheduler's pages on the machine that runs it.
     stages : tuple of StageStatus
         In the order of the plan; empty until there is one.
     """
@@ -127,29 +146,12 @@ class JobStatus:
     folder: str
     state: State
     reason: str
+    stages_done: int
+    stages_total: int
     runs: int
-    holder: Holder | None
-    heartbeat_age: float | None
-    started: float | None
-    ended: float | None
-    dashboard: str
+    run: LastRun | None
+    dashboard: str | None
     stages: tuple[StageStatus, ...]
-
-    @property
-    def stages_done(self) -> int:
-        """How many stages are done."""
-        return sum(stage.state == "done" for stage in self.stages)
-
-
-@dataclass(frozen=True)
-class _Planned:
-    """A stage as ``plan.json`` has it."""
-
-    name: str
-    folder: str
-    needs: tuple[str, ...]
-    parts: int
-    memory: int | None
 
 
 @dataclass(frozen=True)
@@ -266,19 +268,32 @@ def read_status(store: ObjectStore, costs: MarkerCosts | None = None) -> JobStat
     record = _last_record(store, lock)
     state, reason = _state(store, keys, lock, life, record)
     running = state == "running"
+    stages = _stages(read_plan(store), keys, record, running, costs)
     return JobStatus(
         job=store.url.rpartition("/")[2],
         folder=store.url,
         state=state,
         reason=reason,
+        stages_done=sum(stage.state == "done" for stage in stages),
+        stages_total=len(stages),
         runs=lock.generation,
-        holder=lock.holder,
-        heartbeat_age=life.heartbeat_age if life else None,
-        started=record.started,
-        ended=record.ended,
-        dashboard=record.dashboard if running else "",
-        stages=_stages(_read_plan(store), keys, record, running, costs),
+        run=_last_run(lock.holder, life, record),
+        dashboard=(record.dashboard or None) if running else None,
+        stages=stages,
     )
+
+
+def _last_run(holder: Holder | None, life: Life | None, record: RunRecord) -> LastRun | None:
+    if holder is None:
+        return None
+    started, ended = (
+        None
+        if moment is None
+        else datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
+        for moment in (record.started, record.ended)
+    )
+    age = None if life is None or life.heartbeat_age is None else round(life.heartbeat_age, 1)
+    return LastRun(holder.attempt, holder.host, holder.pid, started, ended, age)
 
 
 def _last_record(store: ObjectStore, lock: Lock) -> RunRecord:
@@ -339,24 +354,8 @@ def _sign_of_running(store: ObjectStore, lock: Lock, life: Life) -> str:
     return f"{life.sign}, heartbeat {life.heartbeat_age:.0f} s ago"
 
 
-def _read_plan(store: ObjectStore) -> list[_Planned]:
-    try:
-        return [
-            _Planned(
-                name=str(stage["stage"]),
-                folder=f"stages/{stage['stage']}/{stage['key']}",
-                needs=tuple(stage["needs"]),
-                parts=int(stage["partitions"]),
-                memory=stage.get("peak_memory_bytes"),
-            )
-            for stage in json.loads(store.read("plan.json"))["stages"]
-        ]
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-        return []
-
-
 def _stages(
-    planned: Sequence[_Planned],
+    plan: StoredPlan,
     keys: Iterable[str],
     record: RunRecord,
     running: bool,
@@ -366,16 +365,17 @@ def _stages(
     for match in filter(None, map(_MARKER.fullmatch, keys)):
         markers.setdefault(match["folder"], set()).add(match["name"])
     statuses: dict[str, StageStatus] = {}
-    for stage in planned:
-        told = record.stages.get(stage.name, StageRecord())
-        progress = _progress(stage, markers.get(stage.folder, set()))
-        needed = [statuses[name] for name in stage.needs if name in statuses]
-        statuses[stage.name] = _stage(stage, progress, told, running, needed, costs)
+    for name, stage in planned_stages(plan).items():
+        told = record.stages.get(name, StageRecord())
+        folder = stage_folder(stage)
+        progress = _progress(folder, int(stage["partitions"]), markers.get(folder, set()))
+        needed = [statuses[need] for need in stage.get("needs", ()) if need in statuses]
+        statuses[name] = _stage(stage, progress, told, running, needed, costs)
     return tuple(statuses.values())
 
 
 def _stage(
-    stage: _Planned,
+    stage: Mapping[str, Any],
     progress: _Progress,
     told: StageRecord,
     running: bool,
@@ -393,41 +393,41 @@ def _stage(
     rate = told.rate if state == "running" else None
     left = told.seconds_left(time.time()) if state == "running" else None
     return StageStatus(
-        stage=stage.name,
+        stage=str(stage["stage"]),
         state=state,
         reason=_reason(state, told, needed),
-        parts=stage.parts,
+        parts=int(stage["partitions"]),
         parts_done=progress.done,
         round=progress.iteration,
         seconds=round(sum(cost.seconds for cost in spent), 3) if spent else None,
         peak_memory_bytes=max((cost.peak_memory_bytes for cost in spent), default=None),
-        projected_memory_bytes=stage.memory,
+        projected_memory_bytes=stage.get("peak_memory_bytes"),
         parts_per_second=None if rate is None else round(rate, 6),
         seconds_left=None if left is None else round(left, 1),
     )
 
 
-def _progress(stage: _Planned, markers: Collection[str]) -> _Progress:
+def _progress(folder: str, planned: int, markers: Collection[str]) -> _Progress:
     result = "result" in markers
-    if "collected" in markers and not result:
-        return _Progress(stage.parts, True, None, {f"{stage.folder}/collected": None})
+    if "collected" in markers:
+        return _Progress(planned, True, None, {f"{folder}/collected": None})
     states = [_number(name) for name in markers if name.endswith("/state")]
     if states and not result:
         newest = max(states)
         inside = f"round-{newest + 1:04d}/"
-        before = f"{stage.folder}/round-{newest:04d}/state"
+        before = f"{folder}/round-{newest:04d}/state"
     else:
         newest, inside, before = -1, "", None
     parts = sorted(_number(name) for name in markers if name.startswith(f"{inside}part-"))
     counted: dict[str, tuple[int, int] | None] = {} if before is None else {before: None}
     for part in parts:
-        counted[f"{stage.folder}/{inside}part-{part:05d}"] = (newest + 1, part)
+        counted[f"{folder}/{inside}part-{part:05d}"] = (newest + 1, part)
     if result:
         # An iterated stage's result covers all its iterations, whose parts are gone by then.
-        iterated = bool(states) or (stage.parts > 1 and not parts)
-        counted[f"{stage.folder}/result"] = None if iterated else (0, FINALISING if parts else 0)
-    complete = result and (not parts or len(parts) >= stage.parts)
-    done = stage.parts if complete else len(parts)
+        iterated = bool(states) or (planned > 1 and not parts)
+        counted[f"{folder}/result"] = None if iterated else (0, FINALISING if parts else 0)
+    complete = result and (not parts or len(parts) >= planned)
+    done = planned if complete else len(parts)
     return _Progress(done, complete, None if before is None else newest + 1, counted)
 
 

@@ -19,6 +19,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,9 +107,7 @@ class SubmissionSpec:
         return f"{shlex.join(self.command)} <<'END'\n{self.text}END"
 
 
-def plan_submission(
-    plan: Plan, *, requeue: bool = False, keep: bool = False, allow_code: bool = False
-) -> SubmissionSpec:
+def plan_submission(plan: Plan, *, requeue: bool, keep: bool, allow_code: bool) -> SubmissionSpec:
     """Tell what would be handed over, exactly; nothing is written.
 
     Raises
@@ -118,24 +117,21 @@ def plan_submission(
     """
     config = plan.config
     kind = config.driver.kind or config.cluster.kind
-    store = ObjectStore(config.output).child(plan.id)
-    arguments = ["resume", store.url, "--here", "--wait", "--quiet"]
+    arguments = ["resume", plan.store.url, "--here", "--wait", "--quiet"]
     arguments += ["--keep"] if keep else []
     arguments += ["--allow-code"] if allow_code else []
     if kind == "slurm":
-        return _for_slurm(plan, store, arguments, requeue)
+        return _for_slurm(plan, arguments, requeue)
     if kind == "kubernetes":
-        return _for_kubernetes(plan, store, arguments, requeue)
+        return _for_kubernetes(plan, arguments, requeue)
     raise BadInput(
         f"cluster.kind is {config.cluster.kind}, which takes no drivers; set driver.kind to slurm "
         "or kubernetes, or use latentscale run"
     )
 
 
-def submit_job(
-    plan: Plan, *, requeue: bool = False, keep: bool = False, allow_code: bool = False
-) -> Submission:
-    """Write a job's folder and hand its driver to a scheduler.
+def submit_job(plan: Plan, spec: SubmissionSpec, *, requeue: bool) -> Submission:
+    """Write a job's folder and hand its driver, as it was planned, to a scheduler.
 
     Raises
     ------
@@ -144,12 +140,11 @@ def submit_job(
     Incomplete
         If the scheduler doesn't take it.
     """
-    spec = plan_submission(plan, requeue=requeue, keep=keep, allow_code=allow_code)
     if isinstance(plan.config.cluster, Batch):
         # The driver would find out only when its turn in the queue has come.
         import_jobqueue(plan.config.cluster)
     with storage_options(plan.config.storage_options):
-        store = ObjectStore(plan.config.output).child(plan.id)
+        store = plan.store
         ended = _refuse_second(store)
         # A driver that its scheduler has seen end needs no minute without a heartbeat.
         prepare_job(plan, even_if_running=ended)
@@ -160,7 +155,9 @@ def submit_job(
             found = _hand_to_slurm(spec, plan.config.storage_options)
         else:
             found = _hand_to_kubernetes(spec)
-        return record_submission(store, spec.scheduler, found, spec.place, runs, requeue)
+        now = round(time.time(), 3)
+        made = Submission(spec.scheduler, found, spec.place, runs, requeue, now)
+        return record_submission(store, made)
 
 
 def _refuse_second(store: ObjectStore) -> bool:
@@ -177,23 +174,24 @@ def _refuse_second(store: ObjectStore) -> bool:
     return False
 
 
-def _for_slurm(
-    plan: Plan, store: ObjectStore, arguments: list[str], requeue: bool
-) -> SubmissionSpec:
+def _for_slurm(plan: Plan, arguments: list[str], requeue: bool) -> SubmissionSpec:
     driver = plan.config.driver
     cpus, memory = _size(plan)
-    command = [
-        *("sbatch", "--parsable", f"--job-name={short_name(plan.id, store.url)}"),
-        *("--ntasks=1", f"--cpus-per-task={cpus}", f"--mem={-(-memory // 2**20)}M"),
-        f"--output={_log_pattern(store)}",
-        *("--open-mode=append", f"--signal=B:USR1@{WARNING_SECONDS}"),
-        "--requeue" if requeue else "--no-requeue",
-    ]
-    if driver.walltime is not None:
-        minutes = -(-walltime_seconds(driver.walltime) // 60)
-        command.append(f"--time={minutes}")
-    command += [f"--partition={driver.queue}"] if driver.queue else []
-    command += [f"--account={driver.account}"] if driver.account else []
+    walltime = driver.walltime and -(-walltime_seconds(driver.walltime) // 60)
+    options = {
+        "job-name": short_name(plan.id, plan.store.url),
+        "ntasks": 1,
+        "cpus-per-task": cpus,
+        "mem": f"{-(-memory // 2**20)}M",
+        "output": _log_pattern(plan.store),
+        "open-mode": "append",
+        "signal": f"B:USR1@{WARNING_SECONDS}",
+        "time": walltime,
+        "partition": driver.queue,
+        "account": driver.account,
+    }
+    named = [f"--{name}={value}" for name, value in options.items() if value is not None]
+    command = ["sbatch", "--parsable", *named, "--requeue" if requeue else "--no-requeue"]
     script = _SCRIPT.format(
         directives="".join(f"#SBATCH {line}\n" for line in driver.directives),
         command=shlex.join([sys.executable, "-m", "latentscale_pipeline.cli", *arguments]),
@@ -223,12 +221,13 @@ def _log_pattern(store: ObjectStore) -> str:
 def _hand_to_slurm(spec: SubmissionSpec, options: Mapping[str, Mapping[str, Any]]) -> str:
     if shutil.which(spec.command[0]) is None:
         raise BadInput("there is no sbatch here; submit the job on a machine that has Slurm")
-    environment = {**os.environ, **_as_environment(options)}
+    # As fsspec reads them from the environment.
+    own = {f"FSSPEC_{name.upper()}": json.dumps(dict(v)) for name, v in options.items()}
     try:
         ended = subprocess.run(  # noqa: S603 -- a list of arguments, no shell
             spec.command,
             input=spec.text,
-            env=environment,
+            env={**os.environ, **own},
             capture_output=True,
             text=True,
             timeout=SUBMITTING_SECONDS,
@@ -244,14 +243,7 @@ def _hand_to_slurm(spec: SubmissionSpec, options: Mapping[str, Mapping[str, Any]
     return ended.stdout.strip().partition(";")[0]
 
 
-def _as_environment(options: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Write options of storage as fsspec reads them from the environment."""
-    return {f"FSSPEC_{name.upper()}": json.dumps(dict(v)) for name, v in options.items()}
-
-
-def _for_kubernetes(
-    plan: Plan, store: ObjectStore, arguments: list[str], requeue: bool
-) -> SubmissionSpec:
+def _for_kubernetes(plan: Plan, arguments: list[str], requeue: bool) -> SubmissionSpec:
     cluster = plan.config.cluster
     if not isinstance(cluster, Kubernetes):
         raise BadInput("driver.kind kubernetes needs cluster.kind kubernetes, which has the image")
@@ -260,9 +252,8 @@ def _for_kubernetes(
             "storage_options can't be handed to Kubernetes without being written down; put them "
             "into a secret, as FSSPEC_… variables, and name it in cluster.secrets"
         )
-    arguments[1] = store.url
     manifest = driver_job(
-        short_name(plan.id, store.url),
+        short_name(plan.id, plan.store.url),
         arguments,
         cluster,
         plan.config.driver,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
@@ -52,11 +51,8 @@ class Submission:
         return f"{self.scheduler} job {self.id}"
 
 
-def record_submission(
-    store: ObjectStore, scheduler: str, scheduler_id: str, place: str, runs: int, requeue: bool
-) -> Submission:
+def record_submission(store: ObjectStore, made: Submission) -> Submission:
     """Record a submitted driver."""
-    made = Submission(scheduler, scheduler_id, place, runs, requeue, round(time.time(), 3))
     number = max(_numbers(store.keys("submissions")), default=0) + 1
     while not store.create(_key(number), json.dumps(asdict(made)).encode()):
         number += 1

@@ -8,40 +8,32 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from latentscale_pipeline.corpus.verification import Verification
+from latentscale_pipeline.engine.collection import PARTS
+from latentscale_pipeline.engine.inspection import COLLECTED, GONE
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.jobs.stored_plan import read_plan, stage_folder
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.storage.artifacts import (
     Artifact,
     CorruptResult,
     check_bytes,
     need_marker,
+    read_marker,
 )
 from latentscale_pipeline.storage.objects import ObjectStore
 
 _FOLDER = re.compile(r"[A-Za-z0-9_.-]*[A-Za-z0-9_-]")
 
 
-@dataclass(frozen=True)
-class JobVerification:
-    """What was found: files and bytes that were read, and one line for each that is bad.
-
-    ``finished`` says whether the job has results; what an unfinished one lacks isn't damage.
-    """
-
-    files: int
-    size: int
-    finished: bool
-    problems: tuple[str, ...]
-
-
-def verify_job(store: ObjectStore, progress: Progress = silent) -> JobVerification:
+def verify_job(store: ObjectStore, progress: Progress = silent) -> Verification:
     """Read every object of a job's planned stages and compare it with its marker.
 
-    Nothing is changed: that is left to a run, which knows how to compute it again.
+    Nothing is changed: that is left to a run, which knows how to compute it again. What an
+    unfinished job lacks isn't damage.
 
     Parameters
     ----------
@@ -57,55 +49,56 @@ def verify_job(store: ObjectStore, progress: Progress = silent) -> JobVerificati
     """
     finished = store.exists("results.json")
     problems = check_documents(store, finished)
-    parts: list[str] = []
-    for stage in _planned(store):
-        there, lacking = _parts(store, stage, finished)
-        parts += there
+    parts: list[tuple[str, Collection[str]]] = []
+    for stage in _planned_stages(store):
+        there, lacking, gone = _parts(store, stage, finished)
+        parts += [(part, gone) for part in there]
         problems += [_missing(store, f"{part}.json") for part in lacking]
     files, size = len(parts), 0
-    for done, part in enumerate(parts, start=1):
+    for done, (part, gone) in enumerate(parts, start=1):
         try:
             marker: Artifact = need_marker(store, part)
-            files += len(marker.objects)
-            size += check_bytes(marker)
+            files += len(marker.objects.keys() - set(gone))
+            size += check_bytes(marker, gone)
         except CorruptResult as damage:
             problems.append(store.locate(damage.problem))
         progress(done, len(parts))
-    return JobVerification(files, size, finished, tuple(problems))
+    return Verification(files, size, tuple(problems))
 
 
-def _planned(store: ObjectStore) -> list[Mapping[str, Any]]:
-    try:
-        stages = json.loads(store.read("plan.json"))["stages"]
-        named = [(stage["stage"], stage["key"], int(stage["partitions"])) for stage in stages]
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        raise BadInput(
-            f"{store.locate('plan.json')}: not the plan of a job; run the job again to write it"
-        ) from None
-    for name, key, _ in named:
-        if not _FOLDER.fullmatch(name) or not _FOLDER.fullmatch(key):
-            raise BadInput(f"{store.locate('plan.json')}: {name!r} is no stage's name")
-    return list(stages)
+def _planned_stages(store: ObjectStore) -> list[Mapping[str, Any]]:
+    plan, place = read_plan(store), store.locate("plan.json")
+    if not plan:
+        raise BadInput(f"{place}: not the plan of a job; run the job again to write it")
+    for stage in plan["stages"]:
+        if not _FOLDER.fullmatch(stage["stage"]) or not _FOLDER.fullmatch(stage["key"]):
+            raise BadInput(f"{place}: {stage['stage']!r} is no stage's name")
+    return list(plan["stages"])
 
 
 def _parts(
     store: ObjectStore, stage: Mapping[str, Any], finished: bool
-) -> tuple[list[str], list[str]]:
-    """List the parts of a stage that have a marker, and those that lack one.
+) -> tuple[list[str], list[str], Collection[str]]:
+    """List the parts of a stage that have a marker, those that lack one, and arrays that are gone.
 
-    A temporary result that was removed has left a record. The states that an iterated stage leaves
+    What was temporary and is gone has left a record. The states that an iterated stage leaves
     beside its result are of use only if that is damaged, and are checked then.
     """
-    folder = f"stages/{stage['stage']}/{stage['key']}"
+    folder = stage_folder(stage)
     there = [key.removesuffix(".json") for key in store.keys(folder) if key.endswith(".json")]
-    if f"{folder}/collected" in there and f"{folder}/result" not in there:
-        return [f"{folder}/collected"], []
+    record = read_marker(store, f"{folder}/{COLLECTED}")
+    if record is not None and f"{folder}/result" not in there:
+        return [record.part], [], ()
     if _iterated(stage) and f"{folder}/result" in there:
         there = [f"{folder}/result"]
-    return there, [part for part in _expected(stage, folder, finished) if part not in there]
+    expected = _expected(stage, folder, finished)
+    if record is not None and not record.values.get(PARTS):
+        expected = [f"{folder}/result"]
+    gone = () if record is None else record.values.get(GONE, ())
+    return there, [part for part in expected if part not in there], gone
 
 
-def _expected(stage: Mapping[str, Any], folder: str, finished: bool) -> Iterator[str]:
+def _expected(stage: Mapping[str, Any], folder: str, finished: bool) -> Iterable[str]:
     if finished:
         yield f"{folder}/result"
         if stage["partitions"] > 1 and not _iterated(stage):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -235,38 +235,52 @@ def need_marker(store: ObjectStore, part: str) -> Artifact:
     return found
 
 
-def check_sizes(artifact: Artifact, sizes: Mapping[str, int]) -> None:
+def check_sizes(artifact: Artifact, sizes: Mapping[str, int], gone: Collection[str] = ()) -> None:
     """Check that all objects of a result are there with the right sizes, reading none.
+
+    Those whose names are in ``gone`` may be missing.
 
     Raises
     ------
     CorruptResult
         Naming the first that isn't.
     """
-    for described in artifact.objects.values():
+    for name, described in artifact.objects.items():
         key, size = described["key"], described["size"]
+        if key not in sizes and name in gone:
+            continue
         if key not in sizes:
             raise CorruptResult(artifact.part, f"{key} is missing")
         if sizes[key] != size:
             raise CorruptResult(artifact.part, f"{key} has {sizes[key]} bytes, not {size}")
 
 
-def check_bytes(artifact: Artifact) -> int:
+def check_bytes(artifact: Artifact, gone: Collection[str] = ()) -> int:
     """Check every byte of a result, one object in memory at a time; return how many there are.
+
+    Objects whose names are in ``gone`` may be missing.
 
     Raises
     ------
     CorruptResult
         Naming the first object that is missing, cut short or altered.
     """
-    return sum(
-        len(_read_checked(artifact.store, artifact.part, described))
-        for described in artifact.objects.values()
-    )
+    return sum(len(data) for _, data in _read_objects(artifact, gone))
 
 
-def reuse_stage(origin: ObjectStore, target: ObjectStore, folder: str) -> bool:
+def _read_objects(artifact: Artifact, gone: Collection[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield the key and the checked bytes of every object, those left out that are gone."""
+    for name, described in artifact.objects.items():
+        if name not in gone or artifact.store.exists(described["key"]):
+            yield described["key"], _read_checked(artifact.store, artifact.part, described)
+
+
+def reuse_stage(
+    origin: ObjectStore, target: ObjectStore, folder: str, gone: Collection[str] = ()
+) -> bool:
     """Copy a finished stage from another job's folder, checking every byte.
+
+    Objects whose names are in ``gone`` may be missing there.
 
     Returns
     -------
@@ -281,8 +295,8 @@ def reuse_stage(origin: ObjectStore, target: ObjectStore, folder: str) -> bool:
         if f"{folder}/result" not in parts or len(whole) < len(parts):
             return False
         for marker in whole:
-            for described in marker.objects.values():
-                target.write(described["key"], _read_checked(origin, marker.part, described))
+            for key, data in _read_objects(marker, gone):
+                target.write(key, data)
     except (CorruptResult, OSError, LatentscaleError):
         # Another job's folder may be private, damaged, or changing under our eyes.
         return False

@@ -138,8 +138,8 @@ def read_job_config(workflow: Workflow, where: str) -> JobConfig:
         If there is no such file, or it has a mistake.
     """
     if isinstance(workflow.job, str):
-        path = _beside(where, workflow.job)
-        place, document = str(path), parse_yaml(_read(path, where, "job"), str(path))
+        place, text = _read_beside(where, "job", workflow.job)
+        document = parse_yaml(text, place)
     else:
         place, document = f"{where}: job", dict(workflow.job)
     if not isinstance(document, dict):
@@ -161,18 +161,16 @@ def read_workflow_gates(workflow: Workflow, where: str) -> tuple[Gate, ...]:
         If there is no such file, or it has a mistake.
     """
     if isinstance(workflow.gates, str):
-        path = _beside(where, workflow.gates)
-        return read_gates(_read(path, where, "gates"), str(path))
+        place, text = _read_beside(where, "gates", workflow.gates)
+        return read_gates(text, place)
     return gates_of(workflow.gates, where) if workflow.gates else ()
 
 
-def _beside(where: str, path: str) -> Path:
-    return Path(where).parent / path
-
-
-def _read(path: Path, where: str, key: str) -> str:
+def _read_beside(where: str, key: str, name: str) -> tuple[str, str]:
+    """Return the path and the text of a file that a key of the workflow names."""
+    path = Path(where).parent / name
     try:
-        return path.read_text(encoding="utf-8")
+        return str(path), path.read_text(encoding="utf-8")
     except OSError as error:
         raise BadInput(f"{where}: {key}: {path}: {error.strerror}") from None
     except UnicodeDecodeError:

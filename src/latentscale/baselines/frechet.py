@@ -1,16 +1,17 @@
-r"""The Fréchet distance of two corpora: between the normal laws of their moments.
+r"""The Fréchet distance of two corpora: the distance of two normal distributions.
 
 .. math::
    d^2 = \|\mu_a - \mu_b\|^2 + \operatorname{tr} C_a + \operatorname{tr} C_b
        - 2 \operatorname{tr} (C_a^{1/2} C_b C_a^{1/2})^{1/2}
 
-(Dowson and Landau 1982; as "FID", with the embeddings of one network, Heusel et al. 2017). The
-trace of the root is the sum of the singular values of :math:`C_a^{1/2} C_b^{1/2}`. Singular values
-err by a rounding of the largest, whereas eigenvalues of the product of two covariances lose half of
-all digits once more where these are singular, as they are with fewer rows than dimensions.
+(Dowson and Landau 1982; known as "FID" with the embeddings of one network, Heusel et al. 2017). The
+normal distributions have the means and covariances of the two corpora. The trace of the root is the
+sum of the singular values of :math:`C_a^{1/2} C_b^{1/2}`. The error of a singular value is a
+rounding of the largest one. Eigenvalues of the product of two covariances would lose half of the
+remaining digits where the covariances are singular, as they are with fewer rows than dimensions.
 
-It is biased: with samples of n rows it exceeds the distance of the laws by about
-:math:`\operatorname{tr} C / n` and more, so only equal sample sizes compare.
+The distance is biased: with samples of n rows it exceeds the distance of the distributions by at
+least about :math:`\operatorname{tr} C / n`. Only values at equal sample sizes can be compared.
 """
 
 from __future__ import annotations
@@ -28,17 +29,18 @@ EPSILON = float(np.finfo(np.float64).eps)
 
 
 def frechet_distance(a: Moments, b: Moments) -> Estimate:
-    """Squared Fréchet distance of the normal laws with two corpora's means and covariances.
+    """Return the squared Fréchet distance of normal distributions with the corpora's moments.
 
     Parameters
     ----------
     a, b : Moments
-        Of at least two rows each, in equally many dimensions.
+        Moments of at least two rows each, of equal dimension.
 
     Returns
     -------
     Estimate
-        In squared units of the embeddings; ``bounds`` "exact", its bracket the rounding of float64.
+        In squared units of the embeddings. ``bounds`` is "exact"; the bracket is the rounding of
+        float64.
 
     Raises
     ------
@@ -60,8 +62,8 @@ def frechet_distance(a: Moments, b: Moments) -> Estimate:
     second_root, largest_second = _root(second)
     overlap = float(svdvals(first_root @ second_root, overwrite_a=True).sum())
     value = max(0.0, float(difference @ difference) + spread - 2.0 * overlap)
-    # An eigenvalue near 0 errs by a rounding of the largest, its root by the root of that, and
-    # meets the other factor there.
+    # The error of an eigenvalue near 0 is a rounding of the largest one. The error of its root is
+    # the root of that, and is multiplied with the other factor.
     rounding = 4.0 * a.dimension * EPSILON * (spread + float(difference @ difference))
     rounding += 2.0 * a.dimension * math.sqrt(EPSILON * largest_first * largest_second)
     return Estimate(value, max(0.0, value - rounding), value + rounding, "exact", "moments")

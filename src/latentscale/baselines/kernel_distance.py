@@ -6,14 +6,14 @@ With the cubic kernel :math:`k(x, y) = (x \cdot y / d + 1)^3` (Bińkowski et al.
    \mathrm{KID} = \frac{\sum_{i \ne j} k(x_i, x_j)}{n (n - 1)}
      + \frac{\sum_{i \ne j} k(y_i, y_j)}{m (m - 1)} - \frac{2 \sum_{ij} k(x_i, y_j)}{n m}
 
-estimates the discrepancy of the two laws without bias, so it may be negative. Published code
-averages it over small random blocks; here every pair is visited once, and the value is that of all
-rows.
+estimates the discrepancy of the two distributions without bias, so it may be negative. Published
+code averages it over small random blocks. Here every pair is visited once, and the value is that of
+all rows.
 
-*Sampling error.* Rows are dealt into groups, and the kernel is summed between every two groups.
-From these sums the value without any one group of either corpus follows, and from those the
-standard error by the delete-one-group jackknife (Arvesen 1969 for functions of this kind). The mean
-over the values inside the groups is the published block estimate.
+*Sampling error.* Rows are divided into groups, and the kernel is summed between every two groups.
+These sums give the value without any one group of either corpus. The delete-one-group jackknife
+turns those values into a standard error (Arvesen 1969 for functions of this kind). The mean of the
+values inside the groups is the block estimate of published code.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ BLOCK_ROWS = 1024
 """Rows of a tile: 8 MiB of kernel values."""
 
 GROUPS = 20
-"""Groups that the rows of a corpus are dealt into."""
+"""Groups into which the rows of a corpus are divided."""
 
 LEAST_ROWS = 2
-"""Rows a group needs for pairs of different rows."""
+"""Rows that a group needs to contain pairs of different rows."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class KernelDistance:
     value : float
         The unbiased estimate from all pairs, in the kernel's units (none).
     sampling_error : float or None
-        Standard error over fresh samples; None with too few rows to deal into groups.
+        Standard error over fresh samples; None where there are too few rows to divide into groups.
     block_value : float or None
         Mean of the unbiased estimates inside the groups, as published code computes it.
     groups : int
-        How many groups each corpus was dealt into.
+        Number of groups of each corpus.
     """
 
     value: float
@@ -97,14 +97,14 @@ def kernel_distance(first: ArrayLike, second: ArrayLike) -> KernelDistance:
 
 @dataclass(frozen=True)
 class _Sums:
-    """Sums of the kernel over pairs of rows, by the groups of both; no row meets itself."""
+    """Sums of the kernel over pairs of different rows, for every pair of groups."""
 
     first: Float64Array
     second: Float64Array
     between: Float64Array
 
     def without(self, group: int, side: int) -> _Sums:
-        """Leave out a group of one corpus."""
+        """Return the value without a group of one corpus."""
         keep = np.arange(len(self.first)) != group
         if side == 0:
             return _Sums(self.first[np.ix_(keep, keep)], self.second, self.between[keep])
@@ -173,7 +173,7 @@ def _group_sums(x: NDArray[np.floating], y: NDArray[np.floating], groups: int) -
 
 
 def _membership(rows: slice, groups: int) -> Float64Array:
-    """Return which group each row of a block belongs to, as ones and zeros."""
+    """Return the group of each row of a block, as a matrix of ones and zeros."""
     member = np.arange(rows.start, rows.stop)[:, None] % groups == np.arange(groups)
     ones: Float64Array = member.astype(np.float64)
     return ones

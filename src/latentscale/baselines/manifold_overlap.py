@@ -1,23 +1,24 @@
 r"""Improved precision and recall, density and coverage, from k-nearest-neighbour balls.
 
-Around every row of a set lies its closed ball, out to the k-th nearest other row of the same set;
-the union of a set's balls stands for the region that it fills (Kynkäänniemi et al. 2019). With m
-rows of the set under evaluation E and n of the reference R,
+The closed ball about a row of a set reaches to the k-th nearest other row of the same set. The
+union of a set's balls stands for the region that the set fills (Kynkäänniemi et al. 2019). With m
+rows of the set under evaluation E and n rows of the reference R,
 
 precision
     the share of E inside some ball of R;
 recall
     the share of R inside some ball of E;
 density
-    :math:`\frac{1}{k m} \sum_{e} \#\{r : e \in B_k(r)\}`, which one outlier of R can't raise
-    (Naeem et al. 2020, eq. 3), about 1 for equal laws;
+    :math:`\frac{1}{k m} \sum_{e} \#\{r : e \in B_k(r)\}`, which a single outlier of R can't raise
+    (Naeem et al. 2020, eq. 3); about 1 for equal distributions;
 coverage
-    the share of R whose own ball holds a row of E (eq. 4).
+    the share of the rows of R whose ball contains a row of E (eq. 4).
 
-*Exact* scores visit every pair. *Approximate* ones look at neighbours only, found by the
-approximate search in cells: radii among the lists of either set, and of both sets together the rows
-that are among each other's nearest. What such lists miss lowers all four a little; how well the two
-ways agree says how far the lists can be trusted where pairs are too many.
+*Exact* scores visit every pair. *Approximate* scores use only the neighbours that the approximate
+search in cells finds. Radii come from the neighbour lists of each set; memberships come from the
+neighbour lists of both sets together. Neighbours that the search misses lower all four scores a
+little. The agreement of the two methods shows how far the lists can be trusted where there are too
+many pairs.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from latentscale.tiles.distances import Float64Array, Points, distance_tile, row
 TILE_ROWS = 1024
 
 JOINT_SHARE = 8
-"""Neighbours among both sets together, over k."""
+"""Neighbours searched among both sets together, as a multiple of k."""
 
 CLOSED = 1.0 + 1e-9
-"""Factor of every radius: a row at a ball's border is inside it, whatever the rounding."""
+"""Factor on every radius: a row at the border of a ball counts as inside despite rounding."""
 
 OVERLAP = 3
 """Cells that each row joins in the approximate search."""
@@ -61,7 +62,7 @@ def exact_overlap(evaluated: Points, reference: Points, k: int) -> ManifoldOverl
     evaluated, reference : Points
         ``m`` rows of E and ``n`` of R, metric ``"euclidean"``.
     k : int
-        Which neighbour ends a ball, less than either number of rows.
+        The neighbour that sets the radius of a ball; less than either number of rows.
 
     Raises
     ------
@@ -136,7 +137,7 @@ def _joined(a: Points, b: Points) -> Points:
 def _mixed_pairs(
     first: NDArray[np.int64], second: NDArray[np.int64], distances: Float64Array, m: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Float64Array]:
-    """Keep pairs of a row of E with one of R, each once."""
+    """Return the pairs of a row of E and a row of R, each once."""
     mixed = (first < m) != (second < m)
     low, high = np.minimum(first, second)[mixed], np.maximum(first, second)[mixed] - m
     _, once = np.unique(np.stack([low, high]), axis=1, return_index=True)

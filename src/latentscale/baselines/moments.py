@@ -5,9 +5,9 @@ two sets are joined by
 
 .. math:: S = S_a + S_b + \frac{n_a n_b}{n_a + n_b} (\mu_a - \mu_b)(\mu_a - \mu_b)^\top
 
-(Chan, Golub and LeVeque 1983). Nothing cancels, however far from the origin the rows lie, so a
-corpus of any size can be taken block by block, in any order of joining. Beside the raw rows the sum
-of the unit rows is kept, for similarities.
+(Chan, Golub and LeVeque 1983). Nothing cancels, however far from the origin the rows lie. So a
+corpus of any size can be processed block by block, and blocks can be merged in any order. The sum
+of the unit rows is kept as well, for similarities.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from latentscale.tiles.distances import Float64Array, row_blocks
 
 BLOCK_ROWS = 4096
-"""Rows whose scatter is one matrix product."""
+"""Rows whose scatter is computed by one matrix product."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def _block_moments(rows: np.ndarray[tuple[int, int], np.dtype[np.floating]]) -> 
     block = np.asarray(rows, dtype=np.float64)
     mean = block.mean(axis=0)
     deviations = block - mean
-    # What the rounding of the mean leaves over is taken out again (Chan et al., eq. 1.7).
+    # Correct for the rounding of the mean (Chan et al., eq. 1.7).
     rest = deviations.sum(axis=0)
     scatter = deviations.T @ deviations - np.outer(rest, rest) / len(block)
     if not np.isfinite(scatter).all():
@@ -138,15 +138,16 @@ def _join(a: Moments, b: Moments) -> Moments:
 
 
 def mean_similarity(moments: Moments) -> float:
-    r"""Mean cosine similarity of all ordered pairs, each row with itself included.
+    r"""Return the mean cosine similarity of all ordered pairs, including each row with itself.
 
-    :math:`\frac{1}{n^2} \sum_{ij} \cos(x_i, x_j) = \|\sum_i u_i\|^2 / n^2` for unit rows ``u``: no
-    pair has to be visited. Its complement is IntDiv (Friedman & Dieng 2023, section 5).
+    It is :math:`\frac{1}{n^2} \sum_{ij} \cos(x_i, x_j) = \|\sum_i u_i\|^2 / n^2` for unit rows
+    ``u``, so no pair has to be visited. Its complement is IntDiv (Friedman & Dieng 2023, section
+    5).
 
     Raises
     ------
     ValueError
-        If rows are zero: they have no direction.
+        If a row is zero and so has no direction.
     """
     if moments.zero_rows:
         raise ValueError(f"{moments.zero_rows} rows are zero: they have no direction")
@@ -159,10 +160,10 @@ def internal_diversity(moments: Moments) -> float:
 
 
 def geometric_mean_deviation(moments: Moments) -> float:
-    """Geometric mean of the standard deviations of all coordinates (GMStds).
+    """Return the geometric mean of the standard deviations of all coordinates (GMStds).
 
-    Limbeck et al. 2024, appendix C.1, eq. 2; deviations divide by ``n``. It is 0 as soon as one
-    coordinate is constant.
+    Limbeck et al. 2024, appendix C.1, eq. 2; variances are sums divided by ``n``. The result is 0
+    if any coordinate is constant.
     """
     variances = np.diagonal(moments.scatter) / moments.count
     if (variances <= 0).any():

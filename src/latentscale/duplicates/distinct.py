@@ -4,22 +4,22 @@ Magnitude and its relatives are defined on *sets*: a repeated row adds nothing (
 Limbeck et al. 2024, section 3.1) but makes the similarity matrix singular. Rows at distance 0 are
 therefore merged before anything is computed.
 
-Under the Euclidean and Manhattan metrics these are the rows of equal values. A 64-bit hash of each
-row is sorted and only rows of equal hash are compared, value by value.
+Under the Euclidean and Manhattan metrics these are the rows of equal values. The rows' 64-bit
+hashes are sorted, and only rows of equal hash are compared, value by value.
 
-Under the cosine metric they are the rows of equal direction. Positive multiples of one vector that
-were stored in float32 differ in direction by its rounding, so directions count as equal when
-:math:`1 - \cos \le 10^{-14}`, that is :math:`\|u - v\| \le 1.4 \cdot 10^{-7}` for the unit vectors.
-Directions that close are as close in any projection: rows are sorted by their projection onto one
-fixed direction, and each is compared with its neighbours there.
+Under the cosine metric they are the rows of equal direction. Positive multiples of one vector
+differ in direction by the rounding of float32 if they were stored in it. So directions count as
+equal when :math:`1 - \cos \le 10^{-14}`, that is :math:`\|u - v\| \le 1.4 \cdot 10^{-7}` for the
+unit vectors. The projections of such directions onto any vector are as close. So rows are sorted by
+their projection onto one fixed direction, and each is compared with its neighbours in that order.
 
-Projections also serve sets that don't fit in memory: they are taken block by block
-(:func:`project`), and only the rows whose projection nearly equals another's
-(:func:`find_candidates`) have to be looked at together (:func:`merge_candidates`).
+Projections also serve sets that don't fit in memory. They are computed block by block
+(:func:`project`), and only rows whose projection nearly equals that of another row
+(:func:`find_candidates`) have to be compared (:func:`merge_candidates`).
 
-Rows that are nearly equal are distinct points. Their magnitude counts them as one until the scale
-resolves their distance, so that many of them move the convergence scale far out.
-:func:`merge_within` merges them when that isn't wanted.
+Rows that are nearly equal are distinct points. The magnitude counts them as one point until the
+scale resolves their distance, so many of them make the convergence scale very large.
+:func:`merge_within` merges them where that isn't wanted.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Distinct:
     Attributes
     ----------
     rows : ndarray of int64, shape (m,)
-        The input row that stands for each distinct row, ascending; the first of equal ones.
+        The input row that stands for each distinct row, ascending; the first of several equal rows.
     group : ndarray of int64, shape (n,)
-        Which distinct row, as a position in ``rows``, stands for each input row.
+        The distinct row that stands for each input row, as a position in ``rows``.
     """
 
     rows: Int64Array
@@ -61,11 +61,11 @@ class Distinct:
 
     @property
     def duplicates(self) -> int:
-        """Number of input rows that another one stands for."""
+        """Number of input rows that are represented by another row."""
         return len(self.group) - len(self.rows)
 
     def share(self, values: Float64Array) -> Float64Array:
-        """Hand a value of each distinct row, in equal shares, to the input rows it stands for."""
+        """Divide the value of each distinct row equally among the input rows it stands for."""
         sizes = np.bincount(self.group, minlength=len(self.rows))
         shares: Float64Array = (values / sizes)[self.group]
         return shares
@@ -82,8 +82,8 @@ def find_distinct(points: Points) -> Distinct:
     Returns
     -------
     Distinct
-        Equal rows form one group; under the cosine metric, rows whose direction equals (to
-        :data:`EQUAL_DIRECTION`) that of the group's first row in the order of projections.
+        Equal rows form one group. Under the cosine metric a group consists of rows whose direction
+        equals that of its first row in the order of projections, to :data:`EQUAL_DIRECTION`.
 
     Notes
     -----
@@ -110,7 +110,8 @@ def project(points: Points) -> Float64Array:
     ndarray of float64, shape (n,)
         Equal for equal rows, whatever block they come in.
     """
-    # Squared frequencies keep the weights free of patterns that vectors could be blind to.
+    # Squared frequencies keep regular patterns out of the weights. Rows that differ could otherwise
+    # have equal projections.
     direction = np.cos(np.arange(1, points.dimension + 1, dtype=np.float64) ** 2)
     direction /= math.sqrt(float(direction @ direction))
     projections: Float64Array = np.einsum("ij,j->i", points.rows, direction)
@@ -118,19 +119,19 @@ def project(points: Points) -> Float64Array:
 
 
 def find_candidates(projections: Float64Array, metric: Metric) -> Int64Array:
-    """Find the rows that may be at distance 0 from another, by their projections alone.
+    """Find the rows that may be at distance 0 from another row, by their projections alone.
 
     Parameters
     ----------
     projections : ndarray of float64, shape (n,)
         Of all rows, from :func:`project`.
     metric : str
-        The metric that the points were made for.
+        The metric of the points.
 
     Returns
     -------
     ndarray of int64, shape (c,)
-        Ascending; all rows that have an equal are among them, and rarely others.
+        Ascending row numbers. They include every row that has an equal, and rarely others.
     """
     order = np.argsort(projections, kind="stable")
     close = np.diff(projections[order]) <= (_WINDOW if metric == "cosine" else 0.0)
@@ -158,7 +159,7 @@ def merge_candidates(n: int, candidates: Int64Array, distinct: Distinct) -> Dist
 
 
 def _number_groups(leaders: Int64Array) -> Distinct:
-    """Order the groups by their first rows; every row names some member of its group."""
+    """Order the groups by their first rows, given a member of its group for every row."""
     _, group = np.unique(leaders, return_inverse=True)
     firsts = np.full(int(group.max()) + 1, len(leaders), dtype=np.int64)
     np.minimum.at(firsts, group, np.arange(len(leaders)))
@@ -181,7 +182,7 @@ def merge_within(points: Points, tolerance: float) -> Distinct:
     Returns
     -------
     Distinct
-        Each input row is within the tolerance of the one that stands for it, and no two of those
+        Each input row is within the tolerance of the row that stands for it. No two distinct rows
         are within the tolerance of each other.
 
     Raises
@@ -191,10 +192,10 @@ def merge_within(points: Points, tolerance: float) -> Distinct:
 
     Notes
     -----
-    Rows are taken in the order of their projections onto one direction; each joins the first row
-    within the tolerance that stands for others, or stands for itself. Costs ``O(n log n)`` and a
-    comparison with each such row whose projection is within the tolerance: fast as long as the
-    tolerance is small against the spread of the rows.
+    Rows are processed in the order of their projections onto one direction. Each joins the first
+    distinct row within the tolerance, or becomes a distinct row itself. Costs ``O(n log n)`` and a
+    comparison with each distinct row whose projection is within the tolerance. This is fast as long
+    as the tolerance is small compared with the spread of the rows.
     """
     if not (math.isfinite(tolerance) and tolerance >= 0):
         raise ValueError(f"the tolerance must be a distance of at least 0, got {tolerance}")

@@ -12,11 +12,11 @@ from latentscale.geomca.scores import BLOCK_ROWS, Int64Array
 from latentscale.tiles.distances import Float64Array, Points, distance_tile, row_blocks
 
 SAMPLE_ROWS = 2000
-"""Rows a side behind the estimate of epsilon: four million distances."""
+"""Rows a side from which epsilon is estimated: four million distances."""
 
 
 JACKKNIFE_GROUPS = 20
-"""Groups that are left out of the samples in turn."""
+"""Groups of the jackknife, which are left out of the samples in turn."""
 
 
 EPSILON_METHOD = "percentile of sampled distances"
@@ -34,12 +34,12 @@ def draw_samples(
     generator : numpy.random.Generator
         Draws the samples.
     sample_rows : int
-        Rows of each sample; half of the reference where it has fewer than twice as many.
+        Rows of each sample. A reference of fewer than twice as many rows is divided in half.
 
     Returns
     -------
     tuple of two ndarrays of int64, shape (k,)
-        Row numbers, in no order.
+        Row numbers, unordered.
 
     Raises
     ------
@@ -56,21 +56,21 @@ def draw_samples(
 
 
 def estimate_epsilon(left: Points, right: Points, percentile: float) -> Estimate:
-    """Percentile of the distances between two disjoint random samples of the reference.
+    """Estimate a percentile of the distances between two disjoint random samples.
 
     Parameters
     ----------
     left, right : Points
-        Two samples of equal size (:func:`draw_samples`).
+        Two samples of the reference, of equal size (:func:`draw_samples`).
     percentile : float
         p of section 3.1, in [0, 100]; the paper takes 1 to 10.
 
     Returns
     -------
     Estimate
-        Positive, in the units of the metric. The interval is that of a delete-one-group jackknife
-        with Student's t: samples like these, drawn anew, give another percentile. From a single
-        pair of rows there is no interval, and the bounds are an ``estimate``.
+        Positive, in the units of the metric. The interval covers the variation over fresh samples;
+        it comes from a delete-one-group jackknife with Student's t. A single pair of rows gives no
+        interval; ``bounds`` is then "estimate".
 
     Raises
     ------
@@ -105,8 +105,8 @@ def estimate_epsilon(left: Points, right: Points, percentile: float) -> Estimate
 
 
 def _jackknife(distances: Float64Array, percentile: float) -> tuple[float, int]:
-    """Find a percentile's standard error: pairs of rows are left out group by group."""
-    # The i-th rows of both samples go together: pairs of rows are independent of one another.
+    """Return the standard error of a percentile, by leaving out pairs of rows group by group."""
+    # The i-th rows of both samples form a pair. These pairs are independent of one another.
     groups = np.array_split(np.arange(len(distances)), min(len(distances), JACKKNIFE_GROUPS))
     without = np.empty(len(groups))
     for place, group in enumerate(groups):

@@ -1,17 +1,18 @@
-r"""GeomCA: which regions of a corpus are covered by a reference.
+r"""GeomCA: which regions of a reference a corpus covers.
 
 Poklukar et al. (ICML 2021) compare an evaluation corpus E with a reference R through the graph on
 R ∪ E that joins rows closer than :math:`\varepsilon` (definition 2.1: strictly). For every
 connected component :math:`\mathcal{G}_i`,
 
-* *consistency* (definition 2.2) is 1 when it holds as many rows of R as of E and 0 when it holds
-  rows of one set only, :math:`1 - \bigl||\mathcal{G}_i^R| - |\mathcal{G}_i^E|\bigr| /
+* *consistency* (definition 2.2) is 1 when the component has as many rows of R as of E, and 0 when
+  it has rows of one set only, :math:`1 - \bigl||\mathcal{G}_i^R| - |\mathcal{G}_i^E|\bigr| /
   |\mathcal{G}_i|`;
 * *quality* (definition 2.3) is the share of its edges that join R and E, 0 without edges.
 
 The same two numbers of the whole graph are the network consistency and quality (definition 2.4).
-*Precision* is the share of the rows of E, *recall* that of the rows of R, that lie in components
-with consistency above :math:`\eta_c` and quality above :math:`\eta_q` (definition 2.5).
+*Precision* is the share of the rows of E that lie in components with consistency above
+:math:`\eta_c` and quality above :math:`\eta_q`. *Recall* is that share of the rows of R (definition
+2.5).
 
 Before that both sets are thinned, each by itself, so that no two rows are within :math:`\delta`
 (definition 3.1, :mod:`latentscale.geomca.sparsification`): a row is kept if no earlier kept row is
@@ -21,8 +22,8 @@ within :math:`\delta`. The outcome depends on the order of the rows. With :math:
 :math:`\varepsilon` is a percentile of the distances between two disjoint random samples of R
 (section 3.1).
 
-Every decision is that of a float64 distance, summed coordinate by coordinate, at the price of
-single precision (:class:`latentscale.tiles.distances.Balls`), so the results are exact and
+Every comparison has the outcome of a float64 distance, summed coordinate by coordinate, at the cost
+of single precision (:class:`latentscale.tiles.distances.Balls`). So the results are exact and
 independent of the tiling. The graph is never stored (:mod:`latentscale.graphs.epsilon`).
 """
 
@@ -50,12 +51,12 @@ class GeomcaScores:
     Attributes
     ----------
     precision, recall : float
-        Share of the sparse points of the corpus, of the reference, in components above the
-        thresholds (definition 2.5).
+        Shares of the sparse points of the corpus, and of the reference, that lie in components
+        above the thresholds (definition 2.5).
     consistency, quality : float
         Of the whole graph (definition 2.4).
     precision_rows, recall_rows : float
-        As precision and recall, each sparse point counted with all the rows it stands for.
+        Like precision and recall, but each sparse point counts as all the rows it stands for.
     """
 
     precision: float
@@ -74,15 +75,15 @@ def geomca_scores(
     reference_rows: Int64Array,
     corpus_rows: Int64Array,
 ) -> GeomcaScores:
-    """Global scores of an epsilon-graph (definitions 2.4 and 2.5).
+    """Compute the global scores of an epsilon-graph (definitions 2.4 and 2.5).
 
     Parameters
     ----------
     components : Components
-        Of the sparse reference and corpus.
+        The components of the sparse reference and corpus.
     eta_c, eta_q : float
-        Thresholds in [0, 1]; a component counts when its consistency and quality are both
-        strictly above.
+        Thresholds in [0, 1]. A component counts when its consistency and its quality are both
+        strictly above theirs.
     reference_rows, corpus_rows : ndarray of int
         Rows that each sparse point stands for (``Sparsification.rows``).
 

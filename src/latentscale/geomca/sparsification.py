@@ -1,23 +1,24 @@
-r"""Greedy geometric sparsification: which rows of a set stand for the others.
+r"""Greedy geometric sparsification: a subset of rows that stands for all.
 
 A row is kept if no earlier kept row is within :math:`\delta` (Poklukar et al., ICML 2021,
-definition 3.1, as a greedy pass in row order; the same rule as GUDHI's ``sparsify_point_set``). The
-kept rows are the lexicographically first maximal independent set of the graph that joins rows at
-:math:`d \le \delta`, and every other row is represented by the earliest kept row within
+definition 3.1). Rows are processed greedily in their order, as by GUDHI's ``sparsify_point_set``.
+The kept rows are the lexicographically first maximal independent set of the graph that joins rows
+at :math:`d \le \delta`, and every other row is represented by the earliest kept row within
 :math:`\delta`.
 
 Fronts
 ------
-The pass is sequential only as far as it has to be. Let all rows before some position be decided,
-and let each undecided row be known to have no kept row of those within :math:`\delta`. The next
-undecided rows, a *front*, are then decided among themselves. What they keep removes later rows,
-each by itself, wherever and whenever that is done, and the next front may follow. Keepers are met
-in the order in which they were kept, so the first that is near is the earliest.
-:class:`SparsificationFronts` is that loop without its arithmetic.
+The pass is sequential only as far as it has to be. Suppose that all rows before some position are
+decided, and that no undecided row is within :math:`\delta` of a kept row. The next undecided rows,
+a *front*, can then be decided among themselves. After that, every later row is compared with the
+kept rows of the front, independently of all other rows, and is removed if one of them is within
+:math:`\delta`. Then the next front follows. Kept rows are compared in the order in which they were
+kept, so the first that is near is the earliest. :class:`SparsificationFronts` is this loop without
+its arithmetic.
 
-At most ``n`` times the number of kept rows distances are computed. Every decision is that of a
-float64 sum (:class:`latentscale.tiles.distances.Balls`), so the result depends neither on the
-fronts nor on the tiling.
+The number of distances computed is at most ``n`` times the number of kept rows. Every comparison
+has the outcome of a float64 sum (:class:`latentscale.tiles.distances.Balls`), so the result depends
+neither on the fronts nor on the tiling.
 """
 
 from __future__ import annotations
@@ -36,21 +37,21 @@ from latentscale.tiles.distances import Balls, Points, check_distance, row_block
 Int64Array = NDArray[np.int64]
 
 CROWDED_OUT = 0.1
-"""Share of a block's rows that have to be decided before the others are moved together."""
+"""Share of a block's rows that have to be decided before the undecided ones are compacted."""
 
 UNDECIDED = -1
 
 
 @dataclass(frozen=True)
 class Sparsification:
-    """Which rows of a set stand for the others.
+    """The kept rows of a set, and the kept row that stands for each row.
 
     Attributes
     ----------
     kept : ndarray of int64, ascending
         Row numbers of the kept rows.
     representative : ndarray of int64, shape (n,)
-        For each row the row number of the earliest kept row within delta; a kept row stands for
+        For each row, the number of the earliest kept row within delta; a kept row stands for
         itself.
     """
 
@@ -59,7 +60,7 @@ class Sparsification:
 
     @property
     def rows(self) -> Int64Array:
-        """How many rows each kept row stands for, itself included; shape of ``kept``."""
+        """Number of rows that each kept row stands for, including itself; shape of ``kept``."""
         return np.bincount(self.representative)[self.kept].astype(np.int64, copy=False)
 
 
@@ -71,7 +72,8 @@ def sparsify(points: Points, delta: float, *, block_rows: int = BLOCK_ROWS) -> S
     points : Points
         The set to thin.
     delta : float
-        Non-negative; distances ``<= delta`` remove. 0 removes duplicates only.
+        Non-negative. A row at distance ``<= delta`` from a kept row is removed; 0 removes
+        duplicates only.
     block_rows : int
         Rows per block. It affects speed and memory, never the result.
 
@@ -86,10 +88,10 @@ def sparsify(points: Points, delta: float, *, block_rows: int = BLOCK_ROWS) -> S
 
     Notes
     -----
-    A block is first filtered against the rows kept before, a block of those at a time, then
-    thinned in itself. At most ``n`` times the number of kept rows distances are computed. The
-    memory beyond the input is 4 bytes a coordinate, 12 a coordinate of the kept rows, 8 a row, and
-    a few tiles.
+    A block is first compared with the rows kept before, one block of them at a time, and then
+    thinned by itself. The number of distances computed is at most ``n`` times the number of kept
+    rows. The memory beyond the input is 4 bytes a coordinate, 12 bytes a coordinate of the kept
+    rows, 8 bytes a row, and a few tiles.
     """
     check_distance("delta", delta, positive=False)
     if block_rows < 1:
@@ -116,21 +118,21 @@ def sparsify(points: Points, delta: float, *, block_rows: int = BLOCK_ROWS) -> S
 
 
 def first_near(balls: Balls, rows: Points, *, block_rows: int = BLOCK_ROWS) -> Int64Array:
-    """Find the first ball that holds each row.
+    """Find the first ball that contains each row.
 
     Parameters
     ----------
     balls : Balls
-        About the kept rows, in the order in which they were kept.
+        Balls about the kept rows, in the order in which they were kept.
     rows : Points
-        Rows that may be near some of them; any number.
+        Any number of rows, which may be near some of the centres.
     block_rows : int
         Rows per block. It affects speed and memory, never the result.
 
     Returns
     -------
     ndarray of int64, shape (rows,)
-        Position of the ball among all balls; -1 for a row in none.
+        Position of the ball among all balls; -1 for a row that is in none.
     """
     first = np.full(len(rows), UNDECIDED, dtype=np.int64)
     for block in row_blocks(len(rows), block_rows):
@@ -141,15 +143,14 @@ def first_near(balls: Balls, rows: Points, *, block_rows: int = BLOCK_ROWS) -> I
 
 
 class SparsificationFronts:
-    """A greedy sparsification that is decided front by front, without its arithmetic.
+    """A greedy sparsification that proceeds front by front, without its arithmetic.
 
     Parameters
     ----------
     representative : ndarray of int64, shape (n,)
-        The number of the earliest kept row within delta, -1 for undecided rows. It is changed in
-        place.
+        The number of the earliest kept row within delta; -1 for undecided rows. Changed in place.
     order : ndarray of int64, shape (n,), optional
-        Row numbers in the order in which the pass takes them; ascending when None.
+        Row numbers in the order of the pass; ascending when None.
     """
 
     def __init__(self, representative: Int64Array, order: Int64Array | None = None) -> None:
@@ -158,7 +159,7 @@ class SparsificationFronts:
 
     @classmethod
     def start(cls, n: int, order: Int64Array | None = None) -> SparsificationFronts:
-        """Begin with ``n`` undecided rows."""
+        """Return the start, with ``n`` undecided rows."""
         return cls(np.full(n, UNDECIDED, dtype=np.int64), order)
 
     @property
@@ -175,7 +176,7 @@ class SparsificationFronts:
         return in_order[:rows]
 
     def settle(self, front: Int64Array, thinned: Sparsification) -> Int64Array:
-        """Decide a front that was thinned in itself; return the rows that it keeps, in order."""
+        """Record a front that was thinned by itself; return the rows that it keeps, in order."""
         self.representative[front] = front[thinned.representative]
         return front[thinned.kept]
 
@@ -203,7 +204,7 @@ def _first_near(balls: Balls, rows: TileRows, keepers: Iterable[TileRows]) -> In
 
 
 def _append(keepers: list[TileRows], fresh: TileRows, block_rows: int) -> None:
-    """Add kept rows to blocks of them, filling up the last one."""
+    """Append kept rows to blocks of kept rows, filling up the last block first."""
     if keepers and len(keepers[-1]) + len(fresh) <= block_rows:
         fresh = keepers.pop().joined(fresh)
     if len(fresh):

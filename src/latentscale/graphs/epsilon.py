@@ -2,13 +2,13 @@ r"""Connected components of the epsilon-graph on two sets, without storing its e
 
 The graph on :math:`R \cup E` joins rows closer than :math:`\varepsilon` (Poklukar et al., ICML
 2021, definition 2.1: strictly). Its vertices are the rows of R, numbered from 0, and then those of
-E. A tile's edges are counted by type (two rows of R, two of E, one of each), joined into a
-union–find forest, and forgotten: the memory is 32 bytes a vertex, whatever the number of edges.
+E. A tile's edges are counted by type (two rows of R, two of E, one of each), merged into a
+union–find forest, and discarded. The memory is 32 bytes a vertex, whatever the number of edges.
 
-The tiles may be cut among any number of processes. Each hands back its :class:`Forest`: which
-vertices it found to be connected, and the numbers of edges, counted at one vertex of each part.
-Forests merged in any order have the components of the whole graph; an edge is counted once if its
-pair of rows was in one tile.
+The tiles may be divided among any number of processes. Each process returns its :class:`Forest`:
+the vertices that it found to be connected, and the numbers of edges, counted at one vertex of each
+connected part. Forests can be merged in any order and give the components of the whole graph. An
+edge is counted once if its pair of rows was in one tile only.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ from latentscale.tiles.distances import Balls, Float64Array, Points, check_dista
 Int64Array = NDArray[np.int64]
 
 HELD_BLOCKS = 4
-"""Blocks of rows that all later rows are met with at once."""
+"""Blocks of rows that are compared with all later rows at once."""
 
 OF_REFERENCE, OF_CORPUS, BETWEEN = 0, 1, 2
-"""Types of edges, and their rows in an array of counts."""
+"""Types of edges, by their rows in an array of counts."""
 
 
 BLOCK_ROWS = 1024
-"""Rows of a block; a tile and its decisions take 5 MiB."""
+"""Rows of a block; a tile and its comparisons take 5 MiB."""
 
 
 @dataclass(frozen=True)
 class Components:
     """Connected components of an epsilon-graph, largest first.
 
-    The rank of a component is its place by size, descending; among equals the one with the
-    earliest row of the reference comes first, then the one with the earliest row of the corpus.
+    The rank of a component is its place by descending size. Among components of equal size, the one
+    with the earliest row of the reference comes first, then the one with the earliest row of the
+    corpus.
 
     Attributes
     ----------
@@ -85,17 +86,18 @@ class Components:
 
 @dataclass(frozen=True)
 class Forest:
-    """What some tiles of the graph have to say.
+    """The connections and edge counts found in some tiles of the graph.
 
     Attributes
     ----------
     vertices, roots : ndarray of int64, shape (m,)
-        Vertices that are connected with an earlier one, and the earliest vertex of each one's
-        part.
+        Vertices that are connected with an earlier one, and the earliest vertex of the part of
+        each.
     counted : ndarray of int64, shape (k,)
         Earliest vertices of the parts that have edges.
     edges : ndarray of int64, shape (3, k)
-        Edges of those parts: two rows of the reference, two of the corpus, one of each.
+        Numbers of edges of those parts: between two rows of the reference, between two of the
+        corpus, and between one of each.
     """
 
     vertices: Int64Array
@@ -105,7 +107,7 @@ class Forest:
 
 
 class EpsilonGraph:
-    """Components and edge counts of the graph, as far as its tiles were looked at.
+    """Components and edge counts of the graph, from the tiles processed so far.
 
     Parameters
     ----------
@@ -115,7 +117,7 @@ class EpsilonGraph:
 
     def __init__(self, n_reference: int, n_corpus: int) -> None:
         self._n_reference = n_reference
-        # The parent of a vertex is never after it, so a root is the first of its part.
+        # The parent of a vertex never comes after it, so a root is the first vertex of its part.
         self._parent = np.arange(n_reference + n_corpus)
         # An edge is counted at the earlier of its ends.
         self._edges = np.zeros((3, n_reference + n_corpus), dtype=np.int64)
@@ -128,12 +130,12 @@ class EpsilonGraph:
         balls : Balls
             Open balls of radius epsilon about consecutive vertices of one set.
         first : int
-            The first of them.
+            The first vertex of ``balls``.
         rows : Points
-            Consecutive vertices of one set; those that don't come after a vertex of ``balls`` are
-            left alone by that vertex, so the two may overlap.
+            Consecutive vertices of one set. The two blocks may overlap: a vertex of ``balls`` is
+            compared with later vertices only.
         second : int
-            The first of them.
+            The first vertex of ``rows``.
         """
         edges = self._edges[self._type(first, len(balls), second, len(rows))]
         for block in row_blocks(len(rows), BLOCK_ROWS):
@@ -156,7 +158,7 @@ class EpsilonGraph:
 
     @property
     def forest(self) -> Forest:
-        """What was found, in as few numbers as possible."""
+        """Return what was found so far, in as few numbers as possible."""
         roots = _roots(self._parent)
         vertices = np.flatnonzero(roots != np.arange(len(roots)))
         edges = self._summed(roots)
@@ -164,13 +166,13 @@ class EpsilonGraph:
         return Forest(vertices, roots[vertices], counted, edges[:, counted])
 
     def merge(self, forest: Forest) -> None:
-        """Add what other tiles had to say."""
+        """Add the connections and edge counts of other tiles."""
         _unite(forest.vertices, forest.roots, self._parent)
         self._edges[:, forest.counted] += forest.edges
 
     @property
     def components(self) -> Components:
-        """The components of what was found."""
+        """Return the components of the graph found so far."""
         labels = _ranks(_roots(self._parent))
         count = int(labels.max()) + 1
         of_reference, of_corpus = labels[: self._n_reference], labels[self._n_reference :]
@@ -197,7 +199,7 @@ class EpsilonGraph:
 def epsilon_components(
     reference: Points, corpus: Points, epsilon: float, *, block_rows: int = BLOCK_ROWS
 ) -> Components:
-    """Components of the graph that joins rows of both sets at distances below epsilon.
+    """Find the components of the graph that joins rows of both sets closer than epsilon.
 
     Parameters
     ----------
@@ -239,22 +241,22 @@ def epsilon_components(
 
 
 def balance(n_reference: Int64Array, n_corpus: Int64Array) -> Float64Array:
-    """Consistency: 1 for equally many rows of both sets, 0 for rows of only one."""
-    # 1 - |r - e| / (r + e), written so that it is rounded once.
+    """Return the consistency: 1 for equally many rows of both sets, 0 for rows of only one."""
+    # This is 1 - |r - e| / (r + e), rounded only once.
     balanced: Float64Array = 2 * np.minimum(n_reference, n_corpus) / (n_reference + n_corpus)
     return balanced
 
 
 def share_between(edges_between: Int64Array, edges: Int64Array) -> Float64Array:
-    """Quality: the share of the edges that join the two sets, 0 without edges."""
+    """Return the quality: the share of the edges that join the two sets, 0 without edges."""
     # Without edges the numerator is 0 too.
     share: Float64Array = edges_between / np.maximum(edges, 1)
     return share
 
 
 def _ranks(roots: Int64Array) -> Int64Array:
-    # A root is the first vertex of its component, so unique roots come in the order of those, and
-    # a stable sort keeps it among components of equal size.
+    # A root is the first vertex of its component, so the unique roots are in the order of first
+    # vertices. A stable sort keeps this order among components of equal size.
     _, component, sizes = np.unique(roots, return_inverse=True, return_counts=True)
     rank = np.empty(len(sizes), dtype=np.int64)
     rank[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))
@@ -295,7 +297,7 @@ def _join(
         edges[first + i] += count
         root = _root(parent, first + i)
         for j in range(start, columns):
-            # Most neighbours in a dense graph hang from the same root already.
+            # In a dense graph most neighbours have the same root already.
             if row[j] and parent[second + j] != root:
                 root = _link(parent, root, _root(parent, second + j))
                 parent[second + j] = root

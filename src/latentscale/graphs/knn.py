@@ -40,7 +40,8 @@ def symmetrise(indices: NDArray[np.int64]) -> csr_array[Any, Any]:
     Parameters
     ----------
     indices : ndarray of int64, shape (n, k)
-        Row numbers of each row's neighbours; repeated ones count once, a row's own is dropped.
+        Row numbers of each row's neighbours. Repeated numbers count once; a row's own number is
+        dropped.
 
     Returns
     -------
@@ -58,7 +59,7 @@ def symmetrise(indices: NDArray[np.int64]) -> csr_array[Any, Any]:
     if indices.size and (indices.min() < 0 or indices.max() >= n):
         row = int(np.flatnonzero(((indices < 0) | (indices >= n)).any(axis=1))[0])
         raise ValueError(f"row {row} has a neighbour outside 0 … {n - 1}; complete the lists first")
-    # SciPy's products are faster with 32-bit indices; it chooses by the type they come in.
+    # SciPy's products are faster with 32-bit indices. It keeps the type that it is given.
     index_type = np.int32 if 2 * n * k < np.iinfo(np.int32).max else np.int64
     rows = np.repeat(np.arange(n, dtype=index_type), k)
     columns = indices.ravel().astype(index_type)

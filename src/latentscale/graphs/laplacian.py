@@ -4,9 +4,9 @@ With :math:`A` the adjacency matrix and :math:`D` the diagonal matrix of degrees
 
 .. math:: L = I - D^{-1/2} A D^{-1/2},
 
-whose eigenvalues lie in [0, 2], with one 0 for every connected component. A vertex without edges
-is a component of its own: its row of :math:`L` is 0, so that its eigenvalue is 0 too. The
-unnormalised Laplacian is :math:`D - A`; its eigenvalues reach twice the largest degree.
+whose eigenvalues lie in [0, 2], with one 0 for every connected component. A vertex without edges is
+a component of its own: its row of :math:`L` is 0, and so is its eigenvalue. The unnormalised
+Laplacian is :math:`D - A`; its eigenvalues reach twice the largest degree.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ def unnormalised_laplacian(adjacency: csr_array[Any, Any]) -> csr_array[Any, Any
 def _laplacian(
     adjacency: csr_array[Any, Any], scale: NDArray[np.float64], diagonal: NDArray[np.float64]
 ) -> csr_array[Any, Any]:
-    """Form diag(diagonal) - diag(scale) A diag(scale), without room for zeros on the diagonal."""
+    """Form diag(diagonal) - diag(scale) A diag(scale), without storing zeros on the diagonal."""
     if not adjacency.has_sorted_indices:
         adjacency = adjacency.sorted_indices()
     old = adjacency.indptr
     added = np.concatenate([[0], np.cumsum(diagonal > 0)])
-    # SciPy's products are faster with 32-bit indices; it needs both kinds alike.
+    # SciPy's products are faster with 32-bit indices. Both index arrays need the same type.
     long = old[-1] + added[-1] >= np.iinfo(np.int32).max
     indptr = (old + added).astype(np.int64 if long else np.int32)
     indices = np.empty(indptr[-1], dtype=indptr.dtype)
@@ -103,10 +103,10 @@ def _assemble(
 
 
 def find_null_space(laplacian: csr_array[Any, Any]) -> NullSpace:
-    """Find what is known of a matrix' null space: a vector for every connected component.
+    """Find the known null space of a matrix: at most one vector for every connected component.
 
-    Of D - A that is the constant, of the normalised Laplacian the root of the degrees. Either is
-    multiplied with the matrix to see, so that of any other matrix nothing is claimed.
+    For D - A this is the constant vector, for the normalised Laplacian the root of the degrees.
+    Each guess is checked by a product with the matrix, so nothing is claimed of any other matrix.
 
     Parameters
     ----------
@@ -122,7 +122,8 @@ def find_null_space(laplacian: csr_array[Any, Any]) -> NullSpace:
     Two products with one vector, and some 40 bytes a vertex.
     """
     n = laplacian.shape[0]
-    # The pattern is symmetric, so that components are strong ones, which need no transpose.
+    # The pattern is symmetric, so its components are the strong ones. Finding those needs no
+    # transpose.
     components, labels = connected_components(laplacian, directed=True, connection="strong")
     degrees = np.diff(laplacian.indptr) - (laplacian.diagonal() != 0)
     vector = np.zeros(n)
@@ -149,7 +150,7 @@ def _find_residuals(
     labels: NDArray[np.int32],
     mapped_to_zero: NDArray[np.bool_],
 ) -> None:
-    """Mark the components in which the product with a vector isn't 0 but for rounding."""
+    """Mark the components in which the product with a vector exceeds rounding."""
     for i in range(len(indptr) - 1):
         total, size = 0.0, 0.0
         for entry in range(indptr[i], indptr[i + 1]):
@@ -161,7 +162,7 @@ def _find_residuals(
 
 
 def product_work(matrix: csr_array[Any, Any]) -> int:
-    """Count the multiply-adds of a symmetric matrix with itself: Σ deg², which hubs make large.
+    """Count the multiply-adds of L L: Σ deg², which is large for graphs with hubs.
 
     Parameters
     ----------
@@ -176,7 +177,7 @@ def product_work(matrix: csr_array[Any, Any]) -> int:
 
 
 def few_moments(laplacian: csr_array[Any, Any], rows: slice | None = None) -> NDArray[np.float64]:
-    """Compute tr L^j for j = 0 … 2, which take no product.
+    """Compute tr L^j for j = 0 … 2, which needs no product of matrices.
 
     Parameters
     ----------
@@ -205,7 +206,7 @@ def exact_moments(laplacian: csr_array[Any, Any], rows: slice | None = None) -> 
     laplacian : csr_array, shape (n, n)
         A symmetric matrix.
     rows : slice or None
-        Rows whose share to compute; None takes all. Shares add up to the moments.
+        Rows whose share is computed; None means all rows. Shares add up to the moments.
 
     Returns
     -------
@@ -214,7 +215,7 @@ def exact_moments(laplacian: csr_array[Any, Any], rows: slice | None = None) -> 
 
     Notes
     -----
-    The sparse product L L row by row, Σ deg² operations, and 40 bytes a vertex.
+    Forms the sparse product L L row by row: Σ deg² operations and 40 bytes a vertex.
     """
     first, last, _ = (rows or slice(None)).indices(laplacian.shape[0])
     cubes, fourths = _product_sums(laplacian.indptr, laplacian.indices, laplacian.data, first, last)
@@ -231,7 +232,7 @@ def _product_sums(
     first: int,
     last: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Row sums of L²∘L and of L²∘L², with one row of the product at a time."""
+    """Return the row sums of L²∘L and of L²∘L², from one row of the product at a time."""
     n = len(indptr) - 1
     cubes, fourths = np.zeros(last - first), np.zeros(last - first)
     product = np.zeros(n)

@@ -1,8 +1,8 @@
-r"""A Laplacian in blocks of rows, and the rows that its blocks exchange.
+r"""A Laplacian in blocks of rows, and the rows that the blocks exchange.
 
-A block of rows of :math:`L` multiplies a vector from those of its parts that its columns name. Of
-another block it needs the rows that are joined with its own; as the graph is undirected, these are
-the other block's rows that are joined with this one, so each side knows them without asking.
+To multiply a block of rows of :math:`L` by a vector, only the entries of the vector at the block's
+columns are needed. From another block these are the rows that are joined with rows of this block.
+The graph is undirected, so the other block knows from its own rows which of them are needed.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ def laplacian_block(
     Parameters
     ----------
     adjacency : csr_array, shape (m, n)
-        The block's rows of the adjacency matrix, nothing on the diagonal.
+        The block's rows of the adjacency matrix, with an empty diagonal.
     start : int
         Its first vertex.
     named : ndarray of int64, shape (c,)
-        The vertices that its columns name, ascending.
+        The columns in which it has entries, ascending.
     degrees : ndarray of float64, shape (c,)
-        Their degrees.
+        The degrees of these vertices.
     normalised : bool
-        I - D^(-1/2) A D^(-1/2), or D - A.
+        Whether to form I - D^(-1/2) A D^(-1/2); otherwise D - A.
 
     Returns
     -------
@@ -67,14 +67,14 @@ def laplacian_block(
 
 
 def joined_rows(block: csr_array[Any, Any], first: int, last: int) -> Int64Array:
-    """Rows of a block that are joined with the vertices ``first`` … ``last - 1``.
+    """Find the rows of a block that are joined with the vertices ``first`` … ``last - 1``.
 
     Parameters
     ----------
     block : csr_array, shape (m, n)
         Rows of a Laplacian or of an adjacency matrix.
     first, last : int
-        Vertices of another block.
+        The range of another block's vertices.
 
     Returns
     -------
@@ -98,14 +98,14 @@ def block_moments(
     start : int
         The block's first vertex.
     named : ndarray of int64, shape (c,)
-        The vertices that its columns name, ascending.
+        The columns in which the block has entries, ascending.
     rows : csr_array, shape (c, n)
-        Their rows of L.
+        The rows of L of these vertices.
 
     Returns
     -------
     ndarray of float64, shape (5,)
-        Shares add up to the moments.
+        The share; the shares of all blocks add up to the moments.
     """
     moments = np.zeros(5)
     moments[0] = block.shape[0]

@@ -1,9 +1,9 @@
 r"""The neighbour graph in blocks of consecutive vertices.
 
-A block holds the rows of the adjacency matrix that belong to its vertices. It follows from the
-neighbour lists of the block and from the edges that lead into it from other blocks, turned round.
-Components are found within every block first; the edges between blocks then join components, not
-vertices, so that no step needs all vertices at once.
+A block holds the rows of the adjacency matrix that belong to its vertices. They are formed from the
+neighbour lists of the block and from the reversed edges of other blocks that lead into it.
+Components are found within every block first. The edges between blocks then join components instead
+of vertices, so no step needs all vertices at once.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ def join_block(
     start : int
         The block's first vertex.
     turned : sequence of ndarray of int64, shape (e, 2)
-        Pairs (vertex of the block, vertex of another block that lists it).
+        Reversed edges: pairs (vertex of the block, vertex of another block that lists it).
     n : int
         Vertices of the whole graph.
 
     Returns
     -------
     csr_array of float64, shape (m, n)
-        The block's rows of the symmetric adjacency matrix: ones, sorted column indices, nothing
-        on the diagonal.
+        The block's rows of the symmetric adjacency matrix: ones, sorted column indices, an empty
+        diagonal.
 
     Raises
     ------
     ValueError
-        If a number is not that of a vertex.
+        If a number isn't a vertex.
 
     Notes
     -----
-    Holds about 100 bytes for every neighbour and turned edge.
+    Holds about 100 bytes for every neighbour and reversed edge.
     """
     m, k = indices.shape
     index_type = np.int32 if n < np.iinfo(np.int32).max else np.int64
@@ -72,7 +72,7 @@ def join_block(
 
 
 def block_components(block: csr_array[Any, Any], start: int) -> tuple[int, NDArray[np.int32]]:
-    """Find the components of a block by itself.
+    """Find the components of a single block.
 
     Parameters
     ----------
@@ -120,9 +120,9 @@ def count_components(counts: Sequence[int], joined: Int64Array) -> int:
     Parameters
     ----------
     counts : sequence of int
-        Components of every block by itself.
+        Number of components of every block.
     joined : ndarray of int64, shape (e, 2)
-        Pairs of components that an edge joins, numbered through all blocks.
+        Pairs of components that an edge joins, numbered consecutively over all blocks.
 
     Returns
     -------

@@ -17,7 +17,7 @@ Float64Array = NDArray[np.float64]
 BOOTSTRAP_DRAWS = 4000
 
 BAND_LEVEL = 0.98
-"""Quantile of the bootstrap that bounds IMD with 95 %: with so few probes it falls short by 2 %."""
+"""Level of the bootstrap quantile for a 95 % interval: few probes cost 2 % of the coverage."""
 
 
 @dataclass(frozen=True)
@@ -48,22 +48,22 @@ def imd_of_traces(
     generator: np.random.Generator,
     graph_error: float = 0.0,
 ) -> ImdResult:
-    """Intrinsic multi-scale distance (Tsitsulin et al. 2020, eq. 2) with a 95 % interval.
+    """Compute IMD (Tsitsulin et al. 2020, eq. 2) with a 95 % interval.
 
     Parameters
     ----------
     first, second : HeatTrace
-        At the same times, in the same normalisation, from independent probes.
+        Traces at the same times, in the same normalisation, from independent probes.
     generator : numpy.random.Generator
         Source of the bootstrap's multipliers.
     graph_error : float
-        What the approximation of the two graphs adds, in units of IMD.
+        Error from the approximation of the two graphs, in units of IMD.
 
     Returns
     -------
     ImdResult
-        The interval is [max(0, S - q), S + q]; with exact eigenvalues on both sides and no graph
-        error, q is rounding and the bounds are ``exact``.
+        The interval is [max(0, S - q), S + q]. With exact eigenvalues of both graphs and no graph
+        error, q is rounding and ``bounds`` is "exact".
 
     Raises
     ------
@@ -100,21 +100,21 @@ def weighted_gap(
     traces: tuple[Float64Array, Float64Array],
     bands: tuple[tuple[Float64Array, Float64Array], tuple[Float64Array, Float64Array]],
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """Weigh the gap between two heat traces; its largest value is their IMD.
+    """Return the weighted gap between two heat traces; its largest value is their IMD.
 
     Parameters
     ----------
     times : ndarray of float64, shape (T,)
         Positive times.
     traces : tuple of ndarray of float64
-        Both traces.
+        The two traces.
     bands : tuple of tuple of ndarray of float64
-        The lower and the upper end of each.
+        The lower and the upper end of each trace.
 
     Returns
     -------
     tuple of ndarray of float64
-        The gap, and its ends when both traces may be anywhere in their bands.
+        The gap, and its lower and upper end when both traces vary within their bands.
     """
     weight = imd_weight(times)
     gap = np.abs(traces[0] - traces[1])
@@ -125,8 +125,8 @@ def weighted_gap(
 def imd_sampling_error(times: Float64Array, errors: Sequence[Float64Array]) -> float:
     """Return the standard error of IMD over fresh samples, from those of both traces.
 
-    The deviation of IMD itself won't do: near 0 that of an absolute value is two thirds of that of
-    the difference.
+    The standard deviation of IMD itself would be too small: near 0 the deviation of an absolute
+    value is two thirds of that of the difference.
     """
     return float((imd_weight(times) * np.hypot(*errors)).max())
 
@@ -144,11 +144,12 @@ def _check_alike(first: HeatTrace, second: HeatTrace, graph_error: float) -> Non
 
 
 def _bootstrap_swings(deviations: Float64Array, generator: np.random.Generator) -> Float64Array:
-    """Draws of the mean's error at all times, shape (draws, T)."""
+    """Draw errors of the mean at all times, shape (draws, T)."""
     probes = len(deviations)
     if probes == 0:
         return np.zeros((BOOTSTRAP_DRAWS, deviations.shape[1]))
-    # Few probes understate their spread; Student's quantile over the normal one makes up for it.
+    # Few probes understate the spread. The ratio of Student's quantile to the normal one
+    # compensates for that.
     few = float(stdtrit(probes - 1, 0.975)) / 1.959963984540054
     multipliers = generator.standard_normal((BOOTSTRAP_DRAWS, probes))
     swings: Float64Array = multipliers @ (deviations * (few / np.sqrt(probes * (probes - 1))))

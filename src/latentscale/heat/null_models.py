@@ -1,6 +1,6 @@
 """Heat traces of graphs without structure (Tsitsulin et al. 2020, section 3.4, appendix C.4).
 
-They are what a heat trace is divided by, and what it is drawn beside. All are of the normalised
+A heat trace is divided by one of them, and is plotted beside them. All belong to the normalised
 Laplacian.
 """
 
@@ -20,7 +20,7 @@ NORMALIZATIONS: tuple[Normalization, ...] = get_args(Normalization)
 def null_trace(
     kind: Normalization, times: Float64Array, n: int, mean_degree: float | None
 ) -> Float64Array:
-    """Return the trace that one of n vertices is divided by.
+    """Return the null model's trace that the trace of n vertices is divided by.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def null_trace(
     n : int
         Vertices.
     mean_degree : float or None
-        Needed for ``er``.
+        Required for ``er``.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def null_trace(
         radius = 2.0 / np.sqrt(mean_degree)
         if n == 1:
             return np.exp(-times)
-        # n evenly spaced eigenvalues: a geometric sum.
+        # The eigenvalues are evenly spaced, so this is a geometric sum.
         spacing = times * 2.0 * radius / (n - 1)
         lowest: Float64Array = np.exp(-times * (1.0 - radius))
         count: Float64Array = np.expm1(-n * spacing) / np.expm1(-spacing)

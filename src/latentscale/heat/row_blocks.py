@@ -1,14 +1,14 @@
-"""The heat trace of a graph that no process holds: Lanczos by blocks of its rows.
+"""The heat trace of a graph that fits in no single process: Lanczos by blocks of rows.
 
-A Lanczos step takes two passes over the blocks. In the first every block multiplies its rows with
-the vectors; in the second it takes off what is parallel to them, whose share is then known. Between
-passes only sums over blocks are added up, from which :class:`TraceByRows` takes the recurrence one
-step on (:mod:`latentscale.linalg.lanczos`).
+A Lanczos step takes two passes over the blocks. In the first pass every block multiplies its rows
+by the vectors. In the second pass it makes the product orthogonal to the last vectors, with the
+coefficients that the first pass gave. Between passes only sums over blocks are added. From these
+sums :class:`TraceByRows` advances the recurrence by one step (:mod:`latentscale.linalg.lanczos`).
 
-Vectors advance in batches. The first holds the pilots and the first probes, and finds how many
-steps are enough where that isn't given; the others hold more probes, until the trace is known
-(:mod:`latentscale.heat.trace`). Random entries are a hash, so the numbers don't depend on the cut
-into blocks but for rounding.
+Vectors advance in batches. The first batch holds the pilots and the first probes, and determines
+the number of steps where that isn't given. Further batches hold more probes, until the trace is
+known (:mod:`latentscale.heat.trace`). Random entries are a hash, so the numbers depend on the
+division into blocks by rounding only.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from latentscale.linalg.random_vectors import Distribution, hashed_vectors
 Float64Array = NDArray[np.float64]
 
 BATCH = 16
-"""Vectors that advance together at most."""
+"""Largest number of vectors in a batch."""
 
 _EPSILON = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
 class RowRequest:
-    """What every block of rows computes next.
+    """The next computation of every block of rows.
 
     Attributes
     ----------
@@ -59,13 +59,13 @@ class RowRequest:
     step : int
         Number of the step; before step 0 the vectors are random.
     seed, first, width : int
-        Of the random vectors: what they are a hash of, the number of the first, and their count.
+        Of the random vectors: the seed of their hash, the number of the first one, and their count.
     distribution : {"rademacher", "gaussian"}
-        Of their entries.
+        Distribution of their entries.
     moments : bool
         Whether the moments of the matrix are wanted as well.
     share, scale, coupling : ndarray of float64, shape (width,)
-        α, what vectors are multiplied with for unit length, and the β before.
+        The last α, the factor that gives the vectors unit length, and the last β.
     """
 
     phase: Literal["multiply", "orthogonalise"]
@@ -91,24 +91,24 @@ class RowRequest:
         return cls(**{**values, **arrays})
 
     def start_vectors(self, n: int, start: int, stop: int) -> Float64Array:
-        """Draw rows of the random vectors of n entries, of about unit length."""
+        """Draw rows of the random vectors, which have n entries and about unit length."""
         columns = range(self.first, self.first + self.width)
         return hashed_vectors(self.distribution, self.seed, start, stop, columns) / math.sqrt(n)
 
 
 @dataclass(frozen=True)
 class RowSums:
-    """What a :class:`RowRequest` asks for: sums over rows, one for each of the vectors.
+    """The answer to a :class:`RowRequest`: sums over rows, one for each vector.
 
     Attributes
     ----------
     shares : sequence of float
-        Of the first half: dot products of vectors and products.
+        Of the first half of a step: dot products of vectors and products.
     squares : sequence of float
-        Squared lengths: of the random vectors in the first half of step 0, of what is left in
+        Squared lengths: of the random vectors in the first half of step 0, of the remainder in
         every second half.
     moments : sequence of float
-        tr L^j for j = 0 … 4, where wanted.
+        tr L^j for j = 0 … 4, where requested.
     """
 
     shares: Sequence[float] = ()
@@ -117,7 +117,7 @@ class RowSums:
 
     @classmethod
     def total(cls, blocks: Sequence[RowSums]) -> RowSums:
-        """Sum over blocks, in their order and without rounding."""
+        """Return the sum over blocks, in their order and without rounding."""
         return cls(
             *(
                 [
@@ -136,18 +136,19 @@ def multiply_block(
     vector: Float64Array,
     before: Float64Array | None,
 ) -> tuple[Float64Array, RowSums]:
-    """Do a block's first half of a step.
+    """Compute the first half of a step for one block.
 
     Parameters
     ----------
     request : RowRequest
-        Of the phase ``multiply``.
+        A request of the phase ``multiply``.
     block : csr_array, shape (m, c)
-        Rows of the Laplacian; its columns are the vertices that they name.
+        Rows of the Laplacian. Its columns are the vertices at which these rows have entries.
     gathered : ndarray of float64, shape (c, width)
-        The vectors' rows of these vertices.
+        The rows of the vectors at these vertices.
     vector, before : ndarray of float64, shape (m, width)
-        The block's own rows of the vectors, and of those before; None at step 0.
+        The block's own rows of the vectors, and of the previous vectors; the latter is None at step
+        0.
 
     Returns
     -------
@@ -163,21 +164,21 @@ def multiply_block(
 def orthogonalise_block(
     request: RowRequest, vector: Float64Array, product: Float64Array
 ) -> tuple[Float64Array, Float64Array, RowSums]:
-    """Do a block's second half of a step.
+    """Compute the second half of a step for one block.
 
     Parameters
     ----------
     request : RowRequest
-        Of the phase ``orthogonalise``.
+        A request of the phase ``orthogonalise``.
     vector, product : ndarray of float64, shape (m, width)
-        Of the first half.
+        The vectors and the product of the first half.
 
     Returns
     -------
     tuple of ndarray, ndarray and RowSums
-        The block's rows of the vectors, of unit length; what is left of the product; its sums.
+        The block's rows of the vectors, of unit length; the remainder of the product; its sums.
     """
-    # The length of a random vector is known once all blocks have drawn their part.
+    # The length of a random vector is known only after all blocks have drawn their part.
     scale = request.scale if request.step == 0 else 1.0
     vector, rest = vector * scale, product * scale
     squares = take_off_own(rest, vector, request.share)
@@ -186,7 +187,7 @@ def orthogonalise_block(
 
 @dataclass(frozen=True)
 class TraceSettings:
-    """What a trace depends on beside its graph; ``steps`` and ``probes`` are None for automatic.
+    """The settings of a trace; ``steps`` and ``probes`` are None for automatic.
 
     ``n`` is the number of vertices, ``norm`` bounds the largest eigenvalue, and the rest is as for
     :func:`latentscale.heat.trace.estimate_heat_trace`.
@@ -203,24 +204,24 @@ class TraceSettings:
 
 @dataclass(frozen=True)
 class TraceByRows:
-    """An :class:`~latentscale.linalg.iterations.Iteration` with a heat trace as outcome.
+    """An :class:`~latentscale.linalg.iterations.Iteration` whose outcome is a heat trace.
 
     Attributes
     ----------
     settings : TraceSettings
-        What the trace depends on.
+        The settings of the trace.
     times : ndarray of float64, shape (T,)
         Positive ascending times.
     seed, wanted, steps : int
-        What random entries are a hash of; vectors to advance in all; steps of each.
+        Seed of the hash of random entries; number of vectors in all; steps of each.
     phase : {"multiply", "orthogonalise"}
-        What is asked for.
+        The half of a step that is requested.
     recurrence : Recurrence
-        Of the present batch.
+        The recurrence of the present batch.
     lengths : ndarray of float64, shape (width,)
-        Squared lengths of its random vectors.
+        Squared lengths of the batch's random vectors.
     diagonals, off_diagonals, all_lengths : ndarray of float64
-        Of all batches before: shapes (steps, vectors) twice, and (vectors,).
+        Of all earlier batches: shapes (steps, vectors) twice, and (vectors,).
     moments : ndarray of float64, shape (5,)
         tr L^j for j = 0 … 4.
     trace : HeatTrace or None
@@ -245,7 +246,7 @@ class TraceByRows:
     def start(
         cls, settings: TraceSettings, times: Float64Array, generator: np.random.Generator
     ) -> TraceByRows:
-        """Draw a seed and ask for the first batch: pilots and the first probes."""
+        """Draw a seed and begin with the first batch: pilots and the first probes."""
         steps = LEAST_STEPS if settings.steps is None else settings.steps
         probes = LEAST_PROBES if settings.probes is None else settings.probes
         none = np.empty((steps, 0))
@@ -267,7 +268,7 @@ class TraceByRows:
 
     @property
     def request(self) -> RowRequest | None:
-        """What the blocks compute next."""
+        """The next computation of the blocks; None when finished."""
         if self.trace is not None:
             return None
         recurrence, step = self.recurrence, len(self.recurrence.off_diagonal)
@@ -293,7 +294,7 @@ class TraceByRows:
         return self.trace
 
     def advance(self, sums: RowSums) -> TraceByRows:
-        """Take the blocks' sums; when a batch is through, see whether the trace is known."""
+        """Take the blocks' sums; after the last step of a batch, check if the trace is known."""
         if self.phase == "multiply":
             return self._take_shares(sums)
         smallest = math.sqrt(_EPSILON) * self.settings.norm
@@ -322,7 +323,7 @@ class TraceByRows:
         )
 
     def _wants_more_steps(self) -> bool:
-        """Tell whether the first batch has to go on; later ones take as many steps as it did."""
+        """Tell whether the first batch needs more steps; later batches take as many as it did."""
         settings = self.settings
         most = min(MOST_STEPS, settings.n)
         if settings.steps is not None or len(self.all_lengths) > 0 or self.steps >= most:
@@ -331,7 +332,7 @@ class TraceByRows:
         return not quadrature_suffices(*rules, self.times, settings.tolerance)
 
     def _begin_batch(self) -> TraceByRows:
-        """Start as many vectors as are wanted yet, at most a batch."""
+        """Start the vectors that are still needed, at most one batch."""
         width = min(BATCH, self.wanted - len(self.all_lengths))
         return replace(
             self,
@@ -361,7 +362,7 @@ class TraceByRows:
 
     def _average(self) -> HeatTrace:
         settings, times = self.settings, self.times
-        # The runs are over, so that it doesn't matter what would scale their vectors.
+        # These runs have ended, so the scale of their vectors doesn't matter.
         whole = Recurrence(self.diagonals, self.off_diagonals, np.empty(0))
         gauss, radau = (rule.weighted(self.all_lengths) for rule in rules_of(whole))
         control = fit_control_variate(
@@ -381,11 +382,11 @@ class TraceByRows:
         return average_probes(times, [seen], control, settings.n, self.steps)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Give the arrays of the state."""
+        """Return the arrays of the state."""
         return {**{name: getattr(self, name) for name in ARRAYS}, **self.recurrence.arrays()}
 
     def values(self) -> dict[str, Any]:
-        """Give the JSON values of the state."""
+        """Return the JSON values of the state."""
         own = {name: getattr(self, name) for name in ("seed", "wanted", "steps", "phase")}
         return {**own, "settings": asdict(self.settings)}
 

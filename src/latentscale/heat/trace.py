@@ -9,51 +9,53 @@ and the IMD of two graphs is :math:`\sup_t e^{-2(t + 1/t)} |h_1(t) - h_2(t)|` (t
 Estimator
 ---------
 For a probe :math:`v` of random signs, :math:`v^\top f(L) v` has the mean :math:`\operatorname{tr}
-f(L)` (eq. 3), and :math:`m` Lanczos steps from :math:`v` give it as a Gauss quadrature: nodes are
-the eigenvalues of the tridiagonal matrix, weights the squared first components of its eigenvectors
-(eq. 4-6). All probes of a block advance together, one sparse product a step.
+f(L)` (eq. 3). :math:`m` Lanczos steps from :math:`v` give it as a Gauss quadrature: the nodes are
+the eigenvalues of the tridiagonal matrix, the weights the squared first components of its
+eigenvectors (eq. 4-6). All probes of a block advance together, with one sparse product a step.
 
 Variance
 --------
-The paper subtracts a linear control variate (its eq. 15, :math:`1 - t e^{-t} \lambda`; here under
-``linear``, and ``none`` subtracts nothing, both without what follows). By default it is a
-polynomial :math:`p_t` of degree 4, whose trace follows from
-:math:`\operatorname{tr} L^j, j \le 4`, known exactly:
+The paper subtracts a linear control variate (its eq. 15, :math:`1 - t e^{-t} \lambda`); ``linear``
+selects it here. ``none`` subtracts nothing. Neither uses the null space. The default is a
+polynomial :math:`p_t` of degree 4. Its trace follows from :math:`\operatorname{tr} L^j, j \le 4`,
+which are known exactly:
 
 .. math:: \operatorname{tr} e^{-tL} \approx \operatorname{tr} p_t(L)
           + \frac1P \sum_i v_i^\top (e^{-tL} - p_t(L)) v_i .
 
 For random signs the variance is at most :math:`2 \sum_j (e^{-t\lambda_j} - p_t(\lambda_j))^2`, so
-:math:`p_t` is the least-squares fit in the spectral distribution. That is taken from the quadrature
-of a few pilot probes, which aren't used again: the coefficients are then constants to the other
-probes and the estimate stays unbiased.
+:math:`p_t` is the least-squares fit in the spectral distribution. That distribution is estimated by
+the quadrature of a few pilot probes, which aren't used again. The coefficients are therefore
+independent of the other probes, and the estimate stays unbiased.
 
-On a graph with hubs the product that tr L³ and tr L⁴ need can be too much. Then every probe
-estimates them by companions, two products each, instead: less of the variance goes, and what the
-estimates add to it is in the spread over probes.
+On a graph with hubs the product that tr L³ and tr L⁴ need can cost too much. Then every probe has
+companion vectors that estimate these two moments, at two products each. This removes less of the
+variance. The error of the companions shows in the spread over probes.
 
 The null space of :math:`L` is known: one vector for every component. Probes are made orthogonal to
-it and its trace is added, which at large :math:`t`, when little else is left, is most of the
-variance.
+it, and its part of the trace is added. At large :math:`t`, where little else is left, this removes
+most of the variance.
 
 Interval
 --------
-Student's interval over probes, widened by three errors. :math:`v^\top g(L) v` is skewed where few
-eigenvalues make up :math:`g = e^{-t\cdot} - p_t`: as a sum of weighted :math:`\chi^2` it has the
-cumulants :math:`\kappa_2 = 2 \operatorname{tr} g^2` and :math:`\kappa_3 = 8 \operatorname{tr} g^3`,
-which the pilots' quadrature tells. The side that the skewness :math:`\gamma` endangers is moved out
-by :math:`|\gamma| (1 + 2q^2) / 6\sqrt P` standard errors, the first term of the Edgeworth expansion
-of Student's ratio at its quantile :math:`q` (Johnson, JASA 73, 1978; Hall 1992, section 3.10); the
-other side isn't moved in. More probes don't cure the other two. Derivatives of
-:math:`e^{-t\lambda}` alternate in sign, so Gauss quadrature lies below each quadratic form and
-Gauss-Radau quadrature with a node at 0 above it (Golub & Meurant 2010, chapter 6); the value is
-halfway. And a rounding floor: on a star or a complete graph the polynomial fits the few eigenvalues
-exactly, the probes agree, and the width would otherwise be a false zero.
+The interval is Student's over probes, widened for three errors. *Skewness*: :math:`v^\top g(L) v`
+is skewed where few eigenvalues dominate :math:`g = e^{-t\cdot} - p_t`. As a sum of weighted
+:math:`\chi^2` it has the cumulants :math:`\kappa_2 = 2 \operatorname{tr} g^2` and :math:`\kappa_3 =
+8 \operatorname{tr} g^3`, which are estimated by the pilots' quadrature. The end that the skewness
+:math:`\gamma` makes unsafe is moved out by :math:`|\gamma| (1 + 2q^2) / 6\sqrt P` standard errors,
+the first term of the Edgeworth expansion of Student's ratio at its quantile :math:`q` (Johnson,
+JASA 73, 1978; Hall 1992, section 3.10). The other end isn't moved in. More probes don't reduce the
+other two errors. *Quadrature*: derivatives of :math:`e^{-t\lambda}` alternate in sign, so Gauss
+quadrature lies below each quadratic form and Gauss-Radau quadrature with a node at 0 above it
+(Golub & Meurant 2010, chapter 6). The value is halfway between. *Rounding*: on a star or a complete
+graph the polynomial fits the few eigenvalues exactly and all probes agree, so without a floor the
+width would be 0, which is too narrow.
 
-IMD's interval is a band: a high quantile of the supremum over t of a Gaussian multiplier
-bootstrap of both graphs' weighted deviations (Chernozhukov, Chetverikov & Kato 2013), to which the
-widths of quadrature, rounding and the graph's own error are added. The supremum moves by no more
-than the largest difference between the curves, so the band bounds it however many times compete.
+IMD's interval comes from a band over all times. Its width is a high quantile of the supremum over t
+of a Gaussian multiplier bootstrap of both graphs' weighted deviations (Chernozhukov, Chetverikov &
+Kato 2013), plus the widths of quadrature and rounding and the graph's own error. The supremum
+changes by no more than the largest difference between the curves, so the band bounds it, whatever
+the number of times.
 """
 
 from __future__ import annotations
@@ -83,7 +85,7 @@ from latentscale.linalg.random_vectors import Distribution
 Float64Array = NDArray[np.float64]
 
 DENSE_VERTICES = 500
-"""Up to this many vertices, an automatic number of probes means exact eigenvalues."""
+"""Vertices up to which an automatic number of probes means exact eigenvalues."""
 
 PILOT_PROBES = 8
 LEAST_PROBES = 4
@@ -95,16 +97,16 @@ MOST_STEPS = 640
 """An automatic number of Lanczos steps starts at 10 and doubles, to 640 or the vertices."""
 
 TRIED_PROBES = 4
-"""Probes on which a number of steps is tried."""
+"""Probes that are used to choose the number of steps."""
 
 QUADRATURE_SHARE = 0.1
-"""Share of the tolerance that the quadrature may take up, half the width of its bracket."""
+"""Share of the tolerance that the quadrature's error (half its bracket) may take."""
 
 COMPANIONS = 4
-"""Vectors by which a probe estimates tr L³ and tr L⁴ where hubs make the exact ones costly."""
+"""Companion vectors of a probe that estimate tr L³ and tr L⁴ where hubs make them costly."""
 
 PRODUCT_WORK, PRODUCT_WORK_OF_A_ROW = 10**10, 1000
-"""Multiply-adds of L L up to which these moments are exact: the larger of the two."""
+"""Multiply-adds of L L up to which these moments are exact: the larger of these two limits."""
 
 
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -119,9 +121,9 @@ class HeatTrace:
     times : ndarray of float64, shape (T,)
         Ascending diffusion times.
     trace : ndarray of float64, shape (T,)
-        tr exp(-tL) over its normaliser; per vertex as computed.
+        tr exp(-tL) divided by its normaliser; as computed, per vertex.
     lower, upper : ndarray of float64, shape (T,)
-        95 % interval at each time by itself: probes, quadrature and rounding.
+        95 % interval at each single time, for probes, quadrature and rounding.
     standard_error : ndarray of float64, shape (T,)
         Standard error over probes, not below the rounding floor; 0 for exact eigenvalues.
     deviations : ndarray of float64, shape (P, T)
@@ -129,12 +131,12 @@ class HeatTrace:
     quadrature : ndarray of float64, shape (T,)
         Half width of the quadrature bracket plus the rounding floor.
     vertices : int
-        Number n of vertices.
+        Number of vertices, n.
     probes, steps : int
         Probes in the mean (pilots not counted) and Lanczos steps of each; 0 for exact
         eigenvalues.
     normalization : {"empty", "none", "complete", "er"}
-        What the trace is divided by, see :func:`normalise`.
+        The divisor of the trace, see :func:`normalise`.
     """
 
     times: Float64Array
@@ -152,7 +154,7 @@ class HeatTrace:
 
 @dataclass(frozen=True)
 class ProbeIntegrals:
-    """What probes see of e^(-tL) - p_t(L): bounds from below and above, each of shape (P, T)."""
+    """Quadratic forms of e^(-tL) - p_t(L): lower and upper bounds, each of shape (P, T)."""
 
     below: Float64Array
     above: Float64Array
@@ -193,12 +195,13 @@ def estimate_heat_trace(
     tolerance : float
         Relative standard error to stop at.
     distribution : {"rademacher", "gaussian"}
-        Of the entries of the probes. Normal entries see the diagonal of L, too, and know less.
+        Distribution of the probes' entries. Normal entries have a larger variance, because the
+        diagonal of L contributes to it.
     variance_reduction : {"moments", "linear", "none"}
-        Polynomials of degree 4 with exact moments, probes off the known null space; the paper's
-        eq. 15; or none.
+        ``moments``: polynomials of degree 4 with exact moments, and probes orthogonal to the known
+        null space; ``linear``: the paper's eq. 15; ``none``: no control variate.
     threads : int
-        Blocks of probes that advance at the same time; no number depends on it.
+        Blocks of probes that advance at the same time. The result doesn't depend on it.
 
     Returns
     -------
@@ -253,7 +256,7 @@ def estimate_heat_trace(
 
 
 def moments_in_budget(laplacian: csr_array[Any, Any]) -> bool:
-    """Tell whether tr L³ and tr L⁴ may be computed; Σ deg² is known before."""
+    """Tell whether computing tr L³ and tr L⁴ fits the budget, from Σ deg²."""
     budget = max(PRODUCT_WORK, PRODUCT_WORK_OF_A_ROW * laplacian.shape[0])
     return bool(product_work(laplacian) <= budget)
 
@@ -271,7 +274,7 @@ def sufficient_steps(
     generator: np.random.Generator,
     null_space: NullSpace | None = None,
 ) -> int:
-    """Find a number of Lanczos steps whose quadrature is accurate enough.
+    """Return a number of Lanczos steps whose quadrature is accurate enough.
 
     Parameters
     ----------
@@ -280,17 +283,17 @@ def sufficient_steps(
     times : ndarray of float64, shape (T,)
         Positive times.
     tolerance : float
-        Relative standard error that the trace is meant to have.
+        Relative standard error that the trace should have.
     generator : numpy.random.Generator
-        Source of the four probes that every number is tried on.
+        Source of the four probes on which every number of steps is tried.
     null_space : NullSpace or None
-        What is known of the matrix' null space.
+        The known null space of the matrix.
 
     Returns
     -------
     int
-        10, or doubled until Gauss and Gauss-Radau rules bracket what every probe sees within a
-        tenth of the tolerance at every time; at most 640.
+        10, doubled until the Gauss and Gauss-Radau rules bracket every probe's quadratic form
+        within a tenth of the tolerance at every time; at most 640.
     """
     steps, known = LEAST_STEPS, (null_space.dimension if null_space else 0) / laplacian.shape[0]
     while steps < min(MOST_STEPS, laplacian.shape[0]):
@@ -304,26 +307,26 @@ def sufficient_steps(
 def quadrature_suffices(
     gauss: Rule, radau: Rule, times: Float64Array, tolerance: float, known: float = 0.0
 ) -> bool:
-    """Tell whether what every probe sees is bracketed within a tenth of the tolerance.
+    """Tell whether every probe's quadratic form is bracketed within a tenth of the tolerance.
 
     Parameters
     ----------
     gauss, radau : Rule
-        Of the same probes.
+        Rules of the same probes.
     times : ndarray of float64, shape (T,)
         Positive times.
     tolerance : float
-        Relative standard error that the trace is meant to have.
+        Relative standard error that the trace should have.
     known : float
-        Share of the vertices in the known null space, which the probes don't see.
+        Dimension of the known null space over the number of vertices. Probes are orthogonal to it.
 
     Returns
     -------
     bool
-        True when it is so at every time.
+        True when this holds at every time.
     """
     below, above = _heat_seen(gauss, times), _heat_seen(radau, times)
-    # The widest bracket: what is left of the spectrum may be seen by few of the probes.
+    # Take the widest bracket: few of the probes may have a share in the rest of the spectrum.
     width, trace = np.abs(above - below).max(axis=0), known + below.mean(axis=0)
     return bool((0.5 * width <= QUADRATURE_SHARE * tolerance * trace).all())
 
@@ -336,7 +339,7 @@ def pilot_rules(
     null_space: NullSpace | None = None,
     distribution: Distribution = "rademacher",
 ) -> Rule:
-    """Find the Gauss rules of probes that show the spectral distribution and aren't used again.
+    """Compute the Gauss rules of pilot probes, which show the spectral distribution.
 
     Parameters
     ----------
@@ -347,14 +350,14 @@ def pilot_rules(
     generator : numpy.random.Generator
         Source of the probes.
     null_space : NullSpace or None
-        What is known of the matrix' null space.
+        The known null space of the matrix.
     distribution : {"rademacher", "gaussian"}
-        Of the entries of the probes.
+        Distribution of the probes' entries.
 
     Returns
     -------
     Rule
-        One for each probe.
+        A rule for each probe.
     """
     rules = [
         gauss
@@ -379,7 +382,7 @@ def probe_integrals(
     distribution: Distribution = "rademacher",
     threads: int = 1,
 ) -> ProbeIntegrals:
-    """Estimate tr (e^(-tL) - p_t(L)) / n by each of some probes.
+    """Estimate tr (e^(-tL) - p_t(L)) / n by each of several probes.
 
     Parameters
     ----------
@@ -392,11 +395,11 @@ def probe_integrals(
     count, steps : int
         Probes and Lanczos steps.
     generator : numpy.random.Generator
-        Source of the probes, none of which was a pilot.
+        Source of the probes, which must not include the pilots.
     null_space : NullSpace or None
-        What is known of the matrix' null space; the control variate has to know as much.
+        The known null space of the matrix; the control variate must assume the same one.
     distribution : {"rademacher", "gaussian"}
-        Of the entries of the probes.
+        Distribution of the probes' entries.
     threads : int
         Blocks of probes that advance at the same time.
 
@@ -413,7 +416,7 @@ def probe_integrals(
         above.append(radau.integrate(control.remainder(times, radau.nodes)))
     lower, upper = np.concatenate(below), np.concatenate(above)
     if control.slopes.any():
-        # Every probe has companions of its own, so that its spread holds their error, too.
+        # Every probe has its own companions, so the spread over probes includes their error.
         seen = seen_moments(laplacian, COMPANIONS * count, generator, distribution)
         added = seen.reshape(count, COMPANIONS, 2).mean(axis=1) @ control.slopes
         lower, upper = lower + added, upper + added
@@ -427,16 +430,16 @@ def average_probes(
     n: int,
     steps: int,
 ) -> HeatTrace:
-    """Average probes, and judge how well their mean is known.
+    """Average probes, and compute the interval of their mean.
 
     Parameters
     ----------
     times : ndarray of float64, shape (T,)
         The times.
     integrals : sequence of ProbeIntegrals
-        Of at least two probes together, in a fixed order.
+        Integrals of at least two probes in all, in a fixed order.
     control : ControlVariate
-        The polynomials that the integrals leave out.
+        The polynomials that were subtracted.
     n, steps : int
         Vertices of the graph; Lanczos steps of a probe.
 
@@ -501,7 +504,8 @@ def dense_heat_trace(laplacian: csr_array[Any, Any], times: ArrayLike) -> HeatTr
     spectrum = eigh(laplacian.toarray(), eigvals_only=True, overwrite_a=True, check_finite=False)
     spectrum = np.maximum(spectrum, 0.0)
     trace = np.exp(-np.multiply.outer(grid, spectrum)).mean(axis=1)
-    # Each eigenvalue errs by at most a modest multiple of n ε ‖L‖, the trace t times that.
+    # The error of an eigenvalue is at most a small multiple of n ε ‖L‖, that of the trace t times
+    # as much.
     rounding = _EPSILON * (16.0 + n * spectrum[-1] * grid * trace)
     zero = np.zeros_like(grid)
     return HeatTrace(
@@ -519,7 +523,7 @@ def dense_heat_trace(laplacian: csr_array[Any, Any], times: ArrayLike) -> HeatTr
 
 
 def normalise(heat: HeatTrace, kind: Normalization, mean_degree: float | None = None) -> HeatTrace:
-    """Divide a per-vertex heat trace by another null model's instead.
+    """Return a per-vertex heat trace divided by another null model instead.
 
     Parameters
     ----------
@@ -531,7 +535,7 @@ def normalise(heat: HeatTrace, kind: Normalization, mean_degree: float | None = 
         an Erdős-Rényi graph, its n eigenvalues evenly spaced over 1 ± 2 / √(mean degree)
         (Tsitsulin et al. 2020, appendix C.4).
     mean_degree : float or None
-        Mean degree of the graph; needed for ``er``.
+        Mean degree of the graph; required for ``er``.
 
     Returns
     -------

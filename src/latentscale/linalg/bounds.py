@@ -1,4 +1,4 @@
-"""Bounds on eigenvalues that take no iteration."""
+"""Bounds on eigenvalues that need no iteration."""
 
 from __future__ import annotations
 

@@ -1,16 +1,18 @@
 r"""The magnitude at several scales by conjugate gradients, as an iteration.
 
-For each scale the system :math:`K w = \mathbf 1` is solved from 0; all scales share each pass over
-the pairs of rows, and a scale that is solved leaves. Where the landmarks foretell many steps, a
-Nyström preconditioner ``M`` cuts them (:mod:`latentscale.linalg.preconditioning`).
+For each scale the system :math:`K w = \mathbf 1` is solved, starting from 0. All scales share each
+pass over the pairs of rows, and a scale that is solved leaves the iteration. Where the landmarks
+predict many steps, a Nyström preconditioner ``M`` reduces their number
+(:mod:`latentscale.linalg.preconditioning`).
 
 The error of a step
 -------------------
 Step ``j`` raises the magnitude by :math:`\Delta_j = \alpha_j\, r_j^\top M^{-1} r_j` (Hestenes and
-Stiefel 1952), so the error after ``k`` steps is the sum of all later gains. The last ``m`` gains
-are therefore a lower bound of the error ``m`` steps ago, and a sharp one when convergence has not
-stalled (Strakoš and Tichý 2002). Three times their sum serves as the error *now*; ``m`` is 4 at
-least, a quarter of all steps, and most of them where convergence is slow. This is an estimate.
+Stiefel 1952), so the error after ``k`` steps is the sum of all later gains. The sum of the last
+``m`` gains is therefore a lower bound of the error ``m`` steps ago, and a sharp one if convergence
+has not stalled (Strakoš and Tichý 2002). Three times this sum estimates the *present* error. ``m``
+is a quarter of all steps, at least 4, and most of the steps where convergence is slow. This is an
+estimate, not a bound.
 
 What is certain
 ---------------
@@ -25,16 +27,17 @@ where ``a`` bounds the smallest eigenvalue from below
 precision certifies both sides; its rounding is bounded by
 :func:`latentscale.tiles.exponential_products.product_error`.
 
-The upper bound wants the residual small, conjugate gradients make the error small. So beside the
-iterates runs the combination of them with the smallest residual: each new iterate is mixed in by a
-line search (minimal residual smoothing; Weiss 1996, Zhou and Walker 1994). Without preconditioner
-its bound equals that of Gauss–Radau quadrature (Golub and Meurant 2010, chapter 12) up to ``a``
-against the eigenvalues, and unlike it doesn't rest on exact arithmetic. With a preconditioner the
-iterate mixed in has been corrected at the landmarks, which comes free with :math:`M^{-1} r`.
+The upper bound needs a small residual, but conjugate gradients make the error small. So the
+combination of the iterates with the smallest residual is updated as well: each new iterate is mixed
+in by a line search (minimal residual smoothing; Weiss 1996, Zhou and Walker 1994). Without a
+preconditioner its bound equals that of Gauss–Radau quadrature (Golub and Meurant 2010, chapter 12)
+up to ``a`` compared with the eigenvalues, but it doesn't rely on exact arithmetic. With a
+preconditioner, the iterate that is mixed in is first corrected at the landmarks. This costs nothing
+beyond :math:`M^{-1} r`.
 
-A scale leaves when its certified bracket is narrow enough; or when the estimated error is small
-enough and certainty isn't near. Steps use products in single precision where there are many rows.
-A last product in double precision judges the weights of all scales.
+A scale leaves when its certified bracket is narrow enough, or when the estimated error is small
+enough and a certified bracket would take many more steps. Steps use products in single precision
+where there are many rows. A last product in double precision bounds the magnitude at all scales.
 """
 
 from __future__ import annotations
@@ -78,52 +81,55 @@ from latentscale.tiles.exponential_products import (
 FloatArray = NDArray[np.floating[Any]]
 
 DELAY = 4
-"""Least number of past steps whose gains estimate the error."""
+"""Smallest number of past steps whose gains estimate the error."""
 
 DELAY_SHARES = (0.25, 0.75)
-"""Shares of all steps that this number grows to, of few and of ``MANY_STEPS``: slow convergence
-stalls for longer."""
+"""Share of all steps to which this number grows, after few steps and after ``MANY_STEPS``: slow
+convergence stalls for longer."""
 
 MANY_STEPS = 50
 
 SAFETY = 3.0
-"""Factor on the estimated error, which tends to be low."""
+"""Factor on the estimated error, which tends to be too low."""
 
 ESTIMATED_SHARE = 0.3
-"""Share of the tolerance that an estimated error must reach."""
+"""Share of the tolerance to which an estimated error must fall."""
 
 CERTIFIED_SHARE = 0.7
-"""Share of the tolerance that a certified bracket's width must reach."""
+"""Share of the tolerance to which the width of a certified bracket must fall."""
 
 FAST = 0.3
-"""Ratio of one gain to the next up to which, twice in a row, the last one tells the error."""
+"""Ratio of a gain to the one before. At or below it twice in a row, the last gain estimates the
+error."""
 
 PATIENCE = 3
-"""Further steps, at least, that certainty is worth; or half of those already taken."""
+"""Further steps that may be taken for a certified bracket; half of the past steps if that is
+more."""
 
 WEIGHT_ACCURACY = 1e-2
-"""Largest residual of any row at the largest scale, so that the weights of single rows mean
-something. As many steps as the magnitude took are given to it, no more."""
+"""Largest residual of any row at the largest scale, so that the weights of single rows are
+meaningful. At most as many further steps are spent on it as the magnitude took."""
 
 PRECONDITIONED_ROWS = 2000
 """Rows from which a preconditioner is considered."""
 
 FORETOLD_STEPS = 5
-"""Foretold steps from which a preconditioner pays: all scales share a pass over the pairs, so the
-slowest ones decide."""
+"""Predicted steps from which a preconditioner pays. All scales share a pass over the pairs, so the
+slowest scales determine the number of passes."""
 
 FORETOLD_SHARE = 1e-4
-"""Relative gain at which they end."""
+"""Relative gain at which the predicted steps end."""
 
 SINGLE_ROWS = 4096
-"""Rows from which steps use single precision; with fewer there is time for double."""
+"""Rows from which steps use single precision; with fewer rows double precision is fast enough."""
 
 EPSILON = float(np.finfo(np.float64).eps)
 
 Phase = Literal["iterate", "judge", "finished"]
 Stand = Literal["running", "certain", "estimated", "exhausted", "stopped", "failed"]
-"""Of one scale: taking steps; left with a certain bracket, or an estimated one; at the end of the
-precision; stopped from outside or by the limit of products; unable to go on for rounding."""
+"""State of one scale: taking steps; finished with a certified bracket, or with an estimated one; at
+the limit of the precision; stopped by the caller or by the limit of products; unable to continue
+because of rounding."""
 
 
 @dataclass(frozen=True)
@@ -135,17 +141,17 @@ class Solutions:
     scales : ndarray of float64, shape (s,)
         Positive and ascending.
     estimates : tuple of Estimate
-        The magnitude at each scale. ``bounds`` is "certified" where both sides are, and
-        "estimate" where the upper side is estimated or just the number of points; the lower side
-        is certified in any case.
+        The magnitude at each scale. ``bounds`` is "certified" where both ends are, and "estimate"
+        where the upper end is estimated or is the number of points. The lower end is always
+        certified.
     weights : ndarray, shape (n, s)
         Approximate solutions, each scaled to sum to the magnitude's value.
     products : int
         Passes over all pairs of rows, the last one in double precision.
     preconditioned : tuple of bool
-        Where a preconditioner was used.
+        Whether a preconditioner was used at each scale.
     separations : Separations
-        Of the points, for the next iteration on them.
+        Separations of the points, for the next iteration on them.
     """
 
     scales: Float64Array
@@ -158,14 +164,14 @@ class Solutions:
 
 @dataclass(frozen=True)
 class Bracket:
-    """What the steps so far say about the magnitude at a scale; good enough to choose scales.
+    """The magnitude at a scale as known from the steps so far; accurate enough to choose scales.
 
     Attributes
     ----------
     scale, lower, value, upper : float
-        Where nothing is certain ``upper`` is estimated, and n while convergence is slow.
+        ``upper`` is an estimate where it can't be certified, and n while convergence is slow.
     running : bool
-        Whether there are further steps to come.
+        Whether further steps follow.
     """
 
     scale: float
@@ -196,15 +202,15 @@ class _Course:
 
 
 class ConjugateGradients:
-    """An :class:`~latentscale.linalg.iterations.Iteration` with :class:`Solutions` as outcome.
+    """An :class:`~latentscale.linalg.iterations.Iteration` whose outcome is :class:`Solutions`.
 
     Use :meth:`start`, then :attr:`request` and :meth:`advance` in turn.
 
     Notes
     -----
     With ``n`` rows in ``d`` dimensions, ``s`` scales, ``c`` of them preconditioned with ``m``
-    landmarks, :func:`step_bytes` bounds the memory of a step beside the rows that are read at a
-    time.
+    landmarks, :func:`step_bytes` bounds the memory of a step, apart from the block of rows being
+    read.
     """
 
     def __init__(self, arrays: Arrays, values: Mapping[str, Any]) -> None:
@@ -224,7 +230,7 @@ class ConjugateGradients:
         separations: Separations | None = None,
         weight_accuracy: float | None = WEIGHT_ACCURACY,
     ) -> Self:
-        """Prepare to solve.
+        """Prepare the iteration and return it.
 
         Parameters
         ----------
@@ -239,15 +245,16 @@ class ConjugateGradients:
         generator : numpy.random.Generator
             Draws landmarks.
         separations : Separations, optional
-            From an earlier iteration on the same rows; else asked for with the first products.
+            Separations from an earlier iteration on the same rows. Otherwise they are requested
+            together with the first products.
         weight_accuracy : float
-            Largest residual allowed to any row at the largest scale, whose weights are of use
-            by themselves; None when weights don't matter.
+            Largest residual allowed for any row at the largest scale, where the weights themselves
+            are results; None when weights don't matter.
 
         Notes
         -----
-        Reads the rows once for landmarks and, where preconditioners pay, three times or more
-        to prepare and apply them.
+        Reads the rows once to draw landmarks. Where preconditioners pay, reads them three times or
+        more to prepare and apply them.
         """
         scales = np.array(scales, dtype=np.float64)
         values: dict[str, Any] = {
@@ -276,16 +283,16 @@ class ConjugateGradients:
         return cls(arrays, values)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Give the arrays of the state."""
+        """Return the arrays of the state."""
         return dict(self._arrays)
 
     def values(self) -> dict[str, Any]:
-        """Give the JSON values of the state."""
+        """Return the JSON values of the state."""
         return {**self._values, "courses": [asdict(course) for course in self._courses]}
 
     @property
     def request(self) -> PairRequest | None:
-        """Products of the directions; in the end, of the weights in double precision."""
+        """The next products: of the directions, or of the final weights in double precision."""
         phase: Phase = self._values["phase"]
         if phase == "finished":
             return None
@@ -304,7 +311,7 @@ class ConjugateGradients:
 
     @property
     def outcome(self) -> Solutions:
-        """The solutions, once finished."""
+        """The solutions, once the iteration is finished."""
         if self._values["phase"] != "finished":
             raise RuntimeError("conjugate gradients aren't finished: advance while request is set")
         weights = [self._arrays[f"weights-{k}"] for k in range(len(self._courses))]
@@ -319,12 +326,12 @@ class ConjugateGradients:
 
     @property
     def separations(self) -> Separations | None:
-        """How well the points are separated; None before it is known."""
+        """The separations of the points; None while unknown."""
         values = self._values["separations"]
         return None if values is None else Separations.load(values)
 
     def brackets(self) -> list[Bracket]:
-        """Say what is known at every scale; the estimates once they are there."""
+        """Return the present bracket at every scale; the final estimates once they exist."""
         if self._values["phase"] == "finished":
             scales = [course.scale for course in self._courses]
             estimates = self.outcome.estimates
@@ -343,7 +350,7 @@ class ConjugateGradients:
         self._turn()
 
     def advance(self, sums: PairSums) -> Self:
-        """Take a step at every scale that isn't solved, or judge the weights."""
+        """Take a step at every unsolved scale, or bound the magnitudes at the end."""
         products, read_rows = sums.products, sums.read_rows
         self._values["products"] += 1
         if self._values["phase"] == "judge":
@@ -364,10 +371,10 @@ class ConjugateGradients:
         self._turn()
         return self
 
-    # --- The beginning ---
+    # --- Start ---
 
     def _conclude_at_once(self) -> None:
-        """Give a single point the magnitude 1 at every scale."""
+        """Finish with magnitude 1 at every scale, for a single point."""
         one = Estimate.exact(1.0, "cg")
         for k in range(len(self._courses)):
             self._arrays[f"weights-{k}"] = np.ones(1)
@@ -399,7 +406,7 @@ class ConjugateGradients:
     def _prepare(
         self, landmarks: Landmarks, read_rows: ReadRows, generator: np.random.Generator
     ) -> None:
-        """Prepare preconditioners where many steps are foretold."""
+        """Prepare preconditioners for the scales at which many steps are predicted."""
         slow = [
             k
             for k in self._running()
@@ -455,7 +462,7 @@ class ConjugateGradients:
             precision: Precision = self._values["precision"]
             _, errors = _relative_errors(read_rows, scales, precision, n)
             for i, k in enumerate(places):
-                # Without preconditioner the first direction was the vector of ones.
+                # Without a preconditioner the first direction was the vector of ones.
                 if not self._courses[k].preconditioned and errors[i] < 0.5:
                     sums = float(products[:, i].max()) / (1.0 - float(errors[i]))
                     bounds[i] = max(bounds[i], 2.0 - sums)
@@ -470,7 +477,7 @@ class ConjugateGradients:
         return [k for k, course in enumerate(self._courses) if course.stand == "running"]
 
     def _move(self, k: int, image: Float64Array) -> bool:
-        """Move one scale's weights along its direction; say whether that was possible."""
+        """Move one scale's weights along its direction; return whether that was possible."""
         course = self._courses[k]
         direction, residual = self._arrays[f"directions-{k}"], self._arrays[f"residuals-{k}"]
         curvature = _dot(direction, image)
@@ -518,7 +525,7 @@ class ConjugateGradients:
             course.sharpest = max(course.sharpest, energy / squared)
 
     def _smooth(self, k: int, solved: Solved) -> None:
-        """Mix the new iterate into the one of least residual."""
+        """Mix the new iterate into the combination of least residual."""
         best = self._arrays.get(f"best-residuals-{k}")
         if best is None:
             return
@@ -536,7 +543,7 @@ class ConjugateGradients:
     # --- The decision ---
 
     def _decide(self, k: int) -> None:
-        """Let a scale leave when it is solved."""
+        """End the steps of a scale when it is solved."""
         course, tolerance = self._courses[k], self._values["tolerance"]
         value, last = course.value, self._arrays[f"residuals-{k}"]
         best = self._arrays.get(f"best-residuals-{k}")
@@ -561,7 +568,7 @@ class ConjugateGradients:
         return math.inf if wanted is None or k + 1 < len(self._courses) else wanted
 
     def _certain_soon(self, course: _Course) -> bool:
-        """Say whether the certified bracket will be narrow enough in a few more steps."""
+        """Tell whether the certified bracket will be narrow enough in a few more steps."""
         goal = CERTIFIED_SHARE * self._values["tolerance"]
         if len(course.widths) < 3 or not math.isfinite(course.widths[-1]):
             return False
@@ -574,7 +581,7 @@ class ConjugateGradients:
         return further <= max(PATIENCE, len(course.gains) // 2)
 
     def _leave(self, k: int, stand: Stand) -> None:
-        """Keep a scale's weights and residual alone."""
+        """End a scale, keeping only its weights and its residual."""
         self._courses[k].stand = stand
         best = self._arrays.pop(f"best-weights-{k}", None)
         best_residual = self._arrays.pop(f"best-residuals-{k}", None)
@@ -586,7 +593,7 @@ class ConjugateGradients:
         self._arrays.pop(f"row-factors-{k}", None)
 
     def _turn(self) -> None:
-        """Go over to the judgement when no scale is left."""
+        """Switch to the final product when no scale takes steps any more."""
         if self._values["phase"] == "iterate" and not self._running():
             self._values["phase"] = "judge"
             for name in ("landmarks", "positions", "origin", "vecchia"):
@@ -603,7 +610,7 @@ class ConjugateGradients:
         running = course.stand == "running"
         return Bracket(course.scale, value, value, min(value + error, n), running)
 
-    # --- The judgement ---
+    # --- The final product ---
 
     def _judge(self, products: Float64Array, read_rows: ReadRows) -> None:
         n = self._values["n"]
@@ -631,7 +638,7 @@ class ConjugateGradients:
     def _estimated_error(
         self, course: _Course, residual: Float64Array, expected: FloatArray
     ) -> float:
-        """Estimate the error by the last gains, and by how far the residual is off the expected."""
+        """Estimate the error from the last gains and from how far the residual is from expected."""
         if course.stand == "failed":
             return math.inf
         lost = residual if course.stand == "exhausted" else residual - expected
@@ -641,7 +648,7 @@ class ConjugateGradients:
 
 @dataclass(frozen=True)
 class _Judgement:
-    """What one product in double precision says about the magnitude.
+    """Bounds of the magnitude from one product in double precision.
 
     Attributes
     ----------
@@ -649,7 +656,7 @@ class _Judgement:
     total : float
         Sum of the weights.
     lower, value, upper : float
-        Certified bounds, and the lower one without allowance for rounding.
+        Certified bounds, and in between the lower bound without the allowance for rounding.
     """
 
     n: int
@@ -667,7 +674,7 @@ class _Judgement:
         error: float,
         eigenvalue: float,
     ) -> _Judgement:
-        """Bound by weights and their product.
+        """Bound the magnitude by weights and their product.
 
         ``entries`` bounds the relative error of similarities of different points, ``error`` that of
         the product with positive weights.
@@ -676,7 +683,7 @@ class _Judgement:
         total, form = float(weights.sum()), float(weights @ product)
         size = float(np.abs(weights).sum())
         negative = float(-weights.sum(where=weights < 0))
-        # K|w| is at most Kw and twice the negative part, as no similarity exceeds 1.
+        # K|w| is at most Kw plus twice the negative part, because no similarity exceeds 1.
         reach = np.full(n, size)
         if error < 0.5:
             np.minimum(reach, (np.abs(product) + 2.0 * negative) / (1.0 - error), out=reach)
@@ -700,7 +707,7 @@ class _Judgement:
         return cls(n, total, min(lower, value), value, upper)
 
     def estimate(self, error: float, tolerance: float) -> Estimate:
-        """State the bracket: certified when narrow, else by the estimated error, else up to n."""
+        """Return the bracket: certified if narrow, else by the estimated error, else up to n."""
         top = float(self.n)
         value = min(self.value, top)
         lower = min(self.lower, value)
@@ -716,12 +723,12 @@ class _Judgement:
 
 
 def most_products(n: int) -> int:
-    """Products after which the iteration gives up."""
+    """Return the number of products after which the iteration gives up."""
     return 50 + 4 * math.isqrt(n)
 
 
 def remaining_error(gains: Sequence[float]) -> float:
-    """Estimate the error from the last steps' gains, which bound it some steps ago from below."""
+    """Estimate the error from the gains of the last steps, a lower bound of the earlier error."""
     count = len(gains)
     few, many = DELAY_SHARES
     share = max(few, min(count / MANY_STEPS, 1.0) * many)
@@ -730,14 +737,14 @@ def remaining_error(gains: Sequence[float]) -> float:
 
 
 def step_bytes(n: int, scales: int, preconditioned: int, dimension: int) -> int:
-    """Bound the memory of a step, beside a block of rows and what holds the products.
+    """Bound the memory of a step, apart from a block of rows and the products.
 
     Parameters
     ----------
     n, scales, dimension : int
         Distinct rows, scales and coordinates.
     preconditioned : int
-        Scales with a preconditioner; all of them when it isn't known.
+        Scales with a preconditioner; all of them when the number isn't known.
     """
     item = 4 if n >= SINGLE_ROWS else 8
     m = landmark_count(n) if n >= PRECONDITIONED_ROWS else 0
@@ -752,7 +759,7 @@ def step_bytes(n: int, scales: int, preconditioned: int, dimension: int) -> int:
 def _relative_errors(
     read_rows: ReadRows, scales: Float64Array, precision: Precision, n: int
 ) -> tuple[Float64Array, Float64Array]:
-    """Bound the errors of similarities and products; infinite at absurdly large scales."""
+    """Bound the errors of similarities and products; infinite at extremely large scales."""
     farthest = _farthest_row(read_rows)
     with np.errstate(over="ignore", invalid="ignore"):
         entries = similarity_error(farthest, scales, precision)
@@ -761,7 +768,7 @@ def _relative_errors(
 
 
 def _farthest_row(read_rows: ReadRows) -> Points:
-    """Find the row farthest from the origin: error bounds depend on it alone."""
+    """Return the row farthest from the origin: error bounds depend on it alone."""
     farthest, largest = None, -1.0
     for block in read_rows():
         sizes = block.tile_rows("double", 1.0).sizes
@@ -774,14 +781,14 @@ def _farthest_row(read_rows: ReadRows) -> Points:
 
 
 def _mean_square(points: Points) -> float:
-    """Mean squared distance of the points from each other."""
+    """Return the mean squared distance between the points."""
     centre = points.rows.mean(axis=0)
     spread = points.rows - centre
     return 2.0 * float(np.einsum("ij,ij->i", spread, spread).mean())
 
 
 def _dot(a: FloatArray, b: FloatArray) -> float:
-    """Inner product, summed in double precision."""
+    """Return the inner product, summed in double precision."""
     return float(np.einsum("i,i->", a, b, dtype=np.float64))
 
 

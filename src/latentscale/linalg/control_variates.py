@@ -1,9 +1,10 @@
 r"""Polynomial control variates for the quadratic forms of :math:`e^{-tL}`.
 
-A polynomial :math:`p_t` whose trace is known exactly is subtracted from what random probes have to
-find: :math:`v^\top (e^{-tL} - p_t(L)) v` varies the less, the better :math:`p_t` fits
-:math:`e^{-t\cdot}` in the spectral distribution; :mod:`latentscale.heat.trace` says more. The same
-distribution, seen by pilot probes, foretells how skewed what is left will be.
+A polynomial :math:`p_t` whose trace is known exactly is subtracted from :math:`e^{-tL}`, and random
+probes estimate the trace of the difference. The better :math:`p_t` fits :math:`e^{-t\cdot}` in the
+spectral distribution, the less :math:`v^\top (e^{-tL} - p_t(L)) v` varies (see
+:mod:`latentscale.heat.trace`). Pilot probes estimate that distribution, and with it the skewness of
+the remainder.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Float64Array = NDArray[np.float64]
 VarianceReduction = Literal["moments", "linear", "none"]
 
 MOST_SKEWNESS = float(np.sqrt(8.0))
-"""Of a square of one normal variable; no sum of weighted squares has more."""
+"""Skewness of the square of one normal variable; no weighted sum of squares has more."""
 
 _EPSILON = float(np.finfo(np.float64).eps)
 
@@ -38,16 +39,17 @@ class ControlVariate:
     width : float
         Bound on the largest eigenvalue.
     coefficients : ndarray of float64, shape (degree + 1, T)
-        Of ascending powers of u.
+        Coefficients of ascending powers of u.
     trace : ndarray of float64, shape (T,)
-        What probes needn't find: tr p_t(L) / n off the known null space, and its share.
+        The part of the trace that is known without probes: tr p_t(L) / n outside the known null
+        space, plus the share of the null space.
     rounding : ndarray of float64, shape (T,)
-        Allowance for the rounding of an estimate with them.
+        Allowance for the rounding of an estimate with these polynomials.
     skewness : ndarray of float64, shape (T,)
-        Of what a probe sees of e^(-tL) - p_t(L).
+        Skewness of a probe's quadratic form of e^(-tL) - p_t(L).
     slopes : ndarray of float64, shape (2, T)
-        What tr L³ / n and tr L⁴ / n add to the trace for a unit, where they aren't in ``trace``
-        because they have to be estimated; else 0.
+        Derivatives of the trace by tr L³ / n and tr L⁴ / n, where these have to be estimated and
+        aren't included in ``trace``; otherwise 0.
     """
 
     width: float
@@ -58,7 +60,7 @@ class ControlVariate:
     slopes: Float64Array
 
     def remainder(self, times: Float64Array, nodes: Float64Array) -> Float64Array:
-        """e^(-t x) - p_t(x) for nodes of shape (...), as (..., T)."""
+        """Return e^(-t x) - p_t(x) at nodes x of shape (...), as shape (..., T)."""
         powers = np.vander((2.0 / self.width * nodes - 1.0).ravel(), len(self.coefficients), True)
         values = np.exp(-np.multiply.outer(nodes.ravel(), times)) - powers @ self.coefficients
         return values.reshape(*nodes.shape, len(times))
@@ -76,29 +78,29 @@ def fit_control_variate(
     *,
     exact: bool = True,
 ) -> ControlVariate:
-    """Fit polynomials p_t to the spectral distribution that pilot probes see, or take the paper's.
+    """Fit polynomials p_t to the spectral distribution of pilot probes, or take the paper's.
 
     Parameters
     ----------
     pilots : Rule
-        From :func:`latentscale.heat.trace.pilot_rules`, of any number of probes.
+        Rules of any number of probes, from :func:`latentscale.heat.trace.pilot_rules`.
     moments : ndarray of float64, shape (5,)
-        tr L^j for j = 0 … 4; unless ``exact`` the last two aren't known.
+        tr L^j for j = 0 … 4; the last two are unknown unless ``exact``.
     width : float
         Bound on the largest eigenvalue.
     times : ndarray of float64, shape (T,)
         Positive times.
     steps : int
-        Lanczos steps of the probes that it will serve.
+        Lanczos steps of the probes that will use the polynomials.
     null_dimension : int
         Dimension of the null space that all probes are orthogonal to.
     variance_reduction : {"moments", "linear", "none"}
-        Fitted polynomials of degree 4, or less where that would cost a bracket; the paper's of
-        degree 1; or 0.
+        ``moments``: fitted polynomials of degree 4, or less where degree 4 would invalidate the
+        quadrature's bracket; ``linear``: the paper's, of degree 1; ``none``: 0.
     distribution : {"rademacher", "gaussian"}
-        Of the entries of the probes that it will serve.
+        Distribution of the entries of the probes that will use the polynomials.
     exact : bool
-        Whether all of the moments are known.
+        Whether all the moments are known.
 
     Returns
     -------
@@ -114,16 +116,16 @@ def fit_control_variate(
     if not exact and degree > 2:
         units = np.eye(degree + 1)[3:]
         slopes[: degree - 2] = [_shifted_moments(unit, width) @ coefficients for unit in units]
-    # Powers of L are 0 on its null space but for L^0.
+    # Powers of L are 0 on its null space, except for L^0.
     outside = moments[: degree + 1] - np.where(np.arange(degree + 1) == 0, null_dimension, 0.0)
     trace = _shifted_moments(outside / n, width) @ coefficients + null_dimension / n
     rounding = _EPSILON * (64.0 + 4.0 * np.sqrt(n)) * (1.0 + np.abs(coefficients).sum(axis=0))
     left = values - powers @ coefficients
     if distribution == "rademacher":
-        # Signs have one length, so that they see no multiple of the identity.
+        # Vectors of signs have equal lengths, so a multiple of the identity adds no variance.
         left -= weights @ left / weights.sum() if weights.any() else 0.0
     squares, cubes = (n / len(pilots) * (weights @ left**power) for power in (2, 3))
-    # Where the polynomial is exact, what is left is rounding, which isn't skewed.
+    # Where the polynomial is exact, the remainder is rounding, which isn't skewed.
     spread = np.sqrt(2.0 * squares) / n
     known = spread > rounding
     skewness = np.zeros(len(times))
@@ -135,7 +137,8 @@ def fit_control_variate(
 def _fitted(
     nodes: Float64Array, weights: Float64Array, width: float, times: Float64Array, steps: int
 ) -> Float64Array:
-    # Gauss quadrature is exact to degree 2 steps - 1, so that far p_t costs no bracket.
+    # Gauss quadrature is exact to degree 2 steps - 1. Up to that degree p_t leaves the bracket
+    # valid.
     degree = min(4, 2 * steps - 1)
     root = np.sqrt(weights)[:, None]
     powers = np.vander(2.0 / width * nodes - 1.0, degree + 1, increasing=True)
@@ -147,7 +150,7 @@ def _fitted(
 def _linear(
     nodes: Float64Array, weights: Float64Array, width: float, times: Float64Array, steps: int
 ) -> Float64Array:
-    """1 - t e^(-t) x (Tsitsulin et al. 2020, eq. 15), in powers of u."""
+    """Return 1 - t e^(-t) x (Tsitsulin et al. 2020, eq. 15), in powers of u."""
     slope = -0.5 * width * times * np.exp(-times)
     return np.array([1.0 + slope, slope])
 
@@ -166,7 +169,7 @@ _POLYNOMIALS: dict[VarianceReduction, Callable[..., Float64Array]] = {
 
 
 def _shifted_moments(moments: Float64Array, width: float) -> Float64Array:
-    """Mean of (2 λ / width - 1)^j from the means of λ^j."""
+    """Return the means of (2 λ / width - 1)^j from the means of λ^j."""
     shift = Polynomial([-1.0, 2.0 / width])
     powers = [np.asarray((shift**j).coef, dtype=np.float64) for j in range(len(moments))]
     return np.array([power @ moments[: len(power)] for power in powers])

@@ -1,7 +1,7 @@
 """All eigenvalues of a large symmetric matrix, in place and without holding Python's lock.
 
-SciPy's wrapper keeps the interpreter's lock for the whole of LAPACK's work, minutes for ten
-thousand rows: meanwhile a worker can't answer its scheduler, be stopped, or run a second task.
+SciPy's wrapper holds the interpreter's lock during the whole LAPACK call, which takes minutes for
+ten thousand rows. Meanwhile a worker can't answer its scheduler, be stopped, or run a second task.
 NumPy's releases it but copies the matrix, which doubles the memory. The routine underneath,
 LAPACK's ``dsyev``, is called here through the pointer that SciPy publishes for this purpose
 (``scipy.linalg.cython_lapack``), in place and with the lock released.
@@ -56,7 +56,7 @@ def symmetric_eigenvalues(matrix: Float64Array) -> Float64Array:
 
 
 def _dsyev(matrix: Float64Array, eigenvalues: Float64Array, work: Float64Array, size: int) -> int:
-    # ctypes releases the lock for the time of a call.
+    # ctypes releases the lock during a call.
     address = get_cython_function_address("scipy.linalg.cython_lapack", "dsyev")
     routine = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 9)(address)
     n, info = ctypes.c_int(len(matrix)), ctypes.c_int(0)

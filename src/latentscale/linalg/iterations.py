@@ -1,9 +1,9 @@
-r"""Iterations that ask for sums over rows, so that anyone can compute them.
+r"""Iterations that request sums over rows, which any process may compute.
 
-The measures that need many passes over all rows, or over all pairs of rows, consist of two parts:
-the sums, which take almost all the time and can be spread over machines, and the mathematics
-between two passes. An *iteration* is the second part alone. It says what it wants next, and with
-that it becomes the next iteration:
+The algorithms that need many passes over all rows, or over all pairs of rows, consist of two parts:
+the sums, which take almost all the time and can be distributed over machines, and the mathematics
+between two passes. An *iteration* is the second part alone. It states which sums it needs next, and
+given those it advances to the next iteration:
 
 .. code-block:: python
 
@@ -11,15 +11,15 @@ that it becomes the next iteration:
         iteration = iteration.advance(compute(request))
     iteration.outcome
 
-Between two passes an iteration is plain arrays and JSON values, so it can be stored, and after a
-kill at most one pass is repeated. It is deterministic: the same sums lead to the same bits. What is
-random is drawn when it starts, from a generator.
+Between two passes an iteration consists of plain arrays and JSON values, so it can be stored, and
+after a kill at most one pass is repeated. It is deterministic: the same sums lead to the same bits.
+Random numbers are drawn when it starts, from a generator.
 
-What a request describes is the iteration's own. Conjugate gradients
+Each kind of iteration has its own kind of request. Conjugate gradients
 (:mod:`latentscale.linalg.conjugate_gradients`) and the search for the convergence scale
 (:mod:`latentscale.magnitude.convergence`) make a :class:`PairRequest`, which is answered by
-:class:`PairSums`; :mod:`latentscale.vendi.lanczos` asks for products with a kernel matrix, and
-:mod:`latentscale.heat.row_blocks` for products with a sparse one by blocks of its rows.
+:class:`PairSums`. :mod:`latentscale.vendi.lanczos` requests products with a kernel matrix, and
+:mod:`latentscale.heat.row_blocks` products with a sparse matrix by blocks of rows.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from latentscale.tiles.exponential_products import (
 )
 
 Arrays = Mapping[str, NDArray[Any]]
-"""Arrays of an iteration by name. An array that an earlier step had is often the same again."""
+"""Arrays of an iteration by name. An array is often the same object as in an earlier state."""
 
 ReadRows = Callable[[], Iterator[Points]]
-"""Reads the distinct rows in order, block after block; may be called again and again.
+"""Reads the distinct rows in order, block by block; may be called any number of times.
 
 All blocks have the origin that the products use.
 """
@@ -61,37 +61,37 @@ class Iteration(Protocol[Request_co, Sums_contra, Outcome_co]):
 
     @property
     def request(self) -> Request_co | None:
-        """What to compute next; None when finished. Its arrays are read-only."""
+        """The sums to compute next, with read-only arrays; None when finished."""
         ...
 
     def advance(self, sums: Sums_contra, /) -> Self:
-        """Take what was requested and go one step on.
+        """Take the requested sums and return the next iteration.
 
-        The iteration itself is spent afterwards: its arrays pass on to the next one.
+        The iteration itself can't be used afterwards, because the next one takes over its arrays.
         """
         ...
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Give the arrays that the iteration consists of, with :meth:`values`."""
+        """Return the arrays that, with :meth:`values`, make up the iteration."""
         ...
 
     def values(self) -> dict[str, Any]:
-        """Give everything that isn't an array, as JSON without NaN or infinity."""
+        """Return everything that isn't an array, as JSON without NaN or infinity."""
         ...
 
     @classmethod
     def load(cls, arrays: Arrays, values: Mapping[str, Any]) -> Self:
-        """Restore an iteration from what :meth:`arrays` and :meth:`values` gave."""
+        """Restore an iteration from :meth:`arrays` and :meth:`values`."""
         ...
 
     @property
     def outcome(self) -> Outcome_co:
-        """The result, once nothing is requested any more.
+        """The result, once the iteration is finished.
 
         Raises
         ------
         ValueError
-            When there is none, with the reason.
+            When there is no result; the message gives the reason.
         RuntimeError
             When the iteration isn't finished.
         """
@@ -101,7 +101,7 @@ class Iteration(Protocol[Request_co, Sums_contra, Outcome_co]):
 def iterate(
     iteration: Iteration[Request, Sums, Outcome], compute: Callable[[Request], Sums]
 ) -> Outcome:
-    """Run an iteration, as started or as restored, and return its outcome."""
+    """Run a new or restored iteration and return its outcome."""
     while (request := iteration.request) is not None:
         iteration = iteration.advance(compute(request))
     return iteration.outcome
@@ -120,7 +120,7 @@ class PairRequest:
         rows ``j``, shape (n, s):
         :func:`latentscale.tiles.exponential_products.exponential_products`.
     precision : {"single", "double"}
-        Of the products.
+        Precision of the products.
     exponents : ndarray of float64, shape (q,)
         Positive, ascending; empty after the first request. Wanted are the *Gaussian sums*
         :math:`\sum_{j \ne i} e^{-s_k d_{ij}^2}` over the other rows, shape (n, q), in single
@@ -135,7 +135,7 @@ class PairRequest:
 
 @dataclass(frozen=True)
 class PairSums:
-    """What a :class:`PairRequest` asks for.
+    """The answer to a :class:`PairRequest`.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class PairSums:
     gaussians : ndarray of float64, shape (n, q)
         Gaussian sums.
     read_rows : ReadRows
-        Reads the rows themselves, which preconditioners need.
+        Reads the rows, which preconditioners need.
     """
 
     products: Float64Array
@@ -160,9 +160,9 @@ def iterate_in_memory(
     Parameters
     ----------
     iteration : Iteration
-        As started, or as restored.
+        A new or restored iteration.
     points : Points
-        The distinct rows, with an origin in their midst.
+        The distinct rows, with an origin among them.
     kept_bytes : int
         Memory in which tiles may be kept between products; it doesn't change the result.
     """

@@ -6,23 +6,24 @@ For a symmetric matrix :math:`L` and a unit vector :math:`v_1`, with :math:`\bet
           \alpha_j = v_j^\top (L v_j - \beta_{j-1} v_{j-1}),
 
 where :math:`\beta_j \ge 0` makes :math:`v_{j+1}` a unit vector. The :math:`\alpha` are the diagonal
-of a tridiagonal matrix and the :math:`\beta` are beside it (Golub & Meurant 2010, chapter 4).
+of a tridiagonal matrix, the :math:`\beta` its off-diagonals (Golub & Meurant 2010, chapter 4).
 
-A step needs two sums over the rows of a vector: :math:`\alpha`, and the squared length of the right
-side. :class:`Recurrence` holds what follows from these sums, however the rows are spread. Each of
-its columns is a run of its own. The vectors stay with the caller, who computes the sums:
+A step needs two sums over the rows of a vector: :math:`\alpha`, and the squared length of the
+right-hand side. :class:`Recurrence` holds what follows from these sums, however the rows are
+distributed. Each of its columns is a separate run. The caller keeps the vectors and computes the
+sums:
 
 - :func:`run_lanczos` has a sparse matrix in memory. Large blocks of vectors don't fit the caches,
-  so a step is as fast as memory gives: vectors are scaled to unit length where they are read, and a
-  step reads or writes a block six times. Where little is left of a product, it is made orthogonal
+  so a step is bound by memory bandwidth: vectors are scaled to unit length where they are read, and
+  a step reads or writes a block six times. Where little is left of a product, it is made orthogonal
   to the last two vectors again.
 - :func:`take_off_before` and :func:`take_off_own` are the two halves of a step on dense rows, for
-  vectors that are products of a kernel matrix (:mod:`latentscale.vendi.lanczos`) or are spread over
-  machines by blocks of rows (:mod:`latentscale.heat.row_blocks`).
+  vectors that are products of a kernel matrix (:mod:`latentscale.vendi.lanczos`) or are distributed
+  over machines by blocks of rows (:mod:`latentscale.heat.row_blocks`).
 
-The two ways round differently, so that neither can take the other's sums without changing its bits.
-No vector is made orthogonal to more than the last two. What is lost beyond shows as repeated nodes
-of a quadrature, whose weights share what is due to one.
+The two ways round differently, so neither can use the other's sums without changing its bits. A
+vector is made orthogonal to the last two only. The loss of orthogonality to earlier vectors shows
+as repeated nodes of a quadrature, which share the weight of a single node.
 """
 
 from __future__ import annotations
@@ -39,26 +40,26 @@ from scipy.sparse import csr_array
 Float64Array = NDArray[np.float64]
 
 SUMMED_ROWS = 1024
-"""Rows summed by themselves before they join a total, which keeps rounding from growing with n."""
+"""Rows that are summed before they are added to a total, so that rounding doesn't grow with n."""
 
 LITTLE_LEFT = 0.01
-"""Share of a product's squared length; where less is left of it, it is made orthogonal again."""
+"""Share of a product's squared length. If less is left, it is made orthogonal once more."""
 
 
 @dataclass(frozen=True)
 class Recurrence:
-    """Tridiagonal matrices of independent Lanczos runs, one a column.
+    """Tridiagonal matrices of independent Lanczos runs, one for each column.
 
     Attributes
     ----------
     diagonal : ndarray of float64, shape (steps, c)
         The α so far.
     off_diagonal : ndarray of float64, shape (steps, c)
-        The β so far, the last of which leads out of the matrix. While the second sum of a step is
-        awaited there is one row fewer than in ``diagonal``.
+        The β so far; the last one lies outside the matrix. Between the two sums of a step there is
+        one row fewer than in ``diagonal``.
     scale : ndarray of float64, shape (c,)
-        What the caller's present vectors have to be multiplied with for unit length; 0 for a run
-        that met an invariant subspace, which goes on with zeros.
+        The factor that gives the caller's present vectors unit length; 0 for a run that reached an
+        invariant subspace and continues with zeros.
     """
 
     diagonal: Float64Array
@@ -67,7 +68,7 @@ class Recurrence:
 
     @classmethod
     def begin(cls, scale: Float64Array) -> Recurrence:
-        """Begin with vectors that have unit length when multiplied with ``scale``."""
+        """Return the start, with vectors that have unit length when multiplied by ``scale``."""
         none = np.empty((0, len(scale)))
         return cls(none, none, scale)
 
@@ -78,7 +79,7 @@ class Recurrence:
 
     @property
     def coupling(self) -> Float64Array:
-        """The last β; zeros in the beginning."""
+        """The last β; zeros at the start."""
         if len(self.off_diagonal) == 0:
             return np.zeros(len(self.scale))
         return np.asarray(self.off_diagonal[-1])
@@ -88,14 +89,14 @@ class Recurrence:
         return replace(self, diagonal=np.vstack([self.diagonal, shares]))
 
     def take_squares(self, squares: Float64Array, smallest: float | Float64Array) -> Recurrence:
-        """Take the squared lengths of what is left; end runs where no more than rounding is.
+        """Take the squared lengths of the remainders; end runs where only rounding is left.
 
         Parameters
         ----------
         squares : ndarray of float64, shape (c,)
             Squared lengths.
         smallest : float
-            Length up to which a vector is rounding.
+            Length up to which a vector counts as rounding.
         """
         length = np.sqrt(squares)
         going = length > smallest
@@ -106,12 +107,12 @@ class Recurrence:
         )
 
     def arrays(self) -> dict[str, Float64Array]:
-        """Give its arrays, for :meth:`load`."""
+        """Return the arrays that :meth:`load` takes."""
         return {name: getattr(self, name) for name in ("diagonal", "off_diagonal", "scale")}
 
     @classmethod
     def load(cls, arrays: Mapping[str, NDArray[Any]]) -> Recurrence:
-        """Restore it from :meth:`arrays`, among which others may be."""
+        """Restore it from :meth:`arrays`; other arrays are ignored."""
         return cls(arrays["diagonal"], arrays["off_diagonal"], arrays["scale"])
 
 
@@ -121,14 +122,14 @@ def take_off_before(
     before: Float64Array | None,
     coupling: Float64Array,
 ) -> Float64Array:
-    """Do the first half of a step on some rows: take β times the vectors before off a product.
+    """Compute the first half of a step on some rows: subtract β times the previous vectors.
 
     Parameters
     ----------
     product : ndarray of float64, shape (m, c)
         Rows of L times the vectors; overwritten.
     vectors, before : ndarray of float64, shape (m, c)
-        Rows of the present vectors, of unit length, and of those before; None where none are.
+        Rows of the present vectors, of unit length, and of the previous ones; None at the start.
     coupling : ndarray of float64, shape (c,)
         The last β.
 
@@ -143,7 +144,7 @@ def take_off_before(
 
 
 def take_off_own(product: Float64Array, vectors: Float64Array, share: Float64Array) -> Float64Array:
-    """Do the second half of a step on some rows: take α times the vectors off the rest.
+    """Compute the second half of a step on some rows: subtract α times the vectors.
 
     Parameters
     ----------
@@ -179,7 +180,7 @@ def run_lanczos(
     start : ndarray of float64, shape (n, c)
         Overwritten.
     scale : ndarray of float64, shape (c,)
-        One over the lengths of its columns; 0 for columns to leave out.
+        The reciprocals of its columns' lengths; 0 for columns to leave out.
     steps : int
         At least 1.
     smallest : float
@@ -202,7 +203,7 @@ def run_lanczos(
         )
         square, rest = _take_share(product, current, share * scale)
         if (square < LITTLE_LEFT * (np.square(share) + np.square(coupling))).any():
-            # Twice is enough: the second time takes off what rounding left of the last two.
+            # Twice is enough: the second time removes what rounding left of the last two.
             first, second = rest * scale, column_dots(product, previous) * previous_scale
             _take_shares(product, current, first * scale, previous, second * previous_scale)
             share += first
@@ -250,7 +251,7 @@ def _multiply(
 def _take_share(
     target: Float64Array, first: Float64Array, share: Float64Array
 ) -> tuple[Float64Array, Float64Array]:
-    """Take off shares of a block; return squared lengths, and dot products with the block."""
+    """Subtract multiples of a block; return squared lengths, and dot products with the block."""
     n, width = target.shape
     squares, rests = np.zeros(width), np.zeros(width)
     partial, partial_rest = np.zeros(width), np.zeros(width)
@@ -276,7 +277,7 @@ def _take_shares(
     second: Float64Array,
     second_share: Float64Array,
 ) -> None:
-    """Take off shares of two blocks."""
+    """Subtract multiples of two blocks."""
     n, width = target.shape
     for i in range(n):
         for c in range(width):

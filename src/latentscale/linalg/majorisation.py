@@ -1,9 +1,9 @@
-r"""Majorisation: the least and the most even distribution of an amount.
+r"""Majorisation: the least even and the most even distribution of an amount.
 
-A vector *majorises* another of equal sum when, both sorted descending, each of its partial sums is
-at least as large: it is the less even one. Hill numbers, and with them every Vendi score, fall
-under majorisation (they are Schur-concave). So when only lower bounds :math:`l_i` of the
-eigenvalues are known and the sum of what they lack, two spectra bracket every score: the one that
+A vector *majorises* another of equal sum when, with both sorted in descending order, each of its
+partial sums is at least as large: it is the less even one. Hill numbers, and so all Vendi scores,
+are Schur-concave: they fall as a vector becomes less even. If only lower bounds :math:`l_i` of the
+eigenvalues and the sum of the differences are known, two spectra bracket every score: the one that
 majorises all candidates and the one that all candidates majorise (Marshall, Olkin & Arnold,
 *Inequalities: Theory of Majorization and Its Applications*, chapter 5).
 """
@@ -16,7 +16,7 @@ from latentscale.tiles.distances import Float64Array
 
 
 def pour_on_largest(lower: Float64Array, upper: Float64Array, amount: float) -> Float64Array:
-    """Least even vector between two bounds: the amount goes to the first entries, up to limits.
+    """Return the least even vector: the amount goes to the first entries, up to their limits.
 
     Parameters
     ----------
@@ -28,9 +28,9 @@ def pour_on_largest(lower: Float64Array, upper: Float64Array, amount: float) -> 
     Returns
     -------
     ndarray of float64, shape (k,)
-        Descending; majorises every vector whose sorted entries lie between the bounds and sum to
-        the same. Where the limits leave too little room the rest goes to the first entry, which
-        keeps that property.
+        Descending. It majorises every vector of the same sum whose sorted entries lie between the
+        bounds. Where the limits leave too little room, the rest goes to the first entry; the
+        property still holds.
     """
     room = upper - lower
     before = np.cumsum(room) - room
@@ -40,7 +40,7 @@ def pour_on_largest(lower: Float64Array, upper: Float64Array, amount: float) -> 
 
 
 def raise_smallest(lower: Float64Array, amount: float) -> Float64Array:
-    """Most even vector above a bound: the smallest entries are raised to a common level.
+    """Return the most even vector: the smallest entries are raised to a common level.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def raise_smallest(lower: Float64Array, amount: float) -> Float64Array:
     Returns
     -------
     ndarray of float64, shape (k,)
-        Descending; majorised by every vector at or above ``lower`` with the same sum.
+        Descending. It is majorised by every vector of the same sum that is at or above ``lower``.
     """
     ascending = lower[::-1]
     levels = (amount + np.cumsum(ascending)) / np.arange(1, len(lower) + 1)

@@ -20,9 +20,10 @@ class NullSpace:
     labels : ndarray of int32, shape (n,)
         The component of every row.
     vector : ndarray of float64, shape (n,)
-        All of the vectors: each is 0 outside its component. 0 where a component has none.
+        The sum of all the vectors: each is 0 outside its component. It is 0 where a component has
+        no vector.
     components, dimension : int
-        Number of components, and of those that have a vector.
+        Number of components, and number of those with a vector.
     """
 
     labels: NDArray[np.int32]

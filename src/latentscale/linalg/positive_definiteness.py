@@ -1,8 +1,8 @@
 r"""Lower bounds of the similarity matrix's smallest eigenvalue, from sums over pairs.
 
 For an approximate solution ``w`` of :math:`K w = \mathbf 1` with residual :math:`r`, the magnitude
-is :math:`2\,\mathbf 1^\top w - w^\top K w + r^\top K^{-1} r`. A bound :math:`a` of the smallest
-eigenvalue of ``K`` from below bounds the last term by :math:`\|r\|^2 / a`, and with it the
+is :math:`2\,\mathbf 1^\top w - w^\top K w + r^\top K^{-1} r`. With a lower bound :math:`a` of the
+smallest eigenvalue of ``K``, the last term is at most :math:`\|r\|^2 / a`. This bounds the
 magnitude from above.
 
 Under the Euclidean metric the exponential is a mixture of Gaussians,
@@ -17,9 +17,9 @@ d_{ij}^2}`. Therefore
 
 .. math:: \lambda_{\min}(K) \ge \int \bigl(1 - G(s)\bigr)_+ d\mu_t(s),
 
-positive however small the scale. Sums of exponentials are log-convex in ``s``, so between two
-known values :math:`\log G` lies below its chord; the sums of a few exponents serve every scale.
-The bound is of the order of ``t`` times the distance of the closest pair.
+which is positive however small the scale. Sums of exponentials are log-convex in ``s``, so between
+two known values :math:`\log G` lies below its chord, and the sums of a few exponents are enough for
+every scale. The bound is of the order of ``t`` times the distance of the closest pair.
 
 Under any metric Gershgorin's theorem bounds the smallest eigenvalue by :math:`2 - \max_i \sum_j
 K_{ij}`, which is positive at large scales only.
@@ -37,10 +37,10 @@ from scipy.special import erf
 from latentscale.tiles.distances import Float64Array
 
 EXPONENTS = 12
-"""Number of exponents; each is 4 times the one before, so distances span a factor of 2000."""
+"""Number of exponents. Each is 4 times the one before, so distances span a factor of 2000."""
 
 STEPS = 8
-"""Parts into which the integral divides the interval between two exponents."""
+"""Parts into which the interval between two exponents is divided for the integral."""
 
 TINY = float(np.finfo(np.float64).tiny)
 
@@ -61,7 +61,7 @@ class Separations:
     largest_sums: tuple[float, ...]
 
     def values(self) -> dict[str, Any]:
-        """Give the separations as JSON values."""
+        """Return the separations as JSON values."""
         return {"exponents": list(self.exponents), "largest_sums": list(self.largest_sums)}
 
     @classmethod
@@ -71,7 +71,7 @@ class Separations:
 
 
 def separation_exponents(mean_square: float) -> Float64Array:
-    """Exponents worth knowing for points whose squared distances have this mean.
+    """Choose exponents for points whose squared distances have this mean.
 
     Returns
     -------
@@ -107,6 +107,6 @@ def smallest_eigenvalues(scales: ArrayLike, separations: Separations) -> Float64
     nodes = np.append(inner.ravel(), exponents[-1])
     gaps = np.maximum(1.0 - np.exp(np.interp(nodes, exponents, heights)), 0.0)
     mass = erf(scales[:, None] / (2.0 * np.sqrt(nodes)))
-    # Gaussian sums fall as exponents grow, so a part is at least as wide open as at its start.
+    # Gaussian sums fall as exponents grow, so the integrand is smallest at the start of a part.
     parts = np.append(-np.diff(mass, axis=1), mass[:, -1:], axis=1)
     return np.asarray((1.0 - 1e-12) * (parts @ gaps), dtype=np.float64)

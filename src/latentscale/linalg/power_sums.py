@@ -1,21 +1,21 @@
 r"""Bounds of power sums of proportions whose sum of squares is known.
 
-Among proportions :math:`p_i \in [l_i, u_i]` with :math:`\sum p_i = 1` and :math:`\sum p_i^2 \le s`,
-how small can :math:`\sum f(p_i)` be, with f one of the concave functions behind a Hill number of
+How small can :math:`\sum f(p_i)` be for proportions :math:`p_i \in [l_i, u_i]` with :math:`\sum p_i
+= 1` and :math:`\sum p_i^2 \le s`? Here f is one of the concave functions behind a Hill number of
 order 0 < q < 2:
 
-.. math:: p^q \;(q < 1), \qquad -p \log p \;(q = 1), \qquad -p^q \;(q > 1) ?
+.. math:: p^q \;(q < 1), \qquad -p \log p \;(q = 1), \qquad -p^q \;(q > 1) .
 
 For every :math:`\alpha` and :math:`\beta \ge 0` Lagrangian duality gives a lower bound,
 
 .. math:: \alpha - \beta s + \sum_i \min_{l_i \le p \le u_i} g(p),
    \qquad g(p) = f(p) - \alpha p + \beta p^2,
 
-so the search for good multipliers needs no certificate of its own. The function g has a convex
-derivative, so it rises, falls and rises again: its minimum over an interval is at the
-lower end or at the second zero r of the derivative. Multipliers are therefore parametrised by r
-and by the ratio :math:`b = 2\beta / |f''(r)| \ge 1`. Without bounds on the proportions
-:math:`r = s, b = 2/q` gives Jensen's inequality: a Hill number of order below 2 is at least 1/s.
+so the search for good multipliers needs no proof that it found the best ones. The function g has a
+convex derivative, so it rises, falls and rises again: its minimum over an interval is at the lower
+end or at the second zero r of the derivative. Multipliers are therefore parametrised by r and by
+the ratio :math:`b = 2\beta / |f''(r)| \ge 1`. Without bounds on the proportions :math:`r = s, b =
+2/q` gives Jensen's inequality: a Hill number of order below 2 is at least 1/s.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Proportions:
     lower, upper : ndarray of float64, shape (k,)
         Bounds of k of them, ``0 < lower <= upper``.
     others : int
-        Number of the remaining ones, of which nothing is known but that they are at least 0 and
-        at most ``limit``.
+        Number of the remaining proportions, which are known only to be at least 0 and at most
+        ``limit``.
     limit : float
         Positive.
     squares : float
-        Upper bound of the sum of squares of all.
+        Upper bound of the sum of the squares of all proportions.
     """
 
     lower: Float64Array
@@ -57,7 +57,7 @@ class Proportions:
 
 
 def least_hill_number(proportions: Proportions, order: float) -> float:
-    """Lower bound of the Hill number of an order between 0 and 2, both excluded.
+    """Bound the Hill number of an order between 0 and 2 (exclusive) from below.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def least_hill_number(proportions: Proportions, order: float) -> float:
     jensen = 1.0 / proportions.squares
     if order == 1:
         return max(jensen, math.exp(bound))
-    # Above order 1 minus the power sum is bounded, which is between 0 and 1.
+    # Above order 1 the bound is that of minus the power sum; the power sum lies between 0 and 1.
     power_sum = max(bound, 1.0) if order < 1 else min(-bound, 1.0)
     return max(jensen, math.exp(math.log(power_sum) / (1.0 - order)))
 
@@ -105,7 +105,7 @@ def _dual_bound(proportions: Proportions, order: float, at: Float64Array) -> flo
     rest = min(0.0, float(relaxed(np.array([min(root, limit)]))[0]))
     penalty = quadratic * proportions.squares
     bound = float(least.sum()) + proportions.others * rest + linear - penalty
-    # The terms of g may cancel, so its rounding is judged by their sizes.
+    # The terms of g may cancel, so the allowance for rounding follows from their sizes.
     mass = 1.0 + float(inner.sum()) + proportions.others * min(root, limit)
     scale = mass * (abs(linear) + quadratic) + float(np.abs(_concave(inner, order)).sum())
     return bound - ROUNDING_SHARE * (scale + proportions.others * abs(slope) * root)
@@ -118,7 +118,7 @@ def _concave(p: Float64Array, order: float) -> Float64Array:
 
 
 def _derivatives(p: float, order: float) -> tuple[float, float]:
-    """First and second derivative of the concave function."""
+    """Return the first and second derivative of the concave function."""
     if order == 1:
         return -math.log(p) - 1.0, -1.0 / p
     sign = 1.0 if order < 1 else -1.0

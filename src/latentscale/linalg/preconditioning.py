@@ -1,32 +1,33 @@
-r"""A preconditioner for similarity matrices, of landmarks and Vecchia neighbours.
+r"""A preconditioner for similarity matrices, from landmarks and Vecchia neighbours.
 
 Where points lie close together compared with the scale, the similarity matrix ``K`` has few large
 eigenvalues, and conjugate gradients take a step for each of them, about :math:`\sqrt n` on data of
-low intrinsic dimension. Two approximations together take nearly all of that away, each where the
-other fails: the adaptive factorised Nyström preconditioner of Zhao, Xu, Huang, Chow and Xi (2024).
+low intrinsic dimension. Two approximations that complement each other remove nearly all of these
+steps: the adaptive factorised Nyström preconditioner of Zhao, Xu, Huang, Chow and Xi (2024).
 
-*Landmarks* ``L``, ``m`` random rows, know the coarse shape. What they leave of the other rows is
-the Schur complement :math:`S = K - K_{\cdot L} K_{LL}^{-1} K_{L\cdot}` (the error of Nyström's
-method, Williams and Seeger 2001).
+*Landmarks* ``L``, ``m`` random rows, represent the coarse shape. What they leave unexplained of the
+other rows is the Schur complement :math:`S = K - K_{\cdot L} K_{LL}^{-1} K_{L\cdot}` (the error of
+Nyström's method, Williams and Seeger 2001).
 
-*Vecchia neighbours* know what is near. In a random order of the rows, a row of the inverse Cholesky
-factor of ``S`` is nearly zero but at the row's few Vecchia neighbours (Vecchia 1988). The best
-factor ``G`` with that pattern takes a small system a row (Kolotilina and Yeremin 1993): its row
-``i`` is the last row of the inverse Cholesky factor of ``S`` among row ``i`` and its Vecchia
-neighbours.
+*Vecchia neighbours* represent the neighbourhood of a row. In a random order of the rows, a row of
+the inverse Cholesky factor of ``S`` is nearly zero except at the row's few Vecchia neighbours
+(Vecchia 1988). The best factor ``G`` with that pattern needs one small system for each row
+(Kolotilina and Yeremin 1993): its row ``i`` is the last row of the inverse Cholesky factor of ``S``
+restricted to row ``i`` and its Vecchia neighbours.
 
 With :math:`s = r - K_{\cdot L} c` and :math:`c = K_{LL}^{-1} r_L`,
 
 .. math:: M^{-1} r = \begin{pmatrix} c - K_{LL}^{-1} K_{L\cdot}\, y \\ y \end{pmatrix},
           \qquad y = G^\top G\, s,
 
-so that applying it takes two visits to the ``n m`` pairs of rows and landmarks, and nothing of
-that size is stored. The vector ``s`` is the residual after ``c`` has been added to the solution at
-the landmarks.
+so applying it takes two visits to the ``n m`` pairs of rows and landmarks, and nothing of that size
+is stored. The vector ``s`` is the residual after ``c`` has been added to the solution at the
+landmarks.
 
-On clustered rows of intrinsic dimension 8, a landmark for 50 rows and ten Vecchia neighbours each,
-an accuracy of 3·10⁻⁴ took 3 to 6 steps instead of 7 to 18; on sentence embeddings 4 to 6 instead of
-4 to 9. Vecchia neighbours may be missed without harm, so they are sought inside overlapping cells.
+On clustered rows of intrinsic dimension 8, with a landmark for every 50 rows and ten Vecchia
+neighbours for each row, an accuracy of 3·10⁻⁴ took 3 to 6 steps instead of 7 to 18; on sentence
+embeddings 4 to 6 instead of 4 to 9. Missing some Vecchia neighbours does no harm, so they are
+searched inside overlapping cells.
 """
 
 from __future__ import annotations
@@ -48,68 +49,70 @@ from latentscale.tiles.distances import Float64Array, Points, distance_tile, row
 from latentscale.tiles.exponential_products import block_sums
 
 ROWS_FOR_A_LANDMARK = 40
-"""A landmark for so many rows: with more, preparing takes longer than the steps that it saves."""
+"""Rows for each landmark: with more landmarks, preparing takes longer than the steps it saves."""
 
 FEWEST_LANDMARKS, MOST_LANDMARKS = 250, 2000
-"""Of many rows; of few a tenth of the rows. A factor takes 32 MB at most. On a hundred thousand
-clustered rows a thousand landmarks left the smallest scale a gain of one tenth a step."""
+"""Bounds of the number of landmarks; for few rows it is a tenth of the rows. A factor takes 32 MB
+at most. With a thousand landmarks for a hundred thousand clustered rows, a step at the smallest
+scale gained only one tenth."""
 
 FACTORS_BYTES = 320 * 2**20
-"""Memory of the landmarks' factors of all scales."""
+"""Memory for the landmarks' factors of all scales."""
 
 PROBES = 256
-"""Further random rows that show what the landmarks leave unexplained."""
+"""Further random rows, which measure what the landmarks leave unexplained."""
 
 VECCHIA_NEIGHBOURS = 10
-"""Vecchia neighbours of a row. With 20 that are equidistant, as in 384 dimensions, it took more."""
+"""Vecchia neighbours of a row. With 20, nearly equidistant in 384 dimensions, it took more
+steps."""
 
 NUGGET = 1e-4
-"""Added to the diagonals: residuals in single precision are no better than this."""
+"""Added to the diagonals. Residuals in single precision are no more accurate than this."""
 
 CELL_ROWS = 1024
-"""Mean number of rows of a cell in which Vecchia neighbours are sought."""
+"""Mean number of rows of a cell in which Vecchia neighbours are searched."""
 
 OVERLAP = 2
 """Cells whose rows are candidates for a row's Vecchia neighbours."""
 
 MOST_MEMBERS = 6 * CELL_ROWS
-"""Rows of a cell beyond which it is cut, at random."""
+"""Rows beyond which a cell is divided at random."""
 
 SAMPLE_SHARE = 8
-"""Rows, at least, that place the centre of a cell."""
+"""Smallest number of sampled rows for each centre of a cell."""
 
 CELLS_BYTES = 2**27
-"""Memory for the rows of the cells that are treated after one reading of all rows."""
+"""Memory for the rows of the cells that are processed in one pass over all rows."""
 
 BLOCK_ROWS = 2048
-"""Rows that meet the landmarks at a time."""
+"""Rows that are compared with the landmarks at a time."""
 
 PREDICTING_LANDMARKS = 1000
-"""Landmarks that predict the number of steps."""
+"""Landmarks from which the number of steps is predicted."""
 
 Int32Array = NDArray[np.int32]
 Float32Array = NDArray[np.float32]
 
 
 def landmark_count(n: int) -> int:
-    """Landmarks for ``n`` rows."""
+    """Return the number of landmarks for ``n`` rows."""
     by_rows = min(max(n // ROWS_FOR_A_LANDMARK, FEWEST_LANDMARKS), MOST_LANDMARKS)
     return min(by_rows, n // 10)
 
 
 def most_preconditioners(n: int) -> int:
-    """Scales that can have one; the others, the larger ones, take fewer steps anyway."""
+    """Return how many scales can have one; the larger scales have none and need fewer steps."""
     return max(1, FACTORS_BYTES // (8 * max(landmark_count(n), 1) ** 2))
 
 
 @dataclass(frozen=True)
 class Landmarks:
-    """Random rows that stand for all.
+    """Random rows that represent all rows.
 
     Attributes
     ----------
     points : Points
-        ``m`` landmarks and then the probes.
+        ``m`` landmarks, followed by the probes.
     positions : ndarray of int64
         Their positions among all rows.
     count : int
@@ -122,7 +125,7 @@ class Landmarks:
 
     @classmethod
     def draw(cls, n: int, read_rows: ReadRows, generator: np.random.Generator) -> Landmarks:
-        """Draw landmarks and probes from ``n`` distinct rows and read them."""
+        """Draw landmarks and probes from ``n`` distinct rows, and read them."""
         count = landmark_count(n)
         positions = generator.choice(n, min(count + PROBES, n), replace=False)
         return cls(gather_rows(read_rows, positions), positions, count)
@@ -167,7 +170,8 @@ class Preconditioner:
     landmark_factor : ndarray of float64, shape (m, m)
         Lower Cholesky factor of the landmarks' similarities.
     row_factors : ndarray of float32, shape (n, k + 1)
-        The rows of ``G``: at the Vecchia neighbours, then at the row itself; zero for landmarks.
+        The rows of ``G``: entries at the Vecchia neighbours, then at the row itself; zero for
+        landmarks.
     """
 
     landmark_factor: Float64Array
@@ -188,12 +192,12 @@ def prepare_preconditioners(
     list of Preconditioner or None
         None where rounding leaves no factor.
     ndarray of int32, shape (n, k)
-        The Vecchia neighbours of every row, for all scales; the row itself where there is none.
+        The Vecchia neighbours of every row, for all scales; missing ones are the row itself.
 
     Notes
     -----
-    Costs about ``2 n m (m + k²)`` operations a scale and, once, a search among some thousand rows
-    for every row. Memory is :data:`CELLS_BYTES` beside the result.
+    Costs about ``2 n m (m + k²)`` operations a scale, and once a search among some thousand rows
+    for every row. Memory is :data:`CELLS_BYTES` besides the result.
     """
     m = landmarks.count
     between = distance_tile(landmarks.chosen, landmarks.chosen)
@@ -229,11 +233,12 @@ def prepare_preconditioners(
 
 
 def preconditioner_bytes(n: int, scales: int, dimension: int) -> int:
-    """Bound the memory of so many preconditioners for ``n`` rows, while they are prepared."""
+    """Bound the memory of the preconditioners of ``scales`` scales while they are prepared."""
     m = landmark_count(n)
     factors = min(scales, most_preconditioners(n)) * (8 * m * m + 4 * n * (VECCHIA_NEIGHBOURS + 1))
     once = 3 * 8 * (m + PROBES) * dimension + 4 * 8 * m * m + n * (4 * VECCHIA_NEIGHBOURS + 48)
-    # A batch holds one cell at least; a cell its rows, lists, and what landmarks explain of it.
+    # A batch holds at least one cell. A cell holds its rows, their lists, and their explained
+    # parts.
     rows = min(n, MOST_MEMBERS)
     cell = (
         rows * 8 * (2 * dimension + 2 * m + (VECCHIA_NEIGHBOURS + 1) ** 2 + 4 * VECCHIA_NEIGHBOURS)
@@ -243,7 +248,7 @@ def preconditioner_bytes(n: int, scales: int, dimension: int) -> int:
 
 @dataclass(frozen=True)
 class _Cell:
-    """Rows among which Vecchia neighbours are sought, in the random order, and the rows it owns."""
+    """Rows among which Vecchia neighbours are searched, in random order, and the rows it owns."""
 
     members: NDArray[np.int64]
     owned: NDArray[np.bool_]
@@ -274,7 +279,7 @@ def _cells(
 
 
 def _batches(cells: Sequence[_Cell], dimension: int) -> Iterator[list[_Cell]]:
-    """Put cells together whose rows fit the memory."""
+    """Group cells so that the rows of a group fit the memory."""
     batch: list[_Cell] = []
     size = 0
     for cell in cells:
@@ -298,15 +303,15 @@ def _landmark_factor(between: Float64Array, scale: float) -> Float64Array | None
 
 
 def _explained(factor: Float64Array, to_landmarks: Float32Array, scale: float) -> Float32Array:
-    """Coordinates whose inner products are what the landmarks explain of similarities."""
+    """Return coordinates whose inner products are the similarities that the landmarks explain."""
     similarities = np.exp(to_landmarks * np.float32(-scale))
-    # One row of similarities after another is a matrix of columns to BLAS.
+    # The row-major similarities are a column-major matrix for BLAS.
     coordinates: Float32Array = strsm(1.0, factor, similarities.T, lower=1, overwrite_b=1).T
     return coordinates
 
 
 def _unexplained(landmarks: Landmarks, scale: float, similarities: Float64Array) -> float:
-    """Mean share of the probes' similarity to themselves that the landmarks leave unexplained."""
+    """Return the mean share of the probes' variance that the landmarks leave unexplained."""
     half = np.linalg.cholesky(similarities)
     tile = np.exp(-scale * distance_tile(landmarks.chosen, landmarks.probes))
     explained = solve_triangular(half, tile, lower=True, check_finite=False)
@@ -426,16 +431,16 @@ def apply_preconditioners(
 
 @dataclass(frozen=True)
 class Solved:
-    """What a preconditioner makes of a residual ``r``.
+    """The result of applying a preconditioner to a residual ``r``.
 
     Attributes
     ----------
     solution : ndarray, shape (n,)
         ``M⁻¹ r``, of the residual's type.
     corrected : ndarray, shape (n,)
-        What is left of the residual when ``correction`` is added to the solution.
+        The residual after ``correction`` has been added to the solution.
     correction : ndarray of float64, shape (m,) or None
-        At the landmarks; None where there is none.
+        The correction at the landmarks; None where there is none.
     """
 
     solution: NDArray[np.floating]
@@ -475,10 +480,10 @@ def _blocks(read_rows: ReadRows, like: Points) -> Iterator[tuple[slice, Points]]
 def predicted_steps(landmarks: Landmarks, scale: float, n: int, share: float, most: int) -> int:
     r"""Predict how many steps conjugate gradients take without a preconditioner.
 
-    The landmarks' matrix, each landmark standing for ``n / m`` rows, with what the landmarks leave
-    unexplained on its diagonal, has the large eigenvalues of ``K`` and their share in the vector of
-    ones. Conjugate gradients on it, at the cost of ``m²`` a step, reach a relative gain of
-    ``share`` in about as many steps as on ``K``.
+    Take the landmarks' matrix, let each landmark stand for ``n / m`` rows, and add the unexplained
+    part to the diagonal. This matrix has the large eigenvalues of ``K``, with their shares in the
+    vector of ones. Conjugate gradients on it reach a relative gain of ``share`` in about as many
+    steps as on ``K``, at the cost of ``m²`` a step.
     """
     m = min(landmarks.count, PREDICTING_LANDMARKS)
     few = Landmarks(

@@ -2,15 +2,15 @@ r"""Gauss and Gauss-Radau quadrature of quadratic forms by block Lanczos.
 
 For a unit vector :math:`v` and a symmetric matrix :math:`L`, :math:`v^\top f(L) v` is the integral
 of :math:`f` over a measure on the spectrum. :math:`m` Lanczos steps from :math:`v`
-(:mod:`latentscale.linalg.lanczos`) give its Gauss rule: nodes are the eigenvalues of the
-tridiagonal matrix, weights the squared first components of its eigenvectors; one more row with a
-node put at 0 gives the Gauss-Radau rule (Golub & Meurant 2010, chapter 6). Where the derivatives of
-:math:`f` alternate in sign, as those of :math:`e^{-t\lambda}` do, the first lies below the integral
-and the second above it.
+(:mod:`latentscale.linalg.lanczos`) give its Gauss rule: the nodes are the eigenvalues of the
+tridiagonal matrix, the weights the squared first components of its eigenvectors. One more row that
+puts a node at 0 gives the Gauss-Radau rule (Golub & Meurant 2010, chapter 6). Where the derivatives
+of :math:`f` alternate in sign, as those of :math:`e^{-t\lambda}` do, the Gauss rule lies below the
+integral and the Gauss-Radau rule above it.
 
-Where the null space of :math:`L` is known, random vectors are made orthogonal to it first: what
-they would see of it is known without them (deflation; Gambhir, Stathopoulos & Orginos, SIAM J. Sci.
-Comput. 39, 2017). The weights of a rule sum to what is left of the vector's squared length.
+Where the null space of :math:`L` is known, random vectors are first made orthogonal to it, because
+its contribution is known without them (deflation; Gambhir, Stathopoulos & Orginos, SIAM J. Sci.
+Comput. 39, 2017). The weights of a rule sum to the squared length that is left of the vector.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Float64Array = NDArray[np.float64]
 
 BLOCK_BYTES = 3 << 27
 WIDEST_BLOCK = 32
-"""Vectors advance in blocks of at most 32, fewer where three such blocks exceed 384 MiB."""
+"""Largest number of vectors in a block; fewer where three such blocks exceed 384 MiB."""
 
 _EPSILON = float(np.finfo(np.float64).eps)
 
@@ -57,7 +57,7 @@ class Rule:
         return len(self.nodes)
 
     def weighted(self, lengths: Float64Array) -> Rule:
-        """Return the rules of vectors that have these squared lengths instead of 1."""
+        """Return the rules for vectors of these squared lengths instead of 1."""
         return Rule(self.nodes, self.weights * lengths[:, None])
 
     def take(self, which: slice | NDArray[np.int64]) -> Rule:
@@ -65,11 +65,11 @@ class Rule:
         return Rule(self.nodes[which], self.weights[which])
 
     def sums(self, function: Callable[[Float64Array], Float64Array]) -> Float64Array:
-        """Sum a function for every vector."""
+        """Integrate a function for every vector."""
         return np.asarray((self.weights * function(self.nodes)).sum(axis=1))
 
     def integrate(self, values: Float64Array) -> Float64Array:
-        """Sum functions of given values at the nodes, shape (vectors, nodes, T)."""
+        """Integrate functions given by their values at the nodes, shape (vectors, nodes, T)."""
         return np.asarray(np.einsum("pj,pjt->pt", self.weights, values))
 
 
@@ -82,7 +82,7 @@ def quadrature_rules(
     distribution: Distribution = "rademacher",
     threads: int = 1,
 ) -> Iterator[tuple[Rule, Rule]]:
-    """Find the Gauss rules and the Gauss-Radau rules, with a node at 0, of random vectors.
+    """Compute the Gauss rules and the Gauss-Radau rules (with a node at 0) of random vectors.
 
     Parameters
     ----------
@@ -95,16 +95,16 @@ def quadrature_rules(
     generator : numpy.random.Generator
         Source of the vectors.
     null_space : NullSpace or None
-        Known vectors of the matrix' null space that the random ones are made orthogonal to.
+        The known null space of the matrix, to which the random vectors are made orthogonal.
     distribution : {"rademacher", "gaussian"}
-        Of the entries of the random vectors, over √n.
+        Distribution of the random vectors' entries, times √n.
     threads : int
-        Blocks that advance at the same time; what they give doesn't depend on it.
+        Blocks that advance at the same time. The result doesn't depend on it.
 
     Yields
     ------
     tuple of Rule
-        Gauss, Gauss-Radau: of one block of vectors after the other.
+        Gauss and Gauss-Radau rules of each block of vectors in turn.
 
     Notes
     -----
@@ -135,11 +135,11 @@ def _rules_from(
     null_space: NullSpace | None,
     smallest: float,
 ) -> tuple[Rule, Rule]:
-    """Find the rules of the columns of a block, which is overwritten."""
+    """Compute the rules of the columns of a block, which is overwritten."""
     if null_space is not None:
         null_space.project_out(start)
     squares = column_dots(start, start)
-    # Rounding is all that is left of vectors that lie in the null space.
+    # Of vectors that lie in the null space, only rounding is left.
     seen = squares > _EPSILON
     scale = np.where(seen, 1.0 / np.sqrt(np.where(seen, squares, 1.0)), 0.0)
     gauss, radau = rules_of(run_lanczos(laplacian, start, scale, steps, smallest))
@@ -153,7 +153,7 @@ def seen_moments(
     generator: np.random.Generator,
     distribution: Distribution = "rademacher",
 ) -> Float64Array:
-    """Estimate tr L³ / n and tr L⁴ / n by each of some random vectors: v'L³v and v'L⁴v.
+    """Estimate tr L³ / n and tr L⁴ / n by each of several random vectors: v'L³v and v'L⁴v.
 
     Parameters
     ----------
@@ -162,9 +162,9 @@ def seen_moments(
     count : int
         Random vectors.
     generator : numpy.random.Generator
-        Their source.
+        Source of the vectors.
     distribution : {"rademacher", "gaussian"}
-        Of their entries, over √n.
+        Distribution of their entries, times √n.
 
     Returns
     -------
@@ -191,31 +191,31 @@ def _block_widths(n: int, columns: int) -> Iterator[int]:
 
 
 def rules_of(recurrence: Recurrence) -> tuple[Rule, Rule]:
-    """Find the rules that belong to the tridiagonal matrices of a recurrence.
+    """Compute the rules of the tridiagonal matrices of a recurrence.
 
     Returns
     -------
     tuple of Rule
-        Gauss; Gauss-Radau with a node at 0. Weights sum to 1.
+        The Gauss rules, and the Gauss-Radau rules with a node at 0. Weights sum to 1.
     """
     diagonal, off_diagonal = recurrence.diagonal.T, recurrence.off_diagonal.T
-    # The Radau matrix has one more row whose diagonal makes 0 an eigenvalue: β² over the last
-    # pivot of the tridiagonal's LDLᵀ factors (Golub & Meurant 2010, section 6.2.1).
+    # The Radau matrix has one more row, with the diagonal that makes 0 an eigenvalue: β² over the
+    # last pivot of the tridiagonal's LDLᵀ factors (Golub & Meurant 2010, section 6.2.1).
     pivot = diagonal[:, 0].copy()
     for step in range(1, diagonal.shape[1]):
         pivot = diagonal[:, step] - np.square(off_diagonal[:, step - 1]) / _above_zero(pivot)
-    # Columns that broke down have a last β of 0: the extra node is cut off and changes nothing.
+    # Columns that broke down have a last β of 0, so the extra node has weight 0.
     extra = np.square(off_diagonal[:, -1]) / _above_zero(pivot)
     return gauss_rule(recurrence), radau_rule(recurrence, extra)
 
 
 def gauss_rule(recurrence: Recurrence) -> Rule:
-    """Find the Gauss rules of a recurrence's tridiagonal matrices."""
+    """Compute the Gauss rules of a recurrence's tridiagonal matrices."""
     return _rule(tridiagonal_matrices(recurrence))
 
 
 def radau_rule(recurrence: Recurrence, extra: Float64Array) -> Rule:
-    """Find the rules of the tridiagonal matrices with one more row, whose diagonal is ``extra``."""
+    """Compute the rules of the tridiagonal matrices with one more row, of diagonal ``extra``."""
     with_row = Recurrence(
         np.vstack([recurrence.diagonal, extra]), recurrence.off_diagonal, recurrence.scale
     )

@@ -1,8 +1,8 @@
 """Random vectors for the trace of a matrix: signs, or standard normal entries.
 
-Vectors in memory come from a generator. Parts of vectors that no process holds are a hash of a
-seed, the column and the row, so that any part can be drawn anywhere, and comes out the same however
-the rows are cut.
+Vectors in memory come from a generator. The entries of vectors that fit in no single process are a
+hash of a seed, the column and the row. So any part can be drawn by any process, and doesn't depend
+on the division of the rows.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Float64Array = NDArray[np.float64]
 
 Distribution = Literal["rademacher", "gaussian"]
 DISTRIBUTIONS: tuple[Distribution, ...] = get_args(Distribution)
-"""What the entries of random vectors are: signs, or standard normal."""
+"""Distribution of the entries of random vectors: signs, or standard normal."""
 
 GRAIN = 2.0**-53
-"""Between two of the uniform numbers that are drawn."""
+"""Spacing of the uniform numbers that are drawn."""
 
 
 def draw_vectors(
@@ -44,11 +44,11 @@ def hashed_vectors(
     Parameters
     ----------
     distribution : {"rademacher", "gaussian"}
-        Of the entries.
+        Distribution of the entries.
     seed : int
-        Not negative; what an entry depends on beside its column and row.
+        Not negative. An entry depends on it, its column and its row.
     start, stop : int
-        The rows that are wanted.
+        The range of rows to draw.
     columns : range
         The numbers of the vectors.
 
@@ -60,7 +60,7 @@ def hashed_vectors(
 
 
 def _random_signs(n: int, width: int, generator: np.random.Generator) -> Float64Array:
-    """Columns of ±1 / √n; each takes the same draws whatever the width of its block."""
+    """Draw columns of ±1 / √n; each takes the same draws whatever the width of its block."""
     octets = np.empty((width, -(-n // 8)), dtype=np.uint8)
     for column in octets:
         column[:] = np.frombuffer(generator.bytes(len(column)), dtype=np.uint8)
@@ -70,7 +70,7 @@ def _random_signs(n: int, width: int, generator: np.random.Generator) -> Float64
 
 
 def _random_normals(n: int, width: int, generator: np.random.Generator) -> Float64Array:
-    """Columns of standard normal entries over √n, drawn one after the other."""
+    """Draw columns of standard normal entries over √n, one after the other."""
     normals = np.empty((n, width))
     for column in range(width):
         normals[:, column] = generator.standard_normal(n)
@@ -86,7 +86,7 @@ _DRAWS: dict[Distribution, Callable[[int, int, np.random.Generator], Float64Arra
 
 @numba.njit(cache=True, nogil=True)
 def _spread_signs(octets: NDArray[np.uint8], unit: float, signs: Float64Array) -> None:
-    """Turn the bits of every column, the highest of an octet first, into signs of a size."""
+    """Turn the bits of every column, the highest of an octet first, into ± ``unit``."""
     n, width = signs.shape
     for i in range(n):
         place, shift = i >> 3, 7 - (i & 7)
@@ -100,9 +100,9 @@ def hashed_signs(seed: int, start: int, stop: int, columns: range) -> Float64Arr
     Parameters
     ----------
     seed : int
-        Not negative; what a sign depends on beside its column and vertex.
+        Not negative. A sign depends on it, its column and its vertex.
     start, stop : int
-        The vertices whose signs are wanted.
+        The range of vertices to draw.
     columns : range
         The numbers of the vectors.
 
@@ -139,7 +139,7 @@ def _draw_normals(key: np.uint64, start: int, first: int, normals: Float64Array)
     for column in range(width):
         hash_of_column = query_hash(key, first + column)
         for i in range(m):
-            # Box and Muller's transformation of two uniform numbers of 53 bits, the first above 0.
+            # The Box–Muller transform of two uniform numbers of 53 bits, the first above 0.
             uniform = ((pair_hash(hash_of_column, 2 * (start + i)) >> np.uint64(11)) + 1.0) * GRAIN
             angle = (pair_hash(hash_of_column, 2 * (start + i) + 1) >> np.uint64(11)) * GRAIN
             normals[i, column] = np.sqrt(-2.0 * np.log(uniform)) * np.cos(2.0 * np.pi * angle)

@@ -3,19 +3,19 @@ r"""The convergence scale of many points, as an iteration.
 The convergence scale is where the magnitude reaches a share, 0.95, of the number ``n`` of distinct
 points (Limbeck et al. 2024, definition 3.5, with ε = (1 - share) n).
 
-Two subsets, solved densely, place a group of scales, which are solved together by
-:class:`latentscale.linalg.conjugate_gradients.ConjugateGradients`. After each product a scale whose
-bracket lies on one side of the goal says on which side of it the root is, and scales beyond the
-two nearest such ones are dropped. Near convergence one or two products are enough. When the root
-lies outside the group, further groups reach out in ever longer strides; when it lies between two
-scales that are far apart, a group fills the gap. In the end six scales close about the
-interpolated root are solved, and judged in double precision.
+Two subsets are solved densely to place a group of scales, which
+:class:`latentscale.linalg.conjugate_gradients.ConjugateGradients` solves together. After each
+product, a scale whose bracket lies on one side of the goal shows on which side of it the root is.
+Scales beyond the two nearest of these are dropped. Near convergence one or two products are enough.
+When the root lies outside the group, further groups extend the range in growing strides. When it
+lies between two scales that are far apart, a group fills the gap. Finally six scales close to the
+interpolated root are solved, with a last product in double precision.
 
 For a positive definite metric the magnitude is a continuous function of the scale. So when the
 magnitude at one scale is certainly below the goal and at another certainly above, a convergence
-scale lies between them: the bracket is *certified*. That it is the only one isn't known: whether
-magnitude always grows with the scale is an open question, though the functions of point clouds do
-grow.
+scale lies between them: the bracket is *certified*. It isn't known to be the only one: whether
+magnitude always grows with the scale is an open question, although it does grow for the point
+clouds that have been tried.
 """
 
 from __future__ import annotations
@@ -44,38 +44,39 @@ from latentscale.magnitude.dense import (
 from latentscale.tiles.distances import Float64Array
 
 SUBSET_ROWS = (1200, 3000)
-"""Sizes, of few and of many rows, of the larger of two evenly spaced subsets, a 25th of the rows in
-between. The smaller is a quarter of it. Their convergence scales are extrapolated to all rows."""
+"""Smallest and largest size of the larger of two evenly spaced subsets; in between it is a 25th of
+the rows. The smaller subset is a quarter of it. Their convergence scales are extrapolated to all
+rows."""
 
 ABOUT = np.linspace(0.7, 1.4, 8)
-"""First group of scales, relative to the extrapolated one."""
+"""The first group of scales, relative to the extrapolated scale."""
 
 STRIDES = (1.25, 4.0, 64.0, 1e4, 1e8, 1e16, 1e32)
-"""Ratios between the scales of the groups that reach out, one group after another."""
+"""Ratios between the scales of successive groups that extend the range."""
 
 REACHING = 6
-"""Scales in such a group."""
+"""Number of scales in such a group."""
 
 FILLING = 7
-"""Scales in a group that fills a gap."""
+"""Number of scales in a group that fills a gap."""
 
 NARROW = 1.25
-"""Ratio of the two scales about the root up to which it is interpolated."""
+"""Largest ratio of the two scales around the root at which it is interpolated."""
 
 COARSE_ACCURACY = 3e-4
-"""Relative width of the brackets from which the root is interpolated."""
+"""Largest relative width of brackets from which the root is interpolated."""
 
 INTERPOLATION_ACCURACY = 3e-3
-"""Relative difference of two interpolations up to which they are trusted."""
+"""Largest relative difference of two interpolations at which they are trusted."""
 
 NEAR = 4e-4
-"""Relative distance from the interpolated root of the nearest two of the last scales."""
+"""Relative distance of the nearest two of the last scales from the interpolated root."""
 
 LAST = np.array([-5.0, -3.0, -1.0, 1.0, 3.0, 5.0])
 """The last group of scales, in units of that distance."""
 
 LEAST_TOLERANCE = 1e-7
-"""Smallest relative error asked of the last scales' magnitudes."""
+"""Smallest relative error required of the magnitudes at the last scales."""
 
 MOST_GROUPS = 40
 """Groups of scales after which the search gives up."""
@@ -90,12 +91,12 @@ class ConvergenceScale:
     Attributes
     ----------
     estimate : Estimate
-        In inverse units of distance; ``bounds`` is "certified" when a convergence scale surely
+        In inverse units of distance. ``bounds`` is "certified" when a convergence scale certainly
         lies in the bracket.
     products : int
         Passes over all pairs of rows.
     separations : Separations
-        Of the points, for the next iteration on them.
+        Separations of the points, for the next iteration on them.
     """
 
     estimate: Estimate
@@ -124,7 +125,7 @@ class ConvergenceSearch:
         read_rows: ReadRows,
         generator: np.random.Generator,
     ) -> Self:
-        """Prepare to search.
+        """Prepare the search and return it.
 
         Parameters
         ----------
@@ -162,21 +163,21 @@ class ConvergenceSearch:
         return cls(arrays, values)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Give the arrays of the state."""
+        """Return the arrays of the state."""
         return self._solver.arrays()
 
     def values(self) -> dict[str, Any]:
-        """Give the JSON values of the state."""
+        """Return the JSON values of the state."""
         return {**self._values, "solver": self._solver.values()}
 
     @property
     def request(self) -> PairRequest | None:
-        """What the present group of scales needs."""
+        """The sums that the present group of scales needs."""
         return self._solver.request
 
     @property
     def outcome(self) -> ConvergenceScale:
-        """The convergence scale; NoConvergenceScale is raised with the reason if there is none."""
+        """The convergence scale; raises NoConvergenceScale with the reason if there is none."""
         if self._values["failure"] is not None:
             raise NoConvergenceScale(self._values["failure"])
         if self._values["estimate"] is None:
@@ -207,7 +208,7 @@ class ConvergenceSearch:
         return float(self._values["target"] * self._values["n"])
 
     def _begin(self, scales: Iterable[float], tolerance: float, read_rows: ReadRows) -> None:
-        """Turn to the next group of scales."""
+        """Start the next group of scales."""
         wanted = np.array(list(scales))
         if not (np.isfinite(wanted).all() and (wanted > 0).all() and len(wanted)):
             self._fail(UNREACHED)
@@ -233,7 +234,7 @@ class ConvergenceSearch:
         self._solver = _idle_solver()
 
     def _bracket(self, read_rows: ReadRows) -> None:
-        """Drop scales that are far from the root; go on when the others are known."""
+        """Drop scales far from the root; choose the next group when the others are known."""
         goal = self._goal
         brackets = self._solver.brackets()
         earlier = [bracket for bracket, known in self._known() if known]
@@ -256,11 +257,11 @@ class ConvergenceSearch:
         ]
 
     def _known(self) -> list[tuple[Bracket, bool]]:
-        """Return all brackets so far, and whether their values are as good as they get."""
+        """Return all brackets so far, and whether their values are final."""
         return [(Bracket(*numbers), good) for *numbers, good in self._values["known"]]
 
     def _choose(self, read_rows: ReadRows) -> None:
-        """Choose the next group of scales by the values that are known."""
+        """Choose the next group of scales from the known values."""
         goal, n = self._goal, self._values["n"]
         values = _trusted(self._known(), goal)
         scales = sorted(values)
@@ -284,7 +285,7 @@ class ConvergenceSearch:
         self._begin(root * (1.0 + NEAR * LAST), tolerance, read_rows)
 
     def _close(self, read_rows: ReadRows) -> None:
-        """Conclude by the last scales, or move them when the root lies elsewhere."""
+        """Finish with the last scales, or move them when the root lies elsewhere."""
         goal, found = self._goal, self._solver.outcome
         scales, estimates = found.scales, found.estimates
         values = np.array([estimate.value for estimate in estimates])
@@ -315,7 +316,7 @@ def _is_narrow(bracket: Bracket) -> bool:
 
 
 def _trusted(known: Sequence[tuple[Bracket, bool]], goal: float) -> dict[float, float]:
-    """Return the good values about the goal; all values when there are none."""
+    """Return the accurate values around the goal; all values when there are none."""
     narrow = {bracket.scale: bracket.value for bracket, good in known if good}
     if any(value < goal for value in narrow.values()) and any(v >= goal for v in narrow.values()):
         return narrow
@@ -329,7 +330,7 @@ def _filling(low: float, high: float) -> Float64Array:
 
 
 def _concluded(scales: Float64Array, estimates: Sequence[Estimate], goal: float) -> Estimate:
-    """Interpolate the root between the last scales and bracket it by the surest of them."""
+    """Interpolate the root between the last scales, and bracket it by the certain ones."""
     values = np.maximum.accumulate([estimate.value for estimate in estimates])
     place = int(np.searchsorted(values, goal))
     slope = (values[place] - values[place - 1]) / (scales[place] - scales[place - 1])

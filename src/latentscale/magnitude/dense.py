@@ -1,14 +1,15 @@
-r"""The magnitude of few points, by factorising the similarity matrix.
+r"""The magnitude of a small set of points, by factorising the similarity matrix.
 
 With the Cholesky factor ``L`` of ``K`` the magnitude is :math:`\|L^{-1} \mathbf 1\|^2` (Limbeck et
-al. 2024, appendix A.5). Its bracket is the rounding: for a matrix known up to relative errors
-:math:`\epsilon` of its entries, the magnitude errs by at most
+al. 2024, appendix A.5). Its bracket is the rounding. If the entries of the matrix have relative
+errors of at most :math:`\epsilon`, the error of the magnitude is at most
 
 .. math:: |w^\top E\, w| \le \epsilon\, |w|^\top (K - I) |w|
           \le \epsilon \sum_i |w_i| (1 + 2 \nu - |w_i|)_+,
 
-where :math:`\nu` is the sum of the negative weights, as :math:`K |w|` is :math:`K w = \mathbf 1`
-and twice the negative part's product, and a point's similarity to itself is exactly 1.
+where :math:`\nu` is the sum of the absolute values of the negative weights. This holds because
+:math:`K |w|` is :math:`K w = \mathbf 1` plus twice the product with the negative part, and because
+a point's similarity to itself is exactly 1.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from latentscale.tiles.distances import Float64Array, Points, distance_tile, row
 from latentscale.tiles.exponential_products import similarity_error
 
 ROUNDING_SHARE = 0.3
-"""Share of the tolerance up to which a factor's rounding is accepted."""
+"""Largest share of the tolerance that a factor's rounding may take."""
 
 FEW_ROWS = 300
-"""Rows of the subset whose convergence scale starts the search for that of all rows."""
+"""Rows of the subset whose convergence scale is the first guess for all rows."""
 
 STRETCH = 1.6
-"""Factor between the scales that are tried until the root lies between two."""
+"""Factor between the scales that are tried until the root lies between two of them."""
 
 VANISHING = 750.0
-"""exp(-750) is 0: at this multiple of the inverse smallest distance nothing changes any more."""
+"""Multiple of the inverse smallest distance beyond which nothing changes: exp(-750) is 0."""
 
 ROOT_ACCURACY = 1e-12
 """Relative error of a root."""
@@ -50,11 +51,11 @@ UNREACHED = (
 
 
 class NoConvergenceScale(ValueError):
-    """No scale at which the magnitude is the share of the points that was asked for."""
+    """Raised where no scale gives the requested share of the points."""
 
 
 def all_distances(points: Points) -> Float64Array:
-    """Distances between all points, shape (n, n)."""
+    """Compute the distances between all points, shape (n, n)."""
     distances = np.empty((len(points), len(points)))
     for rows in row_blocks(len(points), 512):
         distances[rows] = distance_tile(points.take(rows), points)
@@ -64,14 +65,14 @@ def all_distances(points: Points) -> Float64Array:
 def factorised_magnitude(
     points: Points, distances: Float64Array, scale: float, tolerance: float
 ) -> tuple[Estimate, Float64Array] | None:
-    """Solve with a Cholesky factor.
+    """Compute the magnitude with a Cholesky factor.
 
     Parameters
     ----------
     points : Points
         ``n`` distinct points.
     distances : ndarray of float64, shape (n, n)
-        Theirs, from :func:`all_distances`.
+        Their distances, from :func:`all_distances`.
     scale : float
         Positive.
     tolerance : float
@@ -96,8 +97,9 @@ def factorised_magnitude(
     value = float(half @ half)
     size, negative = float(np.abs(weights).sum()), float(-weights.sum(where=weights < 0))
     entries = float(similarity_error(points, [scale], "double")[0])
-    # The factor's rounding is bounded entry by entry by |L||L|', at most 1 since each row of L has
-    # unit length (Higham 2002, theorem 10.3); the two triangular solves add as much each.
+    # The factor's rounding is bounded entry by entry by |L||L|', which is at most 1 because the
+    # rows of L have unit length (Higham 2002, theorem 10.3). Each of the two triangular solves adds
+    # as much.
     others = np.maximum(1.0 + 2.0 * negative - np.abs(weights), 0.0)
     rounding = entries * float(np.abs(weights) @ others) + 3.0 * n * EPSILON * size * size
     if not (math.isfinite(value) and rounding <= ROUNDING_SHARE * tolerance * value):
@@ -108,7 +110,7 @@ def factorised_magnitude(
 
 
 def dense_convergence_scale(points: Points, target: float, tolerance: float) -> Estimate:
-    """Find the convergence scale of few points by root finding, as appendix B.2 does.
+    """Find the convergence scale of a small set by root finding, as in appendix B.2.
 
     Parameters
     ----------
@@ -117,7 +119,7 @@ def dense_convergence_scale(points: Points, target: float, tolerance: float) -> 
     target : float
         Share of ``n``, above ``1/n`` and below 1.
     tolerance : float
-        Relative error allowed to a magnitude where the matrix can't be factorised.
+        Relative error allowed for a magnitude where the matrix can't be factorised.
 
     Raises
     ------
@@ -126,8 +128,8 @@ def dense_convergence_scale(points: Points, target: float, tolerance: float) -> 
 
     Notes
     -----
-    TOMS 748 on the logarithm of the odds, which is nearly linear in that of the scale. Takes about
-    ten factors and ``24 n²`` bytes.
+    Uses TOMS 748 on the logarithm of the odds, which is nearly linear in the logarithm of the
+    scale. Takes about ten factors and ``24 n²`` bytes.
     """
     n = len(points)
     distances = all_distances(points)
@@ -162,7 +164,7 @@ def dense_convergence_scale(points: Points, target: float, tolerance: float) -> 
 def iterated_magnitude(
     points: Points, scale: float, tolerance: float
 ) -> tuple[Estimate, Float64Array]:
-    """Solve by conjugate gradients where a factor isn't safe."""
+    """Compute the magnitude by conjugate gradients, where a factor isn't safe."""
     solver = ConjugateGradients.start(
         len(points),
         [scale],
@@ -183,7 +185,7 @@ def log_odds(value: float, n: int) -> float:
 def root_estimate(
     root: float, magnitude: Estimate, goal: float, slope: float, inaccuracy: float
 ) -> Estimate:
-    """Turn the magnitude's bracket at the root into one of the scale."""
+    """Turn the bracket of the magnitude at the root into a bracket of the scale."""
     if not slope > 0:
         raise NoConvergenceScale(
             f"the magnitude function is flat at {goal}: no convergence scale there"
@@ -195,7 +197,7 @@ def root_estimate(
 
 
 def _first_scale(points: Points, distances: Float64Array, target: float, tolerance: float) -> float:
-    """Guess the convergence scale: a subset's, or the inverse mean distance of few points."""
+    """Guess the convergence scale: a subset's, or the inverse mean distance if points are few."""
     n = len(points)
     if n < 2 * FEW_ROWS:
         return 1.0 / max(float(distances.mean()), TINY)

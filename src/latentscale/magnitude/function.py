@@ -5,32 +5,32 @@ For distinct points with distances ``D`` the magnitude at scale ``t`` is
 .. math:: \mathrm{Mag}(t) = \mathbf 1^\top K^{-1} \mathbf 1, \qquad K = e^{-tD},
 
 (Limbeck et al. 2024, definitions 3.1 and 3.2). It runs from 1 at ``t = 0``, where all points look
-like one, to ``n`` when every point stands alone. The solution of :math:`K w = \mathbf 1` holds the
-*weights* of the points, which sum to the magnitude: large at the boundary and for outlying points,
-small inside clusters. The area under the function (definition 3.3) summarises one set, the area
-between two functions (definition 3.4) compares two; both run up to the scale at which the magnitude
-reaches a share, 0.95, of the number of points (definition 3.5).
+like one, to ``n``, where every point stands alone. The solution of :math:`K w = \mathbf 1` contains
+the *weights* of the points, which sum to the magnitude. Weights are large at the boundary and for
+outlying points, and small inside clusters. The area under the function (definition 3.3) summarises
+one set; the area between two functions (definition 3.4) compares two sets. Both areas end at the
+scale at which the magnitude reaches a share, 0.95, of the number of points (definition 3.5).
 
-For the three metrics here ``K`` is positive definite, so that for *any* vector ``w``
+For the three metrics supported here ``K`` is positive definite, so for *any* vector ``w``
 
 .. math:: \mathrm{Mag} \ge \frac{(\mathbf 1^\top w)^2}{w^\top K w}
 
-by the inequality of Cauchy and Schwarz: every approximate solution certifies a lower bound. For a
-``w`` that misses the solution by a small vector the bound misses by its square, while the plain sum
+by the Cauchy–Schwarz inequality: every approximate solution gives a certified lower bound. If the
+error of ``w`` is small, the error of the bound is of second order, while the plain sum
 :math:`\mathbf 1^\top w` may lie on either side.
 
 Methods
 -------
 ``cholesky``
-    A dense factor, up to :data:`CHOLESKY_ROWS` points (:mod:`latentscale.magnitude.dense`); the
+    A dense factor, for up to :data:`CHOLESKY_ROWS` points (:mod:`latentscale.magnitude.dense`). The
     bracket is its rounding.
 ``cg``
     Conjugate gradients for all scales at once (:mod:`latentscale.linalg.conjugate_gradients`), with
-    a certified lower bound, and an upper bound that is certified where the smallest eigenvalue can
-    be bounded and estimated elsewhere.
+    a certified lower bound. The upper bound is certified where the smallest eigenvalue can be
+    bounded, and an estimate elsewhere.
 ``definition``
-    :math:`\mathrm{Mag}(0) = 1`, which the paper defines, and which is the limit for almost all
-    spaces (the one-point property; Roff and Yoshinaga 2023).
+    :math:`\mathrm{Mag}(0) = 1`. The paper defines it so, and it is the limit for almost all spaces
+    (the one-point property; Roff and Yoshinaga 2023).
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ __all__ = [
 MagnitudeMethod = Literal["auto", "cholesky", "cg"]
 
 CHOLESKY_ROWS = 3000
-"""Distinct rows up to which ``auto`` factorises: at 3000 a scale takes about 0.3 s on one core."""
+"""Distinct rows up to which ``auto`` factorises. With 3000 a scale takes about 0.3 s on one
+core."""
 
 KEPT_BYTES = 2**29
 """Memory in which ``cg`` may keep tiles by default: all of them up to 16 000 rows."""
@@ -86,10 +87,10 @@ class MagnitudeFunction:
     scales : ndarray of float64, shape (s,)
         Ascending scales.
     estimates : tuple of Estimate
-        The magnitude at each scale; ``method`` says how each was found.
+        The magnitude at each scale; ``method`` names the method of each.
     weights : ndarray of float64, shape (n,)
-        The weights at the largest scale, one an input row in input order. They sum to the last
-        magnitude; equal rows share their weight equally.
+        The weights at the largest scale, one for each input row in input order. They sum to the
+        last magnitude; equal rows share their weight equally.
     points : int
         Number of distinct points, the limit of the function.
     products : int
@@ -122,13 +123,13 @@ def magnitude_function(
     scales : array_like of float, shape (s,)
         Finite, non-negative, strictly ascending. Even spacing is fastest with conjugate gradients.
     method : {"auto", "cholesky", "cg"}
-        ``auto`` factorises up to :data:`CHOLESKY_ROWS` distinct rows and iterates beyond. A scale
-        too small for a numerically definite matrix is left to ``cg``, whatever was asked; each
+        ``auto`` factorises up to :data:`CHOLESKY_ROWS` distinct rows and iterates beyond. At scales
+        too small for a numerically definite matrix ``cg`` is used whatever the method; each
         estimate names its method.
     tolerance : float
-        Relative error allowed to ``cg``, in (0, 1).
+        Relative error allowed for ``cg``, in (0, 1).
     distinct : Distinct, optional
-        The result of :func:`latentscale.duplicates.distinct.find_distinct`, when it is known.
+        The result of :func:`latentscale.duplicates.distinct.find_distinct`, if already known.
     kept_bytes : int
         Memory in which ``cg`` may keep tiles between products; it doesn't change the result.
     generator : numpy.random.Generator, optional
@@ -138,9 +139,9 @@ def magnitude_function(
     -------
     MagnitudeFunction
         Estimates with ``bounds`` "exact" from a factor, and "certified" or "estimate" from ``cg``,
-        whose lower bound is certified in any case. Where ``cg`` doesn't converge within
-        :func:`latentscale.linalg.conjugate_gradients.most_products`, the bracket is as wide as what
-        is certain, at most up to the number of points.
+        whose lower bound is always certified. Where ``cg`` doesn't converge within
+        :func:`latentscale.linalg.conjugate_gradients.most_products`, the bracket is the certified
+        one, with the number of points as its largest upper end.
 
     Raises
     ------
@@ -150,8 +151,8 @@ def magnitude_function(
     Notes
     -----
     A factor costs ``n³/3`` multiply-adds a scale and ``16 n²`` bytes. Conjugate gradients take
-    about 10 products; their memory is :func:`latentscale.linalg.conjugate_gradients.step_bytes` and
-    ``32 n s`` bytes.
+    about 10 products. Their memory is :func:`latentscale.linalg.conjugate_gradients.step_bytes`
+    plus ``32 n s`` bytes.
     """
     scales = np.array(scales, dtype=np.float64)
     _check_scales(scales)
@@ -209,8 +210,8 @@ def convergence_scale(
     Returns
     -------
     Estimate
-        The scale, in inverse units of distance. Its bracket is that of the magnitude, divided by
-        the slope of the function, or two scales with magnitudes on either side.
+        The scale, in inverse units of distance. Its bracket is that of the magnitude divided by the
+        slope of the function, or consists of two scales with magnitudes on either side.
 
     Raises
     ------
@@ -234,7 +235,7 @@ def convergence_scale(
 
 
 def check_target(target: float, n: int) -> None:
-    """Refuse a share of ``n`` distinct points that no scale can have.
+    """Refuse a share of ``n`` distinct points that no scale can reach.
 
     Raises
     ------
@@ -280,8 +281,8 @@ def magnitude_area(scales: ArrayLike, estimates: Sequence[Estimate]) -> Estimate
     Returns
     -------
     Estimate
-        The sum of the rule and its bracket, which says nothing of the rule's own error: the area
-        is defined over the scales given.
+        The sum of the rule and its bracket. The error of the rule isn't included, because the area
+        is defined on the given scales.
     """
     scales = np.asarray(scales, dtype=np.float64)
     _check_scales(scales)
@@ -302,8 +303,8 @@ def magnitude_difference(first: MagnitudeFunction, second: MagnitudeFunction) ->
     Parameters
     ----------
     first, second : MagnitudeFunction
-        Functions over the same scales. The difference is signed: positive when the first set is
-        the more diverse.
+        Functions over the same scales. The difference is signed: it is positive when the first set
+        is more diverse.
 
     Raises
     ------
@@ -326,7 +327,7 @@ def magnitude_difference(first: MagnitudeFunction, second: MagnitudeFunction) ->
 
 
 def magnitude_dimension(scales: ArrayLike, estimates: Sequence[Estimate]) -> tuple[Estimate, ...]:
-    r"""Differentiate the logarithm of a magnitude function by that of the scale.
+    r"""Compute the derivative of the log magnitude by the log scale.
 
     The *magnitude dimension profile* :math:`t \mapsto d \log \mathrm{Mag} / d \log t` shows the
     dimension in which the points appear at each scale (Willerton 2009, "Heuristic and computer
@@ -342,10 +343,10 @@ def magnitude_dimension(scales: ArrayLike, estimates: Sequence[Estimate]) -> tup
     Returns
     -------
     tuple of Estimate
-        One a scale. The value is the second-order difference quotient of the three nearest scales
-        (first-order at the ends). The bracket holds the slopes towards both neighbouring scales,
-        with the brackets of the magnitudes; it holds the derivative where that changes in one
-        direction from scale to scale, hence "estimate".
+        One for each scale. The value is the second-order difference quotient of the three nearest
+        scales (first-order at the ends). The bracket contains the slopes towards both neighbouring
+        scales, with the brackets of the magnitudes. It contains the derivative only where that is
+        monotone between the scales, so ``bounds`` is "estimate".
     """
     scales = np.asarray(scales, dtype=np.float64)
     _check_scales(scales)
@@ -378,7 +379,7 @@ def _weakest(estimates: Sequence[Estimate]) -> Bounds:
 
 
 def _methods(estimates: Sequence[Estimate]) -> str:
-    """Name the methods of the estimates; the value at 0 needs none."""
+    """Return the names of the methods used; the value at scale 0 needs none."""
     methods = {estimate.method for estimate in estimates}
     return "+".join(sorted(methods - {"definition"} or methods))
 

@@ -1,10 +1,11 @@
 """Explain a large convergence scale by near-duplicate rows.
 
-The magnitude counts two points as one until the scale resolves their distance. So a convergence
-scale is about the inverse of the distance to the nearest neighbour that all but a small share of
-the points have. When many rows have a near copy that distance is the copies', not the data's: the
-scale is right by its definition and says nothing of the rest. The distance to the nearest neighbour
-of rows without a copy, its 90 % quantile over all rows, tells the two apart.
+The magnitude counts two points as one until the scale resolves their distance. So the convergence
+scale is about the inverse of the nearest-neighbour distance that all but a small share of the
+points exceed. When many rows have a near copy, that is the distance of the copies: the scale is
+correct by its definition, but says nothing about the other rows. To detect this, it is compared
+with the nearest-neighbour distance of rows without a copy, estimated by the 90 % quantile over all
+rows.
 """
 
 from __future__ import annotations
@@ -16,22 +17,22 @@ from latentscale.neighbours.exact import nearest
 from latentscale.tiles.distances import Float64Array, Points
 
 SAMPLED_ROWS = 256
-"""Rows whose nearest neighbours are looked up."""
+"""Rows whose nearest neighbours are searched."""
 
 FAR_OUT = 300.0
-"""Product of the scale and that distance from which the scale isn't the data's own.
+"""Product of the scale and that distance above which near-duplicates determine the scale.
 
 On evenly or randomly spread points of any dimension the product is about 3 to 100.
 """
 
 UNCOPIED = 0.9
-"""Quantile of the distances to the nearest neighbour that stands for rows without a copy."""
+"""Quantile of the nearest-neighbour distances that represents rows without a copy."""
 
 
 def explain_scale(
     scale: float, n: int, read_rows: ReadRows, generator: np.random.Generator
 ) -> str | None:
-    """Say why a convergence scale is far above what the data's typical distances suggest.
+    """Explain a convergence scale far above what the typical distances suggest.
 
     Parameters
     ----------
@@ -40,7 +41,7 @@ def explain_scale(
     n : int
         Number of distinct rows.
     read_rows : ReadRows
-        Reads them.
+        Reads the rows.
     generator : numpy.random.Generator
         Draws the sample.
 

@@ -1,4 +1,4 @@
-r"""Magnitude by landmarks and Vecchia neighbours, for more points than all pairs allow.
+r"""Magnitude by landmarks and Vecchia neighbours, where all pairs are too many.
 
 Put the points in a random order. Magnitude is then a sum of *marginal gains*: with
 :math:`K = e^{-tD}` and its Cholesky factor ``L`` in that order,
@@ -7,26 +7,27 @@ Put the points in a random order. Magnitude is then a sum of *marginal gains*: w
           g_i = \frac{(1 - k_i^\top K_S^{-1} \mathbf 1)^2}{1 - k_i^\top K_S^{-1} k_i},
 
 where ``S`` holds all points before point ``i`` and :math:`k_i` its similarities to them. A gain is
-what the point adds to what those before it already count. Most of that is decided by the few
-nearest of them and by the coarse shape of the whole, so ``S`` is cut down to
+the point's increment to the magnitude of the points before it. It depends mostly on the few nearest
+of those points and on the coarse shape of the whole set, so ``S`` is reduced to
 
 * the first ``m`` points of the order, the *landmarks*: one dense factor serves all points, as in
   Nyström's method (Williams and Seeger 2001), and
-* the point's ``k`` *Vecchia neighbours*, the nearest before it: a factor of order ``k`` for each
-  point, of what the landmarks leave unexplained (Vecchia 1988 approximates Gaussian likelihoods in
-  this way).
+* the point's ``k`` *Vecchia neighbours*, the nearest points before it: a factor of order ``k`` for
+  each point, for the part that the landmarks leave unexplained (Vecchia 1988 approximates Gaussian
+  likelihoods in this way).
 
-Work grows like ``n m²`` a scale, not like ``n²``. The landmarks' own magnitude is certified, as a
-subset's is never larger than the whole's; the rest isn't, as a gain isn't monotone in ``S``. The
-centre of a star of 1000 leaves, at right angles and at ``t = 3``, gains 0.59 given five of them and
-6.0 given all. So the sum is an estimate, on embeddings mostly, but not always, above the magnitude;
-it suits points of low intrinsic dimension, whose neighbours screen off the others.
+Work grows like ``n m²`` a scale, not like ``n²``. The landmarks' own magnitude is a certified lower
+bound, because the magnitude of a subset never exceeds that of the whole. The rest isn't a bound,
+because a gain isn't monotone in ``S``. For example, the centre of a star of 1000 leaves at right
+angles gains 0.59 at ``t = 3`` given five leaves, and 6.0 given all of them. So the sum is an
+estimate. On embeddings it is mostly, but not always, above the magnitude. It suits points of low
+intrinsic dimension, where near neighbours make the other points irrelevant.
 
-How far above is not known from within. Points of dimension 2 come within a thousandth; 5000
-sentence embeddings in 384 dimensions, with 1500 landmarks and 20 Vecchia neighbours, within a
-third, and 20 000 with 1000 landmarks at up to four times the magnitude: many earlier points, each
-at nearly the same distance, share what none of the nearest explains. The bracket is therefore what
-is known for certain: the landmarks' magnitude below, the number of points above.
+The method can't tell its own error. For points of dimension 2 it is within a thousandth. For 5000
+sentence embeddings in 384 dimensions, with 1500 landmarks and 20 Vecchia neighbours, it is within a
+third. For 20 000 of them with 1000 landmarks, the sum is up to four times the magnitude: many
+earlier points at nearly equal distances explain together what the nearest ones don't. The bracket
+is therefore what is certain: the landmarks' magnitude below, the number of points above.
 """
 
 from __future__ import annotations
@@ -55,20 +56,20 @@ VECCHIA_NEIGHBOURS = 20
 """Vecchia neighbours of a point by default."""
 
 CELL_ROWS = 8192
-"""Points beyond which Vecchia neighbours are sought inside overlapping cells, and most rows of
-one."""
+"""Points beyond which Vecchia neighbours are searched inside overlapping cells, and the largest
+number of rows of a cell."""
 
 OVERLAP = 2
-"""Cells that a point joins."""
+"""Number of cells that each point joins."""
 
 TILE_ROWS = 8192
-"""Rows whose similarities to the landmarks are held together: 130 MB for 1000 landmarks."""
+"""Rows whose similarities to the landmarks are held at a time: 130 MB for 1000 landmarks."""
 
 LEAST_VARIANCE = 1e-10
-"""Unexplained share of a point below which it counts as a repetition of what it is given."""
+"""Unexplained share of a point below which it counts as a repetition of earlier points."""
 
 FIRST_JITTER = 1e-15
-"""Least addition to the diagonal, for each landmark, where their matrix isn't numerically definite.
+"""Smallest addition to the diagonal, per landmark, if their matrix isn't numerically definite.
 
 An addition lowers the magnitude.
 """
@@ -87,7 +88,7 @@ class Landmarks:
     factors : tuple of ndarray of float64, shape (m, m)
         Lower Cholesky factors ``L`` of the similarities, in Fortran order, one a scale.
     ones : ndarray of float64, shape (s, m)
-        The solutions of ``L y = 1``; their squared lengths are the landmarks' magnitudes.
+        The solutions of ``L y = 1``. Their squared lengths are the magnitudes of the landmarks.
     """
 
     points: Points
@@ -97,7 +98,7 @@ class Landmarks:
 
     @property
     def magnitudes(self) -> Float64Array:
-        """Magnitude of the landmarks alone at every scale, shape (s,)."""
+        """Magnitude of the landmarks alone at each scale, shape (s,)."""
         lengths: Float64Array = np.einsum("km,km->k", self.ones, self.ones)
         return lengths
 
@@ -113,7 +114,7 @@ class NystromMagnitude:
     estimates : tuple of Estimate
         The magnitude at each scale, with ``bounds`` "estimate" on both sides.
     landmark_magnitudes : ndarray of float64, shape (s,)
-        The part that the landmarks count.
+        The magnitude of the landmarks alone.
     points : int
         Number of distinct points.
     """
@@ -144,11 +145,12 @@ def nystrom_magnitude(
     generator : numpy.random.Generator
         Source of the order of the points and of the cells.
     landmarks : int
-        Landmarks, at least 1; with as many as distinct points the sum is the magnitude.
+        Number of landmarks, at least 1. If all distinct points are landmarks, the sum is the
+        magnitude.
     vecchia : int
         Vecchia neighbours of a point, at least 1.
     distinct : Distinct, optional
-        The result of :func:`latentscale.duplicates.distinct.find_distinct`, when it is known.
+        The result of :func:`latentscale.duplicates.distinct.find_distinct`, if already known.
 
     Returns
     -------
@@ -164,9 +166,9 @@ def nystrom_magnitude(
     -----
     Costs about ``n m (m + k²)`` multiply-adds a scale with ``m`` landmarks and ``k`` Vecchia
     neighbours: at 1000 and 20, 0.1 to 0.2 ms a point and scale on one core. Memory holds a copy of
-    the points, the factors (``8 m² s`` bytes), and for :data:`TILE_ROWS` rows ``16 m + 8 (k + 1)²``
-    bytes each. Beyond :data:`CELL_ROWS` points, Vecchia neighbours are sought in overlapping cells
-    of at most so many rows.
+    the points, the factors (``8 m² s`` bytes), and ``16 m + 8 (k + 1)²`` bytes for each of
+    :data:`TILE_ROWS` rows. Beyond :data:`CELL_ROWS` points, Vecchia neighbours are searched in
+    overlapping cells of at most that many rows.
     """
     scales = np.array(scales, dtype=np.float64)
     _check(scales, landmarks, vecchia)
@@ -196,8 +198,8 @@ def factorise_landmarks(points: Points, scales: ArrayLike) -> Landmarks:
     Returns
     -------
     Landmarks
-        Where a matrix isn't numerically definite, the least power of ten times
-        :data:`FIRST_JITTER` that makes it so is added to its diagonal.
+        Where a matrix isn't numerically definite, :data:`FIRST_JITTER` times the smallest
+        sufficient power of ten is added to its diagonal.
 
     Notes
     -----
@@ -226,18 +228,18 @@ def _factorise(distances: Float64Array, scale: float) -> Float64Array:
 def marginal_gains(
     landmarks: Landmarks, points: Points, rows: Int64Array, vecchia: Int64Array
 ) -> Float64Array:
-    """Compute what points add to the magnitude of the landmarks and their Vecchia neighbours.
+    """Compute the gains of points, given the landmarks and their Vecchia neighbours.
 
     Parameters
     ----------
     landmarks : Landmarks
         ``m`` factorised landmarks, at ``s`` scales.
     points : Points
-        The rows that ``rows`` and ``vecchia`` speak of, none of them a landmark.
+        The rows to which ``rows`` and ``vecchia`` refer; none of them is a landmark.
     rows : ndarray of int64, shape (q,)
         The points to add.
     vecchia : ndarray of int64, shape (q, k)
-        The rows that each of them is given beside the landmarks, -1 where it has fewer.
+        The Vecchia neighbours of each; -1 where it has fewer.
 
     Returns
     -------
@@ -246,10 +248,10 @@ def marginal_gains(
 
     Notes
     -----
-    What the landmarks explain of a row is computed once where all the rows fit a tile of
-    :data:`TILE_ROWS`; else rows that share Vecchia neighbours should follow each other. The gains
-    don't depend on it. A point whose unexplained share is below :data:`LEAST_VARIANCE` gains
-    nothing, and a Vecchia neighbour below it explains nothing further.
+    The part of a row that the landmarks explain is computed once if all rows fit a tile of
+    :data:`TILE_ROWS`. Otherwise it is fastest if rows that share Vecchia neighbours follow each
+    other; the gains don't depend on the order. A point whose unexplained share is below
+    :data:`LEAST_VARIANCE` gains nothing, and such a Vecchia neighbour explains nothing further.
     """
     gains = np.empty((len(rows), len(landmarks.scales)))
     lists = np.concatenate((vecchia, rows[:, None]), axis=1)
@@ -264,7 +266,7 @@ def marginal_gains(
         explained = np.empty_like(to_landmarks)
         for k, scale in enumerate(landmarks.scales):
             np.exp(np.multiply(to_landmarks, -scale, out=explained), out=explained)
-            # One row of similarities after another is a matrix of columns to BLAS.
+            # The row-major similarities are a column-major matrix for BLAS.
             solved = dtrsm(1.0, landmarks.factors[k], explained.T, lower=1, overwrite_b=1).T
             unexplained = 1.0 - solved @ landmarks.ones[k]
             _conditional_gains(solved, unexplained, among, places, scale, gains[block, k])
@@ -272,7 +274,7 @@ def marginal_gains(
 
 
 def _related_blocks(members: Int64Array, most: int) -> Iterator[slice]:
-    """Halve lists of members until a block speaks of at most ``most`` different rows."""
+    """Halve blocks of lists until a block has at most ``most`` different members."""
     waiting = [slice(0, len(members))]
     while waiting:
         block = waiting.pop()
@@ -293,7 +295,7 @@ def _conditional_gains(
     scale: float,
     gains: Float64Array,
 ) -> None:
-    """Gains of the last member of each list, given the landmarks and the others."""
+    """Compute the gain of each list's last member, given the landmarks and the other members."""
     length = places.shape[1]
     rows = np.empty((length, explained.shape[1]))
     ones = np.empty(length)
@@ -326,7 +328,7 @@ def _conditional_gains(
 def _owned_cells(
     points: Points, generator: np.random.Generator
 ) -> Iterator[tuple[Int64Array, Int64Array]]:
-    """Divide points into cells, each an ascending list and which of its places it answers for."""
+    """Divide points into cells; yield the rows of each, ascending, and the places that it owns."""
     if len(points) == 0:
         return
     cells = partition(points, overlap=OVERLAP, cap=CELL_ROWS, generator=generator)

@@ -1,10 +1,10 @@
-r"""The convergence scale of more points than all pairs allow, extrapolated from random subsets.
+r"""The convergence scale where all pairs are too many, extrapolated from random subsets.
 
-The magnitude functions of random subsets are evaluated on a grid about the scale expected, and
-followed to all points as in :mod:`latentscale.magnitude.subsamples`. The scale at which the
-extrapolated function reaches the target share is the value; those at which the ends of its interval
-reach it are the ends of the scale's. They lie far apart, or beyond the grid, where near-duplicates
-decide: a small subset holds few close pairs.
+The magnitude functions of random subsets are evaluated on a grid around the expected scale, and
+extrapolated to all points as in :mod:`latentscale.magnitude.subsamples`. The value is the scale at
+which the extrapolated function reaches the target share. The ends of its interval are the scales at
+which the ends of the function's interval reach the share. These lie far apart, or beyond the grid,
+where near-duplicates determine the scale, because a small subset contains few close pairs.
 """
 
 from __future__ import annotations
@@ -13,22 +13,19 @@ import math
 
 import numpy as np
 
-from latentscale.duplicates.distinct import Distinct, find_distinct
 from latentscale.estimate import Estimate
 from latentscale.magnitude.function import NoConvergenceScale, convergence_scale
-from latentscale.magnitude.subsamples import rarefy
-from latentscale.sampling.extrapolation import LEAST_ODDS, Extrapolation, extrapolate
-from latentscale.sampling.rarefaction import HALVINGS, draw_replicates
+from latentscale.sampling.extrapolation import LEAST_ODDS, Extrapolation
 from latentscale.tiles.distances import Float64Array, Points
 
 GRID_ROWS = 1200
-"""Rows of the subset whose convergence scale is carried over to all points."""
+"""Rows of the subset whose convergence scale is extrapolated to all points."""
 
 GRID_SCALES = 17
-"""Scales about it."""
+"""Number of scales around the expected scale."""
 
 GRID_REACH = 4.0
-"""How far they reach, as a factor."""
+"""Factor by which the grid extends beyond the expected scale."""
 
 
 def extrapolated_convergence_scale(extrapolation: Extrapolation, target: float = 0.95) -> Estimate:
@@ -37,14 +34,14 @@ def extrapolated_convergence_scale(extrapolation: Extrapolation, target: float =
     Parameters
     ----------
     extrapolation : Extrapolation
-        On scales that reach beyond the convergence scale, and begin below it.
+        An extrapolation on scales that begin below the convergence scale and end above it.
     target : float
         Share of the points, as in :func:`latentscale.magnitude.function.convergence_scale`.
 
     Returns
     -------
     Estimate
-        The scale, between those at which the upper and the lower ends of the intervals reach the
+        The scale. Its bracket ends where the upper and the lower ends of the intervals reach the
         share.
 
     Raises
@@ -71,7 +68,7 @@ def extrapolated_convergence_scale(extrapolation: Extrapolation, target: float =
 
 
 def _crossing(scales: Float64Array, shares: Float64Array, target: float) -> float:
-    """Interpolate where ascending shares first reach the target: log odds against log scale."""
+    """Return where ascending shares first reach the target, by log odds against log scale."""
     rising = np.maximum.accumulate(shares)
     if not (len(scales) > 1 and rising[0] < target <= rising[-1]):
         raise NoConvergenceScale(
@@ -88,49 +85,8 @@ def _crossing(scales: Float64Array, shares: Float64Array, target: float) -> floa
     return before * math.pow(float(scales[after]) / before, along)
 
 
-def subsampled_convergence_scale(
-    points: Points,
-    *,
-    rows: int,
-    generator: np.random.Generator,
-    target: float = 0.95,
-    replicates: int = 1,
-    halvings: int = HALVINGS,
-    tolerance: float = 1e-3,
-    distinct: Distinct | None = None,
-) -> Estimate:
-    """Estimate the convergence scale of points from random subsets of them.
-
-    Parameters
-    ----------
-    points : Points
-        ``n`` rows under a metric; repeated rows count once.
-    rows, generator, replicates, halvings, tolerance, distinct
-        As in :func:`latentscale.magnitude.subsamples.subsampled_magnitude`.
-    target : float
-        Share of the points, as in :func:`latentscale.magnitude.function.convergence_scale`.
-
-    Returns
-    -------
-    Estimate
-        As in :func:`extrapolated_convergence_scale`, over the scales that
-        :func:`convergence_grid` chooses.
-
-    Raises
-    ------
-    NoConvergenceScale
-        When the function and its interval don't cross the share around the scale expected.
-    """
-    distinct = find_distinct(points) if distinct is None else distinct
-    n = len(distinct.rows)
-    drawn = draw_replicates(n, rows, replicates, generator)
-    scales = convergence_grid(points.take(distinct.rows[drawn[0]]), n, target)
-    curve = rarefy(points, scales, distinct.rows[drawn], halvings=halvings, tolerance=tolerance)
-    return extrapolated_convergence_scale(extrapolate(curve, n), target)
-
-
 def convergence_grid(subset: Points, points: int, target: float = 0.95) -> Float64Array:
-    """Choose scales about the convergence scale of a set from a random subset of it.
+    """Choose scales around a set's convergence scale from a random subset.
 
     Parameters
     ----------
@@ -144,7 +100,7 @@ def convergence_grid(subset: Points, points: int, target: float = 0.95) -> Float
     Returns
     -------
     ndarray of float64, shape (GRID_SCALES,)
-        A geometric grid about the power law through the convergence scales of
+        A geometric grid around the prediction of a power law through the convergence scales of
         :data:`GRID_ROWS` rows and of a quarter as many.
     """
     most = min(len(subset), GRID_ROWS)

@@ -1,7 +1,7 @@
-r"""The magnitude of more points than all pairs allow, extrapolated from random subsets.
+r"""The magnitude where all pairs are too many, extrapolated from random subsets.
 
-The rarefaction curve of :mod:`latentscale.sampling.rarefaction` is followed beyond its end. It is
-written as the log odds of the share of points that doesn't count,
+The rarefaction curve of :mod:`latentscale.sampling.rarefaction` is extrapolated. It is written as
+the log odds of the share of points that don't count,
 
 .. math:: g(m, t) = \log\!\left(\frac{m}{\mathrm{Mag}_m(t)} - 1\right),
 
@@ -10,36 +10,36 @@ to quadratically in :math:`\log m`.
 
 Value
 -----
-The slope :math:`\sigma = \partial g / \partial \log m` changes as points crowd. But a larger set
-looks much like a smaller one at a smaller scale: for points spread evenly over a set of dimension
-``D``, the share depends on :math:`t\, m^{-1/D}` only. Then the slope is a function of ``g``, and
-what happens to one scale beyond the largest subset has already happened to smaller scales within
-it. Read off the two largest sizes at all scales, :math:`\sigma(g)` continues every scale by
+The slope :math:`\sigma = \partial g / \partial \log m` changes as points become denser. But a
+larger set looks much like a smaller one at a smaller scale: for points spread evenly over a set of
+dimension ``D``, the share depends on :math:`t\, m^{-1/D}` only. Then the slope is a function of
+``g``, and the behaviour of one scale beyond the largest subset has already been observed at smaller
+scales within it. The function :math:`\sigma(g)` is estimated from the two largest sizes at all
+scales, and every scale is continued by
 
 .. math:: \frac{dg}{d \log m} = \sigma(g).
 
-Real sets differ from that ideal, and the function drifts with ``m``. The value moves it on by as
-much as it moved over the last step of sizes.
+Real sets differ from that ideal, and the function drifts with ``m``. The value assumes that it
+drifts as much in each further step of sizes as it did in the last one.
 
 Interval
 --------
-The envelope of four continuations (the value, the same without drift, the straight line through
-the last two sizes, the parabola through the last three) and of the value give or take what a
-*back-test* allows: the largest size is predicted from the smaller ones, and the error (the larger
-of those with and without drift, at this scale and the one below) counts
-:data:`~latentscale.sampling.extrapolation.SAFETY` times for
-every step of sizes between the largest and ``n``; twice the standard error of the draw joins it in
-quadrature. The certified lower bound and ``n`` clip the interval. It stays an *estimate*: no
-subset can tell of structure that only a larger one shows, such as near-duplicates of which it
-holds one each.
+The interval is the envelope of four continuations (the value, the same without drift, the straight
+line through the last two sizes, the parabola through the last three) and of the value plus and
+minus the error of a *back-test*. The back-test predicts the largest size from the smaller ones. Its
+error (the larger of those with and without drift, at this scale and the one below) is multiplied by
+:data:`~latentscale.sampling.extrapolation.SAFETY` and by the number of steps of sizes between the
+largest and ``n``; twice the standard error of the draw is added in quadrature. The interval is
+clipped to the certified lower bound and ``n``. It remains an *estimate*: no subset reveals
+structure that only a larger one shows, such as near-duplicates of which it contains one each.
 
 On twelve kinds of data (clusters of dimension 3 and 8, uneven clusters, uniform, Gaussian and
 heavy-tailed points in 2 to 64 dimensions, a curve, a surface, near-duplicates, embeddings), 4096
 rows, 18 scales and three to four draws each, the intervals covered the Cholesky value in 95 to 99 %
-of 792 cases from subsets of 1024 rows (half of the intervals narrower than 5 to 11 % of the value,
-less with more replicates), in 92 to 96 % from 512, in 92 to 93 % from 256. A straight line and a
-parabola alone covered 44 %. Near-duplicates and Gaussians in 64 dimensions did worst of the kinds:
-50 % in one setting, 65 to 80 % in several.
+of 792 cases from subsets of 1024 rows, in 92 to 96 % from 512, and in 92 to 93 % from 256. From
+1024 rows half of the intervals were narrower than 5 to 11 % of the value, and narrower still with
+more replicates. A straight line and a parabola alone covered 44 %. The worst kinds were
+near-duplicates and Gaussians in 64 dimensions: 50 % in one setting, 65 to 80 % in several.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ UpperSide = Literal["rarefaction", "points", "definition"]
 
 @dataclass(frozen=True)
 class MagnitudeBracket:
-    """What is known of the magnitude at one scale, beyond the budget for all pairs.
+    """Bounds and estimates of the magnitude at one scale, where all pairs exceed the budget.
 
     Attributes
     ----------
@@ -82,11 +82,11 @@ class MagnitudeBracket:
     certified : float
         Certified lower bound.
     lower_by : {"subsample", "rarefaction", "definition"}
-        What gave the interval's lower end: the certified bound, or the extrapolation.
+        The source of the interval's lower end: the certified bound, or the extrapolation.
     upper_by : {"rarefaction", "points", "definition"}
-        What gave its upper end: the extrapolation, or the number of points.
+        The source of its upper end: the extrapolation, or the number of points.
     nystrom : Estimate or None
-        The estimate by landmarks and Vecchia neighbours, found independently.
+        The independent estimate by landmarks and Vecchia neighbours.
     """
 
     scale: float
@@ -118,17 +118,17 @@ def subsampled_magnitude(
         Finite, non-negative, strictly ascending. The extrapolation learns from all of them: a
         dozen or more, from about 1 to about ``n`` effective points, serve it best.
     rows : int
-        Rows of a replicate, at most the distinct ones.
+        Rows of a replicate, at most the number of distinct rows.
     generator : numpy.random.Generator
         Source of the draw.
     replicates : int
-        Replicates, each of them divided into pieces.
+        Number of replicates, each of which is divided into pieces.
     halvings : int
         How often the pieces are halved, at least 3; at most until one row remains.
     tolerance : float
-        Relative error allowed to the subsets' magnitudes.
+        Relative error allowed for the subsets' magnitudes.
     distinct : Distinct, optional
-        The result of :func:`latentscale.duplicates.distinct.find_distinct`, when it is known.
+        The result of :func:`latentscale.duplicates.distinct.find_distinct`, if already known.
 
     Returns
     -------
@@ -155,14 +155,14 @@ def subsampled_magnitude(
 def magnitude_brackets(
     extrapolation: Extrapolation, nystrom: NystromMagnitude | None = None
 ) -> tuple[MagnitudeBracket, ...]:
-    """Say for every scale what is known and by which method.
+    """Combine what is known at every scale, with the method.
 
     Parameters
     ----------
     extrapolation : Extrapolation
         Values, intervals and certified lower bounds.
     nystrom : NystromMagnitude, optional
-        Estimates on the same scales, to stand beside.
+        Estimates on the same scales, to report beside.
 
     Raises
     ------
@@ -209,7 +209,7 @@ def subsample_magnitudes(
     scales : array_like of float, shape (s,)
         Finite, non-negative, strictly ascending.
     pieces : int
-        Number of pieces, consecutive and of equal size; rows that remain are left out.
+        Number of consecutive pieces of equal size; remaining rows are left out.
     tolerance : float
         Relative error allowed, as in :func:`latentscale.magnitude.function.magnitude_function`.
 
@@ -220,8 +220,8 @@ def subsample_magnitudes(
 
     Notes
     -----
-    Costs as much as ``pieces`` magnitude functions of ``len(points) // pieces`` rows: half as much
-    for twice as many pieces.
+    Costs as much as ``pieces`` magnitude functions of ``len(points) // pieces`` rows, so twice as
+    many pieces cost half as much.
     """
     if not 1 <= pieces <= len(points):
         raise ValueError(f"cannot divide {len(points)} rows into {pieces} pieces")
@@ -247,7 +247,7 @@ def rarefy(
     halvings: int = HALVINGS,
     tolerance: float = 1e-3,
 ) -> RarefactionCurve:
-    """Evaluate replicates and their pieces, down to the size that the halvings lead to.
+    """Evaluate replicates and their pieces at every size, down to the last halving.
 
     Parameters
     ----------

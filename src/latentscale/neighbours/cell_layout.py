@@ -1,12 +1,11 @@
-r"""The layout of cells of a corpus larger than memory.
+r"""The layout of the cells of a corpus larger than memory.
 
-Centres are put in an order in which near ones follow each other, by cutting them in two again and
-again. Consecutive cells then make up *groups* that fit in memory together, and rows in the order of
-their nearest cells have most of their neighbours close by, which later passes over the graph profit
-from.
+Centres are ordered by repeated bisection, so that near centres follow each other. Consecutive cells
+then form *groups* that fit in memory. Rows in the order of their nearest cells have most of their
+neighbours close by, which makes later passes over the graph faster.
 
-How many cells a row has to join is foretold from a few rows whose true neighbours are known: a
-neighbour can only be found in a cell that both are in.
+A neighbour can only be found in a cell that contains both rows. A few rows whose true neighbours
+are known therefore predict how many cells a row has to join.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ def order_centres(centres: Float64Array, generator: np.random.Generator) -> Int6
     centres : ndarray of float64, shape (c, d)
         Cell centres.
     generator : numpy.random.Generator
-        Source of the starting rows of the cuts.
+        Source of the starting rows of the bisections.
 
     Returns
     -------
     ndarray of int64, shape (c,)
-        A permutation: the leaves, from left to right, of a tree of cuts in two.
+        A permutation: the leaves of the tree of bisections, from left to right.
     """
     ordered: list[Int64Array] = []
     waiting = [np.arange(len(centres), dtype=np.int64)]
@@ -50,14 +49,14 @@ def order_centres(centres: Float64Array, generator: np.random.Generator) -> Int6
 
 
 def group_cells(sizes: NDArray[np.floating], limit: float) -> Int64Array:
-    """Join consecutive cells to groups of limited size.
+    """Combine consecutive cells into groups of limited size.
 
     Parameters
     ----------
     sizes : ndarray of float, shape (c,)
         Rows of every cell.
     limit : float
-        Rows that a group should not exceed; a larger cell is a group by itself.
+        Largest number of rows of a group; a larger cell is a group by itself.
 
     Returns
     -------
@@ -75,12 +74,12 @@ def group_cells(sizes: NDArray[np.floating], limit: float) -> Int64Array:
 
 
 def expected_sizes(owners: Int64Array, cells: int, n: int) -> Float64Array:
-    """Rows that cells will have, judged by a sample.
+    """Predict the number of rows of every cell from a sample.
 
     Parameters
     ----------
     owners : ndarray of int64, shape (s, overlap)
-        Cells of the rows of a sample.
+        The cells of each row of a sample.
     cells : int
         Number of cells.
     n : int
@@ -89,7 +88,7 @@ def expected_sizes(owners: Int64Array, cells: int, n: int) -> Float64Array:
     Returns
     -------
     ndarray of float64, shape (cells,)
-        They sum to ``n`` times the overlap.
+        Predicted numbers of rows, which sum to ``n`` times the overlap.
     """
     counts = np.bincount(owners.ravel(), minlength=cells)
     return np.asarray(counts * (n / len(owners)), dtype=np.float64)
@@ -98,14 +97,14 @@ def expected_sizes(owners: Int64Array, cells: int, n: int) -> Float64Array:
 def shared_cell_recall(
     owners: Int64Array, neighbour_owners: Int64Array, overlaps: Sequence[int]
 ) -> Float64Array:
-    """Share of neighbours that are in a cell with their row, for several overlaps.
+    """Compute the share of neighbours that share a cell with their row, for several overlaps.
 
     Parameters
     ----------
     owners : ndarray of int64, shape (q, o)
         The nearest cells of some rows, nearest first.
     neighbour_owners : ndarray of int64, shape (q, k, o)
-        Those of their true neighbours.
+        The nearest cells of their true neighbours.
     overlaps : sequence of int
         Numbers of cells that a row joins, each at most ``o``.
 

@@ -11,16 +11,16 @@ from latentscale.tiles.distances import Float64Array
 
 @dataclass(frozen=True)
 class Recall:
-    """Share of true neighbours that were found, with its 95 % interval.
+    """The share of true neighbours that were found, with its 95 % interval.
 
     Attributes
     ----------
     value : float
         Recall over the sampled rows, in [0, 1].
     lower, upper : float
-        Ends of a conservative 95 % confidence interval for the recall over all rows.
+        Conservative 95 % confidence interval of the recall over all rows.
     sampled : int
-        Number of rows sampled, the sample size of the interval.
+        Number of sampled rows, the sample size of the interval.
     """
 
     value: float
@@ -42,11 +42,11 @@ def recall_certificate(found: Float64Array, true: Float64Array) -> Recall:
     Returns
     -------
     Recall
-        Mean share of a row's found neighbours within its true ``k``-th distance, and the
-        Clopper-Pearson interval with rows as the sample. A row's ``k`` hits depend on each
-        other, so they count as one draw; the mean of draws between 0 and 1 varies at most as
-        much as a share of successes with the same mean (Hoeffding 1963), and the count of
-        successes is rounded outwards, so the interval is conservative.
+        The mean share of a row's found neighbours within its true ``k``-th distance, and the
+        Clopper-Pearson interval with rows as the sample. The ``k`` hits of a row depend on each
+        other, so they count as one draw. The mean of draws between 0 and 1 varies at most as much
+        as a share of successes with the same mean (Hoeffding 1963), and the count of successes is
+        rounded outwards. So the interval is conservative.
 
     Raises
     ------

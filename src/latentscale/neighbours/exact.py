@@ -1,19 +1,19 @@
 r"""Nearest neighbours by tiles: exact, with ties broken fairly.
 
-The ``k`` nearest candidates of a block of queries are kept while its tiles go by. A tile in single
-precision, about the candidates' mean, gives every distance up to a proven error
-(``backend/host_separations.py``), so a candidate farther than the present ``k``-th
-neighbour by more than that is passed over. The few that remain, about ``k (1 + log(n / k))`` of
-``n`` for each query, are measured in float64, coordinate by coordinate, and only those distances
-decide. The result therefore doesn't depend on how the rows were cut into blocks, nor on how the
-tiles round.
+The ``k`` nearest candidates of a block of queries are updated tile by tile. A tile in single
+precision, with the candidates' mean as origin, gives every distance up to a proven error
+(:mod:`latentscale.tiles.host.separations`). A candidate that is farther than the present ``k``-th
+neighbour by more than this error is skipped. For the few that remain, about ``k (1 + log(n / k))``
+of ``n`` for each query, the distance is computed in float64, coordinate by coordinate, and only
+these distances decide. The result therefore depends neither on the division of the rows into blocks
+nor on the rounding of the tiles.
 
 Ties
 ----
-Embedding corpora hold heaps of equal rows. Were ties decided by position, all members of a heap
-would point at its first ``k`` members and make hubs of them. Neighbours are therefore ordered by
-(distance, hash of the seed and both row ids, candidate id): every row draws its own neighbours
-from a heap, and the same ones in every run with the same seed.
+Embedding corpora contain large groups of equal rows. If ties were decided by position, all members
+of such a group would have its first ``k`` members as neighbours and make hubs of them. Neighbours
+are therefore ordered by (distance, hash of the seed and both row ids, candidate id). So the
+neighbours from a group differ from row to row, but are the same in every run with the same seed.
 
 Recall
 ------
@@ -51,7 +51,7 @@ class Neighbours:
     indices : ndarray of int64, shape (n, k)
         Candidate ids, never the row itself; -1 where a partial result has too few candidates.
     distances : ndarray of float64, shape (n, k)
-        Their distances, ascending; infinite where the index is -1.
+        Their distances, ascending; infinite where the id is -1.
     """
 
     indices: Int64Array
@@ -80,14 +80,14 @@ def nearest(
     k : int
         Neighbours to keep, at least 1.
     query_ids, candidate_ids : ndarray of int64, shapes (m,) and (n,)
-        Row numbers in the corpus. A candidate with the query's own id is passed over;
-        candidate ids are not negative and differ from one another.
+        Row numbers in the corpus. A candidate with the query's own id is skipped. Candidate ids are
+        distinct and not negative.
     seed : int
         Seed of the hash that breaks ties.
     known : Neighbours, optional
-        Lists of the same queries among other candidates (none of them may be among these), made
-        with the same seed: the nearest of both are returned, as :func:`merge` would, without the
-        work of lists that start empty.
+        Lists of the same queries among other candidates, disjoint from these, made with the same
+        seed. The nearest of both are returned, as by :func:`merge` but faster than starting from
+        empty lists.
 
     Returns
     -------
@@ -102,7 +102,7 @@ def nearest(
 
     Notes
     -----
-    Costs ``2 m n d`` float32 operations, and 16 MiB and two float32 blocks beyond the result.
+    Costs ``2 m n d`` float32 operations. Memory beyond the result is 16 MiB and two float32 blocks.
     """
     _check_blocks(queries, candidates, k, query_ids, candidate_ids)
     indices, distances, hashes = empty_lists(len(queries), k)
@@ -137,7 +137,7 @@ def nearest(
 def merge(
     first: Neighbours, second: Neighbours, k: int, *, query_ids: Int64Array, seed: int
 ) -> Neighbours:
-    """Join the neighbours of the same queries among two sets of candidates.
+    """Merge the neighbours of the same queries among two sets of candidates.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def merge(
     query_ids : ndarray of int64, shape (m,)
         Row numbers of the queries.
     seed : int
-        Seed of the hash that breaks ties, the one the two results were made with.
+        Seed of the hash that breaks ties, with which both results were made.
 
     Returns
     -------
@@ -227,7 +227,7 @@ def _check_blocks(
 
 
 def empty_lists(rows: int, k: int) -> tuple[Int64Array, Float64Array, NDArray[np.uint64]]:
-    """Make lists of k neighbours without any: numbers, distances, and hashes that break ties."""
+    """Return empty lists of k neighbours: ids, distances, and hashes that break ties."""
     return (
         np.full((rows, k), -1, dtype=np.int64),
         np.full((rows, k), np.inf),

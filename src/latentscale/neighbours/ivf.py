@@ -1,12 +1,12 @@
-"""Overlapping cells of rows: centres, which cells a row is in, and their division.
+"""Overlapping cells of rows: their centres, their rows, and the division of large cells.
 
-Rows are grouped by centres (bisecting k-means, Steinbach, Karypis & Kumar 2000: the largest group
-is cut in two until there are enough; then a few iterations of Lloyd's over all), and every row
+Centres are placed by bisecting k-means (Steinbach, Karypis & Kumar 2000): the largest group is
+bisected until there are enough groups, then a few Lloyd iterations run over all of them. Every row
 joins the cells of its ``overlap`` nearest centres.
 
-A cell never holds more rows than a cap that depends on the corpus's shape alone, so that the work
-and memory of a cell are bounded and the same whichever machine does it. Overfull cells are divided
-again; equal rows, which no centre can tell apart, are cut into pieces.
+A cell never holds more rows than a cap that depends on the shape of the corpus alone. So the work
+and memory of a cell are bounded, and are the same on every machine. Overfull cells are divided
+again. Equal rows, which no centre can separate, are divided into pieces.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from latentscale.tiles.distances import Float64Array, Metric, Points, row_blocks
 LLOYD_ROUNDS = 8
 ASSIGN_BLOCK = 4096
 ASSIGN_ENTRIES = 1 << 22
-"""Products of sampled rows with centres that are held at once."""
+"""Largest number of products of rows and centres held at a time."""
 
 
 def cell_cap(n: int, d: int) -> int:
-    """Most rows that a cell may hold.
+    """Return the largest number of rows that a cell may hold.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def find_centres(
     Returns
     -------
     ndarray of float64, shape (c, d)
-        Means of groups of like size, ``1 <= c <= cells``: fewer when the sample has fewer
+        Means of groups of similar size; ``1 <= c <= cells``, and fewer when the sample has fewer
         distinct rows.
 
     Raises
@@ -80,7 +80,7 @@ def find_centres(
             f"cannot place {cells} centres on {len(sample)} rows; both must be positive"
         )
     rows = np.asarray(sample, dtype=np.float64)
-    # The largest first; of groups of one size the one that was made first.
+    # The largest group comes first; among groups of one size, the oldest.
     numbers = itertools.count()
     groups = [(-len(rows), next(numbers), np.arange(len(rows)))]
     finished: list[Int64Array] = []
@@ -145,18 +145,18 @@ def assign(points: Points, centres: Float64Array, overlap: int) -> Int64Array:
 
 
 def assign_by_blocks(points: Points, centres: Float64Array, overlap: int) -> Int64Array:
-    """Do what :func:`assign` does for any number of rows, a block after the other."""
+    """Find the nearest centres of any number of rows, block by block; see :func:`assign`."""
     blocks = row_blocks(len(points), ASSIGN_BLOCK)
     return np.concatenate([assign(points.take(block), centres, overlap) for block in blocks])
 
 
 def centre_metric(metric: Metric) -> Metric:
-    """Return what rows and centres are compared under: means of unit rows have another length."""
+    """Return the metric for rows and centres: means of unit rows aren't of unit length."""
     return "euclidean" if metric == "cosine" else metric
 
 
 def centre_points(centres: Float64Array, metric: Metric) -> Points:
-    """Make centres ready for tiles, as they are."""
+    """Prepare centres for tiles without scaling them."""
     return Points(centres, np.einsum("ij,ij->i", centres, centres), metric)
 
 
@@ -191,7 +191,7 @@ def partition(
     n = len(points)
     if n <= cap:
         return [np.arange(n, dtype=np.int64)]
-    # Filled to half of the cap on average, few cells overflow and need dividing.
+    # Cells are filled to half of the cap on average, so few of them overflow and need dividing.
     cells = -(-2 * overlap * n // cap)
     sample = generator.choice(n, size=min(n, 256 * cells), replace=False)
     centres = find_centres(points.rows[np.sort(sample)], cells, generator)
@@ -208,7 +208,7 @@ def partition(
 
 
 def bisect_rows(rows: Float64Array, generator: np.random.Generator) -> NDArray[np.bool_]:
-    """Cut rows in two by 2-means.
+    """Bisect rows by 2-means.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def bisect_rows(rows: Float64Array, generator: np.random.Generator) -> NDArray[n
     Returns
     -------
     ndarray of bool, shape (n,)
-        Which rows are on the first side; all of them when they are equal.
+        True for rows on the first side; all True when the rows are equal.
     """
     start = rows[generator.integers(len(rows))]
     farther = np.flatnonzero((rows != start).any(axis=1))
@@ -228,7 +228,8 @@ def bisect_rows(rows: Float64Array, generator: np.random.Generator) -> NDArray[n
         return np.ones(len(rows), dtype=np.bool_)
     centres = np.stack([start, rows[generator.choice(farther)]])
     for _ in range(LLOYD_ROUNDS):
-        # Nearer to the first of two centres: on its side of the plane halfway.
+        # A row is nearer to the first centre if it is on that side of the plane halfway between
+        # them.
         normal = centres[0] - centres[1]
         side = rows @ normal > 0.5 * (centres.sum(axis=0) @ normal)
         if side.all() or not side.any():
@@ -240,14 +241,14 @@ def bisect_rows(rows: Float64Array, generator: np.random.Generator) -> NDArray[n
 def divide(
     points: Points, rows: Int64Array, cap: int, generator: np.random.Generator
 ) -> Iterator[Int64Array]:
-    """Cut one cell's rows until no piece exceeds the cap.
+    """Divide one cell's rows until no piece exceeds the cap.
 
     Parameters
     ----------
     points : Points
         All rows.
     rows : ndarray of int64
-        Numbers of those in the cell.
+        Numbers of the rows in the cell.
     cap : int
         Most rows of a piece.
     generator : numpy.random.Generator

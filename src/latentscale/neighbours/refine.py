@@ -1,4 +1,4 @@
-"""Neighbours of neighbours, which finds most pairs that a border between cells kept apart."""
+"""Neighbours of neighbours: a search that finds most pairs separated by borders of cells."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from latentscale.tiles.top_lists import offer, pair_hash, query_hash
 
 
 def refine(points: Points, found: Neighbours, *, seed: int) -> Neighbours:
-    """Try the neighbours of every row's neighbours, in either direction.
+    """Try the neighbours of every row's neighbours, in both directions.
 
     Parameters
     ----------
@@ -27,12 +27,13 @@ def refine(points: Points, found: Neighbours, *, seed: int) -> Neighbours:
     Returns
     -------
     Neighbours
-        Lists at least as near; their order of rows changes nothing.
+        Lists at least as near. The order of the rows doesn't affect them.
 
     Notes
     -----
-    Costs about ``4 n k² d`` operations. Of the rows that point to one row, its own ``k`` and at
-    most ``k`` others drawn by the hash are followed, so that hubs cost no more than others.
+    Costs about ``4 n k² d`` operations. For each row its own ``k`` neighbours are followed, and at
+    most ``k`` of the rows that have it as a neighbour, drawn by the hash. So hubs cost no more than
+    other rows.
     """
     n, k = found.indices.shape
     pointed = found.indices.ravel()
@@ -65,7 +66,7 @@ def _try(
     rows: Float64Array,
     metric: int,
 ) -> None:
-    """Offer row j to row i's list, unless it is there."""
+    """Offer row j to row i's list, unless it is in the list already."""
     if j == i:
         return
     for kept in indices[i]:

@@ -1,13 +1,13 @@
 """Approximate nearest neighbours inside overlapping cells.
 
-Neighbours are sought inside each cell (:mod:`latentscale.neighbours.ivf`), and a row's lists from
-its cells are merged. A pair is missed only when no cell holds both rows, or when the search inside
-a cell misses it; the first grows rarer with the overlap. Last, the neighbours of every row's
-neighbours are tried (:mod:`latentscale.neighbours.refine`).
+Neighbours are searched inside each cell (:mod:`latentscale.neighbours.ivf`), and a row's lists from
+its cells are merged. A pair is missed only when no cell contains both rows, which is rarer the
+larger the overlap, or when the search inside a cell misses it. Finally the neighbours of every
+row's neighbours are tried (:mod:`latentscale.neighbours.refine`).
 
-Inside a cell, equal rows are collapsed to one before the search and expanded after it, so that a
-heap of them neither crowds out the search's candidate lists nor becomes a hub. Small cells are
-searched exactly by tiles; large ones by descent (:mod:`latentscale.neighbours.descent`).
+Inside a cell, equal rows are collapsed to one before the search and expanded after it. So a large
+group of equal rows neither fills the candidate lists nor becomes a hub. Small cells are searched
+exactly by tiles, large ones by descent (:mod:`latentscale.neighbours.descent`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EXACT_CELL = 1 << 22
 """Coordinates (rows times dimensions) up to which a cell's exact search is as fast as a descent."""
 
 REFINEMENTS = 2
-"""Passes of :mod:`latentscale.neighbours.refine` over the merged lists; a third gains little."""
+"""Passes of :mod:`latentscale.neighbours.refine` over the merged lists; a third adds little."""
 
 
 def approximate_neighbours(
@@ -63,7 +63,7 @@ def approximate_neighbours(
     Returns
     -------
     Neighbours
-        Shape (n, k), complete: rows that their cells left short are searched exactly.
+        Shape (n, k), complete: rows with too few neighbours in their cells are searched exactly.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def search_cells(
     seed: int,
     refinements: int = REFINEMENTS,
 ) -> Neighbours:
-    """Find nearly all of the ``k`` nearest of rows that cells have in common.
+    """Find nearly all of the ``k`` nearest other rows that share a cell with each row.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def search_cells(
     k : int
         Neighbours of a row, at least 1.
     descend : bool
-        Search large cells by descent, see :func:`cell_neighbours`.
+        Whether to search large cells by descent, see :func:`cell_neighbours`.
     generator : numpy.random.Generator
         Source of the descent's starting graphs.
     seed : int
@@ -116,7 +116,7 @@ def search_cells(
 
     Notes
     -----
-    Holds the rows of one cell, and what its search takes, beside all rows and lists.
+    Memory holds all rows and lists, the rows of one cell, and the workspace of its search.
     """
     n = len(points)
     indices, distances, _ = empty_lists(n, k)
@@ -139,7 +139,7 @@ def search_cells(
         )
         indices[short], distances[short] = exact.indices, exact.distances
     found = Neighbours(indices, distances)
-    # One cell has no borders to mend, and lists of all rows nothing to gain.
+    # A single cell has no borders, and lists of all rows can't improve.
     for _ in range(refinements if len(cells) > 1 and n > k else 0):
         found = refine(points, found, seed=seed)
     return found
@@ -165,7 +165,8 @@ def cell_neighbours(
     k : int
         Neighbours of a row, at least 1.
     descend : bool
-        Search cells of over 2²² distinct coordinates by descent; exactly otherwise.
+        Whether to search cells of more than 2²² distinct coordinates by descent; otherwise the
+        search is exact.
     generator : numpy.random.Generator
         Source of the descent's starting graph.
     seed : int
@@ -202,7 +203,7 @@ def cell_neighbours(
 
 
 def _equal_rows(points: Points) -> tuple[Int64Array, Int64Array]:
-    """First row of each group of equal rows, and every row's group."""
+    """Return the first row of each group of equal rows, and the group of every row."""
     # Adding 0 turns -0 into 0, so that equal rows have equal bytes.
     rows = np.ascontiguousarray(points.rows + 0.0)
     words = rows.view(np.dtype((np.void, rows.shape[1] * rows.itemsize))).ravel()

@@ -1,16 +1,16 @@
-r"""Very many cells, in two levels.
+r"""A large number of cells, in two levels.
 
-To place ``c`` centres on ``s`` rows takes a product with every centre for every row and round, and
-to find a row's nearest centres another ``c``. Where cells go into the tens of thousands that is
-most of the work of a search. Here centres are placed in two levels instead, as in a vocabulary tree
-(Nistér & Stewénius 2006): a coarse cell is what is nearest to one of about :math:`\sqrt c`
-centres, the cells inside it are placed among its own rows, and a row's cells are sought in its
-:data:`SEARCHED_COARSE_CELLS` nearest coarse cells, which takes about :math:`(1 + 8)\sqrt c`
-products.
+To place ``c`` centres on ``s`` rows, each iteration takes a product of every row with every centre.
+To find a row's nearest centres takes another ``c`` products. With tens of thousands of cells this
+is most of the work of a search. Here centres are placed in two levels instead, as in a vocabulary
+tree (Nistér & Stewénius 2006). A coarse cell consists of the rows nearest to one of about
+:math:`\sqrt c` centres, and its cells are placed among its own rows. The cells of a row are
+searched in its :data:`SEARCHED_COARSE_CELLS` nearest coarse cells, which takes about :math:`(1 +
+8)\sqrt c` products.
 
-The nearest centre of a row may be in none of the coarse cells looked at. Then a cell of the row is
-a little farther away, and fewer neighbours have a cell in common: who chooses the overlap by pilot
-rows sees that and makes it good.
+The nearest centre of a row may be in none of the coarse cells searched. Then a cell of the row is a
+little farther away, and fewer neighbours share a cell with it. A caller that chooses the overlap by
+pilot rows measures this and compensates for it.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ from latentscale.tiles.distances import Float64Array, Points, row_blocks
 Int64Array = NDArray[np.int64]
 
 SEARCHED_COARSE_CELLS = 8
-"""Nearest coarse cells of a row whose cells are looked at."""
+"""Number of nearest coarse cells whose cells are searched for a row."""
 
 MOST_UNDIVIDED = 1 << 12
-"""Cells up to which there is one coarse cell."""
+"""Number of cells up to which there is one coarse cell."""
 
 ASSIGN_ROWS, ASSIGN_COORDINATES = 1 << 14, 1 << 22
-"""Rows that are assigned together at most: the more, the less often centres are made ready."""
+"""Largest number of rows assigned at a time; larger blocks prepare the centres less often."""
 
 
 @dataclass(frozen=True)
 class TwoLevelCells:
-    """Cells, those of one coarse cell after another.
+    """Cells, ordered by coarse cell.
 
     Attributes
     ----------
     centres : ndarray of float64, shape (c, d)
-        Of the cells; near ones follow each other.
+        Centres of the cells; near ones follow each other.
     coarse : ndarray of float64, shape (r, d)
         Centres of the coarse cells.
     starts : ndarray of int64, shape (r + 1,)
-        First cell of every coarse cell, and ``c``.
+        The first cell of every coarse cell, followed by ``c``.
     """
 
     centres: Float64Array
@@ -64,7 +64,7 @@ class TwoLevelCells:
 
 
 def count_coarse_cells(cells: int) -> int:
-    """Return how many coarse cells so many cells are placed in.
+    """Return the number of coarse cells for a number of cells.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def count_coarse_cells(cells: int) -> int:
     Returns
     -------
     int
-        Their root; one where the cells are few.
+        The square root of that number; 1 where the cells are few.
     """
     return 1 if cells <= MOST_UNDIVIDED else round(math.sqrt(cells))
 
@@ -82,22 +82,22 @@ def count_coarse_cells(cells: int) -> int:
 def place_two_level_cells(
     sample: Float64Array, cells: int, coarse: int, generator: np.random.Generator
 ) -> TwoLevelCells:
-    """Place centres of cells, one coarse cell after another.
+    """Place the centres of cells inside one coarse cell after another.
 
     Parameters
     ----------
     sample : ndarray of float64, shape (s, d)
         Rows drawn at random (unit rows for the cosine metric).
     cells, coarse : int
-        How many are wanted, each at least 1.
+        Numbers of cells and coarse cells wanted, each at least 1.
     generator : numpy.random.Generator
         Source of the starting rows.
 
     Returns
     -------
     TwoLevelCells
-        Every coarse cell has cells in proportion to its rows in the sample, rounded down, but at
-        least one; fewer where it has fewer distinct rows.
+        The number of cells of a coarse cell is in proportion to its rows in the sample, rounded
+        down, but at least one. It is smaller if the coarse cell has fewer distinct rows.
 
     Raises
     ------
@@ -144,7 +144,7 @@ def assign_two_level_cells(points: Points, cells: TwoLevelCells, overlap: int) -
     -------
     ndarray of int64, shape (m, min(overlap, c))
         Cell numbers, nearest centre first; equal rows get equal cells. With at most
-        :data:`SEARCHED_COARSE_CELLS` coarse cells these are the nearest of all.
+        :data:`SEARCHED_COARSE_CELLS` coarse cells these are the nearest of all cells.
     """
     if len(cells.coarse) == 1:
         return assign_by_blocks(points, cells.centres, overlap)
@@ -166,7 +166,7 @@ def _assign_block(points: Points, cells: TwoLevelCells, overlap: int) -> Int64Ar
     for owner in np.flatnonzero(np.diff(visits)):
         rows = order[visits[owner] : visits[owner + 1]] // near.shape[1]
         start, stop = cells.starts[owner : owner + 2]
-        # Every row asks under one number, so that ties are broken alike.
+        # All queries have the same id, so ties are broken in the same way for all rows.
         nobody = np.full(len(rows), -1, dtype=np.int64)
         best = nearest(
             queries.take(rows),

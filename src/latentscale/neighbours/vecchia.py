@@ -1,8 +1,8 @@
 """Vecchia neighbours: the nearest earlier rows of every row, in some order of the rows.
 
-What a point adds to the points before it is mostly decided by the nearest of them, so both an
+A point's increment to the points before it depends mostly on the nearest of them. So both an
 estimate of the magnitude (:mod:`latentscale.magnitude.nystrom`) and a preconditioner
-(:mod:`latentscale.linalg.preconditioning`) give every point a few such neighbours (Vecchia 1988).
+(:mod:`latentscale.linalg.preconditioning`) use a few such neighbours of every point (Vecchia 1988).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from latentscale.tiles.distances import METRICS, Float64Array, Points, distance_
 from latentscale.tiles.pairs import exact_distance
 
 BLOCK_ROWS = 256
-"""Points whose Vecchia neighbours are sought together."""
+"""Points whose Vecchia neighbours are searched together."""
 
 
 def vecchia_neighbours(points: Points, k: int) -> Neighbours:
@@ -26,14 +26,14 @@ def vecchia_neighbours(points: Points, k: int) -> Neighbours:
     Parameters
     ----------
     points : Points
-        ``n`` rows in their order.
+        ``n`` rows, in order.
     k : int
         Vecchia neighbours of a row, at least 1.
 
     Returns
     -------
     Neighbours
-        Shape (n, k), nearest first; row ``i`` has ``min(i, k)`` of them, then -1.
+        Shape (n, k), nearest first. Row ``i`` has ``min(i, k)`` neighbours, padded with -1.
 
     Notes
     -----
@@ -63,7 +63,7 @@ def vecchia_neighbours(points: Points, k: int) -> Neighbours:
 
 
 def _neighbours_inside(block: Points, k: int, start: int) -> Neighbours:
-    """Find the nearest earlier rows of the same block, whose first row has number ``start``."""
+    """Find the nearest earlier rows within a block whose first row has number ``start``."""
     n = len(block)
     distances = distance_tile(block, block)
     distances[np.triu_indices(n)] = math.inf
@@ -78,18 +78,18 @@ def _neighbours_inside(block: Points, k: int, start: int) -> Neighbours:
 
 
 def distances_among(points: Points, lists: Int64Array) -> Float64Array:
-    """Measure the members of each list against each other.
+    """Compute the distances between the members of each list.
 
     Parameters
     ----------
     points : Points
     lists : ndarray of int64, shape (q, c)
-        Rows, -1 where there is none.
+        Row numbers; -1 for no row.
 
     Returns
     -------
     ndarray of float64, shape (q, c, c)
-        0 where there is none.
+        Distances; 0 where a row is missing.
     """
     distances = np.zeros((*lists.shape, lists.shape[1]))
     _measure_lists(points.rows, lists, METRICS.index(points.metric), distances)

@@ -1,1 +1,1 @@
-"""Random subsets: rarefaction and what follows from it for all rows."""
+"""Random subsets: rarefaction curves and their extrapolation to all rows."""

@@ -1,4 +1,4 @@
-"""A rarefaction curve continued to all rows."""
+"""Extrapolation of a rarefaction curve to all rows."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from latentscale.sampling.rarefaction import Int64Array, RarefactionCurve
 from latentscale.tiles.distances import Float64Array
 
 LEAST_SIZES = 4
-"""Sizes that a value and its back-test need."""
+"""Number of sizes that a value and its back-test need."""
 
 
 SAFETY = 1.5
-"""Factor on the back-test's error."""
+"""Factor on the error of the back-test."""
 
 
 SPREAD_PIECES = 8
-"""Subsets of one size whose spread tells the error of the draw."""
+"""Subsets of one size from whose spread the error of the draw is estimated."""
 
 
 STEPS = 32
-"""Midpoint steps from the largest size to all points."""
+"""Midpoint steps of the integration from the largest size to all points."""
 
 
 MOST_SLOPE = 1.25
-"""Steepest slope allowed; a set whose magnitude stays the same while it grows has slope 1."""
+"""Steepest slope allowed. A set that grows at constant magnitude has slope 1."""
 
 
 LEAST_ODDS = 1e-12
-"""Where nearly all points count, odds below this are rounding."""
+"""Odds below which differences are rounding, because nearly all points count."""
 
 
 LARGEST_EXPONENT = 700.0
@@ -41,7 +41,7 @@ LARGEST_EXPONENT = 700.0
 
 @dataclass(frozen=True)
 class Extrapolation:
-    """The rarefaction curve followed to all points.
+    """A rarefaction curve extrapolated to all points.
 
     Attributes
     ----------
@@ -62,19 +62,19 @@ class Extrapolation:
 
 
 def extrapolate(curve: RarefactionCurve, points: int) -> Extrapolation:
-    """Follow a rarefaction curve to all points.
+    """Extrapolate a rarefaction curve to all points.
 
     Parameters
     ----------
     curve : RarefactionCurve
-        At least :data:`LEAST_SIZES` sizes.
+        A curve of at least :data:`LEAST_SIZES` sizes.
     points : int
         Number of distinct points, at least the largest size.
 
     Returns
     -------
     Extrapolation
-        Exact at scale 0, and the largest subset's own mean where it holds all points.
+        Exact at scale 0. Where the largest subset holds all points, its own mean.
 
     Raises
     ------
@@ -130,14 +130,14 @@ def _log_odds_interval(
     slack = 2.0 * draw
     steepest = odds[-1] + MOST_SLOPE * (target - logs[-1]) + slack
     ends = np.clip(ends, odds[-1] - slack, steepest)
-    # A magnitude function is taken to rise with the scale, and so are the ends of its interval.
+    # The magnitude function is assumed to rise with the scale, and so are the ends of its interval.
     highest = np.minimum.accumulate(np.max(ends, axis=0))
     lowest = np.maximum.accumulate(np.min(ends, axis=0)[::-1])[::-1]
     return value, np.minimum(lowest, value), np.maximum(highest, value)
 
 
 def _odds(size: int, values: Float64Array) -> Float64Array:
-    """Return m / Mag - 1, which rises as points repeat each other."""
+    """Return m / Mag - 1, which rises as points become more alike."""
     odds: Float64Array = np.maximum(size / values - 1.0, LEAST_ODDS)
     return odds
 
@@ -145,7 +145,7 @@ def _odds(size: int, values: Float64Array) -> Float64Array:
 def _continue(
     logs: Float64Array, odds: Float64Array, target: float, *, drifting: bool
 ) -> Float64Array:
-    """Follow the slope as a function of the log odds from the last size to a larger one."""
+    """Integrate the slope, a function of the log odds, from the last size to a larger one."""
     late = _slopes(logs[-2:], odds[-2:])
     early = _slopes(logs[-3:-1], odds[-3:-1])
 
@@ -162,7 +162,7 @@ def _continue(
 
 
 def _slopes(logs: Float64Array, odds: Float64Array) -> tuple[Float64Array, Float64Array]:
-    """Slopes between two sizes at all scales, by ascending log odds halfway."""
+    """Return slopes between two sizes at all scales, sorted by the log odds halfway between."""
     slopes = (odds[1] - odds[0]) / (logs[1] - logs[0])
     halfway = odds.mean(axis=0)
     order = np.argsort(halfway, kind="stable")
@@ -180,10 +180,11 @@ def _polynomial(logs: Float64Array, odds: Float64Array, target: float) -> Float6
 
 
 def _with_scale_below(errors: Float64Array) -> Float64Array:
-    """Raise each scale's error to that of the scale below it, as signs change between them.
+    """Raise the error of each scale to at least that of the scale below.
 
-    Growth moves a scale to where the smaller one stands, not towards the larger, whose odds are
-    those of a few close pairs and noisy.
+    The error may change its sign between two scales, and be small there by chance. The scale below
+    is used because a growing set looks like a smaller one at a smaller scale. The odds of the scale
+    above come from a few close pairs and are noisy.
     """
     raised = errors.copy()
     raised[1:] = np.maximum(errors[1:], errors[:-1])
@@ -204,7 +205,7 @@ def _standard_error(odds: tuple[Float64Array, ...]) -> Float64Array:
 
 
 def _clipped(points: int, certified: float, value: float, low: float, high: float) -> Estimate:
-    """Turn log odds into an estimate between the certified lower bound and all points."""
+    """Turn log odds into an estimate between the certified lower bound and the number of points."""
     floor = min(max(certified, 1.0), float(points))
     middle, lower, upper = (
         min(max(_magnitude(points, odds), floor), float(points)) for odds in (value, high, low)

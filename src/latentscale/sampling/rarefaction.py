@@ -1,19 +1,19 @@
 r"""Rarefaction: the magnitude of random subsets against their size.
 
 A subset never has a larger magnitude than the whole: where the similarity matrix is positive
-definite, :math:`\mathrm{Mag} = \sup_w (\mathbf 1^\top w)^2 / w^\top K w`, and a ``w`` on the subset
-is one of those that the supremum runs over (Leinster 2013, proposition 2.4.3 and corollary 2.4.4).
-The proof asks for the matrix only, so it holds for the cosine distance, which isn't a metric, as
-for the other two (Leinster 2013, theorem 2.5.3 for Euclidean space; Meckes 2013 for the Manhattan
-metric; the Gaussian kernel on the sphere for the cosine distance). The magnitude of any subset is
-therefore a *certified lower bound*.
+definite, :math:`\mathrm{Mag} = \sup_w (\mathbf 1^\top w)^2 / w^\top K w`, and the supremum for the
+whole set includes every ``w`` on the subset (Leinster 2013, proposition 2.4.3 and corollary 2.4.4).
+The proof depends only on the matrix, so it also holds for the cosine distance, which isn't a
+metric. The matrix is positive definite for all three distances (Leinster 2013, theorem 2.5.3 for
+Euclidean space; Meckes 2013 for the Manhattan metric; the Gaussian kernel on the sphere for the
+cosine distance). The magnitude of any subset is therefore a *certified lower bound*.
 
-It can be far below the truth, so random subsets of several sizes show how the magnitude grows: the
-*rarefaction curve*, so called in ecology, where it counts species (Hurlbert 1971). Each replicate
-is a random subset that is divided into 2, 4, 8, … equal pieces. Every size sees the same rows, so
-that differences between sizes are nearly free of the luck of the draw, and all sizes below the
-largest together cost as much as it. One replicate at one size is a task of its own: it takes rows
-and returns a few numbers.
+This bound can be far below the magnitude of the whole, so random subsets of several sizes are used
+to show how the magnitude grows. The result is the *rarefaction curve*, as it is called in ecology,
+where it counts species (Hurlbert 1971). Each replicate is a random subset that is divided into 2,
+4, 8, … equal pieces. Every size contains the same rows, so differences between sizes depend little
+on the random draw. All sizes below the largest together cost as much as the largest. Each replicate
+at each size can be a separate task, which takes rows and returns a few numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from latentscale.tiles.distances import Float64Array
 Int64Array = NDArray[np.int64]
 
 HALVINGS = 4
-"""How often a replicate is halved by default; the sizes below the largest cost as much as it."""
+"""Default number of halvings; the sizes below the largest together cost as much as the largest."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class SubsampleMagnitudes:
 
 @dataclass(frozen=True)
 class RarefactionCurve:
-    """Magnitude against the size of a random subset.
+    """Magnitude as a function of the size of a random subset.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class RarefactionCurve:
     values : tuple of ndarray of float64, shapes (r, s)
         The magnitudes of the ``r`` subsets of each size.
     lower : ndarray of float64, shape (s,)
-        Certified lower bound of the magnitude of any set that holds the subsets.
+        Certified lower bound of the magnitude of any set that contains the subsets.
     """
 
     scales: Float64Array
@@ -80,7 +80,7 @@ class RarefactionCurve:
         return np.array([values.mean(axis=0) for values in self.values])
 
     def intervals(self) -> tuple[Float64Array | None, ...]:
-        """95 % intervals for the mean over all subsets of a size.
+        """Compute 95 % intervals for the mean over all subsets of a size.
 
         Returns
         -------
@@ -102,7 +102,8 @@ def draw_replicates(
     rows : int
         Rows of a subset, at most ``n``.
     replicates : int
-        Subsets, at least 1: disjoint when ``n`` allows, else drawn independently.
+        Number of subsets, at least 1. They are disjoint if ``n`` is large enough, and drawn
+        independently otherwise.
     generator : numpy.random.Generator
         Source of the draw.
 
@@ -129,7 +130,7 @@ def draw_replicates(
 def rarefaction_curve(
     scales: ArrayLike, subsamples: Sequence[SubsampleMagnitudes]
 ) -> RarefactionCurve:
-    """Gather the magnitudes of subsets of different sizes.
+    """Combine the magnitudes of subsets of different sizes into a curve.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""What subsets of rows tell of their mean, and of how fresh samples would vary.
+"""Means over subsets of rows, and the sampling error of the whole.
 
-Some average over rows is found on subsets of s out of n rows. Their spread gives an interval of the
-mean over subsets, and the sampling error of the whole: the variance of an average falls as one over
-the rows, and subsets of s out of n rows, which share rows, vary by 1 - s/n less than fresh samples
-of s rows do.
+An average over rows is computed on subsets of s out of n rows. The spread of the subsets gives an
+interval of the mean over subsets, and the sampling error of the whole. The variance of an average
+is proportional to one over the number of rows. Subsets of s out of n rows share rows, so their
+variance is 1 - s/n times that of fresh samples of s rows.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from scipy.stats import t as student_t
 Float64Array = NDArray[np.float64]
 
 LEVEL = 0.99
-"""Of the intervals of means."""
+"""Level of the intervals of means."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean over subsets with its interval, and how far one subset is from it.
+    """The mean over subsets with its interval, and the standard deviation of single subsets.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Float64Array) -> Spread:
-        """Describe values of subsets, which are along the first axis; two at least."""
+        """Return the spread of at least two subsets' values, which lie along the first axis."""
         count = len(values)
         mean, deviation = values.mean(axis=0), values.std(axis=0, ddof=1)
         reach = student_t.ppf(0.5 + LEVEL / 2, count - 1) * deviation / math.sqrt(count)
@@ -53,12 +53,13 @@ def sampling_error(values: Float64Array, rows: int, n: int) -> Float64Array:
     values : ndarray of float64, shape (B, ...)
         The averages of subsets of these n rows.
     rows, n : int
-        Rows of a subset, and of the whole.
+        Rows of a subset and of the whole.
 
     Returns
     -------
     ndarray of float64, shape (...)
-        So much larger for few subsets that 1.96 of it reach as far as Student's quantile.
+        The standard error, enlarged for few subsets so that 1.96 times it equals Student's
+        interval.
     """
     few = student_t.ppf(0.975, len(values) - 1) / student_t.ppf(0.975, np.inf)
     deviation = values.std(axis=0, ddof=1)

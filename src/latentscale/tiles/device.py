@@ -1,10 +1,10 @@
 r"""The arithmetic of tiles, and the only place that chooses a device.
 
-A *tile* is what all pairs of two blocks of rows have to say: their separations, and whatever is
-folded from those. Everything that touches every pair of rows is one of the operations below; the
-measures name them and know nothing of the arrays behind them. Today all of them run on numpy and
-numba, on one core and without Python's lock. Another device would offer the same operations on its
-own :class:`TileRows`, and be chosen here.
+A *tile* is the separations of all pairs of two blocks of rows, with the sums and lists that are
+computed from them. Everything that visits every pair of rows is one of the operations below. The
+measures call them by name and know nothing of the arrays behind them. At present all of them run on
+numpy and numba, on one core and without Python's lock. Another device would provide the same
+operations on its own :class:`TileRows`, and would be chosen here.
 
 =============================  ====================================================================
 :func:`tile_rows`              rows about an origin, scaled, in the precision of the tiles
@@ -12,9 +12,9 @@ own :class:`TileRows`, and be chosen here.
 :func:`inner_products`         :math:`x \cdot y` of all pairs
 :func:`separations`            squared distances or Manhattan distances of all pairs
 :func:`decide`                 which pairs are within a limit, as in float64
-:func:`offer_near`             candidates that may be nearest, folded into sorted lists
+:func:`offer_near`             candidates that may be nearest, merged into sorted lists
 :func:`exponentials`           exponentials of a whole tile
-:func:`fold_similarities`      exponentials at many scales, folded with vectors both ways
+:func:`fold_similarities`      exponentials at many scales, multiplied with vectors both ways
 =============================  ====================================================================
 """
 

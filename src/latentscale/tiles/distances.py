@@ -1,8 +1,8 @@
 r"""Distances between blocks of rows.
 
-All pairwise measures (nearest neighbours, magnitude, kernel Vendi, GeomCA) visit the same object:
-a *tile*, what all pairs of two blocks of rows have to say. This module gives tiles their metric;
-their arithmetic, its precision and its rounding are those of :mod:`latentscale.tiles.device`.
+All pairwise computations (nearest neighbours, magnitude, Vendi scores with kernels, GeomCA) use the
+same object: a *tile*, the distances of all pairs of two blocks of rows. This module defines the
+metrics. The arithmetic, its precision and its rounding are in :mod:`latentscale.tiles.device`.
 
 Metrics
 -------
@@ -16,20 +16,20 @@ Metrics
 
 Origin
 ------
-A matrix product errs in proportion to the rows' squared lengths, so rows far from the origin of
-their coordinates are better moved to one in their midst: :meth:`Points.about`. Distances don't
-change by that, only their rounding. Blocks that meet, in one process or in several, need the same
-origin.
+The error of a matrix product is proportional to the squared lengths of the rows. So rows far from
+the origin of their coordinates should be moved to an origin among them: :meth:`Points.about`. This
+changes only the rounding of distances. Blocks that are compared, in one process or in several, need
+the same origin.
 
 Precision
 ---------
 ``double``
     Distances in float64; a tile costs ``2 m n d`` operations and ``8 m n`` bytes.
 ``single``
-    Half of either. Distances below an eighth of the rows' own distances from the origin are
-    computed again in float64; the others' relative error is at most ``32 (d + 16) 2⁻²⁴``, and
-    typically a hundredth of that (Manhattan: twice as much). Decisions (:func:`within`) are always
-    those of float64, at the price of single precision.
+    Half of both. Distances below an eighth of the rows' own distances from the origin are
+    recomputed in float64. The relative error of the others is at most ``32 (d + 16) 2⁻²⁴``
+    (Manhattan: twice as much), and typically a hundredth of that. Comparisons (:func:`within`)
+    always have the outcome of float64, at the cost of single precision.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Float64Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Points:
-    """Rows made ready for pairwise work under a metric.
+    """Rows prepared for pairwise computations under a metric.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Points:
     metric : str
         The metric these rows are compared with.
     origin : ndarray of float64, shape (d,), or None
-        Where tiles put the origin of the coordinates; None leaves it.
+        The origin that tiles use; None for the origin of the coordinates.
     """
 
     rows: Float64Array
@@ -84,7 +84,7 @@ class Points:
         return replace(self, rows=self.rows[index], squared_norms=self.squared_norms[index])
 
     def about(self, origin: Float64Array) -> Points:
-        """Return the same points with an origin in their midst, such as the mean of the rows.
+        """Return the same points with another origin, such as the mean of the rows.
 
         The origin has the coordinates of ``rows``: among unit vectors under the cosine metric.
         """
@@ -99,7 +99,7 @@ class Points:
         return longest + math.sqrt(float(self.origin @ self.origin))
 
     def tile_rows(self, precision: Precision, unit: float) -> TileRows:
-        """Make the rows ready for tiles with blocks of the same origin, unit and metric."""
+        """Prepare the rows for tiles with blocks of the same origin, unit and metric."""
         return tile_rows(
             self.rows,
             origin=self.origin,
@@ -145,8 +145,8 @@ def as_points(vectors: ArrayLike, metric: Metric) -> Points:
 
 
 def _unit_points(rows: Float64Array) -> Points:
-    # Scaling by the largest coordinate first keeps very long and very short rows from
-    # overflowing or vanishing when they are squared.
+    # Scaling by the largest coordinate first prevents overflow and underflow when very long or very
+    # short rows are squared.
     largest = np.abs(rows).max(axis=1, keepdims=True)
     if (largest == 0).any():
         row = int(np.flatnonzero(largest[:, 0] == 0)[0])
@@ -157,13 +157,13 @@ def _unit_points(rows: Float64Array) -> Points:
 
 
 def common_unit(a: Points, b: Points) -> float:
-    """Power of two to divide the rows of two blocks by, so that none is longer than 1."""
+    """Return a power of two. Divided by it, no row of two blocks is longer than 1."""
     reach = max(a.reach, b.reach)
     return 2.0 ** math.ceil(math.log2(reach)) if reach > 0 else 1.0
 
 
 def largest_size(points: Points) -> float:
-    """Largest squared length (Manhattan: 1-norm) of any row about the origin."""
+    """Return the largest squared length (Manhattan: 1-norm) of any row about the origin."""
     return max(
         float(points.take(block).tile_rows("double", 1.0).sizes.max())
         for block in row_blocks(len(points), 4096)
@@ -171,7 +171,7 @@ def largest_size(points: Points) -> float:
 
 
 def distance_tile(a: Points, b: Points) -> Float64Array:
-    """Distances between all rows of two blocks.
+    """Compute the distances between all rows of two blocks.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def distance_tile(a: Points, b: Points) -> Float64Array:
 
 
 def squared_tile(a: Points, b: Points) -> Float64Array:
-    """Squared Euclidean distances between all rows of two blocks (unit rows for cosine)."""
+    """Compute squared Euclidean distances between all rows of two blocks (cosine: unit rows)."""
     return _separations(a, b)
 
 
@@ -206,17 +206,17 @@ def _separations(a: Points, b: Points) -> Float64Array:
 def within(a: Points, b: Points, threshold: float, *, strict: bool) -> NDArray[np.bool_]:
     """Decide which pairs of two blocks are at most (or less than) a distance apart.
 
-    The decision is that of float64 sums over the coordinates, in their order, of the squared
-    distance against the squared threshold (cosine: twice the threshold; Manhattan: the distance
-    against the threshold). A tile in single precision decides all pairs that aren't within its
-    proven error of the threshold, and those sums the rest.
+    The squared distance, a float64 sum over the coordinates in their order, is compared with the
+    squared threshold (cosine: with twice the threshold; Manhattan: the distance with the
+    threshold). A tile in single precision decides all pairs that aren't within its proven error of
+    the threshold. The float64 sums decide the rest.
 
     Parameters
     ----------
     a, b : Points
         Blocks of ``m`` and ``n`` rows under the same metric.
     threshold : float
-        The distance to compare with, in units of the metric.
+        The threshold, in units of the metric.
     strict : bool
         True for ``d < threshold``, False for ``d <= threshold``.
 
@@ -236,21 +236,21 @@ def within(a: Points, b: Points, threshold: float, *, strict: bool) -> NDArray[n
 
 @dataclass(frozen=True)
 class Balls:
-    """Balls of one radius about rows, ready to meet many blocks of other rows.
+    """Balls of one radius about rows, for comparisons with many blocks of other rows.
 
-    Which rows a ball holds is decided as by :func:`within`; what that takes of the centres is
-    prepared once.
+    The outcome is that of :func:`within`. The centres are prepared only once.
 
     Attributes
     ----------
     centres : Points
-        About an origin in their midst.
+        The centres, with an origin among them.
     limit : float
         The radius in units of a separation.
     strict : bool
         Whether rows at exactly the radius are outside.
     ready : TileRows
-        The centres as one side of a tile: ``12 d`` bytes a row, 8 of them shared with ``centres``.
+        The centres as one side of a tile: ``12 d`` bytes a row, of which ``8 d`` are shared with
+        ``centres``.
     """
 
     centres: Points
@@ -260,15 +260,16 @@ class Balls:
 
     @classmethod
     def about(cls, centres: Points, radius: float, *, strict: bool) -> Balls:
-        """Make centres ready, with ``d < radius`` (strict) or ``d <= radius`` inside."""
+        """Return balls that contain rows at ``d < radius`` (strict) or at ``d <= radius``."""
         limits: dict[Metric, float] = {
             "euclidean": radius * radius,
             "cosine": 2.0 * radius,
             "manhattan": radius,
         }
-        # Decisions don't depend on the origin; one among the rows leaves fewest open.
+        # The outcome doesn't depend on the origin. With an origin among the rows fewest pairs have
+        # to be computed again.
         centres = centres.about(centres.rows.mean(axis=0))
-        # Rows that come later may be longer; up to a factor of 4 needs no other unit.
+        # Later rows may be longer. Up to a factor of 4 they need no other unit.
         ready = centres.tile_rows("single", 4 * common_unit(centres, centres))
         return cls(centres, limits[centres.metric], strict, ready)
 
@@ -276,7 +277,7 @@ class Balls:
         return len(self.centres)
 
     def meet(self, rows: Points) -> tuple[TileRows, TileRows]:
-        """Return other rows, and the centres, as the two sides of tiles."""
+        """Prepare other rows; return them and the centres as the two sides of tiles."""
         rows = replace(rows, origin=self.centres.origin)
         check_alike(rows, self.centres)
         unit = max(self.ready.unit, common_unit(rows, self.centres))
@@ -287,7 +288,7 @@ class Balls:
     def hold(self, rows: TileRows, centres: TileRows) -> NDArray[np.bool_]:
         """Decide which rows are in which balls, shape (rows, centres).
 
-        The two sides come from :meth:`meet`, or are parts of them; they may change places.
+        The two sides come from :meth:`meet`, or are parts of those. They may be exchanged.
         """
         return decide(rows, centres, self.limit, strict=self.strict)
 
@@ -299,7 +300,7 @@ def row_blocks(n: int, size: int) -> Iterator[slice]:
 
 
 def block_pairs(n: int, size: int) -> Iterator[tuple[slice, slice]]:
-    """Pairs of row blocks with the first not after the second: each unordered pair once."""
+    """Return all pairs of row blocks with the first not after the second."""
     blocks = list(row_blocks(n, size))
     for i, first in enumerate(blocks):
         for second in blocks[i:]:
@@ -307,12 +308,12 @@ def block_pairs(n: int, size: int) -> Iterator[tuple[slice, slice]]:
 
 
 def check_alike(a: Points, b: Points) -> None:
-    """Refuse blocks that can't meet in a tile.
+    """Refuse blocks that can't form a tile.
 
     Raises
     ------
     ValueError
-        When metric, dimension or origin differ.
+        If metric, dimension or origin differ.
     """
     if a.metric != b.metric or a.dimension != b.dimension:
         raise ValueError(
@@ -326,7 +327,7 @@ def check_alike(a: Points, b: Points) -> None:
 
 
 def check_distance(name: str, value: float, *, positive: bool) -> None:
-    """Refuse what isn't a distance.
+    """Refuse a value that isn't a distance.
 
     Raises
     ------

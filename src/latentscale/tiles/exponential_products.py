@@ -1,36 +1,35 @@
 r"""Products of the similarity matrices :math:`e^{-tD}` with vectors, without the matrices.
 
-The similarity matrix of a metric space at scale ``t`` has the entries
-:math:`\zeta_{ij} = e^{-t\,d(x_i, x_j)}` (Limbeck et al. 2024, definitions 3.1 and 3.2). For ``n``
-rows it has ``n²`` of them, at every scale others. Iterative solvers only multiply by it, so the
-matrix is never stored: a product visits the distance tiles one after another, and one visit serves
-*all* scales.
+The similarity matrix of a metric space at scale ``t`` has the entries :math:`\zeta_{ij} =
+e^{-t\,d(x_i, x_j)}` (Limbeck et al. 2024, definitions 3.1 and 3.2). For ``n`` rows it has ``n²``
+entries, which differ at every scale. Iterative solvers only multiply by it, so the matrix is never
+stored: a product visits the distance tiles one after another, and one visit serves *all* scales.
 
-A tile is cheap once its distances are known:
+Once its distances are known, a tile is cheap:
 
-* the matrix is symmetric, so each unordered pair of blocks is visited once and folded both ways;
+* the matrix is symmetric, so each unordered pair of blocks is visited once and used both ways;
 * when the scales lie on a grid, :math:`t_k = t_0 + m_k \Delta` with whole :math:`m_k`, the
   exponentials are powers, :math:`e^{-t_k d} = e^{-t_0 d} (e^{-\Delta d})^{m_k}`, and one
-  exponential a pair replaces one a pair and scale. Columns may be dropped from such a grid: a gap
-  costs multiplications, no exponential. Other scales take an exponential each.
+  exponential a pair is enough for all scales. Scales may be missing from such a grid: a gap costs
+  multiplications, but no exponential. Other scales take an exponential each.
 
-Gaussian sums :math:`\sum_j e^{-s\,d(x_i, x_j)^2}` ride on the same tiles; there an exponential
-serves several exponents that double, by squaring.
+Gaussian sums :math:`\sum_j e^{-s\,d(x_i, x_j)^2}` use the same tiles. Where each exponent is twice
+the one before, one exponential serves several exponents by squaring.
 
 Blocks
 ------
-:func:`block_sums` folds the tiles between two blocks of rows, or of one with itself, both ways. The
-cut into tiles, the order of sums and with them the bits of the result depend on the blocks alone,
-not on the machine's size or load. As no pair is visited twice, the matrix multiplied with is
-exactly symmetric; blocks should meet in one order only, since a transposed tile may round
-differently. Equal rows, and with them the diagonal, have similarity exactly 1.
+:func:`block_sums` computes the sums between two blocks of rows, or of one block with itself, both
+ways. The tiles, the order of the sums and so the bits of the result depend on the blocks alone, not
+on the machine's size or load. No pair is visited twice, so the implied matrix is exactly symmetric.
+Two blocks should always be given in the same order, because a transposed tile may round
+differently. Equal rows have similarity exactly 1, and so does the diagonal.
 
 Precision
 ---------
-``double`` for what is reported, ``single`` for the products on the way there: tiles, exponentials
-and sums over short strips in float32, the rest in float64. :func:`similarity_error`,
-:func:`product_error` and :func:`gaussian_error` bound what it costs. Similarities below 2⁻¹⁰⁰ are
-held there (:data:`LOST_SIMILARITY`).
+``double`` is for reported results, ``single`` for the products before: tiles, exponentials and sums
+over short strips are in float32, the rest in float64. :func:`similarity_error`,
+:func:`product_error` and :func:`gaussian_error` bound the error. Similarities below 2⁻¹⁰⁰ are
+raised to that value (:data:`LOST_SIMILARITY`).
 """
 
 from __future__ import annotations
@@ -69,21 +68,21 @@ Int64Array = NDArray[np.int64]
 
 PANEL_ROWS = 512
 PANEL_COLUMNS = 512
-"""Shape of a tile: 1 MiB (single) or 2 MiB (double). It is part of the result's bits."""
+"""Shape of a tile: 1 MiB (single) or 2 MiB (double). The bits of the result depend on it."""
 
 SQUARINGS = 4
-"""Squarings from one exponential; each doubles its relative error."""
+"""Largest number of squarings of one exponential; each doubles its relative error."""
 
 LOST_SIMILARITY = 2.0**-90
-"""How far a similarity may be off beside its relative error, since small ones are held up."""
+"""Largest absolute error of a similarity beyond its relative error: small ones are raised."""
 
 TINY = float(np.finfo(np.float64).tiny)
 
 SPACING_TOLERANCE = 8 * np.finfo(np.float64).eps
-"""How far a scale may lie from its grid, as a share of the largest scale."""
+"""Largest distance of a scale from its grid, as a share of the largest scale."""
 
 LARGEST_DIVISOR = 4
-"""Into how many steps the smallest gap between two scales may be divided to find their grid."""
+"""Largest number of steps into which the smallest gap is divided to find a grid."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +96,8 @@ class ScaleGrid:
     start : float
         The first scale whose exponential is taken; equal to ``step`` when 0 is on the grid.
     powers : ndarray of int64, shape (s,)
-        How many further steps lead from each scale's predecessor (from ``start`` for the first) to
-        it.
+        Number of steps from the preceding scale (for the first scale, from ``start``) to each
+        scale.
     """
 
     step: float
@@ -122,7 +121,7 @@ def scale_grid(scales: Float64Array) -> ScaleGrid | None:
     for divisor in range(1, LARGEST_DIVISOR + 1):
         if span * divisor > (2 * len(scales) + 8) * smallest_gap:
             return None
-        # The span holds many steps, so it gives the step more sharply than the smallest gap.
+        # The span contains many steps, so it gives the step more accurately than the smallest gap.
         step = span / round(span * divisor / smallest_gap)
         multiples = np.rint((scales - scales[0]) / step)
         if np.abs(scales[0] + multiples * step - scales).max() > slack:
@@ -140,10 +139,10 @@ def _powers(multiples: Float64Array) -> Int64Array:
 
 @dataclass(frozen=True)
 class _Schedule:
-    """How similarities at many scales follow from one another, in the order of the fold.
+    """How similarities at many scales follow from one another, in the order of computation.
 
-    ``order[k]`` is the place in the caller's list of what is folded as the ``k``-th; the others are
-    the parameters of :func:`latentscale.tiles.device.fold_similarities`.
+    ``order[k]`` is the place in the caller's list of the scale that is computed ``k``-th. The
+    others are the parameters of :func:`latentscale.tiles.device.fold_similarities`.
     """
 
     order: Int64Array
@@ -154,7 +153,7 @@ class _Schedule:
 
     @property
     def roundings(self) -> Float64Array:
-        """Roundings in each similarity, in the caller's order, given those of an exponential."""
+        """Return the number of roundings in each similarity, in the caller's order."""
         each = EXPONENTIAL_ERROR + 1.0
         counts, count = np.empty(len(self.order)), 0.0
         for k, place in enumerate(self.order):
@@ -167,7 +166,7 @@ class _Schedule:
 
 
 def _scale_schedule(scales: Float64Array) -> _Schedule:
-    """Powers of one exponential where the scales lie on a grid, else an exponential each."""
+    """Plan powers of one exponential where the scales lie on a grid, else an exponential each."""
     order = np.argsort(scales)
     ascending = scales[order]
     none = np.zeros(len(scales), dtype=np.int64)
@@ -183,7 +182,7 @@ def _scale_schedule(scales: Float64Array) -> _Schedule:
 
 
 def _exponent_schedule(exponents: Float64Array) -> _Schedule:
-    """Squares where exponents double, from one exponential every few times."""
+    """Plan squares where exponents double, with a new exponential every few squarings."""
     order: list[int] = []
     squarings: list[int] = []
     left = np.argsort(exponents).tolist()
@@ -211,27 +210,27 @@ def _exponent_schedule(exponents: Float64Array) -> _Schedule:
 
 @dataclass(frozen=True)
 class DistanceTiles:
-    """The tiles between two blocks of rows, or of one with itself, some kept between visits.
+    """The tiles between two blocks of rows, or of one block with itself; some may be kept.
 
     Attributes
     ----------
     points : Points
         ``m`` rows under a metric.
     others : Points or None
-        ``n`` rows under the same metric with the same origin; None for ``points`` themselves,
-        whose pairs are then visited once.
+        ``n`` rows under the same metric with the same origin. None stands for ``points``
+        themselves; their pairs are then visited once.
     precision : {"single", "double"}
         Arithmetic of the tiles.
     kept_bytes : int
-        Memory that kept tiles may take; all tiles of ``n`` rows take about ``4 n²`` bytes in
-        double and ``2 n²`` in single precision. The others are computed again on each visit, with
-        the same result.
+        Memory for kept tiles. All tiles of ``n`` rows take about ``4 n²`` bytes in double and ``2
+        n²`` in single precision. The other tiles are recomputed on each visit, with the same
+        result.
 
     Notes
     -----
-    The cut into tiles is fixed, whatever the machine. A visit holds one tile of 1 MiB (single)
-    or 2 MiB (double) and the rows in the precision of the tiles, ``4 (m + n) d`` bytes in single;
-    in double ``8 (m + n) d`` with an origin and nothing without.
+    The tiles are the same on every machine. A visit holds one tile of 1 MiB (single) or 2 MiB
+    (double), and the rows in the precision of the tiles: ``4 (m + n) d`` bytes in single; in double
+    ``8 (m + n) d`` with an origin, and nothing without one.
     """
 
     points: Points
@@ -267,8 +266,8 @@ class DistanceTiles:
         """Visit each pair of rows once: rows of the first block, of the second, separations.
 
         Where the two slices are equal in one block with itself, the tile holds each pair twice, its
-        diagonal is 0, and the next tile begins beyond it. A tile's height is filled up to a
-        multiple of four with rows of zeros. It is the caller's until the next one.
+        diagonal is 0, and the next tile begins after it. The height of a tile is padded to a
+        multiple of four with rows of zeros. A tile is valid until the next one is requested.
         """
         unit, itself = self.unit, self.others is None
         first = self.points.tile_rows(self.precision, unit)
@@ -311,7 +310,7 @@ class DistanceTiles:
 
 @dataclass(frozen=True)
 class BlockSums:
-    """What one visit of the tiles between two blocks adds to the sums of their rows.
+    """The contribution of the tiles between two blocks to the sums of their rows.
 
     Attributes
     ----------
@@ -340,7 +339,8 @@ def block_sums(
     """Visit the tiles between two blocks once, for exponential products and Gaussian sums.
 
     Parameters and results are those of :func:`exponential_block_products` and
-    :func:`gaussian_block_sums`; without scales (exponents) the products (sums) have no columns.
+    :func:`gaussian_block_sums`; without scales the products have no columns, and without exponents
+    the sums have none.
     """
     tiles = DistanceTiles(a, None if b is a else b, precision)
     return _block_sums(tiles, scales, vectors_a, vectors_b, exponents)
@@ -361,20 +361,20 @@ def exponential_block_products(
     ----------
     a, b : Points
         Blocks of ``m`` and ``n`` rows under the same metric with the same origin. With ``b is a``
-        one block meets itself: its pairs are visited once, and ``vectors_b`` is not read.
+        the pairs of one block are visited once, and ``vectors_b`` isn't read.
     scales : array_like of float, shape (s,)
         Finite and non-negative, distinct, in any order; fastest when evenly spaced.
     vectors_a, vectors_b : array_like of float, shapes (m, s) and (n, s)
         One vector a scale.
     precision : {"single", "double"}
-        Arithmetic of the tiles; :func:`product_error` bounds what it costs. In single precision
-        give the points an origin in their midst.
+        Arithmetic of the tiles; :func:`product_error` bounds the error. In single precision give
+        the points an origin among them.
 
     Returns
     -------
     tuple of ndarray of float64, shapes (m, s) and (n, s)
         Columns :math:`e^{-t_k D_{ab}} b_k` and :math:`e^{-t_k D_{ab}^\top} a_k`. With ``b is a``
-        the second holds zeros, so that adding both to the sums of their rows is always right.
+        the second holds zeros, so adding both to the sums of their rows is always correct.
 
     Raises
     ------
@@ -384,9 +384,9 @@ def exponential_block_products(
 
     Notes
     -----
-    Costs ``m n`` separations (half with itself), two or three operations a pair and scale, and one
-    or two exponentials a pair on a grid of scales, ``s`` otherwise; memory as
-    :class:`DistanceTiles` and ``24 (m + n) s`` bytes.
+    Costs ``m n`` separations (half as many for one block with itself), two or three operations a
+    pair and scale, and one or two exponentials a pair for a grid of scales, ``s`` otherwise. Memory
+    is that of :class:`DistanceTiles` plus ``24 (m + n) s`` bytes.
     """
     sums = block_sums(
         a, b, scales=scales, vectors_a=vectors_a, vectors_b=vectors_b, precision=precision
@@ -406,7 +406,7 @@ def gaussian_block_sums(
     exponents : array_like of float, shape (e,)
         Finite and positive, distinct; fastest where each is twice another.
     precision : {"single", "double"}
-        Arithmetic of the tiles; :func:`gaussian_error` bounds what it costs.
+        Arithmetic of the tiles; :func:`gaussian_error` bounds the error.
 
     Returns
     -------
@@ -445,7 +445,8 @@ def exponential_products(
     precision : {"single", "double"}
         Arithmetic of the tiles.
     tiles : DistanceTiles, optional
-        The tiles of these points, when several products are wanted; their precision counts then.
+        The tiles of these points, for use in several products. Their precision replaces
+        ``precision``.
 
     Returns
     -------
@@ -498,7 +499,7 @@ def _block_sums(
         if len(scales):
             products.add(tile, rows, columns, both_ways)
         if len(exponents):
-            if not both_ways:  # so far from itself a row doesn't count
+            if not both_ways:  # at this distance a row adds nothing to its own sum
                 np.fill_diagonal(tile, np.finfo(tile.dtype).max)
             gaussians.add(tile, rows, columns, both_ways)
             if not both_ways:
@@ -508,10 +509,10 @@ def _block_sums(
 
 @dataclass(frozen=True)
 class _Fold:
-    """Sums of similarities with vectors, while tiles go by; scales in the schedule's order.
+    """Running sums of similarities times vectors, with scales in the schedule's order.
 
-    Vectors are divided by powers of two, so that they neither overflow nor vanish in single
-    precision, and filled up with zeros to the height of a tile. One block with itself has one
+    Vectors are divided by powers of two, so that they neither overflow nor underflow in single
+    precision, and are padded with zeros to the height of a tile. One block with itself has one
     array of vectors and one of sums.
     """
 
@@ -624,7 +625,7 @@ def similarity_error(points: Points, scales: ArrayLike, precision: Precision) ->
     points : Points
         Rows under a metric, with the origin that the products use.
     scales : array_like of float, shape (s,)
-        As given to the products together: a power's error depends on its grid.
+        All the scales of one call: the error of a power depends on the grid.
     precision : {"single", "double"}
         Arithmetic of the tiles.
 
@@ -658,12 +659,12 @@ def gaussian_error(
     points, precision, rows
         As in :func:`product_error`, under the Euclidean metric.
     exponents : array_like of float, shape (e,)
-        As given to the sums together.
+        All the exponents of one call.
 
     Returns
     -------
     ndarray of float64, shape (e,)
-        Relative bounds; what is lost beside that is at most :data:`LOST_SIMILARITY` a term.
+        Relative bounds. Beyond these the error is at most :data:`LOST_SIMILARITY` a term.
     """
     exponents = np.asarray(exponents, dtype=np.float64)
     exponent = _exponent_error(points, exponents, precision, squared=True)
@@ -686,16 +687,16 @@ def product_error(
     Returns
     -------
     ndarray of float64, shape (s,)
-        Bounds :math:`\eta_k` with :math:`|\hat y - K v| \le \eta_k K |v|`, row by row, for the
-        sum over blocks added in float64; what is lost beside that is at most
-        :data:`LOST_SIMILARITY` times :math:`\|v\|_1 + n \max |v|`.
+        Bounds :math:`\eta_k` with :math:`|\hat y - K v| \le \eta_k K |v|`, row by row, for the sum
+        over blocks added in float64. Beyond that the error is at most :data:`LOST_SIMILARITY` times
+        :math:`\|v\|_1 + n \max |v|`.
     """
     similarity = np.log1p(similarity_error(points, scales, precision))
     return np.asarray(np.expm1(similarity + _folding_error(points, precision, rows)))
 
 
 def _folding_error(points: Points, precision: Precision, rows: int | None) -> float:
-    """Bound the relative rounding of a fold: of vectors, strips' sums, and the sum of those."""
+    """Bound the relative rounding of the sums: of vectors, of strips, and of the sum of strips."""
     long = len(points) if rows is None else rows
     return (FOLDED_COLUMNS + 3.0) * rounding_unit(precision) + long * rounding_unit("double")
 
@@ -707,8 +708,8 @@ def _exponent_error(
     roundoff, share = rounding_unit(precision), RECOMPUTED_SHARE[precision]
     gamma = rounding_share(points.dimension, precision)
     clip = -math.log(LEAST_SIMILARITY[precision])
-    # Two rows' sizes, bounding their separation twice over (Manhattan: once), and with it the
-    # exponents that there are.
+    # The sizes of two rows bound their separation twice over (Manhattan: once), and so the
+    # exponents that occur.
     sizes = 2.0 * largest_size(points)
     farthest = sizes if points.metric == "manhattan" else 2.0 * sizes
     lost = 2.0**-149 * (common_unit(points, points) ** (1 if points.metric == "manhattan" else 2))
@@ -720,10 +721,10 @@ def _exponent_error(
     if points.metric == "cosine":
         absolute, farthest, lost = 0.5 * absolute, 0.5 * farthest, 0.5 * lost
     elif points.metric == "euclidean" and not squared:
-        # The difference of two roots is that of the squares over their sum.
+        # The difference of two roots is the difference of the squares over the sum of the roots.
         absolute /= math.sqrt(share * sizes) + math.sqrt(max(kept, 0.0) * sizes)
         relative, farthest, lost = 0.5 * relative, math.sqrt(farthest), math.sqrt(lost)
-    # A recomputed separation, its conversion and root, the factor, and its product.
+    # Roundings of a recomputed separation, its conversion and root, the factor, and the product.
     rounding = 4.0 * roundoff + (points.dimension + 3.0) * rounding_unit("double")
     error = np.minimum(factors * absolute, clip * relative)
     error += rounding * np.minimum(factors * farthest, clip) + factors * lost

@@ -1,7 +1,7 @@
 """Sorted lists of nearest candidates.
 
-A list is ordered by (distance, hash of the seed and both row ids, candidate id), so that ties
-between equal distances fall at random, and fall the same way in every run.
+A list is ordered by (distance, hash of the seed and both row ids, candidate id). So ties between
+equal distances are broken at random, but in the same way in every run.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def _mixed(word: np.uint64) -> np.uint64:
 
 @numba.njit(cache=True, nogil=True)
 def query_hash(key: np.uint64, query: int) -> np.uint64:
-    """Hash of a query's id."""
+    """Return the hash of a query's id."""
     return _mixed(_mixed(key + np.uint64(0x9E3779B97F4A7C15)) ^ np.uint64(query))
 
 
 @numba.njit(cache=True, nogil=True)
 def pair_hash(hash_of_query: np.uint64, candidate: int) -> np.uint64:
-    """Hash of a query's and a candidate's id."""
+    """Return the hash of a query's and a candidate's id."""
     return _mixed(hash_of_query + np.uint64(candidate) * np.uint64(0x9E3779B97F4A7C15))
 
 
@@ -44,7 +44,7 @@ def offer(
     hash_of_pair: np.uint64,
     index: int,
 ) -> None:
-    """Insert a candidate into one sorted list, if it comes before the last."""
+    """Insert a candidate into one sorted list if it comes before the last entry."""
     place = len(distances)
     while place > 0:
         before = place - 1

@@ -1,19 +1,19 @@
 r"""Vendi scores from random Fourier features: one pass over the rows, at any n.
 
-A kernel of the difference of two rows is the Fourier transform of a law of frequencies
-(Rahimi & Recht 2007):
+A kernel that depends on the difference of two rows is the Fourier transform of a distribution of
+frequencies (Rahimi & Recht 2007):
 
 .. math:: k(x - y) = E\,\cos \omega^\top (x - y),
 
-a normal law for the RBF kernel and its Cauchy counterpart for the Laplacian one (with the Euclidean
-distance). With D frequencies every row becomes 2D features, of length 1, whose inner products are
-the kernel's on average; their second moment (:mod:`latentscale.vendi.second_moments`) has the
-spectrum of the approximate kernel matrix.
+a normal distribution for the RBF kernel, and a Cauchy distribution for the Laplacian kernel (with
+the Euclidean distance). D frequencies turn every row into a vector of 2D features of length 1. The
+expected inner product of two such vectors is the kernel. The second moment of the features
+(:mod:`latentscale.vendi.second_moments`) has the spectrum of the approximate kernel matrix.
 
-Its entries err by about :math:`1/\sqrt{D}`, and so every score is off, mostly downwards for small
-orders: 2D features have no more than rank 2D. The error falls about like 1/D, so the value is
-extrapolated from D and D/2, and the interval reaches three times as far as the two differ. It is an
-estimate and not a bound.
+The error of its entries is about :math:`1/\sqrt{D}`, which biases every score. Small orders are
+mostly too low, because 2D features have rank 2D at most. The error falls about like 1/D, so the
+value is extrapolated from D and D/2. The interval is three times the difference of the two on
+either side. It is an estimate, not a bound.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from latentscale.vendi.scores import moment_spectrum, vendi_score
 from latentscale.vendi.second_moments import SecondMoment
 
 FREQUENCIES = 1024
-"""Frequencies by default: a second moment of 2048 × 2048."""
+"""Default number of frequencies, for a second moment of 2048 × 2048."""
 
 REACH = 3.0
 """Half the interval's length, in differences between D and D/2 (on a logarithmic scale)."""
@@ -48,9 +48,9 @@ def draw_frequencies(
     bandwidth : float
         Positive.
     dimension, count : int
-        Of the rows; how many frequencies, an even number.
+        Dimension of the rows; number of frequencies, which is even.
     generator : numpy.random.Generator
-        Draws them.
+        Draws the frequencies.
 
     Returns
     -------
@@ -72,14 +72,14 @@ def draw_frequencies(
 def fourier_features(
     rows: NDArray[np.floating], origin: Float64Array, frequencies: Float64Array
 ) -> NDArray[np.float32]:
-    """Turn rows into features: cosines and sines of one half of the frequencies, then the other's.
+    """Compute features: cosines and sines of one half of the frequencies, then of the other half.
 
     Parameters
     ----------
     rows : ndarray, shape (m, d)
         Finite.
     origin : ndarray of float64, shape (d,)
-        The same for all rows, in their midst.
+        A point among the rows; the same for all blocks of rows.
     frequencies : ndarray of float64, shape (d, D)
         From :func:`draw_frequencies`.
 
@@ -101,7 +101,7 @@ def fourier_score(moment: SecondMoment, n: int, order: float) -> Estimate:
     Parameters
     ----------
     moment : SecondMoment
-        Of all rows' features.
+        The second moment of the features of all rows.
     n : int
         Number of rows.
     order : float

@@ -2,8 +2,8 @@
 
 A tile of similarities serves every vector, so a visit of all pairs costs the distances, one
 exponential a pair, and two multiply-adds a pair and vector. Each unordered pair of blocks is
-visited once and folded both ways (:class:`latentscale.tiles.exponential_products.DistanceTiles`);
-the diagonal is exactly 1, and the matrix multiplied with exactly symmetric.
+visited once and used both ways (:class:`latentscale.tiles.exponential_products.DistanceTiles`). The
+diagonal is exactly 1, and the implied matrix is exactly symmetric.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from latentscale.tiles.exponential_products import DistanceTiles
 from latentscale.vendi.kernels import Kernel, KernelFunction, check_kernel, function_tile
 
 FUNCTION_ROWS = 512
-"""Rows a side that a kernel function is given at once."""
+"""Rows a side of the blocks that a kernel function gets."""
 
 
 @dataclass(frozen=True)
 class KernelSums:
-    """What the pairs between two blocks of rows add to the products.
+    """The contribution of the pairs between two blocks of rows to the products.
 
     Attributes
     ----------
@@ -61,9 +61,9 @@ def kernel_block_products(
     Parameters
     ----------
     a, b : Points
-        Blocks of ``m`` and ``n`` rows under the Euclidean metric, with the same origin in their
-        midst, or none for a function. With ``b is a`` one block meets itself and ``vectors_b`` is
-        not read.
+        Blocks of ``m`` and ``n`` rows under the Euclidean metric, with the same origin among them,
+        or none for a function. With ``b is a`` the pairs of one block are visited once and
+        ``vectors_b`` isn't read.
     kernel : {"rbf", "laplacian"} or callable
         The similarity.
     bandwidth : float or None
@@ -71,12 +71,12 @@ def kernel_block_products(
     vectors_a, vectors_b : ndarray of float64, shapes (m, s) and (n, s)
         The vectors' entries for the rows of either block.
     masses_a, masses_b : ndarray of float64, shapes (m,) and (n,), optional
-        Wanted for the squares, which are 0 without them.
+        Needed for the squares, which are 0 without them.
 
     Returns
     -------
     KernelSums
-        With ``b is a`` the second products are zeros, so that adding both is always right.
+        With ``b is a`` the second products are zeros, so adding both is always correct.
 
     Raises
     ------

@@ -10,11 +10,11 @@ equal rows and gives a positive semidefinite matrix on any set of rows:
 ``laplacian``
     :math:`\exp(-\|x - y\| / \sigma)` with the Euclidean distance.
 
-Any other positive semidefinite kernel is a function of two blocks of rows
-(:data:`KernelFunction`); what it gives is checked as far as a few rows tell.
+Any other positive semidefinite kernel is a function of two blocks of rows (:data:`KernelFunction`).
+Its values are checked on a few rows.
 
-The bandwidth :math:`\sigma` is a distance in the units of the vectors. Where nothing better is
-known it is the median distance of random row pairs (:func:`median_bandwidth`).
+The bandwidth :math:`\sigma` is a distance in the units of the vectors. The usual choice is the
+median distance of random row pairs (:func:`median_bandwidth`).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ KERNELS: tuple[KernelName, ...] = get_args(KernelName)
 KernelFunction = Callable[[Float64Array, Float64Array], Any]
 """Similarities, shape (m, n), between float64 rows of shapes (m, d) and (n, d).
 
-Symmetric, 1 for equal rows, positive semidefinite on any set of rows; the same for a pair whatever
-other rows are in the blocks.
+Symmetric, 1 for equal rows, and positive semidefinite on any set of rows. The value of a pair
+doesn't depend on the other rows of the blocks.
 """
 
 Kernel = KernelName | KernelFunction
@@ -48,7 +48,7 @@ METRIC_OF_KERNEL: dict[KernelName, Metric] = {
 """The metric under which rows must be prepared for a kernel."""
 
 MEDIAN_PAIRS = 100_000
-"""Row pairs behind the median bandwidth; the median's rank errs by 0.16 % (one deviation)."""
+"""Row pairs for the median bandwidth. The standard deviation of the median's rank is 0.16 %."""
 
 PAIRS_AT_ONCE = 4096
 
@@ -56,8 +56,8 @@ TRIED_ROWS = 64
 """Rows on which a kernel function is tried before it is used."""
 
 FUNCTION_TOLERANCE = 1e-6
-"""How far a kernel function may be from symmetry, from 1 on the diagonal, and from being positive
-semidefinite (an eigenvalue, over the number of rows)."""
+"""Largest deviation of a kernel function from symmetry, from 1 on the diagonal, and from being
+positive semidefinite (of an eigenvalue, divided by the number of rows)."""
 
 
 def check_kernel(points: Points, kernel: Kernel, bandwidth: float | None) -> None:
@@ -88,7 +88,7 @@ def check_kernel(points: Points, kernel: Kernel, bandwidth: float | None) -> Non
 
 
 def kernel_title(kernel: Kernel) -> str:
-    """Name a kernel in a message."""
+    """Return the name of a kernel for messages."""
     if not callable(kernel):
         return f"the {kernel} kernel"
     return f"the kernel {getattr(kernel, '__module__', '')}:{getattr(kernel, '__name__', kernel)}"
@@ -114,7 +114,7 @@ def _check_function(points: Points, kernel: KernelFunction, bandwidth: float | N
 
 
 def check_semidefinite(eigenvalue: float, kernel: Kernel) -> None:
-    """Refuse a function whose matrix, of trace 1, has a negative eigenvalue, with a ValueError."""
+    """Raise a ValueError if a function's matrix of trace 1 has a negative eigenvalue."""
     if callable(kernel) and eigenvalue < -FUNCTION_TOLERANCE:
         raise ValueError(
             f"{kernel_title(kernel)} isn't positive semidefinite: divided by the number of rows, "
@@ -123,7 +123,7 @@ def check_semidefinite(eigenvalue: float, kernel: Kernel) -> None:
 
 
 def function_tile(a: Points, b: Points, kernel: KernelFunction) -> Float64Array:
-    """Similarities between all rows of two blocks by a function.
+    """Compute the similarities between all rows of two blocks by a function.
 
     Parameters
     ----------
@@ -135,12 +135,12 @@ def function_tile(a: Points, b: Points, kernel: KernelFunction) -> Float64Array:
     Returns
     -------
     ndarray of float64, shape (m, n)
-        A copy of what the function gave.
+        A copy of what the function returned.
 
     Raises
     ------
     ValueError
-        If it gave another shape, something that isn't a number, or a number beyond 1.
+        If it returned another shape, something that isn't a number, or a number beyond 1.
     """
     given = np.asarray(kernel(a.rows, b.rows))
     if given.shape != (len(a), len(b)):
@@ -158,7 +158,7 @@ def function_tile(a: Points, b: Points, kernel: KernelFunction) -> Float64Array:
 
 
 def kernel_tile(a: Points, b: Points, kernel: Kernel, bandwidth: float | None) -> Float64Array:
-    """Similarities between all rows of two blocks.
+    """Compute the similarities between all rows of two blocks.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def kernel_tile(a: Points, b: Points, kernel: Kernel, bandwidth: float | None) -
     Raises
     ------
     ValueError
-        As :func:`check_kernel`, or when the blocks differ in metric or dimension.
+        As in :func:`check_kernel`, or if the blocks differ in metric or dimension.
     """
     if callable(kernel):
         return function_tile(a, b, kernel)
@@ -206,17 +206,17 @@ def kernel_tile(a: Points, b: Points, kernel: Kernel, bandwidth: float | None) -
 def median_bandwidth(
     points: Points, *, generator: np.random.Generator, pairs: int = MEDIAN_PAIRS
 ) -> float:
-    """Median Euclidean distance of random row pairs, the customary bandwidth.
+    """Return the median Euclidean distance of random row pairs, the customary bandwidth.
 
     Parameters
     ----------
     points : Points
         At least two rows, metric ``"euclidean"``.
     generator : numpy.random.Generator
-        Draws the pairs; untouched when all pairs are used.
+        Draws the pairs; not used if all pairs are taken.
     pairs : int
-        How many distinct pairs of distinct rows to draw. Where there are no more than that many,
-        all are used and the median is exact.
+        Number of distinct pairs of distinct rows to draw. If there are no more pairs than that, all
+        are used and the median is exact.
 
     Returns
     -------

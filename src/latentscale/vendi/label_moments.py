@@ -1,10 +1,10 @@
 r"""Spectra of the rows of every label, from one pass over rows in any order.
 
 The cosine kernel's spectrum of :math:`m` rows in d dimensions follows from their d by d second
-moment or from their m by m inner products. Labels with few rows keep the rows as they came; the
-others a symmetric moment in packed form, half the memory of a square one and filled by the same
-fast products (LAPACK's rectangular full packed format). Either way a label costs no more than
-:math:`4 d (d + 1)` bytes, so a thousand labels of 384 dimensions fit in 600 MB.
+moment or from their m by m inner products. For labels with few rows the rows themselves are kept.
+For the others a symmetric moment is kept in packed form, which takes half the memory of a square
+one and is filled by the same fast products (LAPACK's rectangular full packed format). A label costs
+no more than :math:`4 d (d + 1)` bytes, so a thousand labels of 384 dimensions fit in 600 MB.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from latentscale.vendi.second_moments import BLOCK_ROWS, SecondMoment, unit_bloc
 
 
 def label_bytes(rows: int, dimension: int, itemsize: int) -> int:
-    """Memory that a label's sums take while the rows go by.
+    """Return the memory of a label's sums during the pass over the rows.
 
     Parameters
     ----------
@@ -35,16 +35,16 @@ def label_bytes(rows: int, dimension: int, itemsize: int) -> int:
 
 
 class LabelledMoments:
-    """Second moments, or rows, of several labels.
+    """Second moments or rows of several labels.
 
     Parameters
     ----------
     counts : ndarray of int64, shape (k,)
-        Rows of each label, all of which will be added.
+        Number of rows of each label. All of these rows must be added.
     dimension : int
-        Of the rows.
+        Dimension of the rows.
     dtype : dtype
-        Of the rows.
+        Type of the rows.
     """
 
     def __init__(self, counts: NDArray[np.int64], dimension: int, dtype: np.dtype[Any]) -> None:
@@ -68,9 +68,9 @@ class LabelledMoments:
         Parameters
         ----------
         rows : ndarray, shape (m, d)
-            Of the type announced; finite and not zero.
+            Rows of the type ``dtype``, finite and not zero.
         labels : ndarray of int64, shape (m,)
-            Numbers of labels; rows with a negative one are passed over.
+            Numbers of labels; rows with a negative number are skipped.
         weights : ndarray of float64, shape (m,), optional
             As in :func:`latentscale.vendi.second_moments.second_moment`.
 

@@ -7,28 +7,28 @@ without weights): symmetric, positive semidefinite, of trace 1, :math:`\operator
 
 Stochastic Lanczos quadrature
 -----------------------------
-For a vector z, m steps of Lanczos give the nodes and weights of the Gauss rule for
-:math:`z^\top f(A) z` (Golub & Meurant 2010). The even derivatives of f have one sign on
-:math:`\lambda > 0` and the odd ones the other, so the Gauss rule lies on one side and the
-Gauss-Radau rule with a node at 0 on the other: together they bracket it. With random signs z the
-expectation is the trace (Hutchinson 1990; Ubaru, Chen & Saad 2017).
+For a vector z, m steps of Lanczos give the nodes and weights of the Gauss rule for :math:`z^\top
+f(A) z` (Golub & Meurant 2010). On :math:`\lambda > 0` the even derivatives of f have one sign and
+the odd ones the other. So the Gauss rule lies on one side and the Gauss-Radau rule with a node at 0
+on the other: together they bracket the quadratic form. For random signs z its expectation is the
+trace (Hutchinson 1990; Ubaru, Chen & Saad 2017).
 
-*Deflation without bias.* A few eigenvalues carry most of f's unevenness. With Q an orthonormal
-basis that about spans their eigenvectors and P = I - QQᵀ,
+*Deflation without bias.* A few large eigenvalues cause most of the variance. With Q an orthonormal
+basis of approximately their eigenvectors and P = I - QQᵀ,
 
 .. math:: \operatorname{tr} f(A) = \sum_i q_i^\top f(A) q_i + \operatorname{tr} P f(A) P,
 
-whatever Q is (the idea of Hutch++, Meyer et al. 2021): the first sum is computed by Lanczos from
-every column of Q, random probes estimate the second. No eigenpair is taken for exact.
+whatever Q is (the idea of Hutch++, Meyer et al. 2021). The first sum is computed by Lanczos from
+every column of Q; random probes estimate the second. No eigenpair is assumed to be exact.
 
 *Control variates.* Of the polynomials 1, :math:`\lambda`, :math:`\lambda^2` all traces are known:
-with P they are :math:`n - k`, :math:`1 - \sum q_i^\top A q_i` and
-:math:`\|A\|_F^2 - \sum \|A q_i\|^2`. Subtracting the best combination leaves little to estimate.
-Each half of the probes takes its coefficients from the other half's, so that none is fitted to what
-it corrects.
+with P they are :math:`n - k`, :math:`1 - \sum q_i^\top A q_i` and :math:`\|A\|_F^2 - \sum \|A
+q_i\|^2`. Subtracting the best combination leaves little to estimate. The coefficients for each half
+of the probes are fitted to the other half, so no probe is corrected by coefficients that were
+fitted to it.
 
-The interval of the trace is Student's over the probes, widened to the outer ends of the quadrature;
-the score's interval is that of the trace with its *endpoints* transformed.
+The interval of the trace is Student's over the probes, widened to the outer ends of the quadrature.
+The *endpoints* of this interval are transformed to those of the score.
 
 Largest eigenvalue
 ------------------
@@ -36,9 +36,10 @@ Where A has no negative entries, for every positive vector v (Collatz 1942, Wiel
 
 .. math:: \frac{v^\top A v}{v^\top v} \le \lambda_{\max} \le \max_i \frac{(A v)_i}{v_i}.
 
-Unlike a small residual this proves that no larger eigenvalue was missed. One column of every
-product is a power iteration that starts at the largest Ritz vector of Q. Whatever the entries, the
-Ritz values :math:`\theta_1 \ge \theta_2 \ge \ldots` of Q lie below the eigenvalues (Cauchy), so
+Unlike a small residual, this proves that no larger eigenvalue was missed. One column of every
+product is a power iteration, which starts at the largest Ritz vector of Q. Whatever the signs of
+the entries, the Ritz values :math:`\theta_1 \ge \theta_2 \ge \ldots` of Q lie below the eigenvalues
+(Cauchy), so
 
 .. math:: \theta_1^2 \le \lambda_{\max}^2 \le \|A\|_F^2 - \sum_{i > 1} \theta_i^2.
 """
@@ -64,37 +65,37 @@ from latentscale.vendi.kernels import FUNCTION_TOLERANCE, Kernel
 from latentscale.vendi.scores import EPSILON, check_order
 
 DEFLATED = 32
-"""Columns of Q."""
+"""Number of columns of Q."""
 
 PROBES = 24
-"""Random vectors."""
+"""Number of random probes."""
 
 LEAST_STEPS, MOST_STEPS = 8, 40
-"""Lanczos steps, between which the quadrature's bracket decides."""
+"""Smallest and largest number of Lanczos steps; the quadrature's bracket decides in between."""
 
 QUADRATURE_SHARE = 0.1
-"""What part of an interval the quadrature's bracket may be at the end."""
+"""Largest share of an interval that the quadrature's bracket may take at the end."""
 
 ENOUGH = 2e-3
-"""Relative width of a score's interval below which no further step is made for its sake."""
+"""Relative width of a score's interval below which it needs no further steps."""
 
 CONFIDENCE = 0.975
-"""Quantile of Student's distribution on either side."""
+"""Upper quantile of Student's distribution for the interval."""
 
 SLACK = 1e-12
-"""Allowance for the rounding of sums in a certified bracket, beside n roundings."""
+"""Allowance for the rounding of sums in a certified bracket, in addition to n roundings."""
 
 
 @dataclass(frozen=True)
 class KernelRequest:
-    """Products with the kernel matrix.
+    """A request for products with the kernel matrix.
 
     Attributes
     ----------
     vectors : ndarray of float64, shape (n, c)
-        What A is to be multiplied with.
+        The vectors to multiply A by.
     squares : bool
-        Whether the squared Frobenius norm of A and its least entry are wanted as well.
+        Whether the squared Frobenius norm of A and its smallest entry are requested as well.
     """
 
     vectors: Float64Array
@@ -103,14 +104,14 @@ class KernelRequest:
 
 @dataclass(frozen=True)
 class KernelProducts:
-    """What a :class:`KernelRequest` asks for.
+    """The answer to a :class:`KernelRequest`.
 
     Attributes
     ----------
     products : ndarray of float64, shape (n, c)
         A times the vectors.
     squares, least : float
-        Squared Frobenius norm of A, and a lower bound of its entries; read where asked for.
+        Squared Frobenius norm of A, and a lower bound of its entries; used only where requested.
     """
 
     products: Float64Array
@@ -122,19 +123,19 @@ class KernelProducts:
 class KernelTraces:
     """An :class:`~latentscale.linalg.iterations.Iteration` between products with the kernel matrix.
 
-    It asks for the products of A with the columns of ``vectors``, and in the very first iteration
-    for the squared Frobenius norm. Its outcome is the score of every order.
+    It requests the products of A with the columns of ``vectors``, and in the first iteration the
+    squared Frobenius norm as well. Its outcome is the score of every order.
 
     Attributes
     ----------
     phase : {"range", "basis", "lanczos"}
         Finding the span of the largest eigenvectors, refining it, quadrature.
     vectors : ndarray of float64, shape (n, c)
-        What to multiply next; the first column is the power iteration's.
+        The vectors to multiply next; the first column belongs to the power iteration.
     before : ndarray of float64, shape (n, c - 1)
-        The Lanczos vectors of the step before.
+        The Lanczos vectors of the previous step.
     signs : ndarray of int8, shape (n, p)
-        The random probes, before the span is taken out of them.
+        The random probes, before they are made orthogonal to the span.
     lengths : ndarray of float64, shape (c - 1,)
         Squared lengths of the first Lanczos vectors.
     recurrence : Recurrence
@@ -146,7 +147,7 @@ class KernelTraces:
     largest : tuple of float
         Bounds of the largest eigenvalue.
     orders : tuple of float
-        What scores are wanted.
+        The orders of the requested scores.
     """
 
     phase: str
@@ -169,12 +170,12 @@ class KernelTraces:
         generator: np.random.Generator,
         roots: Float64Array | None = None,
     ) -> KernelTraces:
-        """Draw what is random.
+        """Draw the random vectors and return the start.
 
         Parameters
         ----------
         n : int
-            Rows, at least a few hundred.
+            Number of rows, at least a few hundred.
         orders : sequence of float
             In [0, inf].
         generator : numpy.random.Generator
@@ -210,16 +211,16 @@ class KernelTraces:
 
     @property
     def request(self) -> KernelRequest | None:
-        """What to multiply next."""
+        """The next product; None when finished."""
         return None if self.finished else KernelRequest(self.vectors, self.phase == "range")
 
     @property
     def steps(self) -> int:
-        """Lanczos steps so far."""
+        """Number of Lanczos steps so far."""
         return len(self.recurrence.diagonal)
 
     def advance(self, sums: KernelProducts) -> KernelTraces:
-        """Take the products of A with ``vectors``, and go one step on.
+        """Take the products of A with ``vectors``, and return the next iteration.
 
         Raises
         ------
@@ -242,7 +243,7 @@ class KernelTraces:
     def _bound_largest(self, product: Float64Array) -> tuple[float, float]:
         vector = self.vectors[:, 0]
         slack = SLACK + len(vector) * EPSILON
-        # Rows without weight belong to no positive vector.
+        # Rows of weight 0 have entry 0, so they are left out of the positive vector.
         weighing = vector > 0
         upper = math.inf
         if self.nonnegative:
@@ -280,7 +281,7 @@ class KernelTraces:
         recurrence = self.recurrence.take_shares(shares).take_squares(
             squares, 8 * EPSILON * self.largest[1]
         )
-        # A span that A maps into itself ends its recurrence: what follows has no weight.
+        # The recurrence ends at a span that A maps into itself. Later nodes have weight 0.
         length = recurrence.coupling
         following /= np.where(length > 0, length, 1.0)
         following[:, length == 0] = 0.0
@@ -298,7 +299,7 @@ class KernelTraces:
         return replace(stepped, finished=done)
 
     def _see_ritz_values(self) -> KernelTraces:
-        """Raise the largest eigenvalue's lower bound to the largest Ritz value; refuse negative."""
+        """Raise the largest eigenvalue's lower bound to a Ritz value; refuse negative ones."""
         ritz = np.linalg.eigvalsh(tridiagonal_matrices(self.recurrence))
         if float(ritz.min()) < -FUNCTION_TOLERANCE:
             raise ValueError(
@@ -311,7 +312,7 @@ class KernelTraces:
 
     def _is_sharp(self) -> bool:
         low, high = self.largest
-        # Only the power iteration can still bring the bounds together.
+        # Only the power iteration can still narrow the bounds.
         if self.nonnegative and math.inf in self.orders and high > low * (1.0 + ENOUGH):
             return False
         for order in self.orders:
@@ -329,27 +330,28 @@ class KernelTraces:
 
     @property
     def outcome(self) -> dict[float, Estimate]:
-        """Score of every order.
+        """The score of every order.
 
         Raises
         ------
         RuntimeError
-            Before it is finished.
+            If the iteration isn't finished.
         """
         if not self.finished:
             raise RuntimeError("the quadrature isn't finished")
         return _scores(self)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Give the arrays that it consists of, with :meth:`values`."""
+        """Return the arrays that, with :meth:`values`, make up the iteration."""
         own = {name: getattr(self, name) for name in ("vectors", "before", "signs", "lengths")}
         arrays = {**own, **self.recurrence.arrays()}
         return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
     def values(self) -> dict[str, Any]:
-        """Give everything that isn't an array, as JSON."""
+        """Return everything that isn't an array, as JSON."""
         return {
             "phase": self.phase,
+            "finished": self.finished,
             "squares": None if math.isnan(self.squares) else self.squares,
             "nonnegative": self.nonnegative,
             "largest": list(self.largest),
@@ -358,7 +360,7 @@ class KernelTraces:
 
     @classmethod
     def load(cls, arrays: Arrays, values: Mapping[str, Any]) -> KernelTraces:
-        """Restore it from what :meth:`arrays` and :meth:`values` gave."""
+        """Restore it from :meth:`arrays` and :meth:`values`."""
         squares = values["squares"]
         return cls(
             phase=values["phase"],
@@ -371,6 +373,7 @@ class KernelTraces:
             signs=arrays["signs"],
             lengths=arrays["lengths"],
             recurrence=Recurrence.load(arrays),
+            finished=values["finished"],
         )
 
 
@@ -404,7 +407,7 @@ def kernel_scores(
 
 @dataclass(frozen=True)
 class _Trace:
-    """A trace with its interval, and how much of that is the quadrature's."""
+    """A trace with its interval, and the quadrature's part of the interval."""
 
     value: float
     lower: float
@@ -414,11 +417,11 @@ class _Trace:
 
 
 def _rules(traces: KernelTraces) -> tuple[Rule, Rule]:
-    """Gauss rule, and Gauss-Radau rule with a node at 0, of every column."""
+    """Compute the Gauss rule, and the Gauss-Radau rule with a node at 0, of every column."""
     recurrence = traces.recurrence
     matrices = tridiagonal_matrices(recurrence)
-    # The last diagonal entry is chosen so that 0 is an eigenvalue (Golub 1973); a tiny shift keeps
-    # the solution finite where the matrix is singular already.
+    # The last diagonal entry is chosen so that 0 is an eigenvalue (Golub 1973). A tiny shift keeps
+    # the solution finite where the matrix is already singular.
     right = np.zeros((*matrices.shape[:2], 1))
     right[:, -1, 0] = recurrence.coupling**2
     shift = EPSILON * traces.largest[1] * np.eye(matrices.shape[1])
@@ -449,8 +452,8 @@ def _estimate_trace(traces: KernelTraces, order: float) -> _Trace:
             traces.squares - (first[:deflated] ** 2 + off[:deflated] ** 2).sum(),
         ]
     )
-    # Where the basis holds the whole range, what is left for the probes is rounding, and a
-    # polynomial fitted to that would be noise.
+    # Where the basis spans the whole range, only rounding is left for the probes, and a polynomial
+    # fitted to it would be noise.
     some = exact[1] > n * tolerance
     scale = float(exact[1] / exact[0]) if some else 1.0
     exact = exact / np.array([1.0, scale, scale**2])
@@ -536,7 +539,8 @@ def _scores(traces: KernelTraces) -> dict[float, Estimate]:
         cap = float(n) if order < 2 else second * (1.0 + slack)
         bottom = max(floor, second * (1.0 - slack)) if order < 2 else floor
         if order == 0:
-            # Products tell no rank: at least what the smallest order counts, at most all rows.
+            # Products don't determine the rank. It is at least the score of the smallest order, and
+            # at most the number of rows.
             scores[order] = Estimate(cap, bottom, cap, "estimate", "lanczos")
             continue
         trace = traces._trace(order)
@@ -544,7 +548,7 @@ def _scores(traces: KernelTraces) -> dict[float, Estimate]:
         low = min(max(ends[0] * (1.0 - slack), bottom), cap)
         high = max(low, min(ends[1] * (1.0 + slack), cap))
         value = min(max(_number(trace.value, order), low), high)
-        # Derivative of the score by the trace, times the trace's error.
+        # The derivative of the score by the trace, times the error of the trace.
         slope = value if order == 1 else value / (abs(1.0 - order) * abs(trace.value))
         scores[order] = Estimate(value, low, high, "interval95", "lanczos", slope * trace.error)
     return {order: scores[order] for order in traces.orders}

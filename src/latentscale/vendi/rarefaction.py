@@ -1,13 +1,14 @@
-"""Vendi scores of random subsets against their size, extrapolated to all rows.
+"""Vendi scores of random subsets, extrapolated to all rows.
 
-A replicate is a random subset divided into 1, 2, 4, … equal pieces; every size sees the same rows
-(:mod:`latentscale.sampling.rarefaction`). The scores of the pieces follow a curve, from as many as
-there are rows, while none resembles another, to a constant once every kind of row is seen often; it
-is continued like the magnitude's (:mod:`latentscale.magnitude.subsamples`), which runs between the
-same extremes, with the envelope of its fits and a back-test as interval.
+A replicate is a random subset divided into 1, 2, 4, … equal pieces; every size contains the same
+rows (:mod:`latentscale.sampling.rarefaction`). The scores of the pieces form a curve over the size.
+It starts at the number of rows, while no two rows are similar, and ends at a constant, once every
+kind of row occurs often. The magnitude's curve runs between the same extremes, so this one is
+extrapolated in the same way (:mod:`latentscale.magnitude.subsamples`): the interval is the envelope
+of several fits and a back-test.
 
-Unlike a magnitude, a subset's Vendi score bounds nothing: rows that are rare in the whole may be
-over-represented in it.
+Unlike the magnitude, the Vendi score of a subset is no bound: rows that are rare in the whole may
+be over-represented in it.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ from latentscale.vendi.scores import kernel_spectrum, vendi_score
 def subsample_scores(
     points: Points, kernel: Kernel, bandwidth: float | None, orders: Sequence[float], pieces: int
 ) -> SubsampleMagnitudes:
-    """Score equal pieces of a replicate.
+    """Compute the scores of equal pieces of a replicate.
 
     Parameters
     ----------
     points : Points
-        Its rows in random order, with the kernel's metric.
+        The rows of the replicate in random order, with the kernel's metric.
     kernel, bandwidth
         As in :func:`latentscale.vendi.scores.kernel_spectrum`.
     orders : sequence of float
-        Descending, so that scores ascend, as the extrapolation takes for granted.
+        Descending orders, so that scores ascend, as the extrapolation requires.
     pieces : int
         Number of consecutive pieces of equal size.
 
     Returns
     -------
     SubsampleMagnitudes
-        With orders in the place of scales, and 1 as the only certain lower bound.
+        With orders in place of scales, and 1 as the certain lower bound.
 
     Raises
     ------
@@ -64,14 +65,14 @@ def subsample_scores(
 def extrapolated_scores(
     subsamples: Sequence[SubsampleMagnitudes], orders: Sequence[float], n: int
 ) -> tuple[Estimate, ...]:
-    """Follow the scores to all rows.
+    """Extrapolate the scores to all rows.
 
     Parameters
     ----------
     subsamples : sequence of SubsampleMagnitudes
-        Of all sizes and replicates.
+        Scores of all sizes and replicates.
     orders : sequence of float
-        As above.
+        The orders of these scores, descending.
     n : int
         Rows of the corpus.
 

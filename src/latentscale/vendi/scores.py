@@ -9,35 +9,35 @@ Rényi entropy,
 
 with the limits :math:`VS_1 = \exp(-\sum \lambda_i \log \lambda_i)` (Friedman & Dieng 2023,
 definition 3.1), :math:`VS_\infty = 1/\lambda_{\max}` and :math:`VS_0` the rank. It lies between 1
-(all rows equal) and n (all similarities 0), falls with q (eq. 9), and small orders count rare rows.
-With probabilities :math:`p_i` in place of 1/n the matrix is
-:math:`K_{ij} \sqrt{p_i p_j}` (Friedman & Dieng, definition 7.1).
+(all rows equal) and n (all similarities 0), and falls with q (eq. 9). Small orders are sensitive to
+rare rows. With probabilities :math:`p_i` in place of 1/n the matrix is :math:`K_{ij} \sqrt{p_i
+p_j}` (Friedman & Dieng, definition 7.1).
 
 Three ways to the eigenvalues
 -----------------------------
 *Moments.* With the cosine kernel :math:`K/n` has the same non-zero eigenvalues as a d by d matrix,
 the second moment of the unit rows (:mod:`latentscale.vendi.second_moments`), so
 :func:`moment_spectrum` gives every order at any n. A moment may be summed in single precision where
-the orders asked for don't suffer (:func:`sufficient_precision`); what it may have changed is in the
-bracket.
+that is accurate enough for the orders (:func:`sufficient_precision`). The bracket includes its
+error.
 
 *Dense.* :func:`kernel_spectrum` builds K from tiles and diagonalises it.
 
-*Nyström.* :func:`nystrom_spectrum` projects K on random landmark rows. What the projection misses
-is positive semidefinite, so each of its eigenvalues is a lower bound of the true one and the sum
-of all the differences is known; :func:`vendi_bracket` turns this into a certified interval.
+*Nyström.* :func:`nystrom_spectrum` projects K on random landmark rows. The remainder is positive
+semidefinite, so each eigenvalue of the projection is a lower bound of the true one, and the sum of
+all the differences is known. :func:`vendi_bracket` turns this into a certified interval.
 
 Rounding
 --------
-Zero eigenvalues come out of any solver as noise of about machine epsilon, and a small order counts
-noise: :math:`(10^{-16})^{0.1} = 0.025`. A :class:`Spectrum` therefore carries the tolerance of the
+A solver returns zero eigenvalues as noise of about machine epsilon, and small orders amplify this
+noise: :math:`(10^{-16})^{0.1} = 0.025`. A :class:`Spectrum` therefore contains the tolerance of the
 computation, and eigenvalues at or below it count as zero.
 
-Where more than rounding in the last place is known to have changed the eigenvalues, by an error of
-Frobenius norm :math:`\epsilon`, the differences :math:`\delta_i` satisfy
-:math:`\sum \delta_i^2 \le \epsilon^2` (Hoffman and Wielandt 1953) and so
-:math:`|\sum f(\lambda_i) - \sum f(\hat\lambda_i)| \le \epsilon\,\|f'\|_2` with derivatives taken
-where they are largest in reach. Eigenvalues within reach of 0 count as anything from 0 on.
+Where the matrix has a known error of Frobenius norm :math:`\epsilon` beyond that rounding, the
+differences :math:`\delta_i` of the eigenvalues satisfy :math:`\sum \delta_i^2 \le \epsilon^2`
+(Hoffman and Wielandt 1953). So :math:`|\sum f(\lambda_i) - \sum f(\hat\lambda_i)| \le
+\epsilon\,\|f'\|_2`, with each derivative taken where it is largest within :math:`\epsilon`.
+Eigenvalues within :math:`\epsilon` of 0 may be anything from 0 on.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ TILE_ROWS = 1024
 """Rows of a kernel tile: 8 MiB of similarities."""
 
 SINGLE_TOLERANCE = 5e-7
-"""Largest relative error of a score that single precision may add."""
+"""Largest relative error that single precision may add to a score."""
 
 BRACKET_SLACK = 1e-12
-"""Relative allowance for the rounding of sums in a certified bracket, beside n roundings."""
+"""Relative allowance for rounding of sums in a certified bracket, in addition to n roundings."""
 
 EPSILON = float(np.finfo(np.float64).eps)
 
@@ -84,15 +84,15 @@ class Spectrum:
     Attributes
     ----------
     eigenvalues : ndarray of float64
-        Descending, non-negative, summing to 1. There may be fewer than ``size`` of them: the
-        others are zero.
+        Descending, non-negative, summing to 1. If there are fewer than ``size``, the others are
+        zero.
     tolerance : float
         Numerical-rank tolerance: eigenvalues at or below it count as zero.
     size : int
         Number of rows of the corpus.
     error : float
-        Bound of the Euclidean norm of all eigenvalues' errors beyond the rounding that
-        ``tolerance`` stands for; 0 when there are none.
+        Bound of the Euclidean norm of the eigenvalues' errors beyond the rounding that
+        ``tolerance`` covers; 0 if there are none.
     """
 
     eigenvalues: Float64Array
@@ -103,13 +103,13 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class NystromSpectrum:
-    r"""What landmark rows tell about the eigenvalues of a normalised kernel matrix.
+    r"""Bounds of the eigenvalues of a normalised kernel matrix, from landmark rows.
 
     Attributes
     ----------
     eigenvalues : ndarray of float64
-        Of the projected matrix, descending and positive, at most one a landmark. The i-th is a
-        lower bound of the i-th eigenvalue of the whole matrix.
+        Eigenvalues of the projected matrix, descending and positive, at most one for each landmark.
+        The i-th is a lower bound of the i-th eigenvalue of the whole matrix.
     squares : float
         :math:`\sum \lambda_i^2 = \|K/n\|_F^2` of the whole matrix, exact.
     size : int
@@ -125,17 +125,17 @@ class NystromSpectrum:
 
     @property
     def lost_trace(self) -> float:
-        """Sum of the differences to the true eigenvalues, between 0 and 1."""
+        """Sum of the differences from the true eigenvalues, between 0 and 1."""
         return max(0.0, 1.0 - math.fsum(self.eigenvalues))
 
 
 def moment_spectrum(moment: SecondMoment, n: int) -> Spectrum:
-    """Spectrum of the cosine kernel from the second moment (Friedman & Dieng 2023, section 3.3).
+    """Compute the cosine kernel's spectrum from the second moment (Friedman & Dieng 2023, 3.3).
 
     Parameters
     ----------
     moment : SecondMoment
-        Of all rows of the corpus.
+        The second moment of all rows of the corpus.
     n : int
         Number of those rows.
 
@@ -160,28 +160,29 @@ def moment_spectrum(moment: SecondMoment, n: int) -> Spectrum:
     eigenvalues = np.asarray(eigvalsh(moment.matrix / moment.total), dtype=np.float64)
     error = moment.rounding.error / moment.total
     if error > 0:
-        # The eigenvalues are scaled to their true sum, which moves each of them in proportion.
+        # Scaling the eigenvalues to their true sum moves each of them in proportion to its size.
         error += abs(float(eigenvalues.sum()) - 1.0) * float(np.linalg.norm(eigenvalues))
     return _spectrum(eigenvalues, max(moment.dimension, min(n, BLOCK_ROWS)), n, error)
 
 
 def sufficient_precision(vectors: ArrayLike, orders: Sequence[float], n: int) -> Precision:
-    """Choose the precision for a second moment of many rows by a sample of them.
+    """Choose the precision of a second moment of many rows from a sample of them.
 
     Parameters
     ----------
     vectors : array_like, shape (m, d)
-        Some of the rows, better several times as many as dimensions.
+        Some of the rows; preferably several times as many as dimensions.
     orders : sequence of float
-        Orders that will be asked for.
+        Orders of the scores that will be computed.
     n : int
         Number of all rows.
 
     Returns
     -------
     {"single", "double"}
-        ``single`` where the rounding of so many rows changes no score of the sample by more than
-        :data:`SINGLE_TOLERANCE`; not so when eigenvalues are near 0 and small orders count them.
+        ``single`` if the rounding of ``n`` rows changes no score of the sample by more than
+        :data:`SINGLE_TOLERANCE`. This fails where eigenvalues are near 0 and small orders count
+        them.
     """
     sample = second_moment(vectors, precision="single")
     whole = replace(sample.rounding, mass=n, squared_masses=float(n) * BLOCK_ROWS)
@@ -195,19 +196,19 @@ def sufficient_precision(vectors: ArrayLike, orders: Sequence[float], n: int) ->
 
 
 def spectrum_of_rows(rows: Float64Array, total: float) -> Spectrum:
-    """Spectrum of the cosine kernel from few rows.
+    """Compute the cosine kernel's spectrum from few rows.
 
     Parameters
     ----------
     rows : ndarray of float64, shape (m, d)
-        Rows whose lengths are the roots of their weights.
+        Rows scaled so that their lengths are the roots of their weights.
     total : float
         Sum of the weights, positive.
 
     Returns
     -------
     Spectrum
-        With as many eigenvalues as there are rows, or dimensions if those are fewer.
+        With as many eigenvalues as rows or dimensions, whichever are fewer.
     """
     m, d = rows.shape
     product = rows @ rows.T if m <= d else rows.T @ rows
@@ -220,7 +221,7 @@ def kernel_spectrum(
     bandwidth: float | None = None,
     weights: ArrayLike | None = None,
 ) -> Spectrum:
-    """Spectrum of any kernel, by dense diagonalisation.
+    """Compute the spectrum of any kernel by dense diagonalisation.
 
     Parameters
     ----------
@@ -273,7 +274,7 @@ def kernel_spectrum(
 
 
 def vendi_score(spectrum: Spectrum, order: float) -> Estimate:
-    """Vendi score of order q of a known spectrum (Pasarkar & Dieng 2024, eq. 8).
+    """Return the Vendi score of order q of a known spectrum (Pasarkar & Dieng 2024, eq. 8).
 
     Parameters
     ----------
@@ -296,7 +297,7 @@ def vendi_score(spectrum: Spectrum, order: float) -> Estimate:
     check_order(order)
     positive = spectrum.eigenvalues[spectrum.eigenvalues > spectrum.tolerance]
     score = hill_number(positive / positive.sum(), order)
-    # Rounding may carry the score of wholly dissimilar rows a little beyond their number.
+    # Rounding may raise the score of completely dissimilar rows slightly above their number.
     score = min(score, float(spectrum.size))
     if spectrum.error == 0:
         return Estimate.exact(score, "exact")
@@ -307,7 +308,7 @@ def vendi_score(spectrum: Spectrum, order: float) -> Estimate:
 
 
 def _within_reach(eigenvalues: Float64Array, error: float, order: float) -> tuple[float, float]:
-    """Least and largest Hill number of spectra whose distance from a given one is bounded."""
+    """Return the smallest and largest Hill number of spectra within a distance of a given one."""
     largest = float(eigenvalues[0])
     if order == math.inf:
         return 1.0 / (largest + error), 1.0 / max(largest - error, 1.0 / len(eigenvalues))
@@ -316,7 +317,7 @@ def _within_reach(eigenvalues: Float64Array, error: float, order: float) -> tupl
     if order == 0:
         return float(max(1, len(far))), float(len(eigenvalues))
     shares = _Shares(order)
-    # Both spectra sum to 1, so what all slopes have in common moves nothing, but for the errors of
+    # Both spectra sum to 1, so a common part of all slopes has no effect, except for the errors of
     # the eigenvalues near 0.
     highest, least = shares.slope(far - error), shares.slope(far + error)
     middle, spread = 0.5 * (highest + least), 0.5 * (highest - least)
@@ -332,29 +333,30 @@ def _within_reach(eigenvalues: Float64Array, error: float, order: float) -> tupl
 
 @dataclass(frozen=True)
 class _Shares:
-    """What each proportion adds to an entropy of an order in (0, inf), a concave function.
+    """The term of each proportion in an entropy of an order in (0, inf), a concave function.
 
-    About order 1 it is the entropy of Tsallis, (p^q - p) / (1 - q), whose slope stays finite there:
-    as proportions sum to 1, any multiple of p may be subtracted. Farther off it is p^q / (1 - q).
+    Proportions sum to 1, so any multiple of p may be subtracted from a term. Near order 1 the term
+    is that of Tsallis' entropy, (p^q - p) / (1 - q), whose slope stays finite there. Farther away
+    it is p^q / (1 - q).
     """
 
     order: float
 
     @property
     def subtracted(self) -> float:
-        """Multiple of p that is subtracted from its power."""
+        """Multiple of p that is subtracted from p^q."""
         return 1.0 if abs(self.order - 1.0) < 0.5 else 0.0
 
     @property
     def peak(self) -> float:
-        """Proportion with the largest share."""
+        """Proportion with the largest term."""
         if self.order == 1:
             return 1.0 / math.e
         inner = self.subtracted / self.order
         return inner ** (1.0 / (self.order - 1.0)) if inner else math.inf
 
     def of(self, p: Float64Array) -> Float64Array:
-        """Shares of positive proportions."""
+        """Return the terms of positive proportions."""
         if self.order == 1:
             return np.asarray(-p * np.log(p))
         if self.subtracted:
@@ -362,14 +364,14 @@ class _Shares:
         return np.asarray(p**self.order / (1.0 - self.order))
 
     def slope(self, p: Float64Array) -> Float64Array:
-        """Give the derivatives of the shares."""
+        """Return the derivatives of the terms."""
         if self.order == 1:
             return np.asarray(-1.0 - np.log(p))
         power = self.order * p ** (self.order - 1.0)
         return np.asarray((power - self.subtracted) / (1.0 - self.order))
 
     def number(self, entropy: float) -> float:
-        """Hill number of an entropy; infinite where no proportions have so much."""
+        """Return the Hill number of an entropy; infinite where no proportions attain it."""
         if self.order == 1:
             return math.exp(entropy)
         if self.subtracted:
@@ -388,12 +390,12 @@ def nystrom_spectrum(
     landmarks: int,
     generator: np.random.Generator,
 ) -> NystromSpectrum:
-    r"""Lower bounds of the spectrum of any kernel, from random landmark rows.
+    r"""Compute lower bounds of the spectrum of any kernel, from random landmark rows.
 
     With C the similarities of all rows to the landmarks and W those among the landmarks,
-    :math:`\hat K = C W^{+} C^\top` satisfies :math:`0 \preceq \hat K \preceq K`. W is shifted by
-    a multiple of machine epsilon, which keeps the inequality and dwarfs the rounding in its
-    inverse.
+    :math:`\hat K = C W^{+} C^\top` satisfies :math:`0 \preceq \hat K \preceq K`. W is shifted by a
+    multiple of machine epsilon. The inequality still holds, and the shift exceeds the rounding of
+    the inverse.
 
     Parameters
     ----------
@@ -404,9 +406,9 @@ def nystrom_spectrum(
     bandwidth : float or None
         Positive; None for the cosine kernel and for functions.
     landmarks : int
-        How many rows to project on, from 1 to ``n``.
+        Number of rows to project on, from 1 to ``n``.
     generator : numpy.random.Generator
-        Draws the landmarks, all sets equally likely.
+        Draws the landmarks; all sets are equally likely.
 
     Returns
     -------
@@ -439,14 +441,14 @@ def nystrom_spectrum(
         features = kernel_tile(points.take(block), anchors, kernel, bandwidth) @ whitening
         gram += features.T @ features
     ascending = np.asarray(eigvalsh(gram), dtype=np.float64) / n
-    # Each may be too high by the rounding of the solver.
+    # Each eigenvalue may be too high by the rounding of the solver.
     bounds = ascending[::-1] - landmarks * EPSILON * float(ascending[-1])
     squares = _mean_squared_similarity(points, kernel, bandwidth)
     return NystromSpectrum(bounds[bounds > 0], squares, n, chosen.astype(np.int64, copy=False))
 
 
 def vendi_bracket(nystrom: NystromSpectrum, order: float) -> Estimate:
-    r"""Vendi score of order q with certified bounds from a projected spectrum.
+    r"""Compute a Vendi score of order q, with certified bounds, from a projected spectrum.
 
     Parameters
     ----------
@@ -470,16 +472,16 @@ def vendi_bracket(nystrom: NystromSpectrum, order: float) -> Estimate:
     -----
     The true eigenvalues are :math:`\lambda_i = \hat\lambda_i + e_i` with :math:`e_i \ge 0` (Weyl),
     :math:`\sum e_i = \tau`, the lost trace, and :math:`\sum \lambda_i^2 = s` known, so that
-    :math:`\lambda_i \le \sqrt{\hat\lambda_i^2 + s - \sum \hat\lambda_j^2}`. Among all such
-    spectra, pouring :math:`\tau` on the largest eigenvalues, each up to its limit, gives one that
-    majorises all others, and raising the smallest to a common level one that all others majorise.
-    Every Hill number falls under majorisation, so the two give the lower and the upper bound.
-    Eigenvalues at or below the tolerance of the dense solver count as zero, so those beyond the
-    landmarks number at most :math:`\tau` over the tolerance.
+    :math:`\lambda_i \le \sqrt{\hat\lambda_i^2 + s - \sum \hat\lambda_j^2}`. Two extreme spectra
+    bound all of them. Adding :math:`\tau` to the largest eigenvalues, each up to its limit, gives a
+    spectrum that majorises all others. Raising the smallest eigenvalues to a common level gives one
+    that all others majorise. Hill numbers are Schur-concave, so the two give the lower and the
+    upper bound. Eigenvalues at or below the tolerance of the dense solver count as zero, so the
+    number of eigenvalues beyond the landmarks is at most :math:`\tau` over the tolerance.
 
-    The sum of squares sharpens this: below order 2 the least score with that sum is bounded by
-    duality (:mod:`latentscale.linalg.power_sums`), above it :math:`VS_q \le VS_2 = 1/s`, and
-    :math:`\lambda^q` lies on one side of :math:`\lambda^2 \lambda_{\max}^{q-2}`.
+    The sum of squares narrows this bracket: below order 2 the smallest score with that sum is
+    bounded by duality (:mod:`latentscale.linalg.power_sums`), above it :math:`VS_q \le VS_2 = 1/s`,
+    and :math:`\lambda^q` lies on one side of :math:`\lambda^2 \lambda_{\max}^{q-2}`.
 
     The value is the score of a smooth continuation of the known eigenvalues with the true sum and
     sum of squares.
@@ -489,7 +491,7 @@ def vendi_bracket(nystrom: NystromSpectrum, order: float) -> Estimate:
         return Estimate.exact(1.0 / nystrom.squares, "exact")
     n, rounding = nystrom.size, nystrom.size * EPSILON
     slack = BRACKET_SLACK + rounding
-    # Eigenvalues that the dense solver counts for certain, and what they lack.
+    # Eigenvalues that the dense solver certainly counts, and their distances from the true ones.
     known = nystrom.eigenvalues[nystrom.eigenvalues > 2.0 * rounding * math.sqrt(nystrom.squares)]
     lost = max(0.0, 1.0 - math.fsum(known))
     excess = max(0.0, nystrom.squares * (1.0 + slack) - math.fsum(known**2))
@@ -521,7 +523,7 @@ def vendi_bracket(nystrom: NystromSpectrum, order: float) -> Estimate:
 
 
 def hill_number(proportions: Float64Array, order: float) -> float:
-    r"""Hill number of order q, :math:`(\sum p_i^q)^{1/(1-q)}`.
+    r"""Return the Hill number of order q, :math:`(\sum p_i^q)^{1/(1-q)}`.
 
     Parameters
     ----------
@@ -533,8 +535,8 @@ def hill_number(proportions: Float64Array, order: float) -> float:
     Returns
     -------
     float
-        Between 1 and the number of proportions; overflow and underflow of the powers are
-        avoided, and orders near 1 don't cancel.
+        Between 1 and the number of proportions. Powers neither overflow nor underflow, and nothing
+        cancels at orders near 1.
     """
     largest = float(proportions.max())
     if order == math.inf:
@@ -553,7 +555,7 @@ def hill_number(proportions: Float64Array, order: float) -> float:
 
 
 def order_name(order: float) -> str:
-    """Name of an order as reports write it: ``"0.1"``, ``"1"``, ``"inf"``.
+    """Return the name of an order as in reports: ``"0.1"``, ``"1"``, ``"inf"``.
 
     Raises
     ------
@@ -565,13 +567,13 @@ def order_name(order: float) -> str:
 
 
 def check_order(order: float) -> None:
-    """Refuse an order outside [0, inf] with a ValueError."""
+    """Raise a ValueError for an order outside [0, inf]."""
     if not order >= 0:
         raise ValueError(f"the order of a Vendi score is a number from 0 to inf, got {order}")
 
 
 def _centred(points: Points, kernel: Kernel) -> Points:
-    """Move Euclidean points to their mean: distances stay, their rounding errors shrink.
+    """Move the origin to the mean of Euclidean points, which reduces rounding of distances.
 
     The error of a squared distance is a share of the squared norms, so vectors far from the
     origin would add noise to the kernel that small orders count.
@@ -593,13 +595,13 @@ def _mean_squared_similarity(points: Points, kernel: Kernel, bandwidth: float | 
 def _tighten(
     lower: float, upper: float, order: float, squares: float, proportions: Proportions
 ) -> tuple[float, float]:
-    """Bounds of a score also from the sum of squares and the largest eigenvalue."""
+    """Narrow the bounds of a score by the sum of squares and the largest eigenvalue."""
     largest = math.log(float(proportions.upper[0]))
     if 0 < order < 2:
         lower = max(lower, least_hill_number(proportions, order))
     elif order > 2:
         upper = min(upper, 1.0 / squares)
-    # Powers between the two orders: p^q >= p^2 largest^(q - 2) for q < 2, <= for q > 2.
+    # A power between the two orders: p^q >= p^2 largest^(q - 2) for q < 2, <= for q > 2.
     if 1 < order < 2:
         logarithm = math.log(squares) + (order - 2) * largest - BRACKET_SLACK
         upper = math.exp(min(math.log(upper), logarithm / (1 - order)))
@@ -610,10 +612,10 @@ def _tighten(
 
 
 def _likely_spectrum(known: Float64Array, lost: float, squares: float, n: int) -> Float64Array:
-    """Spectrum that continues the known part smoothly and has the sum of squares asked for.
+    """Return a smooth continuation of the known spectrum with the given sum of squares.
 
-    One share of the lost trace scales the known eigenvalues up, the other is a tail that falls
-    geometrically from the last of them, or is even where there is no room for that.
+    One part of the lost trace scales the known eigenvalues up. The other part is a tail that falls
+    geometrically from the last of them, or is constant where a geometric tail doesn't fit.
     """
     length = n - len(known)
     if lost == 0 or length == 0:

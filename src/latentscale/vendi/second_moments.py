@@ -1,21 +1,21 @@
 r"""Second moments of unit rows, which determine the cosine kernel's spectrum.
 
 With the cosine kernel :math:`K/n = UU^\top/n` has the same non-zero eigenvalues as the d by d
-matrix :math:`U^\top U/n` (Friedman & Dieng 2023, section 3.3), a sum over rows: it is taken block
-by block, of any number of rows, and moments of disjoint sets of rows are added.
+matrix :math:`U^\top U/n` (Friedman & Dieng 2023, section 3.3). This is a sum over rows. It is
+computed block by block, for any number of rows, and moments of disjoint sets of rows are added.
 
 Precision
 ---------
 ``double``
-    Products and sums in float64, no sum through more than :data:`BLOCK_ROWS` terms one after the
+    Products and sums are in float64. No more than :data:`BLOCK_ROWS` terms are added one after the
     other.
 ``single``
-    Products of :data:`BLOCK_ROWS` rows at a time in float32, twice as fast, added up in float64.
-    What rounding then adds is far below its worst-case bound and is measured instead
-    (:class:`Rounding`): now and then a block is computed in float64, too. Every block is scaled by
-    a factor of its own between 1 and 2 before it is rounded, and its product back, so that even
-    blocks that are alike round at random to each other: the errors of b blocks add up to the root
-    of b times one of them.
+    Products of :data:`BLOCK_ROWS` rows at a time are in float32, which is twice as fast, and are
+    added up in float64. The rounding is far below its worst-case bound, so it is measured instead
+    (:class:`Rounding`): some blocks are also computed in float64. Every block is scaled by its own
+    factor between 1 and 2 before it is rounded, and its product is scaled back. So even equal
+    blocks have independent rounding errors, and the error of b blocks is about the root of b times
+    that of one block.
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ from latentscale.tiles.distances import Float64Array, as_points, row_blocks
 BLOCK_ROWS = 4096
 """Rows of one matrix product; the products are then added pairwise.
 
-No sum runs through more terms than this one after the other, however many rows there are, which
-keeps the rounding of a second moment, and so the tolerance of its spectrum, independent of n. With
-fewer rows the additions would take a share of the time.
+No more terms than this are added one after the other, however many rows there are. So the rounding
+of a second moment, and the tolerance of its spectrum, don't depend on n. With fewer rows the
+additions would take a noticeable share of the time.
 """
 
 CHECKED_BLOCKS = 64
-"""In single precision the first of so many blocks is computed in double, too."""
+"""In single precision the first of this many blocks is also computed in double."""
 
 MARGIN = 2.0
-"""How far the error may exceed its estimate from the checked blocks."""
+"""Safety factor on the error that is estimated from the checked blocks."""
 
 GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
-"""Its multiples, without their whole parts, fill the interval from 0 to 1 evenly."""
+"""The fractional parts of its multiples fill the interval from 0 to 1 evenly."""
 
 KINDS = (np.float16, np.float32, np.float64)
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """What checked blocks tell about the rounding of products in single precision.
+    """The rounding of products in single precision, measured on checked blocks.
 
     Attributes
     ----------
     mass, squared_masses : float
-        Sums of the blocks' weights and of their squares.
+        Sum of the blocks' weights, and sum of the squares of these weights.
     checked : int
         Blocks that were computed in double as well.
     squares : float
-        Sum over them of the squared Frobenius norm of the error of a unit of weight.
+        Sum over the checked blocks of the squared Frobenius norm of the error per unit of weight.
     """
 
     mass: float = 0.0
@@ -79,7 +79,7 @@ class Rounding:
         )
 
     def share(self, factor: float) -> Rounding:
-        """Return the rounding of the same sum times a factor."""
+        """Return the rounding of the sum multiplied by a factor."""
         return replace(
             self, mass=self.mass * factor, squared_masses=self.squared_masses * factor**2
         )
@@ -105,8 +105,8 @@ class SecondMoment:
     matrix : ndarray of float64, shape (d, d)
         :math:`\sum_i w_i x_i x_i^\top` over rows scaled to unit length; its trace is ``total``.
     rounding : Rounding
-        Of what was summed in single precision; empty in double, whose rounding is part of every
-        spectrum's tolerance.
+        The rounding of what was summed in single precision. It is empty in double precision, whose
+        rounding is part of the tolerance of every spectrum.
     """
 
     total: float
@@ -122,16 +122,16 @@ class SecondMoment:
 def second_moment(
     vectors: ArrayLike, weights: ArrayLike | None = None, *, precision: Precision = "double"
 ) -> SecondMoment:
-    """Second moment of rows, each scaled to unit length.
+    """Compute the second moment of rows scaled to unit length.
 
     Parameters
     ----------
     vectors : array_like, shape (n, d)
         Finite rows, none of them zero. Any float or integer type.
     weights : array_like, shape (n,), optional
-        Non-negative and finite; they need not sum to 1. A weight of 2 counts as the row twice.
+        Non-negative and finite; they need not sum to 1. A weight of 2 counts the row twice.
     precision : {"double", "single"}
-        Of the products.
+        Precision of the products.
 
     Returns
     -------
@@ -153,12 +153,12 @@ def second_moment(
 
 
 class MomentSum:
-    """Adds up the second moment of rows that come piece by piece.
+    """The second moment of rows that are added piece by piece.
 
     Parameters
     ----------
     precision : {"double", "single"}
-        Of the products.
+        Precision of the products.
     """
 
     def __init__(self, precision: Precision = "double") -> None:
@@ -170,7 +170,7 @@ class MomentSum:
         self._buffers: _Buffers | None = None
 
     def add(self, vectors: ArrayLike, weights: ArrayLike | None = None) -> None:
-        """Add rows: parameters and errors of :func:`second_moment`."""
+        """Add rows; parameters and errors are those of :func:`second_moment`."""
         rows = _as_rows(vectors)
         masses = None if weights is None else checked_weights(weights, len(rows))
         for block in row_blocks(len(rows), BLOCK_ROWS):
@@ -209,14 +209,14 @@ class MomentSum:
 
 
 def merge_moments(moments: Iterable[SecondMoment]) -> SecondMoment:
-    """Second moment of several sets of rows together.
+    """Return the second moment of several sets of rows together.
 
     Parameters
     ----------
     moments : iterable of SecondMoment
-        At least one, of equal dimension. They are added pairwise in the order given, so equal
-        sequences give equal bits; of ``p`` moments from a generator no more than about
-        ``log2(p) + 2`` are held at a time.
+        At least one moment, all of equal dimension. They are added pairwise in the order given, so
+        equal sequences give equal bits. Of ``p`` moments from a generator, about ``log2(p) + 2``
+        are held at a time.
 
     Returns
     -------
@@ -248,7 +248,7 @@ def unit_block(rows: NDArray[Any], masses: Float64Array | None) -> Float64Array:
     Raises
     ------
     ValueError
-        On a row without a direction, or one that isn't finite, named by its place among ``rows``.
+        On a row that has no direction or isn't finite. The message names its place among ``rows``.
     """
     out = np.empty(rows.shape)
     scale_to_unit(rows, masses, out)
@@ -256,15 +256,15 @@ def unit_block(rows: NDArray[Any], masses: Float64Array | None) -> Float64Array:
 
 
 def scale_to_unit(rows: NDArray[Any], masses: Float64Array | None, out: NDArray[Any]) -> None:
-    """Do the same into an array that is there."""
+    """Scale rows as :func:`unit_block` does, into an existing array."""
     roots = np.ones(len(rows)) if masses is None else np.sqrt(masses)
     if unit_rows(rows, roots, out) >= 0:
-        # Rows of an extreme length can be scaled with more care; others are refused by name.
+        # Rows of extreme length can be scaled with more care. Other bad rows are refused by name.
         out[:] = as_points(rows, "cosine").rows * roots[:, None]
 
 
 def checked_weights(weights: ArrayLike, n: int) -> Float64Array:
-    """Weights of ``n`` rows as float64; a ValueError on a wrong shape, sign or NaN."""
+    """Return weights of ``n`` rows as float64; raise a ValueError on a wrong shape, sign or NaN."""
     masses = np.asarray(weights, dtype=np.float64)
     if masses.shape != (n,):
         raise ValueError(f"weights must have shape ({n},), one for each row, got {masses.shape}")
@@ -276,9 +276,9 @@ def checked_weights(weights: ArrayLike, n: int) -> Float64Array:
 
 
 class PairwiseSum:
-    """Adds matrices pairwise in their order: sums of ``2^k`` wait until there are two of a kind.
+    """A pairwise sum of matrices in their order: sums of ``2^k`` wait for another such sum.
 
-    Sums are formed in the memory of earlier ones; what is added is left as it is.
+    Sums are formed in the memory of earlier sums. The matrices that are added aren't changed.
     """
 
     def __init__(self) -> None:
@@ -294,7 +294,7 @@ class PairwiseSum:
         self._waiting.append((count, total))
 
     def total(self) -> Float64Array:
-        """Return the sum of all.
+        """Return the sum of all matrices.
 
         Raises
         ------
@@ -320,7 +320,7 @@ def _as_rows(vectors: ArrayLike) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class _Buffers:
-    """Memory that blocks use one after the other: fresh memory costs as much as the arithmetic."""
+    """Memory that is reused from block to block: fresh memory costs as much as the arithmetic."""
 
     unit: NDArray[np.float32]
     product: NDArray[np.float32]
@@ -336,7 +336,7 @@ class _Buffers:
 
 
 def _double_moment(rows: NDArray[Any], block: slice, masses: Float64Array | None) -> Float64Array:
-    """Moment of a block in double precision."""
+    """Compute the moment of a block in double precision."""
     unit = np.empty((block.stop - block.start, rows.shape[1]))
     _fill_unit_block(rows, block, masses, unit)
     return np.asarray(unit.T @ unit)
@@ -345,7 +345,7 @@ def _double_moment(rows: NDArray[Any], block: slice, masses: Float64Array | None
 def _single_moment(
     rows: NDArray[Any], block: slice, masses: Float64Array | None, factor: float, buffers: _Buffers
 ) -> Float64Array:
-    """Moment of a block in single precision, its rows scaled by a root."""
+    """Compute the moment of a block in single precision, with rows scaled by a root."""
     m = block.stop - block.start
     weights = np.full(m, factor) if masses is None else masses * factor
     unit = buffers.unit[:m]
@@ -360,5 +360,5 @@ def _fill_unit_block(
     try:
         scale_to_unit(rows[block], masses, out)
     except ValueError:
-        as_points(rows, "cosine")  # says the same with the row's place among all
+        as_points(rows, "cosine")  # raises the same error with the row's place among all
         raise

@@ -3,16 +3,18 @@
 import numpy as np
 import pytest
 
+from latentscale.duplicates.distinct import find_distinct
 from latentscale.estimate import Estimate
 from latentscale.magnitude.function import NoConvergenceScale, convergence_scale
 from latentscale.magnitude.subsampled_convergence import (
     GRID_SCALES,
     convergence_grid,
     extrapolated_convergence_scale,
-    subsampled_convergence_scale,
 )
-from latentscale.sampling.extrapolation import Extrapolation
-from latentscale.tiles.distances import as_points
+from latentscale.magnitude.subsamples import rarefy
+from latentscale.sampling.extrapolation import Extrapolation, extrapolate
+from latentscale.sampling.rarefaction import HALVINGS, draw_replicates
+from latentscale.tiles.distances import Points, as_points
 
 
 def extrapolation(
@@ -27,6 +29,17 @@ def extrapolation(
         for o in odds
     )
     return Extrapolation(scales, points, estimates, np.ones(len(scales)))
+
+
+def subsampled_convergence_scale(
+    points: Points, rows: int, replicates: int, generator: np.random.Generator
+) -> Estimate:
+    """Draw subsets, evaluate them on the grid and extrapolate, as the stages of a job do."""
+    distinct = find_distinct(points).rows
+    drawn = draw_replicates(len(distinct), rows, replicates, generator)
+    scales = convergence_grid(points.take(distinct[drawn[0]]), len(distinct))
+    curve = rarefy(points, scales, distinct[drawn], halvings=HALVINGS, tolerance=1e-3)
+    return extrapolated_convergence_scale(extrapolate(curve, len(distinct)))
 
 
 def test_a_power_law_is_crossed_where_it_should_be() -> None:
@@ -64,7 +77,7 @@ def test_against_cholesky(metric: str) -> None:
     rows = centres[rng.integers(15, size=2000)] + 0.4 * rng.normal(size=(2000, 20))
     points = as_points(rows, metric)  # type: ignore[arg-type]
     truth = convergence_scale(points).value
-    found = subsampled_convergence_scale(points, rows=500, replicates=2, generator=rng)
+    found = subsampled_convergence_scale(points, 500, 2, rng)
     assert found.value == pytest.approx(truth, rel=0.06)
     assert found.lower <= truth <= found.upper
     assert found.upper - found.lower < 0.2 * truth
@@ -85,5 +98,5 @@ def test_repeated_rows_count_once() -> None:
     rows = rng.normal(size=(800, 10))
     twice = as_points(np.concatenate((rows, rows)), "euclidean")
     truth = convergence_scale(as_points(rows, "euclidean")).value
-    found = subsampled_convergence_scale(twice, rows=400, generator=rng)
+    found = subsampled_convergence_scale(twice, 400, 1, rng)
     assert found.value == pytest.approx(truth, rel=0.03)

@@ -9,8 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from latentscale_pipeline.config.job import JobConfig, read_config
-from latentscale_pipeline.config.schema import config_schema
+from latentscale_pipeline.config.job import JobConfig, config_schema, read_config
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.plan import measure_sections
 from tests import ROOT

@@ -126,6 +126,7 @@ def test_a_job_says_what_changed_since_the_last_of_its_name(
     assert found.pop("heat-corpus") == (
         f"computed: configuration (steps 10 → 11) changed since {first.name}"
     )
+    assert found.pop("graph-corpus") == "computed", "only its description outlives a job"
     assert set(found.values()) == {f"reused from {first.name}"}
     assert "heat-corpus: queued, tasks: 1; computed: configuration (steps 10 → 11)" in ended.err
     found = reasons(latentscale(*run, "-o", f"corpus={tmp_path / 'other.npy'}"))

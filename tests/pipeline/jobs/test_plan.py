@@ -379,7 +379,7 @@ def test_a_job_takes_what_was_planned(job: Path, latentscale: Command, tmp_path:
     rows = np.random.default_rng(2).normal(size=(4000, 8)).astype("f4")
     np.save(tmp_path / "corpus.npy", rows)
     document = planned(latentscale, job, "-o", "measures.vendi.kernels=[cosine]")
-    assert latentscale("run", job, "-o", "measures.vendi.kernels=[cosine]").code == 0
+    assert latentscale("run", job, "-o", "measures.vendi.kernels=[cosine]", "--keep").code == 0
     results = results_of(tmp_path / "jobs")
     assert by_stage(document, "tasks") == {t["stage"]: t["tasks"] for t in results["timings"]}
     assert by_stage(document, "projected_memory_bytes") == {
@@ -426,11 +426,14 @@ def test_damage_is_foreseen_and_left_for_the_run(
     assert tree(tmp_path) == before
     left = by_stage(document, "left")
     assert left.pop("heat-corpus") == 1.0
+    assert left.pop("graph-corpus") == 1.0, "it went when the job was finished"
     assert set(left.values()) == {0.0}
     why = by_stage(document, "reuse")["heat-corpus"]
     assert why.startswith("recomputed: ")
     assert why.endswith(" bytes, not 192")
-    assert document["total"]["tasks_left"] == 1
+    graph = by_stage(document, "reuse")["graph-corpus"]
+    assert graph == "computed: stage heat-corpus is computed again"
+    assert document["total"]["tasks_left"] == 2
 
 
 def test_why_a_sibling_can_or_can_not_lend(job: Path, latentscale: Command, tmp_path: Path) -> None:

@@ -217,11 +217,13 @@ def test_any_change_to_the_mathematics_changes_the_code_version(
 ) -> None:
     source = Path(latentscale.__file__).parent
     shutil.copytree(source, tmp_path / "latentscale", ignore=shutil.ignore_patterns("__pycache__"))
-    original = keys.resources.files
+    original = keys.package_folders
     monkeypatch.setattr(
-        keys.resources,
-        "files",
-        lambda package: tmp_path / package if package == "latentscale" else original(package),
+        keys,
+        "package_folders",
+        lambda package: (
+            [str(tmp_path / package)] if package == "latentscale" else original(package)
+        ),
     )
     assert code_version.__wrapped__() == code_version()
     for changed in ("heat/trace.py", "tiles/host/separations.py"):

@@ -88,6 +88,7 @@ def draw_stage(
         return None
     return Stage(
         name=name,
+        temporary="result",
         work=draw_rows,
         corpora=(role,),
         parameters={"role": role, "rows": considered, "order": order},

@@ -111,6 +111,7 @@ def _draws_stage(role: Role, corpus: CorpusFacts, facts: JobFacts, drawn: dict[s
     per_row = corpus.stored_bytes // corpus.n
     return Stage(
         name=draws_name(role),
+        temporary="result",
         work=draw_subsamples,
         finalise=count_subsamples,
         partitions=count_blocks(corpus),

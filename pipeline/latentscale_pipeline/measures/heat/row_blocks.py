@@ -71,7 +71,7 @@ def plan_trace_by_rows(section: Heat, facts: JobFacts, role: Role) -> list[Stage
     return [
         Stage(
             name=f"laplacian-{role}",
-            temporary=True,
+            temporary="result",
             work=form_block,
             finalise=bound_norm,
             partitions=layout.blocks,

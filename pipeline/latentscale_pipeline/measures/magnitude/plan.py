@@ -193,6 +193,7 @@ def _subsampled_function(section: Magnitude, facts: JobFacts, role: Role) -> lis
     landmarks = replace(
         exact,
         name=beside,
+        temporary="result",
         work=estimate_beside,
         advance=None,
         partitions=1,

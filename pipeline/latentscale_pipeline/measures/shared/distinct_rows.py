@@ -49,6 +49,7 @@ def distinct_stage(role: Role, metric: Metric, facts: CorpusFacts, merged: float
     held = facts.shard_bytes if merged == 0 else 2 * facts.points_bytes
     return Stage(
         name=f"distinct-{metric}-{role}",
+        temporary="result",
         work=find_rows,
         corpora=(role,),
         parameters={"role": role, "metric": metric, "merge_within": merged},

@@ -50,6 +50,7 @@ def graph_stage(k: int, role: Role, corpus: CorpusFacts, *, in_cells: bool) -> S
         neighbours = f"neighbours-{role}"
         return Stage(
             name=f"graph-{role}",
+            temporary="arrays",
             work=build_graph,
             needs=(neighbours,),
             parameters={"neighbours": neighbours},
@@ -59,6 +60,7 @@ def graph_stage(k: int, role: Role, corpus: CorpusFacts, *, in_cells: bool) -> S
     layout = Layout(corpus.n, corpus.d)
     return Stage(
         name=f"graph-{role}",
+        temporary="arrays",
         work=build_block,
         finalise=describe_graph,
         partitions=layout.blocks,

@@ -1,24 +1,25 @@
-r"""Exponentials of a tile's separations, folded with vectors, on numba.
+r"""Exponentials of a tile's separations, and their products with vectors, on numba.
 
 Exponential
 -----------
 :math:`e^{-x} = 2^{-m} e^{r}` with :math:`r = m \ln 2 - x`, :math:`|r| \le \frac12 \ln 2`, taken in
 two steps so that nothing cancels, and a Taylor polynomial of degree 7 (single) or 13 (double) for
-:math:`e^r`, whose remainder is below a tenth of a rounding. Written as plain loops it fills the
-vector units in either precision, which numpy's and numba's own don't both do. The relative error is
-at most :data:`EXPONENTIAL_ERROR` roundings; :math:`e^{-0}` is exactly 1.
+:math:`e^r`, whose remainder is below a tenth of a rounding. Written as plain loops, it uses the
+whole vector unit in both precisions, which neither numpy's nor numba's own exponential does. The
+relative error is at most :data:`EXPONENTIAL_ERROR` roundings; :math:`e^{-0}` is exactly 1.
 
 Underflow
 ---------
-Numbers below the least normal one slow many processors down a hundredfold. Similarities are
-therefore held above a floor, :data:`LEAST_SIMILARITY`: exponents are clipped there, and a product
-of two similarities is a fused multiply-add with the floor, which costs no more than the product.
-A similarity of 1 stays exactly 1.
+Subnormal numbers slow many processors down a hundredfold. Similarities are therefore kept above a
+floor, :data:`LEAST_SIMILARITY`: exponents are clipped there, and a product of two similarities is a
+fused multiply-add with the floor, which costs no more than the product. A similarity of 1 stays
+exactly 1.
 
-Fold
+Sums
 ----
 Strips of :data:`FOLDED_COLUMNS` columns and :data:`FOLDED_ROWS` rows stay in the first caches while
-all scales are folded. Sums within such a strip are in the tile's precision, beyond it in float64.
+all scales are processed. Sums within such a strip are in the tile's precision, sums of strips in
+float64.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ EXPONENTIAL_ERROR = 3.0
 """Bound on an exponential's relative error, in roundings of its precision."""
 
 LEAST_SIMILARITY: dict[Precision, float] = {"single": 2.0**-100, "double": 2.0**-900}
-"""Smaller similarities are held here: what is lost is beyond the sums they go into."""
+"""Smaller similarities are raised to this value. The error is negligible in the sums."""
 
 FOLDED_COLUMNS = 128
 """Columns of a strip."""
@@ -50,7 +51,7 @@ FOLDED_ROWS = 64
 """Rows of a strip."""
 
 ROWS_AT_ONCE = 4
-"""Rows folded together: a tile's height is a multiple of it."""
+"""Rows processed together; the height of a tile is a multiple of it."""
 
 
 def exponentials(values: FloatArray, factor: float) -> None:
@@ -72,7 +73,7 @@ def _type_float_of_bits(typing_context: Any, bits: Any) -> Any:
 
 
 _float_of_bits: Any = intrinsic(_type_float_of_bits)
-"""Read the bits of an integer as a floating-point number of its size."""
+"""Reinterprets the bits of an integer as a floating-point number of the same size."""
 
 
 _HIGH_BITS = {"single": 10, "double": 32}
@@ -94,7 +95,7 @@ _C = tuple(1.0 / factorial(k) for k in range(14))
 _C2, _C3, _C4, _C5, _C6, _C7 = (np.float32(c) for c in _C[2:8])
 
 
-# The exact steps of the reduction must stay in their order, so nothing is reassociated here.
+# The exact steps of the reduction must keep their order, so nothing is reassociated here.
 @numba.njit(cache=True, nogil=True, fastmath={"contract"})
 def _exponentials_single(
     distances: FloatArray, factor: float, out: FloatArray, columns: int
@@ -139,11 +140,11 @@ def _choose_exponentials(distances: Any, factor: Any, out: Any, columns: Any) ->
     return single if distances.dtype == types.float32 else double
 
 
-# --- The fold --------------------------------------------------------------------------------
+# --- Sums ------------------------------------------------------------------------------------
 
 
-# Reassociation lets a sum over a strip use the whole vector unit; its order is then fixed when the
-# function is compiled and doesn't depend on the data.
+# Reassociation lets a sum over a strip use the whole vector unit. The order of the sum is fixed
+# when the function is compiled, and doesn't depend on the data.
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
 def fold_similarities(
     tile: FloatArray,
@@ -161,7 +162,7 @@ def fold_similarities(
     b_sums: Float64Array,
     both_ways: bool,
 ) -> None:
-    """Fold similarities at many scales with a vector each.
+    """Multiply similarities at many scales by a vector for each, and add up the products.
 
     The similarities at one scale follow from those at the scale before. With ``z`` the separation,
     or its root:
@@ -178,19 +179,19 @@ def fold_similarities(
     root : bool
         Whether distances are the roots of separations.
     factors, step, multiplications, squarings, floor
-        As above; without multiplications the step isn't used. ``floor`` is the least similarity.
+        As above; without multiplications the step isn't used. ``floor`` is the smallest similarity.
     a_vectors, b_vectors : ndarray of the tile's type, shapes (s, at least a_start + m) and likewise
         One vector a scale; the tile's rows begin at ``a_start`` and its columns at ``b_start``.
     a_sums, b_sums : ndarray of float64, shapes of the vectors
-        To ``a_sums`` the products with ``b_vectors`` are added; to ``b_sums`` those with
-        ``a_vectors``, if ``both_ways``.
+        Changed in place: products with ``b_vectors`` are added to ``a_sums`` and, if ``both_ways``,
+        products with ``a_vectors`` to ``b_sums``.
     """
     rows, columns = tile.shape
     scales = len(factors)
     one, least = tile.dtype.type(1), tile.dtype.type(floor)
     stepping = multiplications.max() > 0
-    # Strips have a fixed width, which makes their loops as fast as can be; the last one is filled
-    # with vectors of 0.
+    # Strips have a fixed width, which makes their loops fastest. The last one is padded with zeros
+    # in the vectors.
     distances = np.zeros((ROWS_AT_ONCE, FOLDED_COLUMNS), dtype=tile.dtype)
     powers = np.zeros_like(distances)
     steps = np.zeros_like(distances)
@@ -238,7 +239,7 @@ def fold_similarities(
                     v0, v1 = a_vectors[k, at], a_vectors[k, at + 1]
                     v2, v3 = a_vectors[k, at + 2], a_vectors[k, at + 3]
                     sum0 = sum1 = sum2 = sum3 = tile.dtype.type(0)
-                    if last_is_step:  # by far the most frequent: multiplied while folding
+                    if last_is_step:  # by far the most frequent case: multiplied while summing
                         for j in range(FOLDED_COLUMNS):
                             q0 = p0[j] * e0[j] + least
                             q1 = p1[j] * e1[j] + least

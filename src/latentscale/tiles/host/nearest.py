@@ -1,4 +1,4 @@
-"""Nearest candidates folded from tiles into sorted lists, on numba."""
+"""Sorted lists of the nearest candidates from tiles, on numba."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def offer_near(
 ) -> None:
     """Offer every candidate to every query's list of the nearest.
 
-    A candidate whose separation is beyond the last of a list by more than the tile's error is
-    passed over; the others are measured in float64 over their coordinates.
+    A candidate whose separation exceeds the last one of a list by more than the tile's error is
+    skipped. The distances of the others are computed in float64 from their coordinates.
 
     Parameters
     ----------
@@ -48,11 +48,11 @@ def offer_near(
     queries, candidates : TileRows
         ``m`` and ``n`` rows.
     query_ids, candidate_ids : ndarray of int64, shapes (m,) and (n,)
-        A candidate with the query's own id is passed over.
+        A candidate with the query's own id is skipped.
     key : numpy.uint64
         Key of the hash.
     cosine : bool
-        Whether a distance is half the separation, not its root.
+        Whether a distance is half the separation instead of its root.
     """
     tile = np.empty((len(queries), len(candidates)), dtype=queries.matrix.dtype)
     approximate_separations(queries, candidates, tile)
@@ -116,7 +116,7 @@ def _fold_nearest(
                     continue
                 hash_of_pair = pair_hash(hash_of_query, candidate_ids[j])
                 if separation == 0.0 and hash_of_pair > hashes[i, last]:
-                    continue  # no distance is below 0, so the hash decides alone
+                    continue  # no distance is below 0, so only the hash decides
                 distance = exact_distance(queries[i], candidates[j], metric)
                 offer(distances[i], hashes[i], indices[i], distance, hash_of_pair, candidate_ids[j])
                 separation = _separation_limit(distances[i, last], metric)
@@ -125,7 +125,7 @@ def _fold_nearest(
 
 @numba.njit(cache=True, nogil=True)
 def _separation_limit(distance: float, metric: int) -> float:
-    # Rounded up, so that no candidate at exactly this distance is passed over.
+    # Rounded up, so that no candidate at exactly this distance is skipped.
     if metric == MANHATTAN:
         return distance
     squared = 2.0 * distance if metric == COSINE else distance * distance

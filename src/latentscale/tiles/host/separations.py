@@ -1,18 +1,17 @@
 r"""Separations of all pairs of two blocks of rows, on numpy and numba.
 
-The *separation* of two rows is what a matrix product, or one pass over the coordinates, yields
-without a root: the squared Euclidean distance, or the Manhattan distance. Both metrics that rest on
-the former (Euclidean, and cosine on unit rows) take
+The *separation* of two rows is a distance without its root: the squared Euclidean distance, or the
+Manhattan distance. The Euclidean metric, and the cosine metric on unit rows, take
 
 .. math:: \|x - y\|^2 = \|x\|^2 + \|y\|^2 - 2\,x \cdot y
 
-from one matrix product of rows moved to an origin and scaled by a power of two.
+from one matrix product. Rows are first moved to an origin and scaled by a power of two.
 
 Rounding
 --------
-Let :math:`u` be the unit roundoff of the tile (:math:`2^{-24}` or :math:`2^{-53}`) and
-:math:`S = \|x\|^2 + \|y\|^2` about the origin (Manhattan: the sum of the two 1-norms). A separation
-errs by at most
+Let :math:`u` be the unit roundoff of the tile (:math:`2^{-24}` or :math:`2^{-53}`) and :math:`S =
+\|x\|^2 + \|y\|^2` about the origin (Manhattan: the sum of the two 1-norms). The error of a
+separation is at most
 
 .. math:: \gamma S, \qquad \gamma = \Bigl(\frac{d}{1 - d u} + 16\Bigr) u.
 
@@ -22,14 +21,14 @@ Stability of Numerical Algorithms*, section 3.1), :math:`4 u S` that of rounding
 rest that of norms, sums and comparisons. What underflows adds at most ``(d + 16)`` of the least
 normal number.
 
-*Values* (:func:`separations`) that fall below a share of :math:`S` are computed again from the
-original rows in float64, coordinate by coordinate, so the relative error of a value is at most
-:math:`\gamma` over that share and near-duplicates come out right. Where so many do in one tile that
-a product in float64 is cheaper, that comes first.
+*Values* (:func:`separations`) below a share of :math:`S` are recomputed from the original rows in
+float64, coordinate by coordinate. So the relative error of a value is at most :math:`\gamma` over
+that share, and distances of near-duplicates are accurate. If a tile has so many such values that a
+product in float64 is cheaper, that product is computed first.
 
-*Decisions* (:func:`decide`) are taken from the tile outside the band :math:`\gamma S` and from
-float64 sums over the original coordinates, in their order, within it. They equal those that the
-latter would give for every pair.
+*Comparisons* (:func:`decide`) use the tile outside the band :math:`\gamma S`, and float64 sums over
+the original coordinates, in their order, inside it. The outcome is the same as if the float64 sums
+had been used for every pair.
 """
 
 from __future__ import annotations
@@ -51,17 +50,17 @@ FloatArray = NDArray[np.floating[Any]]
 DTYPE: dict[Precision, type[np.floating[Any]]] = {"single": np.float32, "double": np.float64}
 
 RECOMPUTED_SHARE: dict[Precision, float] = {"single": 2.0**-6, "double": 1e-6}
-"""Separations below this share of the sizes are computed again from the original rows.
+"""Separations below this share of the sizes are recomputed from the original rows.
 
 Single: distances under an eighth of the rows' distances from the origin. Double: the relative error
 of what remains is about ``1e-16 / 1e-6 = 1e-10``.
 """
 
 CROWDED = 0.2
-"""Share of a single-precision tile to recompute from which a product in float64 is cheaper."""
+"""Share of a single-precision tile from which a float64 product is cheaper than recomputing."""
 
 REFINED_SHARE = 1e-9
-"""Takes the place of the recomputed share then: what remains errs less than in single precision."""
+"""Replaces the share of recomputed separations then: the float64 product is more accurate."""
 
 STRIP = 256
 """Columns of a strip of Manhattan distances."""
@@ -74,7 +73,7 @@ class TileRows:
     Attributes
     ----------
     exact : ndarray of float64, shape (m, d)
-        The rows as they came.
+        The original rows.
     matrix : ndarray of float32 or float64, shape (m, d)
         The rows about ``origin``, divided by ``unit``.
     sizes : ndarray of float64, shape (m,)
@@ -99,7 +98,7 @@ class TileRows:
 
     @property
     def separation_unit(self) -> float:
-        """What separations of these rows are multiples of."""
+        """Unit of the separations of these rows."""
         return self.unit if self.manhattan else self.unit * self.unit
 
     def take(self, rows: slice | NDArray[np.bool_]) -> TileRows:
@@ -109,7 +108,7 @@ class TileRows:
         )
 
     def joined(self, other: TileRows) -> TileRows:
-        """Return these rows and then others of the same origin and unit, as a copy."""
+        """Return a copy of these rows followed by others of the same origin and unit."""
         return replace(
             self,
             exact=np.concatenate([self.exact, other.exact]),
@@ -133,20 +132,20 @@ def tile_rows(
     rows : ndarray of float64, shape (m, d)
         Finite.
     origin : ndarray of float64, shape (d,), or None
-        The same for all blocks that meet.
+        The same for all blocks that are compared.
     unit : float
-        A power of two (so that scaling rounds nothing), at least the length of every row about the
-        origin, and the same for blocks that meet.
+        A power of two, so that scaling is exact; at least the length of every row about the origin,
+        and the same for all blocks that are compared.
     manhattan : bool
-        Whether separations are Manhattan distances, else squared Euclidean ones.
+        Whether separations are Manhattan distances; otherwise squared Euclidean ones.
     precision : {"single", "double"}
-        Of the tiles.
+        Precision of the tiles.
 
     Returns
     -------
     TileRows
-        Takes ``4 m d`` bytes in single precision; in double ``8 m d``, nothing without an origin
-        at unit 1.
+        Takes ``4 m d`` bytes in single precision, ``8 m d`` in double, and nothing in double
+        without an origin at unit 1.
     """
     dtype = DTYPE[precision]
     if origin is None and unit == 1.0 and dtype is np.float64:
@@ -158,12 +157,12 @@ def tile_rows(
 
 
 def rounding_unit(precision: Precision) -> float:
-    """Largest relative error of one rounding."""
+    """Return the largest relative error of one rounding."""
     return 0.5 * float(np.finfo(DTYPE[precision]).eps)
 
 
 def rounding_share(dimension: int, precision: Precision) -> float:
-    """Bound the error of a separation by this share of the two rows' sizes."""
+    """Return the share of the two rows' sizes that bounds the error of a separation."""
     unit = rounding_unit(precision)
     return (dimension / (1.0 - dimension * unit) + 16.0) * unit
 
@@ -174,16 +173,16 @@ def inner_products(a: FloatArray, b: FloatArray, out: FloatArray) -> None:
 
 
 def separations(a: TileRows, b: TileRows, out: FloatArray, *, itself: bool = False) -> None:
-    """Separations of all pairs of two blocks, in multiples of their unit.
+    """Compute the separations of all pairs of two blocks, in multiples of their unit.
 
     Parameters
     ----------
     a, b : TileRows
         ``m`` and ``n`` rows that are alike in all but the rows.
     out : ndarray, shape (m, n), contiguous
-        Of the type of the matrices; receives the result. Equal rows are at separation exactly 0.
+        Receives the result; of the type of the matrices. Equal rows have separation exactly 0.
     itself : bool
-        Whether the blocks are one: the result is then exactly symmetric, its diagonal 0.
+        Whether both blocks are the same. The result is then exactly symmetric with diagonal 0.
     """
     _fill(a, b, out, RECOMPUTED_SHARE["single" if out.dtype == np.float32 else "double"])
     if itself:
@@ -193,7 +192,7 @@ def separations(a: TileRows, b: TileRows, out: FloatArray, *, itself: bool = Fal
 def _fill(a: TileRows, b: TileRows, out: FloatArray, share: float) -> None:
     approximate_separations(a, b, out)
     if a.manhattan and out.dtype == np.float64:
-        return  # summed from differences: nothing has cancelled
+        return  # sums of differences, so nothing has cancelled
     a_sizes, b_sizes = a.sizes.astype(out.dtype), b.sizes.astype(out.dtype)
     near = _count_near(out, a_sizes, b_sizes, share)
     if near > CROWDED * out.size and out.dtype == np.float32:
@@ -220,7 +219,7 @@ def decide(a: TileRows, b: TileRows, limit: float, *, strict: bool) -> NDArray[n
     Returns
     -------
     ndarray of bool, shape (m, n)
-        As float64 sums over the coordinates decide, whatever the precision of the tile.
+        The outcome of float64 sums over the coordinates, whatever the precision of the tile.
     """
     tile = np.empty((len(a), len(b)), dtype=a.matrix.dtype)
     approximate_separations(a, b, tile)
@@ -256,7 +255,7 @@ def _in_double(rows: TileRows) -> TileRows:
 
 
 def approximate_separations(a: TileRows, b: TileRows, out: FloatArray) -> None:
-    """Separations of all pairs of two blocks, each within the rounding share of the sizes."""
+    """Compute separations whose errors are within the rounding share of the sizes."""
     if not a.manhattan:
         inner_products(a.matrix, b.matrix, out)
         _from_products(out, a.sizes.astype(out.dtype), b.sizes.astype(out.dtype))
@@ -269,7 +268,7 @@ def approximate_separations(a: TileRows, b: TileRows, out: FloatArray) -> None:
 
 
 def _strips(rows: FloatArray) -> FloatArray:
-    """Cut rows into strips, each stored coordinate by coordinate; the last is filled with zeros."""
+    """Divide rows into strips stored coordinate by coordinate; the last is padded with zeros."""
     count = -(-len(rows) // STRIP)
     strips = np.zeros((count, rows.shape[1], STRIP), dtype=rows.dtype)
     for k in range(count):
@@ -301,7 +300,7 @@ def _sizes(matrix: FloatArray, manhattan: bool) -> Float64Array:
     return sizes
 
 
-# Values, unlike decisions, may be summed in any order, which is six times as fast.
+# Values, unlike comparisons, may be summed in any order, which is six times as fast.
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
 def _any_order_squared(x: Float64Array, y: Float64Array) -> float:
     total = 0.0
@@ -409,7 +408,7 @@ def _decide_close(
     strict: bool,
     manhattan: bool,
 ) -> None:
-    """Decide the pairs that are too close to call by their coordinates."""
+    """Decide the pairs that are too close to call from their coordinates."""
     for i in range(tile.shape[0]):
         for start in range(0, tile.shape[1], STRIP):
             row, sizes = tile[i, start : start + STRIP], b_sizes[start : start + STRIP]

@@ -1,7 +1,7 @@
 """Rows scaled to unit length, block by block, on numba.
 
-One pass over a block that is in the caches: lengths and factors in float64, one rounding of each
-coordinate to the type of the result.
+Takes one pass over a block that is in the caches. Lengths and factors are in float64; each
+coordinate is rounded once, to the type of the result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from latentscale.tiles.host.exponentials import _float_of_bits
 from latentscale.tiles.host.separations import Float64Array, FloatArray
 
 SHORTEST = 1e-290
-"""Squared length below which a row's coordinates may have vanished when they were squared."""
+"""Squared length below which squares of a row's coordinates may have underflowed."""
 
 _SIGN, _REST = np.int32(0x8000), np.int32(0x7FFF)
 _SIGN_SHIFT, _REST_SHIFT = np.int32(16), np.int32(13)
@@ -24,22 +24,22 @@ _EXPONENT_SHIFT = np.float32(2.0**112)
 
 
 def unit_rows(rows: NDArray[np.floating[Any]], lengths: Float64Array, out: FloatArray) -> int:
-    """Scale every row to a length of its own.
+    """Scale every row to its given length.
 
     Parameters
     ----------
     rows : ndarray of float16, float32 or float64, shape (m, d)
         Finite.
     lengths : ndarray of float64, shape (m,)
-        The lengths that the rows shall have.
+        The lengths to scale to.
     out : ndarray of float32 or float64, shape (m, d), contiguous
-        Receives them.
+        Receives the scaled rows.
 
     Returns
     -------
     int
-        The first row whose squared length is zero, vanishes or overflows: from there on ``out`` is
-        undefined. -1 when all is well.
+        The first row whose squared length is zero, underflows or overflows; from that row on
+        ``out`` is undefined. -1 if there is none.
     """
     if rows.dtype == np.float16:
         bits = np.ascontiguousarray(rows).view(np.uint16)
@@ -47,7 +47,7 @@ def unit_rows(rows: NDArray[np.floating[Any]], lengths: Float64Array, out: Float
     return int(_scale(rows, lengths, out))
 
 
-# Reassociation lets the sum of squares use the whole vector unit; its order is then fixed when the
+# Reassociation lets the sum of squares use the whole vector unit. Its order is fixed when the
 # function is compiled.
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
 def _scale_row(row: FloatArray, length: float, out: FloatArray) -> bool:
@@ -77,8 +77,8 @@ def _scale_half(bits: NDArray[np.uint16], lengths: Float64Array, out: FloatArray
     for i in range(bits.shape[0]):
         row = bits[i]
         for j in range(row.shape[0]):
-            # The bits of a half in their places in a single, but for the bias of the exponent,
-            # which a multiplication puts right for subnormal numbers, too.
+            # The bits of a half-precision number are put into their places in a single. A
+            # multiplication corrects the bias of the exponent, also for subnormal numbers.
             half = np.int32(row[j])
             placed = ((half & _REST) << _REST_SHIFT) | ((half & _SIGN) << _SIGN_SHIFT)
             wide[j] = _float_of_bits(np.int32(placed)) * _EXPONENT_SHIFT

@@ -136,6 +136,8 @@ def test_dry_run_prints_the_manifest(tmp_path: Path, latentscale: Command) -> No
     manifest = json.loads(text.removesuffix("END\n"))
     assert manifest["metadata"]["name"].startswith("ls-1-job-")
     assert len(manifest["metadata"]["name"]) <= 36
+    assert "--keep" not in text
+    assert "--keep" in latentscale("submit", config, "--dry-run", "--quiet", "--keep").out
     secret = latentscale("submit", config, "--dry-run", "-o", "storage_options.s3.secret=hush")
     assert secret.code == 2
     assert "hush" not in secret.err + secret.out

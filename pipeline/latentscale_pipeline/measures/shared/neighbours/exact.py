@@ -36,6 +36,7 @@ def exact_neighbours_stage(
     corpus = facts.corpora[role]
     return Stage(
         name=f"neighbours-{role}",
+        passing=("distances",),
         work=find_exact_neighbours,
         finalise=join_neighbours,
         partitions=-(-corpus.n // QUERY_ROWS),

@@ -90,7 +90,7 @@ def plan_cell_neighbours(
     return [
         Stage(
             name=f"cells-{role}",
-            temporary=True,
+            temporary="result",
             work=draw_rows,
             finalise=place_cells,
             partitions=count_blocks(corpus),
@@ -102,7 +102,7 @@ def plan_cell_neighbours(
         ),
         Stage(
             name=f"checks-{role}",
-            temporary=True,
+            temporary="result",
             work=check_block,
             finalise=choose_overlap,
             partitions=count_blocks(corpus),
@@ -137,7 +137,7 @@ def _search_stages(shape: Shape, facts: JobFacts, role: Role, why: str) -> list[
         *_shuffle_stages(shape, role, common),
         Stage(
             name=f"search-{role}",
-            temporary=True,
+            temporary="result",
             work=search_groups,
             finalise=count_lists,
             partitions=searches,
@@ -156,6 +156,8 @@ def _search_stages(shape: Shape, facts: JobFacts, role: Role, why: str) -> list[
         ),
         Stage(
             name=f"neighbours-{role}",
+            passing=("distances",),
+            lasting_parts=True,
             work=merge_lists,
             finalise=certify_lists,
             partitions=layout.blocks,
@@ -185,7 +187,7 @@ def _shuffle_stages(shape: Shape, role: Role, common: dict[str, Any]) -> list[St
     shaped = {**common, "n": corpus.n, "d": corpus.d, "coarse": coarse}
     first = Stage(
         name=f"regroup-{role}",
-        temporary=True,
+        temporary="result",
         work=shuffle_block,
         finalise=number_rows,
         partitions=blocks,
@@ -209,7 +211,7 @@ def _shuffle_stages(shape: Shape, role: Role, common: dict[str, Any]) -> list[St
         ),
         Stage(
             name=f"regroup-{role}",
-            temporary=True,
+            temporary="result",
             work=shuffle_piece,
             finalise=list_groups,
             partitions=pieces,
