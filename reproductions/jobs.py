@@ -34,7 +34,7 @@ def results_of(
         if reference is not None:
             job["reference"] = _stored(reference, Path(folder, "reference.npy"))
         config = read_config(json.dumps(job), "job", measures=measure_sections())
-        return run_job(make_plan(config), _tell_nobody).results
+        return run_job(make_plan(config), _tell_nobody).results.document()
 
 
 def _tell_nobody(event: str, **fields: Any) -> None:

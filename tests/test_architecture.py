@@ -194,6 +194,7 @@ NAMES = frozenset(MEASURES) | {"imd", "magdiff", "magarea"}
 OTHER_MEANINGS = {
     "api": "public functions are named after measures",
     "results/model.py": "`duplicates` is a field of a corpus in results.json",
+    "views/repeats.py": "it writes that field in words",
     "measures/shared/distinct_rows.py": "it counts rows that equal others, for measures of sets",
 }
 """Folders and modules in which the name of a measure may stand, and why."""

@@ -324,7 +324,7 @@ def sentences_in_cells(bench: Bench) -> list[dict[str, Any]]:
                 measures={"heat": {"neighbours": neighbours}},
                 cluster=SERIAL,
             )
-            found[neighbours] = run_here(config).results["measures"]["heat"]
+            found[neighbours] = run_here(config).results.document()["measures"]["heat"]
     exact, cells = found["exact"], found["cells"]
     recall = cells["corpus"]["graph"]["recall"]
     figures = {
@@ -371,7 +371,7 @@ def a_million_rows_by_row_blocks(bench: Bench) -> list[dict[str, Any]]:
             )
             measures = {"heat": {"probes": 8}}
             config = bench.job(f"blocks-{blocks}", rows, measures=measures, cluster=SERIAL)
-            results = run_here(config).results
+            results = run_here(config).results.document()
             traces.append(np.array(results["measures"]["heat"]["corpus"]["trace"]))
             timings = {timing["stage"]: timing for timing in results["timings"]}
             figures[f"{blocks} blocks"] = {

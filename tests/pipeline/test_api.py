@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import latentscale
-from latentscale_pipeline.api import computation, drawing
+from latentscale_pipeline.api import computation, findings
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.storage.objects import ObjectStore
 from tests.support.jobs import results_of, run_command, run_here
@@ -315,7 +315,7 @@ def test_a_notebook_shows_numbers_with_brackets(rows: np.ndarray) -> None:
 
 
 def test_texts_are_escaped() -> None:
-    assert "<script>" not in drawing.draw_table("<script>", [("<script>", "<script>")])
+    assert "<script>" not in findings.draw_table("<script>", [("<script>", "<script>")])
 
 
 def test_the_functions_are_found_by_name_alone() -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from latentscale_pipeline.compare.jobs import Comparison, compare
-from latentscale_pipeline.results.finished_job import FinishedJob, finished_job
+from latentscale_pipeline.measures.finished_job import FinishedJob
+from tests.support.results_documents import finished_job
 
 Row = dict[str, Any]
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import jsonschema
 
+from latentscale_pipeline.measures.finished_job import FinishedJob, read_results
+from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.results.schema import load_schema
 from tests import DATA
 
@@ -21,6 +23,18 @@ def example_results() -> dict[str, Any]:
     """Return a complete document of a job with a reference."""
     results: dict[str, Any] = json.loads(EXAMPLE.read_text("utf-8"))
     return results
+
+
+def read(document: dict[str, Any]) -> Results:
+    """Return the results that a document holds."""
+    return read_results(document, "results.json")
+
+
+def finished_job(
+    document: dict[str, Any], settings: dict[str, Any] | None, url: str
+) -> FinishedJob:
+    """Return the finished job of two documents."""
+    return FinishedJob(url, read_results(document, f"{url}/results.json"), settings)
 
 
 def without_reference(results: dict[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError
 from latentscale_pipeline.jobs.machine import memory_bytes
 from latentscale_pipeline.jobs.plan import job_facts, measure_sections
-from latentscale_pipeline.measures.base import Findings, Role
+from latentscale_pipeline.measures.base import Findings, Role, Score, plan_measure
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.storage.artifacts import Artifact
 from latentscale_pipeline.storage.in_memory import InMemoryStore
@@ -42,7 +42,7 @@ class Computed:
 
     Attributes
     ----------
-    section : mapping
+    section : Part
         The measure's part of a job's results.
     findings : Findings
         The same with its scores.
@@ -50,14 +50,14 @@ class Computed:
         Where the arrays are.
     """
 
-    section: Mapping[str, Any]
+    section: Any
     findings: Findings
     store: InMemoryStore
 
-    def score(self, name: str) -> Mapping[str, Any]:
-        """Return a score's fields."""
+    def score(self, name: str) -> Score:
+        """Return a score by its name."""
         [score] = [score for score in self.findings.scores if score.score == name]
-        return vars(score)
+        return score
 
     def array(self, name: str) -> NDArray[Any]:
         """Return an array by its name in a job's results."""
@@ -138,7 +138,8 @@ def _configure(
 def _compute(measure: str, config: JobConfig, corpora: Mapping[Role, Corpus]) -> Computed:
     facts = job_facts(config, corpora, {})
     section = config.measures[measure]
-    stages = {stage.name: stage for stage in MEASURES[measure].plan(section, facts)}
+    planned = plan_measure(measure, MEASURES[measure], section, facts)
+    stages = {stage.name: stage for stage in planned}
     _check_memory(stages)
     store = InMemoryStore()
     work = Work(
@@ -157,7 +158,7 @@ def _compute(measure: str, config: JobConfig, corpora: Mapping[Role, Corpus]) ->
     if findings.section is None:
         raise BadInput(findings.reason or "nothing was found")
     findings = MEASURES[measure].name_representatives(section, findings, result, corpora)
-    return Computed(findings.section or {}, findings, store)
+    return Computed(findings.section, findings, store)
 
 
 def _check_memory(stages: Mapping[str, Stage]) -> None:
@@ -172,7 +173,7 @@ def _check_memory(stages: Mapping[str, Stage]) -> None:
 def _run(work: Work, store: InMemoryStore) -> None:
     states = inspect_stages(work)
     try:
-        run_stages(work, states, _ThisThread, "1", _tell_nobody)
+        run_stages(work, states, lambda: nullcontext(_ThisThread()), "1", _tell_nobody)
     except Incomplete as error:
         raise RuntimeError(_log(states, store) or str(error)) from None
 
@@ -184,32 +185,20 @@ def _log(states: list[StageState], store: InMemoryStore) -> str:
     return "\n".join(log.decode() for log in logs)
 
 
+@dataclass
 class _ThisThread:
     """Runs tasks in the thread of the caller, so that Ctrl-C leaves none behind."""
 
     window = 1
-
-    def __init__(self) -> None:
-        self._task: Task | None = None
-
-    def __enter__(self) -> _ThisThread:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._task = None
+    task: Task | None = None
 
     def submit(self, task: Task) -> None:
         """Take the next task."""
-        self._task = task
+        self.task = task
 
     def next_ended(self, seconds: float) -> tuple[Task, Ending] | None:
         """Run it."""
-        task, self._task = self._task, None
+        task, self.task = self.task, None
         if task is None:
             return None
         try:

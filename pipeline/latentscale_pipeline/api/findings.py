@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.estimate import Estimate
-from latentscale_pipeline.api.drawing import draw_band, draw_table
+from latentscale_pipeline.views.svg_plot import Curve, Panel, draw_panels
 
 Float64Array = NDArray[np.float64]
 
@@ -130,7 +131,8 @@ class MagnitudeFindings(Findings):
         """Draw the function with its bracket."""
         lower = np.array([found.lower for found in self.estimates])
         upper = np.array([found.upper for found in self.estimates])
-        return draw_band(self.scales, self.value, lower, upper, "scale", "effective points")
+        curve = Curve("", self.scales, self.value, lower, upper)
+        return draw_panels([Panel("", "scale", "effective points", [curve])])
 
 
 @dataclass(frozen=True, repr=False)
@@ -188,7 +190,8 @@ class HeatTraceFindings(Findings):
     def picture(self) -> str:
         """Draw the trace over the logarithm of time."""
         times = np.log10(self.times)
-        return draw_band(times, self.trace, self.lower, self.upper, "log10 t", "heat trace")
+        curve = Curve("", times, self.trace, self.lower, self.upper)
+        return draw_panels([Panel("", "log10 t", "heat trace", [curve])])
 
 
 @dataclass(frozen=True, repr=False)
@@ -278,3 +281,13 @@ def written(found: Estimate) -> str:
     if found.lower == found.upper:
         return f"{value} {found.bounds}"
     return f"{value} [{found.lower:.6g}, {found.upper:.6g}] {found.bounds}"
+
+
+def draw_table(title: str, lines: Sequence[tuple[str, str]]) -> str:
+    """Return an HTML table of names and what is said of them."""
+    rows = "".join(
+        f'<tr><th scope="row" style="text-align:left">{escape(name)}</th>'
+        f'<td style="text-align:left">{escape(text)}</td></tr>'
+        for name, text in lines
+    )
+    return f"<table><caption>{escape(title)}</caption><tbody>{rows}</tbody></table>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -80,12 +80,12 @@ def vendi_score(
     own = {"name": kernel} if bandwidth is None else {"name": kernel, "bandwidth": bandwidth}
     section = {"kernels": [own], "orders": [_order(order) for order in orders], "method": method}
     found = compute("vendi", section, rows, weights=weights, budget=budget, seed=seed)
-    entries = found.section["corpus"]
+    entries = found.section.corpus
     return VendiFindings(
-        kernel=entries[0]["kernel"],
-        bandwidth=entries[0]["bandwidth"],
-        rows=entries[0]["n"],
-        scores={entry["order"]: _estimate(entry) for entry in entries},
+        kernel=entries[0].kernel,
+        bandwidth=entries[0].bandwidth,
+        rows=entries[0].n,
+        scores={entry.order: _estimate(entry) for entry in entries},
     )
 
 
@@ -145,19 +145,22 @@ def magnitude_function(
         "tolerance": tolerance,
     }
     found = compute("magnitude", section, rows, budget=budget, seed=seed)
-    function = found.section["corpus"]
+    function = found.section.corpus
     weights = "magnitude/corpus/weights"
     return MagnitudeFindings(
-        scales=np.array(function["scales"]),
+        scales=np.array(function.scales),
         estimates=tuple(
-            Estimate(*numbers)
-            for numbers in zip(
-                *(function[name] for name in ("value", "lower", "upper", "bounds", "method")),
-                strict=True,
+            map(
+                Estimate,
+                function.value,
+                function.lower,
+                function.upper,
+                function.bounds,
+                function.method,
             )
         ),
-        rows=function["n"],
-        points=function["points"],
+        rows=function.n,
+        points=function.points,
         convergence_scale=_estimate(found.score("convergence_scale")),
         area=_estimate(found.score("area")),
         weights=found.array(weights) if weights in found.findings.arrays else None,
@@ -220,19 +223,27 @@ def heat_trace(
     and their recall is certified.
     """
     section = _heat_section(
-        k, metric, neighbours, times, normalization, laplacian, probes, steps, tolerance
+        times,
+        k=k,
+        metric=metric,
+        neighbours=neighbours,
+        normalization=normalization,
+        laplacian=laplacian,
+        probes=probes,
+        steps=steps,
+        tolerance=tolerance,
     )
-    found = compute("heat", section, rows, seed=seed).section["corpus"]
+    found = compute("heat", section, rows, seed=seed).section.corpus
     return HeatTraceFindings(
-        times=np.array(found["times"]),
-        trace=np.array(found["trace"]),
-        lower=np.array(found["lower"]),
-        upper=np.array(found["upper"]),
-        bounds=found["bounds"],
-        normalization=found["normalization"],
-        probes=found["probes"],
-        steps=found["steps"],
-        graph=found["graph"],
+        times=np.array(found.times),
+        trace=np.array(found.trace),
+        lower=np.array(found.lower),
+        upper=np.array(found.upper),
+        bounds=found.bounds,
+        normalization=found.normalization,
+        probes=found.probes,
+        steps=found.steps,
+        graph=found.graph.document(),
     )
 
 
@@ -267,14 +278,22 @@ def imd(
     ImdFindings
     """
     section = _heat_section(
-        k, metric, neighbours, times, normalization, laplacian, probes, steps, tolerance
+        times,
+        k=k,
+        metric=metric,
+        neighbours=neighbours,
+        normalization=normalization,
+        laplacian=laplacian,
+        probes=probes,
+        steps=steps,
+        tolerance=tolerance,
     )
     found = compute("heat", section, corpus, reference, seed=seed)
     return ImdFindings(
         distance=_estimate(found.score("imd")),
-        time=found.section["imd"]["time"],
+        time=found.section.imd.time,
         normalization=normalization,
-        unnormalized=_estimate(found.section["imd"]["unnormalized"]),
+        unnormalized=_estimate(found.section.imd.unnormalized),
     )
 
 
@@ -334,61 +353,42 @@ def geomca_scores(
     found = compute("geomca", section, corpus, reference, budget=budget, seed=seed)
     names = ("precision", "recall", "consistency", "quality", "precision_rows", "recall_rows")
     return GeomcaFindings(
-        epsilon=found.section["epsilon"],
-        delta=found.section["delta"],
+        epsilon=found.section.epsilon,
+        delta=found.section.delta,
         scores={name: _estimate(found.score(name)) for name in names},
-        sizes=found.section["sizes"],
-        components=tuple(found.section["components"]),
-        component_count=found.section["component_count"],
+        sizes=found.section.sizes.document(),
+        components=tuple(component.document() for component in found.section.components),
+        component_count=found.section.component_count,
         membership=found.array("geomca/membership/corpus"),
         reference_membership=found.array("geomca/membership/reference"),
     )
 
 
-def _heat_section(
-    k: int,
-    metric: str,
-    neighbours: str,
-    times: tuple[float, float, int],
-    normalization: str,
-    laplacian: str,
-    probes: int | str,
-    steps: int | str,
-    tolerance: float,
-) -> dict[str, Any]:
+def _heat_section(times: tuple[float, float, int], **settings: Any) -> dict[str, Any]:
     start, stop, count = times
-    return {
-        "k": k,
-        "metric": metric,
-        "neighbours": neighbours,
-        "times": {"start": start, "stop": stop, "count": count},
-        "normalization": normalization,
-        "laplacian": laplacian,
-        "probes": probes,
-        "steps": steps,
-        "tolerance": tolerance,
-    }
+    return {**settings, "times": {"start": start, "stop": stop, "count": count}}
 
 
 def _order(order: float) -> float | str:
     return "inf" if order == float("inf") else float(order)
 
 
-def _estimate(row: Mapping[str, Any]) -> Estimate:
-    """Read a number with its bracket.
+def _estimate(found: Any) -> Estimate:
+    """Read a number with its bracket, from a part of the results.
 
     Raises
     ------
     ValueError
         With the reason, if it couldn't be computed.
     """
-    if row["value"] is None:
-        raise ValueError(row.get("reason") or row.get("value_reason") or "it can't be computed")
+    if found.value is None:
+        reason = getattr(found, "reason", None) or getattr(found, "value_reason", None)
+        raise ValueError(reason or "it can't be computed")
     return Estimate(
-        row["value"],
-        row["lower"],
-        row["upper"],
-        row["bounds"],
-        row.get("method", ""),
-        row.get("standard_error", 0.0),
+        found.value,
+        found.lower,
+        found.upper,
+        found.bounds,
+        getattr(found, "method", ""),
+        getattr(found, "standard_error", 0.0),
     )

@@ -18,7 +18,7 @@ from latentscale_pipeline.compare.junit import junit_xml
 from latentscale_pipeline.compare.markdown import comparison_markdown
 from latentscale_pipeline.compare.terminal import print_comparison
 from latentscale_pipeline.errors import GateFailed
-from latentscale_pipeline.results.finished_job import FinishedJob, read_job
+from latentscale_pipeline.measures.finished_job import FinishedJob, read_job
 
 STANDARD_OUTPUT = "-"
 

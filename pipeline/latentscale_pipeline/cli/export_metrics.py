@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.metrics.exposition import write_metrics
 from latentscale_pipeline.metrics.mlflow_logger import log_to_mlflow
-from latentscale_pipeline.results.finished_job import read_job
 from latentscale_pipeline.storage.objects import ObjectStore
 
 

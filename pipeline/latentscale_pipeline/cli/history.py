@@ -15,8 +15,8 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.history.entries import Entry, make_entry, score_columns
 from latentscale_pipeline.history.registry import Registry, pick_baseline
 from latentscale_pipeline.history.report import series_report
+from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.report import FORMATS
-from latentscale_pipeline.results.finished_job import read_job
 
 GATES = {True: "passed", False: "failed", None: ""}
 

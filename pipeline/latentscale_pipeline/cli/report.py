@@ -12,8 +12,8 @@ from latentscale_pipeline.cli.text_files import write_text
 from latentscale_pipeline.compare.report import comparison_report
 from latentscale_pipeline.history.entries import make_entry
 from latentscale_pipeline.history.report import series_report
+from latentscale_pipeline.measures.finished_job import read_job, read_provenance
 from latentscale_pipeline.report import FORMATS, Report, job_report
-from latentscale_pipeline.results.finished_job import read_documents, read_job
 
 
 @click.command(no_args_is_help=True)
@@ -56,8 +56,7 @@ def report(
 
 
 def _of_job(url: str) -> Report:
-    documents = read_documents(url)
-    return job_report(documents.results, documents.provenance)
+    return job_report(read_job(url).results, read_provenance(url))
 
 
 def _of_comparison(jobs: Sequence[str], gates_file: str | None, allow_unlike: bool) -> Report:

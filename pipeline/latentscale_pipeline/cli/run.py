@@ -108,9 +108,9 @@ def run_plan(plan: Plan, *, quiet: bool, **how: bool) -> Finished:
 def print_finished(finished: Finished, as_json: bool) -> None:
     """Print what a job found, as a summary for people or as its results document."""
     if as_json:
-        click.echo(json.dumps(finished.results, indent=1))
+        click.echo(finished.results.dump(), nl=False)
         return
-    print_summary(dict(finished.results), Console())
+    print_summary(finished.results, Console())
     click.echo(f"results: {finished.store.locate('results.json')}")
     click.echo(f"report:  {finished.store.locate('report.html')}")
     if not finished.computed:

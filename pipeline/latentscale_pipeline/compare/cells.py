@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 from latentscale_pipeline.compare.difference import ComparedScore, Verdict
 from latentscale_pipeline.compare.jobs import Comparison
+from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.scores import score_title
-from latentscale_pipeline.results.finished_job import FinishedJob
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.formatting import (
     Written,
     printable,
-    score_name,
     write_estimate,
     write_number,
 )
+from latentscale_pipeline.views.scores import score_name, written_score
 
 WORDS = {
     Verdict.WITHIN_BOUNDS: "within brackets",
@@ -28,7 +28,8 @@ WORDS = {
 }
 """What a reader sees of a verdict; a score that is null shows its reason instead."""
 
-ABSENT = Written("", "")
+COLUMNS = ("measure", "score", "of", "job", "baseline", "difference", "relative", "verdict")
+"""What is shown of a compared score, in this order."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,11 @@ class ComparedCells:
     difference: str
     relative: str
     verdict: str
-    comparable: bool
+    significant: bool
+
+    def row(self) -> dict[str, str]:
+        """Return the texts by their columns."""
+        return {name: str(getattr(self, name)) for name in COLUMNS}
 
 
 def write_scores(comparison: Comparison, *, typeset: bool = False) -> list[ComparedCells]:
@@ -59,7 +64,24 @@ def write_scores(comparison: Comparison, *, typeset: bool = False) -> list[Compa
     """
     order = list(dict.fromkeys(compared.score.measure for compared in comparison.scores))
     arranged = sorted(comparison.scores, key=lambda found: order.index(found.score.measure))
-    return [_cells(compared, typeset) for compared in arranged]
+    return [write_score(compared, typeset=typeset) for compared in arranged]
+
+
+def write_score(compared: ComparedScore, *, typeset: bool) -> ComparedCells:
+    """Write one score; see :func:`write_scores`."""
+    score = compared.score
+    verdict = WORDS.get(compared.verdict) or compared.why_not
+    return ComparedCells(
+        measure=printable(score.measure),
+        score=score_title(score) if typeset else score_name(score),
+        of=score.of,
+        job=_bracketed(compared.job, typeset),
+        baseline=_bracketed(compared.baseline, typeset),
+        difference=_difference(compared, typeset),
+        relative=_relative(compared, typeset),
+        verdict=f"{verdict} (unlike)" if compared.mismatches else verdict,
+        significant=compared.verdict is Verdict.SIGNIFICANT,
+    )
 
 
 def write_identity(job: FinishedJob) -> str:
@@ -83,28 +105,10 @@ def write_notes(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def _cells(compared: ComparedScore, typeset: bool) -> ComparedCells:
-    score = compared.score
-    named = score_title if typeset else score_name
-    return ComparedCells(
-        measure=printable(score.measure),
-        score=named(score.document()),
-        of=score.of,
-        job=_bracketed(compared.job, typeset),
-        baseline=_bracketed(compared.baseline, typeset),
-        difference=_difference(compared, typeset),
-        relative=_relative(compared, typeset),
-        verdict=WORDS.get(compared.verdict) or compared.why_not,
-        comparable=not compared.mismatches,
-    )
-
-
 def _bracketed(score: Score | None, typeset: bool) -> Written:
-    if score is None:
-        return ABSENT
-    if score.value is None:
-        return Written("none", "")
-    return write_estimate(score.value, score.lower, score.upper, typeset=typeset)
+    if score is None or score.value is None:
+        return Written("none" if score else "", "")
+    return written_score(score, typeset=typeset)
 
 
 def _difference(compared: ComparedScore, typeset: bool) -> str:

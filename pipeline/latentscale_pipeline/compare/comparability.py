@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.results.finished_job import FinishedJob
 from latentscale_pipeline.results.model import ROLES, Score
 from latentscale_pipeline.storage.canonical import plain
 from latentscale_pipeline.views.formatting import printable, write_number
@@ -131,22 +131,14 @@ def _scale_source(job: FinishedJob) -> str | None:
 
 
 def _scale_differences(job: FinishedJob, baseline: FinishedJob) -> Iterator[tuple[str, Mismatch]]:
-    for measure in MEASURES:
-        ours, theirs = _scales(job, measure), _scales(baseline, measure)
-        for name in ours:
-            if name in theirs and not math.isclose(
-                ours[name], theirs[name], rel_tol=SCALE_TOLERANCE
-            ):
-                yield measure, Mismatch("scale", name, ours[name], theirs[name])
-
-
-def _scales(job: FinishedJob, measure: str) -> dict[str, float]:
-    try:
-        scales = MEASURES[measure].scales(job.results.measures[measure])
-        found = {name: float(scale) for name, scale in scales}
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
-        return {}  # a measure that wasn't asked for, or that has no scale on these rows
-    return found
+    for name, measure in MEASURES.items():
+        ours, theirs = (
+            dict(measure.scales(found)) if (found := one.results.part(name)) else {}
+            for one in (job, baseline)
+        )
+        for scale in (scale for scale in ours if scale in theirs):
+            if not math.isclose(ours[scale], theirs[scale], rel_tol=SCALE_TOLERANCE):
+                yield name, Mismatch("scale", scale, ours[scale], theirs[scale])
 
 
 def _shown(value: Any) -> str:

@@ -27,7 +27,10 @@ from typing import cast
 
 from latentscale_pipeline.compare.comparability import Mismatch
 from latentscale_pipeline.results.model import Score
-from latentscale_pipeline.views.formatting import printable, score_name
+from latentscale_pipeline.views.formatting import printable
+from latentscale_pipeline.views.scores import score_name, why_null
+
+Numbers = tuple[float, float, float]
 
 SIGNIFICANT_ERRORS = 1.959963984540054
 """Standard errors beyond which a normal variable lies in 5 % of all cases, both sides together."""
@@ -72,7 +75,7 @@ class ComparedScore:
     @property
     def name(self) -> str:
         """What a person calls this score: ``vendi cosine, order 1 (corpus)``."""
-        own = score_name(self.score.document())
+        own = score_name(self.score)
         measure = "" if own == self.score.measure else f"{printable(self.score.measure)} "
         return f"{measure}{own} ({self.score.of})"
 
@@ -94,11 +97,7 @@ class ComparedScore:
     @property
     def values(self) -> tuple[float, float] | None:
         """The job's value and the baseline's; None where either is missing or null."""
-        if self.job is None or self.baseline is None:
-            return None
-        if self.job.value is None or self.baseline.value is None:
-            return None
-        return self.job.value, self.baseline.value
+        return None if self._numbers is None else (self._numbers[0][0], self._numbers[1][0])
 
     @property
     def difference(self) -> float | None:
@@ -115,22 +114,21 @@ class ComparedScore:
     @property
     def lower(self) -> float | None:
         """The least difference that both brackets allow."""
-        return None if self._brackets is None else _finite(self._brackets[0] - self._brackets[3])
+        return None if self._numbers is None else _finite(self._numbers[0][1] - self._numbers[1][2])
 
     @property
     def upper(self) -> float | None:
         """The largest difference that both brackets allow."""
-        return None if self._brackets is None else _finite(self._brackets[1] - self._brackets[2])
+        return None if self._numbers is None else _finite(self._numbers[0][2] - self._numbers[1][1])
 
     @property
     def gap(self) -> float | None:
         """How far the brackets are apart: the least that the two corpora's numbers differ by."""
-        if self.values is None or self._brackets is None:
+        if self._numbers is None:
             return None
-        job, baseline = self.values
+        (job, low, high), (baseline, baseline_low, baseline_high) = self._numbers
         if abs(job - baseline) <= REPRODUCIBILITY * max(abs(job), abs(baseline)):
             return 0.0
-        low, high, baseline_low, baseline_high = self._brackets
         return max(low - baseline_high, baseline_low - high, 0.0)
 
     @property
@@ -168,15 +166,10 @@ class ComparedScore:
         return Verdict.SIGNIFICANT if self.significant else Verdict.WITHIN_SAMPLING_ERROR
 
     @property
-    def _brackets(self) -> tuple[float, float, float, float] | None:
-        ends = [end for row in (self.job, self.baseline) if row for end in (row.lower, row.upper)]
-        known = [end for end in ends if end is not None]
-        return (known[0], known[1], known[2], known[3]) if len(known) == 4 else None
-
-
-def why_null(score: Score) -> str:
-    """Say why a score has no value."""
-    return printable(score.reason or "no reason was recorded")
+    def _numbers(self) -> tuple[Numbers, Numbers] | None:
+        ours = self.job.numbers if self.job else None
+        theirs = self.baseline.numbers if self.baseline else None
+        return (ours, theirs) if ours and theirs else None
 
 
 def _finite(number: float) -> float | None:

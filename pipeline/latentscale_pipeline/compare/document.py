@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from latentscale_pipeline.compare.comparability import Mismatch
-from latentscale_pipeline.compare.difference import ComparedScore, Verdict, why_null
+from latentscale_pipeline.compare.difference import ComparedScore, Verdict
 from latentscale_pipeline.compare.gate_checks import GateResult
+from latentscale_pipeline.compare.gates import SELECTORS
 from latentscale_pipeline.compare.jobs import Comparison
-from latentscale_pipeline.results.finished_job import FinishedJob
+from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.results.model import Score
+from latentscale_pipeline.views.scores import why_null
 
 COMPARISON_SCHEMA = "latentscale.comparison/1"
 
-NAMING = ("measure", "of", "score", "kernel", "order", "label", "scale", "unit", "better")
 BRACKET = ("value", "lower", "upper", "bounds", "sampling_error")
 
 
@@ -68,7 +69,7 @@ def _mismatches(found: Mismatch) -> dict[str, Any]:
 
 
 def _naming(score: Score) -> dict[str, Any]:
-    fields = ((name, getattr(score, name)) for name in NAMING)
+    fields = ((name, getattr(score, name)) for name in SELECTORS)
     return {name: value for name, value in fields if value is not None}
 
 

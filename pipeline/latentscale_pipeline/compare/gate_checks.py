@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from latentscale_pipeline.compare.difference import SIGNIFICANT_ERRORS, ComparedScore, why_null
+from latentscale_pipeline.compare.difference import SIGNIFICANT_ERRORS, ComparedScore
 from latentscale_pipeline.compare.gates import Gate, order_text, write_field
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.config.section import nearest
@@ -15,6 +15,7 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.results.kernel_names import is_kernel
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.formatting import printable, write_number
+from latentscale_pipeline.views.scores import why_null
 
 SHOWN_SCALE = 1e-3
 """Relative difference up to which a scale is the one meant: tables show four digits."""
@@ -99,9 +100,9 @@ def check_gates(
         failures = [
             failure
             for score in selected
-            for name, check in LIMITS.items()
+            for name, (check, sign) in LIMITS.items()
             if getattr(gate, name) is not None
-            if (failure := check(gate, score)) is not None
+            if (failure := check(gate, score, name, sign)) is not None
         ]
         failures.sort(key=lambda failure: -failure.excess)
         results.append(GateResult(gate, selected, tuple(failures)))
@@ -174,14 +175,6 @@ def _refuse_unknown_significance(gate: Gate, selected: Sequence[ComparedScore], 
             )
 
 
-def _drop(gate: Gate, score: ComparedScore) -> Failure | None:
-    return _change(gate, score, "max_drop", -1.0)
-
-
-def _rise(gate: Gate, score: ComparedScore) -> Failure | None:
-    return _change(gate, score, "max_rise", 1.0)
-
-
 def _change(gate: Gate, score: ComparedScore, limit: str, sign: float) -> Failure | None:
     allowed: float = getattr(gate, limit)
     if score.values is None:
@@ -205,14 +198,6 @@ def _change(gate: Gate, score: ComparedScore, limit: str, sign: float) -> Failur
         f"{score.name} {verb} by {by}{unit}, from {before} to {after}; {limit} allows {most}{unit}"
     )
     return Failure(score, limit, problem, amount - allowed)
-
-
-def _below(gate: Gate, score: ComparedScore) -> Failure | None:
-    return _bound(gate, score, "min", -1.0)
-
-
-def _above(gate: Gate, score: ComparedScore) -> Failure | None:
-    return _bound(gate, score, "max", 1.0)
 
 
 def _bound(gate: Gate, compared: ComparedScore, limit: str, sign: float) -> Failure | None:
@@ -252,10 +237,10 @@ def _written_apart(first: float, second: float) -> tuple[str, str]:
     return written
 
 
-LIMITS: Mapping[str, Callable[[Gate, ComparedScore], Failure | None]] = {
-    "max_drop": _drop,
-    "max_rise": _rise,
-    "min": _below,
-    "max": _above,
+LIMITS: Mapping[str, tuple[Callable[[Gate, ComparedScore, str, float], Failure | None], float]] = {
+    "max_drop": (_change, -1.0),
+    "max_rise": (_change, 1.0),
+    "min": (_bound, -1.0),
+    "max": (_bound, 1.0),
 }
-"""What a gate may limit."""
+"""What a gate may limit: what checks it, and the direction that is beyond it."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from latentscale_pipeline.compare.comparability import Mismatch, find_comparability
 from latentscale_pipeline.compare.difference import ComparedScore
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.results.finished_job import FinishedJob
+from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.results.kernel_names import complete_names
 from latentscale_pipeline.results.model import Score
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from latentscale_pipeline.compare.cells import write_identity, write_notes, write_scores
+from latentscale_pipeline.compare.cells import COLUMNS, write_identity, write_notes, write_scores
 from latentscale_pipeline.compare.gate_checks import GateResult
 from latentscale_pipeline.compare.jobs import Comparison
-from latentscale_pipeline.views.formatting import Written
 from latentscale_pipeline.views.markdown import escape_markdown, markdown_table
 
 
@@ -25,9 +24,8 @@ def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult] | No
             _verdict(gates),
             markdown_table(("gate", "result"), _gate_rows(gates), escaped=True),
         ]
-    header = ("measure", "score", "of", "job", "baseline", "difference", "relative", "verdict")
-    table = markdown_table(header, _score_rows(comparison))
-    blocks += [table, *map(escape_markdown, write_notes(comparison))]
+    rows = [list(cells.row().values()) for cells in write_scores(comparison)]
+    blocks += [markdown_table(COLUMNS, rows), *map(escape_markdown, write_notes(comparison))]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -44,18 +42,3 @@ def _gate_rows(gates: Sequence[GateResult]) -> Iterator[list[str]]:
             escape_markdown(str(result.gate)),
             "<br>".join(["failed:", *messages]) if messages else "passed",
         ]
-
-
-def _score_rows(comparison: Comparison) -> Iterator[list[str]]:
-    for cells in write_scores(comparison):
-        texts = (
-            *(cells.measure, cells.score, cells.of),
-            *(_written(cells.job), _written(cells.baseline)),
-            *(cells.difference, cells.relative),
-            cells.verdict if cells.comparable else f"{cells.verdict} (unlike)",
-        )
-        yield list(texts)
-
-
-def _written(written: Written) -> str:
-    return f"{written.value} {written.bracket}".strip()

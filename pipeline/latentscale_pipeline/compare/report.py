@@ -6,16 +6,25 @@ measures over each other, as far as all jobs' results have them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
-from latentscale_pipeline.compare.cells import WORDS, ComparedCells, write_notes, write_scores
+from latentscale_pipeline.compare.cells import (
+    COLUMNS,
+    WORDS,
+    ComparedCells,
+    write_notes,
+    write_score,
+    write_scores,
+)
 from latentscale_pipeline.compare.difference import ComparedScore, Verdict
 from latentscale_pipeline.compare.gate_checks import GateResult
 from latentscale_pipeline.compare.jobs import Comparison
-from latentscale_pipeline.report.method import PROMISES, SAMPLING_ERROR, written_cost
-from latentscale_pipeline.report.scores import definitions_of, title_apart, titled_report
-from latentscale_pipeline.results.finished_job import FinishedJob
-from latentscale_pipeline.views.content import Answer, Fact, Report, Section, Table
+from latentscale_pipeline.measures.finished_job import FinishedJob
+from latentscale_pipeline.report.method import COSTS, PROMISES, SAMPLING_ERROR, written_cost
+from latentscale_pipeline.report.scores import definitions_of, report_of, section_of, title_apart
+from latentscale_pipeline.views.content import Answer, Fact, Report, Section, Table, table_of
 from latentscale_pipeline.views.drawing import numbered_styles
 from latentscale_pipeline.views.formatting import counted, printable, write_number
 
@@ -47,10 +56,14 @@ def comparison_report(
         title=f"{against} against {names[-1]}",
         subtitle=" · ".join(printable(job.id) for job in jobs),
         conclusions=[
-            *_gates_said(gates),
+            *([] if gates is None else [_gates_said(gates)]),
             *(_said(found, name) for found, name in zip(comparisons, names, strict=False)),
         ],
-        answers=[_which_jobs(jobs, names), *_changes(comparisons, names), *_gates(gates)],
+        answers=[
+            _which_jobs(jobs, names),
+            *_changes(comparisons, names),
+            *([] if gates is None else [_gates(gates)]),
+        ],
         warnings=list(dict.fromkeys(note for found in comparisons for note in write_notes(found))),
         sections=[
             *(
@@ -69,10 +82,8 @@ def job_names(jobs: Sequence[FinishedJob]) -> list[str]:
 
 
 def _said(comparison: Comparison, name: str) -> str:
-    counts = dict.fromkeys(Verdict, 0)
-    for compared in comparison.shared:
-        counts[compared.verdict] += 1
-    known = len(comparison.shared) - counts[Verdict.NOT_COMPUTED]
+    counts = Counter(compared.verdict for compared in comparison.shared)
+    known = counts.total() - counts[Verdict.NOT_COMPUTED]
     said = (
         f"{name}: of {counted(known, 'score')}, {counts[Verdict.SIGNIFICANT]} changed significantly"
     )
@@ -81,15 +92,12 @@ def _said(comparison: Comparison, name: str) -> str:
             f" and {counts[Verdict.SAMPLING_ERROR_UNKNOWN]} beyond their brackets, where the "
             "sampling error is unknown"
         )
-    largest = _largest(comparison, 1)
-    return f"{said}; most of all {_change_said(largest[0])}." if largest else f"{said}."
-
-
-def _change_said(compared: ComparedScore) -> str:
-    share = compared.relative or 0.0
-    verb = "rose" if share > 0 else "fell"
-    title = title_apart(compared.score.document())
-    return f"{title} {verb} by {write_number(abs(100 * share), 3)} %"
+    for compared in _largest(comparison, 1):
+        percent = 100 * (compared.relative or 0.0)
+        verb = "rose" if percent > 0 else "fell"
+        title = title_apart(compared.score)
+        said += f"; most of all {title} {verb} by {write_number(abs(percent), 3)} %"
+    return f"{said}."
 
 
 def _largest(comparison: Comparison, count: int) -> list[ComparedScore]:
@@ -120,15 +128,13 @@ def _changes(comparisons: Sequence[Comparison], names: Sequence[str]) -> list[An
     for found, name in zip(comparisons, names, strict=False):
         facts = []
         for compared in _largest(found, LARGEST_CHANGES):
-            (cells,) = write_scores(
-                Comparison(found.job, found.baseline, (compared,)), typeset=True
-            )
+            cells = write_score(compared, typeset=True)
             facts.append(
                 Fact(
-                    title_apart(compared.score.document()),
+                    title_apart(compared.score),
                     cells.relative,
                     f"{cells.baseline.value} → {cells.job.value}",
-                    cells.verdict,
+                    WORDS[compared.verdict],
                 )
             )
         question = "What changed most?" if len(comparisons) == 1 else f"What changed in {name}?"
@@ -137,23 +143,20 @@ def _changes(comparisons: Sequence[Comparison], names: Sequence[str]) -> list[An
     return answers
 
 
-def _gates_said(gates: Sequence[GateResult] | None) -> list[str]:
-    if gates is None:
-        return []
+def _gates_said(gates: Sequence[GateResult]) -> str:
     failed = [result for result in gates if not result.passed]
-    if not failed:
-        return [f"All {counted(len(gates), 'gate')} passed."]
-    return [f"{len(failed)} of {counted(len(gates), 'gate')} failed: {failed[0].message}."]
+    many = counted(len(gates), "gate")
+    return (
+        f"{len(failed)} of {many} failed: {failed[0].message}." if failed else f"All {many} passed."
+    )
 
 
-def _gates(gates: Sequence[GateResult] | None) -> list[Answer]:
-    if gates is None:
-        return []
+def _gates(gates: Sequence[GateResult]) -> Answer:
     facts = [
         Fact(str(result.gate), "passed" if result.passed else "failed", "", result.message)
         for result in gates
     ]
-    return [Answer("Did the gates pass?", facts)]
+    return Answer("Did the gates pass?", facts)
 
 
 def _section(
@@ -163,28 +166,23 @@ def _section(
     jobs: Sequence[FinishedJob],
     names: Sequence[str],
 ) -> Section:
-    known = titled_report(measure)
+    heading = section_of(measure, place)
     rows = [
         [cells for cells in written if cells.measure == printable(measure)]
         for written in (write_scores(found, typeset=True) for found in comparisons)
     ]
     table = _table_of_two(rows[0], names) if len(rows) == 1 else _table_of_many(rows, names)
     scored = [
-        compared.score.document()
-        for compared in comparisons[0].scores
-        if compared.score.measure == measure
+        compared.score for compared in comparisons[0].scores if compared.score.measure == measure
     ]
     drawn = [
         (style, found)
         for style, job in zip(numbered_styles(names), jobs, strict=True)
-        if (found := job.results.measures.get(measure))
+        if (found := getattr(job.results.part(measure), "corpus", None))
     ]
-    return Section(
-        key=measure if known else f"further-{place}",
-        title=known.title if known else printable(measure),
-        question=known.question if known else "",
-        source=known.source if known else "",
-        figures=known.overlays(drawn) if known else [],
+    return replace(
+        heading,
+        figures=report_of(measure).overlays(drawn) if drawn else [],
         scores=table,
         glossary=definitions_of(scored),
     )
@@ -194,16 +192,7 @@ def _table_of_two(rows: Sequence[ComparedCells], names: Sequence[str]) -> Table:
     return Table(
         "Scores",
         ("score", "of", names[0], names[1], "difference", "relative", "verdict"),
-        [
-            (
-                *(cells.score, cells.of),
-                f"{cells.job.value} {cells.job.bracket}".strip(),
-                f"{cells.baseline.value} {cells.baseline.bracket}".strip(),
-                *(cells.difference, cells.relative),
-                cells.verdict if cells.comparable else f"{cells.verdict} (unlike)",
-            )
-            for cells in rows
-        ],
+        [tuple(cells.row()[name] for name in COLUMNS[1:]) for cells in rows],
         numeric=frozenset({2, 3, 4, 5}),
     )
 
@@ -222,7 +211,7 @@ def _table_of_many(rows: Sequence[Sequence[ComparedCells]], names: Sequence[str]
         [
             (
                 *key,
-                f"{of_baseline[key].value} {of_baseline[key].bracket}".strip(),
+                str(of_baseline[key]),
                 *(cell for found in by_job for cell in _cells_of_many(found.get(key))),
             )
             for key in scores
@@ -234,8 +223,7 @@ def _table_of_many(rows: Sequence[Sequence[ComparedCells]], names: Sequence[str]
 def _cells_of_many(cells: ComparedCells | None) -> tuple[str, str]:
     if cells is None:
         return "", ""
-    mark = " *" if cells.verdict == WORDS[Verdict.SIGNIFICANT] else ""
-    return f"{cells.job.value} {cells.job.bracket}".strip(), f"{cells.relative}{mark}"
+    return str(cells.job), f"{cells.relative}{' *' if cells.significant else ''}"
 
 
 def _reading(jobs: Sequence[FinishedJob], names: Sequence[str]) -> Section:
@@ -253,19 +241,15 @@ def _reading(jobs: Sequence[FinishedJob], names: Sequence[str]) -> Section:
 
 def _jobs_table(jobs: Sequence[FinishedJob], names: Sequence[str]) -> Table:
     """Return where each job's numbers come from and what they took; the baseline comes last."""
-    return Table(
-        "Jobs",
-        ("job", "finished", "version", "time", "peak memory", "corpus", "folder"),
-        [
-            (
-                name,
-                printable(job.finished or "unknown"),
-                printable(job.version or "unknown"),
-                *written_cost(job.seconds, job.peak_memory_bytes),
-                printable(job.corpora["corpus"].fingerprint),
-                printable(job.url),
-            )
-            for job, name in zip(jobs, names, strict=True)
-        ],
-        numeric=frozenset({3, 4}),
-    )
+    rows = [
+        {
+            "job": name,
+            "finished": printable(job.finished or "unknown"),
+            "version": printable(job.version or "unknown"),
+            **written_cost(job.seconds, job.peak_memory_bytes),
+            "corpus": printable(job.corpora["corpus"].fingerprint),
+            "folder": printable(job.url),
+        }
+        for job, name in zip(jobs, names, strict=True)
+    ]
+    return table_of("Jobs", rows, numeric=COSTS)

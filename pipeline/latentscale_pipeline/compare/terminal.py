@@ -10,13 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from latentscale_pipeline.compare.cells import (
-    WORDS,
+    COLUMNS,
     ComparedCells,
     write_identity,
     write_notes,
     write_scores,
 )
-from latentscale_pipeline.compare.difference import Verdict
 from latentscale_pipeline.compare.gate_checks import GateResult
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.views.terminal import (
@@ -27,7 +26,6 @@ from latentscale_pipeline.views.terminal import (
     rich_table,
 )
 
-COLUMNS = ("measure", "score", "of", "job", "baseline", "difference", "relative", "verdict")
 NARROW_COLUMNS = ("score", "of", "job", "baseline", "difference", "verdict")
 """What fits on a narrow terminal, under a heading that names the measure."""
 
@@ -78,31 +76,19 @@ def print_comparison(
         console.print(line + Text(f"{result.gate} ({counted})"), soft_wrap=True)
 
 
-def _row(cells: ComparedCells) -> Row:
-    row = {
-        "measure": cells.measure,
-        "score": cells.score,
-        "of": cells.of,
-        "job": f"{cells.job.value} {cells.job.bracket}".strip(),
-        "baseline": f"{cells.baseline.value} {cells.baseline.bracket}".strip(),
-        "difference": cells.difference,
-        "relative": cells.relative,
-        "verdict": cells.verdict if cells.comparable else f"{cells.verdict} (unlike)",
-    }
-    style = "bold" if cells.verdict == WORDS[Verdict.SIGNIFICANT] else ""
-    return {name: Text(cell, style=style) for name, cell in row.items()}
+def _row(cells: ComparedCells, **others: str) -> Row:
+    style = "bold" if cells.significant else ""
+    return {name: Text(cell, style=style) for name, cell in {**cells.row(), **others}.items()}
 
 
 def _narrow_row(cells: ComparedCells) -> Row:
     """Return a row of two lines: brackets below values, the share below the difference."""
-    style = "bold" if cells.verdict == WORDS[Verdict.SIGNIFICANT] else ""
-    pairs = {
-        "job": (cells.job.value, cells.job.bracket),
-        "baseline": (cells.baseline.value, cells.baseline.bracket),
-        "difference": (cells.difference, cells.relative),
-    }
-    below = {name: Text("\n".join(pair).strip(), style=style) for name, pair in pairs.items()}
-    return {**_row(cells), **below}
+    return _row(
+        cells,
+        job=f"{cells.job.value}\n{cells.job.bracket}".strip(),
+        baseline=f"{cells.baseline.value}\n{cells.baseline.bracket}".strip(),
+        difference=f"{cells.difference}\n{cells.relative}".strip(),
+    )
 
 
 def _natural_width(rows: Sequence[Row]) -> int:

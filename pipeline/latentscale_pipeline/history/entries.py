@@ -7,38 +7,19 @@ join: ``select finished, value from 'history/entries/*.parquet' where measure = 
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.results.finished_job import FinishedJob
+from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.storage.urls import strip_credentials
 
 PARQUET_MISSING = (
     "a history is kept in Parquet, which needs pyarrow; pip install 'latentscale[history]'"
 )
-
-SCORE_COLUMNS: dict[str, str] = {
-    **dict.fromkeys(("measure", "of", "score", "kernel", "order", "label"), "string"),
-    **dict.fromkeys(("scale", "value", "lower", "upper", "sampling_error"), "double"),
-    **dict.fromkeys(("bounds", "unit", "better", "reason"), "string"),
-    "size_dependent": "bool",
-}
-"""Columns that differ from row to row, as in ``results.json``."""
-
-JOB_COLUMNS: dict[str, str] = {
-    **dict.fromkeys(("job", "name", "url", "finished", "registered", "version"), "string"),
-    **dict.fromkeys(("corpus_fingerprint", "reference_fingerprint"), "string"),
-    "corpus_rows": "int64",
-    "seconds": "double",
-    "peak_memory_bytes": "int64",
-    **dict.fromkeys(("workflow", "evaluation", "baseline"), "string"),
-    "passed": "bool",
-    "failures": "string",
-}
-"""Columns that say which job the scores are of and what was made of them."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +75,20 @@ class Entry:
         return f"entries/{self.job}{'.' + self.evaluation if self.evaluation else ''}.parquet"
 
 
+JOB_COLUMNS = tuple(field.name for field in fields(Entry) if field.name != "scores")
+"""Columns that say which job the scores are of and what was made of them."""
+
+SCORE_COLUMNS = tuple(Score.model_fields)
+"""Columns that differ from row to row, as in ``results.json``."""
+
+NUMBERS: Mapping[str, str] = {
+    **dict.fromkeys(("scale", "value", "lower", "upper", "sampling_error", "seconds"), "float64"),
+    **dict.fromkeys(("corpus_rows", "peak_memory_bytes"), "int64"),
+    **dict.fromkeys(("passed", "size_dependent"), "bool_"),
+}
+"""Arrow's types of the columns that aren't text."""
+
+
 def make_entry(
     job: FinishedJob,
     *,
@@ -138,14 +133,10 @@ def dump_entry(entry: Entry) -> bytes:
     job = {name: getattr(entry, name) for name in JOB_COLUMNS}
     # A job without any score is still a job: one row, all of whose score columns are null.
     scores = [score_columns(score) for score in entry.scores] or [dict.fromkeys(SCORE_COLUMNS)]
-    types = {"string": pyarrow.string(), "double": pyarrow.float64()}
-    types |= {"int64": pyarrow.int64(), "bool": pyarrow.bool_()}
-    schema = pyarrow.schema(
-        [(name, types[kind]) for name, kind in {**JOB_COLUMNS, **SCORE_COLUMNS}.items()]
-    )
+    types = {name: getattr(pyarrow, NUMBERS.get(name, "string"))() for name in {**job, **scores[0]}}
     rows = [{**job, **score} for score in scores]
     stream = io.BytesIO()
-    parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), stream)
+    parquet.write_table(pyarrow.Table.from_pylist(rows, schema=pyarrow.schema(types)), stream)
     return stream.getvalue()
 
 
@@ -162,7 +153,7 @@ def load_entry(data: bytes, where: str) -> Entry:
         rows: list[dict[str, Any]] = parquet.read_table(io.BytesIO(data)).to_pylist()
         job = {name: rows[0][name] for name in JOB_COLUMNS}
         scores = tuple(
-            Score(**{name: row[name] for name in SCORE_COLUMNS})
+            Score(**{name: row[name] for name in SCORE_COLUMNS if name in row})
             for row in rows
             if row["measure"] is not None
         )

@@ -6,32 +6,42 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from latentscale_pipeline.history.entries import Entry
-from latentscale_pipeline.report.method import PROMISES, SAMPLING_ERROR, written_cost
+from latentscale_pipeline.report.method import COSTS, PROMISES, SAMPLING_ERROR, written_cost
 from latentscale_pipeline.report.scores import (
     definitions_of,
     score_title,
+    section_of,
     title_apart,
-    titled_report,
 )
 from latentscale_pipeline.results.kernel_names import complete_names
 from latentscale_pipeline.results.model import Score
-from latentscale_pipeline.views.content import Answer, Fact, Figure, Report, Section, Table
+from latentscale_pipeline.views.content import (
+    Answer,
+    Fact,
+    Figure,
+    Report,
+    Section,
+    Table,
+    table_of,
+)
 from latentscale_pipeline.views.drawing import (
     Json,
     Style,
     banded_line,
     in_plot,
     layout_of,
-    log_axis,
     numbered_styles,
 )
 from latentscale_pipeline.views.formatting import counted, printable, write_number
-from latentscale_pipeline.views.scores import written_score
+from latentscale_pipeline.views.scores import whole_scores, written_score
 
 SPREAD = 10.0
 """Ratio of the largest to the smallest value of a figure beyond which its axis is logarithmic."""
 
 Key = tuple[str, str, str, str | None, str | None, float | None]
+
+Trend = Sequence[tuple[Entry, Score]]
+"""A score in one job after the other."""
 
 
 def series_report(
@@ -109,11 +119,11 @@ def _latest(entries: Sequence[Entry]) -> Answer:
             continue
         if score.order not in (None, "1") or score.better == "none":
             continue
-        written = written_score(score.document())
+        written = written_score(score)
         earlier = previous.get(_key(score))
         facts.append(
             Fact(
-                title_apart(score.document()),
+                title_apart(score),
                 written.value,
                 written.bracket,
                 _change(score, earlier) if before else "",
@@ -146,78 +156,73 @@ def _key(score: Score) -> Key:
 
 
 def _section(place: int, measure: str, entries: Sequence[Entry]) -> Section:
-    known = titled_report(measure)
-    key = measure if known else f"further-{place}"
-    scores = dict.fromkeys(
-        _key(score)
-        for entry in entries
-        for score in entry.scores
-        if score.measure == measure and score.label is None
-    )
-    rows = [score.document() for score in entries[-1].scores if score.measure == measure]
-    return Section(
-        key=key,
-        title=known.title if known else printable(measure),
-        question=known.question if known else "",
-        source=known.source if known else "",
-        figures=_figures(key, list(scores), entries),
-        scores=_trend_table(list(scores), entries),
-        glossary=definitions_of(rows),
+    heading = section_of(measure, place)
+    trends = _trends(measure, entries)
+    return replace(
+        heading,
+        figures=_figures(heading.key, trends),
+        scores=_trend_table(trends),
+        glossary=definitions_of([s for s in entries[-1].scores if s.measure == measure]),
     )
 
 
-def _history(key: Key, entries: Sequence[Entry]) -> list[tuple[Entry, Score]]:
-    """Return a score wherever it has a value, the oldest first."""
+def _trends(measure: str, entries: Sequence[Entry]) -> list[Trend]:
+    """Return each score of whole corpora wherever it has a value, the oldest first."""
+    found: dict[Key, list[tuple[Entry, Score]]] = {}
+    for entry in entries:
+        for score in whole_scores(entry.scores, measure):
+            known = found.setdefault(_key(score), [])
+            known += [] if score.value is None else [(entry, score)]
+    return [trend for trend in found.values() if trend]
+
+
+def _named(score: Score) -> str:
+    return score_title(score) if score.of == "pair" else f"{score_title(score)}, {score.of}"
+
+
+def _figures(prefix: str, trends: Sequence[Trend]) -> list[Figure]:
+    """Return a figure for each score and kernel; orders and scales are lines of one figure."""
+    groups: dict[tuple[str, str | None, bool], list[Trend]] = {}
+    for trend in trends:
+        score = trend[0][1]
+        groups.setdefault((score.score, score.kernel, score.of == "pair"), []).append(trend)
     return [
-        (entry, score)
-        for entry in entries
-        for score in entry.scores
-        if score.label is None and score.value is not None and _key(score) == key
+        _figure(
+            f"{prefix}-trend-{place}",
+            [trend for trend in group if trend[0][1].of != "reference"] or group,
+        )
+        for place, group in enumerate(groups.values())
     ]
 
 
-def _named(key: Key) -> str:
-    measure, of, score, kernel, order, scale = key
-    row = {"measure": measure, "score": score, "kernel": kernel, "order": order, "scale": scale}
-    return score_title(row) if of == "pair" else f"{score_title(row)}, {of}"
-
-
-def _figures(prefix: str, scores: Sequence[Key], entries: Sequence[Entry]) -> list[Figure]:
-    """Return a figure for each score and kernel; orders and scales are lines of one figure."""
-    groups: dict[tuple[str, str | None, bool], list[Key]] = {}
-    for key in scores:
-        groups.setdefault((key[2], key[3], key[1] == "pair"), []).append(key)
-    figures = []
-    for place, keys in enumerate(groups.values()):
-        lines = [key for key in keys if key[1] != "reference"] or keys
-        known = [key for key in lines if _history(key, entries)]
-        if known:
-            figures.append(_trend(f"{prefix}-trend-{place}", known, entries))
-    return figures
-
-
-def _trend(figure: str, keys: Sequence[Key], entries: Sequence[Entry]) -> Figure:
-    data: list[Json] = []
-    values: list[float] = []
-    for style, key in zip(numbered_styles([_named(key) for key in keys]), keys, strict=True):
-        data += _line(style, _history(key, entries))
-        values += [value for _, score in _history(key, entries) if (value := score.value)]
-    unit = next(score.unit for _, score in _history(keys[0], entries))
-    layout = layout_of("finished (UTC)", in_plot(unit))
+def _figure(key: str, trends: Sequence[Trend]) -> Figure:
+    first = trends[0][0][1]
+    styles = numbered_styles([_named(trend[0][1]) for trend in trends])
+    values = [score.value for trend in trends for _, score in trend if score.value]
+    spread = bool(values) and 0 < SPREAD * min(values) < max(values)
+    layout = layout_of("finished (UTC)", in_plot(first.unit), log_y=spread)
     layout["xaxis"] |= {"type": "date"}
-    layout["showlegend"] = len(keys) > 1
-    if values and min(values) > 0 and max(values) > SPREAD * min(values):
-        layout["yaxis"] |= log_axis() | {"title": {"text": f"{in_plot(unit)} (logarithmic)"}}
-    measure, _, score, kernel, _, _ = keys[0]
-    title = _named((measure, keys[0][1], score, kernel, None, None))
+    layout["showlegend"] = len(trends) > 1
     caption = (
         "The band is the bracket; a cross marks a job whose gates failed. Scores of corpora of "
         "different size aren't alike."
     )
-    return Figure(figure, title, caption, {"data": data, "layout": layout})
+    return Figure(
+        key,
+        _named(first.model_copy(update={"order": None, "scale": None})),
+        caption,
+        {
+            "data": [
+                trace
+                for style, trend in zip(styles, trends, strict=True)
+                for trace in _line(style, trend)
+            ],
+            "layout": layout,
+        },
+    )
 
 
-def _line(style: Style, found: Sequence[tuple[Entry, Score]]) -> list[Json]:
+def _line(style: Style, found: Trend) -> list[Json]:
     lower, upper = ([getattr(score, end) for _, score in found] for end in ("lower", "upper"))
     lines = banded_line(
         style,
@@ -225,12 +230,9 @@ def _line(style: Style, found: Sequence[tuple[Entry, Score]]) -> list[Json]:
         [score.value for _, score in found],
         lower,
         upper,
-        markers=True,
-        hover="%{y:,.6~g} [%{customdata[0]:,.6~g}, %{customdata[1]:,.6~g}] %{customdata[2]}",
-        custom=[
-            [low, high, in_plot(entry.job)]
-            for (entry, _), low, high in zip(found, lower, upper, strict=True)
-        ],
+        mode="lines+markers",
+        number=",.6~g",
+        beside=([in_plot(entry.job) for entry, _ in found],),
     )
     lines[-1]["marker"]["size"] = 8
     lines[-1]["marker"]["symbol"] = [
@@ -239,55 +241,40 @@ def _line(style: Style, found: Sequence[tuple[Entry, Score]]) -> list[Json]:
     return lines
 
 
-def _trend_table(scores: Sequence[Key], entries: Sequence[Entry]) -> Table:
+def _trend_table(trends: Sequence[Trend]) -> Table:
     rows = []
-    for key in scores:
-        found = _history(key, entries)
-        if not found:
-            continue
+    for found in trends:
         values = [score.value for _, score in found if score.value is not None]
-        last = written_score(found[-1][1].document())
-        previous = found[-2][1] if len(found) > 1 else None
+        last = found[-1][1]
+        change = _change(last, found[-2][1]).partition(" since")[0] if len(found) > 1 else ""
         rows.append(
-            (
-                _named(key),
-                f"{last.value} {last.bracket}",
-                "" if previous is None else _change(found[-1][1], previous).partition(" since")[0],
-                write_number(min(values), typeset=True),
-                write_number(max(values), typeset=True),
-                f"{len(values)}",
-                printable(found[-1][1].unit),
-            )
+            {
+                "score": _named(last),
+                "last": str(written_score(last)),
+                "change": change,
+                "lowest": write_number(min(values), typeset=True),
+                "highest": write_number(max(values), typeset=True),
+                "jobs": f"{len(values)}",
+                "unit": printable(last.unit),
+            }
         )
-    return Table(
-        "Trends",
-        ("score", "last", "change", "lowest", "highest", "jobs", "unit"),
-        rows,
-        numeric=frozenset({1, 2, 3, 4, 5}),
-    )
+    return table_of("Trends", rows, numeric=("last", "change", "lowest", "highest", "jobs"))
 
 
 def _jobs_table(entries: Sequence[Entry], tags: Mapping[str, str]) -> Table:
     words = {True: "passed", False: "failed", None: "none"}
-    return Table(
-        "Jobs",
-        (
-            *("finished", "job", "rows", "gates", "tags"),
-            *("time", "peak memory", "version", "baseline", "folder"),
-        ),
-        [
-            (
-                printable(entry.finished),
-                printable(entry.job),
-                f"{entry.corpus_rows:,}",
-                words[entry.passed],
-                printable(", ".join(tag for tag, job in tags.items() if job == entry.job)),
-                *written_cost(entry.seconds, entry.peak_memory_bytes),
-                printable(entry.version or "unknown"),
-                printable(entry.baseline or ""),
-                printable(entry.url),
-            )
-            for entry in reversed(entries)
-        ],
-        numeric=frozenset({2, 5, 6}),
-    )
+    rows = [
+        {
+            "finished": printable(entry.finished),
+            "job": printable(entry.job),
+            "rows": f"{entry.corpus_rows:,}",
+            "gates": words[entry.passed],
+            "tags": printable(", ".join(tag for tag, job in tags.items() if job == entry.job)),
+            **written_cost(entry.seconds, entry.peak_memory_bytes),
+            "version": printable(entry.version or "unknown"),
+            "baseline": printable(entry.baseline or ""),
+            "folder": printable(entry.url),
+        }
+        for entry in reversed(entries)
+    ]
+    return table_of("Jobs", rows, numeric=("rows", *COSTS))

@@ -15,7 +15,6 @@ from latentscale_pipeline.jobs.provenance import PROVENANCE_KEY
 from latentscale_pipeline.measures.base import Findings, Role
 from latentscale_pipeline.measures.by_label import collect_by_label
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.measures.results_models import RESULTS_MODELS
 from latentscale_pipeline.results import model
 from latentscale_pipeline.storage.artifacts import Artifact
 from latentscale_pipeline.storage.urls import strip_credentials
@@ -102,10 +101,9 @@ def _corpus(corpus: Corpus, findings: Iterable[Findings], role: Role) -> model.C
 
 
 def _section(name: str, finding: Findings) -> dict[str, Any]:
-    if finding.section is None:
-        return {} if finding.reason is None else {name: None, f"{name}_reason": finding.reason}
-    part = RESULTS_MODELS.get(name)
-    return {name: finding.section if part is None else part.model_validate(finding.section)}
+    if finding.section is not None:
+        return {name: finding.section}
+    return {} if finding.reason is None else {name: None, f"{name}_reason": finding.reason}
 
 
 def _timing(plan: Plan, work: Work, stage_state: StageState) -> model.Timing:

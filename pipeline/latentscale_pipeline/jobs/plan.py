@@ -25,7 +25,7 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.identity import config_hash, job_id
 from latentscale_pipeline.jobs.ingestion import ingest_runner
 from latentscale_pipeline.jobs.shared_scales import read_scales
-from latentscale_pipeline.measures.base import CorpusFacts, JobFacts, Role
+from latentscale_pipeline.measures.base import CorpusFacts, JobFacts, Role, plan_measure
 from latentscale_pipeline.measures.by_label import plan_by_label
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.progress import Progress, silent
@@ -249,7 +249,7 @@ def plan_stages(config: JobConfig, facts: JobFacts) -> tuple[Stage, ...]:
     stages = [
         stage
         for name, section in measures_of(config).items()
-        for stage in MEASURES[name].plan(section, facts)
+        for stage in plan_measure(name, MEASURES[name], section, facts)
     ]
     stages += plan_by_label(MEASURES, config.measures, facts)
     check_memory(stages, config.cluster.memory_limit)

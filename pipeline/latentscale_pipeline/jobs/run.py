@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from latentscale_pipeline.engine.keys import code_by_digest
 from latentscale_pipeline.engine.loop import REPAIRS, Notify, repair, run_stages
 from latentscale_pipeline.engine.state import StageState, inspect_stages, is_complete
 from latentscale_pipeline.engine.work import Work
-from latentscale_pipeline.errors import Cancelled, Incomplete, LatentscaleError
+from latentscale_pipeline.errors import BadInput, Cancelled, Incomplete, LatentscaleError
 from latentscale_pipeline.executors.serial import SerialExecutor
 from latentscale_pipeline.jobs.collect import assemble_results
 from latentscale_pipeline.jobs.identity import short_name
@@ -39,7 +39,9 @@ from latentscale_pipeline.jobs.stored_plan import (
     read_plan,
 )
 from latentscale_pipeline.jobs.verification import check_documents
+from latentscale_pipeline.measures.finished_job import read_results
 from latentscale_pipeline.report import render_report
+from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.storage.artifacts import CorruptResult
 from latentscale_pipeline.storage.cancellation import Check, stop_when_asked
 from latentscale_pipeline.storage.canonical import plain
@@ -61,7 +63,7 @@ class Finished:
     """A finished job: its folder, its results, and whether anything had to be computed."""
 
     store: ObjectStore
-    results: Mapping[str, Any]
+    results: Results
     computed: bool
 
 
@@ -101,9 +103,9 @@ def run_job(
     def tell_waiting(line: str) -> None:
         notify("waiting", line=line)
 
-    def finish(results: Mapping[str, Any], *, computed: bool) -> Finished:
+    def finish(results: Results, *, computed: bool) -> Finished:
         if not keep:
-            collect_job(work, _arrays(results))
+            collect_job(work, list(results.arrays.values()))
         return Finished(store, results, computed)
 
     with storage_options(plan.config.storage_options):
@@ -111,7 +113,7 @@ def run_job(
         store = work.store
         notify("run_started", job=plan.id, folder=store.url, stages=len(plan.stages))
         previous = None if verify else _previous_results(plan, work)
-        if previous is not None and (keep or not has_garbage(work, _arrays(previous))):
+        if previous is not None and (keep or not has_garbage(work, list(previous.arrays.values()))):
             return Finished(store, previous, computed=False)
         with (
             hold_lock(store, wait=wait, take_over=take_over, tell=tell_waiting) as holder,
@@ -161,12 +163,6 @@ def _ending(error: BaseException) -> tuple[str, str]:
     return ("failed" if isinstance(error, Exception) else "interrupted"), problem
 
 
-def _arrays(results: Mapping[str, Any]) -> list[str]:
-    """Where the arrays are that results point to."""
-    arrays = results.get("arrays")
-    return [str(path) for path in arrays.values()] if isinstance(arrays, dict) else []
-
-
 def _compute(
     plan: Plan,
     work: Work,
@@ -175,7 +171,7 @@ def _compute(
     notify: Notify,
     check: Check,
     command: Sequence[str],
-) -> Mapping[str, Any]:
+) -> Results:
     """Run the missing stages, and write the job's documents."""
     started = _now()
     store = work.store
@@ -200,12 +196,11 @@ def _compute(
                 ) from problem
             if repair(store, stage_states, problem, notify) is None:
                 raise
-    document = results.document()
-    store.write_checked("report.html", render_report(document, provenance).encode())
+    store.write_checked("report.html", render_report(results, provenance).encode())
     # Last: its presence says that everything else is there.
     store.write_checked("results.json", results.dump())
     store.collect_partial()
-    return document
+    return results
 
 
 def _executor(plan: Plan, notify: Notify) -> Callable[[], AbstractContextManager[Executor]]:
@@ -312,15 +307,15 @@ def _describe(plan: Plan, previous: StoredPlan) -> bytes:
     return (json.dumps({**description, "code": code}, indent=1) + "\n").encode()
 
 
-def _previous_results(plan: Plan, work: Work) -> dict[str, Any] | None:
+def _previous_results(plan: Plan, work: Work) -> Results | None:
     """Return the results of an earlier run when nothing at all is missing; change nothing."""
     store = work.store
     try:
-        results: dict[str, Any] = json.loads(store.read("results.json"))
-        job = results["job"]
-        known = job["config_hash"] == plan.config_hash and job["name"] == plan.config.name
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        results = read_results(json.loads(store.read("results.json")), "results.json")
+    except (FileNotFoundError, ValueError, BadInput):
         return None
+    job = results.job
+    known = job.config_hash == plan.config_hash and job.name == plan.config.name
     return results if known and store.exists("report.html") and is_complete(work) else None
 
 

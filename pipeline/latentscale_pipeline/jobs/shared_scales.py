@@ -7,10 +7,9 @@ the place where that job derived it, under the same metric, or the job is refuse
 
 from __future__ import annotations
 
-import json
-
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.storage.objects import ObjectStore
 
@@ -36,17 +35,16 @@ def read_scales(config: JobConfig) -> dict[str, float]:
         return {}
     store = ObjectStore(config.scales_from)
     try:
-        results = json.loads(store.read("results.json"))
-        settings = json.loads(store.read("config.json"))["measures"]
-        found = results["measures"]
+        job = read_job(config.scales_from)
+        settings = (job.settings or {})["measures"]
         scales = {
             scale: value
             for name, section in config.measures.items()
             for scale, value in MEASURES[name]
-            .read_scales(section, settings.get(name), found.get(name))
+            .read_scales(section, settings.get(name), job.results.part(name))
             .items()
         }
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, IndexError):
+    except (BadInput, KeyError, TypeError, AttributeError):
         raise BadInput(
             f"scales_from: {store.url} has no readable results.json and config.json; write auto, "
             "corpus, reference or the folder of a finished job"

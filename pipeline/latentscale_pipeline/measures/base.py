@@ -17,15 +17,14 @@ from latentscale_pipeline.config.section import Section
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.results import model
 from latentscale_pipeline.results.model import Score as Score
 from latentscale_pipeline.results.part import Part
 from latentscale_pipeline.results.part import Role as Role
 from latentscale_pipeline.storage.artifacts import Artifact
-from latentscale_pipeline.views.content import CorpusProperty, Fact, Figure, Table
+from latentscale_pipeline.views.content import Fact, Figure, Table
 from latentscale_pipeline.views.drawing import Style
 from latentscale_pipeline.views.glossary import Definition
-
-Json = dict[str, Any]
 
 Topic = Literal["diversity", "coverage", "difference"]
 """What a conclusion of a report may be about."""
@@ -146,21 +145,6 @@ class JobFacts:
     replicates: int = 1
     replicate_rows: int | None = None
 
-    def refuse_zero_rows(self, user: str) -> None:
-        """Refuse corpora with rows that have no direction.
-
-        Raises
-        ------
-        BadInput
-            Naming what needs the direction and how many rows have none.
-        """
-        for role, corpus in self.corpora.items():
-            if corpus.zero_rows:
-                raise BadInput(
-                    f"{role}: {corpus.zero_rows} rows are zero and {user} needs their direction; "
-                    "remove these rows, or choose another metric or kernel"
-                )
-
 
 @dataclass(frozen=True)
 class Findings:
@@ -168,9 +152,9 @@ class Findings:
 
     Attributes
     ----------
-    section : mapping or None
-        Its part of ``measures``; None needs a reason.
-    scores : list of Score
+    section : Part or None
+        Its part of ``measures``, in the model that the measure names; None needs a reason.
+    scores : tuple of Score
         Its rows of ``scores``.
     arrays : mapping
         Paths of its arrays in the job's folder, by name.
@@ -180,8 +164,8 @@ class Findings:
         What it adds to the description of each corpus, by role.
     """
 
-    section: Mapping[str, Any] | None
-    scores: list[Score]
+    section: Part | None
+    scores: tuple[Score, ...] = ()
     arrays: Mapping[str, str] = field(default_factory=dict)
     reason: str | None = None
     corpora: Mapping[Role, Mapping[str, Any]] = field(default_factory=dict)
@@ -197,8 +181,8 @@ class Results(Protocol):
 class MeasureReport:
     """What the report says of a measure; a method that isn't overridden adds nothing.
 
-    A measure without a title is shown with its scores alone. ``found`` is the measure's part of
-    ``measures`` in the results, as plain JSON.
+    A measure without a title is shown with its scores alone. ``found`` is the measure's part of the
+    results, in its own model.
 
     Attributes
     ----------
@@ -206,6 +190,8 @@ class MeasureReport:
         Heading of its section, the question that it answers, and the papers that define it.
     scores : mapping
         The glossary: what each of its scores is called and means.
+    compared : tuple of str
+        Its scores of the pair that say how the corpus compares with the reference.
     replicated : str
         Scores whose sampling error the job's ``replicates`` measure, in words; empty for none.
     precedence : int
@@ -216,48 +202,41 @@ class MeasureReport:
     question: ClassVar[str] = ""
     source: ClassVar[str] = ""
     scores: ClassVar[Mapping[str, Definition]] = {}
+    compared: ClassVar[tuple[str, ...]] = ()
     replicated: ClassVar[str] = ""
     precedence: ClassVar[int] = 0
 
-    def figures(self, found: Json, corpora: Json) -> list[Figure]:
+    def figures(self, found: Any, corpora: Mapping[Role, model.Corpus]) -> list[Figure]:
         """Draw what it found in one job."""
         return []
 
-    def overlays(self, found: Sequence[tuple[Style, Json]]) -> list[Figure]:
-        """Draw what it found in several jobs over each other."""
+    def overlays(self, found: Sequence[tuple[Style, Any]]) -> list[Figure]:
+        """Draw what it found of the corpora of several jobs over each other."""
         return []
 
-    def notes(self, found: Json) -> list[str]:
+    def notes(self, found: Any) -> list[str]:
         """Return what a reader must know of the numbers, in whole sentences."""
         return []
 
-    def tables(self, found: Json) -> list[Table]:
+    def tables(self, found: Any) -> list[Table]:
         """Return tables beside that of the scores."""
         return []
 
-    def methods(self, found: Json) -> list[tuple[str, str]]:
+    def methods(self, found: Any) -> list[tuple[str, str]]:
         """Say how its numbers were computed: what of, and how."""
         return []
 
-    def conclusions(self, scores: list[Json]) -> Mapping[Topic, str]:
+    def conclusions(self, scores: Sequence[Score]) -> Mapping[Topic, str]:
         """Return a sentence on each topic that it has one on, from all scores of the job."""
         return {}
 
-    def diversity(self, results: Json) -> list[Fact]:
+    def diversity(self, results: model.Results) -> list[Fact]:
         """Answer how diverse the corpus is."""
         return []
 
-    def comparison(self, scores: list[Json]) -> list[Fact]:
-        """Answer how the corpus compares with the reference."""
-        return []
-
-    def certainty(self, found: Json) -> str:
+    def certainty(self, found: Any) -> str:
         """Say what the brackets don't show of how certain the numbers are."""
         return ""
-
-    def corpus_property(self, corpus: Json) -> CorpusProperty | None:
-        """Return what it adds to the description of a corpus, from the corpus's entry."""
-        return None
 
 
 class Measure(ABC):
@@ -271,9 +250,19 @@ class Measure(ABC):
     section : type or None
         Its section of the configuration, which also says whether it is taken by default, needs a
         reference, and needs equal dimensions; a measure without one is part of every job.
+    results : type or None
+        The model of its part of the results; a measure without one has scores alone.
+    report : MeasureReport
+        What the report says of it.
     """
 
     section: ClassVar[type[Section] | None]
+    results: ClassVar[type[Part] | None] = None
+    report: ClassVar[MeasureReport] = MeasureReport()
+
+    def needs_directions(self, name: str, section: Any) -> str:
+        """Name what needs the direction of every row, which rows of zeros don't have."""
+        return f"{name}.metric cosine" if getattr(section, "metric", "") == "cosine" else ""
 
     @abstractmethod
     def plan(self, section: Any, facts: JobFacts) -> list[Stage]:
@@ -299,17 +288,7 @@ class Measure(ABC):
         """Name rows that stand for what was found, by number and id."""
         return findings
 
-    def row_columns(self, section: Any, facts: JobFacts, results: Results) -> Mapping[str, str]:
-        """Return paths of the arrays that hold a value for each row, by the column's name."""
-        return {}
-
-    def sampling_errors(
-        self, section: Any, facts: JobFacts, results: Results
-    ) -> Mapping[str, float]:
-        """Return standard errors over fresh samples of the same size, by the score's name."""
-        return {}
-
-    def scales(self, found: Any) -> Iterator[tuple[str, Any]]:
+    def scales(self, found: Any) -> Iterator[tuple[str, float]]:
         """Yield the scales that its numbers were taken at, by what people call them.
 
         Two jobs are comparable where these agree.
@@ -323,8 +302,10 @@ class Measure(ABC):
         ----------
         section : Section
             The settings of the job that needs them.
-        settings, found
-            The settings and findings of the finished job, as JSON; None where it has none.
+        settings : mapping or None
+            The settings of the finished job, as JSON; None where it has none.
+        found : Part or None
+            What the finished job found.
 
         Returns
         -------
@@ -333,23 +314,29 @@ class Measure(ABC):
         """
         return {}
 
-    def results_model(self) -> type[Part] | None:
-        """Return the model of its part of ``measures``; None leaves it unchecked."""
-        return None
 
-    def report(self) -> MeasureReport:
-        """Return what the report says of it."""
-        return MeasureReport()
+def plan_measure(name: str, measure: Measure, section: Any, facts: JobFacts) -> list[Stage]:
+    """Return the stages of a measure, if it fits the corpora.
 
-
-def require_equal_dimensions(measure: str, facts: JobFacts) -> None:
-    """Refuse a measure that compares coordinates where corpus and reference have other ones."""
+    Raises
+    ------
+    BadInput
+        If it doesn't, or its settings don't.
+    """
     dimensions = [corpus.d for corpus in facts.corpora.values()]
-    if len(set(dimensions)) > 1:
+    if measure.section and measure.section.equal_dimensions and len(set(dimensions)) > 1:
         raise BadInput(
-            f"measures.{measure} needs equal dimensions; the corpus has {dimensions[0]} and the "
+            f"measures.{name} needs equal dimensions; the corpus has {dimensions[0]} and the "
             f"reference {dimensions[1]}; leave it out of measures"
         )
+    user = measure.needs_directions(name, section)
+    for role, corpus in facts.corpora.items():
+        if user and corpus.zero_rows:
+            raise BadInput(
+                f"{role}: {corpus.zero_rows} rows are zero and {user} needs their direction; "
+                "remove these rows, or choose another metric or kernel"
+            )
+    return measure.plan(section, facts)
 
 
 def store_estimate(estimate: Estimate) -> dict[str, Any]:

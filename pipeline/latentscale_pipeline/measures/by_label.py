@@ -23,8 +23,10 @@ from latentscale_pipeline.measures.base import (
     Measure,
     Results,
     Score,
+    plan_measure,
 )
-from latentscale_pipeline.storage.artifacts import Output
+from latentscale_pipeline.results.model import Labels
+from latentscale_pipeline.storage.artifacts import Artifact, Output
 from latentscale_pipeline.storage.canonical import slug
 
 LEAST_ROWS = 20
@@ -92,7 +94,7 @@ def plan_by_label(
         stage
         for label in measured_labels(facts)
         for name, section in sections.items()
-        for stage in _plan_label(measures[name], section, facts, label)
+        for stage in _plan_label(name, measures[name], section, facts, label)
     ]
 
 
@@ -113,33 +115,27 @@ def collect_by_label(
     results: Results,
 ) -> Findings:
     """Collect the scores of every label, and which labels were left out."""
-    scores = [
-        score.model_copy(update={"label": label})
-        for label in measured_labels(facts)
-        for score in _scores(measures, sections, facts, results, label)
-    ]
     measured = measured_labels(facts)
     left_out = {label: n for label, n in facts.label_rows.items() if label not in measured}
-    return Findings({"measured": measured, "left_out": left_out, "least_rows": LEAST_ROWS}, scores)
+    scores: list[Score] = []
+    for label in measured:
+        own = _facts_of_label(facts, label)
+
+        def result(stage: str, prefix: str = stage_prefix(label)) -> Artifact:
+            return results(f"{prefix}{stage}")
+
+        for name, section in sections.items():
+            found = measures[name].collect(section, own, result).scores
+            scores += [score.model_copy(update={"label": label}) for score in found]
+    labels = Labels(measured=measured, left_out=left_out, least_rows=LEAST_ROWS)
+    return Findings(labels, tuple(scores))
 
 
-def _scores(
-    measures: Mapping[str, Measure],
-    sections: Mapping[str, Section],
-    facts: JobFacts,
-    results: Results,
-    label: str,
-) -> Iterator[Score]:
-    prefix = stage_prefix(label)
-    own = _facts_of_label(facts, label)
-    for name, section in sections.items():
-        found = measures[name].collect(section, own, lambda stage: results(f"{prefix}{stage}"))
-        yield from found.scores
-
-
-def _plan_label(measure: Measure, section: Any, facts: JobFacts, label: str) -> Iterator[Stage]:
+def _plan_label(
+    name: str, measure: Measure, section: Any, facts: JobFacts, label: str
+) -> Iterator[Stage]:
     try:
-        stages = measure.plan(section, _facts_of_label(facts, label))
+        stages = plan_measure(name, measure, section, _facts_of_label(facts, label))
     except BadInput as error:
         raise BadInput(f"label {label!r}: {error}") from None
     prefix, whole = stage_prefix(label), facts.corpora["corpus"]

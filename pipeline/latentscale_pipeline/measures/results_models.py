@@ -7,16 +7,18 @@ As a command, ``python -m latentscale_pipeline.measures.results_models``, it wri
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 
 from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.results.model import Labels
 from latentscale_pipeline.results.part import Part
 from latentscale_pipeline.results.schema import results_schema, write_schema
 
-RESULTS_MODELS: Mapping[str, type[Part]] = {
-    name: model for name, measure in MEASURES.items() if (model := measure.results_model())
-}
-"""What every measure finds, by its name."""
+
+def results_models() -> dict[str, type[Part]]:
+    """Return the model of what every measure finds, by name, and of the labels."""
+    models = {name: measure.results for name, measure in MEASURES.items() if measure.results}
+    return {**models, "labels": Labels}
+
 
 if __name__ == "__main__":
-    sys.stdout.write(write_schema(results_schema(RESULTS_MODELS)))
+    sys.stdout.write(write_schema(results_schema(results_models())))

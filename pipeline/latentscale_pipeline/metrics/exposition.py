@@ -8,12 +8,12 @@ no sample, as a series that wasn't measured has none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.results.finished_job import FinishedJob
+from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.formatting import write_number
 
@@ -80,10 +80,11 @@ class _Collector:
 
         for field, (name, meaning) in GAUGES.items():
             family = GaugeMetricFamily(name, meaning, labels=(JOB_LABEL, *NAMING))
-            for job, score in _scores(self._jobs):
-                number = getattr(score, field)
-                if score.value is not None and number is not None:
-                    family.add_metric([job.name, *_labels(score)], number)
+            for job in self._jobs:
+                for score in job.scores:
+                    number = getattr(score, field)
+                    if score.value is not None and number is not None:
+                        family.add_metric([job.name, *_labels(score)], number)
             yield family
         info = GaugeMetricFamily(
             "latentscale_job_info",
@@ -101,10 +102,6 @@ class _Collector:
                 finished.add_metric([job.name], datetime.fromisoformat(job.finished).timestamp())
         yield info
         yield finished
-
-
-def _scores(jobs: Iterable[FinishedJob]) -> Iterator[tuple[FinishedJob, Score]]:
-    return ((job, score) for job in jobs for score in job.scores)
 
 
 def _labels(score: Score) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 import xxhash
 
 from latentscale_pipeline.errors import BadInput, StoreFailed
-from latentscale_pipeline.results.finished_job import FinishedJob
+from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.results.model import Score
 
 MLFLOW_MISSING = "MLflow isn't installed; pip install 'latentscale[mlflow]'"

@@ -11,6 +11,7 @@ from latentscale_pipeline.report.document import write_json
 from latentscale_pipeline.report.html import write_html
 from latentscale_pipeline.report.job import job_report
 from latentscale_pipeline.report.markdown import write_markdown
+from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.content import Report
 
 FORMATS: Mapping[str, Callable[[Report], str]] = {
@@ -21,7 +22,7 @@ FORMATS: Mapping[str, Callable[[Report], str]] = {
 """How a report can be written."""
 
 
-def render_report(results: dict[str, Any], provenance: dict[str, Any] | None = None) -> str:
+def render_report(results: Results, provenance: dict[str, Any] | None = None) -> str:
     """Return the report of a finished job as one self-contained HTML document."""
     return write_html(job_report(results, provenance))
 

@@ -12,10 +12,6 @@ import base64
 import hashlib
 from importlib import resources
 
-from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
-from plotly.offline import get_plotlyjs
-
 from latentscale_pipeline.views.content import Report
 
 
@@ -27,6 +23,11 @@ def write_html(report: Report) -> str:
     str
         HTML of about 5 MB, nearly all of it the plotting library; needs no network.
     """
+    # What only pages need, and comparisons on a terminal shouldn't wait for.
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
+
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

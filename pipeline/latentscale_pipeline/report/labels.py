@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from latentscale_pipeline.report.scores import score_title
-from latentscale_pipeline.views.content import Figure, Table
-from latentscale_pipeline.views.drawing import error_bars, in_plot, layout_of
+from latentscale_pipeline.results.model import Score
+from latentscale_pipeline.views.content import Figure, Table, table_of
+from latentscale_pipeline.views.drawing import Style, error_bars, in_plot, layout_of, scatter
 from latentscale_pipeline.views.formatting import printable
 from latentscale_pipeline.views.scores import written_score
-
-Json = dict[str, Any]
 
 SHOWN_LABELS = 100
 """Labels in a table; all are in ``results.json``."""
@@ -20,76 +18,72 @@ DRAWN_LABELS = 40
 """Labels in a figure."""
 
 
-def label_tables(rows: list[Json], counts: Mapping[str, int]) -> list[Table]:
+def label_tables(scores: Sequence[Score], counts: Mapping[str, int]) -> list[Table]:
     """Return what every label scored: a row a label, a column a score.
 
     Parameters
     ----------
-    rows : list of dict
-        Rows of ``scores`` of one measure that name a label.
+    scores : sequence of Score
+        Of one measure, each of a label.
     counts : mapping
         Rows of the corpus by label, as far as that is known.
     """
-    if not rows:
+    if not scores:
         return []
-    titles = list(dict.fromkeys(_title(row) for row in rows))
+    titles = list(dict.fromkeys(_title(score) for score in scores))
     cells: dict[str, dict[str, str]] = {}
-    for row in rows:
-        cells.setdefault(row["label"], {})[_title(row)] = _cell(row)
+    for score in scores:
+        cells.setdefault(_label(score), {})[_title(score)] = _cell(score)
     labels = _largest_first(list(cells), counts)
     left = len(labels) - SHOWN_LABELS
     more = f"; {left:,} smaller ones are in results.json" if left > 0 else ""
     caption = f"Scores by label{more}"
     sized = any(label in counts for label in labels)
-    return [
-        Table(
-            caption,
-            ("label", *(["rows"] if sized else []), *titles),
-            [
-                (
-                    printable(label),
-                    *([f"{counts[label]:,}" if label in counts else "unknown"] if sized else []),
-                    *(cells[label].get(title, "") for title in titles),
-                )
-                for label in labels[:SHOWN_LABELS]
-            ],
-            numeric=frozenset(range(1, len(titles) + 1 + sized)),
-        )
+    rows = [
+        {
+            "label": printable(label),
+            **({"rows": f"{counts[label]:,}" if label in counts else "unknown"} if sized else {}),
+            **{title: cells[label].get(title, "") for title in titles},
+        }
+        for label in labels[:SHOWN_LABELS]
     ]
+    return [table_of(caption, rows, numeric=list(rows[0])[1:])]
 
 
-def label_figures(key: str, rows: list[Json], counts: Mapping[str, int]) -> list[Figure]:
+def label_figures(key: str, scores: Sequence[Score], counts: Mapping[str, int]) -> list[Figure]:
     """Return one figure: the score that a measure lists first, by label, with its brackets."""
-    known = [row for row in rows if row["value"] is not None]
+    known = [score for score in scores if score.numbers]
     if not known:
         return []
-    title = _title(_headline(known))
-    chosen = {row["label"]: row for row in reversed(known) if _title(row) == title}
+    # Order 1 stands for its measure where there are orders.
+    headline = next((score for score in known if score.order == "1"), known[0])
+    title = _title(headline)
+    chosen = {_label(score): score.numbers for score in reversed(known) if _title(score) == title}
     labels = _largest_first(list(chosen), counts)[:DRAWN_LABELS]
-    shown = sorted((chosen[label] for label in labels), key=lambda row: float(row["value"]))
-    value, lower, upper = ([row[end] for row in shown] for end in ("value", "lower", "upper"))
-    layout = layout_of(in_plot(shown[0]["unit"]), "")
+    shown = sorted(labels, key=lambda label: chosen[label] or ())
+    value, lower, upper = zip(*(chosen[label] or () for label in shown), strict=True)
+    layout = layout_of(in_plot(headline.unit), "")
     layout["hovermode"] = "closest"
     layout["height"] = 130 + 20 * len(shown)
     places = list(range(len(shown)))
     layout["yaxis"] |= {
         "tickmode": "array",
         "tickvals": places,
-        "ticktext": [_short(row["label"]) for row in shown],
+        "ticktext": [_short(label) for label in shown],
         "range": [-0.7, len(shown) - 0.3],
     }
     layout["showlegend"] = False
-    trace = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": title,
-        "x": value,
-        "y": places,
-        "text": [in_plot(row["label"]) for row in shown],
-        "error_x": error_bars(value, lower, upper) | {"color": "@corpus"},
-        "marker": {"color": "@corpus", "size": 9},
-        "hovertemplate": "%{text}: %{x:,.5~g}",
-    }
+    style = Style(title, "corpus")
+    trace = scatter(
+        style,
+        list(value),
+        places,
+        "markers",
+        size=9,
+        text=[in_plot(label) for label in shown],
+        error_x=error_bars(style, value, lower, upper),
+        hovertemplate="%{text}: %{x:,.5~g}",
+    )
     which = (
         "Of every label" if len(labels) == len(chosen) else f"Of the {len(shown)} largest labels"
     )
@@ -97,19 +91,18 @@ def label_figures(key: str, rows: list[Json], counts: Mapping[str, int]) -> list
     return [Figure(f"{key}-labels", "By label", caption, {"data": [trace], "layout": layout})]
 
 
-def _headline(rows: list[Json]) -> Json:
-    """Return a row of the score that stands for its measure: order 1 where there are orders."""
-    return next((row for row in rows if row.get("order") == "1"), rows[0])
+def _label(score: Score) -> str:
+    return score.label or ""
 
 
-def _title(row: Json) -> str:
-    return score_title({**row, "label": None})
+def _title(score: Score) -> str:
+    return score_title(score.model_copy(update={"label": None}))
 
 
-def _cell(row: Json) -> str:
-    if row["value"] is None:
-        return f"none: {printable(row.get('reason') or 'no reason was recorded')}"
-    written = written_score(row)
+def _cell(score: Score) -> str:
+    written = written_score(score)
+    if score.value is None:
+        return f"{written.value}: {written.bracket}"
     return written.value if written.bracket == "± 0" else f"{written.value} {written.bracket}"
 
 

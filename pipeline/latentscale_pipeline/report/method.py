@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.report.scores import corpus_properties
-from latentscale_pipeline.views.content import Section, Table
+from latentscale_pipeline.results.model import Corpus, Results, Timing
+from latentscale_pipeline.results.part import Role
+from latentscale_pipeline.views.content import Section, Table, table_of
 from latentscale_pipeline.views.formatting import (
     printable,
     write_bytes,
     write_duration,
 )
 from latentscale_pipeline.views.glossary import BOUNDS, Definition
+from latentscale_pipeline.views.repeats import REPEATS, write_repeats
 
 Json = dict[str, Any]
 
 
-def method_section(results: Json, provenance: Json | None) -> Section:
+def method_section(results: Results, provenance: Json | None) -> Section:
     """Return how the numbers are to be read, and everything behind them."""
     tables = [
         _method(results),
-        _timings_table(results["timings"]),
-        _corpora_table(results["corpora"]),
+        _timings_table(results.timings),
+        _corpora_table(results.corpora.by_role()),
         *_provenance_tables(results),
         *_run_tables(provenance),
     ]
@@ -48,63 +50,51 @@ SAMPLING_ERROR = Definition(
 )
 
 
-def _method(results: Json) -> Table:
+def _method(results: Results) -> Table:
     """Return the parameters and algorithms behind each measure."""
     rows = [
         row
         for name, measure in MEASURES.items()
-        if (found := results["measures"].get(name))
-        for row in measure.report().methods(found)
+        if (found := results.part(name))
+        for row in measure.report.methods(found)
     ]
     return Table("Method", ("measure", "how it was computed"), rows)
 
 
-def _corpora_table(corpora: Json) -> Table:
-    described = [
-        (role, corpus, corpus_properties(corpus))
-        for role in ("corpus", "reference")
-        if (corpus := corpora.get(role)) is not None
+def _corpora_table(corpora: Mapping[Role, Corpus]) -> Table:
+    rows = [
+        {
+            "role": role,
+            "rows": f"{corpus.n:,}",
+            "dimensions": f"{corpus.d:,}",
+            "type": printable(corpus.dtype),
+            REPEATS: write_repeats(corpus)[0],
+            "fingerprint": printable(corpus.fingerprint),
+            "location": printable(corpus.uri),
+        }
+        for role, corpus in corpora.items()
     ]
-    names = [found.name for found in described[0][2]]
-    numbers = range(4, 4 + len(names))
-    return Table(
-        "Corpora",
-        ("role", "rows", "dimensions", "type", *names, "fingerprint", "location"),
-        [
-            (
-                role,
-                f"{corpus['n']:,}",
-                f"{corpus['d']:,}",
-                printable(corpus["dtype"]),
-                *(found.value for found in properties),
-                printable(corpus["fingerprint"]),
-                printable(corpus["uri"]),
-            )
-            for role, corpus, properties in described
-        ],
-        numeric=frozenset({1, 2, *numbers}),
-    )
+    return table_of("Corpora", rows, numeric=("rows", "dimensions", REPEATS))
 
 
-def _provenance_tables(results: Json) -> list[Table]:
-    job = results["job"]
+def _provenance_tables(results: Results) -> list[Table]:
+    job = results.job
     rows: list[Sequence[str]] = [
-        ("job", printable(job["id"])),
-        ("configuration", printable(job["config_hash"])),
-        ("seed", printable(job["seed"])),
-        ("latentscale", printable(job["version"])),
-        ("started", printable(job["started"] or "unknown")),
-        ("finished", printable(job["finished"] or "unknown")),
+        ("job", printable(job.id)),
+        ("configuration", printable(job.config_hash)),
+        ("seed", printable(job.seed)),
+        ("latentscale", printable(job.version)),
+        ("started", printable(job.started or "unknown")),
+        ("finished", printable(job.finished or "unknown")),
     ]
-    elapsed = _elapsed(job["started"], job["finished"])
+    elapsed = _elapsed(job.started, job.finished)
     if elapsed is not None:
         rows.append(("elapsed", write_duration(elapsed)))
-    rows += [
-        (f"cluster {printable(key)}", printable(value)) for key, value in job["cluster"].items()
-    ]
+    cluster = job.cluster or {}
+    rows += [(f"cluster {printable(key)}", printable(cluster[key])) for key in cluster]
     tables = [Table("Job", ("what", "value"), rows)]
-    if results["arrays"]:
-        arrays = [(printable(name), printable(path)) for name, path in results["arrays"].items()]
+    if results.arrays:
+        arrays = [(printable(name), printable(path)) for name, path in results.arrays.items()]
         tables.append(Table("Arrays in the job's folder", ("array", "path"), [*arrays]))
     return tables
 
@@ -170,52 +160,45 @@ def _elapsed(started: str | None, finished: str | None) -> float | None:
     return max(0.0, seconds)
 
 
-def _timings_table(timings: list[Json]) -> Table:
-    rows: list[Sequence[str]] = [
-        (
-            printable(timing["stage"]),
-            write_duration(timing["seconds"]),
-            f"{timing['tasks']:,}",
-            "unknown" if timing["peak_memory_bytes"] is None else _peak(timing),
-            write_bytes(timing["projected_memory_bytes"])
-            if "projected_memory_bytes" in timing
-            else "unknown",
-            "yes" if timing["resumed"] else "no",
-            printable(timing["reason"] or ""),
-        )
+def _timings_table(timings: Sequence[Timing]) -> Table:
+    rows = [
+        {
+            "stage": printable(timing.stage),
+            "time": write_duration(timing.seconds),
+            "tasks": f"{timing.tasks:,}",
+            "peak memory": _peak(timing),
+            "projected": _size(timing.projected_memory_bytes),
+            "reused": "yes" if timing.resumed else "no",
+            "reason": printable(timing.reason or ""),
+        }
         for timing in timings
     ]
-    total = sum(timing["seconds"] for timing in timings)
-    peaks = [timing["peak_memory_bytes"] for timing in timings if timing["peak_memory_bytes"]]
     if rows:
-        rows.append(
-            (
-                "all stages",
-                write_duration(total),
-                f"{sum(timing['tasks'] for timing in timings):,}",
-                write_bytes(max(peaks)) if peaks else "unknown",
-                "",
-                "",
-                "",
-            )
-        )
-    return Table(
-        "Time and memory",
-        ("stage", "time", "tasks", "peak memory", "projected", "reused", "reason"),
-        rows,
-        numeric=frozenset({1, 2, 3, 4}),
-    )
+        total = {
+            "stage": "all stages",
+            "time": write_duration(sum(timing.seconds for timing in timings)),
+            "tasks": f"{sum(timing.tasks or 0 for timing in timings):,}",
+            "peak memory": _size(max(timing.peak_memory_bytes or 0 for timing in timings) or None),
+        }
+        rows.append({**dict.fromkeys(rows[0], ""), **total})
+    return table_of("Time and memory", rows, numeric=("time", "tasks", "peak memory", "projected"))
 
 
-def written_cost(seconds: float | None, peak_memory_bytes: int | None) -> tuple[str, str]:
+COSTS = ("time", "peak memory")
+"""What a whole job took."""
+
+
+def written_cost(seconds: float | None, peak_memory_bytes: int | None) -> dict[str, str]:
     """Write what a whole job took: its time and the most memory of a process."""
-    return (
-        "unknown" if seconds is None else write_duration(seconds),
-        "unknown" if peak_memory_bytes is None else write_bytes(peak_memory_bytes),
-    )
+    time = "unknown" if seconds is None else write_duration(seconds)
+    return dict(zip(COSTS, (time, _size(peak_memory_bytes)), strict=True))
 
 
-def _peak(timing: Json) -> str:
+def _peak(timing: Timing) -> str:
     """Write a peak, and of how many tasks together where it is that of several."""
-    peak, tasks = write_bytes(timing["peak_memory_bytes"]), timing.get("tasks_at_once", 1)
+    peak, tasks = _size(timing.peak_memory_bytes), timing.tasks_at_once or 1
     return peak if tasks == 1 else f"{peak} of {tasks} tasks"
+
+
+def _size(count: int | None) -> str:
+    return "unknown" if count is None else write_bytes(count)

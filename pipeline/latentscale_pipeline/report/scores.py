@@ -1,91 +1,82 @@
-"""A measure's rows of ``scores`` as a table."""
+"""Scores of one measure: as a table, by their names, with what they mean."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.views.content import CorpusProperty, Table
-from latentscale_pipeline.views.formatting import printable, score_name, write_number
+from latentscale_pipeline.results.model import Score
+from latentscale_pipeline.views.content import Section, Table, table_of
+from latentscale_pipeline.views.formatting import printable, write_number
 from latentscale_pipeline.views.glossary import BETTER, Definition
-from latentscale_pipeline.views.scores import bracket_kind, written_score
-
-Json = dict[str, Any]
+from latentscale_pipeline.views.scores import bracket_kind, score_name, written_score
 
 
-def titled_report(name: str) -> MeasureReport | None:
-    """Return what the report says of a measure; None for one without a title, or unknown."""
-    report = MEASURES[name].report() if name in MEASURES else None
-    return report if report is not None and report.title else None
+def report_of(name: str) -> MeasureReport:
+    """Return what the report says of a measure; nothing of one that isn't known."""
+    return MEASURES[name].report if name in MEASURES else MeasureReport()
 
 
-def corpus_properties(corpus: Json) -> list[CorpusProperty]:
-    """Return what the measures say of a corpus beside its size, from its entry."""
-    found = [measure.report().corpus_property(corpus) for measure in MEASURES.values()]
-    return [one for one in found if one is not None]
+def section_of(name: str, place: int) -> Section:
+    """Return the heading of a measure's section, of one without a title by its name and place."""
+    report = report_of(name)
+    return Section(
+        key=name if report.title else f"further-{place}",
+        title=report.title or printable(name),
+        question=report.question,
+        source=report.source,
+    )
 
 
 def replicated_scores() -> str:
     """Name the scores whose sampling error replicates measure."""
-    return ", ".join(listed for m in MEASURES.values() if (listed := m.report().replicated))
+    return ", ".join(m.report.replicated for m in MEASURES.values() if m.report.replicated)
 
 
-def scores_table(rows: list[Json]) -> Table:
-    """Return rows of ``scores`` of one measure as a table."""
-    return Table(
-        caption="Scores",
-        header=("score", "of", "value", "bracket", "how", "sampling error", "unit", "better"),
-        rows=[_score_cells(row) for row in rows],
-        numeric=frozenset({2, 5}),
-    )
+def scores_table(scores: Sequence[Score]) -> Table:
+    """Return scores of one measure as a table."""
+    rows = [_score_cells(score) for score in scores]
+    return table_of("Scores", rows, numeric=("value", "sampling error"))
 
 
-def score_title(row: Json) -> str:
+def score_title(score: Score) -> str:
     """Return the name of a score in the papers, with its qualifiers."""
-    name = score_name(row)
-    measure = titled_report(row["measure"])
-    definition = measure.scores.get(row["score"]) if measure else None
-    if definition is None or row["score"] == row["measure"]:
+    name = score_name(score)
+    definition = report_of(score.measure).scores.get(score.score)
+    if definition is None or score.score == score.measure:
         return name
-    return name.replace(row["score"], definition.title, 1)
+    return name.replace(score.score, definition.title, 1)
 
 
-def title_apart(row: Json) -> str:
+def title_apart(score: Score) -> str:
     """Name a score where nothing around it says of what measure and corpus it is."""
-    measure = titled_report(row["measure"])
-    title = score_title(row)
-    if measure is None and row["score"] != row["measure"]:
-        title = f"{printable(row['measure'])}: {title}"
-    elif measure is not None and row["score"] == row["measure"]:
-        title = f"{measure.scores[row['score']].title}, {title}"
-    return title if row["of"] == "pair" else f"{title} ({row['of']})"
+    report = report_of(score.measure)
+    title = score_title(score)
+    if not report.title and score.score != score.measure:
+        title = f"{printable(score.measure)}: {title}"
+    elif report.title and score.score == score.measure:
+        title = f"{report.scores[score.score].title}, {title}"
+    return title if score.of == "pair" else f"{title} ({score.of})"
 
 
-def _score_cells(row: Json) -> Sequence[str]:
-    name = score_title(row)
-    ends = (printable(row["unit"]), BETTER.get(row["better"], ""))
-    if row["value"] is None:
-        reason = printable(row.get("reason") or "no reason was recorded")
-        return (name, row["of"], "none", reason, "", "", *ends)
-    written = written_score(row)
-    error = row["sampling_error"]
-    return (
-        name,
-        row["of"],
-        written.value,
-        written.bracket,
-        bracket_kind(row),
-        "unknown" if error is None else f"± {write_number(error, 2, typeset=True)}",
-        *ends,
-    )
+def _score_cells(score: Score) -> dict[str, str]:
+    written, error = written_score(score), score.sampling_error
+    known = f"± {write_number(error, 2, typeset=True)}" if error is not None else "unknown"
+    return {
+        "score": score_title(score),
+        "of": score.of,
+        "value": written.value,
+        "bracket": written.bracket,
+        "how": bracket_kind(score),
+        "sampling error": "" if score.value is None else known,
+        "unit": printable(score.unit),
+        "better": BETTER.get(score.better, ""),
+    }
 
 
-def definitions_of(rows: list[Json]) -> list[Definition]:
-    """Return the sentence of every score among some rows of one measure."""
-    measure = titled_report(rows[0]["measure"]) if rows else None
-    if measure is None:
-        return []
-    names = dict.fromkeys(row["score"] for row in rows)
-    return [measure.scores[name] for name in names if name in measure.scores]
+def definitions_of(scores: Sequence[Score]) -> list[Definition]:
+    """Return the sentence of every score among some of one measure."""
+    glossary = report_of(scores[0].measure).scores if scores else {}
+    names = dict.fromkeys(score.score for score in scores)
+    return [glossary[name] for name in names if name in glossary]

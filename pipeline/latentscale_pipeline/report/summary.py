@@ -2,76 +2,77 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from collections.abc import Sequence
+from typing import get_args
 
 from latentscale_pipeline.measures.base import MeasureReport, Topic
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.report.scores import corpus_properties, replicated_scores, score_title
+from latentscale_pipeline.report.scores import replicated_scores, score_title
+from latentscale_pipeline.results.model import Results, Score
 from latentscale_pipeline.views.content import Answer, Fact
+from latentscale_pipeline.views.drawing import half_width
 from latentscale_pipeline.views.formatting import printable, write_number
 from latentscale_pipeline.views.glossary import BOUNDS
+from latentscale_pipeline.views.repeats import write_repeats
+from latentscale_pipeline.views.scores import score_fact, whole_scores
 
-Json = dict[str, Any]
 
-
-def answers(results: Json) -> list[Answer]:
+def answers(results: Results) -> list[Answer]:
     """Answer how big, how diverse, how certain, and compared with what."""
     return [
-        _how_big(results["corpora"]),
+        _how_big(results),
         _how_diverse(results),
         _how_certain(results),
         _compared_with_what(results),
     ]
 
 
-def conclusions(results: Json) -> list[str]:
+def conclusions(results: Results) -> list[str]:
     """Say in whole sentences what a person in a hurry should take away."""
-    said = [report.conclusions(results["scores"]) for report in _by_precedence()]
+    said = [report.conclusions(results.scores) for report in _by_precedence()]
     return [
-        _size_said(results["corpora"]),
+        _size_said(results),
         *(own[topic] for topic in get_args(Topic) for own in said if topic in own),
     ]
 
 
-def _reports() -> list[MeasureReport]:
-    return [measure.report() for measure in MEASURES.values()]
+def _reports() -> dict[str, MeasureReport]:
+    return {name: measure.report for name, measure in MEASURES.items()}
 
 
 def _by_precedence() -> list[MeasureReport]:
-    return sorted(_reports(), key=lambda report: -report.precedence)
+    return sorted(_reports().values(), key=lambda report: -report.precedence)
 
 
-def _size_said(corpora: Json) -> str:
+def _size_said(results: Results) -> str:
+    corpora = results.corpora.by_role()
     corpus, reference = corpora["corpus"], corpora.get("reference")
     beside = (
         ""
         if reference is None
-        else f", compared with {reference['n']:,} of {reference['d']:,} in the reference"
+        else f", compared with {reference.n:,} of {reference.d:,} in the reference"
     )
-    return f"The corpus has {corpus['n']:,} rows of {corpus['d']:,} dimensions{beside}."
+    return f"The corpus has {corpus.n:,} rows of {corpus.d:,} dimensions{beside}."
 
 
-def _how_big(corpora: Json) -> Answer:
+def _how_big(results: Results) -> Answer:
     facts = []
-    for role in ("corpus", "reference"):
-        corpus = corpora.get(role)
-        if corpus is None:
-            continue
-        notes = [found.note for found in corpus_properties(corpus)]
-        if "excluded_rows" in corpus:
-            notes.append(f"{corpus['excluded_rows']:,} rows left out")
+    for role, corpus in results.corpora.by_role().items():
+        notes = [write_repeats(corpus)[2]]
+        if corpus.excluded_rows:
+            notes.append(f"{corpus.excluded_rows:,} rows left out")
         facts.append(
             Fact(
                 f"rows of the {role}",
-                f"{corpus['n']:,}",
-                f"× {corpus['d']:,} dimensions",
+                f"{corpus.n:,}",
+                f"× {corpus.d:,} dimensions",
                 ", ".join(notes),
             )
         )
     return Answer("How big?", facts)
 
 
-def _how_diverse(results: Json) -> Answer:
+def _how_diverse(results: Results) -> Answer:
     facts = [fact for report in _by_precedence() for fact in report.diversity(results)]
     remark = "Counts say how many completely dissimilar items would be as diverse."
     return Answer(
@@ -79,56 +80,67 @@ def _how_diverse(results: Json) -> Answer:
     )
 
 
-def _how_certain(results: Json) -> Answer:
-    scores = results["scores"]
-    counts = {bounds: sum(row["bounds"] == bounds for row in scores) for bounds in BOUNDS}
+def _how_certain(results: Results) -> Answer:
+    scores = results.scores
+    counts = {bounds: sum(score.bounds == bounds for score in scores) for bounds in BOUNDS}
     kinds = [f"{BOUNDS[bounds].name}: {count}" for bounds, count in counts.items() if count]
-    missing = sum(row["value"] is None for row in scores)
+    missing = sum(score.value is None for score in scores)
     if missing:
         kinds.append(f"could not be computed: {missing}")
-    facts = [
-        Fact("scores, by how their brackets were obtained", f"{len(scores)}", "", ", ".join(kinds))
-    ]
-    widest = _widest_bracket(scores)
-    if widest is not None:
-        facts.append(widest)
     remarks = [
-        measure.report().certainty(found)
-        for name, measure in MEASURES.items()
-        if (found := results["measures"].get(name))
+        report.certainty(found)
+        for name, report in _reports().items()
+        if (found := results.part(name))
     ]
-    return Answer("How certain?", facts, " ".join(remark for remark in remarks if remark))
+    return Answer(
+        "How certain?",
+        [
+            Fact(
+                "scores, by how their brackets were obtained",
+                f"{len(scores)}",
+                "",
+                ", ".join(kinds),
+            ),
+            *_widest_bracket(scores),
+        ],
+        " ".join(remark for remark in remarks if remark),
+    )
 
 
-def _widest_bracket(scores: list[Json]) -> Fact | None:
+def _widest_bracket(scores: Sequence[Score]) -> list[Fact]:
     """Return the score whose bracket is the widest in relation to its value."""
     shares = [
-        (max(row["upper"] - row["value"], row["value"] - row["lower"]) / abs(row["value"]), row)
-        for row in scores
-        if row["value"]
+        (half_width(*numbers), score)
+        for score in scores
+        if (numbers := score.numbers) and numbers[0]
     ]
     if not shares:
-        return None
-    share, row = max(shares, key=lambda pair: pair[0])
-    where = f"{printable(row['measure'])}: {score_title(row)}, {printable(row['of'])}"
-    return Fact("widest bracket", f"± {write_number(100 * share, 2)} %", "of the value", where)
+        return []
+    share, score = max(shares, key=lambda pair: pair[0])
+    where = f"{printable(score.measure)}: {score_title(score)}, {score.of}"
+    return [Fact("widest bracket", f"± {write_number(100 * share, 2)} %", "of the value", where)]
 
 
-def _compared_with_what(results: Json) -> Answer:
-    reference = results["corpora"].get("reference")
+def _compared_with_what(results: Results) -> Answer:
+    reference = results.corpora.reference
     if reference is None:
         return Answer(
             "Compared with what?",
             [],
             "Nothing: this run had no reference, so its numbers describe the corpus alone.",
         )
-    facts = [fact for report in _reports() for fact in report.comparison(results["scores"])]
-    return Answer("Compared with what?", facts, f"Reference: {printable(reference['uri'])}")
+    facts = [
+        score_fact(report.scores[name].title, score, report.scores[name].sentence)
+        for measure, report in _reports().items()
+        for name in report.compared
+        for score in whole_scores(results.scores, measure, score=name, of="pair")
+    ]
+    return Answer("Compared with what?", facts, f"Reference: {printable(reference.uri)}")
 
 
-def sampling_warning(scores: list[Json]) -> str:
+def sampling_warning(scores: Sequence[Score]) -> str:
     """Say of how many scores the sampling error is unknown, and what follows; empty if of none."""
-    unknown = sum(row["sampling_error"] is None for row in scores)
+    unknown = sum(score.sampling_error is None for score in scores)
     if not unknown:
         return ""
     known = replicated_scores()

@@ -6,22 +6,25 @@ itself. On a terminal it is a table, elsewhere one line a score.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from latentscale_pipeline.report.scores import corpus_properties, replicated_scores
-from latentscale_pipeline.views.formatting import (
-    printable,
-    score_name,
-    write_estimate,
-    write_number,
+from latentscale_pipeline.report.scores import replicated_scores
+from latentscale_pipeline.results.model import Results, Score
+from latentscale_pipeline.views.formatting import printable, write_number
+from latentscale_pipeline.views.repeats import write_repeats
+from latentscale_pipeline.views.scores import score_name, written_score
+from latentscale_pipeline.views.terminal import (
+    Row,
+    column_width,
+    format_table,
+    print_lines,
+    rich_table,
 )
-from latentscale_pipeline.views.terminal import Row, format_table, print_lines, rich_table
 
 COLUMNS = ("measure", "score", "of", "value", "bracket", "sampling error", "how", "unit")
 NARROW_COLUMNS = ("score", "of", "value", "bracket", "how")
@@ -40,99 +43,72 @@ LABELLED_ROWS = 20
 Cells = dict[str, str]
 
 
-def print_summary(results: Mapping[str, Any], console: Console) -> None:
+def print_summary(results: Results, console: Console) -> None:
     """Print what a job found: its corpora, then every score with its bracket.
 
     Parameters
     ----------
-    results : mapping
-        A document of the schema ``latentscale.results/1``; ``job``, ``corpora`` and ``scores``
-        are read.
+    results : Results
+        ``job``, ``corpora`` and ``scores`` are read.
     console : rich.console.Console
         Where to print: a table on a terminal, plain unwrapped lines anywhere else.
     """
-    every: list[dict[str, Any]] = results["scores"]
-    labelled = sum(row.get("label") is not None for row in every)
+    labelled = sum(score.label is not None for score in results.scores)
     hidden = labelled if labelled > LABELLED_ROWS else 0
-    scores = [row for row in every if not hidden or row.get("label") is None]
-    groups = _groups(scores)
-    columns = [
-        name
-        for name in COLUMNS
-        if name != "sampling error" or any(row.get("sampling_error") is not None for row in scores)
-    ]
+    scores = [score for score in results.scores if not hidden or score.label is None]
+    order = list(dict.fromkeys(score.measure for score in scores))
+    rows = [_cells(score) for score in sorted(scores, key=lambda one: order.index(one.measure))]
+    errors = any(row["sampling error"] for row in rows)
+    columns = [name for name in COLUMNS if errors or name != "sampling error"]
+    widths = _widths(columns, rows)
     print_lines(console, _header(results))
     if not console.is_terminal:
-        widths = {"bracket": _width("bracket", groups)}
-        print_lines(
-            console, format_table(columns, [row for _, rows in groups for row in rows], widths)
-        )
-    elif _natural_width(columns, groups) <= console.width:
-        console.print(_table(columns, groups))
+        print_lines(console, format_table(columns, rows, widths))
+    elif sum((widths | {"unit": UNIT_WIDTH}).values()) + 2 * (len(columns) - 1) <= console.width:
+        console.print(_table(columns, rows))
     else:
-        for name, rows in groups:
-            console.print(Text(f"{name} ({'; '.join(_units(rows))})", style="bold"))
-            console.print(_table(NARROW_COLUMNS, [(name, rows)], gap=1))
+        for name, group in groupby(rows, key=lambda row: row["measure"]):
+            own = list(group)
+            console.print(Text(f"{name} ({'; '.join(_units(own))})", style="bold"))
+            console.print(_table(NARROW_COLUMNS, own, gap=1))
     print_lines(console, _notes(scores, hidden))
 
 
-def _header(results: Mapping[str, Any]) -> Iterator[str]:
-    job = results["job"]
-    yield f"{printable(job['name'])} ({printable(job['id'])})"
-    for role in ("corpus", "reference"):
-        corpus = results["corpora"].get(role)
-        if corpus is None:
-            continue
+def _header(results: Results) -> Iterator[str]:
+    yield f"{printable(results.job.name)} ({printable(results.job.id)})"
+    for role, corpus in results.corpora.by_role().items():
         parts = (
-            f"{corpus['n']:,} × {corpus['d']:,} {corpus['dtype']}",
-            *(found.brief for found in corpus_properties(corpus)),
-            *([f"{corpus['excluded_rows']:,} rows left out"] if "excluded_rows" in corpus else []),
-            f"fingerprint {printable(corpus['fingerprint'])[:FINGERPRINT_DIGITS]}",
-            printable(corpus["uri"]),
+            f"{corpus.n:,} × {corpus.d:,} {corpus.dtype}",
+            write_repeats(corpus)[1],
+            *([f"{corpus.excluded_rows:,} rows left out"] if corpus.excluded_rows else []),
+            f"fingerprint {printable(corpus.fingerprint)[:FINGERPRINT_DIGITS]}",
+            printable(corpus.uri),
         )
         yield f"{role:<9}  {' · '.join(parts)}"
 
 
-def _groups(scores: list[dict[str, Any]]) -> list[tuple[str, list[Cells]]]:
-    """Return the rows of each measure, in the order in which the measures appear."""
-    order = list(dict.fromkeys(row["measure"] for row in scores))
-    arranged = sorted(scores, key=lambda row: order.index(row["measure"]))
-    groups = groupby(arranged, key=lambda row: row["measure"])
-    return [(printable(name), [_cells(row) for row in rows]) for name, rows in groups]
-
-
-def _cells(row: Mapping[str, Any]) -> Cells:
-    cells = {
-        "measure": printable(row["measure"]),
-        "score": score_name(row),
-        "of": printable(row["of"]),
-        "unit": printable(row["unit"]),
-    }
-    if row["value"] is None:
-        reason = printable(row.get("reason") or "no reason was recorded")
-        return cells | {"value": "none", "bracket": reason, "how": "", "sampling error": ""}
-    written = write_estimate(row["value"], row["lower"], row["upper"])
-    error = row.get("sampling_error")
-    return cells | {
+def _cells(score: Score) -> Cells:
+    written, error = written_score(score, typeset=False), score.sampling_error
+    known = score.value is not None
+    return {
+        "measure": printable(score.measure),
+        "score": score_name(score),
+        "of": score.of,
         "value": written.value,
         "bracket": written.bracket,
-        "how": printable(row["bounds"] or ""),
-        "sampling error": "" if error is None else write_number(error, 2),
+        "sampling error": write_number(error, 2) if known and error is not None else "",
+        "how": printable(score.bounds or "") if known else "",
+        "unit": printable(score.unit),
     }
 
 
-def _width(column: str, groups: list[tuple[str, list[Cells]]]) -> int:
-    """Return the width of a column; a reason, which may be long, doesn't widen the brackets'."""
-    cells = (row[column] for _, rows in groups for row in rows if column != "bracket" or row["how"])
-    return max([len(column), *map(len, cells)])
+def _widths(columns: Sequence[str], rows: Sequence[Cells]) -> dict[str, int]:
+    """Return the columns' widths; a reason, which may be long, doesn't widen the brackets'."""
+    known = [row for row in rows if row["how"]]
+    return {name: column_width(name, known if name == "bracket" else rows) for name in columns}
 
 
-def _natural_width(columns: Sequence[str], groups: list[tuple[str, list[Cells]]]) -> int:
-    widths = (UNIT_WIDTH if name == "unit" else _width(name, groups) for name in columns)
-    return sum(widths) + 2 * (len(columns) - 1)
-
-
-def _units(rows: list[Cells]) -> list[str]:
+def _units(rows: Sequence[Cells]) -> list[str]:
     """Return each unit of a measure, with its scores where there are several units."""
     units = list(dict.fromkeys(row["unit"] for row in rows))
     if len(units) == 1:
@@ -143,27 +119,23 @@ def _units(rows: list[Cells]) -> list[str]:
     ]
 
 
-def _table(columns: Sequence[str], groups: list[tuple[str, list[Cells]]], *, gap: int = 2) -> Table:
-    rows: list[Row] = []
-    for position, (_, group) in enumerate(groups):
-        rows += [{}] if position else []
-        for place, cells in enumerate(group):
-            bold = {name: Text(cells[name], style="bold") for name in ("measure", "value")}
-            rows.append({**cells, **bold} if place == 0 else {**cells, **bold, "measure": ""})
-    return rich_table(
-        columns,
-        rows,
-        right=RIGHT_ALIGNED,
-        folded=FOLDED,
-        least={name: _width(name, groups) for name in columns if name != "unit"},
-        gap=gap,
-    )
+def _table(columns: Sequence[str], rows: Sequence[Cells], *, gap: int = 2) -> Table:
+    """Return a table in which a measure is named once, apart from the one before it."""
+    shown: list[Row] = []
+    for before, cells in zip([None, *rows], rows, strict=False):
+        first = before is None or before["measure"] != cells["measure"]
+        shown += [{}] if first and before else []
+        measure = Text(cells["measure"] if first else "", style="bold")
+        shown.append({**cells, "measure": measure, "value": Text(cells["value"], style="bold")})
+    widths = _widths(columns, rows)
+    least = {name: width for name, width in widths.items() if name != "unit"}
+    return rich_table(columns, shown, right=RIGHT_ALIGNED, folded=FOLDED, least=least, gap=gap)
 
 
-def _notes(scores: list[dict[str, Any]], hidden: int) -> Iterator[str]:
+def _notes(scores: Sequence[Score], hidden: int) -> Iterator[str]:
     if hidden:
         yield f"{hidden:,} scores of single labels are in results.json."
-    unknown = sum(row.get("sampling_error") is None for row in scores)
+    unknown = sum(score.sampling_error is None for score in scores)
     if unknown:
         known = replicated_scores()
         hint = f" (replicates: {{count, rows}} measures that of {known})" if known else ""

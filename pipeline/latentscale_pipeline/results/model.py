@@ -1,14 +1,14 @@
 """The results of a job: what measures find, what ``results.json`` holds, what everything reads.
 
-A measure describes its own part of ``measures`` in a model beside it; here that part is any
-mapping, so that the results of a measure this version doesn't know are read like all others.
+A measure describes its own part of ``measures`` in a model beside it. What isn't such a part, from
+a measure or of a form that this version doesn't know, is kept as plain JSON.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, NonNegativeFloat, WithJsonSchema, model_validator
 from pydantic.config import JsonDict
@@ -24,9 +24,6 @@ from latentscale_pipeline.results.part import (
     Role,
     Text,
 )
-
-if TYPE_CHECKING:
-    from latentscale.estimate import Estimate
 
 RESULTS_SCHEMA = "latentscale.results/1"
 """The value of ``schema`` in the results that this version writes."""
@@ -101,22 +98,6 @@ class Score(Part):
                 raise ValueError("lower is above upper")
         return self
 
-    @classmethod
-    def known(cls, estimate: Estimate, **fields: Any) -> Score:
-        """Make a score from an estimate."""
-        return cls(
-            value=estimate.value,
-            lower=estimate.lower,
-            upper=estimate.upper,
-            bounds=estimate.bounds,
-            **fields,
-        )
-
-    @classmethod
-    def unknown(cls, reason: str, **fields: Any) -> Score:
-        """Make a score that could not be computed, and say why."""
-        return cls(value=None, reason=reason, **fields)
-
 
 class Corpus(Part):
     """What was measured of one corpus."""
@@ -151,6 +132,11 @@ class Corpora(Part):
     """What it was compared with; null without one."""
     corpus: Expected[Corpus] = None
     """The corpus under evaluation."""
+
+    def by_role(self) -> dict[Role, Corpus]:
+        """Return the corpora that there are."""
+        both: dict[Role, Corpus | None] = {"corpus": self.corpus, "reference": self.reference}
+        return {role: corpus for role, corpus in both.items() if corpus is not None}
 
 
 class Job(Part):
@@ -237,6 +223,11 @@ class Results(Part):
     """Name of an array: its path relative to the job folder."""
     timings: list[Timing] = Field(default_factory=list)
     """What each stage took."""
+
+    def part(self, measure: str) -> Any:
+        """Return what a measure found; None where there is nothing, or nothing that is known."""
+        found = self.measures.get(measure)
+        return found if isinstance(found, Part) else None
 
     def dump(self) -> bytes:
         """Write ``results.json``, refusing numbers that JSON doesn't have."""

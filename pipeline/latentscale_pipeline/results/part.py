@@ -9,9 +9,9 @@ other names.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -26,6 +26,8 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from typing_extensions import TypeAliasType
+
+from latentscale.estimate import Estimate
 
 Value = TypeVar("Value")
 
@@ -114,6 +116,18 @@ class Part(BaseModel):
 
     explained: ClassVar[tuple[str, ...]] = ()
     """Fields that need ``<name>_reason`` beside them where they are null."""
+
+    @classmethod
+    def from_estimate(cls, estimate: Estimate | None, **others: Any) -> Self:
+        """Make a part of an estimate, as far as it has fields for it, or of nulls without one."""
+        names = (field.name for field in fields(Estimate) if field.name in cls.model_fields)
+        return cls(**{name: getattr(estimate, name, None) for name in names}, **others)
+
+    @property
+    def numbers(self) -> tuple[float, float, float] | None:
+        """The value of a part that has one, and the ends of its bracket; None where it is null."""
+        value, lower, upper = (getattr(self, name, None) for name in ("value", "lower", "upper"))
+        return None if value is None or lower is None or upper is None else (value, lower, upper)
 
     def document(self) -> dict[str, Any]:
         """Return the JSON form, in the order of the model."""

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from latentscale_pipeline.results.model import RESULTS_SCHEMA as RESULTS_SCHEMA
-from latentscale_pipeline.results.model import Labels, Results
+from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.results.part import Part, when_null
 
 Json = dict[str, Any]
@@ -38,9 +38,8 @@ def results_schema(measures: Mapping[str, type[Part]]) -> Json:
     Parameters
     ----------
     measures : mapping
-        The model of every measure's part of ``measures``, by the measure's name.
+        The model of every part of ``measures``, by its name.
     """
-    measures = {**measures, "labels": Labels}
     models: list[type[Part]] = [Results, *measures.values()]
     places, made = models_json_schema([(model, "validation") for model in models])
     raw: dict[str, Json] = made["$defs"]

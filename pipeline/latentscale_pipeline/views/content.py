@@ -7,7 +7,7 @@ escapes them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -46,16 +46,6 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class CorpusProperty:
-    """A property of a corpus beside its size: in a table, in brief, and in a sentence's place."""
-
-    name: str
-    value: str
-    brief: str
-    note: str
-
-
-@dataclass(frozen=True, slots=True)
 class Table:
     """A table of texts; the columns in ``numeric`` are aligned to the right."""
 
@@ -63,6 +53,15 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     numeric: frozenset[int] = frozenset()
+
+
+def table_of(
+    caption: str, rows: Sequence[Mapping[str, str]], *, numeric: Collection[str] = ()
+) -> Table:
+    """Return a table of rows whose cells are named by their columns."""
+    header = tuple(rows[0]) if rows else ()
+    places = frozenset(place for place, name in enumerate(header) if name in numeric)
+    return Table(caption, header, [tuple(row.values()) for row in rows], places)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ lines also differ by their dashes and markers by their shapes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -19,8 +19,6 @@ Json = dict[str, Any]
 
 ROLES = ("corpus", "reference")
 """The corpora of a job, in the order in which they are drawn: dashes over a solid line."""
-
-ENDS = ("value", "lower", "upper")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +55,36 @@ def numbered_styles(names: Sequence[str]) -> list[Style]:
     ]
 
 
-def present(measure: Json) -> list[tuple[Style, Any]]:
+def present(found: Any) -> list[tuple[Style, Any]]:
     """Return what a measure found for each corpus that there is, and how that is drawn."""
-    return [(ROLE_STYLES[role], measure[role]) for role in ROLES if measure.get(role)]
+    parts = {role: getattr(found, role, None) for role in ROLES}
+    return [(ROLE_STYLES[role], part) for role, part in parts.items() if part]
 
 
 def in_plot(text: object) -> str:
     """Escape a text for plotly, which reads some markup in labels and hover texts."""
     return escape(printable(text), quote=False)
+
+
+def scatter(
+    style: Style,
+    x: Sequence[Any],
+    y: Sequence[Any],
+    mode: str = "lines+markers",
+    *,
+    name: str = "",
+    width: float = 2,
+    size: int = 6,
+    **others: Any,
+) -> Json:
+    """Return a line, markers or both in a style; ``others`` are further keys of the trace."""
+    colour = f"@{style.colour}"
+    trace: Json = {"type": "scatter", "mode": mode, "name": name or style.name, "x": x, "y": y}
+    if "lines" in mode:
+        trace["line"] = {"color": colour, "width": width, "dash": style.dash}
+    if "markers" in mode:
+        trace["marker"] = {"color": colour, "symbol": style.symbol, "size": size}
+    return {**trace, **others}
 
 
 def banded_line(
@@ -74,47 +94,42 @@ def banded_line(
     lower: Sequence[float],
     upper: Sequence[float],
     *,
-    hover: str,
-    custom: list[list[Any]],
-    markers: bool = False,
+    number: str,
+    beside: Sequence[Iterable[str]] = (),
+    mode: str = "lines",
 ) -> list[Json]:
-    """Draw a line over its uncertainty band: two invisible edges, the upper one filled."""
-    edge: Json = {
-        "type": "scatter",
-        "mode": "lines",
-        "x": x,
-        "line": {"width": 0, "color": f"@{style.colour}"},
-        "legendgroup": style.name,
-        "showlegend": False,
-        "hoverinfo": "skip",
-    }
-    line: Json = {
-        "type": "scatter",
-        "mode": "lines+markers" if markers else "lines",
-        "name": style.name,
-        "x": x,
-        "y": y,
-        "line": {"color": f"@{style.colour}", "width": 2, "dash": style.dash},
-        "legendgroup": style.name,
-        "customdata": custom,
-        "hovertemplate": hover,
-    }
-    if markers:
-        line["marker"] = {"color": f"@{style.colour}", "symbol": style.symbol, "size": 6}
+    """Draw a line over its uncertainty band: two invisible edges, the upper one filled.
+
+    A point says its value and its bracket in the format ``number``, then what is ``beside`` it.
+    """
+    edge: Json = {"legendgroup": style.name, "showlegend": False, "hoverinfo": "skip"}
+    filled: Json = {**edge, "fill": "tonexty", "fillcolor": f"@{style.colour}-band"}
+    hover = hover_texts(lower, upper, number, beside)
     return [
-        edge | {"name": f"{style.name}, lower end", "y": lower},
-        edge
-        | {
-            "name": f"{style.name}, upper end",
-            "y": upper,
-            "fill": "tonexty",
-            "fillcolor": f"@{style.colour}-band",
-        },
-        line,
+        scatter(style, x, lower, "lines", name=f"{style.name}, lower end", width=0, **edge),
+        scatter(style, x, upper, "lines", name=f"{style.name}, upper end", width=0, **filled),
+        scatter(style, x, y, mode, legendgroup=style.name, **hover),
     ]
 
 
-def error_bars(value: Sequence[float], lower: Sequence[float], upper: Sequence[float]) -> Json:
+def hover_texts(
+    lower: Sequence[float],
+    upper: Sequence[float],
+    number: str,
+    beside: Sequence[Iterable[str]] = (),
+) -> Json:
+    """Return what points say of themselves: value, bracket, and texts beside these."""
+    texts = ", ".join(f"%{{customdata[{place}]}}" for place in range(2, 2 + len(beside)))
+    return {
+        "customdata": [list(row) for row in zip(lower, upper, *beside, strict=True)],
+        "hovertemplate": f"%{{y:{number}}} [%{{customdata[0]:{number}}}, "
+        f"%{{customdata[1]:{number}}}] {texts}".rstrip(),
+    }
+
+
+def error_bars(
+    style: Style, value: Sequence[float], lower: Sequence[float], upper: Sequence[float]
+) -> Json:
     """Return the brackets of some values as error bars."""
     return {
         "type": "data",
@@ -123,28 +138,27 @@ def error_bars(value: Sequence[float], lower: Sequence[float], upper: Sequence[f
         "arrayminus": [middle - low for middle, low in zip(value, lower, strict=True)],
         "thickness": 1.5,
         "width": 5,
+        "color": f"@{style.colour}",
     }
 
 
-def widest(brackets: Iterable[Json]) -> str:
-    """Say how wide the widest bracket is, as a share of its value."""
-    share = max(_half_widths(brackets), default=0.0)
+def widest(brackets: Iterable[tuple[float, float, float]]) -> str:
+    """Say how wide the widest bracket is, as a share of its value; of values, lower, upper ends."""
+    share = max((half_width(*bracket) for bracket in brackets if bracket[0]), default=0.0)
     if share == 0:
         return "all of zero width"
     return f"at the widest ± {write_number(100 * share, 2, typeset=True)} % of the value"
 
 
-def _half_widths(brackets: Iterable[Json]) -> Iterator[float]:
-    for bracket in brackets:
-        for value, lower, upper in zip(*(bracket[end] for end in ENDS), strict=True):
-            if value:
-                yield max(upper - value, value - lower) / abs(value)
+def half_width(value: float, lower: float, upper: float) -> float:
+    """Return how far a bracket reaches from its value, as a share of that."""
+    return max(upper - value, value - lower) / abs(value)
 
 
-def axis(title: str) -> Json:
-    """Return an axis with its title."""
-    return {
-        "title": {"text": title, "standoff": 8},
+def axis(title: str, *, log: bool = False) -> Json:
+    """Return an axis with its title, linear or with plain numbers at 1, 2 and 5 of every power."""
+    plain: Json = {
+        "title": {"text": f"{title} (logarithmic)" if log else title, "standoff": 8},
         "automargin": True,
         "gridcolor": "@grid",
         "linecolor": "@axis",
@@ -154,24 +168,22 @@ def axis(title: str) -> Json:
         "zeroline": False,
         "exponentformat": "power",
     }
-
-
-def log_axis() -> Json:
-    """Return what makes an axis logarithmic, with plain numbers at 1, 2 and 5."""
-    return {
+    if not log:
+        return plain
+    ticks = [(step, power) for power in range(-6, 10) for step in (1, 2, 5)]
+    return plain | {
         "type": "log",
         "tickmode": "array",
-        "tickvals": [step * 10.0**power for power in range(-6, 10) for step in (1, 2, 5)],
+        "tickvals": [step * 10.0**power for step, power in ticks],
         "ticktext": [
             f"{step * 10**power:,}" if power >= 0 else f"{step * 10.0**power:.{-power}f}"
-            for power in range(-6, 10)
-            for step in (1, 2, 5)
+            for step, power in ticks
         ],
     }
 
 
-def layout_of(x_title: str, y_title: str) -> Json:
-    """Return the layout that all figures share."""
+def layout_of(x_title: str, y_title: str, *, log_x: bool = False, log_y: bool = False) -> Json:
+    """Return the layout that all figures share, with its axes."""
     return {
         "height": 380,
         "margin": {"l": 56, "r": 12, "t": 12, "b": 48},
@@ -192,6 +204,6 @@ def layout_of(x_title: str, y_title: str) -> Json:
             "traceorder": "normal",
         },
         "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": "@axis", "activecolor": "@ink"},
-        "xaxis": axis(x_title),
-        "yaxis": axis(y_title),
+        "xaxis": axis(x_title, log=log_x),
+        "yaxis": axis(y_title, log=log_y),
     }

@@ -8,10 +8,9 @@ the printed digits is written as ``± x``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
-from typing import Any
 
 MOST_DIGITS = 6
 """Significant digits of a value whose bracket is narrower than a reader needs."""
@@ -31,6 +30,9 @@ class Written:
 
     value: str
     bracket: str
+
+    def __str__(self) -> str:
+        return f"{self.value} {self.bracket}".strip()
 
 
 def write_estimate(
@@ -129,25 +131,6 @@ def counted(count: int, singular: str, plural: str | None = None) -> str:
 def listed(names: Iterable[str | None]) -> str:
     """Write names in a row, each once."""
     return ", ".join(printable(name) for name in dict.fromkeys(names) if name)
-
-
-def score_name(row: Mapping[str, Any]) -> str:
-    """Write the name of a row of ``scores`` with what distinguishes it from its neighbours.
-
-    A score named like its measure is written by its qualifiers alone: "cosine, order 1".
-    """
-    words = [
-        str(row["kernel"]) if row.get("kernel") is not None else "",
-        f"order {row['order']}" if row.get("order") is not None else "",
-        f"scale {write_number(row['scale'])}" if row.get("scale") is not None else "",
-        f"label {row['label']}" if row.get("label") is not None else "",
-    ]
-    qualifiers = ", ".join(word for word in words if word)
-    if not qualifiers:
-        return printable(row["score"])
-    if row["score"] == row["measure"]:
-        return printable(qualifiers)
-    return printable(f"{row['score']} ({qualifiers})")
 
 
 _WIDE = Context(prec=400)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from latentscale_pipeline.views.content import Figure
@@ -12,7 +12,7 @@ from latentscale_pipeline.views.drawing import (
     error_bars,
     in_plot,
     layout_of,
-    log_axis,
+    scatter,
 )
 
 Json = dict[str, Any]
@@ -46,56 +46,40 @@ def draw_rarefaction(key: str, curves: Sequence[Curve], unit: str) -> Figure | N
     if not curves:
         return None
     data: list[Json] = []
-    in_legend: set[str] = set()
+    drawn: set[str] = set()
     named: set[str] = set()
     for curve in curves:
-        colour = f"@{curve.style.colour}"
-        # What a curve is of stands at its end, once for all corpora.
-        end = "" if curve.of in named else f"{APART}{in_plot(curve.of)}"
+        style, of = curve.style, in_plot(curve.of)
+        own: Json = {"legendgroup": style.name, "showlegend": False, "hovertemplate": "%{y:,.5~g}"}
+        last = curve.values[-1]
+        y, lower, upper = [last, curve.value], [last, curve.lower], [last, curve.upper]
         data += [
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": f"{curve.style.name}, {in_plot(curve.of)}",
-                "x": list(curve.sizes),
-                "y": list(curve.values),
-                "line": {"color": colour, "width": 2, "dash": curve.style.dash},
-                "marker": {"color": colour, "symbol": curve.style.symbol, "size": 6},
-                "legendgroup": curve.style.name,
-                "showlegend": False,
-                "hovertemplate": "%{y:,.5~g}",
-            },
-            {
-                "type": "scatter",
-                "mode": "lines+markers+text",
-                "name": f"{curve.style.name}, {in_plot(curve.of)}, continued",
-                "x": [curve.sizes[-1], curve.n],
-                "y": [curve.values[-1], curve.value],
-                "error_y": error_bars(
-                    [curve.values[-1], curve.value],
-                    [curve.values[-1], curve.lower],
-                    [curve.values[-1], curve.upper],
-                )
-                | {"color": colour},
-                "line": {"color": colour, "width": 2, "dash": "dot"},
-                "marker": {"color": colour, "symbol": f"{curve.style.symbol}-open", "size": 8},
-                "text": ["", end],
-                "textposition": "middle right",
-                "cliponaxis": False,
-                "legendgroup": curve.style.name,
-                "showlegend": False,
-                "hovertemplate": "%{y:,.5~g}",
-            },
+            scatter(
+                style, list(curve.sizes), list(curve.values), name=f"{style.name}, {of}", **own
+            ),
+            scatter(
+                replace(style, dash="dot", symbol=f"{style.symbol}-open"),
+                [curve.sizes[-1], curve.n],
+                y,
+                "lines+markers+text",
+                name=f"{style.name}, {of}, continued",
+                size=8,
+                error_y=error_bars(style, y, lower, upper),
+                # What a curve is of stands at its end, once for all corpora.
+                text=["", "" if curve.of in named else f"{APART}{of}"],
+                textposition="middle right",
+                cliponaxis=False,
+                **own,
+            ),
         ]
-        if curve.style.name not in in_legend:
-            data.append(_in_legend(curve.style))
+        if style.name not in drawn:
+            # Stands for all curves of a corpus in the legend.
+            data.append(scatter(style, [None], [None], legendgroup=style.name))
         named.add(curve.of)
-        in_legend.add(curve.style.name)
-    layout = layout_of("rows (logarithmic)", f"{unit} (logarithmic)")
+        drawn.add(style.name)
+    layout = layout_of("rows", unit, log_x=True, log_y=True)
     layout["margin"]["r"] = ROOM_FOR_NAMES
     layout["hovermode"] = "closest"
-    layout["xaxis"] |= log_axis()
-    layout["yaxis"] |= log_axis()
     caption = (
         "What random subsets of growing size score on average, and the value for all rows that "
         "this was continued to, with its bracket. A curve that still rises at its end says that "
@@ -103,17 +87,3 @@ def draw_rarefaction(key: str, curves: Sequence[Curve], unit: str) -> Figure | N
     )
     document = {"data": data, "layout": layout}
     return Figure(key, "Growth with the number of rows", caption, document)
-
-
-def _in_legend(style: Style) -> Json:
-    """Return what stands for all curves of a corpus in the legend."""
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": style.name,
-        "x": [None],
-        "y": [None],
-        "line": {"color": f"@{style.colour}", "width": 2, "dash": style.dash},
-        "marker": {"color": f"@{style.colour}", "symbol": style.symbol, "size": 6},
-        "legendgroup": style.name,
-    }

@@ -1,71 +1,89 @@
-"""A row of ``scores`` in words: its value, its bracket, and what stands beside it."""
+"""A score in words: its name, its value, its bracket, and what stands beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable
 
+from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.content import Fact
 from latentscale_pipeline.views.formatting import Written, printable, write_estimate, write_number
-from latentscale_pipeline.views.glossary import BOUNDS, Definition
-
-Json = dict[str, Any]
+from latentscale_pipeline.views.glossary import BOUNDS
 
 
-def written_score(row: Json) -> Written:
-    """Write a score's value and bracket."""
-    return write_estimate(row["value"], row["lower"], row["upper"], typeset=True)
+def score_name(score: Score) -> str:
+    """Write the name of a score with what distinguishes it from its neighbours.
+
+    A score named like its measure is written by its qualifiers alone: "cosine, order 1".
+    """
+    words = [
+        score.kernel or "",
+        f"order {score.order}" if score.order is not None else "",
+        f"scale {write_number(score.scale)}" if score.scale is not None else "",
+        f"label {score.label}" if score.label is not None else "",
+    ]
+    qualifiers = ", ".join(word for word in words if word)
+    if not qualifiers:
+        return printable(score.score)
+    if score.score == score.measure:
+        return printable(qualifiers)
+    return printable(f"{score.score} ({qualifiers})")
 
 
-def bracket_kind(row: Json) -> str:
+def why_null(score: Score) -> str:
+    """Say why a score has no value."""
+    return printable(score.reason or "no reason was recorded")
+
+
+def written_score(score: Score, *, typeset: bool = True) -> Written:
+    """Write a score's value and bracket; of one that is null, the reason."""
+    if score.value is None:
+        return Written("none", why_null(score))
+    return write_estimate(score.value, score.lower, score.upper, typeset=typeset)
+
+
+def bracket_kind(score: Score) -> str:
     """Say how a score's bracket was obtained."""
-    return BOUNDS[row["bounds"]].name if row["bounds"] in BOUNDS else ""
+    return BOUNDS[score.bounds].name if score.bounds in BOUNDS else ""
 
 
-def find_score(scores: list[Json], of: str, **wanted: object) -> Json | None:
-    """Return the first score of a whole corpus with these fields that has a value."""
-    for row in scores:
-        if row["of"] != of or row["value"] is None or row.get("label") is not None:
-            continue
-        if all(row.get(name) == value for name, value in wanted.items()):
-            return row
-    return None
+def whole_scores(scores: Iterable[Score], measure: str, **wanted: object) -> list[Score]:
+    """Return the scores of a measure that are of whole corpora and have these fields."""
+    return [
+        score
+        for score in scores
+        if (score.measure, score.label) == (measure, None)
+        and all(getattr(score, name) == value for name, value in wanted.items())
+    ]
 
 
-def score_fact(name: str, row: Json, note: str = "") -> Fact:
+def find_known(
+    scores: Iterable[Score], measure: str, **wanted: object
+) -> tuple[float, float, float] | None:
+    """Return the value and the bracket of the first of these scores that has a value."""
+    found = (score.numbers for score in whole_scores(scores, measure, **wanted))
+    return next((numbers for numbers in found if numbers is not None), None)
+
+
+def score_fact(name: str, score: Score, note: str = "") -> Fact:
     """Return a score as a fact of a report's opening."""
-    if row["value"] is None:
-        return Fact(name, "none", "", printable(row.get("reason") or "no reason was recorded"))
-    written = written_score(row)
-    error = row["sampling_error"]
-    if error is not None:
-        known = f"sampling error ± {write_number(error, 2, typeset=True)}"
+    written = written_score(score)
+    if score.value is None:
+        return Fact(name, written.value, "", written.bracket)
+    if score.sampling_error is not None:
+        known = f"sampling error ± {write_number(score.sampling_error, 2, typeset=True)}"
         note = f"{known}; {note}" if note else known
-    unit = "" if row["unit"] == "fraction" else f" {printable(row['unit'])}"
-    return Fact(name, written.value, f"{written.bracket}{unit}, {bracket_kind(row)}", note)
+    unit = "" if score.unit == "fraction" else f" {printable(score.unit)}"
+    return Fact(name, written.value, f"{written.bracket}{unit}, {bracket_kind(score)}", note)
 
 
-def fact_beside_reference(name: str, rows: list[Json], remark: str) -> list[Fact]:
+def fact_beside_reference(name: str, scores: Iterable[Score], remark: str = "") -> list[Fact]:
     """Return the corpus's score as a fact, with the reference's in its note."""
-    by_role = {row["of"]: row for row in rows}
+    by_role = {score.of: score for score in scores}
     if "corpus" not in by_role:
         return []
     remarks = [remark] if remark else []
     reference = by_role.get("reference")
-    if reference is not None and reference["value"] is not None:
+    if reference is not None and reference.value is not None:
         written = written_score(reference)
         remarks.append(f"reference: {written.value} {written.bracket}")
     return [score_fact(name, by_role["corpus"], "; ".join(remarks))]
-
-
-def pair_facts(
-    scores: list[Json], measure: str, definitions: Mapping[str, Definition], *names: str
-) -> list[Fact]:
-    """Return a measure's scores of the pair as facts, by their names."""
-    return [
-        score_fact(definitions[name].title, row, definitions[name].sentence)
-        for name in names
-        for row in scores
-        if (row["measure"], row["score"], row["of"]) == (measure, name, "pair")
-        and row.get("label") is None
-    ]

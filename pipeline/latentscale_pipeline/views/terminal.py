@@ -45,12 +45,11 @@ def format_table(
     rows : sequence of mapping
         Cells by the name of their column; styles are left out.
     widths : mapping, optional
-        Of columns that aren't as wide as their widest cell.
+        Of the columns, where they aren't those of their widest cells.
     """
-    known = widths or {}
-    wide = [(name, known.get(name, column_width(name, rows))) for name in columns]
+    wide = widths or {name: column_width(name, rows) for name in columns}
     return [
-        "  ".join(str(row.get(name, "")).ljust(width) for name, width in wide).rstrip()
+        "  ".join(str(row.get(name, "")).ljust(wide[name]) for name in columns).rstrip()
         for row in ({name: name for name in columns}, *rows)
     ]
 

@@ -31,8 +31,8 @@ from latentscale_pipeline.history.entries import Entry, make_entry
 from latentscale_pipeline.history.registry import Registry, pick_baseline
 from latentscale_pipeline.jobs.plan import Plan, make_plan
 from latentscale_pipeline.jobs.run import run_job
+from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.report import FORMATS
-from latentscale_pipeline.results.finished_job import read_job
 from latentscale_pipeline.storage.canonical import digest, slug
 from latentscale_pipeline.storage.lock import Held, hold_lock
 from latentscale_pipeline.storage.urls import storage_options, strip_credentials

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from latentscale_pipeline.compare.difference import ComparedScore, Verdict
 from latentscale_pipeline.compare.jobs import compare, refuse_incomparable
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.results.finished_job import finished_job
 from tests.support.comparisons import SETTINGS, Row, comparison, job, results, row
-from tests.support.results_documents import example_results, without_reference
+from tests.support.results_documents import example_results, finished_job, without_reference
 
 SEEDED = settings(deadline=None, derandomize=True)
 
@@ -319,11 +318,14 @@ def test_the_reference_may_not_differ_for_scores_of_the_pair() -> None:
 def scaled(
     epsilon: float | None = 0.5, cut: float = 3.0, bandwidths: tuple[float, ...] = (1.5, 2.0)
 ) -> dict[str, Any]:
-    entries = [{"kernel": "cosine", "bandwidth": None}]
-    entries += [{"kernel": "rbf", "bandwidth": bandwidth} for bandwidth in bandwidths]
+    found = example_results()["measures"]
+    entry = found["vendi"]["corpus"][0]
+    entries = [{**entry, "kernel": "cosine", "bandwidth": None}]
+    entries += [{**entry, "kernel": "rbf", "bandwidth": bandwidth} for bandwidth in bandwidths]
+    function = found["magnitude"]["corpus"]
     return {
-        "geomca": None if epsilon is None else {"epsilon": epsilon},
-        "magnitude": {"corpus": {"scales": [0.0, cut / 2, cut]}},
+        "geomca": None if epsilon is None else {**found["geomca"], "epsilon": epsilon},
+        "magnitude": {"corpus": {**function, "scales": [0.0, cut / 2, cut]}, "difference": None},
         "vendi": {"corpus": entries},
     }
 

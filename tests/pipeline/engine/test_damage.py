@@ -108,7 +108,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
         finished = run_job(plan, Events(), keep=True)
         corpora = {str(role): corpus for role, corpus in plan.corpora.items()}
         work = Work(finished.store, plan.stages, plan.keys, corpora)
-        yield Job(work, dict(finished.results), config)
+        yield Job(work, finished.results.document(), config)
 
 
 def flip(store: ObjectStore, key: str, generator: np.random.Generator) -> None:

@@ -14,9 +14,10 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.history.entries import make_entry
 from latentscale_pipeline.history.registry import Registry, pick_baseline
 from latentscale_pipeline.history.report import series_report
-from latentscale_pipeline.results.finished_job import finished_job, read_job
+from latentscale_pipeline.measures.finished_job import read_job
 from tests.conftest import Ended
 from tests.support.comparisons import results, row, write_job
+from tests.support.results_documents import finished_job
 
 Command = Callable[..., Ended]
 

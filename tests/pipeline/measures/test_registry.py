@@ -27,6 +27,7 @@ from latentscale_pipeline.measures.base import (
 )
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.terminal import print_summary
+from latentscale_pipeline.results.part import Part
 from latentscale_pipeline.storage.artifacts import Output
 from tests.support.results_documents import check_results
 
@@ -66,9 +67,9 @@ class Toy(Measure):
         for role in facts.corpora:
             estimate = load_estimate(results(f"mean-norm-{role}").values["estimate"])
             found[role] = {"value": estimate.value}
-            scores.append(Score.known(estimate, of=role, **fields))
+            scores.append(Score.from_estimate(estimate, of=role, **fields))
         paths = {f"mean_norm/{role}": results(f"mean-norm-{role}").path("norms") for role in found}
-        return Findings(found, scores, paths)
+        return Findings(Part(**found), tuple(scores), paths)
 
 
 def run_toy(tmp_path: Path) -> Finished:
@@ -88,7 +89,7 @@ def test_a_toy_measure_is_in_results_summary_and_report(
 ) -> None:
     monkeypatch.setitem(MEASURES, "mean_norm", Toy())
     finished = run_toy(tmp_path)
-    results = dict(finished.results)
+    results = finished.results.document()
     check_results(results)
     [row] = [row for row in results["scores"] if row["measure"] == "mean_norm"]
     assert row == {
@@ -107,7 +108,7 @@ def test_a_toy_measure_is_in_results_summary_and_report(
     norms = np.load(Path(finished.store.url) / results["arrays"]["mean_norm/corpus"])
     np.testing.assert_allclose(norms, [25.0, 1.0, 100.0])
     printed = io.StringIO()
-    print_summary(results, Console(file=printed, width=120))
+    print_summary(finished.results, Console(file=printed, width=120))
     [line] = [line for line in printed.getvalue().splitlines() if "mean_norm" in line]
     assert "42" in line
     assert "length" in line
@@ -122,16 +123,18 @@ def test_every_section_has_defaults(section: type[Section]) -> None:
 @pytest.mark.parametrize("name", MEASURES)
 def test_a_measure_with_settings_has_a_section_in_the_report(name: str) -> None:
     measure = MEASURES[name]
-    assert bool(measure.report().title) == (measure.section is not None)
+    assert bool(measure.report.title) == (measure.section is not None)
 
 
 def test_reading_what_measures_say_needs_no_numerical_library() -> None:
     code = (
         "import sys\n"
         "from latentscale_pipeline.measures.registry import MEASURES\n"
-        "import latentscale_pipeline.compare.report, latentscale_pipeline.history.report\n"
-        "[measure.report() for measure in MEASURES.values()]\n"
+        "import latentscale_pipeline.compare.report, latentscale_pipeline.compare.terminal\n"
+        "import latentscale_pipeline.history.report\n"
+        "[measure.report for measure in MEASURES.values()]\n"
         "heavy = {'numba', 'scipy', 'sklearn', 'pynndescent', 'dask', 'distributed'}\n"
+        "heavy |= {'plotly', 'jinja2'}\n"
         "print(*heavy & {*sys.modules})"
     )
     command = [sys.executable, "-c", code]

@@ -8,9 +8,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from latentscale_pipeline.metrics.exposition import write_metrics
-from latentscale_pipeline.results.finished_job import finished_job
 from tests.conftest import Ended
 from tests.support.comparisons import job, row, write_job
+from tests.support.results_documents import finished_job
 
 HOSTILE = 'a"b\\c\n# EOF {x="y"} 1'
 

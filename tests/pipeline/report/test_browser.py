@@ -18,8 +18,8 @@ from latentscale_pipeline.compare.report import comparison_report
 from latentscale_pipeline.history.entries import make_entry
 from latentscale_pipeline.history.report import series_report
 from latentscale_pipeline.report import FORMATS, Report, job_report
-from latentscale_pipeline.results.finished_job import finished_job
 from tests.support.report_documents import HOSTILE, full_results, later
+from tests.support.results_documents import finished_job, read
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 
@@ -30,7 +30,7 @@ PATIENCE_MS = 120_000.0
 
 
 def job_page() -> Report:
-    return job_report(full_results())
+    return job_report(read(full_results()))
 
 
 def comparison_page() -> Report:

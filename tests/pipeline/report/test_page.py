@@ -13,8 +13,15 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from latentscale_pipeline.report import render_report
-from tests.support.results_documents import check_results, example_results, without_reference
+from latentscale_pipeline.report import Report, render_report
+from latentscale_pipeline.report.html import write_html
+from latentscale_pipeline.views.content import Figure, Section
+from tests.support.results_documents import (
+    check_results,
+    example_results,
+    read,
+    without_reference,
+)
 
 Results = dict[str, Any]
 
@@ -92,7 +99,7 @@ def traces(figure: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def html() -> str:
-    return render_report(example_results())
+    return render_report(read(example_results()))
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +109,7 @@ def page(html: str) -> Page:
 
 @pytest.fixture(scope="module")
 def lonely_page() -> Page:
-    return Page(render_report(without_reference(example_results())))
+    return Page(render_report(read(without_reference(example_results()))))
 
 
 # --- the opening ------------------------------------------------------------------------------
@@ -129,7 +136,7 @@ def test_an_unknown_sampling_error_forbids_significance(page: Page) -> None:
     assert "can't be called significant" in page.text
     results = example_results()
     results["scores"] = [row | {"sampling_error": 0.5} for row in results["scores"]]
-    assert "significant" not in Page(render_report(results)).text
+    assert "significant" not in Page(render_report(read(results))).text
 
 
 def test_a_job_without_reference_says_so(lonely_page: Page) -> None:
@@ -185,7 +192,7 @@ def test_a_heat_trace_without_a_band_gets_one_from_its_standard_error() -> None:
     heat = results["measures"]["heat"]["corpus"]
     del heat["lower"], heat["upper"]
     check_results(results)
-    drawn = traces(Page(render_report(results)).figures["heat-trace"])
+    drawn = traces(Page(render_report(read(results))).figures["heat-trace"])
     for value, error, low, high in zip(
         heat["trace"],
         heat["standard_error"],
@@ -237,7 +244,7 @@ def test_a_missing_convergence_scale_shows_its_reason() -> None:
         "convergence": None,
     }
     check_results(results)
-    page = Page(render_report(results))
+    page = Page(render_report(read(results)))
     assert "t_conv, corpus" not in traces(page.figures["magnitude-function"])
     assert "The corpus has no convergence scale: a <single> row." in page.text
 
@@ -264,7 +271,7 @@ def test_a_missing_vendi_score_shows_its_reason() -> None:
     entry = results["measures"]["vendi"]["corpus"][1]
     entry |= {"value": None, "lower": None, "upper": None, "bounds": None, "value_reason": "budget"}
     check_results(results)
-    page = Page(render_report(results))
+    page = Page(render_report(read(results)))
     assert traces(page.figures["vendi-0"])["corpus"]["x"] == ["0.1", "1", "2", "∞"]
     assert "Order 0.5 of the corpus is missing: budget." in page.text
 
@@ -288,7 +295,7 @@ def test_components_beside_a_giant_stand_on_a_logarithmic_axis() -> None:
     components[0] |= {"size": 900_000, "n_reference": 500_000, "n_corpus": 400_000}
     results["measures"]["geomca"]["component_count"] = 1234
     check_results(results)
-    page = Page(render_report(results))
+    page = Page(render_report(read(results)))
     figure = page.figures["geomca-components"]
     assert figure["layout"]["barmode"] == "group"
     assert figure["layout"]["yaxis"]["type"] == "log"
@@ -302,7 +309,7 @@ def test_quality_is_explained_where_it_is_one_by_construction(page: Page) -> Non
     assert "The scores depend on the order of the rows" in page.text
     results = example_results()
     results["measures"]["geomca"]["delta"] *= 0.5
-    other = Page(render_report(results)).text
+    other = Page(render_report(read(results))).text
     assert "by construction" not in other
     assert "The scores depend on the order of the rows" in other
 
@@ -310,7 +317,7 @@ def test_quality_is_explained_where_it_is_one_by_construction(page: Page) -> Non
 def test_scores_over_row_orders_outliers_and_sweeps_are_shown() -> None:
     results = example_results()
     geomca = results["measures"]["geomca"]
-    plain = Page(render_report(results)).text
+    plain = Page(render_report(read(results))).text
     assert "replicates.count repeats it under random ones" in plain
     scores = ("precision", "recall", "consistency", "quality", "precision_rows", "recall_rows")
     geomca["orders"] = [dict.fromkeys(scores, value) for value in (0.25, 0.5, 0.375)]
@@ -327,7 +334,7 @@ def test_scores_over_row_orders_outliers_and_sweeps_are_shown() -> None:
             "component_count": 4321,
         }
     ]
-    page = Page(render_report(results))
+    page = Page(render_report(read(results)))
     assert (
         "Over 3 random orders precision from 0.25 to 0.5 and recall from 0.25 to 0.5" in page.text
     )
@@ -341,7 +348,7 @@ def test_a_measure_that_was_not_asked_for_is_not_shown() -> None:
     results = example_results()
     del results["measures"]["vendi"]
     results["scores"] = [row for row in results["scores"] if row["measure"] != "vendi"]
-    page = Page(render_report(results))
+    page = Page(render_report(read(results)))
     assert "vendi" not in page.sections
     assert "Pasarkar" not in page.text
     assert set(page.figures) == {
@@ -359,7 +366,7 @@ def test_an_unknown_measure_gets_a_table_of_its_scores() -> None:
     toy |= {"lower": 12.125, "value": 12.25, "upper": 12.375, "bounds": "certified"}
     results["scores"].append(toy | {"sampling_error": None, "better": "high"})
     check_results(results)
-    page = Page(render_report(results))
+    page = Page(render_report(read(results)))
     (key,) = (key for key in page.sections if key.startswith("further"))
     assert page.rows(f"{key}: Scores")["spread (cats) corpus"][2:] == [
         *("12.25", "[12.12, 12.38]", "certified", "unknown", "paws", "higher"),
@@ -373,7 +380,7 @@ def test_a_missing_score_shows_its_reason() -> None:
     results["scores"][0] |= nothing | {"reason": "fewer rows than neighbours"}
     results["measures"]["heat"] |= {"imd": None, "imd_reason": "fewer rows than neighbours"}
     check_results(results)
-    page = Page(render_report(results))
+    page = Page(render_report(read(results)))
     assert page.rows("heat: Scores")["Intrinsic distance (IMD) pair"][2:4] == [
         *("none", "fewer rows than neighbours"),
     ]
@@ -385,7 +392,7 @@ def test_no_score_at_all_still_makes_a_page() -> None:
     results = without_reference(example_results())
     results |= {"scores": [], "measures": {}, "timings": [], "arrays": {}}
     check_results(results)
-    page = Page(render_report(results))
+    page = Page(render_report(read(results)))
     assert "This run asked for no measure of diversity." in page.text
     assert page.figures == {}
 
@@ -498,8 +505,8 @@ def hostile(value: Any) -> Any:
 
 def test_hostile_names_stay_text() -> None:
     results = example_results()
-    plain = Page(render_report(results))
-    results["job"] |= {"name": HOSTILE, "id": HOSTILE, "version": HOSTILE, "config_hash": HOSTILE}
+    plain = Page(render_report(read(results)))
+    results["job"] |= {"name": HOSTILE, "id": HOSTILE, "version": HOSTILE}
     results["job"]["cluster"] = {HOSTILE: HOSTILE}
     for corpus in results["corpora"].values():
         corpus |= {"uri": HOSTILE, "fingerprint": HOSTILE, "dtype": HOSTILE}
@@ -518,7 +525,7 @@ def test_hostile_names_stay_text() -> None:
     results["arrays"] = {HOSTILE: HOSTILE}
     for timing in results["timings"]:
         timing |= {"stage": HOSTILE, "reason": HOSTILE}
-    page = Page(render_report(results))
+    page = Page(render_report(read(results)))
     assert [attributes for attributes, _ in page.scripts] == [
         attributes for attributes, _ in plain.scripts
     ]
@@ -540,15 +547,16 @@ def test_figures_never_carry_markup_from_names() -> None:
         for entry in results["measures"]["vendi"][role]:
             entry["method"] = "<b>bold</b>"
         results["measures"]["heat"][role]["normalization"] = "<i>odd</i>"
-    assert "<" not in json.dumps(Page(render_report(results)).figures)
+    assert "<" not in json.dumps(Page(render_report(read(results))).figures)
 
 
 def test_the_same_results_give_the_same_page(html: str) -> None:
-    assert render_report(example_results()) == html
+    assert render_report(read(example_results())) == html
 
 
 def test_nan_never_reaches_the_page() -> None:
-    results = example_results()
-    results["measures"]["magnitude"]["corpus"]["value"][3] = math.nan
+    figure = Figure(
+        "key", "title", "caption", {"data": [{"y": [math.nan]}], "layout": {"height": 1}}
+    )
     with pytest.raises(ValueError, match="JSON"):
-        render_report(results)
+        write_html(Report("job", "title", "", sections=[Section("toy", "Toy", figures=[figure])]))

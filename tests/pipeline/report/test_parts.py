@@ -13,15 +13,14 @@ from latentscale.heat.trace import HeatTrace, normalise
 from latentscale_pipeline.compare.jobs import compare
 from latentscale_pipeline.compare.report import comparison_report
 from latentscale_pipeline.corpus import open_corpus
-from latentscale_pipeline.measures.heat.figures import null_models
+from latentscale_pipeline.measures.heat.report import null_models
 from latentscale_pipeline.report import FORMATS, Report, job_report
-from latentscale_pipeline.results.finished_job import finished_job
 from latentscale_pipeline.views.content import Figure, Section, Table
 from tests.conftest import Ended
 from tests.support.comparisons import comparison, row, write_job
 from tests.support.jobs import results_of, run_here
 from tests.support.report_documents import HOSTILE, LABELS, full_results, later
-from tests.support.results_documents import check_results
+from tests.support.results_documents import check_results, example_results, finished_job, read
 
 
 def section(report: Report, key: str) -> Section:
@@ -40,19 +39,23 @@ def test_null_models_are_those_that_traces_are_normalised_by() -> None:
     times, n, edges = np.geomspace(0.1, 10, 5), 500, 2000
     flat = np.ones(5)
     heat = HeatTrace(times, flat, flat, flat, 0 * flat, np.zeros((0, 5)), 0 * flat, n, 0, 10)
-    trace = {"times": times.tolist(), "graph": {"edges": edges}, "normalization": "empty"}
-    drawn = null_models(trace, n)
+    known = read(example_results()).part("heat").corpus
+    graph = known.graph.model_copy(update={"edges": edges})
+    given = {"times": times.tolist(), "graph": graph, "normalization": "empty"}
+    trace = known.model_copy(update=given)
+    drawn = {style.name: heat for style, heat in null_models(trace, n)}
     for name, kind in (("complete graph", "complete"), ("random graph", "er")):
         # A trace of 1 per vertex divided by a null model is that model's inverse.
         divided = normalise(heat, kind, mean_degree=2 * edges / n).trace  # type: ignore[arg-type]
         assert drawn[name] == pytest.approx(1 / divided)
-    assert null_models({**trace, "laplacian": "unnormalized"}, n) == {}
-    assert list(null_models({**trace, "normalization": "complete"}, n)) == ["random graph"]
+    assert null_models(trace.model_copy(update={"laplacian": "unnormalized"}), n) == []
+    ((style, _),) = null_models(trace.model_copy(update={"normalization": "complete"}), n)
+    assert style.name == "random graph"
 
 
 def test_rarefaction_ends_at_the_value_of_all_rows() -> None:
     results = full_results()
-    report = job_report(results)
+    report = job_report(read(results))
     for key, name, measure in (
         ("magnitude-rarefaction", "corpus, t = 0.329", "magnitude"),
         ("vendi-0-rarefaction", "corpus, order 1", "vendi"),
@@ -68,7 +71,7 @@ def test_rarefaction_ends_at_the_value_of_all_rows() -> None:
 
 
 def test_labels_have_a_table_and_a_figure_of_their_own() -> None:
-    report = job_report(full_results())
+    report = job_report(read(full_results()))
     vendi = section(report, "vendi")
     found = table(vendi, "Scores by label")
     assert [cells[0] for cells in found.rows] == list(LABELS)
@@ -81,7 +84,7 @@ def test_labels_have_a_table_and_a_figure_of_their_own() -> None:
 
 
 def test_components_and_outliers_name_rows() -> None:
-    geomca = section(job_report(full_results()), "geomca")
+    geomca = section(job_report(read(full_results())), "geomca")
     components = table(geomca, "The 15 largest components")
     assert components.header[-2:] == (
         "rows of the reference, such as",
@@ -145,7 +148,7 @@ def test_examples_are_members_and_carry_their_ids(
 
 
 def test_conclusions_come_first() -> None:
-    said = " ".join(job_report(full_results()).conclusions)
+    said = " ".join(job_report(read(full_results())).conclusions)
     assert said.startswith("The corpus has 896 rows of 64 dimensions, compared with 901 of 64")
     assert "as diverse as 4.24 completely different items" in said
     assert "less diverse than the reference (4.31)" in said
@@ -190,7 +193,7 @@ def test_a_comparison_of_many_lays_functions_over_each_other() -> None:
 
 @pytest.mark.parametrize("written_as", list(FORMATS))
 def test_hostile_names_stay_text_in_every_format(written_as: str) -> None:
-    text = FORMATS[written_as](job_report(full_results()))
+    text = FORMATS[written_as](job_report(read(full_results())))
     if written_as == "html":
         assert "<script>alert" not in text
         assert "<img" not in text.replace(r"\u003cimg", "")

@@ -7,13 +7,13 @@ import pytest
 from rich.console import Console
 
 from latentscale_pipeline.report.terminal import print_summary
-from tests.support.results_documents import example_results, without_reference
+from tests.support.results_documents import example_results, read, without_reference
 
 
 def summary(results: dict[str, Any], *, width: int = 160, terminal: bool = False) -> str:
     output = io.StringIO()
     console = Console(file=output, width=width, force_terminal=terminal, color_system=None)
-    print_summary(results, console)
+    print_summary(read(results), console)
     return output.getvalue()
 
 

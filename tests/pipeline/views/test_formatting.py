@@ -1,17 +1,20 @@
 """Numbers are written with the digits that their brackets support."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.formatting import (
     printable,
-    score_name,
     write_bytes,
     write_duration,
     write_estimate,
     write_number,
 )
+from latentscale_pipeline.views.scores import score_name
 
 
 @pytest.mark.parametrize(
@@ -90,11 +93,10 @@ def test_control_and_direction_characters_are_replaced() -> None:
 
 
 def test_a_score_is_named_with_its_qualifiers() -> None:
-    assert score_name({"measure": "vendi", "score": "vendi", "kernel": "rbf", "order": "inf"}) == (
-        "rbf, order inf"
-    )
-    assert score_name({"measure": "heat", "score": "heat_trace", "scale": 1.0}) == (
-        "heat_trace (scale 1)"
-    )
-    assert score_name({"measure": "a", "score": "b", "label": "x"}) == "b (label x)"
-    assert score_name({"measure": "vendi", "score": "vendi"}) == "vendi"
+    def name(**fields: Any) -> str:
+        return score_name(Score(of="corpus", value=None, **fields))
+
+    assert name(measure="vendi", score="vendi", kernel="rbf", order="inf") == "rbf, order inf"
+    assert name(measure="heat", score="heat_trace", scale=1.0) == "heat_trace (scale 1)"
+    assert name(measure="a", score="b", label="x") == "b (label x)"
+    assert name(measure="vendi", score="vendi") == "vendi"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, MeasureReport, Results
+from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, Results
 from latentscale_pipeline.measures.baselines.config import Baselines
-from latentscale_pipeline.results.part import Part
+from latentscale_pipeline.measures.baselines.report import BaselinesReport
+from latentscale_pipeline.measures.baselines.results import BaselinesResults
 
 
 class BaselinesMeasure(Measure):
     """How the baselines take part in a job."""
 
     section = Baselines
+    results = BaselinesResults
+    report = BaselinesReport()
 
     def plan(self, section: Baselines, facts: JobFacts) -> list[Stage]:
         """Plan the moments of every corpus and, with a reference, the comparison."""
@@ -24,18 +27,6 @@ class BaselinesMeasure(Measure):
         from latentscale_pipeline.measures.baselines.collect import collect_baselines
 
         return collect_baselines(section, facts, results)
-
-    def results_model(self) -> type[Part]:
-        """Return the model of its part of the results."""
-        from latentscale_pipeline.measures.baselines.results import BaselinesResults
-
-        return BaselinesResults
-
-    def report(self) -> MeasureReport:
-        """Return what the report says of them."""
-        from latentscale_pipeline.measures.baselines.report import BaselinesReport
-
-        return BaselinesReport()
 
 
 MEASURE = BaselinesMeasure()

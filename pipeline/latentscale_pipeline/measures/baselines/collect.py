@@ -1,8 +1,7 @@
-"""The findings of the baselines: sections of the results and scores."""
+"""The findings of the baselines: their part of the results and scores."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +14,12 @@ from latentscale_pipeline.measures.base import (
     load_estimate,
 )
 from latentscale_pipeline.measures.baselines.config import Baselines
+from latentscale_pipeline.measures.baselines.results import (
+    BaselinesOfPair,
+    BaselinesResults,
+    MomentScores,
+    Overlap,
+)
 
 CONFIDENT = 1.96
 """Standard errors on either side of a 95 % interval."""
@@ -46,89 +51,76 @@ def collect_baselines(section: Baselines, facts: JobFacts, results: Results) -> 
     scores: list[Score] = []
     for role in facts.corpora:
         values = results(f"moments-{role}").values["scores"]
-        found[role] = {name.replace(" ", "_"): values.get(name) for name in OF_ONE}
         for name, (unit, better) in OF_ONE.items():
+            exact = Estimate.exact(values[name], "moments") if name in values else None
+            reason = values["reason"] if exact is None else None
             fields = _fields(name, role, unit, better)
-            if name in values:
-                scores.append(Score.known(Estimate.exact(values[name], "moments"), **fields))
-            else:
-                scores.append(Score.unknown(values["reason"], **fields))
-        if "reason" in values:
-            found[role]["reason"] = values["reason"]
+            scores.append(Score.from_estimate(exact, reason=reason, **fields))
+        found[role] = MomentScores(
+            **{name.replace(" ", "_"): values.get(name) for name in OF_ONE},
+            reason=values.get("reason"),
+        )
     if len(facts.corpora) > 1:
         compared = results("baselines").values
         whole = all(
             count == corpus.n
             for count, corpus in zip(compared["rows"], facts.corpora.values(), strict=True)
         )
-        found["pair"] = _pair_section(compared)
+        found["pair"] = _pair(compared)
         scores += _pair_scores(compared, whole=whole)
-    return Findings(found, scores)
+    return Findings(BaselinesResults(**found), tuple(scores))
 
 
-def _pair_section(compared: Mapping[str, Any]) -> dict[str, Any]:
-    kid = compared["kid"]
-    return {
-        "rows": compared["rows"],
-        "FID": compared["fid"]["value"] if "fid" in compared else None,
-        "KID": {
-            "value": kid["value"],
-            "sampling_error": kid["sampling_error"],
-            "block_value": kid["block_value"],
-            "groups": kid["groups"],
-        },
+def _pair(compared: Mapping[str, Any]) -> BaselinesOfPair:
+    exact, graph = compared["exact"], compared["graph"]
+    return BaselinesOfPair(
+        rows=compared["rows"],
+        FID=compared["fid"]["value"] if "fid" in compared else None,
+        KID=compared["kid"],
         **{
-            name: {
-                "value": compared["exact"][name],
-                "from_graph": compared["graph"][name],
-                "agreement": 1.0 - abs(compared["exact"][name] - compared["graph"][name]),
-            }
+            name: Overlap(
+                value=exact[name],
+                from_graph=graph[name],
+                agreement=1.0 - abs(exact[name] - graph[name]),
+            )
             for name in OVERLAPS
         },
-    }
+    )
 
 
 def _pair_scores(compared: Mapping[str, Any], *, whole: bool) -> list[Score]:
     """Rows of ``scores``: exact where all rows were compared, else of a random sample."""
-    scores = []
-    for name, (unit, better) in OF_PAIR.items():
-        fields = _fields(name, "pair", unit, better)
-        if name == "FID" and "fid" not in compared:
-            scores.append(Score.unknown("a covariance needs at least two rows", **fields))
-        elif name == "FID":
-            scores.append(Score.known(load_estimate(compared["fid"]), **fields))
-        elif name == "KID":
-            kid = compared["kid"]
-            error = kid["sampling_error"]
-            reach = 0.0 if whole else CONFIDENT * (error if error is not None else math.inf)
-            if math.isinf(reach):
-                scores.append(Score.unknown("too few rows for an interval", **fields))
-                continue
-            value = kid["value"]
-            bounds = "exact" if whole else "interval95"
-            scores.append(
-                Score(
-                    value=value,
-                    lower=value - reach,
-                    upper=value + reach,
-                    bounds=bounds,
-                    sampling_error=error,
-                    **fields,
-                )
-            )
-        else:
-            value, other = compared["exact"][name], compared["graph"][name]
-            ends = (value, value) if whole else (min(value, other), max(value, other))
-            scores.append(
-                Score(
-                    value=value,
-                    lower=ends[0],
-                    upper=ends[1],
-                    bounds="exact" if whole else "estimate",
-                    **fields,
-                )
-            )
-    return scores
+    return [
+        _pair_score(compared, name, _fields(name, "pair", *fields), whole=whole)
+        for name, fields in OF_PAIR.items()
+    ]
+
+
+def _pair_score(
+    compared: Mapping[str, Any], name: str, fields: Mapping[str, Any], *, whole: bool
+) -> Score:
+    if name == "FID":
+        if "fid" not in compared:
+            return Score(value=None, reason="a covariance needs at least two rows", **fields)
+        return Score.from_estimate(load_estimate(compared["fid"]), **fields)
+    if name == "KID":
+        value, error = compared["kid"]["value"], compared["kid"]["sampling_error"]
+        if not whole and error is None:
+            return Score(value=None, reason="too few rows for an interval", **fields)
+        reach = 0.0 if whole else CONFIDENT * error
+        ends, bounds = (value - reach, value + reach), "interval95"
+        fields = {**fields, "sampling_error": error}
+    else:
+        value, other = compared["exact"][name], compared["graph"][name]
+        ends = (value, value) if whole else (min(value, other), max(value, other))
+        bounds = "estimate"
+    return Score(
+        value=value,
+        lower=ends[0],
+        upper=ends[1],
+        bounds="exact" if whole else bounds,
+        **fields,
+    )
 
 
 def _fields(name: str, of: str, unit: str, better: str) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from latentscale_pipeline.measures.base import (
     CorpusFacts,
     JobFacts,
     Role,
-    require_equal_dimensions,
 )
 from latentscale_pipeline.measures.baselines.config import Baselines
 from latentscale_pipeline.measures.baselines.tasks import (
@@ -30,7 +29,6 @@ from latentscale_pipeline.measures.baselines.tasks import (
 
 def plan_baselines(section: Baselines, facts: JobFacts) -> list[Stage]:
     """Plan the moments of every corpus and, with a reference, the comparison."""
-    require_equal_dimensions("baselines", facts)
     stages = [_moments_stage(corpus, role) for role, corpus in facts.corpora.items()]
     if len(facts.corpora) > 1:
         stages.append(_pair_stage(section, facts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, MeasureReport, Results
+from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, Results
 
 
 class DuplicatesMeasure(Measure):
@@ -19,15 +19,10 @@ class DuplicatesMeasure(Measure):
 
     def collect(self, section: None, facts: JobFacts, results: Results) -> Findings:
         """Add the counts to the corpora."""
-        from latentscale_pipeline.measures.duplicates.collect import collect_duplicates
+        from latentscale_pipeline.measures.duplicates.plan import stage_name
 
-        return collect_duplicates(facts, results)
-
-    def report(self) -> MeasureReport:
-        """Return what the report says of them."""
-        from latentscale_pipeline.measures.duplicates.report import DuplicatesReport
-
-        return DuplicatesReport()
+        counts = {role: results(stage_name(role)).values["duplicates"] for role in facts.corpora}
+        return Findings(None, corpora={role: {"duplicates": n} for role, n in counts.items()})
 
 
 MEASURE = DuplicatesMeasure()

@@ -11,18 +11,20 @@ from latentscale_pipeline.measures.base import (
     Findings,
     JobFacts,
     Measure,
-    MeasureReport,
     Results,
     Role,
 )
 from latentscale_pipeline.measures.geomca.config import Geomca
-from latentscale_pipeline.results.part import Part
+from latentscale_pipeline.measures.geomca.report import GeomcaReport
+from latentscale_pipeline.measures.geomca.results import GeomcaResults
 
 
 class GeomcaMeasure(Measure):
     """How GeomCA takes part in a job."""
 
     section = Geomca
+    results = GeomcaResults
+    report = GeomcaReport()
 
     def plan(self, section: Geomca, facts: JobFacts) -> list[Stage]:
         """Plan epsilon, sparsification and components."""
@@ -48,27 +50,17 @@ class GeomcaMeasure(Measure):
 
         return with_representatives(section, findings, results, corpora)
 
-    def scales(self, found: Any) -> Iterator[tuple[str, Any]]:
+    def scales(self, found: GeomcaResults) -> Iterator[tuple[str, float]]:
         """Yield epsilon."""
-        yield "epsilon of geomca", found["epsilon"]
+        yield "epsilon of geomca", found.epsilon
 
-    def read_scales(self, section: Geomca, settings: Any, found: Any) -> Mapping[str, float | None]:
+    def read_scales(
+        self, section: Geomca, settings: Any, found: GeomcaResults | None
+    ) -> Mapping[str, float | None]:
         """Take epsilon from a finished job, unless it is given."""
         if section.epsilon is not None:
             return {}
-        return {"epsilon": None if found is None else found["epsilon"]}
-
-    def results_model(self) -> type[Part]:
-        """Return the model of its part of the results."""
-        from latentscale_pipeline.measures.geomca.results import GeomcaResults
-
-        return GeomcaResults
-
-    def report(self) -> MeasureReport:
-        """Return what the report says of it."""
-        from latentscale_pipeline.measures.geomca.report import GeomcaReport
-
-        return GeomcaReport()
+        return {"epsilon": None if found is None else found.epsilon}
 
 
 MEASURE = GeomcaMeasure()

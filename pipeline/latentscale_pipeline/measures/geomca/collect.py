@@ -1,4 +1,4 @@
-"""The findings of GeomCA: its section of the results, scores and arrays."""
+"""The findings of GeomCA: its part of the results, scores and arrays."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from latentscale_pipeline.measures.base import (
     Score,
     load_estimate,
 )
-from latentscale_pipeline.measures.geomca.config import Geomca
+from latentscale_pipeline.measures.geomca import results as model
+from latentscale_pipeline.measures.geomca.config import Geomca, GeomcaSweep
 from latentscale_pipeline.measures.geomca.epsilon_graph import COMPONENT_ARRAYS, ROLES
+from latentscale_pipeline.measures.geomca.results import Component, GeomcaResults, GeomcaSetting
 from latentscale_pipeline.measures.geomca.settings import (
     own_setting,
     replicate_settings,
@@ -41,37 +43,49 @@ METHOD = "greedy sparsification"
 def collect_geomca(section: Geomca, facts: JobFacts, results: Results) -> Findings:
     """Collect global scores and the largest components."""
     artifact = results(own_setting(section).graph)
+    drawn = section.rows
+    fields: dict[str, Any] = {
+        "measure": "geomca",
+        "of": "pair",
+        "unit": "fraction",
+        "better": "high",
+        # More rows at the same epsilon cover more; a fixed number drawn from each side doesn't.
+        "size_dependent": drawn is None or any(c.n < drawn for c in facts.corpora.values()),
+    }
     if "reason" in artifact.values:
         reason = str(artifact.values["reason"])
-        unknown = [Score.unknown(reason, **_fields(name, section, facts)) for name in SCORES]
+        unknown = tuple(Score(value=None, reason=reason, score=name, **fields) for name in SCORES)
         return Findings(None, unknown, reason=reason)
+    epsilon = artifact.values["epsilon"]
     components = _components(artifact)
     scores = _scores(artifact, components, section.eta_c, section.eta_q)
     orders = [
         _scores(graph, _components(graph), section.eta_c, section.eta_q)
         for graph in (results(s.graph) for s in replicate_settings(section, facts))
     ]
-    found = {
-        **_epsilon_found(section, facts, results, artifact.values["epsilon"]),
-        "delta": section.delta * artifact.values["epsilon"],
+    found = GeomcaResults(
+        epsilon=epsilon,
+        **_origin_of_epsilon(section, facts, results),
+        delta=section.delta * epsilon,
         **asdict(scores),
-        "eta_c": section.eta_c,
-        "eta_q": section.eta_q,
-        "sizes": artifact.values["sizes"],
-        "outliers": artifact.values["outliers"],
-        "component_count": len(components),
-        "components": _listed(components),
-        **({"orders": [asdict(other) for other in orders]} if orders else {}),
-        **({"sweep": _swept(section, results)} if section.sweep is not None else {}),
-    }
-    rows = [
-        Score.known(
+        eta_c=section.eta_c,
+        eta_q=section.eta_q,
+        sizes=artifact.values["sizes"],
+        outliers=artifact.values["outliers"],
+        component_count=len(components),
+        components=_largest(components),
+        orders=[model.GeomcaScores(**asdict(other)) for other in orders] or None,
+        sweep=None if section.sweep is None else _swept(section, section.sweep, results),
+    )
+    known = tuple(
+        Score.from_estimate(
             _over_orders(getattr(scores, name), [getattr(other, name) for other in orders]),
-            **_fields(name, section, facts),
+            score=name,
+            **fields,
         )
         for name in SCORES
-    ]
-    return Findings(found, rows, _arrays(section, artifact, results))
+    )
+    return Findings(found, known, _arrays(section, artifact, results))
 
 
 def _components(artifact: Artifact) -> Components:
@@ -88,14 +102,11 @@ def _scores(artifact: Artifact, components: Components, eta_c: float, eta_q: flo
     )
 
 
-def _epsilon_found(
-    section: Geomca, facts: JobFacts, results: Results, epsilon: float
-) -> dict[str, Any]:
+def _origin_of_epsilon(section: Geomca, facts: JobFacts, results: Results) -> dict[str, Any]:
     if section.epsilon is not None or "epsilon" in facts.fixed_scales:
-        return {"epsilon": epsilon, "percentile": None}
+        return {"percentile": None}
     estimate = load_estimate(results("epsilon").values["estimate"])
     return {
-        "epsilon": epsilon,
         "epsilon_lower": estimate.lower,
         "epsilon_upper": estimate.upper,
         "percentile": section.percentile,
@@ -119,29 +130,25 @@ def _over_orders(value: float, others: Sequence[float]) -> Estimate:
     )
 
 
-def _swept(section: Geomca, results: Results) -> list[dict[str, Any]]:
-    if section.sweep is None:
-        return []
+def _swept(section: Geomca, sweep: GeomcaSweep, results: Results) -> list[GeomcaSetting]:
     entries = []
     own = results(own_setting(section).graph).values["epsilon"]
-    thresholds = list(
-        product(section.sweep.eta_c or [section.eta_c], section.sweep.eta_q or [section.eta_q])
-    )
+    thresholds = list(product(sweep.eta_c or [section.eta_c], sweep.eta_q or [section.eta_q]))
     for setting in swept_settings(section):
         artifact = results(setting.graph)
         components = _components(artifact)
-        for eta_c, eta_q in thresholds:
-            entries.append(
-                {
-                    "epsilon": artifact.values["epsilon"],
-                    "delta": setting.delta * own,
-                    "eta_c": eta_c,
-                    "eta_q": eta_q,
-                    **asdict(_scores(artifact, components, eta_c, eta_q)),
-                    "sizes": artifact.values["sizes"],
-                    "component_count": len(components),
-                }
+        entries += [
+            GeomcaSetting(
+                epsilon=artifact.values["epsilon"],
+                delta=setting.delta * own,
+                eta_c=eta_c,
+                eta_q=eta_q,
+                **asdict(_scores(artifact, components, eta_c, eta_q)),
+                sizes=artifact.values["sizes"],
+                component_count=len(components),
             )
+            for eta_c, eta_q in thresholds
+        ]
     return entries
 
 
@@ -158,30 +165,16 @@ def _arrays(section: Geomca, artifact: Artifact, results: Results) -> Mapping[st
     return arrays
 
 
-def _fields(score: str, section: Geomca, facts: JobFacts) -> dict[str, Any]:
-    drawn = section.rows
-    return {
-        "measure": "geomca",
-        "of": "pair",
-        "score": score,
-        "unit": "fraction",
-        "better": "high",
-        # More rows at the same epsilon cover more; a fixed number drawn from each side doesn't.
-        "size_dependent": drawn is None or any(c.n < drawn for c in facts.corpora.values()),
-    }
-
-
-def _listed(components: Components) -> list[dict[str, Any]]:
-    count = min(len(components), LISTED_COMPONENTS)
+def _largest(components: Components) -> list[Component]:
     return [
-        {
-            "rank": rank,
-            "size": int(components.size[rank]),
-            "n_reference": int(components.n_reference[rank]),
-            "n_corpus": int(components.n_corpus[rank]),
-            "consistency": float(components.consistency[rank]),
-            "quality": float(components.quality[rank]),
-            "edges": int(components.edges[rank]),
-        }
-        for rank in range(count)
+        Component(
+            rank=rank,
+            size=int(components.size[rank]),
+            n_reference=int(components.n_reference[rank]),
+            n_corpus=int(components.n_corpus[rank]),
+            consistency=float(components.consistency[rank]),
+            quality=float(components.quality[rank]),
+            edges=int(components.edges[rank]),
+        )
+        for rank in range(min(len(components), LISTED_COMPONENTS))
     ]

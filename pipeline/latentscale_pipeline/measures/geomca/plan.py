@@ -20,7 +20,6 @@ from latentscale_pipeline.measures.base import (
     RESULT_BYTES,
     JobFacts,
     Role,
-    require_equal_dimensions,
     write_pairs,
 )
 from latentscale_pipeline.measures.geomca.config import Geomca
@@ -50,7 +49,6 @@ def plan_geomca(section: Geomca, facts: JobFacts) -> list[Stage]:
     """
     if "reference" not in facts.corpora:
         raise BadInput("measures.geomca compares with a reference; add one or leave it out")
-    require_equal_dimensions("geomca", facts)
     settings = [
         own_setting(section),
         *swept_settings(section),

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from latentscale_pipeline.measures.base import MeasureReport, Topic
-from latentscale_pipeline.measures.geomca.figures import geomca_figures
-from latentscale_pipeline.views.content import Fact, Figure, Table
+from latentscale_pipeline.measures.base import MeasureReport, Role, Score, Topic
+from latentscale_pipeline.measures.geomca.results import (
+    Component,
+    GeomcaResults,
+    GeomcaScores,
+    GeomcaSetting,
+    Row,
+)
+from latentscale_pipeline.results.model import Corpus
+from latentscale_pipeline.views.content import Figure, Table, table_of
+from latentscale_pipeline.views.drawing import ROLES, axis, layout_of
 from latentscale_pipeline.views.formatting import counted, printable, write_number, write_share
 from latentscale_pipeline.views.glossary import Definition
-from latentscale_pipeline.views.scores import find_score, pair_facts
+from latentscale_pipeline.views.scores import find_known
 
 Json = dict[str, Any]
+
+SHOWN_COMPONENTS = 30
+"""Components in the chart; smaller ones are in the job's store."""
+
+DWARFING = 20
+"""How many times larger than the next a component makes the others invisible beside it."""
+
 
 SHOWN_COMPONENT_ROWS = 15
 """Components in the table; the chart shows more and the store holds all."""
@@ -58,148 +74,186 @@ class GeomcaReport(MeasureReport):
             "for it after thinning.",
         ),
     }
+    compared = ("precision", "recall")
 
-    def figures(self, found: Json, corpora: Json) -> list[Figure]:
-        """Draw the largest components."""
-        return geomca_figures(found, corpora)
+    def figures(self, found: GeomcaResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
+        """Draw the largest components.
 
-    def tables(self, found: Json) -> list[Table]:
+        Bars are stacked; where one component dwarfs the others they stand side by side on a
+        logarithmic axis, since a stack has no meaning there.
+        """
+        components = found.components[:SHOWN_COMPONENTS]
+        if not components:
+            return []
+        ranks = [component.rank for component in components]
+        sizes = sorted((component.size for component in components), reverse=True)
+        dwarfed = len(sizes) > 1 and sizes[0] > DWARFING * sizes[1]
+        layout = layout_of("component, by rank", "thinned points")
+        layout["barmode"] = "group" if dwarfed else "stack"
+        layout["bargap"] = 0.25
+        layout["xaxis"] |= {
+            "anchor": "y2",
+            "dtick": max(1, len(ranks) // 10),
+            "tick0": ranks[0],
+            "range": [ranks[0] - 0.7, ranks[-1] + 0.7],
+        }
+        layout["yaxis"] |= {"domain": [0.42, 1.0]}
+        if dwarfed:
+            layout["yaxis"] |= {
+                "type": "log",
+                "range": [math.log10(0.5), math.log10(2 * sizes[0])],
+                "title": {"text": "thinned points (log.)", "standoff": 8},
+                "dtick": "D1" if sizes[0] < 100 else 1,
+            }
+        layout["yaxis2"] = axis("score") | {
+            "domain": [0.0, 0.32],
+            "range": [-0.08, 1.08],
+            "tickvals": [0, 0.5, 1],
+        }
+        layout["height"] = 460
+        count = found.component_count
+        of_all = "" if count is None else f" of {count:,}"
+        caption = (
+            f"The {len(components)} largest components{of_all}: above, how many thinned points of "
+            "each corpus they hold; below, consistency (1 for equally many of both) and quality "
+            "(share of edges between the two corpora)."
+        )
+        data = [*_component_bars(components, ranks), *_component_scores(components, ranks)]
+        return [
+            Figure("geomca-components", "Components", caption, {"data": data, "layout": layout})
+        ]
+
+    def tables(self, found: GeomcaResults) -> list[Table]:
         """Return the largest components, the outliers and the sweep, as far as there are any."""
         return [
             _components_table(found),
-            *([_outliers_table(found)] if "outlier_examples" in found else []),
-            *([_sweep_table(found)] if found.get("sweep") else []),
+            *_outliers_tables(found),
+            *([_sweep_table(found.sweep)] if found.sweep else []),
         ]
 
-    def notes(self, found: Json) -> list[str]:
+    def notes(self, found: GeomcaResults) -> list[str]:
         """Return what a reader must know of thinning, order, outliers and delta."""
-        return _notes(found)
+        sizes, outliers = found.sizes, found.outliers
+        notes = [
+            (
+                f"Thinning kept {sizes.corpus_sparse:,} of {sizes.corpus:,} rows of the corpus "
+                f"and {sizes.reference_sparse:,} of {sizes.reference:,} rows of the reference."
+            ),
+            _order_note(found.orders or []),
+        ]
+        if outliers is not None:
+            notes.append(
+                f"{counted(outliers.corpus, 'row')} of the corpus and "
+                f"{counted(outliers.reference, 'row')} of the reference are outliers: they lie in "
+                "components of a single thinned point. Their numbers, and the component of every "
+                "row, are among the arrays of the job."
+            )
+        if found.delta >= found.epsilon:
+            notes.insert(
+                0,
+                "With δ = ε quality says nothing: two points of one corpus that are left after "
+                "thinning are farther apart than ε, so every remaining edge joins the two corpora "
+                "and quality is 1 by construction (0 in a component without edges). A δ below ε "
+                "makes it informative.",
+            )
+        return notes
 
-    def methods(self, found: Json) -> list[tuple[str, str]]:
+    def methods(self, found: GeomcaResults) -> list[tuple[str, str]]:
         """Say at which distances and thresholds."""
-        percentile = found["percentile"]
-        origin = (
-            "given" if percentile is None else f"percentile {write_number(percentile)} of distances"
-        )
-        if "epsilon_lower" in found:
-            low, high = write_number(found["epsilon_lower"]), write_number(found["epsilon_upper"])
+        origin = "given"
+        if found.percentile is not None:
+            origin = f"percentile {write_number(found.percentile)} of distances"
+        if found.epsilon_lower is not None and found.epsilon_upper is not None:
+            low, high = write_number(found.epsilon_lower), write_number(found.epsilon_upper)
             origin += f", {low} to {high} over samples of them"
         settings = (
-            f"ε = {write_number(found['epsilon'])} ({origin}), "
-            f"δ = {write_number(found['delta'])}, η_c = {write_number(found['eta_c'])}, "
-            f"η_q = {write_number(found['eta_q'])}"
+            f"ε = {write_number(found.epsilon)} ({origin}), "
+            f"δ = {write_number(found.delta)}, η_c = {write_number(found.eta_c)}, "
+            f"η_q = {write_number(found.eta_q)}"
         )
         return [("GeomCA", settings)]
 
-    def conclusions(self, scores: list[Json]) -> Mapping[Topic, str]:
+    def conclusions(self, scores: Sequence[Score]) -> Mapping[Topic, str]:
         """Say how much of each corpus lies in shared components."""
-        recall = find_score(scores, "pair", measure="geomca", score="recall")
-        precision = find_score(scores, "pair", measure="geomca", score="precision")
+        recall = find_known(scores, "geomca", score="recall")
+        precision = find_known(scores, "geomca", score="precision")
         if recall is None or precision is None:
             return {}
         return {
-            "coverage": f"It shares components with {write_share(recall['value'])} of the thinned "
-            f"reference (recall); {write_share(precision['value'])} of the thinned corpus lies in "
+            "coverage": f"It shares components with {write_share(recall[0])} of the thinned "
+            f"reference (recall); {write_share(precision[0])} of the thinned corpus lies in "
             "those (precision)."
         }
 
-    def comparison(self, scores: list[Json]) -> list[Fact]:
-        """Compare by precision and recall."""
-        return pair_facts(scores, "geomca", self.scores, "precision", "recall")
 
-
-def _sweep_table(geomca: Json) -> Table:
-    settings = ("epsilon", "delta", "eta_c", "eta_q")
-    scores = ("precision", "recall", "consistency", "quality")
-    return Table(
-        caption="Scores at other distances and thresholds",
-        header=("ε", "δ", "η_c", "η_q", *scores, "components"),
-        rows=[
-            (
-                *(write_number(entry[name]) for name in settings),
-                *(f"{entry[name]:.3f}" for name in scores),
-                f"{entry['component_count']:,}",
-            )
-            for entry in geomca["sweep"]
-        ],
-        numeric=frozenset(range(9)),
-    )
-
-
-def _components_table(geomca: Json) -> Table:
-    components = geomca["components"][:SHOWN_COMPONENT_ROWS]
-    roles = [role for role in ("reference", "corpus") if any("examples" in c for c in components)]
-    return Table(
-        caption=f"The {len(components)} largest components (counts of thinned points)",
-        header=(
-            *("rank", "points", "reference", "corpus", "consistency", "quality", "edges"),
-            *(f"rows of the {role}, such as" for role in roles),
-        ),
-        rows=[
-            (
-                f"{component['rank']}",
-                f"{component['size']:,}",
-                f"{component['n_reference']:,}",
-                f"{component['n_corpus']:,}",
-                f"{component['consistency']:.3f}",
-                f"{component['quality']:.3f}",
-                f"{component['edges']:,}",
-                *(_examples(component.get("examples", {}).get(role, [])) for role in roles),
-            )
-            for component in components
-        ],
-        numeric=frozenset(range(7)),
-    )
-
-
-def _outliers_table(geomca: Json) -> Table:
-    found = geomca["outlier_examples"]
-    roles = ("corpus", "reference")
-    return Table(
-        caption="Outliers, such as",
-        header=("of the", "rows", "examples"),
-        rows=[
-            (role, f"{geomca['outliers'][role]:,}", _examples(found[role]) or "none")
-            for role in roles
-        ],
-        numeric=frozenset({1}),
-    )
-
-
-def _examples(rows: list[Json]) -> str:
-    """Name rows by their ids, or by their places where they have none."""
-    return ", ".join(printable(row["id"]) if "id" in row else f"row {row['row']}" for row in rows)
-
-
-def _notes(geomca: Json) -> list[str]:
-    sizes = geomca["sizes"]
-    notes = [
-        (
-            f"Thinning kept {sizes['corpus_sparse']:,} of {sizes['corpus']:,} rows of the corpus "
-            f"and {sizes['reference_sparse']:,} of {sizes['reference']:,} rows of the reference."
-        ),
-        _order_note(geomca.get("orders", [])),
+def _sweep_table(sweep: Sequence[GeomcaSetting]) -> Table:
+    rows = [
+        {
+            "ε": write_number(entry.epsilon),
+            "δ": write_number(entry.delta),
+            "η_c": write_number(entry.eta_c),
+            "η_q": write_number(entry.eta_q),
+            "precision": f"{entry.precision:.3f}",
+            "recall": f"{entry.recall:.3f}",
+            "consistency": f"{entry.consistency:.3f}",
+            "quality": f"{entry.quality:.3f}",
+            "components": f"{entry.component_count:,}",
+        }
+        for entry in sweep
     ]
-    if "outliers" in geomca:
-        outliers = geomca["outliers"]
-        notes.append(
-            f"{counted(outliers['corpus'], 'row')} of the corpus and "
-            f"{counted(outliers['reference'], 'row')} of the reference are outliers: they lie in "
-            "components of a single thinned point. Their numbers, and the component of every row, "
-            "are among the arrays of the job."
-        )
-    if geomca["delta"] >= geomca["epsilon"]:
-        notes.insert(
-            0,
-            "With δ = ε quality says nothing: two points of one corpus that are left after "
-            "thinning are farther apart than ε, so every remaining edge joins the two corpora and "
-            "quality is 1 by construction (0 in a component without edges). A δ below ε makes it "
-            "informative.",
-        )
-    return notes
+    return table_of("Scores at other distances and thresholds", rows, numeric=rows[0])
 
 
-def _order_note(orders: list[Json]) -> str:
+def _components_table(geomca: GeomcaResults) -> Table:
+    components = geomca.components[:SHOWN_COMPONENT_ROWS]
+    roles = ("reference", "corpus") if any(c.examples for c in components) else ()
+    numbers = [
+        {
+            "rank": f"{component.rank}",
+            "points": f"{component.size:,}",
+            "reference": f"{component.n_reference:,}",
+            "corpus": f"{component.n_corpus:,}",
+            "consistency": f"{component.consistency:.3f}",
+            "quality": f"{component.quality:.3f}",
+            "edges": f"{component.edges:,}",
+        }
+        for component in components
+    ]
+    examples = [
+        {
+            f"rows of the {role}, such as": _examples(getattr(component.examples, role, []))
+            for role in roles
+        }
+        for component in components
+    ]
+    return table_of(
+        f"The {len(components)} largest components (counts of thinned points)",
+        [{**row, **named} for row, named in zip(numbers, examples, strict=True)],
+        numeric=numbers[0] if numbers else (),
+    )
+
+
+def _outliers_tables(geomca: GeomcaResults) -> list[Table]:
+    counts, examples = geomca.outliers, geomca.outlier_examples
+    if counts is None or examples is None:
+        return []
+    rows = [
+        {
+            "of the": role,
+            "rows": f"{getattr(counts, role):,}",
+            "examples": _examples(getattr(examples, role)) or "none",
+        }
+        for role in ("corpus", "reference")
+    ]
+    return [table_of("Outliers, such as", rows, numeric=("rows",))]
+
+
+def _examples(rows: Sequence[Row]) -> str:
+    """Name rows by their ids, or by their places where they have none."""
+    return ", ".join(f"row {row.row}" if row.id is None else printable(row.id) for row in rows)
+
+
+def _order_note(orders: Sequence[GeomcaScores]) -> str:
     note = (
         "The scores depend on the order of the rows: thinning keeps the first of several close "
         "rows, so another order keeps other rows."
@@ -209,9 +263,44 @@ def _order_note(orders: list[Json]) -> str:
     ranges = [
         f"{score} from {write_number(min(values))} to {write_number(max(values))}"
         for score in ("precision", "recall")
-        for values in ([order[score] for order in orders],)
+        for values in ([getattr(order, score) for order in orders],)
     ]
     return (
         f"{note} Over {len(orders)} random orders {' and '.join(ranges)} came out; the brackets "
         "say where a score lies under another order."
     )
+
+
+def _component_bars(components: list[Component], ranks: list[int]) -> list[Json]:
+    return [
+        {
+            "type": "bar",
+            "name": role,
+            "x": ranks,
+            "y": [getattr(component, f"n_{role}") for component in components],
+            "marker": {"color": f"@{role}", "line": {"width": 0}},
+            "hovertemplate": "%{y:,}",
+        }
+        for role in ROLES
+    ]
+
+
+def _component_scores(components: list[Component], ranks: list[int]) -> list[Json]:
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": name,
+            "x": ranks,
+            "y": [getattr(component, name) for component in components],
+            "yaxis": "y2",
+            "marker": {
+                "color": f"@{name}",
+                "symbol": symbol,
+                "size": size,
+                "line": {"color": f"@{name}", "width": 2},
+            },
+            "hovertemplate": "%{y:.3f}",
+        }
+        for name, symbol, size in (("consistency", "square", 7), ("quality", "diamond-open", 12))
+    ]

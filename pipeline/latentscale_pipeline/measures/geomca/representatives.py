@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +17,7 @@ import numpy.typing as npt
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.measures.base import Findings, Results, Role
 from latentscale_pipeline.measures.geomca.config import Geomca
+from latentscale_pipeline.measures.geomca.results import GeomcaResults, Row, RowsByRole
 from latentscale_pipeline.measures.geomca.settings import own_setting
 
 SHOWN_COMPONENTS = 15
@@ -47,24 +47,33 @@ def with_representatives(
     corpora : mapping of role to Corpus
         Where ids come from.
     """
-    if findings.section is None:
+    found = findings.section
+    if not isinstance(found, GeomcaResults):
         return findings
     setting = own_setting(section)
     graph = results(setting.graph)
-    listed = [dict(component) for component in findings.section["components"]]
-    shown = listed[:SHOWN_COMPONENTS]
-    outliers: dict[str, list[dict[str, Any]]] = {}
+    shown = found.components[:SHOWN_COMPONENTS]
+    examples: dict[Role, list[list[Row]]] = {}
+    outliers: dict[Role, list[Row]] = {}
     for role in ROLES:
         rows = results(setting.thinned(role)).array("rows")
         membership = graph.array(f"membership_{role}")
-        chosen = [_spread(rows[membership == component["rank"]], EXAMPLES) for component in shown]
+        chosen = [_spread(rows[membership == component.rank], EXAMPLES) for component in shown]
         alone = _spread(graph.array(f"outliers_{role}"), 3 * EXAMPLES)
         names = _name(corpora[role], np.concatenate([*chosen, alone]).astype(np.int64))
-        for component, found in zip(shown, chosen, strict=True):
-            component.setdefault("examples", {})[role] = [names[int(row)] for row in found]
+        examples[role] = [[names[int(row)] for row in some] for some in chosen]
         outliers[role] = [names[int(row)] for row in alone]
-    named = {**findings.section, "components": listed, "outlier_examples": outliers}
-    return replace(findings, section=named)
+    components = [
+        component.model_copy(update={"examples": RowsByRole(corpus=ours, reference=theirs)})
+        for component, ours, theirs in zip(
+            shown, examples["corpus"], examples["reference"], strict=True
+        )
+    ]
+    named = {
+        "components": [*components, *found.components[SHOWN_COMPONENTS:]],
+        "outlier_examples": RowsByRole(**outliers),
+    }
+    return replace(findings, section=found.model_copy(update=named))
 
 
 def _spread(rows: Rows, count: int) -> Rows:
@@ -77,9 +86,9 @@ def _spread(rows: Rows, count: int) -> Rows:
     return chosen
 
 
-def _name(corpus: Corpus, rows: Rows) -> dict[int, dict[str, Any]]:
+def _name(corpus: Corpus, rows: Rows) -> dict[int, Row]:
     ids = _ids(corpus, np.unique(rows))
-    return {row: {"row": row, **({"id": ids[row]} if ids else {})} for row in map(int, rows)}
+    return {row: Row(row=row, id=ids.get(row)) for row in map(int, rows)}
 
 
 def _ids(corpus: Corpus, rows: Rows) -> dict[int, str]:

@@ -1,4 +1,4 @@
-"""The findings of heat traces and IMD: sections of the results, scores and arrays."""
+"""The findings of heat traces and IMD: its part of the results, scores and arrays."""
 
 from __future__ import annotations
 
@@ -18,10 +18,17 @@ from latentscale_pipeline.measures.base import (
     Score,
     load_estimate,
 )
+from latentscale_pipeline.measures.heat import results as model
 from latentscale_pipeline.measures.heat.config import Heat
 from latentscale_pipeline.measures.heat.plan import searches_cells
 from latentscale_pipeline.measures.heat.replicates import (
     read_replicates,
+)
+from latentscale_pipeline.measures.heat.results import (
+    HeatResults,
+    Imd,
+    ImdConvention,
+    NeighbourGraph,
 )
 from latentscale_pipeline.measures.heat.tasks import missed_recall, normalised_trace
 from latentscale_pipeline.measures.shared.neighbours.merge import newest_lists
@@ -48,43 +55,61 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
     found: dict[str, Any] = {}
     scores: list[Score] = []
     arrays: dict[str, str] = {}
-    unit = UNITS[section.normalization]
+    fields: dict[str, Any] = {
+        "measure": "heat",
+        "unit": UNITS[section.normalization],
+        "size_dependent": section.normalization == "none",
+    }
     replicates = read_replicates(facts, results)
     errors: list[np.ndarray[Any, np.dtype[np.float64]]] = []
     for role in facts.corpora:
         graph = results(f"graph-{role}").values
         artifact = results(f"heat-{role}")
         heat = normalised_trace(artifact, graph, section.normalization)
-        found[role] = _trace_section(section, heat, graph)
-        headline = _headline(heat, graph, role, unit)
+        found[role] = _trace(section, heat, graph)
+        at = int(np.argmin(np.abs(np.log(heat.times / HEADLINE_TIME))))
         if replicates is not None:
             errors.append(replicates.errors[role] * heat.trace / artifact.array("trace"))
-            error = float(errors[-1][_at_headline(heat)])
-            headline = headline.model_copy(update={"sampling_error": error})
-        scores.append(headline)
+        scores.append(
+            Score(
+                of=role,
+                score="heat_trace",
+                scale=float(heat.times[at]),
+                value=float(heat.trace[at]),
+                lower=float(heat.lower[at]),
+                upper=float(heat.upper[at]),
+                bounds=_bounds(heat, graph),
+                sampling_error=float(errors[-1][at]) if errors else None,
+                **fields,
+            )
+        )
         arrays |= _neighbour_arrays(_lists(section, facts, role, results), role)
         arrays[f"heat/{role}/deviations"] = artifact.path("deviations")
     found["imd"] = None
     if len(facts.corpora) > 1:
         compared = results("imd").values
         estimate = load_estimate(compared["estimate"])
-        others = compared["conventions"].items()
-        found["imd"] = {
-            **_imd_section(compared),
-            **{convention: _imd_section(other) for convention, other in others},
-        }
-        fields: dict[str, Any] = {"measure": "heat", "of": "pair", "score": "imd"}
-        if replicates is not None:
-            error = imd_sampling_error(replicates.times, errors)
-            fields["sampling_error"] = error
+        error = imd_sampling_error(replicates.times, errors) if replicates else None
+        found["imd"] = Imd.from_estimate(
+            estimate,
+            time=compared["time"],
             # Beyond what computing it adds, and what other rows of the same sources would.
-            found["imd"]["differs"] = bool(estimate.lower > SIGNIFICANT * error)
-        scores.append(Score.known(estimate, **fields, unit=unit, better="low"))
+            differs=None if error is None else bool(estimate.lower > SIGNIFICANT * error),
+            **{
+                name: ImdConvention.from_estimate(
+                    load_estimate(other["estimate"]), time=other["time"]
+                )
+                for name, other in compared["conventions"].items()
+            },
+        )
+        scores.append(
+            Score.from_estimate(
+                estimate, of="pair", score="imd", sampling_error=error, better="low", **fields
+            )
+        )
     if replicates is not None:
         found["replicates"] = replicates.section()
-    if section.normalization != "none":
-        scores = [score.model_copy(update={"size_dependent": False}) for score in scores]
-    return Findings(found, scores, arrays)
+    return Findings(HeatResults(**found), tuple(scores), arrays)
 
 
 def _lists(section: Heat, facts: JobFacts, role: Role, results: Results) -> Artifact:
@@ -105,63 +130,31 @@ def _neighbour_arrays(neighbours: Artifact, role: Role) -> dict[str, str]:
     }
 
 
-def _imd_section(compared: Mapping[str, Any]) -> dict[str, Any]:
-    estimate = load_estimate(compared["estimate"])
-    return {
-        "value": estimate.value,
-        "lower": estimate.lower,
-        "upper": estimate.upper,
-        "standard_error": estimate.standard_error,
-        "bounds": estimate.bounds,
-        "time": compared["time"],
-    }
-
-
-def _trace_section(section: Heat, heat: HeatTrace, graph: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "times": heat.times.tolist(),
-        "trace": heat.trace.tolist(),
-        "lower": heat.lower.tolist(),
-        "upper": heat.upper.tolist(),
-        "standard_error": heat.standard_error.tolist(),
-        "bounds": _trace_bounds(heat, graph),
-        "normalization": section.normalization,
-        "laplacian": section.laplacian,
-        "k": section.k,
-        "steps": heat.steps,
-        "probes": heat.probes,
-        "graph": {
-            "edges": graph["summary"]["edges"],
-            "components": graph["summary"]["components"],
-            "isolated": graph["summary"]["isolated"],
-            "neighbours": graph["method"],
-            "recall": graph["recall"],
-            "attempts": graph["attempts"],
-        },
-    }
-
-
-def _trace_bounds(heat: HeatTrace, graph: Mapping[str, Any]) -> str:
-    if missed_recall(graph) > 0:
-        return "estimate"
-    return "exact" if heat.probes == 0 else "interval95"
-
-
-def _headline(heat: HeatTrace, graph: Mapping[str, Any], role: Role, unit: str) -> Score:
-    at = _at_headline(heat)
-    return Score(
-        measure="heat",
-        of=role,
-        score="heat_trace",
-        scale=float(heat.times[at]),
-        value=float(heat.trace[at]),
-        lower=float(heat.lower[at]),
-        upper=float(heat.upper[at]),
-        bounds=_trace_bounds(heat, graph),
-        unit=unit,
-        better="none",
+def _trace(section: Heat, heat: HeatTrace, graph: Mapping[str, Any]) -> model.HeatTrace:
+    return model.HeatTrace(
+        times=heat.times.tolist(),
+        trace=heat.trace.tolist(),
+        lower=heat.lower.tolist(),
+        upper=heat.upper.tolist(),
+        standard_error=heat.standard_error.tolist(),
+        bounds=_bounds(heat, graph),
+        normalization=section.normalization,
+        laplacian=section.laplacian,
+        k=section.k,
+        steps=heat.steps,
+        probes=heat.probes,
+        graph=NeighbourGraph(
+            edges=graph["summary"]["edges"],
+            components=graph["summary"]["components"],
+            isolated=graph["summary"]["isolated"],
+            neighbours=graph["method"],
+            recall=graph["recall"],
+            attempts=graph["attempts"],
+        ),
     )
 
 
-def _at_headline(heat: HeatTrace) -> int:
-    return int(np.argmin(np.abs(np.log(heat.times / HEADLINE_TIME))))
+def _bounds(heat: HeatTrace, graph: Mapping[str, Any]) -> str:
+    if missed_recall(graph) > 0:
+        return "estimate"
+    return "exact" if heat.probes == 0 else "interval95"

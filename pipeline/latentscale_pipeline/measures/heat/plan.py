@@ -32,8 +32,6 @@ EXACT_ROWS = 50_000
 
 def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
     """Plan neighbours, graph and trace of every corpus, and IMD when there are two."""
-    if section.metric == "cosine":
-        facts.refuse_zero_rows("heat.metric cosine")
     if section.neighbours == "cells" and section.recall == 1.0:
         raise BadInput("heat.recall is 1, which only neighbours: exact can promise")
     stages = [stage for role in facts.corpora for stage in _corpus_stages(section, facts, role)]

@@ -1,19 +1,51 @@
-"""What the report says of heat traces and IMD."""
+"""What the report says of heat traces and IMD, and how it draws them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from latentscale_pipeline.measures.base import MeasureReport
-from latentscale_pipeline.measures.heat.figures import draw_traces, heat_figures
-from latentscale_pipeline.views.content import Fact, Figure
-from latentscale_pipeline.views.drawing import ROLES, Style
-from latentscale_pipeline.views.formatting import counted, printable, write_number
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.heat.null_models import NORMALIZATIONS, Normalization, null_trace
+from latentscale_pipeline.measures.base import MeasureReport, Role
+from latentscale_pipeline.measures.heat.results import HeatResults, HeatTrace, Imd
+from latentscale_pipeline.results.model import Corpus
+from latentscale_pipeline.views.content import Figure
+from latentscale_pipeline.views.drawing import (
+    Style,
+    banded_line,
+    error_bars,
+    in_plot,
+    layout_of,
+    present,
+    scatter,
+    widest,
+)
+from latentscale_pipeline.views.formatting import counted, printable, write_estimate, write_number
 from latentscale_pipeline.views.glossary import Definition
-from latentscale_pipeline.views.scores import pair_facts
 
 Json = dict[str, Any]
+
+NORMAL_QUANTILE = 1.96
+"""Half the width of a 95 % interval in standard errors, where a trace comes without its band."""
+
+NULL_MODELS: dict[Normalization, Style] = {
+    "complete": Style("complete graph", "gap", "dot"),
+    "er": Style("random graph", "gap", "dashdot"),
+}
+
+GAP = Style("weighted gap", "gap")
+POINT = Style("IMD", "ink", symbol="diamond")
+
+UNITS: dict[str, str] = {
+    "none": "heat trace",
+    "empty": "heat trace per vertex",
+    "complete": "heat trace relative to a complete graph",
+    "er": "heat trace relative to a random graph",
+}
+"""What the vertical axis shows under each normalization."""
 
 
 class HeatReport(MeasureReport):
@@ -40,83 +72,178 @@ class HeatReport(MeasureReport):
         ),
     }
     replicated = "heat traces and IMD"
+    compared = ("imd",)
 
-    def figures(self, found: Json, corpora: Json) -> list[Figure]:
+    def figures(self, found: HeatResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
         """Draw the traces and the gap between them."""
-        return heat_figures(found, corpora)
+        corpus, reference, imd = found.corpus, found.reference, found.imd
+        figures = [draw_traces(present(found), corpora["corpus"].n)]
+        if reference is not None and imd is not None and corpus.times == reference.times:
+            figures.append(_weighted_gap(corpus, reference, imd))
+        return figures
 
-    def overlays(self, found: Sequence[tuple[Style, Json]]) -> list[Figure]:
+    def overlays(self, found: Sequence[tuple[Style, HeatTrace]]) -> list[Figure]:
         """Draw the traces of the jobs' corpora, where all have one normalization."""
-        traces = [(style, part["corpus"]) for style, part in found if part.get("corpus")]
-        alike = {trace["normalization"] for _, trace in traces}
-        return [draw_traces(traces)] if len(alike) == 1 else []
+        alike = {trace.normalization for _, trace in found}
+        return [draw_traces(found)] if len(alike) == 1 else []
 
-    def notes(self, found: Json) -> list[str]:
+    def notes(self, found: HeatResults) -> list[str]:
         """Describe the neighbour graphs, and IMD over subsamples."""
-        notes = []
-        for role in ROLES:
-            trace = found.get(role)
-            if not trace:
-                continue
-            graph = trace["graph"]
-            notes.append(
-                f"The neighbour graph of the {role} has {graph['edges']:,} edges in "
-                f"{counted(graph['components'], 'component')}, with "
-                f"{counted(graph['isolated'], 'isolated vertex', 'isolated vertices')}."
-            )
-        if found.get("imd") is None and found.get("imd_reason"):
-            notes.append(f"There is no IMD: {printable(found['imd_reason'])}.")
+        graphs = [(style.name, trace.graph) for style, trace in present(found)]
+        notes = [
+            f"The neighbour graph of the {role} has {graph.edges:,} edges in "
+            f"{counted(graph.components, 'component')}, with "
+            f"{counted(graph.isolated, 'isolated vertex', 'isolated vertices')}."
+            for role, graph in graphs
+        ]
+        if found.imd is None and found.imd_reason:
+            notes.append(f"There is no IMD: {printable(found.imd_reason)}.")
         return [*notes, *_subsample_notes(found)]
 
-    def methods(self, found: Json) -> list[tuple[str, str]]:
+    def methods(self, found: HeatResults) -> list[tuple[str, str]]:
         """Say with which neighbours, times and probes a trace was computed."""
         return [
-            (f"heat trace, {role}", _trace_method(found[role])) for role in ROLES if found.get(role)
+            (f"heat trace, {style.name}", _trace_method(trace)) for style, trace in present(found)
         ]
 
-    def comparison(self, scores: list[Json]) -> list[Fact]:
-        """Compare the shapes by IMD."""
-        return pair_facts(scores, "heat", self.scores, "imd")
-
-    def certainty(self, found: Json) -> str:
+    def certainty(self, found: HeatResults) -> str:
         """Say how many of the true neighbours the graphs have."""
-        recalls = [found[role]["graph"]["recall"] for role in ROLES if found.get(role)]
-        if not recalls:
-            return ""
-        lowest = min(recalls, key=lambda recall: float(recall["lower"]))
-        if lowest["lower"] == 1:
+        recalls = [trace.graph.recall for _, trace in present(found)]
+        lowest = min(recalls, key=lambda recall: recall.lower)
+        if lowest.lower == 1:
             return "The neighbour graphs are exact."
         return (
-            f"Recall of the neighbour graph: {write_number(lowest['value'], 5)}, at least "
-            f"{write_number(lowest['lower'], 5)} ({lowest['sampled']:,} rows checked)."
+            f"Recall of the neighbour graph: {write_number(lowest.value, 5)}, at least "
+            f"{write_number(lowest.lower, 5)} ({lowest.sampled:,} rows checked)."
         )
 
 
-def _trace_method(trace: Json) -> str:
-    tolerance = trace.get("tolerance")
+def _trace_method(trace: HeatTrace) -> str:
     return (
-        f"k = {trace['k']} neighbours, {len(trace['times'])} times from "
-        f"{write_number(min(trace['times']))} to {write_number(max(trace['times']))}, "
-        f"{trace['probes']} probes × {trace['steps']} Lanczos steps"
-        + ("" if tolerance is None else f", relative tolerance {write_number(tolerance)}")
-        + f", normalization {printable(trace['normalization'])}"
+        f"k = {trace.k} neighbours, {len(trace.times)} times from "
+        f"{write_number(min(trace.times))} to {write_number(max(trace.times))}, "
+        f"{trace.probes} probes × {trace.steps} Lanczos steps"
+        + (
+            ""
+            if trace.tolerance is None
+            else f", relative tolerance {write_number(trace.tolerance)}"
+        )
+        + f", normalization {printable(trace.normalization)}"
     )
 
 
-def _subsample_notes(heat: Json) -> list[str]:
-    replicates = heat.get("replicates")
-    if not replicates or not replicates["imd"]:
+def _subsample_notes(heat: HeatResults) -> list[str]:
+    replicates = heat.replicates
+    if replicates is None or replicates.imd is None:
         return []
-    distance, beyond = replicates["imd"], "beyond" if heat["imd"]["differs"] else "not beyond"
+    distance = replicates.imd
+    beyond = "beyond" if heat.imd is not None and heat.imd.differs else "not beyond"
     return [
         (
             f"The distance between the two corpora is {beyond} what the computation and the "
             "sampling of the rows explain."
         ),
         (
-            f"Over {replicates['count']} random subsamples of {replicates['rows']:,} rows of each, "
-            f"IMD is {distance['mean']:.3g} in the mean, within {distance['lower']:.3g} and "
-            f"{distance['upper']:.3g} at {replicates['level']:.0%}; single ones vary by "
-            f"{distance['standard_deviation']:.2g}."
+            f"Over {replicates.count} random subsamples of {replicates.rows:,} rows of each, "
+            f"IMD is {distance.mean:.3g} in the mean, within {distance.lower:.3g} and "
+            f"{distance.upper:.3g} at {replicates.level:.0%}; single ones vary by "
+            f"{distance.standard_deviation:.2g}."
         ),
     ]
+
+
+def draw_traces(traces: Sequence[tuple[Style, HeatTrace]], vertices: int | None = None) -> Figure:
+    """Draw heat traces on a logarithmic axis of times.
+
+    Parameters
+    ----------
+    traces : sequence of (Style, HeatTrace)
+        What was found and how to draw it, all in one normalization.
+    vertices : int, optional
+        Rows of the first; null models of that size are drawn beside.
+    """
+    data: list[Json] = []
+    brackets: list[tuple[float, float, float]] = []
+    for style, trace in traces:
+        lower, upper = (ends.tolist() for ends in _band(trace))
+        brackets += zip(trace.trace, lower, upper, strict=True)
+        data += banded_line(style, trace.times, trace.trace, lower, upper, number=".6~g")
+    first = traces[0][1]
+    nulls = null_models(first, vertices) if vertices else []
+    data += [
+        scatter(style, first.times, heat, "lines", width=1.3, hovertemplate="%{y:.4~g}")
+        for style, heat in nulls
+    ]
+    unit = UNITS.get(first.normalization, in_plot(first.normalization))
+    layout = layout_of("diffusion time t", unit, log_x=True)
+    caption = (
+        "Left: local neighbourhoods. Right: the corpus as a whole. "
+        f"The band is a 95 % interval: {widest(brackets)}."
+    )
+    if nulls:
+        caption += (
+            " Grey: null models in the same normalization, a complete graph and a random graph of "
+            "as many vertices and edges; a corpus with structure loses its heat more slowly."
+        )
+    return Figure("heat-trace", "Heat trace", caption, {"data": data, "layout": layout})
+
+
+def null_models(trace: HeatTrace, vertices: int) -> list[tuple[Style, list[float]]]:
+    """Return the heat traces of graphs without structure, normalised as the trace is.
+
+    Known for the normalised Laplacian only.
+    """
+    edges, kind = trace.graph.edges, trace.normalization
+    normalized = trace.laplacian in (None, "normalized")
+    if not normalized or vertices < 2 or not edges or kind not in NORMALIZATIONS:
+        return []
+    times, degree = np.array(trace.times), 2.0 * edges / vertices
+    divisor = null_trace(kind, times, vertices, degree)
+    return [
+        (style, (null_trace(model, times, vertices, degree) / divisor).tolist())
+        for model, style in NULL_MODELS.items()
+        if model != kind
+    ]
+
+
+def _weighted_gap(corpus: HeatTrace, reference: HeatTrace, imd: Imd) -> Figure:
+    """Draw exp(-2(t + 1/t)) |h_corpus - h_reference|, whose largest value is the IMD."""
+    # Compiles functions, which a comparison without this figure shouldn't wait for.
+    from latentscale.heat.imd import weighted_gap
+
+    gap = weighted_gap(
+        np.array(corpus.times),
+        (np.array(corpus.trace), np.array(reference.trace)),
+        (_band(corpus), _band(reference)),
+    )
+    data = banded_line(GAP, corpus.times, *(values.tolist() for values in gap), number=".2~e")
+    bars = error_bars(POINT, [imd.value], [imd.lower], [imd.upper])
+    data.append(
+        scatter(
+            POINT,
+            [imd.time],
+            [imd.value],
+            "markers",
+            size=10,
+            error_y=bars,
+            hovertemplate="%{y:.2~e}",
+        )
+    )
+    layout = layout_of("diffusion time t", "weighted gap", log_x=True)
+    layout["yaxis"] |= {"rangemode": "tozero"}
+    written = write_estimate(imd.value, imd.lower, imd.upper, typeset=True)
+    caption = (
+        "The gap between the two heat traces under IMD's weight e^(−2(t + 1/t)). Its highest "
+        f"point, at t = {write_number(imd.time, 3)}, is the IMD: {written.value} "
+        f"{written.bracket}. The band adds both traces' brackets, so it is wider than the IMD's."
+    )
+    document = {"data": data, "layout": layout}
+    return Figure("heat-gap", "Where the two shapes differ", caption, document)
+
+
+def _band(trace: HeatTrace) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the ends of a heat trace's band: as given, or from its standard errors."""
+    if trace.lower is not None and trace.upper is not None:
+        return np.array(trace.lower), np.array(trace.upper)
+    value, error = np.array(trace.trace), np.array(trace.standard_error)
+    return value - NORMAL_QUANTILE * error, value + NORMAL_QUANTILE * error

@@ -6,15 +6,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, MeasureReport, Results
+from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, Results
 from latentscale_pipeline.measures.magnitude.config import Magnitude
-from latentscale_pipeline.results.part import Part
+from latentscale_pipeline.measures.magnitude.report import MagnitudeReport
+from latentscale_pipeline.measures.magnitude.results import MagnitudeResults
 
 
 class MagnitudeMeasure(Measure):
     """How magnitude takes part in a job."""
 
     section = Magnitude
+    results = MagnitudeResults
+    report = MagnitudeReport()
 
     def plan(self, section: Magnitude, facts: JobFacts) -> list[Stage]:
         """Plan convergence scale and function of every corpus, and the difference of two."""
@@ -28,33 +31,21 @@ class MagnitudeMeasure(Measure):
 
         return collect_magnitude(section, facts, results)
 
-    def scales(self, found: Any) -> Iterator[tuple[str, Any]]:
+    def scales(self, found: MagnitudeResults) -> Iterator[tuple[str, float]]:
         """Yield the largest scale."""
-        yield "cut-off scale of magnitude", found["corpus"]["scales"][-1]
+        for scale in found.corpus.scales[-1:]:
+            yield "cut-off scale of magnitude", scale
 
     def read_scales(
-        self, section: Magnitude, settings: Any, found: Any
+        self, section: Magnitude, settings: Any, found: MagnitudeResults | None
     ) -> Mapping[str, float | None]:
         """Take the cut-off scale from a finished job, unless scales are listed."""
         if not isinstance(section.scales, int):
             return {}
         derived = settings is not None and isinstance(settings["scales"], int)
-        if not derived or settings["metric"] != section.metric:
+        if found is None or not derived or settings["metric"] != section.metric:
             return {"t_cut": None}
-        scales = found["corpus"]["scales"]
-        return {"t_cut": scales[-1] if scales else None}
-
-    def results_model(self) -> type[Part]:
-        """Return the model of its part of the results."""
-        from latentscale_pipeline.measures.magnitude.results import MagnitudeResults
-
-        return MagnitudeResults
-
-    def report(self) -> MeasureReport:
-        """Return what the report says of it."""
-        from latentscale_pipeline.measures.magnitude.report import MagnitudeReport
-
-        return MagnitudeReport()
+        return {"t_cut": next(reversed(found.corpus.scales), None)}
 
 
 MEASURE = MagnitudeMeasure()

@@ -1,4 +1,4 @@
-"""The findings of magnitude: sections of the results, scores and arrays."""
+"""The findings of magnitude: its part of the results, scores and arrays."""
 
 from __future__ import annotations
 
@@ -14,22 +14,26 @@ from latentscale_pipeline.measures.base import (
     Findings,
     JobFacts,
     Results,
-    Role,
     Score,
     load_estimate,
 )
+from latentscale_pipeline.measures.magnitude import results as model
 from latentscale_pipeline.measures.magnitude.config import Magnitude
+from latentscale_pipeline.measures.magnitude.results import (
+    Bracketed,
+    MagnitudeResults,
+    RarefactionByScale,
+)
 from latentscale_pipeline.measures.magnitude.tasks import load_magnitude
+from latentscale_pipeline.results.part import Bracket
 from latentscale_pipeline.storage.artifacts import Artifact
 
 UNIT = "effective points"
 
 
-def _rarefaction_section(artifact: Artifact) -> dict[str, Any]:
-    if "rarefaction" not in artifact.objects:
-        return {}
-    sizes, means = (artifact.array(name) for name in ("rarefaction_sizes", "rarefaction"))
-    return {"rarefaction": {"sizes": sizes.tolist(), "values": means.tolist()}}
+AREA = {"score": "area", "unit": f"{UNIT} × 1/distance", "better": "high"}
+SCALE = {"score": "convergence_scale", "unit": "1/distance", "better": "none"}
+DIFFERENCE = {**AREA, "score": "difference"}
 
 
 def collect_magnitude(section: Magnitude, facts: JobFacts, results: Results) -> Findings:
@@ -39,119 +43,80 @@ def collect_magnitude(section: Magnitude, facts: JobFacts, results: Results) -> 
     arrays: dict[str, str] = {}
     for role, corpus in facts.corpora.items():
         artifact = results(f"magnitude-{role}")
-        function = load_magnitude(artifact)
         convergence = results(f"convergence-{role}").values
+        function = load_magnitude(artifact)
         area = magnitude_area(function.scales, function.estimates) if function else None
-        found[role] = {
-            **_function_section(function, section, corpus.n, artifact.values.get("reason")),
-            **_subsampled_section(artifact.values),
-            **_convergence_section(convergence),
-            **_area_section(area, artifact.values),
-            **_rarefaction_section(artifact),
-        }
-        scores += _corpus_scores(role, area, artifact.values, convergence)
+        scale = load_estimate(convergence["estimate"]) if "estimate" in convergence else None
+        found[role] = _function(section, corpus.n, artifact, convergence, function, area, scale)
+        why_no_area, why_no_scale = artifact.values.get("reason"), convergence.get("reason")
+        remark = convergence.get("remark")
+        scores += [
+            Score.from_estimate(area, measure="magnitude", of=role, reason=why_no_area, **AREA),
+            Score.from_estimate(
+                scale, measure="magnitude", of=role, reason=why_no_scale or remark, **SCALE
+            ),
+        ]
         for name in ("weights", "rarefaction", "rarefaction_sizes"):
             if name in artifact.objects:
                 arrays[f"magnitude/{role}/{name}"] = artifact.path(name)
     found["difference"] = None
     if len(facts.corpora) > 1:
-        fields: dict[str, Any] = {
-            "measure": "magnitude",
-            "of": "pair",
-            "score": "difference",
-            "unit": f"{UNIT} × 1/distance",
-            "better": "high",
-        }
         compared = results("magnitude-difference").values
-        if "estimate" in compared:
-            estimate = load_estimate(compared["estimate"])
-            found["difference"] = estimate.value
-            scores.append(Score.known(estimate, **fields))
-        else:
-            found["difference_reason"] = compared["reason"]
-            scores.append(Score.unknown(compared["reason"], **fields))
-    return Findings(found, scores, arrays)
-
-
-def _function_section(
-    function: MagnitudeFunction | None, section: Magnitude, n: int, reason: str | None
-) -> dict[str, Any]:
-    estimates = function.estimates if function else ()
-    return {
-        "scales": function.scales.tolist() if function else [],
-        "value": [estimate.value for estimate in estimates],
-        "lower": [estimate.lower for estimate in estimates],
-        "upper": [estimate.upper for estimate in estimates],
-        "bounds": [estimate.bounds for estimate in estimates],
-        "method": [estimate.method for estimate in estimates],
-        "n": n,
-        "points": function.points if function else None,
-        **({} if function else {"points_reason": reason}),
-        "metric": section.metric,
-    }
-
-
-def _subsampled_section(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what only a function from subsets has."""
-    if "certified" not in values:
-        return {}
-    nystrom = values["nystrom"]
-    return {
-        "certified_lower": values["certified"],
-        "lower_by": values["lower_by"],
-        "upper_by": values["upper_by"],
-        **({} if nystrom is None else {"nystrom": [one["value"] for one in nystrom]}),
-    }
-
-
-def _convergence_section(convergence: Mapping[str, Any]) -> dict[str, Any]:
-    if "reason" in convergence:
-        return {"convergence_scale": None, "convergence_scale_reason": convergence["reason"]}
-    estimate = load_estimate(convergence["estimate"])
-    remark = convergence.get("remark")
-    return {
-        "convergence_scale": estimate.value,
-        "convergence": {
-            "value": estimate.value,
-            **_bracket(estimate),
-            **({} if remark is None else {"remark": remark}),
-        },
-    }
-
-
-def _area_section(area: Estimate | None, values: Mapping[str, Any]) -> dict[str, Any]:
-    if area is None:
-        return {"area": None, "area_reason": values["reason"]}
-    return {"area": area.value, "area_bracket": _bracket(area)}
-
-
-def _bracket(estimate: Estimate) -> dict[str, Any]:
-    return {"lower": estimate.lower, "upper": estimate.upper, "bounds": estimate.bounds}
-
-
-def _corpus_scores(
-    role: Role,
-    area: Estimate | None,
-    values: Mapping[str, Any],
-    convergence: Mapping[str, Any],
-) -> list[Score]:
-    fields: dict[str, Any] = {"measure": "magnitude", "of": role}
-    area_fields = {**fields, "score": "area", "unit": f"{UNIT} × 1/distance", "better": "high"}
-    scale_fields = {
-        **fields,
-        "score": "convergence_scale",
-        "unit": "1/distance",
-        "better": "none",
-    }
-    return [
-        Score.known(area, **area_fields)
-        if area is not None
-        else Score.unknown(values["reason"], **area_fields),
-        Score.known(
-            load_estimate(convergence["estimate"]),
-            reason=convergence.get("remark"),
-            **scale_fields,
+        estimate = load_estimate(compared["estimate"]) if "estimate" in compared else None
+        reason = compared.get("reason")
+        found["difference"] = None if estimate is None else estimate.value
+        found["difference_reason"] = reason
+        scores.append(
+            Score.from_estimate(
+                estimate, measure="magnitude", of="pair", reason=reason, **DIFFERENCE
+            )
         )
-        if "estimate" in convergence
-        else Score.unknown(convergence["reason"], **scale_fields),
-    ]
+    return Findings(MagnitudeResults(**found), tuple(scores), arrays)
+
+
+def _function(
+    section: Magnitude,
+    n: int,
+    artifact: Artifact,
+    convergence: Mapping[str, Any],
+    function: MagnitudeFunction | None,
+    area: Estimate | None,
+    scale: Estimate | None,
+) -> model.MagnitudeFunction:
+    values = artifact.values
+    estimates = function.estimates if function else ()
+    nystrom = values.get("nystrom")
+    known: dict[str, Any] = {}
+    if scale is not None:
+        known["convergence"] = Bracketed.from_estimate(scale, remark=convergence.get("remark"))
+    if area is not None:
+        known["area_bracket"] = Bracket.from_estimate(area)
+    return model.MagnitudeFunction(
+        scales=function.scales.tolist() if function else [],
+        value=[estimate.value for estimate in estimates],
+        lower=[estimate.lower for estimate in estimates],
+        upper=[estimate.upper for estimate in estimates],
+        bounds=[estimate.bounds for estimate in estimates],
+        method=[estimate.method for estimate in estimates],
+        n=n,
+        points=function.points if function else None,
+        points_reason=values.get("reason"),
+        metric=section.metric,
+        certified_lower=values.get("certified"),
+        lower_by=values.get("lower_by"),
+        upper_by=values.get("upper_by"),
+        nystrom=None if nystrom is None else [one["value"] for one in nystrom],
+        convergence_scale=None if scale is None else scale.value,
+        convergence_scale_reason=convergence.get("reason"),
+        area=None if area is None else area.value,
+        area_reason=values.get("reason"),
+        rarefaction=_rarefaction(artifact),
+        **known,
+    )
+
+
+def _rarefaction(artifact: Artifact) -> RarefactionByScale | None:
+    if "rarefaction" not in artifact.objects:
+        return None
+    sizes, means = (artifact.array(name) for name in ("rarefaction_sizes", "rarefaction"))
+    return RarefactionByScale(sizes=sizes.tolist(), values=means.tolist())

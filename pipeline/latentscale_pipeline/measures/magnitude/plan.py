@@ -62,8 +62,6 @@ SEARCH_ITERATIONS, FUNCTION_ITERATIONS = 10, 10
 
 def plan_magnitude(section: Magnitude, facts: JobFacts) -> list[Stage]:
     """Plan convergence scale and function of every corpus, and the difference of two."""
-    if section.metric == "cosine":
-        facts.refuse_zero_rows("magnitude.metric cosine")
     stages = [
         distinct_stage(role, section.metric, corpus, section.merge_within)
         for role, corpus in facts.corpora.items()

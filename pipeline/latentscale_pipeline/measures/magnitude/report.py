@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from latentscale_pipeline.measures.base import MeasureReport, Topic
-from latentscale_pipeline.measures.magnitude.figures import draw_functions, magnitude_figures
+from latentscale_pipeline.measures.base import MeasureReport, Role, Score, Topic
+from latentscale_pipeline.measures.magnitude.results import MagnitudeFunction, MagnitudeResults
+from latentscale_pipeline.results.model import Corpus, Results
 from latentscale_pipeline.views.content import Fact, Figure
-from latentscale_pipeline.views.drawing import ROLES, Style
-from latentscale_pipeline.views.formatting import listed, printable, write_number
-from latentscale_pipeline.views.glossary import Definition
-from latentscale_pipeline.views.scores import fact_beside_reference, find_score, pair_facts
+from latentscale_pipeline.views.drawing import (
+    Style,
+    banded_line,
+    in_plot,
+    layout_of,
+    present,
+    scatter,
+    widest,
+)
+from latentscale_pipeline.views.formatting import listed, printable, write_estimate, write_number
+from latentscale_pipeline.views.glossary import BOUNDS, Definition
+from latentscale_pipeline.views.rarefaction import Curve, draw_rarefaction
+from latentscale_pipeline.views.scores import (
+    fact_beside_reference,
+    find_known,
+    whole_scores,
+)
 
 Json = dict[str, Any]
+
+DRAWN_SCALES = 3
+"""Scales whose rarefaction is drawn, spread evenly over all."""
 
 
 class MagnitudeReport(MeasureReport):
@@ -42,65 +60,145 @@ class MagnitudeReport(MeasureReport):
             "the corpus is the more diverse, below 0 the reference.",
         ),
     }
+    compared = ("difference",)
 
-    def figures(self, found: Json, corpora: Json) -> list[Figure]:
+    def figures(self, found: MagnitudeResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
         """Draw the functions and how they grow with the rows."""
-        return magnitude_figures(found, corpora)
+        functions = [(style, function) for style, function in present(found) if function.value]
+        if not functions:
+            return []
+        curves = [curve for style, function in functions for curve in _curves(style, function)]
+        grown = draw_rarefaction("magnitude-rarefaction", curves, "effective points")
+        return [draw_functions(functions), *([grown] if grown else [])]
 
-    def overlays(self, found: Sequence[tuple[Style, Json]]) -> list[Figure]:
+    def overlays(self, found: Sequence[tuple[Style, MagnitudeFunction]]) -> list[Figure]:
         """Draw the functions of the jobs' corpora."""
-        functions = [
-            (style, part["corpus"])
-            for style, part in found
-            if part.get("corpus") and part["corpus"]["value"]
-        ]
+        functions = [(style, function) for style, function in found if function.value]
         return [draw_functions(functions)] if functions else []
 
-    def notes(self, found: Json) -> list[str]:
+    def notes(self, found: MagnitudeResults) -> list[str]:
         """Say what duplicates do, and why there is no difference."""
-        reason = found.get("difference_reason")
         notes = [
             "Magnitude is a property of the set of distinct rows: duplicates don't add to it.",
         ]
-        if found["difference"] is None and reason:
-            notes.append(f"There is no MagDiff: {printable(reason)}.")
+        if found.difference is None and found.difference_reason:
+            notes.append(f"There is no MagDiff: {printable(found.difference_reason)}.")
         return notes
 
-    def methods(self, found: Json) -> list[tuple[str, str]]:
+    def methods(self, found: MagnitudeResults) -> list[tuple[str, str]]:
         """Say by which method and at which scales."""
         return [
-            (f"magnitude, {role}", _function_method(found[role]))
-            for role in ROLES
-            if found.get(role) and found[role]["scales"]
+            (f"magnitude, {style.name}", _function_method(function))
+            for style, function in present(found)
+            if function.scales
         ]
 
-    def conclusions(self, scores: list[Json]) -> Mapping[Topic, str]:
+    def conclusions(self, scores: Sequence[Score]) -> Mapping[Topic, str]:
         """Say which corpus is the more diverse over all scales."""
-        row = find_score(scores, "pair", measure="magnitude", score="difference")
-        if row is None or row["lower"] <= 0.0 <= row["upper"]:
+        value, lower, upper = find_known(scores, "magnitude", score="difference") or (0, 0, 0)
+        if lower <= 0.0 <= upper:
             return {}
-        which = "more" if row["value"] > 0 else "less"
+        which = "more" if value > 0 else "less"
         said = f"Over all scales together it is {which} diverse than the reference (MagDiff)."
         return {"difference": said}
 
-    def diversity(self, results: Json) -> list[Fact]:
+    def diversity(self, results: Results) -> list[Fact]:
         """Answer by the area under the function."""
-        area = [
-            row
-            for row in results["scores"]
-            if (row["measure"], row["score"]) == ("magnitude", "area") and row.get("label") is None
-        ]
-        return fact_beside_reference("MagArea, diversity over all scales", area, "")
-
-    def comparison(self, scores: list[Json]) -> list[Fact]:
-        """Compare by the difference of the areas."""
-        return pair_facts(scores, "magnitude", self.scores, "difference")
+        areas = whole_scores(results.scores, "magnitude", score="area")
+        return fact_beside_reference("MagArea, diversity over all scales", areas)
 
 
-def _function_method(function: Json) -> str:
+def _function_method(function: MagnitudeFunction) -> str:
     return (
-        f"{listed(function['method'])} at {len(function['scales'])} scales from "
-        f"{write_number(min(function['scales']))} to "
-        f"{write_number(max(function['scales']))}, {printable(function['metric'])} "
-        f"distance, {function['n']:,} distinct rows"
+        f"{listed(function.method)} at {len(function.scales)} scales from "
+        f"{write_number(min(function.scales))} to {write_number(max(function.scales))}, "
+        f"{printable(function.metric)} distance, {function.n:,} distinct rows"
     )
+
+
+def draw_functions(functions: Sequence[tuple[Style, MagnitudeFunction]]) -> Figure:
+    """Draw magnitude functions with their brackets and convergence scales."""
+    data: list[Json] = []
+    for style, function in functions:
+        data += banded_line(
+            style,
+            function.scales,
+            function.value,
+            function.lower,
+            function.upper,
+            number=",.6~g",
+            beside=([BOUNDS[kind].name for kind in function.bounds], map(in_plot, function.method)),
+            mode="lines+markers",
+        )
+    top = max(max(function.upper) for _, function in functions)
+    last = max(max(function.scales) for _, function in functions)
+    sentences = []
+    for style, function in functions:
+        scale = function.convergence_scale
+        if scale is None:
+            reason = printable(function.convergence_scale_reason or "no reason was recorded")
+            sentences.append(f"The {style.name} has no convergence scale: {reason}.")
+        elif scale > 1.5 * last:
+            beyond = f"t_conv of the {style.name} is {write_number(scale)}, beyond this plot."
+            sentences.append(beyond)
+        else:
+            data.append(_convergence_line(style, function, scale, top))
+    brackets = (
+        bracket
+        for _, function in functions
+        for bracket in zip(function.value, function.lower, function.upper, strict=True)
+    )
+    counts = " and ".join(f"{function.n:,} ({style.name})" for style, function in functions)
+    caption = " ".join(
+        [
+            f"The function starts at 1 and approaches the number of distinct rows: {counts}.",
+            "Dotted lines mark the convergence scales t_conv.",
+            *sentences,
+            f"The band is the bracket: {widest(brackets)}.",
+        ]
+    )
+    layout = layout_of("scale t (1/distance)", "magnitude (effective points)")
+    layout["yaxis"]["rangemode"] = "tozero"
+    document = {"data": data, "layout": layout}
+    return Figure("magnitude-function", "Magnitude function", caption, document)
+
+
+def _convergence_line(style: Style, function: MagnitudeFunction, scale: float, top: float) -> Json:
+    bracket = function.convergence
+    if bracket is None:
+        text = write_number(scale)
+    else:
+        written = write_estimate(bracket.value, bracket.lower, bracket.upper, typeset=True)
+        text = f"{written.value} {written.bracket}"
+    return scatter(
+        replace(style, dash="dot"),
+        [scale, scale],
+        [0, top],
+        "lines",
+        name=f"t_conv, {style.name}",
+        width=1.5,
+        legendgroup=style.name,
+        text=[text, text],
+        hovertemplate="%{text}",
+    )
+
+
+def _curves(style: Style, function: MagnitudeFunction) -> list[Curve]:
+    grown = function.rarefaction
+    if grown is None:
+        return []
+    last = len(function.scales) - 1
+    places = sorted({round(last * (share + 1) / DRAWN_SCALES) for share in range(DRAWN_SCALES)})
+    return [
+        Curve(
+            of=f"t = {write_number(function.scales[place], 3)}",
+            style=style,
+            sizes=grown.sizes,
+            values=[values[place] for values in grown.values],
+            n=function.n,
+            value=function.value[place],
+            lower=function.lower[place],
+            upper=function.upper[place],
+        )
+        for place in places
+    ]

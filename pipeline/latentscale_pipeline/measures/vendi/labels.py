@@ -182,5 +182,5 @@ def _score(value: float, **fields: Any) -> Score:
         **fields,
     }
     if np.isnan(value):
-        return Score.unknown("all weights of the label are 0", **known)
+        return Score(value=None, reason="all weights of the label are 0", **known)
     return Score(value=value, lower=value, upper=value, bounds="exact", **known)

@@ -5,20 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from latentscale_pipeline.measures.base import MeasureReport, Topic
-from latentscale_pipeline.measures.vendi.figures import (
-    draw_orders,
-    kernels_of,
-    of_kernel,
-    vendi_figures,
-)
+from latentscale_pipeline.measures.base import MeasureReport, Role, Score, Topic
+from latentscale_pipeline.measures.vendi.results import VendiResults, VendiScore
+from latentscale_pipeline.results.model import Corpus, Results
 from latentscale_pipeline.views.content import Fact, Figure
-from latentscale_pipeline.views.drawing import ROLES, Style
+from latentscale_pipeline.views.drawing import (
+    Style,
+    error_bars,
+    hover_texts,
+    in_plot,
+    layout_of,
+    present,
+    scatter,
+    widest,
+)
 from latentscale_pipeline.views.formatting import listed, printable, write_number
-from latentscale_pipeline.views.glossary import Definition
-from latentscale_pipeline.views.scores import fact_beside_reference, find_score
+from latentscale_pipeline.views.glossary import BOUNDS, Definition
+from latentscale_pipeline.views.rarefaction import Curve, draw_rarefaction
+from latentscale_pipeline.views.scores import fact_beside_reference, find_known, whole_scores
 
 Json = dict[str, Any]
+Drawn = tuple[Style, Sequence[VendiScore]]
+Kernel = tuple[str, float | None]
+Numbers = tuple[float, float, float]
 
 
 class VendiReport(MeasureReport):
@@ -42,30 +51,26 @@ class VendiReport(MeasureReport):
     }
     precedence = 1
 
-    def figures(self, found: Json, corpora: Json) -> list[Figure]:
-        """Draw the scores by order, and how they grow with the rows."""
-        return vendi_figures(found, corpora)
+    def figures(self, found: VendiResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
+        """Draw the scores by order, a plot for each kernel, and how they grow with the rows."""
+        figures = []
+        for place, ((kernel, bandwidth), drawn) in enumerate(_by_kernel(present(found))):
+            figures.append(_draw_orders(f"vendi-{place}", kernel, bandwidth, drawn))
+            curves = [curve for style, entries in drawn for curve in _curves(style, entries)]
+            grown = draw_rarefaction(f"vendi-{place}-rarefaction", curves, "effective items")
+            figures += [grown] if grown else []
+        return figures
 
-    def overlays(self, found: Sequence[tuple[Style, Json]]) -> list[Figure]:
+    def overlays(self, found: Sequence[Drawn]) -> list[Figure]:
         """Draw the scores of the jobs' corpora by order, a plot for each kernel."""
-        entries = [(style, part["corpus"]) for style, part in found if part.get("corpus")]
         return [
-            draw_orders(
-                f"vendi-{place}",
-                kernel,
-                bandwidth,
-                [
-                    (style, chosen)
-                    for style, own in entries
-                    if (chosen := of_kernel(own, kernel, bandwidth))
-                ],
-            )
-            for place, (kernel, bandwidth) in enumerate(kernels_of(entries))
+            _draw_orders(f"vendi-{place}", kernel, bandwidth, drawn)
+            for place, ((kernel, bandwidth), drawn) in enumerate(_by_kernel(found))
         ]
 
-    def notes(self, found: Json) -> list[str]:
+    def notes(self, found: VendiResults) -> list[str]:
         """Say when scores of two corpora are comparable."""
-        if not found.get("reference"):
+        if not found.reference:
             return []
         return [
             (
@@ -74,64 +79,150 @@ class VendiReport(MeasureReport):
             )
         ]
 
-    def methods(self, found: Json) -> list[tuple[str, str]]:
+    def methods(self, found: VendiResults) -> list[tuple[str, str]]:
         """Say by which methods a kernel was scored."""
         return [
-            (f"Vendi, {role}", _kernel_method(found[role], kernel, bandwidth))
-            for role in ROLES
-            if found.get(role)
-            for kernel, bandwidth in dict.fromkeys(
-                (entry["kernel"], entry["bandwidth"]) for entry in found[role]
-            )
+            (f"Vendi, {style.name}", _kernel_method(entries, *kernel))
+            for style, entries in present(found)
+            for kernel in dict.fromkeys((entry.kernel, entry.bandwidth) for entry in entries)
         ]
 
-    def conclusions(self, scores: list[Json]) -> Mapping[Topic, str]:
+    def conclusions(self, scores: Sequence[Score]) -> Mapping[Topic, str]:
         """Say how many completely different items would be as diverse."""
-        row = find_score(scores, "corpus", measure="vendi", order="1")
-        if row is None:
-            return {}
-        kernel = row.get("kernel")
-        other = find_score(scores, "reference", measure="vendi", order="1", kernel=kernel)
-        more = ""
-        if other is not None:
-            apart = row["lower"] > other["upper"] or row["upper"] < other["lower"]
-            which = "more diverse than" if row["value"] > other["value"] else "less diverse than"
-            more = f", {which if apart else 'as far as can be told as diverse as'} the reference"
-            more += f" ({_plainly(other)})"
-        said = (
-            f"It is as diverse as {_plainly(row)} completely different items would be "
-            f"(Vendi score, {printable(kernel)} kernel){more}."
-        )
-        return {"diversity": said}
+        first_orders = whole_scores(scores, "vendi", of="corpus", order="1")
+        for kernel in dict.fromkeys(score.kernel for score in first_orders):
+            wanted = {"order": "1", "kernel": kernel}
+            ours = find_known(scores, "vendi", of="corpus", **wanted)
+            theirs = find_known(scores, "vendi", of="reference", **wanted)
+            if ours is not None:
+                said = (
+                    f"It is as diverse as {_plainly(ours[0])} completely different items would be "
+                    f"(Vendi score, {printable(kernel)} kernel){_beside(ours, theirs)}."
+                )
+                return {"diversity": said}
+        return {}
 
-    def diversity(self, results: Json) -> list[Fact]:
+    def diversity(self, results: Results) -> list[Fact]:
         """Answer by one order of every kernel, order 1 where it was asked for."""
-        scores = [
-            row
-            for row in results["scores"]
-            if row["measure"] == "vendi" and row.get("label") is None
-        ]
+        scores = whole_scores(results.scores, "vendi")
+        corpus = results.corpora.by_role()["corpus"]
         facts = []
-        for kernel in dict.fromkeys(row.get("kernel") for row in scores):
-            rows = [row for row in scores if row.get("kernel") == kernel]
-            order = "1" if any(row.get("order") == "1" for row in rows) else rows[0].get("order")
+        for kernel in dict.fromkeys(score.kernel for score in scores):
+            own = [score for score in scores if score.kernel == kernel]
+            order = "1" if any(score.order == "1" for score in own) else own[0].order
             facts += fact_beside_reference(
                 f"Vendi score, {printable(kernel)} kernel, order {printable(order)}",
-                [row for row in rows if row.get("order") == order],
-                f"out of {results['corpora']['corpus']['n']:,}",
+                [score for score in own if score.order == order],
+                f"out of {corpus.n:,}",
             )
         return facts
 
 
-def _plainly(row: Json) -> str:
-    return write_number(row["value"], 3, typeset=True)
+def _beside(ours: Numbers, theirs: Numbers | None) -> str:
+    """Compare a corpus with the reference, where there is one."""
+    if theirs is None:
+        return ""
+    apart = ours[1] > theirs[2] or ours[2] < theirs[1]
+    which = "more diverse than" if ours[0] > theirs[0] else "less diverse than"
+    which = which if apart else "as far as can be told as diverse as"
+    return f", {which} the reference ({_plainly(theirs[0])})"
 
 
-def _kernel_method(entries: list[Json], kernel: str, bandwidth: float | None) -> str:
+def _plainly(value: float) -> str:
+    return write_number(value, 3, typeset=True)
+
+
+def _kernel_method(entries: Sequence[VendiScore], kernel: str, bandwidth: float | None) -> str:
     methods = listed(
-        entry["method"]
-        for entry in entries
-        if (entry["kernel"], entry["bandwidth"]) == (kernel, bandwidth)
+        entry.method for entry in entries if (entry.kernel, entry.bandwidth) == (kernel, bandwidth)
     )
     width = "" if bandwidth is None else f", σ = {write_number(bandwidth)}"
     return f"{printable(kernel)} kernel{width}: {methods}"
+
+
+def _draw_orders(key: str, kernel: str, bandwidth: float | None, chosen: Sequence[Drawn]) -> Figure:
+    """Draw scores of one kernel by order, as points with their brackets."""
+    brackets = [numbers for _, entries in chosen for entry in entries if (numbers := entry.numbers)]
+    values = [value for value, _, _ in brackets]
+    spread = bool(values) and max(values) > 10 * min(values)
+    layout = layout_of("order q", "effective items", log_y=spread)
+    orders = {float(entry.order): _order(entry) for _, entries in chosen for entry in entries}
+    layout["xaxis"] |= {
+        "type": "category",
+        "categoryorder": "array",
+        "categoryarray": [orders[order] for order in sorted(orders)],
+    }
+    if not spread:
+        layout["yaxis"]["rangemode"] = "tozero"
+    counts = " and ".join(
+        f"{entries[0].n:,} ({style.name})" for style, entries in chosen if entries
+    )
+    width = "" if bandwidth is None else f" with bandwidth σ = {write_number(bandwidth)}"
+    caption = " ".join(
+        [
+            (
+                f"Effective number of items out of {counts}, kernel {printable(kernel)}{width}. "
+                f"Bars are the brackets: {widest(brackets)}."
+            ),
+            *(
+                f"Order {printable(entry.order)} of the {style.name} is missing: "
+                f"{printable(entry.value_reason)}."
+                for style, entries in chosen
+                for entry in entries
+                if entry.value is None
+            ),
+        ]
+    )
+    title = f"Vendi score by order, {printable(kernel)} kernel"
+    data = [_points(style, entries) for style, entries in chosen]
+    return Figure(key, title, caption, {"data": data, "layout": layout})
+
+
+def _points(style: Style, entries: Sequence[VendiScore]) -> Json:
+    known = [(entry, numbers) for entry in entries if (numbers := entry.numbers)]
+    value, lower, upper = ([numbers[end] for _, numbers in known] for end in range(3))
+    beside = (
+        [BOUNDS[entry.bounds or ""].name for entry, _ in known],
+        [in_plot(entry.method) for entry, _ in known],
+    )
+    return scatter(
+        style,
+        [_order(entry) for entry, _ in known],
+        value,
+        size=9,
+        error_y=error_bars(style, value, lower, upper),
+        **hover_texts(lower, upper, ",.6~g", beside),
+    )
+
+
+def _by_kernel(drawn: Sequence[Drawn]) -> list[tuple[Kernel, list[Drawn]]]:
+    """Return the entries of each kernel and bandwidth, by order."""
+    found: dict[Kernel, list[Drawn]] = {}
+    for style, entries in drawn:
+        own: dict[Kernel, list[VendiScore]] = {}
+        for entry in sorted(entries, key=lambda entry: float(entry.order)):
+            own.setdefault((entry.kernel, entry.bandwidth), []).append(entry)
+        for kernel in dict.fromkeys((entry.kernel, entry.bandwidth) for entry in entries):
+            found.setdefault(kernel, []).append((style, own[kernel]))
+    return list(found.items())
+
+
+def _curves(style: Style, entries: Sequence[VendiScore]) -> list[Curve]:
+    return [
+        Curve(
+            of=f"order {'∞' if entry.order == 'inf' else entry.order}",
+            style=style,
+            sizes=entry.rarefaction.sizes,
+            values=entry.rarefaction.values,
+            n=entry.n,
+            value=numbers[0],
+            lower=numbers[1],
+            upper=numbers[2],
+        )
+        for entry in entries
+        if entry.rarefaction and (numbers := entry.numbers)
+    ]
+
+
+def _order(entry: VendiScore) -> str:
+    return "∞" if entry.order == "inf" else in_plot(entry.order)

@@ -37,4 +37,4 @@ def test_duplicates_are_counted_in_groups_of_hashes(
         "cluster": {"kind": "serial"},
     }
     config.write_text(json.dumps(fields))
-    assert run_here(config).results["corpora"]["corpus"]["duplicates"] == expected
+    assert run_here(config).results.document()["corpora"]["corpus"]["duplicates"] == expected

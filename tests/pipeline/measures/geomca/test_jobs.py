@@ -134,7 +134,7 @@ def expected(
 
 
 def stored(finished: Any, name: str) -> np.ndarray:
-    path = finished.store.locate(finished.results["arrays"][f"geomca/{name}"])
+    path = finished.store.locate(finished.results.document()["arrays"][f"geomca/{name}"])
     return np.asarray(np.load(path))
 
 
@@ -157,7 +157,7 @@ def test_a_job_in_rounds_equals_dense_algebra(corpora: Path, tmp_path: Path, del
     assert by_name["sparsify-corpus"].partitions == 4
     assert by_name["geomca"].partitions == 17 + 25
     finished, computed = run_counted(plan)
-    check_results(dict(finished.results))
+    check_results(finished.results.document())
     iterations = Counter(stage for stage, _, part in computed if part == -1)
     assert iterations["sparsify-corpus"] >= 3
     sides = {role: integer_rows(role) for role in ROLES}
@@ -172,7 +172,7 @@ def test_a_job_in_rounds_equals_dense_algebra(corpora: Path, tmp_path: Path, del
         alone = np.flatnonzero(wanted["alone"][members])
         assert len(alone) > 3
         assert stored(finished, f"outliers/{role}").tolist() == alone.tolist()
-        assert finished.results["measures"]["geomca"]["outliers"][role] == len(alone)
+        assert finished.results.document()["measures"]["geomca"]["outliers"][role] == len(alone)
     memberships = [stored(finished, f"membership/{role}") for role in ROLES]
     assert_same_partition(
         np.concatenate(memberships), np.concatenate([wanted["members"][role] for role in ROLES])
@@ -180,7 +180,7 @@ def test_a_job_in_rounds_equals_dense_algebra(corpora: Path, tmp_path: Path, del
     names = ("n_reference", "n_corpus", "edges_between", "edges_reference", "edges_corpus")
     counts = [stored(finished, f"components/{name}") for name in names]
     assert sorted(zip(*counts[:3], sum(counts[2:]), strict=True)) == wanted["edges"]
-    found = finished.results["measures"]["geomca"]
+    found = finished.results.document()["measures"]["geomca"]
     assert scores_of(found, wanted) == pytest.approx(wanted["scores"], rel=1e-12)
     assert found["components"][0]["size"] == max(counts[0] + counts[1])
 
@@ -198,7 +198,7 @@ def test_random_rows_are_thinned_as_a_corpus_of_their_own(corpora: Path, tmp_pat
         assert stored(finished, f"representative/{role}").tolist() == representative.tolist()
         alone = np.flatnonzero(wanted["alone"][wanted["members"][role]])
         assert stored(finished, f"outliers/{role}").tolist() == drawn[role][alone].tolist()
-    found = finished.results["measures"]["geomca"]
+    found = finished.results.document()["measures"]["geomca"]
     assert scores_of(found, wanted) == pytest.approx(wanted["scores"], rel=1e-12)
 
 
@@ -220,8 +220,8 @@ def test_a_sweep_gives_what_jobs_of_their_own_give(corpora: Path, tmp_path: Path
         "sparsify-reference-delta-0.6",
     ]
     finished = run_counted(plan)[0]
-    check_results(dict(finished.results))
-    found = finished.results["measures"]["geomca"]["sweep"]
+    check_results(finished.results.document())
+    found = finished.results.document()["measures"]["geomca"]["sweep"]
     assert len(found) == 16
     sides = {role: integer_rows(role)[stored(finished, f"rows/{role}")] for role in ROLES}
     for entry in found:
@@ -239,11 +239,11 @@ def test_a_sweep_gives_what_jobs_of_their_own_give(corpora: Path, tmp_path: Path
 
 
 def test_replicates_bracket_the_scores_over_row_orders(corpora: Path, tmp_path: Path) -> None:
-    alone = run_counted(make(corpora, tmp_path / "alone"))[0].results
+    alone = run_counted(make(corpora, tmp_path / "alone"))[0].results.document()
     plan = make(corpora, tmp_path / "jobs", "replicates.count=3")
     finished = run_counted(plan)[0]
-    check_results(dict(finished.results))
-    found = finished.results["measures"]["geomca"]
+    check_results(finished.results.document())
+    found = finished.results.document()["measures"]["geomca"]
     assert len(found["orders"]) == 3
     assert len({order["recall"] for order in found["orders"]}) > 1
     sides = {role: integer_rows(role) for role in ROLES}
@@ -257,7 +257,7 @@ def test_replicates_bracket_the_scores_over_row_orders(corpora: Path, tmp_path: 
         assert apart.min() > 25
         assert (squared(sides[role], rows).min(axis=1) <= 25).all()
         assert np.load(kept).tolist() != greedy(sides[role], Fraction(5))[0]
-    for row, other in zip(finished.results["scores"], alone["scores"], strict=True):
+    for row, other in zip(finished.results.document()["scores"], alone["scores"], strict=True):
         assert row["value"] == other["value"]
         values = [order[row["score"]] for order in found["orders"]] if row["of"] == "pair" else []
         if values:
@@ -273,7 +273,7 @@ def test_a_kill_costs_what_was_under_way_and_no_round_twice(corpora: Path, tmp_p
     assert max(every.values()) == 1
     finished, computed = run_counted(make(corpora, tmp_path / "killed"), (7, 20, 31))
     assert computed == every
-    assert finished.results["measures"] == calm.results["measures"]
+    assert finished.results.document()["measures"] == calm.results.document()["measures"]
 
 
 # --- epsilon and the plan ---------------------------------------------------------------------
@@ -281,7 +281,7 @@ def test_a_kill_costs_what_was_under_way_and_no_round_twice(corpora: Path, tmp_p
 
 def test_epsilon_is_that_of_rows_read_one_by_one(corpora: Path, tmp_path: Path) -> None:
     plan = make(corpora, tmp_path, "measures.geomca={percentile: 5, delta: 0.5}")
-    found = run_counted(plan)[0].results["measures"]["geomca"]
+    found = run_counted(plan)[0].results.document()["measures"]["geomca"]
     rows = integer_rows("reference")
     distances = np.sqrt(squared(rows, rows))[np.triu_indices(len(rows), 1)]
     # Distances on a grid take few values, and resampling may always give the same one.

@@ -59,7 +59,7 @@ def test_subsamples_are_traced_and_compared(
     for role, vectors in rows.items():
         put(tmp_path, role, vectors)
     finished = run(tmp_path, {"count": 6, "rows": 300}, reference=str(tmp_path / "reference.zarr"))
-    heat = finished.results["measures"]["heat"]
+    heat = finished.results.document()["measures"]["heat"]
     times = np.array(heat["corpus"]["times"])
     store = finished.store
     traces: dict[str, list[np.ndarray]] = {role: [] for role in rows}
@@ -84,7 +84,8 @@ def test_subsamples_are_traced_and_compared(
     assert found["imd"]["lower"] == pytest.approx(np.mean(distances) - reach, rel=1e-6)
     assert found["imd"]["upper"] == pytest.approx(np.mean(distances) + reach, rel=1e-6)
     errors = {
-        (row["score"], row["of"]): row["sampling_error"] for row in finished.results["scores"]
+        (row["score"], row["of"]): row["sampling_error"]
+        for row in finished.results.document()["scores"]
     }
     weight = np.exp(-2 * (times + 1 / times))
     shares = {"corpus": 300 / 1200, "reference": 300 / 900}
@@ -106,7 +107,7 @@ def test_sampling_errors_grow_with_the_units_of_a_trace(tmp_path: Path) -> None:
     for normalization in ("empty", "none"):
         heat = {"times": {"count": 6}, "normalization": normalization}
         finished = run(tmp_path, {"count": 4, "rows": 300}, measures={"heat": heat})
-        [row] = [r for r in finished.results["scores"] if r["score"] == "heat_trace"]
+        [row] = [r for r in finished.results.document()["scores"] if r["score"] == "heat_trace"]
         found[normalization] = row["sampling_error"] / row["value"]
     # In units of the trace they say the same.
     assert found["none"] == pytest.approx(found["empty"], rel=1e-6)

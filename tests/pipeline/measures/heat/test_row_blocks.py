@@ -72,7 +72,9 @@ def run(tmp_path: Path) -> Callable[..., Finished]:
 
 
 def lists_of(finished: Finished) -> np.ndarray:
-    return np.load(Path(finished.store.url, finished.results["arrays"]["heat/corpus/neighbours"]))
+    return np.load(
+        Path(finished.store.url, finished.results.document()["arrays"]["heat/corpus/neighbours"])
+    )
 
 
 @pytest.mark.parametrize("undivided", [4096, 9], ids=["one coarse cell", "many coarse cells"])
@@ -84,7 +86,7 @@ def test_lists_graph_and_trace_equal_those_in_memory(
     assert Layout(N, D).coarse_cells == (1 if undivided > 50 else 7)
     rows = clustered()
     finished = run(rows)
-    found = finished.results["measures"]["heat"]["corpus"]
+    found = finished.results.document()["measures"]["heat"]["corpus"]
     lists = lists_of(finished)
     assert lists.shape == (N, K)
     assert (lists != np.arange(N)[:, None]).all()
@@ -133,7 +135,10 @@ def test_numbers_depend_on_the_rows_alone(
     rows = clustered()
     small = run(rows, 8000, "small")
     large = run(rows, 50_000, "large")
-    assert timeless(small.results)["measures"] == timeless(large.results)["measures"]
+    assert (
+        timeless(small.results.document())["measures"]
+        == timeless(large.results.document())["measures"]
+    )
     np.testing.assert_array_equal(lists_of(small), lists_of(large))
 
 
@@ -147,11 +152,16 @@ def test_coarse_groups_give_the_numbers_of_one_pass(
     # Running totals before every third block.
     monkeypatch.setattr("latentscale_pipeline.measures.shared.neighbours.shuffle.RUNNING_TOTALS", 3)
     coarsely = run(rows, name="coarsely", recall=0.9)
-    assert timeless(direct.results)["measures"] == timeless(coarsely.results)["measures"]
+    assert (
+        timeless(direct.results.document())["measures"]
+        == timeless(coarsely.results.document())["measures"]
+    )
     np.testing.assert_array_equal(lists_of(direct), lists_of(coarsely))
-    stages = [timing["stage"] for timing in coarsely.results["timings"]]
+    stages = [timing["stage"] for timing in coarsely.results.document()["timings"]]
     assert "regroup-coarse-corpus" in stages
-    assert "regroup-coarse-corpus" not in [timing["stage"] for timing in direct.results["timings"]]
+    assert "regroup-coarse-corpus" not in [
+        timing["stage"] for timing in direct.results.document()["timings"]
+    ]
 
 
 def test_a_second_search_goes_through_coarse_groups_too(
@@ -161,7 +171,10 @@ def test_a_second_search_goes_through_coarse_groups_too(
     direct = run(rows, name="direct", recall=0.95, overlap=1)
     monkeypatch.setattr(f"{SIZES}.MOST_SECTIONS", 0)
     coarsely = run(rows, name="coarsely", recall=0.95, overlap=1)
-    assert timeless(direct.results)["measures"] == timeless(coarsely.results)["measures"]
+    assert (
+        timeless(direct.results.document())["measures"]
+        == timeless(coarsely.results.document())["measures"]
+    )
     np.testing.assert_array_equal(lists_of(direct), lists_of(coarsely))
 
 
@@ -182,7 +195,7 @@ def test_a_kill_costs_what_was_under_way_and_no_step_twice(
     assert max(number for stage, number, _ in every if stage == "heat-corpus") == 20
     finished, computed = run_counted(plans[1], (10, 15, 9, 20, 30))
     assert computed == every
-    assert finished.results["measures"] == calm.results["measures"]
+    assert finished.results.document()["measures"] == calm.results.document()["measures"]
 
 
 def test_a_heap_larger_than_any_group(run: Callable[..., Finished]) -> None:
@@ -202,7 +215,8 @@ def test_lists_of_large_corpora_stay_in_the_order_of_cells(
     monkeypatch.setattr("latentscale_pipeline.measures.shared.neighbours.merge.JOINED_ENTRIES", 0)
     apart = run(rows, name="apart")
     arrays = {
-        name: np.load(Path(apart.store.url, path)) for name, path in apart.results["arrays"].items()
+        name: np.load(Path(apart.store.url, path))
+        for name, path in apart.results.document()["arrays"].items()
     }
     blocks = range(-(-N // 700))
     order = np.concatenate([arrays[f"heat/corpus/rows/{block:05d}"] for block in blocks])
@@ -215,18 +229,18 @@ def test_probes_in_rounds_give_the_trace(
     run: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = clustered()
-    alone = run(rows, name="alone", probes=24).results["measures"]["heat"]["corpus"]
+    alone = run(rows, name="alone", probes=24).results.document()["measures"]["heat"]["corpus"]
     monkeypatch.setattr("latentscale_pipeline.measures.heat.probes.TASK_OPERATIONS", 1.0)
     shared = run(rows, name="shared", probes=24)
-    timings = {timing["stage"]: timing for timing in shared.results["timings"]}
+    timings = {timing["stage"]: timing for timing in shared.results.document()["timings"]}
     # The first step, and two rounds of six parts each.
     assert timings["heat-corpus"]["tasks"] == 1 + 2 * (6 + 1)
-    found = shared.results["measures"]["heat"]["corpus"]
+    found = shared.results.document()["measures"]["heat"]["corpus"]
     assert found["probes"] == 24
     for at in range(8):
         error = np.hypot(alone["standard_error"][at], found["standard_error"][at])
         assert abs(alone["trace"][at] - found["trace"][at]) <= 5 * error + 1e-12
-    automatic = run(rows, name="automatic", tolerance=0.01, steps="auto").results
+    automatic = run(rows, name="automatic", tolerance=0.01, steps="auto").results.document()
     heat = automatic["measures"]["heat"]["corpus"]
     assert heat["probes"] >= 4
     relative = np.array(heat["standard_error"]) / np.array(heat["trace"])
@@ -255,8 +269,8 @@ def test_row_blocks_give_the_trace_of_one_block(
     for size in (200, 1500):
         monkeypatch.setattr(f"{SIZES}.VERTEX_BLOCK", size)
         finished = run(rows, name=f"blocks-{size}", **keys)
-        traces.append(finished.results["measures"]["heat"]["corpus"])
-        timings = {timing["stage"]: timing for timing in finished.results["timings"]}
+        traces.append(finished.results.document()["measures"]["heat"]["corpus"])
+        timings = {timing["stage"]: timing for timing in finished.results.document()["timings"]}
         # Three batches of twelve, twelve and four vectors; two iterations a step.
         iterations = 3 * 10 * 2
         assert timings["heat-corpus"]["tasks"] == 1 + iterations * (-(-1500 // size) + 1)
@@ -274,7 +288,7 @@ def test_row_blocks_go_on_until_the_trace_is_known(
 ) -> None:
     monkeypatch.setattr("latentscale_pipeline.measures.heat.probes.GRAPH_BYTES", 0)
     finished = run(clustered(1500), tolerance=0.05, laplacian="unnormalized", steps="auto")
-    found = finished.results["measures"]["heat"]["corpus"]
+    found = finished.results.document()["measures"]["heat"]["corpus"]
     assert found["steps"] in (20, 40, 80)
     graph = unnormalised_laplacian(symmetrise(lists_of(finished)))
     truth = oracles.dense_trace(graph.toarray(), found["times"])
@@ -288,7 +302,7 @@ def test_row_blocks_go_on_until_the_trace_is_known(
 def test_a_missed_recall_is_searched_for_again(run: Callable[..., Finished]) -> None:
     rows = clustered()
     finished = run(rows, recall=0.95, overlap=1)
-    graph = finished.results["measures"]["heat"]["corpus"]["graph"]
+    graph = finished.results.document()["measures"]["heat"]["corpus"]["graph"]
     first, second = graph["attempts"]
     assert (first["overlap"], second["overlap"]) == (1, 2)
     assert first["recall"]["lower"] < 0.95 <= second["recall"]["lower"]
@@ -305,7 +319,7 @@ def test_a_missed_recall_is_searched_for_again(run: Callable[..., Finished]) -> 
 
 def test_a_certificate_that_holds_is_not_searched_for_again(run: Callable[..., Finished]) -> None:
     finished = run(clustered())
-    graph = finished.results["measures"]["heat"]["corpus"]["graph"]
+    graph = finished.results.document()["measures"]["heat"]["corpus"]["graph"]
     assert [attempt["recall"] for attempt in graph["attempts"]] == [graph["recall"]]
     for stage in ("regroup", "search", "neighbours"):
         folder = Path(finished.store.url, "stages", f"{stage}-again-corpus")
@@ -324,6 +338,6 @@ def test_a_recall_missed_twice_ends_the_job_with_the_figures(run: Callable[..., 
 
 def test_results_are_those_of_workers(run: Callable[..., Finished], tmp_path: Path) -> None:
     """Sizes are a parent's, so this one works with those of real jobs: one cell."""
-    results = timeless(run(clustered(1200)).results)
+    results = timeless(run(clustered(1200)).results.document())
     assert results["measures"]["heat"]["corpus"]["graph"]["recall"]["sampled"] == 1200
     assert results_of(tmp_path / "a")["measures"] == results["measures"]

@@ -48,7 +48,7 @@ def test_the_function_equals_dense_algebra(tmp_path: Path, metric: str) -> None:
     plan = make(tmp_path, metric)
     assert [stage.partitions for stage in plan.stages if "-corpus" in stage.name][2] == 6
     finished = run_counted(plan)[0]
-    found = finished.results["measures"]["magnitude"]["corpus"]
+    found = finished.results.document()["measures"]["magnitude"]["corpus"]
     distances = oracles.pairwise_distances(rows(metric).astype("f8"), metric)
     kept = np.setdiff1d(np.arange(ROWS), np.arange(300, 320))
     distances = distances[np.ix_(kept, kept)]
@@ -59,7 +59,9 @@ def test_the_function_equals_dense_algebra(tmp_path: Path, metric: str) -> None:
     assert set(found["method"][1:]) == {"cg"}
     own, weights, _ = oracles.dense_magnitude(distances, found["convergence_scale"])
     assert own == pytest.approx(0.95 * len(kept), rel=2e-3)
-    stored = np.load(finished.store.locate(finished.results["arrays"]["magnitude/corpus/weights"]))
+    stored = np.load(
+        finished.store.locate(finished.results.document()["arrays"]["magnitude/corpus/weights"])
+    )
     shared = np.zeros(ROWS)
     shared[kept] = weights
     shared[300:320] = shared[100:120] = shared[100:120] / 2
@@ -74,14 +76,16 @@ def test_a_kill_costs_what_was_under_way_and_no_product_twice(tmp_path: Path) ->
     assert max(number for stage, number, _ in every if stage == "magnitude-corpus") >= 5
     finished, computed = run_counted(make(tmp_path / "killed", "euclidean"), (7, 40, 23))
     assert computed == every
-    assert finished.results["scores"] == calm.results["scores"]
-    assert finished.results["measures"] == calm.results["measures"]
+    assert finished.results.document()["scores"] == calm.results.document()["scores"]
+    assert finished.results.document()["measures"] == calm.results.document()["measures"]
 
 
 def test_small_sets_are_factorised_at_once(tmp_path: Path) -> None:
     finished, computed = run_counted(make(tmp_path, "euclidean", "auto"))
     assert {number for _, number, _ in computed} == {0}
-    assert set(finished.results["measures"]["magnitude"]["corpus"]["method"][1:]) == {"cholesky"}
+    assert set(finished.results.document()["measures"]["magnitude"]["corpus"]["method"][1:]) == {
+        "cholesky"
+    }
 
 
 def near_duplicates(folder: Path, share: float, keys: str) -> dict[str, Any]:
@@ -96,7 +100,9 @@ def near_duplicates(folder: Path, share: float, keys: str) -> dict[str, Any]:
         f"cluster: {{kind: serial}}\nmeasures: {{magnitude: {{scales: 4, {keys}}}}}\n"
     )
     plan = make_plan(read_config(text, "near.yaml", measures=measure_sections()))
-    found: dict[str, Any] = run_counted(plan)[0].results["measures"]["magnitude"]["corpus"]
+    found: dict[str, Any] = run_counted(plan)[0].results.document()["measures"]["magnitude"][
+        "corpus"
+    ]
     return found
 
 

@@ -39,7 +39,7 @@ def quiet(event: str, **fields: Any) -> None:
 
 def test_subsets_bracket_the_dense_function(tmp_path: Path) -> None:
     finished = run_job(make(tmp_path, "method: nystrom"), quiet)
-    found = finished.results["measures"]["magnitude"]["corpus"]
+    found = finished.results.document()["measures"]["magnitude"]["corpus"]
     kept = rows()[:-50].astype("f8")
     squares = (kept**2).sum(axis=1)
     distances = np.sqrt(np.maximum(squares[:, None] + squares - 2 * kept @ kept.T, 0.0))
@@ -58,7 +58,7 @@ def test_subsets_bracket_the_dense_function(tmp_path: Path) -> None:
     assert scale["lower"] < scale["value"] < scale["upper"]
     at_scale = oracles.dense_magnitude(distances, scale["value"])[0]
     assert at_scale == pytest.approx(0.95 * len(kept), rel=0.02)
-    arrays = finished.results["arrays"]
+    arrays = finished.results.document()["arrays"]
     sizes = np.load(finished.store.locate(arrays["magnitude/corpus/rarefaction_sizes"]))
     curve = np.load(finished.store.locate(arrays["magnitude/corpus/rarefaction"]))
     assert sizes.tolist() == [71, 142, 284, 568, 1136]

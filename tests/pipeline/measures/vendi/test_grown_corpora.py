@@ -46,13 +46,13 @@ def job(folder: Path, corpus: str, output: str) -> Path:
 
 
 def results(finished: Any) -> dict[str, Any]:
-    kept = timeless(dict(finished.results))
+    kept = timeless(finished.results.document())
     del kept["job"]["id"]
     return kept
 
 
 def origins(finished: Any) -> dict[str, str]:
-    return {timing["stage"]: timing["reason"] for timing in finished.results["timings"]}
+    return {timing["stage"]: timing["reason"] for timing in finished.results.document()["timings"]}
 
 
 def test_sums_over_old_shards_are_used_again(folder: Path) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 from latentscale_pipeline.config.section import validate
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.measures.results_models import results_models
 from latentscale_pipeline.results.model import Corpus, Results, Score
-from latentscale_pipeline.results.part import Role
+from latentscale_pipeline.results.part import Part, Role
 from latentscale_pipeline.storage.objects import ObjectStore
 
 
@@ -60,11 +61,7 @@ class FinishedJob:
     @property
     def corpora(self) -> Mapping[Role, Corpus]:
         """The corpora that it had."""
-        both: dict[Role, Corpus | None] = {
-            "reference": self.results.corpora.reference,
-            "corpus": self.results.corpora.corpus,
-        }
-        return {role: corpus for role, corpus in both.items() if corpus is not None}
+        return self.results.corpora.by_role()
 
     @property
     def seconds(self) -> float | None:
@@ -92,54 +89,52 @@ def read_job(url: str) -> FinishedJob:
     BadInput
         If there is no finished job, or its documents can't be read.
     """
-    documents = read_documents(url)
-    return finished_job(documents.results, documents.settings, documents.url)
-
-
-@dataclass(frozen=True)
-class Documents:
-    """The documents of a finished job, as they are stored; None for one that isn't there."""
-
-    url: str
-    results: dict[str, Any]
-    settings: dict[str, Any] | None
-    provenance: dict[str, Any] | None
-
-
-def read_documents(url: str) -> Documents:
-    """Read the documents of a finished job from its folder.
-
-    Raises
-    ------
-    BadInput
-        As :func:`read_job`; the results aren't looked into.
-    """
     store = ObjectStore(url)
-    results = _read_object(store, "results.json")
+    document = _read_object(store, "results.json")
     settings = _read_object(store, "config.json")
-    if results is None and settings is not None:
+    if document is None and settings is not None:
         raise BadInput(
             f"{store.url}: this job isn't finished; run it to its end before comparing it"
         )
-    if results is None:
+    if document is None:
         raise BadInput(
             f"{store.url}: no results.json here; name the folder of a finished job, "
             "such as jobs/nightly-1a2b3c4d"
         )
-    return Documents(store.url, results, settings, _read_object(store, "provenance.json"))
+    return FinishedJob(store.url, read_results(document, f"{store.url}/results.json"), settings)
 
 
-def finished_job(
-    results: Mapping[str, Any], settings: Mapping[str, Any] | None, url: str
-) -> FinishedJob:
-    """Make a finished job of its two documents, ``results.json`` and ``config.json``.
+def read_provenance(url: str) -> dict[str, Any] | None:
+    """Read with what a job was computed, from its folder; None where that isn't on record.
 
     Raises
     ------
     BadInput
-        If the results aren't what ``latentscale.results/1`` says.
+        If the document can't be read.
     """
-    return FinishedJob(url, validate(Results, results, f"{url}/results.json", ""), settings)
+    return _read_object(ObjectStore(url), "provenance.json")
+
+
+def read_results(document: Mapping[str, Any], where: str) -> Results:
+    """Make results of ``results.json``.
+
+    Raises
+    ------
+    BadInput
+        If they aren't what ``latentscale.results/1`` says.
+    """
+    results = validate(Results, document, where, "")
+    models = results_models()
+    measures = {name: _known(models.get(name), part) for name, part in results.measures.items()}
+    return results.model_copy(update={"measures": measures})
+
+
+def _known(model: type[Part] | None, part: Any) -> Any:
+    """Return a part of ``measures`` as its model; one that this version doesn't know, as it is."""
+    try:
+        return part if model is None else model.model_validate(part)
+    except ValueError:
+        return part
 
 
 def _read_object(store: ObjectStore, key: str) -> dict[str, Any] | None:
