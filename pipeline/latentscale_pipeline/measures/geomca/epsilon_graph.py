@@ -8,7 +8,7 @@ rows, whatever the number of edges, and the last task merges them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,19 +19,10 @@ from latentscale.geomca.sparsification import Sparsification
 from latentscale.graphs.epsilon import Components, EpsilonGraph, Forest
 from latentscale.tiles.distances import Balls, as_points, row_blocks
 from latentscale_pipeline.corpus import Corpus
-from latentscale_pipeline.engine.cost import CostEstimate
-from latentscale_pipeline.engine.stage import Inputs, Stage
-from latentscale_pipeline.measures.base import (
-    CONVERSION_OPERATIONS,
-    FEW_TILES_BYTES,
-    RESULT_BYTES,
-    JobFacts,
-    Role,
-)
+from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.geomca.sparsification import (
     BLOCK_ROWS,
-    HELD_COORDINATE_BYTES,
-    expected_share,
     find_epsilon,
     held_rows,
 )
@@ -41,8 +32,6 @@ Int64Array = NDArray[np.int64]
 
 ROLES: tuple[Role, ...] = ("reference", "corpus")
 """The order in which rows are vertices."""
-
-MOST_TASKS = 64
 
 COMPONENT_ARRAYS = (
     "labels_reference",
@@ -55,82 +44,6 @@ COMPONENT_ARRAYS = (
 )
 
 FOREST_ARRAYS = ("vertices", "roots", "counted", "edges")
-
-
-def graph_stage(
-    facts: JobFacts,
-    *,
-    name: str,
-    epsilon: float | None,
-    factor: float,
-    delta: float,
-    rows: int | None,
-    thinned: Mapping[Role, str],
-) -> Stage:
-    """Plan the graph on two sparse corpora.
-
-    Parameters
-    ----------
-    facts : JobFacts
-        Both corpora.
-    name : str
-        Of the stage.
-    epsilon : float or None
-        None to take it from the stage ``epsilon``.
-    factor : float
-        The graph's epsilon in units of that one.
-    delta : float
-        What the corpora were thinned with, in units of epsilon: decides what to expect.
-    rows : int or None
-        Random rows a side that were considered; None for all.
-    thinned : mapping
-        The stages that sparsified the corpora, by role.
-    """
-    considered = {
-        role: corpus.n if rows is None else min(rows, corpus.n)
-        for role, corpus in facts.corpora.items()
-    }
-    held = held_rows(facts.corpora["corpus"].d)
-    return Stage(
-        name=name,
-        work=join_rows,
-        finalise=merge_forests,
-        partitions=min(sum(-(-n // held) for n in considered.values()), MOST_TASKS),
-        needs=(*(() if epsilon is not None else ("epsilon",)), *(thinned[r] for r in ROLES)),
-        parameters={"epsilon": epsilon, "factor": factor, "thinned": dict(thinned)},
-        corpora=tuple(facts.corpora),
-        memory_bytes=_memory(facts, considered),
-        cost_estimate=_cost_estimate(facts, considered, delta),
-    )
-
-
-def _memory(facts: JobFacts, considered: Mapping[Role, int]) -> int:
-    """Bytes when every row is kept: how many are is known only then."""
-    largest = max(facts.corpora.values(), key=lambda corpus: corpus.shard_stored_bytes)
-    vertices, d = sum(considered.values()), largest.d
-    held = min(held_rows(d), max(considered.values()))
-    passing = 2 * largest.shard_stored_bytes + 20 * BLOCK_ROWS * d + FEW_TILES_BYTES
-    joining = HELD_COORDINATE_BYTES * held * d + passing + 48 * vertices
-    return max(joining, 160 * vertices + FEW_TILES_BYTES)
-
-
-def _cost_estimate(facts: JobFacts, considered: Mapping[Role, int], delta: float) -> CostEstimate:
-    share = expected_share(delta)
-    rows = sum(considered.values())
-    kept = share * rows
-    pairs = kept**2 / 2
-    d = facts.corpora["corpus"].d
-    groups = -(-int(kept) // held_rows(d))
-    stored = sum(corpus.stored_bytes for corpus in facts.corpora.values())
-    tasks = min(groups, MOST_TASKS)
-    return CostEstimate(
-        bytes_read=(groups + 1) * stored + 24 * rows + int(16 * kept) * tasks,
-        bytes_written=8 * rows + int((40 + 16 * tasks) * kept) + RESULT_BYTES,
-        float32_multiply_adds=pairs * d,
-        elementwise_operations=3 * pairs + groups * CONVERSION_OPERATIONS * kept * d,
-        method="union and find over tiles",
-        why=f"at most {share:.0%} of the rows are expected to be kept",
-    )
 
 
 @dataclass(frozen=True)
