@@ -69,9 +69,9 @@ def iterations_cost(facts: CorpusFacts, scales: int, iterations: int) -> CostEst
     )
 
 
-def sum_over_pair(distinct: DistinctRows, inputs: Inputs) -> Output:
+def sum_pairs(inputs: Inputs) -> Output:
     """Compute what the state asks for between two groups of rows, in both directions."""
-    state = read_state(inputs)
+    state, distinct = read_state(inputs), DistinctRows.of(inputs)
     groups = distinct.groups
     first, second = cut_rows(distinct.corpus.n, distinct.corpus.d).pair(inputs.index)
     if max(first, second) >= groups.count:
