@@ -12,6 +12,7 @@ from latentscale.sampling.rarefaction import (
 )
 from latentscale.vendi.fourier import FREQUENCIES
 from latentscale.vendi.kernels import MEDIAN_PAIRS
+from latentscale.vendi.lanczos import DEFLATED, PROBES
 from latentscale.vendi.scores import (
     TILE_ROWS,
     order_name,
@@ -27,20 +28,16 @@ from latentscale_pipeline.measures.base import (
     CONVERSION_OPERATIONS,
     FEW_TILES_BYTES,
     RESULT_BYTES,
+    TILE_BYTES,
     CorpusFacts,
     JobFacts,
     Role,
     write_pairs,
 )
+from latentscale_pipeline.measures.shared.row_groups import cut_rows
 from latentscale_pipeline.measures.vendi.config import Vendi, VendiKernel
 from latentscale_pipeline.measures.vendi.labels import plan_labels
-from latentscale_pipeline.measures.vendi.lanczos import (
-    lanczos_cost,
-    lanczos_memory,
-    lanczos_pairs,
-    lanczos_partitions,
-    multiply_pair,
-)
+from latentscale_pipeline.measures.vendi.lanczos import advance_kernel, multiply_pair
 from latentscale_pipeline.measures.vendi.tasks import (
     FEATURE_ROWS,
     LANDMARKS,
@@ -48,7 +45,6 @@ from latentscale_pipeline.measures.vendi.tasks import (
     SHARDS_PER_TASK,
     SUBSET_ROWS,
     SUBSETS,
-    advance_kernel,
     bracket_kernel,
     extrapolate_subsets,
     find_bandwidth,
@@ -77,6 +73,14 @@ VALUES_ONLY = 1.5
 
 WITH_VECTORS = 4.0
 """The same with eigenvectors."""
+
+EXPECTED_ITERATIONS = 22
+"""Passes on data of no unusual shape: two for the basis, twenty steps of Lanczos."""
+
+COLUMNS = 1 + DEFLATED + PROBES
+
+SIMILARITY_OPERATIONS = 3
+"""Elementwise operations of one pair: its distance, its exponential, its square."""
 
 
 def plan_vendi(section: Vendi, facts: JobFacts) -> list[Stage]:
@@ -217,7 +221,7 @@ def _choose_method(
     n, asked = facts.corpora[role].n, section.method
     pairs: dict[Method, float] = {
         "exact": n**2,
-        "lanczos": lanczos_pairs(n),
+        "lanczos": EXPECTED_ITERATIONS * float(n) ** 2 / 2,
         "nystrom": n**2,
         "fourier": 0.0,
         "subsample": 0.0,
@@ -277,9 +281,35 @@ def _lanczos_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
         stage,
         work=multiply_pair,
         advance=advance_kernel,
-        partitions=lanczos_partitions(corpus),
-        memory_bytes=lanczos_memory(corpus),
-        cost_estimate=lanczos_cost(corpus),
+        partitions=cut_rows(corpus.n, corpus.d).pairs,
+        memory_bytes=_lanczos_memory(corpus),
+        cost_estimate=_lanczos_cost(corpus),
+    )
+
+
+def _lanczos_memory(corpus: CorpusFacts) -> int:
+    """Memory of a product's task, or of the step that takes the products."""
+    rows = min(cut_rows(corpus.n, corpus.d).size, corpus.n)
+    # Rows as they're stored, in float64, and moved to the origin; vectors and products.
+    group = rows * (corpus.d * 8 * 2 + corpus.d * 4 + COLUMNS * 8 * 3)
+    product = 2 * group + corpus.shard_bytes + TILE_BYTES
+    step = corpus.n * (COLUMNS * 8 * 7 + PROBES * 9) + corpus.shard_bytes + TILE_BYTES
+    return max(product, step) + 16 * corpus.n
+
+
+def _lanczos_cost(corpus: CorpusFacts) -> CostEstimate:
+    """Work of all passes."""
+    groups = cut_rows(corpus.n, corpus.d).count
+    pairs = float(corpus.n) ** 2 / 2
+    vectors = 8 * corpus.n * COLUMNS
+    per_iteration = vectors * groups + 3 * vectors + groups**2 // 2 * RESULT_BYTES
+    return CostEstimate(
+        bytes_read=EXPECTED_ITERATIONS * (groups * corpus.stored_bytes + per_iteration),
+        bytes_written=EXPECTED_ITERATIONS * per_iteration,
+        float64_multiply_adds=EXPECTED_ITERATIONS * pairs * (corpus.d + 2 * COLUMNS),
+        elementwise_operations=EXPECTED_ITERATIONS * pairs * SIMILARITY_OPERATIONS,
+        iterations=EXPECTED_ITERATIONS,
+        method="lanczos",
     )
 
 
