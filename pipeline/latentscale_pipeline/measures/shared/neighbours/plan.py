@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from latentscale.neighbours.ivf import ASSIGN_ENTRIES, LLOYD_ROUNDS
 from latentscale_pipeline.engine.cost import CostEstimate
@@ -69,8 +69,14 @@ from latentscale_pipeline.measures.shared.shard_blocks import (
     shards_per_block,
 )
 
-Shape = tuple[NeighbourSettings, CorpusFacts, Layout, Sequence[int]]
-"""What sizes follow from; the overlaps that may be chosen, ascending, come last."""
+
+class Shape(NamedTuple):
+    """What sizes follow from; the overlaps that may be chosen are ascending."""
+
+    settings: NeighbourSettings
+    corpus: CorpusFacts
+    layout: Layout
+    overlaps: Sequence[int]
 
 
 def plan_cell_neighbours(
@@ -80,9 +86,17 @@ def plan_cell_neighbours(
     corpus = facts.corpora[role]
     layout = Layout(corpus.n, corpus.d)
     overlaps = list(OVERLAPS) if settings.overlap == "auto" else [int(settings.overlap)]
-    shape = (settings, corpus, layout, overlaps)
+    shape = Shape(settings, corpus, layout, overlaps)
+    more = shape._replace(overlaps=[AGAIN * overlap for overlap in overlaps])
+    only_if = CostEstimate(
+        bytes_read=RESULT_BYTES,
+        bytes_written=RESULT_BYTES,
+        why=f"only where the certificate misses a recall of {settings.recall}",
+    )
     reading = {
-        **_common(settings, role),
+        "role": role,
+        "k": settings.k,
+        "metric": settings.metric,
         "shards_per_block": shards_per_block(corpus),
         "overlaps": overlaps,
         "recall": settings.recall,
@@ -97,8 +111,8 @@ def plan_cell_neighbours(
             corpora=(role,),
             parameters=reading,
             seed=facts.seed,
-            memory_bytes=_cells_memory(*shape),
-            cost_estimate=_cells_cost(*shape),
+            memory_bytes=_cells_memory(shape),
+            cost_estimate=_cells_cost(shape),
         ),
         Stage(
             name=f"checks-{role}",
@@ -110,11 +124,14 @@ def plan_cell_neighbours(
             corpora=(role,),
             parameters=reading,
             seed=facts.seed,
-            memory_bytes=_checks_memory(*shape),
-            cost_estimate=_checks_cost(*shape),
+            memory_bytes=_checks_memory(shape),
+            cost_estimate=_checks_cost(shape),
         ),
         *_search_stages(shape, facts, role, why),
-        *_search_again(shape, facts, role),
+        *(
+            replace(stage, cost_estimate=only_if)
+            for stage in _search_stages(more, facts, role, "", before=list_stages(role)[0])
+        ),
     ]
 
 
@@ -123,83 +140,92 @@ def list_stages(role: Role) -> tuple[str, str]:
     return f"neighbours-{role}", f"neighbours-again-{role}"
 
 
-def _common(settings: NeighbourSettings, role: Role) -> dict[str, Any]:
-    return {"role": role, "k": settings.k, "metric": settings.metric}
+def _search_stages(
+    shape: Shape, facts: JobFacts, role: Role, why: str, before: str | None = None
+) -> list[Stage]:
+    """Shuffle the rows, search the groups and merge the lists; again, where the lists before miss.
 
-
-def _search_stages(shape: Shape, facts: JobFacts, role: Role, why: str) -> list[Stage]:
-    """Shuffle the rows, search the groups and merge the lists."""
+    The second search goes by what the stage ``before`` chose, whose lists it adds to.
+    """
     settings, corpus, layout, overlaps = shape
-    common = {**_common(settings, role), "chosen": f"checks-{role}"}
+    suffix = f"-again-{role}" if before else f"-{role}"
+    chosen = before or f"checks-{role}"
+    common = {
+        "role": role,
+        "k": settings.k,
+        "metric": settings.metric,
+        "chosen": chosen,
+        "n": corpus.n,
+        "d": corpus.d,
+    }
     searches = layout.searches(overlaps[0])
-    search = _search_cost(*shape)
+    cost = _search_cost(shape)
     return [
-        *_shuffle_stages(shape, role, common),
+        *_shuffle_stages(shape, role, suffix, common),
         Stage(
-            name=f"search-{role}",
+            name=f"search{suffix}",
             temporary="result",
             work=search_groups,
             finalise=count_lists,
             partitions=searches,
-            needs=(f"checks-{role}", f"regroup-{role}"),
+            needs=(chosen, f"regroup{suffix}"),
             parameters={
                 **common,
-                "n": corpus.n,
-                "d": corpus.d,
-                "regrouped": f"regroup-{role}",
-                "refinements": REFINEMENTS,
+                "regrouped": f"regroup{suffix}",
+                "refinements": AGAIN * REFINEMENTS if before else REFINEMENTS,
             },
             seed=facts.seed,
-            memory_bytes=_search_memory(*shape),
-            cost_estimate=replace(search, why=why),
+            memory_bytes=_search_memory(shape),
+            cost_estimate=replace(cost, why=why),
             lasting_bytes=DESCENT_BYTES if layout.descends(overlaps[-1]) else 0,
         ),
         Stage(
-            name=f"neighbours-{role}",
+            name=f"neighbours{suffix}",
             passing=("distances",),
             lasting_parts=True,
             work=merge_lists,
             finalise=certify_lists,
             partitions=layout.blocks,
-            needs=(f"cells-{role}", f"checks-{role}", f"regroup-{role}", f"search-{role}"),
+            needs=(
+                *(f"cells-{role}", f"checks-{role}", f"regroup{suffix}", f"search{suffix}"),
+                *((before,) if before else ()),
+            ),
             parameters={
                 **common,
-                "n": corpus.n,
-                "d": corpus.d,
-                "searched": f"search-{role}",
+                "searched": f"search{suffix}",
                 "searches": searches,
-                "before": None,
+                "before": before,
                 "recall": settings.recall,
             },
             seed=facts.seed,
-            memory_bytes=_merge_memory(*shape),
-            cost_estimate=replace(_merge_cost(*shape), method=search.method, why=why),
+            memory_bytes=_merge_memory(shape),
+            cost_estimate=replace(_merge_cost(shape), method=cost.method, why=why),
         ),
     ]
 
 
-def _shuffle_stages(shape: Shape, role: Role, common: dict[str, Any]) -> list[Stage]:
+def _shuffle_stages(shape: Shape, role: Role, suffix: str, common: dict[str, Any]) -> list[Stage]:
     """Write every row to the groups of its cells, through coarse groups where groups are many."""
     _, corpus, layout, overlaps = shape
     blocks = count_blocks(corpus)
     coarse = layout.coarse_groups(blocks, overlaps[-1])
-    piece_rows = PIECE_BLOCKS * block_rows(corpus)
-    shaped = {**common, "n": corpus.n, "d": corpus.d, "coarse": coarse}
+    shaped = {**common, "coarse": coarse}
     first = Stage(
-        name=f"regroup-{role}",
+        name=f"regroup{suffix}",
         temporary="result",
         work=shuffle_block,
         finalise=number_rows,
         partitions=blocks,
-        needs=(f"cells-{role}", f"checks-{role}"),
+        needs=(f"cells-{role}", common["chosen"]),
         corpora=(role,),
         parameters={**shaped, "shards_per_block": shards_per_block(corpus)},
-        memory_bytes=_shuffle_memory(*shape),
-        cost_estimate=_shuffle_cost(*shape),
+        memory_bytes=_shuffle_memory(shape),
+        cost_estimate=_shuffle_cost(shape),
     )
     if coarse == 1:
         return [first]
-    coarsely = f"regroup-coarse-{role}"
+    coarsely = f"regroup-coarse{suffix}"
+    piece_rows = PIECE_BLOCKS * block_rows(corpus)
     # A piece is closed when the next block doesn't fit: it has three of four blocks' rows then.
     pieces = overlaps[-1] * -(-blocks // (PIECE_BLOCKS - 1)) + coarse
     return [
@@ -210,63 +236,17 @@ def _shuffle_stages(shape: Shape, role: Role, common: dict[str, Any]) -> list[St
             parameters={**first.parameters, "piece_rows": piece_rows, "pieces": pieces},
         ),
         Stage(
-            name=f"regroup-{role}",
+            name=f"regroup{suffix}",
             temporary="result",
             work=shuffle_piece,
             finalise=list_groups,
             partitions=pieces,
-            needs=(f"checks-{role}", coarsely),
+            needs=(common["chosen"], coarsely),
             parameters={**shaped, "coarsely": coarsely},
-            memory_bytes=_shuffle_piece_memory(*shape),
-            cost_estimate=_shuffle_piece_cost(*shape),
+            memory_bytes=_shuffle_piece_memory(shape),
+            cost_estimate=_shuffle_piece_cost(shape),
         ),
     ]
-
-
-def _search_again(shape: Shape, facts: JobFacts, role: Role) -> list[Stage]:
-    """Plan the same with more cells for every row, in case that recall misses its target."""
-    settings, corpus, layout, overlaps = shape
-    more = [AGAIN * overlap for overlap in overlaps]
-    names = {
-        name: name.replace(f"-{role}", f"-again-{role}")
-        for name in (
-            f"regroup-coarse-{role}",
-            *(f"regroup-{role}", f"search-{role}", f"neighbours-{role}"),
-        )
-    }
-    first, _ = list_stages(role)
-    searches = layout.searches(more[0])
-    changed: dict[str, Any] = {
-        "chosen": first,
-        "coarsely": names[f"regroup-coarse-{role}"],
-        "regrouped": names[f"regroup-{role}"],
-        "searched": names[f"search-{role}"],
-        "searches": searches,
-        "refinements": AGAIN * REFINEMENTS,
-        "before": first,
-    }
-    only_if = CostEstimate(
-        bytes_read=RESULT_BYTES,
-        bytes_written=RESULT_BYTES,
-        why=f"only where the certificate misses a recall of {settings.recall}",
-    )
-    stages = []
-    for stage in _search_stages((settings, corpus, layout, more), facts, role, ""):
-        parameters = {name: changed.get(name, value) for name, value in stage.parameters.items()}
-        searching = stage.name == f"search-{role}"
-        needs = [names.get(name, name) for name in stage.needs if name != f"checks-{role}"]
-        checks = [f"checks-{role}"] if stage.name == first else []
-        stages.append(
-            replace(
-                stage,
-                name=names[stage.name],
-                needs=(*needs, *checks, first),
-                parameters=parameters,
-                partitions=searches if searching else stage.partitions,
-                cost_estimate=only_if,
-            )
-        )
-    return stages
 
 
 # --- what the stages hold and take ------------------------------------------------------------
@@ -276,17 +256,15 @@ def _all_checked(settings: NeighbourSettings, corpus: CorpusFacts) -> int:
     return min(corpus.n, PILOT_ROWS + checked_rows(settings.recall))
 
 
-def _cells_memory(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> int:
+def _cells_memory(shape: Shape) -> int:
+    settings, corpus, layout, overlaps = shape
     drawn = layout.sample + _all_checked(settings, corpus)
     placing = drawn * (8 * 3 * corpus.d + 12 * AGAIN * overlaps[-1]) + 16 * layout.cells * corpus.d
     return max(block_bytes(corpus), placing + 16 * ASSIGN_ENTRIES) + FEW_TILES_BYTES
 
 
-def _cells_cost(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> CostEstimate:
+def _cells_cost(shape: Shape) -> CostEstimate:
+    settings, corpus, layout, _ = shape
     drawn = (layout.sample + _all_checked(settings, corpus)) * corpus.d
     compared = LLOYD_ROUNDS * layout.placed_against + layout.compared_centres
     return CostEstimate(
@@ -297,18 +275,16 @@ def _cells_cost(
     )
 
 
-def _checks_memory(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> int:
+def _checks_memory(shape: Shape) -> int:
+    settings, corpus, layout, _ = shape
     checked = _all_checked(settings, corpus)
     lists = 3 * 24 * checked * settings.k
     vectors = 2 * 8 * (checked + PILOT_ROWS * settings.k) * corpus.d
     return block_bytes(corpus) + lists + vectors + 8 * layout.cells * corpus.d + FEW_TILES_BYTES
 
 
-def _checks_cost(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> CostEstimate:
+def _checks_cost(shape: Shape) -> CostEstimate:
+    settings, corpus, *_ = shape
     checked, blocks = _all_checked(settings, corpus), count_blocks(corpus)
     written = blocks * (16 * checked * settings.k + 4 * PILOT_ROWS * settings.k * corpus.d)
     return CostEstimate(
@@ -323,9 +299,8 @@ def _record_bytes(corpus: CorpusFacts, overlap: int) -> int:
     return corpus.stored_bytes // corpus.n + 16 + 4 * overlap
 
 
-def _shuffle_memory(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> int:
+def _shuffle_memory(shape: Shape) -> int:
+    _, corpus, layout, overlaps = shape
     blocks = count_blocks(corpus)
     # The rows of a block, and what is written of them, for an object store twice: most join cells
     # of one group or two.
@@ -337,9 +312,8 @@ def _shuffle_memory(
     return max(block_bytes(corpus) + records + owners + centres, numbers) + FEW_TILES_BYTES
 
 
-def _shuffle_piece_memory(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> int:
+def _shuffle_piece_memory(shape: Shape) -> int:
+    _, corpus, layout, overlaps = shape
     rows = min(corpus.n, PIECE_BLOCKS * block_rows(corpus))
     # Rows as they come, all of them in their order, and what is written of them.
     records = 4 * rows * _record_bytes(corpus, overlaps[-1])
@@ -347,9 +321,8 @@ def _shuffle_piece_memory(
     return records + owners + 16 * layout.cells + FEW_TILES_BYTES
 
 
-def _shuffle_piece_cost(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> CostEstimate:
+def _shuffle_piece_cost(shape: Shape) -> CostEstimate:
+    _, corpus, _, overlaps = shape
     records = 3 * corpus.n * _record_bytes(corpus, overlaps[0]) // 2
     return CostEstimate(
         bytes_read=records,
@@ -359,9 +332,8 @@ def _shuffle_piece_cost(
     )
 
 
-def _shuffle_cost(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> CostEstimate:
+def _shuffle_cost(shape: Shape) -> CostEstimate:
+    _, corpus, layout, overlaps = shape
     # About half of all rows join cells of two groups.
     records = 3 * corpus.n * _record_bytes(corpus, overlaps[0]) // 2
     # All centres are made ready for every few rows that are points at once.
@@ -376,9 +348,8 @@ def _shuffle_cost(
     )
 
 
-def _search_memory(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> int:
+def _search_memory(shape: Shape) -> int:
+    settings, corpus, layout, overlaps = shape
     rows = min(corpus.n, layout.group_rows)
     cell = min(layout.cap, rows)
     lists = rows * settings.k * 16
@@ -392,9 +363,8 @@ def _search_memory(
     return points + lists + columns + homes + max(reading, searching, 6 * lists) + FEW_TILES_BYTES
 
 
-def _search_cost(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> CostEstimate:
+def _search_cost(shape: Shape) -> CostEstimate:
+    settings, corpus, layout, overlaps = shape
     n, d, k, overlap = float(corpus.n), corpus.d, settings.k, overlaps[0]
     mending = REFINEMENTS * 4 * 1.5 * n * k**2 * d
     named = f"cells, overlap {overlap}" + (" or more" if len(overlaps) > 1 else "")
@@ -420,9 +390,8 @@ def _search_cost(
     )
 
 
-def _merge_memory(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> int:
+def _merge_memory(shape: Shape) -> int:
+    settings, corpus, layout, _ = shape
     entries = min(corpus.n, layout.block) * settings.k
     joined = corpus.n * settings.k if corpus.n * settings.k <= JOINED_ENTRIES else 0
     merging = entries * 16 * 6 + min(corpus.n, layout.block) * 40
@@ -430,9 +399,8 @@ def _merge_memory(
     return max(merging, joining) + FEW_TILES_BYTES
 
 
-def _merge_cost(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> CostEstimate:
+def _merge_cost(shape: Shape) -> CostEstimate:
+    settings, corpus, layout, _ = shape
     lists = 16 * corpus.n * settings.k
     return CostEstimate(
         bytes_read=2 * lists,
