@@ -21,10 +21,9 @@ from latentscale.baselines.moments import (
 from latentscale.tiles.distances import as_points
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Inputs
-from latentscale_pipeline.measures.base import (
-    store_estimate,
-)
-from latentscale_pipeline.storage.artifacts import Artifact, Output
+from latentscale_pipeline.measures.base import store_estimate
+from latentscale_pipeline.measures.shared.records import load_record, record_arrays
+from latentscale_pipeline.storage.artifacts import Output
 
 SHARDS_PER_TASK = 8
 """Shards whose moments one task sums."""
@@ -40,7 +39,7 @@ def sum_moments(inputs: Inputs) -> Output:
 
 def join_moments(inputs: Inputs) -> Output:
     """Join the moments in order and score the corpus."""
-    moments = merge_row_moments([_load(part) for part in inputs.parts])
+    moments = merge_row_moments([load_record(Moments, part) for part in inputs.parts])
     output = _store(moments)
     values: dict[str, Any] = {"GMStds": geometric_mean_deviation(moments)}
     if moments.zero_rows:
@@ -52,18 +51,8 @@ def join_moments(inputs: Inputs) -> Output:
 
 
 def _store(moments: Moments) -> Output:
-    arrays = {name: getattr(moments, name) for name in ("mean", "scatter", "directions")}
-    return Output(values={"count": moments.count, "zero_rows": moments.zero_rows}, arrays=arrays)
-
-
-def _load(artifact: Artifact) -> Moments:
-    return Moments(
-        count=artifact.values["count"],
-        zero_rows=artifact.values["zero_rows"],
-        mean=artifact.array("mean"),
-        scatter=artifact.array("scatter"),
-        directions=artifact.array("directions"),
-    )
+    values = {"count": moments.count, "zero_rows": moments.zero_rows}
+    return Output(values=values, arrays=record_arrays(moments))
 
 
 def compare_pair(inputs: Inputs) -> Output:
@@ -71,7 +60,8 @@ def compare_pair(inputs: Inputs) -> Output:
     p, generator = inputs.parameters, inputs.generator()
     evaluated = _draw(inputs.corpora["corpus"], p["rows"], generator)
     reference = _draw(inputs.corpora["reference"], p["rows"], generator)
-    moments = [_load(inputs.results[f"moments-{role}"]) for role in ("corpus", "reference")]
+    roles = ("corpus", "reference")
+    moments = [load_record(Moments, inputs.results[f"moments-{role}"]) for role in roles]
     kid = kernel_distance(evaluated, reference)
     a, b = as_points(evaluated, "euclidean"), as_points(reference, "euclidean")
     scores: dict[str, Any] = {"rows": [len(evaluated), len(reference)], "kid": asdict(kid)}

@@ -26,6 +26,7 @@ from latentscale_pipeline.measures.geomca.sparsification import (
     find_epsilon,
     held_rows,
 )
+from latentscale_pipeline.measures.shared.records import load_record, record_arrays
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 Int64Array = NDArray[np.int64]
@@ -42,8 +43,6 @@ COMPONENT_ARRAYS = (
     "edges_corpus",
     "edges_between",
 )
-
-FOREST_ARRAYS = ("vertices", "roots", "counted", "edges")
 
 
 @dataclass(frozen=True)
@@ -101,8 +100,7 @@ def join_rows(inputs: Inputs) -> Output:
         for other in sides[place:]:
             for second, vectors in other.blocks_from(first):
                 graph.look(balls, first, as_points(vectors, "euclidean"), second)
-    forest = graph.forest
-    return Output(arrays={name: getattr(forest, name) for name in FOREST_ARRAYS})
+    return Output(arrays=record_arrays(graph.forest))
 
 
 def merge_forests(inputs: Inputs) -> Output:
@@ -113,9 +111,9 @@ def merge_forests(inputs: Inputs) -> Output:
     sizes = {role: len(_thinned(inputs, role).array("kept")) for role in ROLES}
     graph = EpsilonGraph(sizes["reference"], sizes["corpus"])
     for part in inputs.parts:
-        graph.merge(Forest(*(part.array(name) for name in FOREST_ARRAYS)))
+        graph.merge(load_record(Forest, part))
     components = graph.components
-    arrays = {name: getattr(components, name) for name in COMPONENT_ARRAYS}
+    arrays = record_arrays(components)
     considered = {}
     for role in ROLES:
         followed = _follow(_thinned(inputs, role), components, role)

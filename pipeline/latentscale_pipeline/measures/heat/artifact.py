@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.heat.trace import HeatTrace
+from latentscale_pipeline.measures.shared.records import record_arrays
 from latentscale_pipeline.storage.artifacts import Output
 
 
@@ -18,20 +19,9 @@ def read_times(parameters: Mapping[str, Any]) -> NDArray[np.float64]:
     return np.logspace(np.log10(times["start"]), np.log10(times["stop"]), times["count"])
 
 
-HEAT_ARRAYS = (
-    "times",
-    "trace",
-    "lower",
-    "upper",
-    "standard_error",
-    "deviations",
-    "quadrature",
-)
-
-
 def trace_output(heat: HeatTrace) -> Output:
     """Turn a heat trace into a stage's result."""
     return Output(
         values={"vertices": heat.vertices, "probes": heat.probes, "steps": heat.steps},
-        arrays={name: getattr(heat, name) for name in HEAT_ARRAYS},
+        arrays=record_arrays(heat),
     )

@@ -43,7 +43,8 @@ from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.heat.artifact import read_times, trace_output
 from latentscale_pipeline.measures.shared.iteration_state import read_state
 from latentscale_pipeline.measures.shared.neighbour_graph import read_adjacency
-from latentscale_pipeline.storage.artifacts import Artifact, Output
+from latentscale_pipeline.measures.shared.records import load_record, record_arrays
+from latentscale_pipeline.storage.artifacts import Output
 
 
 def trace_heat(inputs: Inputs) -> Output:
@@ -93,17 +94,16 @@ def probe_graph(inputs: Inputs) -> Output:
                 "exact": exact,
             },
             arrays={
-                "nodes": pilots.nodes,
-                "weights": pilots.weights,
+                **record_arrays(pilots),
                 "moments": (exact_moments if exact else few_moments)(laplacian, rows),
             },
         )
-    control = _read_control(state)
+    control = load_record(ControlVariate, state)
     times = read_times(inputs.parameters)
     seen = probe_integrals(
         laplacian, control, times, count, steps, generator, null_space, distribution
     )
-    return Output(arrays={"below": seen.below, "above": seen.above})
+    return Output(arrays=record_arrays(seen))
 
 
 def average_iterations(inputs: Inputs) -> Output:
@@ -135,7 +135,7 @@ def average_iterations(inputs: Inputs) -> Output:
         nothing = np.empty((0, len(times)))
         values = {"phase": "probes", "wanted": wanted, "steps": steps, "n": int(moments[0])}
         return _next_iteration(values, control, ProbeIntegrals(nothing, nothing))
-    control = _read_control(state)
+    control = load_record(ControlVariate, state)
     seen = ProbeIntegrals(
         *(np.concatenate([state.array(side), _join(inputs, side)]) for side in ("below", "above"))
     )
@@ -148,20 +148,12 @@ def average_iterations(inputs: Inputs) -> Output:
 def _next_iteration(
     values: dict[str, Any], control: ControlVariate, seen: ProbeIntegrals
 ) -> Output:
-    arrays = {name: getattr(control, name) for name in CONTROL_ARRAYS}
     kept = {name: values[name] for name in ("phase", "wanted", "steps", "n")}
     return Output(
         {**kept, "width": control.width},
-        {**arrays, "below": seen.below, "above": seen.above},
+        {**record_arrays(control), **record_arrays(seen)},
         finished=False,
     )
-
-
-CONTROL_ARRAYS = ("coefficients", "trace", "rounding", "skewness", "slopes")
-
-
-def _read_control(state: Artifact) -> ControlVariate:
-    return ControlVariate(state.values["width"], *(state.array(name) for name in CONTROL_ARRAYS))
 
 
 def _join(inputs: Inputs, name: str) -> NDArray[np.float64]:
