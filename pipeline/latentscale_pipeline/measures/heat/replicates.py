@@ -9,7 +9,7 @@ subsamples tells the sampling error of the whole (:mod:`latentscale.sampling.sub
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,6 @@ from latentscale.neighbours.exact import exact_neighbours
 from latentscale.sampling.subsets import LEVEL, Spread, sampling_error
 from latentscale.tiles.distances import as_points
 from latentscale_pipeline.engine.stage import Inputs
-from latentscale_pipeline.engine.task import FINALISE
 from latentscale_pipeline.measures.base import JobFacts, Results, Role
 from latentscale_pipeline.measures.heat.probes import estimate_trace
 from latentscale_pipeline.measures.shared.shard_blocks import find_block
@@ -51,7 +50,7 @@ def draw_subsamples(inputs: Inputs) -> Output:
     block = find_block(inputs, corpus)
     stored = corpus.read_rows(block.start, block.stop)
     # Every block draws the same subsamples.
-    streams = replace(inputs, index=FINALISE).generator().spawn(p["count"])
+    streams = inputs.common_generator().spawn(p["count"])
     found = []
     for number, stream in enumerate(streams):
         rows = stream.choice(corpus.n, p["rows"], replace=False)
@@ -75,7 +74,7 @@ def measure_subsample(inputs: Inputs) -> Output:
     for role, stream in zip(p["roles"], streams, strict=True):
         vectors = _read_subsample(inputs.results[draws_name(role)], inputs.index)
         points = as_points(vectors, p["metric"])
-        near = exact_neighbours(points, p["k"], seed=int(inputs.stage.seed or 0))
+        near = exact_neighbours(points, p["k"], seed=inputs.tie_seed)
         adjacency = symmetrise(near.indices)
         heat = estimate_trace(adjacency, p, stream)
         arrays[f"per_vertex_{role}"] = heat.trace

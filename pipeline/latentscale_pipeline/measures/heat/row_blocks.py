@@ -188,7 +188,7 @@ def advance_vectors(inputs: Inputs) -> Output:
         trace = _start_trace(inputs, norm)
     else:
         sums = RowSums.total([RowSums(**part.values) for part in inputs.parts])
-        trace = restore(TraceByRows, inputs.state).advance(sums)
+        trace = restore(TraceByRows.load, inputs.state).advance(sums)
     request = trace.request
     if request is None:
         return trace_output(trace.outcome)

@@ -8,8 +8,6 @@ replicate places; the function on the job's scales comes after it.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,7 +28,6 @@ from latentscale.sampling.rarefaction import (
 )
 from latentscale.tiles.distances import Points
 from latentscale_pipeline.engine.stage import Inputs
-from latentscale_pipeline.engine.task import FINALISE
 from latentscale_pipeline.measures.base import load_estimate, store_estimate
 from latentscale_pipeline.measures.magnitude.tasks import job_scales, without_scale
 from latentscale_pipeline.measures.shared.distinct_rows import DistinctRows
@@ -139,7 +136,7 @@ def _load_nystrom(artifact: Artifact) -> NystromMagnitude:
 def _draw(inputs: Inputs, distinct: DistinctRows) -> NDArray[np.int64]:
     """Draw all replicates, the same ones in every task."""
     rows = min(inputs.parameters["rows"], len(distinct))
-    generator = replace(inputs, index=FINALISE).generator()
+    generator = inputs.common_generator()
     return draw_replicates(len(distinct), rows - rows % PIECES, REPLICATES, generator)
 
 

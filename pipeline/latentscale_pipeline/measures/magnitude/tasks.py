@@ -42,7 +42,7 @@ def advance_convergence(inputs: Inputs) -> Output:
     try:
         check_target(p["target"], len(distinct))
         if inputs.state is not None:
-            search = advance_state(ConvergenceSearch, distinct, inputs)
+            search = advance_state(ConvergenceSearch.load, distinct, inputs)
         elif _is_dense(inputs, distinct):
             points = distinct.read(slice(0, len(distinct)))
             estimate = convergence_scale(
@@ -80,7 +80,7 @@ def advance_function(inputs: Inputs) -> Output:
         return without_scale(inputs)
     distinct = DistinctRows.of(inputs)
     if inputs.state is not None:
-        solver = advance_state(ConjugateGradients, distinct, inputs)
+        solver = advance_state(ConjugateGradients.load, distinct, inputs)
     elif _is_dense(inputs, distinct):
         points = distinct.read(slice(0, len(distinct)))
         function = magnitude_function(points, scales, method=p["method"], tolerance=p["tolerance"])

@@ -7,7 +7,6 @@ its own lists and from those of other blocks, turned round.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -175,19 +174,11 @@ def _stored(adjacency: scipy.sparse.csr_array[Any, Any]) -> dict[str, NDArray[An
     return {"indices": adjacency.indices, "indptr": adjacency.indptr.astype(np.int64)}
 
 
-def graph_blocks(graph: Artifact) -> Iterator[Artifact]:
-    """Yield the results that hold the rows of the adjacency matrix, in the order of vertices."""
-    if "indptr" in graph.objects:
-        yield graph
-        return
-    for block in range(graph.values["blocks"]):
-        yield graph.partition(block)
-
-
 def read_adjacency(graph: Artifact) -> scipy.sparse.csr_array[Any, Any]:
     """Read the whole adjacency matrix."""
     indices, lengths = [], []
-    for block in graph_blocks(graph):
+    one = "indptr" in graph.objects
+    for block in [graph] if one else map(graph.partition, range(graph.values["blocks"])):
         indices.append(block.array("indices"))
         lengths.append(np.diff(block.array("indptr")))
     columns = indices[0] if len(indices) == 1 else np.concatenate(indices)

@@ -19,7 +19,7 @@ from latentscale_pipeline.measures.base import RESULT_BYTES, TILE_BYTES, CorpusF
 from latentscale_pipeline.measures.shared import iteration_state
 from latentscale_pipeline.measures.shared.distinct_rows import DistinctRows
 from latentscale_pipeline.measures.shared.iteration_state import (
-    Kind,
+    Load,
     add_group_sums,
     cut_by_groups,
     read_group,
@@ -112,9 +112,9 @@ def state_output(
     )
 
 
-def advance_state(kind: Kind[IterationT], distinct: DistinctRows, inputs: Inputs) -> IterationT:
+def advance_state(load: Load[IterationT], distinct: DistinctRows, inputs: Inputs) -> IterationT:
     """Add up a pass's parts and take the iteration one step on."""
-    iteration = restore(kind, read_state(inputs))
+    iteration = restore(load, read_state(inputs))
     request = iteration.request
     if request is None:
         raise ValueError("the iteration is finished")

@@ -85,7 +85,7 @@ def advance_kernel(inputs: Inputs, similarity: Similarity) -> Output:
         traces = KernelTraces.start(corpus.n, orders, inputs.generator(), roots)
         return _publish(traces, groups, _mean(corpus))
     vectors = join_groups(state, groups)
-    traces = restore(KernelTraces, state, {VECTORS: vectors})
+    traces = restore(KernelTraces.load, state, {VECTORS: vectors})
     sums = KernelProducts(
         add_group_sums(inputs.parts, groups, vectors.shape[1]),
         math.fsum(part.values["squares"] for part in inputs.parts),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from typing import Any, cast
 
@@ -35,7 +35,6 @@ from latentscale.vendi.second_moments import (
     merge_moments,
 )
 from latentscale_pipeline.engine.stage import Inputs
-from latentscale_pipeline.engine.task import FINALISE
 from latentscale_pipeline.measures.vendi.similarity import Similarity, scores_output, under_kernel
 from latentscale_pipeline.storage.artifacts import Output
 
@@ -152,7 +151,7 @@ def sum_features(inputs: Inputs, similarity: Similarity) -> Output:
     bandwidth = cast(float, similarity.bandwidth)
     kernel = cast(KernelName, similarity.kernel)
     # The same frequencies in every task, about the first row: any origin near the rows does.
-    generator = replace(inputs, index=FINALISE).generator()
+    generator = inputs.common_generator()
     frequencies = draw_frequencies(kernel, bandwidth, corpus.d, FREQUENCIES, generator)
     origin = corpus.read_rows(0, 1)[0].astype(np.float64)
     first = inputs.index * SHARDS_PER_TASK
@@ -175,7 +174,7 @@ def score_features(inputs: Inputs, similarity: Similarity) -> Output:
 def score_subset(inputs: Inputs, similarity: Similarity) -> Output:
     """Score the pieces of one size of one random subset."""
     p, corpus = inputs.parameters, inputs.corpora[inputs.parameters["role"]]
-    generator = replace(inputs, index=FINALISE).generator()
+    generator = inputs.common_generator()
     subset, halving = divmod(inputs.index, HALVINGS + 1)
     rows = draw_replicates(corpus.n, p["rows"], SUBSETS, generator)[subset]
     ascending, back = np.unique(rows, return_inverse=True)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
 from latentscale.neighbours.certificate import Recall
 from latentscale.neighbours.exact import Neighbours, nearest
 from latentscale.tiles.distances import as_points
-from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Inputs, Stage
 from latentscale_pipeline.errors import BadInput
@@ -23,6 +21,7 @@ from latentscale_pipeline.measures.base import (
     Role,
 )
 from latentscale_pipeline.measures.shared.neighbours.settings import NeighbourSettings
+from latentscale_pipeline.measures.shared.records import record_arrays
 from latentscale_pipeline.storage.artifacts import Output
 
 QUERY_ROWS = 8192
@@ -75,10 +74,22 @@ def find_exact_neighbours(inputs: Inputs) -> Output:
     corpus = inputs.corpora[p["role"]]
     start = inputs.index * QUERY_ROWS
     query_ids = np.arange(start, min(start + QUERY_ROWS, corpus.n))
-    # Ties between equal distances are broken by one seed in all partitions.
-    seed = int(inputs.stage.seed or 0)
-    found = _nearest_in_corpus(corpus, query_ids, p["k"], p["metric"], seed)
-    return Output(arrays={"indices": found.indices, "distances": found.distances})
+    queries = as_points(corpus.read_rows(start, start + len(query_ids)), p["metric"])
+    best: Neighbours | None = None
+    for shard in range(corpus.shard_count):
+        rows = corpus.shard_range(shard)
+        best = nearest(
+            queries,
+            as_points(corpus.read_shard(shard), p["metric"]),
+            p["k"],
+            query_ids=query_ids,
+            candidate_ids=np.arange(rows.start, rows.stop),
+            seed=inputs.tie_seed,
+            known=best,
+        )
+    if best is None:
+        raise BadInput(f"{corpus.url}: has no shards")
+    return Output(arrays=record_arrays(best))
 
 
 def join_neighbours(inputs: Inputs) -> Output:
@@ -89,24 +100,3 @@ def join_neighbours(inputs: Inputs) -> Output:
     }
     exact = Recall(value=1.0, lower=1.0, upper=1.0, sampled=len(arrays["indices"]))
     return Output(values={"method": "exact", "recall": asdict(exact)}, arrays=arrays)
-
-
-def _nearest_in_corpus(
-    corpus: Corpus, query_ids: np.ndarray[Any, np.dtype[np.int64]], k: int, metric: Any, seed: int
-) -> Neighbours:
-    queries = as_points(corpus.read_rows(int(query_ids[0]), int(query_ids[-1]) + 1), metric)
-    best: Neighbours | None = None
-    for shard in range(corpus.shard_count):
-        rows = corpus.shard_range(shard)
-        best = nearest(
-            queries,
-            as_points(corpus.read_shard(shard), metric),
-            k,
-            query_ids=query_ids,
-            candidate_ids=np.arange(rows.start, rows.stop),
-            seed=seed,
-            known=best,
-        )
-    if best is None:
-        raise BadInput(f"{corpus.url}: has no shards")
-    return best

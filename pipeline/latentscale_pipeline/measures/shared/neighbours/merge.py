@@ -20,7 +20,6 @@ from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.errors import TargetMissed
 from latentscale_pipeline.measures.shared.neighbours.assign import (
     group_by_size,
-    tie_seed,
     where_needed,
 )
 from latentscale_pipeline.measures.shared.neighbours.search import LISTS, lists_name
@@ -47,7 +46,7 @@ def newest_lists(read: Callable[[str], Artifact], names: Sequence[str]) -> Artif
 def merge_lists(inputs: Inputs) -> Output:
     """Merge the lists of a block of positions, and turn their edges round for other blocks."""
     p = inputs.parameters
-    layout, k, seed = Layout(p["n"], p["d"]), p["k"], tie_seed(inputs)
+    layout, k, seed = Layout(p["n"], p["d"]), p["k"], inputs.tie_seed
     start = inputs.index * layout.block
     count = min(layout.block, p["n"] - start)
     rows = np.empty(count, dtype=np.int64)
