@@ -52,7 +52,7 @@ def run_command(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def run_here(config: Path) -> "Finished":
+def run_here(config: Path, *, keep: bool = False) -> "Finished":
     """Run a job in this process, without its progress."""
     from latentscale_pipeline.config.job import read_config
     from latentscale_pipeline.jobs.plan import comparing_measures, make_plan, measure_sections
@@ -64,7 +64,7 @@ def run_here(config: Path) -> "Finished":
         measures=measure_sections(),
         comparing=comparing_measures(),
     )
-    return run_job(make_plan(read), lambda event, **fields: None)
+    return run_job(make_plan(read), lambda event, **fields: None, keep=keep)
 
 
 def imported_libraries(*arguments: object) -> set[str]:
