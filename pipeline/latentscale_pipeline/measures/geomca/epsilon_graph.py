@@ -8,9 +8,7 @@ rows, whatever the number of edges, and the last task merges them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +20,9 @@ from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.geomca.sparsification import (
-    BLOCK_ROWS,
     find_epsilon,
     held_rows,
+    read_blocks,
 )
 from latentscale_pipeline.measures.shared.records import load_record, record_arrays
 from latentscale_pipeline.storage.artifacts import Artifact, Output
@@ -66,19 +64,6 @@ class Side:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def blocks_from(self, vertex: int) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Yield blocks of rows with the vertex each begins with, those before one left out."""
-        for shard in range(self.corpus.shard_count):
-            held = self.corpus.shard_range(shard)
-            start, stop = (int(i) for i in np.searchsorted(self.rows, [held.start, held.stop]))
-            start = max(start, vertex - self.first)
-            if start >= stop:
-                continue
-            vectors = self.corpus.read_shard(shard)
-            for block in row_blocks(stop - start, BLOCK_ROWS):
-                chosen = self.rows[start + block.start : start + block.stop] - held.start
-                yield self.first + start + block.start, vectors[chosen]
-
 
 def join_rows(inputs: Inputs) -> Output:
     """Find the edges of some groups of kept rows with all rows after them."""
@@ -98,7 +83,9 @@ def join_rows(inputs: Inputs) -> Output:
         balls = Balls.about(centres, inputs.parameters["factor"] * epsilon, strict=True)
         first = side.first + rows.start
         for other in sides[place:]:
-            for second, vectors in other.blocks_from(first):
+            begin = max(first - other.first, 0)
+            for block, vectors in read_blocks(other.corpus, other.rows[begin:]):
+                second = other.first + begin + block.start
                 graph.look(balls, first, as_points(vectors, "euclidean"), second)
     return Output(arrays=record_arrays(graph.forest))
 

@@ -9,6 +9,7 @@ corpus. The state is 8 bytes for each row considered, cut like the tasks.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,27 +76,29 @@ class Parts:
     def __len__(self) -> int:
         return self.corpus.n if self.rows is None else len(self.rows)
 
-    def shards(self, part: int) -> range:
-        """Return the shards of a part."""
-        shards = self.corpus.shard_count
-        return range(part * shards // self.count, (part + 1) * shards // self.count)
-
-    def places(self, shard: int) -> slice:
-        """Return where the rows of a shard are among those considered."""
-        held = self.corpus.shard_range(shard)
-        if self.rows is None:
-            return held
-        first, last = np.searchsorted(self.rows, [held.start, held.stop])
-        return slice(int(first), int(last))
-
     def of_part(self, part: int) -> slice:
         """Return where the rows of a part are among those considered."""
-        shards = self.shards(part)
-        return slice(self.places(shards[0]).start, self.places(shards[-1]).stop)
+        shards = self.corpus.shard_count
+        first, end = (number * shards // self.count for number in (part, part + 1))
+        held = self.corpus.shard_range(first).start, self.corpus.shard_range(end - 1).stop
+        start, stop = held if self.rows is None else np.searchsorted(self.rows, held).tolist()
+        return slice(start, stop)
 
     def numbers(self, places: Int64Array) -> Int64Array:
         """Return the row numbers of places among the rows considered."""
         return places if self.rows is None else self.rows[places]
+
+
+def read_blocks(corpus: Corpus, rows: Int64Array) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """Yield the vectors of some rows, ascending, by blocks; every shard is read once at most."""
+    for shard in range(corpus.shard_count):
+        held = corpus.shard_range(shard)
+        start, stop = np.searchsorted(rows, [held.start, held.stop]).tolist()
+        if start < stop:
+            vectors = corpus.read_shard(shard)
+            for block in row_blocks(stop - start, BLOCK_ROWS):
+                inside = slice(start + block.start, start + block.stop)
+                yield inside, vectors[rows[inside] - held.start]
 
 
 def remove_rows(inputs: Inputs) -> Output:
@@ -109,19 +112,12 @@ def remove_rows(inputs: Inputs) -> Output:
     balls = Balls.about(
         as_points(state.array("vectors"), "euclidean"), state.values["delta"], strict=False
     )
-    begin = parts.of_part(inputs.index).start
-    for shard in parts.shards(inputs.index):
-        places = parts.places(shard)
-        here = representative[places.start - begin : places.stop - begin]
-        undecided = np.flatnonzero(here == UNDECIDED)
-        if len(undecided) == 0:
-            continue
-        vectors = parts.corpus.read_shard(shard)
-        inside = parts.numbers(places.start + undecided) - parts.corpus.shard_range(shard).start
-        for block in row_blocks(len(undecided), BLOCK_ROWS):
-            first = first_near(balls, as_points(vectors[inside[block]], "euclidean"))
-            near = first != UNDECIDED
-            here[undecided[block][near]] = keepers[first[near]]
+    undecided = np.flatnonzero(representative == UNDECIDED)
+    rows = parts.numbers(parts.of_part(inputs.index).start + undecided)
+    for block, vectors in read_blocks(parts.corpus, rows):
+        first = first_near(balls, as_points(vectors, "euclidean"))
+        near = first != UNDECIDED
+        representative[undecided[block][near]] = keepers[first[near]]
     return Output(arrays={"representative": representative})
 
 

@@ -12,6 +12,14 @@ from latentscale.heat.trace import HeatTrace
 from latentscale_pipeline.measures.shared.records import record_arrays
 from latentscale_pipeline.storage.artifacts import Output
 
+SETTINGS = ("steps", "probes", "tolerance", "distribution", "variance_reduction")
+"""How a trace is estimated, by the names that the configuration and the mathematics share."""
+
+
+def read_settings(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how a trace is estimated, from a stage's parameters; None is ``auto``."""
+    return {name: None if (p := parameters[name]) == "auto" else p for name in SETTINGS}
+
 
 def read_times(parameters: Mapping[str, Any]) -> NDArray[np.float64]:
     """Return the diffusion times of a stage's parameters."""

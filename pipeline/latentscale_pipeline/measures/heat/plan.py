@@ -28,6 +28,7 @@ from latentscale_pipeline.measures.base import (
     JobFacts,
     Role,
 )
+from latentscale_pipeline.measures.heat.artifact import SETTINGS
 from latentscale_pipeline.measures.heat.config import Heat
 from latentscale_pipeline.measures.heat.probes import average_iterations, probe_graph, trace_heat
 from latentscale_pipeline.measures.heat.replicates import (
@@ -170,15 +171,7 @@ def _expected_steps(section: Heat) -> int:
 
 def _trace_parameters(section: Heat) -> dict[str, Any]:
     """Return what a trace depends on beside its graph, as parameters of a stage."""
-    return {
-        "times": section.times.model_dump(),
-        "laplacian": section.laplacian,
-        "steps": section.steps,
-        "probes": section.probes,
-        "tolerance": section.tolerance,
-        "distribution": section.distribution,
-        "variance_reduction": section.variance_reduction,
-    }
+    return section.model_dump(include={"times", "laplacian", *SETTINGS})
 
 
 # --- a trace in memory ---------------------------------------------------------------------

@@ -40,7 +40,7 @@ from latentscale.linalg.control_variates import ControlVariate, fit_control_vari
 from latentscale.linalg.null_space import NullSpace
 from latentscale.linalg.quadrature import Rule
 from latentscale_pipeline.engine.stage import Inputs
-from latentscale_pipeline.measures.heat.artifact import read_times, trace_output
+from latentscale_pipeline.measures.heat.artifact import read_settings, read_times, trace_output
 from latentscale_pipeline.measures.shared.iteration_state import read_state
 from latentscale_pipeline.measures.shared.neighbour_graph import read_adjacency
 from latentscale_pipeline.measures.shared.records import load_record, record_arrays
@@ -59,17 +59,9 @@ def estimate_trace(
     generator: np.random.Generator,
 ) -> HeatTrace:
     """Estimate the heat trace of a graph as a stage's parameters say."""
-    p = parameters
-    return estimate_heat_trace(
-        LAPLACIANS[p["laplacian"]](adjacency),
-        read_times(p),
-        generator=generator,
-        steps=None if p["steps"] == "auto" else p["steps"],
-        probes=None if p["probes"] == "auto" else p["probes"],
-        tolerance=p["tolerance"],
-        distribution=p["distribution"],
-        variance_reduction=p["variance_reduction"],
-    )
+    laplacian = LAPLACIANS[parameters["laplacian"]](adjacency)
+    settings = read_settings(parameters)
+    return estimate_heat_trace(laplacian, read_times(parameters), generator=generator, **settings)
 
 
 LAPLACIANS = {"normalized": normalised_laplacian, "unnormalized": unnormalised_laplacian}

@@ -30,7 +30,7 @@ from latentscale.heat.row_blocks import (
     orthogonalise_block,
 )
 from latentscale_pipeline.engine.stage import Inputs
-from latentscale_pipeline.measures.heat.artifact import read_times, trace_output
+from latentscale_pipeline.measures.heat.artifact import read_settings, read_times, trace_output
 from latentscale_pipeline.measures.shared.iteration_state import (
     read_state,
     restore,
@@ -184,8 +184,10 @@ def _orthogonalise(inputs: Inputs, request: RowRequest) -> Output:
 def advance_vectors(inputs: Inputs) -> Output:
     """Add up the blocks' sums and take the trace one step on."""
     if inputs.state is None:
-        norm = inputs.results[inputs.parameters["matrix"]].values["width"]
-        trace = _start_trace(inputs, norm)
+        p = inputs.parameters
+        norm = inputs.results[p["matrix"]].values["width"]
+        settings = TraceSettings(n=p["n"], norm=norm, **read_settings(p))
+        trace = TraceByRows.start(settings, read_times(p), inputs.generator())
     else:
         sums = RowSums.total([RowSums(**part.values) for part in inputs.parts])
         trace = restore(TraceByRows.load, inputs.state).advance(sums)
@@ -193,18 +195,3 @@ def advance_vectors(inputs: Inputs) -> Output:
     if request is None:
         return trace_output(trace.outcome)
     return state_output(trace, {"request": request.values()})
-
-
-def _start_trace(inputs: Inputs, norm: float) -> TraceByRows:
-    """Begin the trace as the stage's parameters say."""
-    p = inputs.parameters
-    settings = TraceSettings(
-        n=p["n"],
-        norm=norm,
-        steps=None if p["steps"] == "auto" else p["steps"],
-        probes=None if p["probes"] == "auto" else p["probes"],
-        tolerance=p["tolerance"],
-        distribution=p["distribution"],
-        variance_reduction=p["variance_reduction"],
-    )
-    return TraceByRows.start(settings, read_times(p), inputs.generator())
