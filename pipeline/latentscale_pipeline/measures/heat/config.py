@@ -11,15 +11,7 @@ from pydantic import (
     model_validator,
 )
 
-from latentscale_pipeline.config.cluster import CLUSTERS as CLUSTERS
-from latentscale_pipeline.config.cluster import LEAST_MEMORY as LEAST_MEMORY
-from latentscale_pipeline.config.cluster import Cluster as Cluster
-from latentscale_pipeline.config.cluster import Driver as Driver
-from latentscale_pipeline.config.cluster import Local as Local
-from latentscale_pipeline.config.cluster import Serial as Serial
 from latentscale_pipeline.config.section import Auto, Fraction, Metric, Section, Tolerance
-from latentscale_pipeline.config.sizes import Bytes as Bytes
-from latentscale_pipeline.config.sizes import parse_bytes as parse_bytes
 
 
 class HeatTimes(Section):

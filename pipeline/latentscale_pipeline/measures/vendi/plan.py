@@ -36,7 +36,8 @@ from latentscale_pipeline.measures.base import (
 )
 from latentscale_pipeline.measures.shared.row_groups import cut_rows
 from latentscale_pipeline.measures.vendi.config import Vendi, VendiKernel
-from latentscale_pipeline.measures.vendi.labels import plan_labels
+from latentscale_pipeline.measures.vendi.labels import LABEL_BYTES, join_labels, score_labels
+from latentscale_pipeline.measures.vendi.labels import stage_name as labels_stage
 from latentscale_pipeline.measures.vendi.lanczos import advance_kernel, multiply_pair
 from latentscale_pipeline.measures.vendi.tasks import (
     FEATURE_ROWS,
@@ -61,6 +62,9 @@ DENSE_ROWS = 12_000
 """Corpora of up to this many rows get all eigenvalues of a kernel under ``method: auto``."""
 
 Method = Literal["exact", "lanczos", "nystrom", "fourier", "subsample"]
+
+TEXT_BYTES = 200
+"""Memory of one row's label while labels are numbered."""
 
 LEAST_LANCZOS = 200
 """Rows from which probes are worth their while."""
@@ -96,7 +100,7 @@ def plan_vendi(section: Vendi, facts: JobFacts) -> list[Stage]:
         else:
             stages += [_kernel_stage(section, kernel, facts, role) for role in facts.corpora]
     if section.labels:
-        stages += [plan_labels(section, facts, role) for role in facts.corpora]
+        stages += [_labels_stage(section, facts, role) for role in facts.corpora]
     return stages
 
 
@@ -400,4 +404,55 @@ def _nystrom_cost(corpus: CorpusFacts) -> CostEstimate:
         tiles,
         float64_multiply_adds=tiles.float64_multiply_adds + n * m * (corpus.d + 2 * m) + spectra,
         elementwise_operations=tiles.elementwise_operations + KERNEL_OPERATIONS * n * m,
+    )
+
+
+def _labels_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
+    """Plan the scores of every label of a corpus.
+
+    Raises
+    ------
+    BadInput
+        If the corpus has no labels.
+    """
+    corpus = facts.corpora[role]
+    if corpus.labels is None:
+        raise BadInput(
+            f"{role}: measures.vendi.labels is true and the corpus has no labels; ingest it with "
+            "--labels, or leave it false"
+        )
+    # Dealt in order, two tasks that follow each other hold more than one's share together.
+    tasks = 2 * (corpus.stored_bytes // LABEL_BYTES) + 1
+    packed = 4 * corpus.d * (corpus.d + 1)
+    weights = corpus.weights if section.weights else None
+    return Stage(
+        name=labels_stage(role),
+        work=score_labels,
+        finalise=join_labels,
+        partitions=tasks,
+        corpora=(role,),
+        parameters={
+            "role": role,
+            "orders": order_names(section),
+            "labels": corpus.labels,
+            "weights": weights,
+        },
+        memory_bytes=min(LABEL_BYTES, corpus.stored_bytes)
+        + packed
+        + 2 * corpus.shard_stored_bytes
+        + (TEXT_BYTES + (8 if weights else 0)) * corpus.n
+        + 16 * BLOCK_ROWS * corpus.d,
+        cost_estimate=_labels_cost(corpus),
+    )
+
+
+def _labels_cost(corpus: CorpusFacts) -> CostEstimate:
+    return CostEstimate(
+        bytes_read=corpus.stored_bytes,
+        bytes_written=RESULT_BYTES,
+        float64_multiply_adds=corpus.n * float(corpus.d) ** 2 / 2
+        + VALUES_ONLY * corpus.n * float(corpus.d),
+        elementwise_operations=2.0 * corpus.n * corpus.d,
+        method="exact",
+        why="second moments of all labels in one pass over the rows",
     )
