@@ -90,6 +90,8 @@ def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
         raise BadInput("heat.recall is 1, which only neighbours: exact can promise")
     stages = [stage for role in facts.corpora for stage in _corpus_stages(section, facts, role)]
     if len(facts.corpora) > 1:
+        probes = sum(_expected_probes(section, corpus) for corpus in facts.corpora.values())
+        times = section.times.count
         stages.append(
             Stage(
                 name="imd",
@@ -99,8 +101,13 @@ def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
                 ),
                 parameters={"normalization": section.normalization},
                 seed=facts.seed,
-                memory_bytes=TILE_BYTES + TIME_BYTES * section.times.count,
-                cost_estimate=_imd_cost(section, facts),
+                memory_bytes=TILE_BYTES + TIME_BYTES * times,
+                cost_estimate=CostEstimate(
+                    bytes_read=8 * times * (probes + 14),
+                    bytes_written=RESULT_BYTES,
+                    float64_multiply_adds=float(BOOTSTRAP_DRAWS * probes * times),
+                    elementwise_operations=10.0 * BOOTSTRAP_DRAWS * (probes + 2 * times),
+                ),
             )
         )
     return [*stages, *_plan_replicates(section, facts)]
@@ -125,7 +132,7 @@ def _corpus_stages(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
     # The graph of exact neighbours is in one block, whatever its size.
     trace = (
         _plan_trace_by_rows(section, facts, role)
-        if in_cells and not _fits_one_task(section, corpus)
+        if in_cells and _forming_bytes(section, corpus.n) > GRAPH_BYTES
         else [_trace_stage(section, facts, role)]
     )
     return [
@@ -140,17 +147,6 @@ def searches_cells(section: Heat, corpus: CorpusFacts) -> bool:
     if section.neighbours == "auto":
         return corpus.n > EXACT_ROWS
     return section.neighbours == "cells"
-
-
-def _imd_cost(section: Heat, facts: JobFacts) -> CostEstimate:
-    probes = sum(_expected_probes(section, corpus) for corpus in facts.corpora.values())
-    times = section.times.count
-    return CostEstimate(
-        bytes_read=8 * times * (probes + 14),
-        bytes_written=RESULT_BYTES,
-        float64_multiply_adds=float(BOOTSTRAP_DRAWS * probes * times),
-        elementwise_operations=10.0 * BOOTSTRAP_DRAWS * (probes + 2 * times),
-    )
 
 
 def _expected_probes(section: Heat, corpus: CorpusFacts) -> int:
@@ -187,10 +183,7 @@ def _trace_stage(section: Heat, facts: JobFacts, role: Role) -> Stage:
         advance=None if parts == 1 else average_iterations,
         partitions=parts,
         needs=(f"graph-{role}",),
-        parameters={
-            "graph": f"graph-{role}",
-            **_trace_parameters(section),
-        },
+        parameters={"graph": f"graph-{role}", **_trace_parameters(section)},
         seed=facts.seed,
         memory_bytes=_trace_memory(section, corpus),
         cost_estimate=replace(_trace_cost(section, corpus), iterations=1 if parts == 1 else 2),
@@ -202,11 +195,6 @@ def _parts(section: Heat, corpus: CorpusFacts) -> int:
     probes = _expected_probes(section, corpus)
     elementwise_operations = probes * _expected_steps(section) * 5 / 3 * corpus.n * section.k
     return max(1, min(round(elementwise_operations / TASK_OPERATIONS), probes // TASK_PROBES))
-
-
-def _fits_one_task(section: Heat, corpus: CorpusFacts) -> bool:
-    """Tell whether a task may hold the whole graph."""
-    return _forming_bytes(section, corpus.n) <= GRAPH_BYTES
 
 
 def _forming_bytes(section: Heat, n: int) -> int:
@@ -265,6 +253,17 @@ def _plan_trace_by_rows(section: Heat, facts: JobFacts, role: Role) -> list[Stag
     corpus = facts.corpora[role]
     layout = Layout(corpus.n, corpus.d)
     common = {"graph": f"graph-{role}", "n": corpus.n, "d": corpus.d}
+    n, entries = float(corpus.n), 5 / 3 * corpus.n * section.k
+    rows = min(corpus.n, layout.block)
+    listed = rows * (2 * section.k + 1)
+    # The Laplacian; vectors, their product and what they need of others; or rows of L L.
+    vectors = 8 * BATCH * int(rows * (5 + 2 * LEAVING * section.k))
+    probes, steps = _expected_probes(section, corpus), _expected_steps(section)
+    columns = PILOT_PROBES + probes
+    batches = -(-columns // BATCH)
+    iterations = 2 * steps * batches
+    exchanged = int(8 * LEAVING * n * columns * steps)
+    moved = exchanged + int(8 * 4 * n * columns * steps)
     return [
         Stage(
             name=f"laplacian-{role}",
@@ -274,8 +273,12 @@ def _plan_trace_by_rows(section: Heat, facts: JobFacts, role: Role) -> list[Stag
             partitions=layout.blocks,
             needs=(f"graph-{role}",),
             parameters={**common, "laplacian": section.laplacian},
-            memory_bytes=_laplacian_memory(section, corpus, layout),
-            cost_estimate=_laplacian_cost(section, corpus),
+            memory_bytes=100 * listed + FEW_TILES_BYTES,
+            cost_estimate=CostEstimate(
+                bytes_read=int(12 * entries),
+                bytes_written=int((1 + LEAVING) * 16 * entries),
+                elementwise_operations=40 * entries,
+            ),
         ),
         Stage(
             name=f"heat-{role}",
@@ -290,52 +293,18 @@ def _plan_trace_by_rows(section: Heat, facts: JobFacts, role: Role) -> list[Stag
             },
             seed=facts.seed,
             reads_last_iteration=True,
-            memory_bytes=_rows_memory(section, corpus, layout),
-            cost_estimate=_rows_cost(section, corpus, layout),
+            memory_bytes=40 * listed + max(vectors, 60 * listed) + FEW_TILES_BYTES,
+            cost_estimate=CostEstimate(
+                bytes_read=moved + int(16 * entries * iterations / 2),
+                bytes_written=moved + iterations * layout.blocks * RESULT_BYTES,
+                elementwise_operations=columns * steps * (entries + 8 * n) + 9 * entries**2 / n,
+                iterations=iterations,
+                method=f"{probes} probes of {steps} Lanczos steps by row blocks",
+                why="the graph takes more than a task may hold; about "
+                f"{exchanged / batches / steps:.1e} bytes are exchanged in a step",
+            ),
         ),
     ]
-
-
-def _laplacian_memory(section: Heat, corpus: CorpusFacts, layout: Layout) -> int:
-    entries = min(corpus.n, layout.block) * (2 * section.k + 1)
-    return 100 * entries + FEW_TILES_BYTES
-
-
-def _laplacian_cost(section: Heat, corpus: CorpusFacts) -> CostEstimate:
-    entries = 5 / 3 * corpus.n * section.k
-    return CostEstimate(
-        bytes_read=int(12 * entries),
-        bytes_written=int((1 + LEAVING) * 16 * entries),
-        elementwise_operations=40 * entries,
-    )
-
-
-def _rows_memory(section: Heat, corpus: CorpusFacts, layout: Layout) -> int:
-    rows = min(corpus.n, layout.block)
-    entries = rows * (2 * section.k + 1)
-    # The Laplacian; vectors, their product and what they need of others; or rows of L L.
-    vectors = 8 * BATCH * int(rows * (5 + 2 * LEAVING * section.k))
-    return 40 * entries + max(vectors, 60 * entries) + FEW_TILES_BYTES
-
-
-def _rows_cost(section: Heat, corpus: CorpusFacts, layout: Layout) -> CostEstimate:
-    n, entries = float(corpus.n), 5 / 3 * corpus.n * section.k
-    probes, steps = _expected_probes(section, corpus), _expected_steps(section)
-    columns = PILOT_PROBES + probes
-    batches = -(-columns // BATCH)
-    iterations = 2 * steps * batches
-    exchanged = int(8 * LEAVING * n * columns * steps)
-    kept = int(8 * 4 * n * columns * steps)
-    markers = iterations * layout.blocks * RESULT_BYTES
-    return CostEstimate(
-        bytes_read=exchanged + kept + int(16 * entries * iterations / 2),
-        bytes_written=exchanged + kept + markers,
-        elementwise_operations=columns * steps * (entries + 8 * n) + 9 * entries**2 / n,
-        iterations=iterations,
-        method=f"{probes} probes of {steps} Lanczos steps by row blocks",
-        why=f"the graph takes more than a task may hold; about {exchanged / batches / steps:.1e} "
-        "bytes are exchanged in a step",
-    )
 
 
 # --- random subsamples -------------------------------------------------------------------

@@ -185,6 +185,10 @@ def _subsampled(
     rows = replicate_rows(corpus, facts.pairs)
     auto = f"all pairs of rows would take more than budget.pairs {facts.pairs:.1e}"
     why = auto if section.method == "auto" else f"magnitude.method is {section.method}"
+    solving = step_bytes(rows, scales, scales, corpus.d) + 32 * rows * scales
+    held = rows * (corpus.d * 20 + 8) + solving
+    # Pieces of half the size have half as many pairs in all.
+    pairs = REPLICATES * float(rows) ** 2
     return replace(
         exact,
         work=work,
@@ -192,8 +196,15 @@ def _subsampled(
         finalise=finalise,
         partitions=SUBSAMPLES,
         parameters={**exact.parameters, "rows": rows, **parameters},
-        memory_bytes=_subsample_memory(corpus, rows, scales),
-        cost_estimate=replace(_subsample_cost(corpus, rows, scales), why=why),
+        memory_bytes=held + min(KEPT_BYTES, 2 * rows**2) + corpus.shard_bytes + TILE_BYTES,
+        cost_estimate=CostEstimate(
+            bytes_read=(SUBSAMPLES + 1) * (corpus.stored_bytes + 16 * corpus.n),
+            bytes_written=SUBSAMPLES * (24 * scales * PIECES + RESULT_BYTES),
+            float32_multiply_adds=pairs * corpus.d,
+            elementwise_operations=0.8 * PRODUCTS * pairs * pair_operations(scales),
+            method="subsample",
+            why=why,
+        ),
     )
 
 
@@ -206,6 +217,7 @@ def _subsampled_function(
     function = _subsampled(exact, section, facts, role, count, *tasks, beside=beside)
     if beside is None:
         return [function]
+    n, m = float(corpus.n), float(LANDMARKS)
     landmarks = replace(
         exact,
         name=beside,
@@ -213,8 +225,16 @@ def _subsampled_function(
         work=estimate_beside,
         advance=None,
         partitions=1,
-        memory_bytes=_landmarks_memory(corpus, count),
-        cost_estimate=_landmarks_cost(corpus, count),
+        memory_bytes=3 * corpus.points_bytes + 8 * LANDMARKS**2 * (count + 4) + 4 * TILE_BYTES,
+        # A factor a scale, and every row against it.
+        cost_estimate=CostEstimate(
+            bytes_read=corpus.stored_bytes + 16 * corpus.n,
+            bytes_written=16 * count + 2 * RESULT_BYTES,
+            float64_multiply_adds=n * m * corpus.d + count * (m**3 / 6 + n * m**2 / 2),
+            elementwise_operations=4 * n * m * count,
+            method="nystrom",
+            why="magnitude.method is nystrom",
+        ),
     )
     return [landmarks, replace(function, needs=(*exact.needs, beside))]
 
@@ -262,39 +282,3 @@ def replicate_rows(facts: CorpusFacts, pairs: float) -> int:
     fitting = REPLICATE_BYTES // (12 * (facts.d + 1))
     rows = max(LEAST_ROWS, min(budgeted, fitting, facts.n // REPLICATES))
     return int(rows - rows % PIECES)
-
-
-def _subsample_memory(facts: CorpusFacts, rows: int, scales: int) -> int:
-    """Memory of one task."""
-    held = rows * (facts.d * 20 + 8) + step_bytes(rows, scales, scales, facts.d)
-    return held + min(KEPT_BYTES, 2 * rows**2) + 32 * rows * scales + facts.shard_bytes + TILE_BYTES
-
-
-def _subsample_cost(facts: CorpusFacts, rows: int, scales: int) -> CostEstimate:
-    """Work of all tasks: pieces of every size of each replicate."""
-    # Pieces of half the size have half as many pairs in all.
-    pairs = REPLICATES * float(rows) ** 2
-    return CostEstimate(
-        bytes_read=(SUBSAMPLES + 1) * (facts.stored_bytes + 16 * facts.n),
-        bytes_written=SUBSAMPLES * (24 * scales * PIECES + RESULT_BYTES),
-        float32_multiply_adds=pairs * facts.d,
-        elementwise_operations=0.8 * PRODUCTS * pairs * pair_operations(scales),
-        method="subsample",
-    )
-
-
-def _landmarks_cost(facts: CorpusFacts, scales: int) -> CostEstimate:
-    """Work of the estimate by landmarks: a factor a scale, and every row against it."""
-    n, m = float(facts.n), float(LANDMARKS)
-    return CostEstimate(
-        bytes_read=facts.stored_bytes + 16 * facts.n,
-        bytes_written=16 * scales + 2 * RESULT_BYTES,
-        float64_multiply_adds=n * m * facts.d + scales * (m**3 / 6 + n * m**2 / 2),
-        elementwise_operations=4 * n * m * scales,
-        method="nystrom",
-        why="magnitude.method is nystrom",
-    )
-
-
-def _landmarks_memory(facts: CorpusFacts, scales: int) -> int:
-    return 3 * facts.points_bytes + 8 * LANDMARKS**2 * (scales + 4) + 4 * TILE_BYTES
