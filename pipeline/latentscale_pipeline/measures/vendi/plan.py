@@ -276,9 +276,7 @@ def _nystrom_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
         memory_bytes=_kernel_memory(corpus, 8 * (5 * m + 2 * TILE_ROWS) * m),
         cost_estimate=replace(
             tiles,
-            float64_multiply_adds=tiles.float64_multiply_adds
-            + n * m * (corpus.d + 2 * m)
-            + spectra,
+            float64_multiply_adds=tiles.float64_multiply_adds + factor + spectra,
             elementwise_operations=tiles.elementwise_operations + KERNEL_OPERATIONS * n * m,
         ),
     )

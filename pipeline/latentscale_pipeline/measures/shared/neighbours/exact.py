@@ -16,7 +16,6 @@ from latentscale_pipeline.measures.base import (
     CONVERSION_OPERATIONS,
     FEW_TILES_BYTES,
     RESULT_BYTES,
-    CorpusFacts,
     JobFacts,
     Role,
 )
@@ -33,38 +32,29 @@ def exact_neighbours_stage(
 ) -> Stage:
     """Plan the search of every row's neighbours among all rows."""
     corpus = facts.corpora[role]
+    n, d, k = corpus.n, corpus.d, settings.k
+    tasks, lists = -(-n // QUERY_ROWS), 16 * n * k
+    searching = corpus.shard_bytes + min(QUERY_ROWS, n) * ((d + 1) * 8 + 3 * k * 24)
     return Stage(
         name=f"neighbours-{role}",
         passing=("distances",),
         work=find_exact_neighbours,
         finalise=join_neighbours,
-        partitions=-(-corpus.n // QUERY_ROWS),
+        partitions=tasks,
         corpora=(role,),
-        parameters={"role": role, "k": settings.k, "metric": settings.metric},
+        parameters={"role": role, "k": k, "metric": settings.metric},
         seed=facts.seed,
-        memory_bytes=_exact_memory(settings, corpus),
-        cost_estimate=_exact_cost(settings, corpus, why),
-    )
-
-
-def _exact_memory(settings: NeighbourSettings, corpus: CorpusFacts) -> int:
-    """Bytes of a task that searches, or of the one that puts the lists together."""
-    queries = min(QUERY_ROWS, corpus.n)
-    query_bytes = queries * ((corpus.d + 1) * 8 + 3 * settings.k * 24)
-    searching = corpus.shard_bytes + query_bytes + FEW_TILES_BYTES
-    return max(searching, 2 * 16 * corpus.n * settings.k)
-
-
-def _exact_cost(settings: NeighbourSettings, corpus: CorpusFacts, why: str) -> CostEstimate:
-    n, tasks = float(corpus.n), -(-corpus.n // QUERY_ROWS)
-    lists = 16 * corpus.n * settings.k
-    return CostEstimate(
-        bytes_read=(tasks + 1) * corpus.stored_bytes + lists,
-        bytes_written=2 * lists + (tasks + 1) * RESULT_BYTES,
-        float32_multiply_adds=n * n * corpus.d,
-        elementwise_operations=n * n + 2 * CONVERSION_OPERATIONS * (tasks + 1) * n * corpus.d,
-        method="exact",
-        why=why,
+        # One task searches, another puts the lists together.
+        memory_bytes=max(searching + FEW_TILES_BYTES, 2 * lists),
+        cost_estimate=CostEstimate(
+            bytes_read=(tasks + 1) * corpus.stored_bytes + lists,
+            bytes_written=2 * lists + (tasks + 1) * RESULT_BYTES,
+            float32_multiply_adds=float(n) * float(n) * d,
+            elementwise_operations=float(n) * float(n)
+            + 2 * CONVERSION_OPERATIONS * (tasks + 1) * float(n) * d,
+            method="exact",
+            why=why,
+        ),
     )
 
 
