@@ -125,45 +125,71 @@ def _is_subsampled(section: Magnitude, facts: JobFacts, role: Role) -> bool:
 
 
 def _convergence_stage(section: Magnitude, facts: JobFacts, role: Role) -> Stage:
+    passes = advance_convergence, SEARCH_SCALES, SEARCH_ITERATIONS
+    stage = _pair_stage(section, facts, role, f"convergence-{role}", *passes)
+    return replace(stage, parameters={**stage.parameters, "target": section.target})
+
+
+def _function_stage(section: Magnitude, facts: JobFacts, role: Role) -> Stage:
+    cut = facts.fixed_scales.get("t_cut")
+    source = f"convergence-{facts.scale_role}"
+    derived = cut is None and not isinstance(section.scales, list)
+    passes = advance_function, _count_scales(section), FUNCTION_ITERATIONS
+    stage = _pair_stage(section, facts, role, f"magnitude-{role}", *passes)
+    given = {"scales": section.scales, "cut": cut, "cut_from": source}
+    return replace(
+        stage,
+        needs=(*stage.needs, source) if derived else stage.needs,
+        parameters={**stage.parameters, **given},
+    )
+
+
+def _pair_stage(
+    section: Magnitude,
+    facts: JobFacts,
+    role: Role,
+    name: str,
+    advance: Work,
+    scales: int,
+    iterations: int,
+) -> Stage:
+    """Plan passes over all pairs of rows at some scales, or none where few rows need none."""
+    corpus = facts.corpora[role]
+    n, pairs = float(corpus.n), corpus.n**2 / 2
+    asked = f"magnitude.method is {section.method}"
+    if corpus.n <= CHOLESKY_ROWS or section.method == "cholesky":
+        step = corpus.points_bytes + 20 * corpus.n**2
+        cost = CostEstimate(
+            bytes_read=corpus.stored_bytes + 16 * corpus.n,
+            bytes_written=8 * (corpus.n + scales) + 2 * RESULT_BYTES,
+            float64_multiply_adds=pairs * corpus.d + scales * n**3 / 6,
+            elementwise_operations=scales * 4 * pairs,
+            iterations=0,
+            method="cholesky",
+            why=f"at most {CHOLESKY_ROWS:,} rows" if section.method == "auto" else asked,
+        )
+    else:
+        group = pair_memory(corpus, scales) // 2
+        step = step_bytes(corpus.n, scales, scales, corpus.d) + 16 * corpus.n * scales + group
+        cost = replace(
+            iterations_cost(corpus, scales, iterations),
+            method="cg",
+            why=f"more than {CHOLESKY_ROWS:,} rows" if section.method == "auto" else asked,
+        )
     return Stage(
-        name=f"convergence-{role}",
+        name=name,
         work=sum_pairs,
-        advance=advance_convergence,
-        partitions=count_pairs(facts.corpora[role]),
+        advance=advance,
+        partitions=count_pairs(corpus),
         corpora=(role,),
         needs=(f"distinct-{section.metric}-{role}",),
         parameters={
             "role": role,
-            **section.model_dump(include={"metric", "target", "method", "tolerance"}),
+            **section.model_dump(include={"metric", "method", "tolerance"}),
         },
         seed=facts.seed,
-        memory_bytes=_memory(section, facts, role, SEARCH_SCALES),
-        cost_estimate=_cost_estimate(section, facts, role, SEARCH_SCALES, SEARCH_ITERATIONS),
-    )
-
-
-def _function_stage(section: Magnitude, facts: JobFacts, role: Role) -> Stage:
-    listed = isinstance(section.scales, list)
-    cut = facts.fixed_scales.get("t_cut")
-    source = f"convergence-{facts.scale_role}"
-    count = _count_scales(section)
-    distinct = f"distinct-{section.metric}-{role}"
-    return Stage(
-        name=f"magnitude-{role}",
-        work=sum_pairs,
-        advance=advance_function,
-        partitions=count_pairs(facts.corpora[role]),
-        corpora=(role,),
-        needs=(distinct,) if listed or cut is not None else (distinct, source),
-        parameters={
-            "role": role,
-            "cut": cut,
-            "cut_from": source,
-            **section.model_dump(include={"metric", "scales", "method", "tolerance"}),
-        },
-        seed=facts.seed,
-        memory_bytes=_memory(section, facts, role, scales=count),
-        cost_estimate=_cost_estimate(section, facts, role, count, FUNCTION_ITERATIONS),
+        memory_bytes=max(pair_memory(corpus, scales), step) + TILE_BYTES,
+        cost_estimate=cost,
     )
 
 
@@ -241,39 +267,6 @@ def _subsampled_function(
 
 def _count_scales(section: Magnitude) -> int:
     return len(section.scales) if isinstance(section.scales, list) else section.scales
-
-
-def _memory(section: Magnitude, facts: JobFacts, role: Role, scales: int) -> int:
-    corpus = facts.corpora[role]
-    if corpus.n <= CHOLESKY_ROWS or section.method == "cholesky":
-        step = corpus.points_bytes + 20 * corpus.n**2
-    else:
-        group = pair_memory(corpus, scales) // 2
-        step = step_bytes(corpus.n, scales, scales, corpus.d) + 16 * corpus.n * scales + group
-    return max(pair_memory(corpus, scales), step) + TILE_BYTES
-
-
-def _cost_estimate(
-    section: Magnitude, facts: JobFacts, role: Role, scales: int, iterations: int
-) -> CostEstimate:
-    corpus = facts.corpora[role]
-    asked = f"magnitude.method is {section.method}"
-    if corpus.n <= CHOLESKY_ROWS or section.method == "cholesky":
-        n, pairs = float(corpus.n), corpus.n**2 / 2
-        return CostEstimate(
-            bytes_read=corpus.stored_bytes + 16 * corpus.n,
-            bytes_written=8 * (corpus.n + scales) + 2 * RESULT_BYTES,
-            float64_multiply_adds=pairs * corpus.d + scales * n**3 / 6,
-            elementwise_operations=scales * 4 * pairs,
-            iterations=0,
-            method="cholesky",
-            why=f"at most {CHOLESKY_ROWS:,} rows" if section.method == "auto" else asked,
-        )
-    return replace(
-        iterations_cost(corpus, scales, iterations),
-        method="cg",
-        why=f"more than {CHOLESKY_ROWS:,} rows" if section.method == "auto" else asked,
-    )
 
 
 def replicate_rows(facts: CorpusFacts, pairs: float) -> int:

@@ -171,9 +171,7 @@ def _certify(inputs: Inputs) -> Recall:
     checked = inputs.results[f"cells-{p['role']}"].array("checked")
     true = inputs.results[f"checks-{p['role']}"].array("distances")
     # Pilots decided the overlap, so they don't judge it, unless all rows are looked at.
-    judging = np.arange(len(checked) if len(checked) == p["n"] else 0, dtype=np.int64)
-    if len(checked) < p["n"]:
-        judging = np.arange(PILOT_ROWS, len(checked))
+    judging = np.arange(0 if len(checked) == p["n"] else PILOT_ROWS, len(checked))
     ascending = judging[np.argsort(checked[judging])]
     wanted = checked[ascending]
     found = np.full((len(ascending), p["k"]), np.inf)
