@@ -22,7 +22,7 @@ from latentscale.tiles.distances import as_points
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import store_estimate
-from latentscale_pipeline.measures.shared.records import load_record, record_arrays
+from latentscale_pipeline.measures.shared.records import load_record, record_output
 from latentscale_pipeline.storage.artifacts import Output
 
 SHARDS_PER_TASK = 8
@@ -34,13 +34,14 @@ def sum_moments(inputs: Inputs) -> Output:
     corpus = inputs.corpora[inputs.parameters["role"]]
     first = inputs.index * SHARDS_PER_TASK
     shards = range(first, min(first + SHARDS_PER_TASK, corpus.shard_count))
-    return _store(merge_row_moments([row_moments(corpus.read_shard(shard)) for shard in shards]))
+    moments = merge_row_moments([row_moments(corpus.read_shard(shard)) for shard in shards])
+    return record_output(moments)
 
 
 def join_moments(inputs: Inputs) -> Output:
     """Join the moments in order and score the corpus."""
     moments = merge_row_moments([load_record(Moments, part) for part in inputs.parts])
-    output = _store(moments)
+    output = record_output(moments)
     values: dict[str, Any] = {"GMStds": geometric_mean_deviation(moments)}
     if moments.zero_rows:
         values["reason"] = f"{moments.zero_rows} rows are zero: they have no direction"
@@ -48,11 +49,6 @@ def join_moments(inputs: Inputs) -> Output:
         values["mean similarity"] = mean_similarity(moments)
         values["IntDiv"] = internal_diversity(moments)
     return Output(values={**output.values, "scores": values}, arrays=output.arrays)
-
-
-def _store(moments: Moments) -> Output:
-    values = {"count": moments.count, "zero_rows": moments.zero_rows}
-    return Output(values=values, arrays=record_arrays(moments))
 
 
 def compare_pair(inputs: Inputs) -> Output:

@@ -1,4 +1,4 @@
-"""What all routes to a heat trace share: its times, and the form of the artifact."""
+"""What all routes to a heat trace share: its times, and how it is estimated."""
 
 from __future__ import annotations
 
@@ -7,10 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from latentscale.heat.trace import HeatTrace
-from latentscale_pipeline.measures.shared.records import record_arrays
-from latentscale_pipeline.storage.artifacts import Output
 
 SETTINGS = ("steps", "probes", "tolerance", "distribution", "variance_reduction")
 """How a trace is estimated, by the names that the configuration and the mathematics share."""
@@ -25,11 +21,3 @@ def read_times(parameters: Mapping[str, Any]) -> NDArray[np.float64]:
     """Return the diffusion times of a stage's parameters."""
     times = parameters["times"]
     return np.logspace(np.log10(times["start"]), np.log10(times["stop"]), times["count"])
-
-
-def trace_output(heat: HeatTrace) -> Output:
-    """Turn a heat trace into a stage's result."""
-    return Output(
-        values={"vertices": heat.vertices, "probes": heat.probes, "steps": heat.steps},
-        arrays=record_arrays(heat),
-    )

@@ -40,17 +40,17 @@ from latentscale.linalg.control_variates import ControlVariate, fit_control_vari
 from latentscale.linalg.null_space import NullSpace
 from latentscale.linalg.quadrature import Rule
 from latentscale_pipeline.engine.stage import Inputs
-from latentscale_pipeline.measures.heat.artifact import read_settings, read_times, trace_output
+from latentscale_pipeline.measures.heat.artifact import read_settings, read_times
 from latentscale_pipeline.measures.shared.iteration_state import read_state
 from latentscale_pipeline.measures.shared.neighbour_graph import read_adjacency
-from latentscale_pipeline.measures.shared.records import load_record, record_arrays
+from latentscale_pipeline.measures.shared.records import load_record, record_arrays, record_output
 from latentscale_pipeline.storage.artifacts import Output
 
 
 def trace_heat(inputs: Inputs) -> Output:
     """Estimate the trace of exp(-tL) for every time, in one task."""
     adjacency = read_adjacency(inputs.results[inputs.parameters["graph"]])
-    return trace_output(estimate_trace(adjacency, inputs.parameters, inputs.generator()))
+    return record_output(estimate_trace(adjacency, inputs.parameters, inputs.generator()))
 
 
 def estimate_trace(
@@ -133,7 +133,7 @@ def average_iterations(inputs: Inputs) -> Output:
     )
     heat = average_probes(times, [seen], control, state.values["n"], steps)
     if p["probes"] != "auto" or is_known(heat, p["tolerance"]) or len(seen) >= MOST_PROBES:
-        return trace_output(heat)
+        return record_output(heat)
     return _next_iteration({**state.values, "wanted": len(seen)}, control, seen)
 
 

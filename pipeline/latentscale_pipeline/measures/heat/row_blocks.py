@@ -30,13 +30,14 @@ from latentscale.heat.row_blocks import (
     orthogonalise_block,
 )
 from latentscale_pipeline.engine.stage import Inputs
-from latentscale_pipeline.measures.heat.artifact import read_settings, read_times, trace_output
+from latentscale_pipeline.measures.heat.artifact import read_settings, read_times
 from latentscale_pipeline.measures.shared.iteration_state import (
     read_state,
     restore,
     state_output,
 )
 from latentscale_pipeline.measures.shared.neighbours.sizes import Layout
+from latentscale_pipeline.measures.shared.records import record_output
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 NEEDED, SENT = "needed", "sent"
@@ -193,5 +194,5 @@ def advance_vectors(inputs: Inputs) -> Output:
         trace = restore(TraceByRows.load, inputs.state).advance(sums)
     request = trace.request
     if request is None:
-        return trace_output(trace.outcome)
+        return record_output(trace.outcome)
     return state_output(trace, {"request": request.values()})

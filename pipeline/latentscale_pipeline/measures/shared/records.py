@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale_pipeline.storage.artifacts import Artifact
+from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -23,6 +23,13 @@ def record_arrays(record: DataclassInstance) -> dict[str, NDArray[Any]]:
         for field in fields(record)
         if isinstance(array := getattr(record, field.name), np.ndarray)
     }
+
+
+def record_output(record: DataclassInstance) -> Output:
+    """Turn a record whose other fields are JSON into a stage's result."""
+    arrays = record_arrays(record)
+    names = [field.name for field in fields(record) if field.name not in arrays]
+    return Output(values={name: getattr(record, name) for name in names}, arrays=arrays)
 
 
 def load_record(kind: type[RecordT], artifact: Artifact) -> RecordT:
