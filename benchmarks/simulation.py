@@ -61,7 +61,7 @@ WORKER_BANDWIDTH, STORE_BANDWIDTH = 200e6, 20e9
 
 ROUTES = {
     "latentscale_pipeline.measures.shared.neighbours.sizes.MOST_SECTIONS": 0,
-    "latentscale_pipeline.measures.heat.probes.GRAPH_BYTES": 0,
+    "latentscale_pipeline.measures.heat.plan.GRAPH_BYTES": 0,
     "latentscale.neighbours.two_level_cells.MOST_UNDIVIDED": 4,
 }
 """Settings by which a plan uses the stages of large corpora: coarse groups, row blocks."""

@@ -359,7 +359,7 @@ def a_million_rows_by_row_blocks(bench: Bench) -> list[dict[str, Any]]:
     rows = clustered_rows(1_000_000, 16)
     traces, figures = [], {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("latentscale_pipeline.measures.heat.probes.GRAPH_BYTES", 0)
+        patch.setattr("latentscale_pipeline.measures.heat.plan.GRAPH_BYTES", 0)
         for blocks in (8, 1):
             size = -(-len(rows) // blocks)
             patch.setattr(

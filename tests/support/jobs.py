@@ -52,7 +52,7 @@ def run_command(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def run_here(config: Path) -> "Finished":
+def run_here(config: Path, *, keep: bool = False) -> "Finished":
     """Run a job in this process, without its progress."""
     from latentscale_pipeline.config.job import read_config
     from latentscale_pipeline.jobs.plan import make_plan, measure_sections
@@ -63,7 +63,7 @@ def run_here(config: Path) -> "Finished":
         str(config),
         measures=measure_sections(),
     )
-    return run_job(make_plan(read), lambda event, **fields: None)
+    return run_job(make_plan(read), lambda event, **fields: None, keep=keep)
 
 
 def imported_libraries(*arguments: object) -> set[str]:

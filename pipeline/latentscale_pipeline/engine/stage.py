@@ -8,7 +8,7 @@ is made of, and why a result can be used again wherever the key is the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -165,6 +165,15 @@ class Inputs:
     def parameters(self) -> Mapping[str, Any]:
         """The stage's parameters."""
         return self.stage.parameters
+
+    @property
+    def tie_seed(self) -> int:
+        """The seed that breaks ties between equal distances, one for all partitions."""
+        return int(self.stage.seed or 0)
+
+    def common_generator(self) -> np.random.Generator:
+        """Return the stage's stream of random numbers: the same in every partition."""
+        return replace(self, index=-1).generator()
 
     def generator(self) -> np.random.Generator:
         """Return this partition's own stream of random numbers.

@@ -21,10 +21,9 @@ from latentscale.baselines.moments import (
 from latentscale.tiles.distances import as_points
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Inputs
-from latentscale_pipeline.measures.base import (
-    store_estimate,
-)
-from latentscale_pipeline.storage.artifacts import Artifact, Output
+from latentscale_pipeline.measures.base import store_estimate
+from latentscale_pipeline.measures.shared.records import load_record, record_output
+from latentscale_pipeline.storage.artifacts import Output
 
 SHARDS_PER_TASK = 8
 """Shards whose moments one task sums."""
@@ -35,13 +34,14 @@ def sum_moments(inputs: Inputs) -> Output:
     corpus = inputs.corpora[inputs.parameters["role"]]
     first = inputs.index * SHARDS_PER_TASK
     shards = range(first, min(first + SHARDS_PER_TASK, corpus.shard_count))
-    return _store(merge_row_moments([row_moments(corpus.read_shard(shard)) for shard in shards]))
+    moments = merge_row_moments([row_moments(corpus.read_shard(shard)) for shard in shards])
+    return record_output(moments)
 
 
 def join_moments(inputs: Inputs) -> Output:
     """Join the moments in order and score the corpus."""
-    moments = merge_row_moments([_load(part) for part in inputs.parts])
-    output = _store(moments)
+    moments = merge_row_moments([load_record(Moments, part) for part in inputs.parts])
+    output = record_output(moments)
     values: dict[str, Any] = {"GMStds": geometric_mean_deviation(moments)}
     if moments.zero_rows:
         values["reason"] = f"{moments.zero_rows} rows are zero: they have no direction"
@@ -51,27 +51,13 @@ def join_moments(inputs: Inputs) -> Output:
     return Output(values={**output.values, "scores": values}, arrays=output.arrays)
 
 
-def _store(moments: Moments) -> Output:
-    arrays = {name: getattr(moments, name) for name in ("mean", "scatter", "directions")}
-    return Output(values={"count": moments.count, "zero_rows": moments.zero_rows}, arrays=arrays)
-
-
-def _load(artifact: Artifact) -> Moments:
-    return Moments(
-        count=artifact.values["count"],
-        zero_rows=artifact.values["zero_rows"],
-        mean=artifact.array("mean"),
-        scatter=artifact.array("scatter"),
-        directions=artifact.array("directions"),
-    )
-
-
 def compare_pair(inputs: Inputs) -> Output:
     """Compare the corpus with the reference."""
     p, generator = inputs.parameters, inputs.generator()
     evaluated = _draw(inputs.corpora["corpus"], p["rows"], generator)
     reference = _draw(inputs.corpora["reference"], p["rows"], generator)
-    moments = [_load(inputs.results[f"moments-{role}"]) for role in ("corpus", "reference")]
+    roles = ("corpus", "reference")
+    moments = [load_record(Moments, inputs.results[f"moments-{role}"]) for role in roles]
     kid = kernel_distance(evaluated, reference)
     a, b = as_points(evaluated, "euclidean"), as_points(reference, "euclidean")
     scores: dict[str, Any] = {"rows": [len(evaluated), len(reference)], "kid": asdict(kid)}

@@ -10,7 +10,7 @@ import math
 
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.measures.base import RESULT_BYTES, CorpusFacts, JobFacts, Role
+from latentscale_pipeline.measures.base import RESULT_BYTES, JobFacts, Role
 from latentscale_pipeline.measures.duplicates.tasks import (
     DIGEST_BYTES,
     SHARDS_PER_TASK,
@@ -34,38 +34,25 @@ def stage_name(role: Role) -> str:
 
 def _stage(role: Role, facts: JobFacts) -> Stage:
     corpus = facts.corpora[role]
+    parts, shard = -(-corpus.shards // SHARDS_PER_TASK), corpus.shard_stored_bytes
+    groups = -(-3 * DIGEST_BYTES * corpus.n // GROUP_BYTES)
+    digests = DIGEST_BYTES * min(corpus.n, SHARDS_PER_TASK * corpus.shard_rows)
+    # A shard is read, then decoded; digests grow in place, are copied, sorted, and made distinct.
+    hashing = max(2 * shard + digests, 3 * digests) + digests // 4
+    # The digests of a group, sorted, and those that differ.
+    counting = (3 * DIGEST_BYTES + 2) * corpus.n // groups
     return Stage(
         name=stage_name(role),
         work=hash_rows,
         finalise=count_duplicates,
-        partitions=-(-corpus.shards // SHARDS_PER_TASK),
+        partitions=parts,
         corpora=(role,),
-        parameters={"role": role, "groups": _groups(corpus)},
-        memory_bytes=_memory(corpus),
-        cost_estimate=_cost_estimate(corpus),
-    )
-
-
-def _groups(corpus: CorpusFacts) -> int:
-    return -(-3 * DIGEST_BYTES * corpus.n // GROUP_BYTES)
-
-
-def _memory(corpus: CorpusFacts) -> int:
-    """Bytes of a task that hashes shards, or of the one that counts, whichever holds more."""
-    digests = DIGEST_BYTES * min(corpus.n, SHARDS_PER_TASK * corpus.shard_rows)
-    shard = corpus.shard_stored_bytes
-    # A shard is read, then decoded; digests grow in place, are copied, sorted, and made distinct.
-    hashing = max(2 * shard + digests, 3 * digests) + digests // 4
-    # The digests of a group, sorted, and those that differ.
-    counting = (3 * DIGEST_BYTES + 2) * corpus.n // _groups(corpus)
-    return max(hashing, counting)
-
-
-def _cost_estimate(corpus: CorpusFacts) -> CostEstimate:
-    digests = DIGEST_BYTES * corpus.n
-    return CostEstimate(
-        bytes_read=corpus.stored_bytes + digests,
-        bytes_written=digests + RESULT_BYTES * (-(-corpus.shards // SHARDS_PER_TASK) + 1),
-        # Python's loop over rows, and a sort that compares digests byte by byte.
-        elementwise_operations=corpus.n * (100 + 10 * math.log2(corpus.n + 1)),
+        parameters={"role": role, "groups": groups},
+        memory_bytes=max(hashing, counting),
+        cost_estimate=CostEstimate(
+            bytes_read=corpus.stored_bytes + DIGEST_BYTES * corpus.n,
+            bytes_written=DIGEST_BYTES * corpus.n + RESULT_BYTES * (parts + 1),
+            # Python's loop over rows, and a sort that compares digests byte by byte.
+            elementwise_operations=corpus.n * (100 + 10 * math.log2(corpus.n + 1)),
+        ),
     )

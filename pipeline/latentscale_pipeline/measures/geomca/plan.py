@@ -18,12 +18,13 @@ from latentscale_pipeline.measures.base import (
     CONVERSION_OPERATIONS,
     FEW_TILES_BYTES,
     RESULT_BYTES,
+    CorpusFacts,
     JobFacts,
     Role,
     write_pairs,
 )
 from latentscale_pipeline.measures.geomca.config import Geomca
-from latentscale_pipeline.measures.geomca.epsilon_graph import ROLES, graph_stage
+from latentscale_pipeline.measures.geomca.epsilon_graph import ROLES, join_rows, merge_forests
 from latentscale_pipeline.measures.geomca.settings import (
     Setting,
     own_setting,
@@ -31,11 +32,23 @@ from latentscale_pipeline.measures.geomca.settings import (
     swept_settings,
 )
 from latentscale_pipeline.measures.geomca.sparsification import (
-    draw_stage,
-    expected_share,
-    sparsify_stage,
+    BLOCK_ROWS,
+    HELD_COORDINATE_BYTES,
+    advance_fronts,
+    draw_rows,
+    held_rows,
+    remove_rows,
 )
 from latentscale_pipeline.measures.geomca.tasks import find_epsilon
+
+MOST_PARTS = 512
+"""Tasks of an iteration that sparsifies; beyond, each takes several shards."""
+
+MOST_TASKS = 64
+"""Tasks that look for the edges of a graph."""
+
+TAKEN_PER_KEPT = 2.0
+"""Rows that fronts are expected to hold for each that is kept."""
 
 
 def plan_geomca(section: Geomca, facts: JobFacts) -> list[Stage]:
@@ -54,52 +67,32 @@ def plan_geomca(section: Geomca, facts: JobFacts) -> list[Stage]:
         *swept_settings(section),
         *replicate_settings(section, facts),
     ]
-    _check_budget(section, facts, min(setting.delta for setting in settings))
+    considered = {
+        role: corpus.n if section.rows is None else min(section.rows, corpus.n)
+        for role, corpus in facts.corpora.items()
+    }
+    _check_budget(facts, considered, min(setting.delta for setting in settings))
     epsilon = section.epsilon if section.epsilon is not None else facts.fixed_scales.get("epsilon")
-    stages = {} if epsilon is not None else {"epsilon": _epsilon_stage(section, facts)}
+    stages = [_epsilon_stage(section, facts)] if epsilon is None else []
     for setting in settings:
         for role in facts.corpora:
-            for stage in _thinning_stages(section, facts, setting, role, epsilon):
-                stages[stage.name] = stage
-        stages[setting.graph] = graph_stage(
-            facts,
-            name=setting.graph,
-            epsilon=epsilon,
-            factor=setting.factor,
-            delta=setting.delta,
-            rows=section.rows,
-            thinned={role: setting.thinned(role) for role in ROLES},
-        )
-    return list(stages.values())
+            stages += _thinning_stages(facts, setting, role, considered[role], epsilon)
+        stages.append(_graph_stage(facts, setting, considered, epsilon))
+    # Settings share what is the same.
+    return list({stage.name: stage for stage in stages}.values())
 
 
-def _thinning_stages(
-    section: Geomca, facts: JobFacts, setting: Setting, role: Role, epsilon: float | None
-) -> list[Stage]:
-    corpus = facts.corpora[role]
-    draw = draw_stage(
-        role,
-        corpus,
-        name=setting.drawn(role),
-        rows=section.rows,
-        order=setting.order,
-        seed=facts.seed,
-    )
-    thin = sparsify_stage(
-        role,
-        corpus,
-        name=setting.thinned(role),
-        epsilon=epsilon,
-        delta=setting.delta,
-        rows=section.rows,
-        drawn=None if draw is None else draw.name,
-    )
-    return [thin] if draw is None else [draw, thin]
+def expected_share(delta: float) -> float:
+    """Share of the rows that sparsification is expected to keep at most.
+
+    It can only be known by doing it. A quarter is a high guess for delta = epsilon, where a row
+    removes every hundredth to every tenth of all; a small delta removes nothing but near-copies.
+    """
+    return 1.0 - 0.75 * min(delta, 1.0)
 
 
-def _check_budget(section: Geomca, facts: JobFacts, delta: float) -> None:
+def _check_budget(facts: JobFacts, considered: dict[Role, int], delta: float) -> None:
     share = expected_share(delta)
-    considered = {role: _rows(section, facts, role) for role in facts.corpora}
     # Thinning compares every row with those kept before it, the graph all kept rows.
     pairs = [share * n**2 / 2 for n in considered.values()]
     pairs.append((share * sum(considered.values())) ** 2 / 2)
@@ -118,11 +111,6 @@ def _round_down(rows: float) -> int:
     digits = math.floor(math.log10(max(rows, 1.0)))
     unit = 10.0 ** max(0, digits - 1)
     return max(1, int(rows // unit * unit))
-
-
-def _rows(section: Geomca, facts: JobFacts, role: Role) -> int:
-    n = facts.corpora[role].n
-    return n if section.rows is None else min(section.rows, n)
 
 
 def _epsilon_stage(section: Geomca, facts: JobFacts) -> Stage:
@@ -148,4 +136,139 @@ def _epsilon_stage(section: Geomca, facts: JobFacts) -> Stage:
             method="percentile of sampled distances",
             why="neither geomca.epsilon nor scales_from gives it",
         ),
+    )
+
+
+# --- sparsification ---------------------------------------------------------------------------
+
+
+def _thinning_stages(
+    facts: JobFacts, setting: Setting, role: Role, considered: int, epsilon: float | None
+) -> list[Stage]:
+    """Plan the sparsification of a corpus, after a draw of rows or of their order if it asks."""
+    corpus = facts.corpora[role]
+    drawn = () if considered == corpus.n and setting.order == 0 else (setting.drawn(role),)
+    draws = [
+        Stage(
+            name=name,
+            temporary="result",
+            work=draw_rows,
+            corpora=(role,),
+            parameters={"role": role, "rows": considered, "order": setting.order},
+            seed=facts.seed,
+            memory_bytes=8 * corpus.n + 40 * considered,
+            cost_estimate=CostEstimate(
+                bytes_written=16 * considered + RESULT_BYTES,
+                elementwise_operations=20.0 * considered,
+            ),
+        )
+        for name in drawn
+    ]
+    thinned = Stage(
+        name=setting.thinned(role),
+        work=remove_rows,
+        advance=advance_fronts,
+        partitions=min(corpus.shards, MOST_PARTS),
+        needs=(*_epsilon_needed(epsilon), *drawn),
+        corpora=(role,),
+        parameters={
+            "role": role,
+            "epsilon": epsilon,
+            "delta": setting.delta,
+            "drawn": drawn[0] if drawn else None,
+        },
+        memory_bytes=_thinning_memory(corpus, considered, drawn=bool(drawn)),
+        cost_estimate=_thinning_cost(corpus, considered, setting.delta),
+    )
+    return [*draws, thinned]
+
+
+def _epsilon_needed(epsilon: float | None) -> tuple[str, ...]:
+    return ("epsilon",) if epsilon is None else ()
+
+
+def _thinning_memory(corpus: CorpusFacts, considered: int, *, drawn: bool) -> int:
+    held = min(held_rows(corpus.d), considered)
+    shard = 2 * corpus.shard_stored_bytes
+    block = 20 * BLOCK_ROWS * corpus.d + FEW_TILES_BYTES
+    keepers = HELD_COORDINATE_BYTES * held * corpus.d
+    removing = keepers + shard + block + 24 * corpus.rows_of_shard
+    # A front is held as it's stored, in float64, in single precision, and once more when kept.
+    stored = corpus.stored_bytes // corpus.n // corpus.d
+    thinning = held * corpus.d * (8 + 4 + 12) + FEW_TILES_BYTES
+    front = held * corpus.d * stored + max(thinning, shard)
+    places = 16 * considered if drawn else 0
+    return max(removing + places, front + 40 * considered + places)
+
+
+def _thinning_cost(corpus: CorpusFacts, considered: int, delta: float) -> CostEstimate:
+    kept = expected_share(delta) * considered
+    # A row that is kept was compared with all that were kept before it, another with half.
+    pairs = kept * considered / 2
+    held = held_rows(corpus.d)
+    iterations = 0 if considered <= held else -(-int(TAKEN_PER_KEPT * kept) // held)
+    state = 8 * considered + min(held, int(kept)) * (corpus.stored_bytes // corpus.n)
+    whole = considered == corpus.n
+    return CostEstimate(
+        bytes_read=(iterations + 1) * corpus.stored_bytes + 2 * iterations * state,
+        bytes_written=int(16 * considered + 16 * kept)
+        + iterations * (state + 8 * considered)
+        + RESULT_BYTES,
+        float32_multiply_adds=pairs * corpus.d,
+        elementwise_operations=3 * pairs
+        + (iterations + 1) * CONVERSION_OPERATIONS * float(considered) * corpus.d,
+        iterations=iterations,
+        method="greedy in row order",
+        why="all rows" if whole else f"{considered:,} random rows (geomca.rows)",
+    )
+
+
+# --- the graph --------------------------------------------------------------------------------
+
+
+def _graph_stage(
+    facts: JobFacts, setting: Setting, considered: dict[Role, int], epsilon: float | None
+) -> Stage:
+    """Plan the graph on two sparse corpora."""
+    thinned = {role: setting.thinned(role) for role in ROLES}
+    held = held_rows(facts.corpora["corpus"].d)
+    return Stage(
+        name=setting.graph,
+        work=join_rows,
+        finalise=merge_forests,
+        partitions=min(sum(-(-n // held) for n in considered.values()), MOST_TASKS),
+        needs=(*_epsilon_needed(epsilon), *thinned.values()),
+        parameters={"epsilon": epsilon, "factor": setting.factor, "thinned": thinned},
+        corpora=tuple(facts.corpora),
+        memory_bytes=_graph_memory(facts, considered),
+        cost_estimate=_graph_cost(facts, considered, setting.delta),
+    )
+
+
+def _graph_memory(facts: JobFacts, considered: dict[Role, int]) -> int:
+    """Bytes when every row is kept: how many are is known only then."""
+    largest = max(facts.corpora.values(), key=lambda corpus: corpus.shard_stored_bytes)
+    vertices, d = sum(considered.values()), largest.d
+    held = min(held_rows(d), max(considered.values()))
+    passing = 2 * largest.shard_stored_bytes + 20 * BLOCK_ROWS * d + FEW_TILES_BYTES
+    joining = HELD_COORDINATE_BYTES * held * d + passing + 48 * vertices
+    return max(joining, 160 * vertices + FEW_TILES_BYTES)
+
+
+def _graph_cost(facts: JobFacts, considered: dict[Role, int], delta: float) -> CostEstimate:
+    share = expected_share(delta)
+    rows = sum(considered.values())
+    kept = share * rows
+    pairs = kept**2 / 2
+    d = facts.corpora["corpus"].d
+    groups = -(-int(kept) // held_rows(d))
+    stored = sum(corpus.stored_bytes for corpus in facts.corpora.values())
+    tasks = min(groups, MOST_TASKS)
+    return CostEstimate(
+        bytes_read=(groups + 1) * stored + 24 * rows + int(16 * kept) * tasks,
+        bytes_written=8 * rows + int((40 + 16 * tasks) * kept) + RESULT_BYTES,
+        float32_multiply_adds=pairs * d,
+        elementwise_operations=3 * pairs + groups * CONVERSION_OPERATIONS * kept * d,
+        method="union and find over tiles",
+        why=f"at most {share:.0%} of the rows are expected to be kept",
     )

@@ -9,7 +9,7 @@ corpus. The state is 8 bytes for each row considered, cut like the tasks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,15 +19,8 @@ from numpy.typing import NDArray
 from latentscale.geomca.sparsification import UNDECIDED, SparsificationFronts, first_near, sparsify
 from latentscale.tiles.distances import Balls, as_points, row_blocks
 from latentscale_pipeline.corpus import Corpus
-from latentscale_pipeline.engine.cost import CostEstimate
-from latentscale_pipeline.engine.stage import Inputs, Stage
-from latentscale_pipeline.measures.base import (
-    CONVERSION_OPERATIONS,
-    FEW_TILES_BYTES,
-    RESULT_BYTES,
-    CorpusFacts,
-    Role,
-)
+from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.measures.shared.iteration_state import read_state
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 Int64Array = NDArray[np.int64]
@@ -40,64 +33,14 @@ HELD_COORDINATE_BYTES = 12
 
 LEAST_HELD_ROWS, MOST_HELD_ROWS = 1024, 16384
 
-MOST_PARTS = 512
-"""Tasks of an iteration; beyond, each takes several shards."""
-
 BLOCK_ROWS = 1024
 """Rows that are turned into float64 at once."""
-
-TAKEN_PER_KEPT = 2.0
-"""Rows that fronts are expected to hold for each that is kept."""
 
 
 def held_rows(d: int) -> int:
     """Rows of ``d`` dimensions that a task holds while others pass by."""
     fitting = HELD_BYTES // (HELD_COORDINATE_BYTES * d) // LEAST_HELD_ROWS * LEAST_HELD_ROWS
     return min(max(fitting, LEAST_HELD_ROWS), MOST_HELD_ROWS)
-
-
-def expected_share(delta: float) -> float:
-    """Share of the rows that sparsification is expected to keep at most.
-
-    It can only be known by doing it. A quarter is a high guess for delta = epsilon, where a row
-    removes every hundredth to every tenth of all; a small delta removes nothing but near-copies.
-    """
-    return 1.0 - 0.75 * min(delta, 1.0)
-
-
-def draw_stage(
-    role: Role, facts: CorpusFacts, *, name: str, rows: int | None, order: int, seed: int
-) -> Stage | None:
-    """Plan the draw of the rows that are considered, or of their order; None for all in order.
-
-    Parameters
-    ----------
-    role, facts
-        The corpus.
-    name : str
-        Of the stage.
-    rows : int or None
-        Random rows to consider; None for all.
-    order : int
-        0 for the order of the rows; other numbers for random orders (and other random rows).
-    seed : int
-        The job's.
-    """
-    considered = facts.n if rows is None else min(rows, facts.n)
-    if considered == facts.n and order == 0:
-        return None
-    return Stage(
-        name=name,
-        temporary="result",
-        work=draw_rows,
-        corpora=(role,),
-        parameters={"role": role, "rows": considered, "order": order},
-        seed=seed,
-        memory_bytes=8 * facts.n + 40 * considered,
-        cost_estimate=CostEstimate(
-            bytes_written=16 * considered + RESULT_BYTES, elementwise_operations=20.0 * considered
-        ),
-    )
 
 
 def draw_rows(inputs: Inputs) -> Output:
@@ -110,82 +53,6 @@ def draw_rows(inputs: Inputs) -> Output:
     if inputs.parameters["order"]:
         arrays["order"] = generator.permutation(rows)
     return Output(arrays=arrays)
-
-
-def sparsify_stage(
-    role: Role,
-    facts: CorpusFacts,
-    *,
-    name: str,
-    epsilon: float | None,
-    delta: float,
-    rows: int | None,
-    drawn: str | None,
-) -> Stage:
-    """Plan the sparsification of a corpus.
-
-    Parameters
-    ----------
-    role, facts
-        The corpus.
-    name : str
-        Of the stage.
-    epsilon : float or None
-        None to take it from the stage ``epsilon``.
-    delta : float
-        In units of epsilon.
-    rows : int or None
-        Random rows to consider; None for all.
-    drawn : str or None
-        The stage that drew rows or their order, where one did.
-    """
-    considered = facts.n if rows is None else min(rows, facts.n)
-    return Stage(
-        name=name,
-        work=remove_rows,
-        advance=advance_fronts,
-        partitions=min(facts.shards, MOST_PARTS),
-        needs=(*(("epsilon",) if epsilon is None else ()), *((drawn,) if drawn else ())),
-        corpora=(role,),
-        parameters={"role": role, "epsilon": epsilon, "delta": delta, "drawn": drawn},
-        memory_bytes=_memory(facts, considered, drawn=drawn is not None),
-        cost_estimate=_cost_estimate(facts, considered, delta),
-    )
-
-
-def _memory(facts: CorpusFacts, considered: int, *, drawn: bool) -> int:
-    held = min(held_rows(facts.d), considered)
-    shard = 2 * facts.shard_stored_bytes
-    block = 20 * BLOCK_ROWS * facts.d + FEW_TILES_BYTES
-    keepers = HELD_COORDINATE_BYTES * held * facts.d
-    removing = keepers + shard + block + 24 * facts.rows_of_shard
-    # A front is held as it's stored, in float64, in single precision, and once more when kept.
-    stored = facts.stored_bytes // facts.n // facts.d
-    thinning = held * facts.d * (8 + 4 + 12) + FEW_TILES_BYTES
-    front = held * facts.d * stored + max(thinning, shard)
-    places = 16 * considered if drawn else 0
-    return max(removing + places, front + 40 * considered + places)
-
-
-def _cost_estimate(facts: CorpusFacts, considered: int, delta: float) -> CostEstimate:
-    kept = expected_share(delta) * considered
-    # A row that is kept was compared with all that were kept before it, another with half.
-    pairs = kept * considered / 2
-    held = held_rows(facts.d)
-    iterations = 0 if considered <= held else -(-int(TAKEN_PER_KEPT * kept) // held)
-    state = 8 * considered + min(held, int(kept)) * (facts.stored_bytes // facts.n)
-    return CostEstimate(
-        bytes_read=(iterations + 1) * facts.stored_bytes + 2 * iterations * state,
-        bytes_written=int(16 * considered + 16 * kept)
-        + iterations * (state + 8 * considered)
-        + RESULT_BYTES,
-        float32_multiply_adds=pairs * facts.d,
-        elementwise_operations=3 * pairs
-        + (iterations + 1) * CONVERSION_OPERATIONS * float(considered) * facts.d,
-        iterations=iterations,
-        method="greedy in row order",
-        why="all rows" if considered == facts.n else f"{considered:,} random rows (geomca.rows)",
-    )
 
 
 @dataclass(frozen=True)
@@ -209,32 +76,34 @@ class Parts:
     def __len__(self) -> int:
         return self.corpus.n if self.rows is None else len(self.rows)
 
-    def shards(self, part: int) -> range:
-        """Return the shards of a part."""
-        shards = self.corpus.shard_count
-        return range(part * shards // self.count, (part + 1) * shards // self.count)
-
-    def places(self, shard: int) -> slice:
-        """Return where the rows of a shard are among those considered."""
-        held = self.corpus.shard_range(shard)
-        if self.rows is None:
-            return held
-        first, last = np.searchsorted(self.rows, [held.start, held.stop])
-        return slice(int(first), int(last))
-
     def of_part(self, part: int) -> slice:
         """Return where the rows of a part are among those considered."""
-        shards = self.shards(part)
-        return slice(self.places(shards[0]).start, self.places(shards[-1]).stop)
+        shards = self.corpus.shard_count
+        first, end = (number * shards // self.count for number in (part, part + 1))
+        held = self.corpus.shard_range(first).start, self.corpus.shard_range(end - 1).stop
+        start, stop = held if self.rows is None else np.searchsorted(self.rows, held).tolist()
+        return slice(start, stop)
 
     def numbers(self, places: Int64Array) -> Int64Array:
         """Return the row numbers of places among the rows considered."""
         return places if self.rows is None else self.rows[places]
 
 
+def read_blocks(corpus: Corpus, rows: Int64Array) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """Yield the vectors of some rows, ascending, by blocks; every shard is read once at most."""
+    for shard in range(corpus.shard_count):
+        held = corpus.shard_range(shard)
+        start, stop = np.searchsorted(rows, [held.start, held.stop]).tolist()
+        if start < stop:
+            vectors = corpus.read_shard(shard)
+            for block in row_blocks(stop - start, BLOCK_ROWS):
+                inside = slice(start + block.start, start + block.stop)
+                yield inside, vectors[rows[inside] - held.start]
+
+
 def remove_rows(inputs: Inputs) -> Output:
     """Remove the rows of some shards that are near a row which the last front kept."""
-    state = _need(inputs.state)
+    state = read_state(inputs)
     if inputs.index not in state.values["open"]:
         return Output()
     parts = _parts(inputs)
@@ -243,19 +112,12 @@ def remove_rows(inputs: Inputs) -> Output:
     balls = Balls.about(
         as_points(state.array("vectors"), "euclidean"), state.values["delta"], strict=False
     )
-    begin = parts.of_part(inputs.index).start
-    for shard in parts.shards(inputs.index):
-        places = parts.places(shard)
-        here = representative[places.start - begin : places.stop - begin]
-        undecided = np.flatnonzero(here == UNDECIDED)
-        if len(undecided) == 0:
-            continue
-        vectors = parts.corpus.read_shard(shard)
-        inside = parts.numbers(places.start + undecided) - parts.corpus.shard_range(shard).start
-        for block in row_blocks(len(undecided), BLOCK_ROWS):
-            first = first_near(balls, as_points(vectors[inside[block]], "euclidean"))
-            near = first != UNDECIDED
-            here[undecided[block][near]] = keepers[first[near]]
+    undecided = np.flatnonzero(representative == UNDECIDED)
+    rows = parts.numbers(parts.of_part(inputs.index).start + undecided)
+    for block, vectors in read_blocks(parts.corpus, rows):
+        first = first_near(balls, as_points(vectors, "euclidean"))
+        near = first != UNDECIDED
+        representative[undecided[block][near]] = keepers[first[near]]
     return Output(arrays={"representative": representative})
 
 
@@ -330,7 +192,7 @@ def _state(
     slices = [fronts.representative[parts.of_part(index)] for index in range(parts.count)]
     arrays: dict[str, Int64Array] = {_slice(index): part for index, part in enumerate(slices)}
     undecided = [index for index, part in enumerate(slices) if (part == UNDECIDED).any()]
-    values: Mapping[str, Any] = {"delta": delta, "open": undecided}
+    values = {"delta": delta, "open": undecided}
     return Output(values, {**arrays, "keepers": kept, "vectors": vectors}, finished=False)
 
 
@@ -346,12 +208,6 @@ def _result(parts: Parts, fronts: SparsificationFronts) -> Output:
             "representative": outcome.representative,
         },
     )
-
-
-def _need(state: Artifact | None) -> Artifact:
-    if state is None:
-        raise ValueError("an iteration starts from a state")
-    return state
 
 
 def _slice(part: int) -> str:

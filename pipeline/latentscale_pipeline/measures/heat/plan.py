@@ -2,32 +2,84 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+from typing import Any
+
 from latentscale.heat.imd import BOOTSTRAP_DRAWS
+from latentscale.heat.row_blocks import BATCH
+from latentscale.heat.trace import (
+    DENSE_VERTICES,
+    LEAST_PROBES,
+    LEAST_STEPS,
+    MOST_PROBES,
+    PILOT_PROBES,
+)
+from latentscale.linalg.quadrature import BLOCK_BYTES, WIDEST_BLOCK
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import (
+    CONVERSION_OPERATIONS,
+    FEW_TILES_BYTES,
     RESULT_BYTES,
     TILE_BYTES,
     CorpusFacts,
     JobFacts,
     Role,
 )
-from latentscale_pipeline.measures.heat.artifact import TIME_BYTES, expected_probes
+from latentscale_pipeline.measures.heat.artifact import SETTINGS
 from latentscale_pipeline.measures.heat.config import Heat
-from latentscale_pipeline.measures.heat.probes import fits_one_task, trace_stage
+from latentscale_pipeline.measures.heat.probes import average_iterations, probe_graph, trace_heat
 from latentscale_pipeline.measures.heat.replicates import (
-    plan_replicates,
+    REPLICATES,
+    count_subsamples,
+    draw_subsamples,
+    draws_name,
+    gather_subsamples,
+    measure_subsample,
 )
-from latentscale_pipeline.measures.heat.row_blocks import plan_trace_by_rows
+from latentscale_pipeline.measures.heat.row_blocks import (
+    advance_block,
+    advance_vectors,
+    bound_norm,
+    form_block,
+)
 from latentscale_pipeline.measures.heat.tasks import compare_traces
 from latentscale_pipeline.measures.shared.neighbour_graph import graph_stage
 from latentscale_pipeline.measures.shared.neighbours.exact import exact_neighbours_stage
 from latentscale_pipeline.measures.shared.neighbours.plan import plan_cell_neighbours
 from latentscale_pipeline.measures.shared.neighbours.settings import NeighbourSettings
+from latentscale_pipeline.measures.shared.neighbours.sizes import Layout
+from latentscale_pipeline.measures.shared.shard_blocks import (
+    block_bytes,
+    count_blocks,
+    shards_per_block,
+)
 
 EXACT_ROWS = 50_000
 """Corpora of up to this many rows get exact neighbours under ``neighbours: auto``."""
+
+GRAPH_BYTES = 5 * 2**28
+"""Memory of a graph and its Laplacian up to which every task holds them."""
+
+TASK_OPERATIONS = 2.5e9
+"""Elementwise operations of one task's probes, besides reading the graph and its Laplacian."""
+
+TASK_PROBES = 4
+"""Probes of a task at the least."""
+
+LEAVING = 0.1
+"""Share of a block's rows that other blocks need, where vertices are in the order of cells."""
+
+PROBE_DEVIATION = 2.4
+"""Relative standard deviation of one probe at the largest times, times the root of the rows."""
+
+UNNORMALISED_STEPS = 40
+"""Lanczos steps that ``steps: auto`` is expected to take where eigenvalues exceed 2."""
+
+TIME_BYTES = 2 * 8 * 4096
+"""Memory for one time: the deviation of every probe, and a bootstrap's draws."""
 
 
 def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
@@ -36,6 +88,8 @@ def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
         raise BadInput("heat.recall is 1, which only neighbours: exact can promise")
     stages = [stage for role in facts.corpora for stage in _corpus_stages(section, facts, role)]
     if len(facts.corpora) > 1:
+        probes = sum(_expected_probes(section, corpus) for corpus in facts.corpora.values())
+        times = section.times.count
         stages.append(
             Stage(
                 name="imd",
@@ -45,11 +99,16 @@ def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
                 ),
                 parameters={"normalization": section.normalization},
                 seed=facts.seed,
-                memory_bytes=TILE_BYTES + TIME_BYTES * section.times.count,
-                cost_estimate=_imd_cost(section, facts),
+                memory_bytes=TILE_BYTES + TIME_BYTES * times,
+                cost_estimate=CostEstimate(
+                    bytes_read=8 * times * (probes + 14),
+                    bytes_written=RESULT_BYTES,
+                    float64_multiply_adds=float(BOOTSTRAP_DRAWS * probes * times),
+                    elementwise_operations=10.0 * BOOTSTRAP_DRAWS * (probes + 2 * times),
+                ),
             )
         )
-    return [*stages, *plan_replicates(section, facts)]
+    return [*stages, *_plan_replicates(section, facts)]
 
 
 def _corpus_stages(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
@@ -70,9 +129,9 @@ def _corpus_stages(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
     )
     # The graph of exact neighbours is in one block, whatever its size.
     trace = (
-        plan_trace_by_rows(section, facts, role)
-        if in_cells and not fits_one_task(section, corpus)
-        else [trace_stage(section, facts, role)]
+        _plan_trace_by_rows(section, facts, role)
+        if in_cells and _forming_bytes(section, corpus.n) > GRAPH_BYTES
+        else [_trace_stage(section, facts, role)]
     )
     return [
         *neighbours,
@@ -88,12 +147,246 @@ def searches_cells(section: Heat, corpus: CorpusFacts) -> bool:
     return section.neighbours == "cells"
 
 
-def _imd_cost(section: Heat, facts: JobFacts) -> CostEstimate:
-    probes = sum(expected_probes(section, corpus) for corpus in facts.corpora.values())
-    times = section.times.count
+def _expected_probes(section: Heat, corpus: CorpusFacts) -> int:
+    """Return the expected number of probes."""
+    if isinstance(section.probes, int):
+        return section.probes
+    needed = (PROBE_DEVIATION / section.tolerance) ** 2 / corpus.n
+    doublings = math.ceil(math.log2(max(needed / LEAST_PROBES, 1.0)))
+    return min(LEAST_PROBES << doublings, MOST_PROBES)
+
+
+def _expected_steps(section: Heat) -> int:
+    """Return the expected number of Lanczos steps."""
+    if isinstance(section.steps, int):
+        return section.steps
+    return LEAST_STEPS if section.laplacian == "normalized" else UNNORMALISED_STEPS
+
+
+def _trace_parameters(section: Heat) -> dict[str, Any]:
+    """Return what a trace depends on beside its graph, as parameters of a stage."""
+    return section.model_dump(include={"times", "laplacian", *SETTINGS})
+
+
+# --- a trace in memory ---------------------------------------------------------------------
+
+
+def _trace_stage(section: Heat, facts: JobFacts, role: Role) -> Stage:
+    """Plan the heat trace of a corpus."""
+    corpus = facts.corpora[role]
+    parts = _parts(section, corpus)
+    return Stage(
+        name=f"heat-{role}",
+        work=trace_heat if parts == 1 else probe_graph,
+        advance=None if parts == 1 else average_iterations,
+        partitions=parts,
+        needs=(f"graph-{role}",),
+        parameters={"graph": f"graph-{role}", **_trace_parameters(section)},
+        seed=facts.seed,
+        memory_bytes=_trace_memory(section, corpus),
+        cost_estimate=replace(_trace_cost(section, corpus), iterations=1 if parts == 1 else 2),
+    )
+
+
+def _parts(section: Heat, corpus: CorpusFacts) -> int:
+    """Tasks that share the probes; a function of the graph's expected size."""
+    probes = _expected_probes(section, corpus)
+    elementwise_operations = probes * _expected_steps(section) * 5 / 3 * corpus.n * section.k
+    return max(1, min(round(elementwise_operations / TASK_OPERATIONS), probes // TASK_PROBES))
+
+
+def _forming_bytes(section: Heat, n: int) -> int:
+    """Memory of the adjacency matrix, indices twice while it's read, and of the Laplacian."""
+    entries = 2 * n * section.k
+    index = 4 if entries < 2**31 else 8
+    return entries * (1 + index + max(index, 8 + index)) + 64 * n
+
+
+def _trace_memory(section: Heat, corpus: CorpusFacts) -> int:
+    entries, n = 2 * corpus.n * section.k, corpus.n
+    index = 4 if entries < 2**31 else 8
+    blocks = min(3 * 8 * WIDEST_BLOCK * n, max(BLOCK_BYTES, 3 * 8 * n))
+    work = max(_forming_bytes(section, n), entries * (8 + index) + max(blocks, 40 * n))
+    if corpus.n <= DENSE_VERTICES:
+        work += 2 * 8 * corpus.n**2
+    # The labels of components, and the vector of the null space.
+    work += 12 * n
+    return work + TIME_BYTES * section.times.count + FEW_TILES_BYTES
+
+
+def _trace_cost(section: Heat, corpus: CorpusFacts) -> CostEstimate:
+    n, entries = float(corpus.n), 5 / 3 * corpus.n * section.k
+    graph = CostEstimate(
+        bytes_read=int(8 * (entries + n)),
+        bytes_written=8 * 7 * section.times.count + RESULT_BYTES,
+        # The Laplacian, and a product of it with itself for the exact moments.
+        elementwise_operations=14 * entries + 9 * entries**2 / n,
+    )
+    if section.probes == "auto" and corpus.n <= DENSE_VERTICES:
+        return replace(
+            graph,
+            float64_multiply_adds=2 * n**3,
+            method="all eigenvalues",
+            why=f"heat.probes is auto and there are at most {DENSE_VERTICES} rows",
+        )
+    probes, steps = _expected_probes(section, corpus), _expected_steps(section)
+    return replace(
+        graph,
+        bytes_written=graph.bytes_written + 8 * section.times.count * probes,
+        elementwise_operations=graph.elementwise_operations
+        + (probes + PILOT_PROBES) * steps * (entries + n),
+        method=f"{probes} probes of {steps} Lanczos steps",
+        why=f"expected for heat.tolerance {section.tolerance:g}; from {LEAST_PROBES}, doubled to "
+        f"{MOST_PROBES} at most"
+        if section.probes == "auto"
+        else f"heat.probes is {section.probes}",
+    )
+
+
+# --- a trace by blocks of vertices --------------------------------------------------------
+
+
+def _plan_trace_by_rows(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
+    """Plan the Laplacian and the heat trace of a corpus by blocks of vertices."""
+    corpus = facts.corpora[role]
+    layout = Layout(corpus.n, corpus.d)
+    common = {"graph": f"graph-{role}", "n": corpus.n, "d": corpus.d}
+    n, entries = float(corpus.n), 5 / 3 * corpus.n * section.k
+    rows = min(corpus.n, layout.block)
+    listed = rows * (2 * section.k + 1)
+    # The Laplacian; vectors, their product and what they need of others; or rows of L L.
+    vectors = 8 * BATCH * int(rows * (5 + 2 * LEAVING * section.k))
+    probes, steps = _expected_probes(section, corpus), _expected_steps(section)
+    columns = PILOT_PROBES + probes
+    batches = -(-columns // BATCH)
+    iterations = 2 * steps * batches
+    exchanged = int(8 * LEAVING * n * columns * steps)
+    moved = exchanged + int(8 * 4 * n * columns * steps)
+    return [
+        Stage(
+            name=f"laplacian-{role}",
+            temporary="result",
+            work=form_block,
+            finalise=bound_norm,
+            partitions=layout.blocks,
+            needs=(f"graph-{role}",),
+            parameters={**common, "laplacian": section.laplacian},
+            memory_bytes=100 * listed + FEW_TILES_BYTES,
+            cost_estimate=CostEstimate(
+                bytes_read=int(12 * entries),
+                bytes_written=int((1 + LEAVING) * 16 * entries),
+                elementwise_operations=40 * entries,
+            ),
+        ),
+        Stage(
+            name=f"heat-{role}",
+            work=advance_block,
+            advance=advance_vectors,
+            partitions=layout.blocks,
+            needs=(f"laplacian-{role}",),
+            parameters={
+                **common,
+                "matrix": f"laplacian-{role}",
+                **_trace_parameters(section),
+            },
+            seed=facts.seed,
+            reads_last_iteration=True,
+            memory_bytes=40 * listed + max(vectors, 60 * listed) + FEW_TILES_BYTES,
+            cost_estimate=CostEstimate(
+                bytes_read=moved + int(16 * entries * iterations / 2),
+                bytes_written=moved + iterations * layout.blocks * RESULT_BYTES,
+                elementwise_operations=columns * steps * (entries + 8 * n) + 9 * entries**2 / n,
+                iterations=iterations,
+                method=f"{probes} probes of {steps} Lanczos steps by row blocks",
+                why="the graph takes more than a task may hold; about "
+                f"{exchanged / batches / steps:.1e} bytes are exchanged in a step",
+            ),
+        ),
+    ]
+
+
+# --- random subsamples -------------------------------------------------------------------
+
+
+def _plan_replicates(section: Heat, facts: JobFacts) -> list[Stage]:
+    """Plan the subsamples of every corpus and what is measured on them; nothing if none is asked.
+
+    Raises
+    ------
+    BadInput
+        If a subsample would have more than half of the rows, or too few for their neighbours.
+    """
+    if facts.replicate_rows is None:
+        return []
+    rows, count = facts.replicate_rows, facts.replicates
+    for role, corpus in facts.corpora.items():
+        if not section.k < rows <= corpus.n // 2:
+            raise BadInput(
+                f"{role}: replicates.rows is {rows}; it has to be more than heat.k = {section.k} "
+                f"and at most half of the {corpus.n} rows"
+            )
+    drawn = {"rows": rows, "count": count}
+    return [
+        *(_draws_stage(role, corpus, facts, drawn) for role, corpus in facts.corpora.items()),
+        Stage(
+            name=REPLICATES,
+            work=measure_subsample,
+            finalise=gather_subsamples,
+            partitions=count,
+            needs=tuple(draws_name(role) for role in facts.corpora),
+            parameters={
+                "roles": list(facts.corpora),
+                "k": section.k,
+                "metric": section.metric,
+                "normalization": section.normalization,
+                **_trace_parameters(section),
+            },
+            seed=facts.seed,
+            memory_bytes=_subsample_memory(section, facts, rows),
+            cost_estimate=_subsample_cost(section, facts, rows, count),
+        ),
+    ]
+
+
+def _draws_stage(role: Role, corpus: CorpusFacts, facts: JobFacts, drawn: dict[str, int]) -> Stage:
+    gathered = drawn["rows"] * drawn["count"]
+    per_row = corpus.stored_bytes // corpus.n
+    return Stage(
+        name=draws_name(role),
+        temporary="result",
+        work=draw_subsamples,
+        finalise=count_subsamples,
+        partitions=count_blocks(corpus),
+        corpora=(role,),
+        parameters={"role": role, "shards_per_block": shards_per_block(corpus), **drawn},
+        seed=facts.seed,
+        memory_bytes=block_bytes(corpus) + 8 * gathered + 2 * gathered * per_row + FEW_TILES_BYTES,
+        cost_estimate=CostEstimate(
+            bytes_read=corpus.stored_bytes,
+            bytes_written=gathered * per_row + RESULT_BYTES,
+            elementwise_operations=10.0 * gathered * count_blocks(corpus),
+        ),
+    )
+
+
+def _subsample_memory(section: Heat, facts: JobFacts, rows: int) -> int:
+    widest = max(corpus.d for corpus in facts.corpora.values())
+    points = 8 * 3 * rows * (widest + 1)
+    graph = 2 * rows * section.k * 60 + 8 * 64 * rows
+    return points + graph + TIME_BYTES * section.times.count + FEW_TILES_BYTES
+
+
+def _subsample_cost(section: Heat, facts: JobFacts, rows: int, count: int) -> CostEstimate:
+    of = [replace(corpus, n=rows) for corpus in facts.corpora.values()]
+    probes = _expected_probes(section, of[0])
+    dense = section.probes == "auto" and rows <= DENSE_VERTICES
+    work = 0 if dense else section.k * rows * probes * _expected_steps(section) * 4
     return CostEstimate(
-        bytes_read=8 * times * (probes + 14),
-        bytes_written=RESULT_BYTES,
-        float64_multiply_adds=float(BOOTSTRAP_DRAWS * probes * times),
-        elementwise_operations=10.0 * BOOTSTRAP_DRAWS * (probes + 2 * times),
+        bytes_read=count * sum(corpus.stored_bytes for corpus in of),
+        bytes_written=count * RESULT_BYTES,
+        float64_multiply_adds=2.0 * count * len(of) * rows**3 if dense else 0.0,
+        float32_multiply_adds=float(count) * rows**2 * sum(corpus.d for corpus in of),
+        elementwise_operations=count
+        * sum(rows**2 + 2 * CONVERSION_OPERATIONS * rows * c.d + work for c in of),
+        method=f"{count} subsamples of {rows:,} rows",
     )

@@ -8,7 +8,6 @@ depends on its number and the iteration alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from latentscale.graphs.laplacian import (
     unnormalised_laplacian,
 )
 from latentscale.heat.trace import (
-    DENSE_VERTICES,
     LEAST_PROBES,
     MOST_PROBES,
     PILOT_PROBES,
@@ -40,123 +38,19 @@ from latentscale.heat.trace import (
 from latentscale.linalg.bounds import norm_bound
 from latentscale.linalg.control_variates import ControlVariate, fit_control_variate
 from latentscale.linalg.null_space import NullSpace
-from latentscale.linalg.quadrature import BLOCK_BYTES, WIDEST_BLOCK, Rule
-from latentscale_pipeline.engine.cost import CostEstimate
-from latentscale_pipeline.engine.stage import Inputs, Stage
-from latentscale_pipeline.measures.base import (
-    FEW_TILES_BYTES,
-    RESULT_BYTES,
-    CorpusFacts,
-    JobFacts,
-    Role,
-)
-from latentscale_pipeline.measures.heat.artifact import (
-    TIME_BYTES,
-    expected_probes,
-    expected_steps,
-    read_times,
-    trace_output,
-    trace_parameters,
-)
-from latentscale_pipeline.measures.heat.config import Heat
+from latentscale.linalg.quadrature import Rule
+from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.measures.heat.artifact import read_settings, read_times
 from latentscale_pipeline.measures.shared.iteration_state import read_state
 from latentscale_pipeline.measures.shared.neighbour_graph import read_adjacency
-from latentscale_pipeline.storage.artifacts import Artifact, Output
-
-GRAPH_BYTES = 5 * 2**28
-"""Memory of a graph and its Laplacian up to which every task holds them."""
-
-TASK_OPERATIONS = 2.5e9
-"""Elementwise operations of one task's probes, besides reading the graph and its Laplacian."""
-
-TASK_PROBES = 4
-"""Probes of a task at the least."""
-
-
-def trace_stage(section: Heat, facts: JobFacts, role: Role) -> Stage:
-    """Plan the heat trace of a corpus."""
-    corpus = facts.corpora[role]
-    parts = _parts(section, corpus)
-    return Stage(
-        name=f"heat-{role}",
-        work=trace_heat if parts == 1 else probe_graph,
-        advance=None if parts == 1 else average_iterations,
-        partitions=parts,
-        needs=(f"graph-{role}",),
-        parameters={
-            "graph": f"graph-{role}",
-            **trace_parameters(section),
-        },
-        seed=facts.seed,
-        memory_bytes=_trace_memory(section, corpus),
-        cost_estimate=replace(_trace_cost(section, corpus), iterations=1 if parts == 1 else 2),
-    )
-
-
-def _parts(section: Heat, corpus: CorpusFacts) -> int:
-    """Tasks that share the probes; a function of the graph's expected size."""
-    probes = expected_probes(section, corpus)
-    elementwise_operations = probes * expected_steps(section) * 5 / 3 * corpus.n * section.k
-    return max(1, min(round(elementwise_operations / TASK_OPERATIONS), probes // TASK_PROBES))
-
-
-def fits_one_task(section: Heat, corpus: CorpusFacts) -> bool:
-    """Tell whether a task may hold the whole graph."""
-    return _forming_bytes(section, corpus.n) <= GRAPH_BYTES
-
-
-def _forming_bytes(section: Heat, n: int) -> int:
-    """Memory of the adjacency matrix, indices twice while it's read, and of the Laplacian."""
-    entries = 2 * n * section.k
-    index = 4 if entries < 2**31 else 8
-    return entries * (1 + index + max(index, 8 + index)) + 64 * n
-
-
-def _trace_memory(section: Heat, corpus: CorpusFacts) -> int:
-    entries, n = 2 * corpus.n * section.k, corpus.n
-    index = 4 if entries < 2**31 else 8
-    blocks = min(3 * 8 * WIDEST_BLOCK * n, max(BLOCK_BYTES, 3 * 8 * n))
-    work = max(_forming_bytes(section, n), entries * (8 + index) + max(blocks, 40 * n))
-    if corpus.n <= DENSE_VERTICES:
-        work += 2 * 8 * corpus.n**2
-    # The labels of components, and the vector of the null space.
-    work += 12 * n
-    return work + TIME_BYTES * section.times.count + FEW_TILES_BYTES
-
-
-def _trace_cost(section: Heat, corpus: CorpusFacts) -> CostEstimate:
-    n, entries = float(corpus.n), 5 / 3 * corpus.n * section.k
-    graph = CostEstimate(
-        bytes_read=int(8 * (entries + n)),
-        bytes_written=8 * 7 * section.times.count + RESULT_BYTES,
-        # The Laplacian, and a product of it with itself for the exact moments.
-        elementwise_operations=14 * entries + 9 * entries**2 / n,
-    )
-    if section.probes == "auto" and corpus.n <= DENSE_VERTICES:
-        return replace(
-            graph,
-            float64_multiply_adds=2 * n**3,
-            method="all eigenvalues",
-            why=f"heat.probes is auto and there are at most {DENSE_VERTICES} rows",
-        )
-    probes, steps = expected_probes(section, corpus), expected_steps(section)
-    return replace(
-        graph,
-        bytes_written=graph.bytes_written + 8 * section.times.count * probes,
-        elementwise_operations=graph.elementwise_operations
-        + (probes + PILOT_PROBES) * steps * (entries + n),
-        method=f"{probes} probes of {steps} Lanczos steps",
-        why=f"expected for heat.tolerance {section.tolerance:g}; from {LEAST_PROBES}, doubled to "
-        f"{MOST_PROBES} at most"
-        if section.probes == "auto"
-        else f"heat.probes is {section.probes}",
-    )
+from latentscale_pipeline.measures.shared.records import load_record, record_arrays, record_output
+from latentscale_pipeline.storage.artifacts import Output
 
 
 def trace_heat(inputs: Inputs) -> Output:
     """Estimate the trace of exp(-tL) for every time, in one task."""
     adjacency = read_adjacency(inputs.results[inputs.parameters["graph"]])
-    return trace_output(estimate_trace(adjacency, inputs.parameters, inputs.generator()))
+    return record_output(estimate_trace(adjacency, inputs.parameters, inputs.generator()))
 
 
 def estimate_trace(
@@ -165,17 +59,9 @@ def estimate_trace(
     generator: np.random.Generator,
 ) -> HeatTrace:
     """Estimate the heat trace of a graph as a stage's parameters say."""
-    p = parameters
-    return estimate_heat_trace(
-        LAPLACIANS[p["laplacian"]](adjacency),
-        read_times(p),
-        generator=generator,
-        steps=None if p["steps"] == "auto" else p["steps"],
-        probes=None if p["probes"] == "auto" else p["probes"],
-        tolerance=p["tolerance"],
-        distribution=p["distribution"],
-        variance_reduction=p["variance_reduction"],
-    )
+    laplacian = LAPLACIANS[parameters["laplacian"]](adjacency)
+    settings = read_settings(parameters)
+    return estimate_heat_trace(laplacian, read_times(parameters), generator=generator, **settings)
 
 
 LAPLACIANS = {"normalized": normalised_laplacian, "unnormalized": unnormalised_laplacian}
@@ -200,17 +86,16 @@ def probe_graph(inputs: Inputs) -> Output:
                 "exact": exact,
             },
             arrays={
-                "nodes": pilots.nodes,
-                "weights": pilots.weights,
+                **record_arrays(pilots),
                 "moments": (exact_moments if exact else few_moments)(laplacian, rows),
             },
         )
-    control = _read_control(state)
+    control = load_record(ControlVariate, state)
     times = read_times(inputs.parameters)
     seen = probe_integrals(
         laplacian, control, times, count, steps, generator, null_space, distribution
     )
-    return Output(arrays={"below": seen.below, "above": seen.above})
+    return Output(arrays=record_arrays(seen))
 
 
 def average_iterations(inputs: Inputs) -> Output:
@@ -242,33 +127,25 @@ def average_iterations(inputs: Inputs) -> Output:
         nothing = np.empty((0, len(times)))
         values = {"phase": "probes", "wanted": wanted, "steps": steps, "n": int(moments[0])}
         return _next_iteration(values, control, ProbeIntegrals(nothing, nothing))
-    control = _read_control(state)
+    control = load_record(ControlVariate, state)
     seen = ProbeIntegrals(
         *(np.concatenate([state.array(side), _join(inputs, side)]) for side in ("below", "above"))
     )
     heat = average_probes(times, [seen], control, state.values["n"], steps)
     if p["probes"] != "auto" or is_known(heat, p["tolerance"]) or len(seen) >= MOST_PROBES:
-        return trace_output(heat)
+        return record_output(heat)
     return _next_iteration({**state.values, "wanted": len(seen)}, control, seen)
 
 
 def _next_iteration(
     values: dict[str, Any], control: ControlVariate, seen: ProbeIntegrals
 ) -> Output:
-    arrays = {name: getattr(control, name) for name in CONTROL_ARRAYS}
     kept = {name: values[name] for name in ("phase", "wanted", "steps", "n")}
     return Output(
         {**kept, "width": control.width},
-        {**arrays, "below": seen.below, "above": seen.above},
+        {**record_arrays(control), **record_arrays(seen)},
         finished=False,
     )
-
-
-CONTROL_ARRAYS = ("coefficients", "trace", "rounding", "skewness", "slopes")
-
-
-def _read_control(state: Artifact) -> ControlVariate:
-    return ControlVariate(state.values["width"], *(state.array(name) for name in CONTROL_ARRAYS))
 
 
 def _join(inputs: Inputs, name: str) -> NDArray[np.float64]:

@@ -22,7 +22,6 @@ from latentscale.graphs.laplacian_blocks import (
     laplacian_block,
 )
 from latentscale.heat.row_blocks import (
-    BATCH,
     RowRequest,
     RowSums,
     TraceByRows,
@@ -30,116 +29,19 @@ from latentscale.heat.row_blocks import (
     multiply_block,
     orthogonalise_block,
 )
-from latentscale.heat.trace import PILOT_PROBES
-from latentscale_pipeline.engine.cost import CostEstimate
-from latentscale_pipeline.engine.stage import Inputs, Stage
-from latentscale_pipeline.measures.base import (
-    FEW_TILES_BYTES,
-    RESULT_BYTES,
-    CorpusFacts,
-    JobFacts,
-    Role,
-)
-from latentscale_pipeline.measures.heat.artifact import (
-    expected_probes,
-    expected_steps,
-    read_times,
-    trace_output,
-    trace_parameters,
-)
-from latentscale_pipeline.measures.heat.config import Heat
+from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.measures.heat.artifact import read_settings, read_times
 from latentscale_pipeline.measures.shared.iteration_state import (
     read_state,
     restore,
     state_output,
 )
 from latentscale_pipeline.measures.shared.neighbours.sizes import Layout
+from latentscale_pipeline.measures.shared.records import record_output
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 NEEDED, SENT = "needed", "sent"
 """Objects of the rows of a block of the Laplacian, and of vectors, that other blocks need."""
-
-LEAVING = 0.1
-"""Share of a block's rows that other blocks need, where vertices are in the order of cells."""
-
-
-def plan_trace_by_rows(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
-    """Plan the Laplacian and the heat trace of a corpus by blocks of vertices."""
-    corpus = facts.corpora[role]
-    layout = Layout(corpus.n, corpus.d)
-    common = {"graph": f"graph-{role}", "n": corpus.n, "d": corpus.d}
-    return [
-        Stage(
-            name=f"laplacian-{role}",
-            temporary="result",
-            work=form_block,
-            finalise=bound_norm,
-            partitions=layout.blocks,
-            needs=(f"graph-{role}",),
-            parameters={**common, "laplacian": section.laplacian},
-            memory_bytes=_laplacian_memory(section, corpus, layout),
-            cost_estimate=_laplacian_cost(section, corpus),
-        ),
-        Stage(
-            name=f"heat-{role}",
-            work=advance_block,
-            advance=advance_vectors,
-            partitions=layout.blocks,
-            needs=(f"laplacian-{role}",),
-            parameters={
-                **common,
-                "matrix": f"laplacian-{role}",
-                **trace_parameters(section),
-            },
-            seed=facts.seed,
-            reads_last_iteration=True,
-            memory_bytes=_rows_memory(section, corpus, layout),
-            cost_estimate=_rows_cost(section, corpus, layout),
-        ),
-    ]
-
-
-def _laplacian_memory(section: Heat, corpus: CorpusFacts, layout: Layout) -> int:
-    entries = min(corpus.n, layout.block) * (2 * section.k + 1)
-    return 100 * entries + FEW_TILES_BYTES
-
-
-def _laplacian_cost(section: Heat, corpus: CorpusFacts) -> CostEstimate:
-    entries = 5 / 3 * corpus.n * section.k
-    return CostEstimate(
-        bytes_read=int(12 * entries),
-        bytes_written=int((1 + LEAVING) * 16 * entries),
-        elementwise_operations=40 * entries,
-    )
-
-
-def _rows_memory(section: Heat, corpus: CorpusFacts, layout: Layout) -> int:
-    rows = min(corpus.n, layout.block)
-    entries = rows * (2 * section.k + 1)
-    # The Laplacian; vectors, their product and what they need of others; or rows of L L.
-    vectors = 8 * BATCH * int(rows * (5 + 2 * LEAVING * section.k))
-    return 40 * entries + max(vectors, 60 * entries) + FEW_TILES_BYTES
-
-
-def _rows_cost(section: Heat, corpus: CorpusFacts, layout: Layout) -> CostEstimate:
-    n, entries = float(corpus.n), 5 / 3 * corpus.n * section.k
-    probes, steps = expected_probes(section, corpus), expected_steps(section)
-    columns = PILOT_PROBES + probes
-    batches = -(-columns // BATCH)
-    iterations = 2 * steps * batches
-    exchanged = int(8 * LEAVING * n * columns * steps)
-    kept = int(8 * 4 * n * columns * steps)
-    markers = iterations * layout.blocks * RESULT_BYTES
-    return CostEstimate(
-        bytes_read=exchanged + kept + int(16 * entries * iterations / 2),
-        bytes_written=exchanged + kept + markers,
-        elementwise_operations=columns * steps * (entries + 8 * n) + 9 * entries**2 / n,
-        iterations=iterations,
-        method=f"{probes} probes of {steps} Lanczos steps by row blocks",
-        why=f"the graph takes more than a task may hold; about {exchanged / batches / steps:.1e} "
-        "bytes are exchanged in a step",
-    )
-
 
 # --- the Laplacian ----------------------------------------------------------------------------
 
@@ -283,27 +185,14 @@ def _orthogonalise(inputs: Inputs, request: RowRequest) -> Output:
 def advance_vectors(inputs: Inputs) -> Output:
     """Add up the blocks' sums and take the trace one step on."""
     if inputs.state is None:
-        norm = inputs.results[inputs.parameters["matrix"]].values["width"]
-        trace = _start_trace(inputs, norm)
+        p = inputs.parameters
+        norm = inputs.results[p["matrix"]].values["width"]
+        settings = TraceSettings(n=p["n"], norm=norm, **read_settings(p))
+        trace = TraceByRows.start(settings, read_times(p), inputs.generator())
     else:
         sums = RowSums.total([RowSums(**part.values) for part in inputs.parts])
-        trace = restore(TraceByRows, inputs.state).advance(sums)
+        trace = restore(TraceByRows.load, inputs.state).advance(sums)
     request = trace.request
     if request is None:
-        return trace_output(trace.outcome)
+        return record_output(trace.outcome)
     return state_output(trace, {"request": request.values()})
-
-
-def _start_trace(inputs: Inputs, norm: float) -> TraceByRows:
-    """Begin the trace as the stage's parameters say."""
-    p = inputs.parameters
-    settings = TraceSettings(
-        n=p["n"],
-        norm=norm,
-        steps=None if p["steps"] == "auto" else p["steps"],
-        probes=None if p["probes"] == "auto" else p["probes"],
-        tolerance=p["tolerance"],
-        distribution=p["distribution"],
-        variance_reduction=p["variance_reduction"],
-    )
-    return TraceByRows.start(settings, read_times(p), inputs.generator())

@@ -14,9 +14,8 @@ from latentscale.heat.imd import imd_of_traces
 from latentscale.heat.null_models import Normalization
 from latentscale.heat.trace import HeatTrace, normalise
 from latentscale_pipeline.engine.stage import Inputs
-from latentscale_pipeline.measures.base import (
-    store_estimate,
-)
+from latentscale_pipeline.measures.base import store_estimate
+from latentscale_pipeline.measures.shared.records import load_record
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 GRAPH_ERROR = 2.0e-4
@@ -72,19 +71,8 @@ def normalised_trace(
     artifact: Artifact, graph: Mapping[str, Any], kind: Normalization
 ) -> HeatTrace:
     """Load a trace, widened by what the graph may lack, and normalise it."""
-    values = artifact.values
     error = TRACE_ERROR * missed_recall(graph)
-    heat = HeatTrace(
-        times=artifact.array("times"),
-        trace=artifact.array("trace"),
-        lower=np.maximum(artifact.array("lower") - error, 0.0),
-        upper=artifact.array("upper") + error,
-        standard_error=artifact.array("standard_error"),
-        deviations=artifact.array("deviations"),
-        quadrature=artifact.array("quadrature"),
-        vertices=values["vertices"],
-        probes=values["probes"],
-        steps=values["steps"],
-    )
+    heat = load_record(HeatTrace, artifact)
+    heat = replace(heat, lower=np.maximum(heat.lower - error, 0.0), upper=heat.upper + error)
     summary = GraphSummary(**graph["summary"])
     return normalise(heat, kind, mean_degree=2.0 * summary.edges / summary.vertices)

@@ -2,50 +2,51 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import Any
 
 from latentscale.linalg.conjugate_gradients import step_bytes
-from latentscale.magnitude.function import (
-    CHOLESKY_ROWS,
-)
+from latentscale.magnitude.function import CHOLESKY_ROWS, KEPT_BYTES
+from latentscale.magnitude.nystrom import LANDMARKS
+from latentscale.sampling.rarefaction import HALVINGS
 from latentscale_pipeline.engine.cost import CostEstimate
-from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.engine.stage import Stage, Work
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import (
     RESULT_BYTES,
     TILE_BYTES,
+    CorpusFacts,
     JobFacts,
     Role,
     write_pairs,
 )
 from latentscale_pipeline.measures.magnitude.config import Magnitude
 from latentscale_pipeline.measures.magnitude.subsamples import (
-    LEAST_ROWS,
+    PIECES,
     REPLICATES,
-    landmarks_cost,
-    landmarks_memory,
-    partitions,
-    replicate_rows,
-    subsample_cost,
-    subsample_memory,
-)
-from latentscale_pipeline.measures.magnitude.tasks import (
-    advance_convergence,
-    advance_function,
-    compare_functions,
     estimate_beside,
     extrapolate_convergence,
     extrapolate_function,
     subsample_about_convergence,
     subsample_function,
-    sum_pairs,
+)
+from latentscale_pipeline.measures.magnitude.tasks import (
+    advance_convergence,
+    advance_function,
+    compare_functions,
 )
 from latentscale_pipeline.measures.shared.distinct_rows import distinct_stage
 from latentscale_pipeline.measures.shared.pair_sums import (
     count_pairs,
     iterations_cost,
     pair_memory,
+    pair_operations,
+    sum_pairs,
 )
+
+SUBSAMPLES = REPLICATES * (HALVINGS + 1)
+"""Tasks that take random subsets: one for each replicate and size."""
 
 EXPECTED_PRODUCTS = 30
 """Passes over all pairs that a convergence scale and a function take on one corpus."""
@@ -60,6 +61,16 @@ SEARCH_ITERATIONS, FUNCTION_ITERATIONS = 10, 10
 """Expected passes of that search and of a function, on data of no unusual shape."""
 
 
+PRODUCTS = 40
+"""Passes over all pairs of a replicate that its functions take, on two sets of scales."""
+
+REPLICATE_BYTES = 256 * 2**20
+"""Memory that the rows of a replicate may take in both precisions."""
+
+LEAST_ROWS = 64 * PIECES
+"""Rows of a replicate below which its smallest pieces would say nothing."""
+
+
 def plan_magnitude(section: Magnitude, facts: JobFacts) -> list[Stage]:
     """Plan convergence scale and function of every corpus, and the difference of two."""
     stages = [
@@ -68,13 +79,14 @@ def plan_magnitude(section: Magnitude, facts: JobFacts) -> list[Stage]:
     ]
     subsampled = {role: _is_subsampled(section, facts, role) for role in facts.corpora}
     for role in facts.corpora:
-        plan = _subsampled_convergence if subsampled[role] else _convergence_stage
-        stages.append(plan(section, facts, role))
-    for role in facts.corpora:
+        stage = _convergence_stage(section, facts, role)
         if subsampled[role]:
-            stages += _subsampled_function(section, facts, role)
-        else:
-            stages.append(_function_stage(section, facts, role))
+            tasks = subsample_about_convergence, extrapolate_convergence
+            stage = _subsampled(stage, section, facts, role, SUBSAMPLED_SCALES, *tasks)
+        stages.append(stage)
+    for role in facts.corpora:
+        stage = _function_stage(section, facts, role)
+        stages += _subsampled_function(stage, section, facts, role) if subsampled[role] else [stage]
     if len(facts.corpora) > 1:
         stages.append(
             Stage(
@@ -111,133 +123,41 @@ def _is_subsampled(section: Magnitude, facts: JobFacts, role: Role) -> bool:
 
 
 def _convergence_stage(section: Magnitude, facts: JobFacts, role: Role) -> Stage:
-    return Stage(
-        name=f"convergence-{role}",
-        work=sum_pairs,
-        advance=advance_convergence,
-        partitions=count_pairs(facts.corpora[role]),
-        corpora=(role,),
-        needs=(f"distinct-{section.metric}-{role}",),
-        parameters={
-            "role": role,
-            "metric": section.metric,
-            "target": section.target,
-            "method": section.method,
-            "tolerance": section.tolerance,
-        },
-        seed=facts.seed,
-        memory_bytes=_memory(section, facts, role, SEARCH_SCALES),
-        cost_estimate=_cost_estimate(section, facts, role, SEARCH_SCALES, SEARCH_ITERATIONS),
-    )
+    passes = advance_convergence, SEARCH_SCALES, SEARCH_ITERATIONS
+    stage = _pair_stage(section, facts, role, f"convergence-{role}", *passes)
+    return replace(stage, parameters={**stage.parameters, "target": section.target})
 
 
 def _function_stage(section: Magnitude, facts: JobFacts, role: Role) -> Stage:
-    listed = isinstance(section.scales, list)
     cut = facts.fixed_scales.get("t_cut")
     source = f"convergence-{facts.scale_role}"
-    count = len(section.scales) if isinstance(section.scales, list) else section.scales
-    distinct = f"distinct-{section.metric}-{role}"
-    return Stage(
-        name=f"magnitude-{role}",
-        work=sum_pairs,
-        advance=advance_function,
-        partitions=count_pairs(facts.corpora[role]),
-        corpora=(role,),
-        needs=(distinct,) if listed or cut is not None else (distinct, source),
-        parameters={
-            "role": role,
-            "metric": section.metric,
-            "scales": section.scales,
-            "cut": cut,
-            "cut_from": source,
-            "method": section.method,
-            "tolerance": section.tolerance,
-        },
-        seed=facts.seed,
-        memory_bytes=_memory(section, facts, role, scales=count),
-        cost_estimate=_cost_estimate(section, facts, role, count, FUNCTION_ITERATIONS),
+    derived = cut is None and not isinstance(section.scales, list)
+    passes = advance_function, _count_scales(section), FUNCTION_ITERATIONS
+    stage = _pair_stage(section, facts, role, f"magnitude-{role}", *passes)
+    given = {"scales": section.scales, "cut": cut, "cut_from": source}
+    return replace(
+        stage,
+        needs=(*stage.needs, source) if derived else stage.needs,
+        parameters={**stage.parameters, **given},
     )
 
 
-def _subsampled_convergence(section: Magnitude, facts: JobFacts, role: Role) -> Stage:
-    rows = replicate_rows(facts.corpora[role], facts.pairs)
-    return Stage(
-        name=f"convergence-{role}",
-        work=subsample_about_convergence,
-        finalise=extrapolate_convergence,
-        partitions=partitions(),
-        corpora=(role,),
-        needs=(f"distinct-{section.metric}-{role}",),
-        parameters={
-            "role": role,
-            "metric": section.metric,
-            "target": section.target,
-            "tolerance": section.tolerance,
-            "rows": rows,
-        },
-        seed=facts.seed,
-        memory_bytes=subsample_memory(facts.corpora[role], rows, SUBSAMPLED_SCALES),
-        cost_estimate=replace(
-            subsample_cost(facts.corpora[role], rows, SUBSAMPLED_SCALES),
-            why=_why_subsampled(section, facts),
-        ),
-    )
-
-
-def _subsampled_function(section: Magnitude, facts: JobFacts, role: Role) -> list[Stage]:
-    exact = _function_stage(section, facts, role)
+def _pair_stage(
+    section: Magnitude,
+    facts: JobFacts,
+    role: Role,
+    name: str,
+    advance: Work,
+    scales: int,
+    iterations: int,
+) -> Stage:
+    """Plan passes over all pairs of rows at some scales, or none where few rows need none."""
     corpus = facts.corpora[role]
-    rows = replicate_rows(corpus, facts.pairs)
-    count = len(section.scales) if isinstance(section.scales, list) else section.scales
-    beside = f"nystrom-{role}"
-    landmarks = replace(
-        exact,
-        name=beside,
-        temporary="result",
-        work=estimate_beside,
-        advance=None,
-        partitions=1,
-        memory_bytes=landmarks_memory(corpus, count),
-        cost_estimate=replace(
-            landmarks_cost(corpus, count), why=f"magnitude.method is {section.method}"
-        ),
-    )
-    function = replace(
-        exact,
-        work=subsample_function,
-        advance=None,
-        finalise=extrapolate_function,
-        partitions=partitions(),
-        parameters={**exact.parameters, "rows": rows, "beside": None},
-        memory_bytes=subsample_memory(corpus, rows, count),
-        cost_estimate=replace(
-            subsample_cost(corpus, rows, count), why=_why_subsampled(section, facts)
-        ),
-    )
-    if section.method != "nystrom":
-        return [function]
-    parameters = {**function.parameters, "beside": beside}
-    return [landmarks, replace(function, needs=(*exact.needs, beside), parameters=parameters)]
-
-
-def _memory(section: Magnitude, facts: JobFacts, role: Role, scales: int) -> int:
-    corpus = facts.corpora[role]
-    if corpus.n <= CHOLESKY_ROWS or section.method == "cholesky":
-        step = corpus.points_bytes + 20 * corpus.n**2
-    else:
-        group = pair_memory(corpus, scales) // 2
-        step = step_bytes(corpus.n, scales, scales, corpus.d) + 16 * corpus.n * scales + group
-    return max(pair_memory(corpus, scales), step) + TILE_BYTES
-
-
-def _cost_estimate(
-    section: Magnitude, facts: JobFacts, role: Role, scales: int, iterations: int
-) -> CostEstimate:
-    corpus = facts.corpora[role]
+    n, pairs = float(corpus.n), corpus.n**2 / 2
     asked = f"magnitude.method is {section.method}"
     if corpus.n <= CHOLESKY_ROWS or section.method == "cholesky":
-        n, pairs = float(corpus.n), corpus.n**2 / 2
-        return CostEstimate(
+        step = corpus.points_bytes + 20 * corpus.n**2
+        cost = CostEstimate(
             bytes_read=corpus.stored_bytes + 16 * corpus.n,
             bytes_written=8 * (corpus.n + scales) + 2 * RESULT_BYTES,
             float64_multiply_adds=pairs * corpus.d + scales * n**3 / 6,
@@ -246,14 +166,110 @@ def _cost_estimate(
             method="cholesky",
             why=f"at most {CHOLESKY_ROWS:,} rows" if section.method == "auto" else asked,
         )
-    return replace(
-        iterations_cost(corpus, scales, iterations),
-        method="cg",
-        why=f"more than {CHOLESKY_ROWS:,} rows" if section.method == "auto" else asked,
+    else:
+        group = pair_memory(corpus, scales) // 2
+        step = step_bytes(corpus.n, scales, scales, corpus.d) + 16 * corpus.n * scales + group
+        cost = replace(
+            iterations_cost(corpus, scales, iterations),
+            method="cg",
+            why=f"more than {CHOLESKY_ROWS:,} rows" if section.method == "auto" else asked,
+        )
+    return Stage(
+        name=name,
+        work=sum_pairs,
+        advance=advance,
+        partitions=count_pairs(corpus),
+        corpora=(role,),
+        needs=(f"distinct-{section.metric}-{role}",),
+        parameters={
+            "role": role,
+            **section.model_dump(include={"metric", "method", "tolerance"}),
+        },
+        seed=facts.seed,
+        memory_bytes=max(pair_memory(corpus, scales), step) + TILE_BYTES,
+        cost_estimate=cost,
     )
 
 
-def _why_subsampled(section: Magnitude, facts: JobFacts) -> str:
-    if section.method != "auto":
-        return f"magnitude.method is {section.method}"
-    return f"all pairs of rows would take more than budget.pairs {facts.pairs:.1e}"
+def _subsampled(
+    exact: Stage,
+    section: Magnitude,
+    facts: JobFacts,
+    role: Role,
+    scales: int,
+    work: Work,
+    finalise: Work,
+    **parameters: Any,
+) -> Stage:
+    """Plan a stage on random subsets instead: a task for each replicate and size of its pieces.
+
+    The rows of a replicate follow from ``budget.pairs`` and the dimension, never from the cluster.
+    """
+    corpus = facts.corpora[role]
+    rows = replicate_rows(corpus, facts.pairs)
+    auto = f"all pairs of rows would take more than budget.pairs {facts.pairs:.1e}"
+    why = auto if section.method == "auto" else f"magnitude.method is {section.method}"
+    solving = step_bytes(rows, scales, scales, corpus.d) + 32 * rows * scales
+    held = rows * (corpus.d * 20 + 8) + solving
+    # Pieces of half the size have half as many pairs in all.
+    pairs = REPLICATES * float(rows) ** 2
+    return replace(
+        exact,
+        work=work,
+        advance=None,
+        finalise=finalise,
+        partitions=SUBSAMPLES,
+        parameters={**exact.parameters, "rows": rows, **parameters},
+        memory_bytes=held + min(KEPT_BYTES, 2 * rows**2) + corpus.shard_bytes + TILE_BYTES,
+        cost_estimate=CostEstimate(
+            bytes_read=(SUBSAMPLES + 1) * (corpus.stored_bytes + 16 * corpus.n),
+            bytes_written=SUBSAMPLES * (24 * scales * PIECES + RESULT_BYTES),
+            float32_multiply_adds=pairs * corpus.d,
+            elementwise_operations=0.8 * PRODUCTS * pairs * pair_operations(scales),
+            method="subsample",
+            why=why,
+        ),
+    )
+
+
+def _subsampled_function(
+    exact: Stage, section: Magnitude, facts: JobFacts, role: Role
+) -> list[Stage]:
+    corpus, count = facts.corpora[role], _count_scales(section)
+    beside = f"nystrom-{role}" if section.method == "nystrom" else None
+    tasks = subsample_function, extrapolate_function
+    function = _subsampled(exact, section, facts, role, count, *tasks, beside=beside)
+    if beside is None:
+        return [function]
+    n, m = float(corpus.n), float(LANDMARKS)
+    landmarks = replace(
+        exact,
+        name=beside,
+        temporary="result",
+        work=estimate_beside,
+        advance=None,
+        partitions=1,
+        memory_bytes=3 * corpus.points_bytes + 8 * LANDMARKS**2 * (count + 4) + 4 * TILE_BYTES,
+        # A factor a scale, and every row against it.
+        cost_estimate=CostEstimate(
+            bytes_read=corpus.stored_bytes + 16 * corpus.n,
+            bytes_written=16 * count + 2 * RESULT_BYTES,
+            float64_multiply_adds=n * m * corpus.d + count * (m**3 / 6 + n * m**2 / 2),
+            elementwise_operations=4 * n * m * count,
+            method="nystrom",
+            why="magnitude.method is nystrom",
+        ),
+    )
+    return [landmarks, replace(function, needs=(*exact.needs, beside))]
+
+
+def _count_scales(section: Magnitude) -> int:
+    return len(section.scales) if isinstance(section.scales, list) else section.scales
+
+
+def replicate_rows(facts: CorpusFacts, pairs: float) -> int:
+    """Choose the rows of a replicate: half the budget, in bounded memory."""
+    budgeted = math.isqrt(int(pairs / (PRODUCTS * REPLICATES)))
+    fitting = REPLICATE_BYTES // (12 * (facts.d + 1))
+    rows = max(LEAST_ROWS, min(budgeted, fitting, facts.n // REPLICATES))
+    return int(rows - rows % PIECES)

@@ -27,36 +27,22 @@ from latentscale_pipeline.measures.base import (
     load_estimate,
     store_estimate,
 )
-from latentscale_pipeline.measures.magnitude.subsamples import (
-    conclude_convergence,
-    conclude_function,
-    estimate_by_landmarks,
-    evaluate_pieces,
-    load_nystrom,
-    store_nystrom,
-)
 from latentscale_pipeline.measures.shared.distinct_rows import DistinctRows
 from latentscale_pipeline.measures.shared.pair_sums import (
     advance_state,
     state_output,
-    sum_over_pair,
 )
 from latentscale_pipeline.storage.artifacts import Artifact, Output
-
-
-def sum_pairs(inputs: Inputs) -> Output:
-    """Compute one pair of groups' share of the sums that a state asks for."""
-    return sum_over_pair(_distinct(inputs), inputs)
 
 
 def advance_convergence(inputs: Inputs) -> Output:
     """Search on for the scale at which nearly all distinct rows count; say why if there is none."""
     p = inputs.parameters
-    distinct = _distinct(inputs)
+    distinct = DistinctRows.of(inputs)
     try:
         check_target(p["target"], len(distinct))
         if inputs.state is not None:
-            search = advance_state(ConvergenceSearch, distinct, inputs)
+            search = advance_state(ConvergenceSearch.load, distinct, inputs)
         elif _is_dense(inputs, distinct):
             points = distinct.read(slice(0, len(distinct)))
             estimate = convergence_scale(
@@ -89,12 +75,12 @@ def _found_scale(inputs: Inputs, distinct: DistinctRows, estimate: Estimate) -> 
 def advance_function(inputs: Inputs) -> Output:
     """Solve on for the magnitude at the job's scales."""
     p = inputs.parameters
-    scales = _scales(inputs)
+    scales = job_scales(inputs)
     if scales is None:
-        return Output(values={"reason": _no_scale(inputs)})
-    distinct = _distinct(inputs)
+        return without_scale(inputs)
+    distinct = DistinctRows.of(inputs)
     if inputs.state is not None:
-        solver = advance_state(ConjugateGradients, distinct, inputs)
+        solver = advance_state(ConjugateGradients.load, distinct, inputs)
     elif _is_dense(inputs, distinct):
         points = distinct.read(slice(0, len(distinct)))
         function = magnitude_function(points, scales, method=p["method"], tolerance=p["tolerance"])
@@ -128,49 +114,6 @@ def solved_function(
     )
 
 
-def _distinct(inputs: Inputs) -> DistinctRows:
-    role, metric = inputs.parameters["role"], inputs.parameters["metric"]
-    artifact = inputs.results[f"distinct-{metric}-{role}"]
-    return DistinctRows.load(inputs.corpora[role], metric, artifact)
-
-
-def subsample_about_convergence(inputs: Inputs) -> Output:
-    """Evaluate pieces of one replicate about the convergence scale."""
-    return evaluate_pieces(inputs, _distinct(inputs), None)
-
-
-def extrapolate_convergence(inputs: Inputs) -> Output:
-    """Find the convergence scale of the extrapolated function."""
-    return conclude_convergence(inputs, _distinct(inputs))
-
-
-def subsample_function(inputs: Inputs) -> Output:
-    """Evaluate pieces of one replicate on the job's scales."""
-    scales = _scales(inputs)
-    return Output() if scales is None else evaluate_pieces(inputs, _distinct(inputs), scales)
-
-
-def extrapolate_function(inputs: Inputs) -> Output:
-    """Extrapolate the function on the job's scales."""
-    if _scales(inputs) is None:
-        return Output(values={"reason": _no_scale(inputs)})
-    name = inputs.parameters["beside"]
-    beside = None if name is None else load_nystrom(inputs.results[name])
-    return conclude_function(inputs, _distinct(inputs), beside)
-
-
-def estimate_beside(inputs: Inputs) -> Output:
-    """Estimate the function from landmarks and Vecchia neighbours."""
-    scales = _scales(inputs)
-    if scales is None:
-        return Output(values={"reason": _no_scale(inputs)})
-    return store_nystrom(estimate_by_landmarks(inputs, _distinct(inputs), scales))
-
-
-def _no_scale(inputs: Inputs) -> str:
-    return f"no scale to go up to: see {inputs.parameters['cut_from']}"
-
-
 def _separations(inputs: Inputs) -> Separations | None:
     """Return how well the rows are separated, where the search for the scale found it out."""
     own = inputs.results.get(f"convergence-{inputs.parameters['role']}")
@@ -194,7 +137,8 @@ def _function_output(function: MagnitudeFunction, weights: np.ndarray[Any, Any])
     )
 
 
-def _scales(inputs: Inputs) -> np.ndarray[Any, np.dtype[np.float64]] | None:
+def job_scales(inputs: Inputs) -> np.ndarray[Any, np.dtype[np.float64]] | None:
+    """Return the scales of a function; None where there is none to go up to."""
     p = inputs.parameters
     if isinstance(p["scales"], list):
         return np.asarray(p["scales"], dtype=np.float64)
@@ -205,6 +149,11 @@ def _scales(inputs: Inputs) -> np.ndarray[Any, np.dtype[np.float64]] | None:
             return None
         cut = found["estimate"]["value"]
     return np.linspace(0.0, cut, p["scales"])
+
+
+def without_scale(inputs: Inputs) -> Output:
+    """Say why there are no scales."""
+    return Output(values={"reason": f"no scale to go up to: see {inputs.parameters['cut_from']}"})
 
 
 def compare_functions(inputs: Inputs) -> Output:

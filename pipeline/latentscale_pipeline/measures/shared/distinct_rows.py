@@ -33,7 +33,7 @@ from latentscale_pipeline.measures.base import (
     Role,
 )
 from latentscale_pipeline.measures.shared.row_groups import RowGroups, cut_rows
-from latentscale_pipeline.storage.artifacts import Artifact, Output
+from latentscale_pipeline.storage.artifacts import Output
 
 
 def distinct_stage(role: Role, metric: Metric, facts: CorpusFacts, merged: float) -> Stage:
@@ -121,10 +121,12 @@ class DistinctRows:
     origin: NDArray[np.float64]
 
     @classmethod
-    def load(cls, corpus: Corpus, metric: Metric, artifact: Artifact) -> DistinctRows:
-        """Read what the stage found."""
+    def of(cls, inputs: Inputs) -> DistinctRows:
+        """Read what the stage found of the corpus and metric that another stage's task is about."""
+        role, metric = inputs.parameters["role"], inputs.parameters["metric"]
+        artifact = inputs.results[f"distinct-{metric}-{role}"]
         rows, group, origin = (artifact.array(name) for name in ("rows", "group", "origin"))
-        return cls(corpus, metric, rows, group, origin)
+        return cls(inputs.corpora[role], metric, rows, group, origin)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -139,16 +141,10 @@ class DistinctRows:
         """How they are cut: as all rows of the corpus would be, so that the last may be empty."""
         return RowGroups(len(self), cut_rows(self.corpus.n, self.corpus.d).size)
 
-    def read(self, which: slice) -> Points:
-        """Read some of them, by their position among the distinct rows."""
-        return self._points(self.rows[which])
-
-    def read_chosen(self, which: NDArray[np.int64]) -> Points:
+    def read(self, which: slice | NDArray[np.int64]) -> Points:
         """Read some of them, by their ascending positions among the distinct rows."""
-        return self._points(self.rows[which])
-
-    def _points(self, rows: NDArray[np.int64]) -> Points:
-        return as_points(self.corpus.read_index(rows), self.metric).about(self.origin)
+        rows = self.corpus.read_index(self.rows[which])
+        return as_points(rows, self.metric).about(self.origin)
 
     def read_groups(self) -> Iterator[Points]:
         """Read all of them, group after group."""

@@ -7,8 +7,8 @@ stored group by group, so that a task reads its own share and no more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +19,10 @@ from latentscale_pipeline.measures.shared.packing import pack, unpack
 from latentscale_pipeline.measures.shared.row_groups import RowGroups
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
-IterationT = TypeVar("IterationT", covariant=True)
+IterationT = TypeVar("IterationT")
 
-
-class Kind(Protocol[IterationT]):
-    """The class of an iteration, as far as going on from a state needs it."""
-
-    def load(self, arrays: Arrays, values: Mapping[str, Any]) -> IterationT:
-        """Restore an iteration."""
-        ...
+Load = Callable[[Arrays, Mapping[str, Any]], IterationT]
+"""Restores an iteration: its class's ``load``."""
 
 
 def read_state(inputs: Inputs) -> Artifact:
@@ -64,10 +59,10 @@ def state_output(
     )
 
 
-def restore(kind: Kind[IterationT], state: Artifact, apart: Arrays | None = None) -> IterationT:
+def restore(load: Load[IterationT], state: Artifact, apart: Arrays | None = None) -> IterationT:
     """Restore an iteration from a published state, and the array that was laid out apart."""
     arrays = unpack(state.values["index"], state.array)
-    return kind.load({**arrays, **(apart or {})}, state.values["iteration"])
+    return load({**arrays, **(apart or {})}, state.values["iteration"])
 
 
 def cut_by_groups(vectors: NDArray[Any], groups: RowGroups) -> dict[str, NDArray[Any]]:

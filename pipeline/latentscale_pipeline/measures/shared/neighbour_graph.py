@@ -7,8 +7,7 @@ its own lists and from those of other blocks, turned round.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -46,43 +45,32 @@ LEADING = "leading"
 
 def graph_stage(k: int, role: Role, corpus: CorpusFacts, *, in_cells: bool) -> Stage:
     """Plan the graph that joins every row of a corpus to its k nearest neighbours."""
-    if not in_cells:
-        neighbours = f"neighbours-{role}"
-        return Stage(
-            name=f"graph-{role}",
-            temporary="arrays",
-            work=build_graph,
-            needs=(neighbours,),
-            parameters={"neighbours": neighbours},
-            memory_bytes=_graph_memory(k, corpus),
-            cost_estimate=_graph_cost(k, corpus),
-        )
-    layout = Layout(corpus.n, corpus.d)
-    return Stage(
+    listed, entries = corpus.n * k, 2 * corpus.n * k
+    neighbours, layout = f"neighbours-{role}", Layout(corpus.n, corpus.d)
+    exact = Stage(
         name=f"graph-{role}",
         temporary="arrays",
+        work=build_graph,
+        needs=(neighbours,),
+        parameters={"neighbours": neighbours},
+        memory_bytes=entries * (ENTRY_BYTES if entries < 2**31 else LONG_ENTRY_BYTES),
+        cost_estimate=CostEstimate(
+            bytes_read=16 * listed,
+            # Two of three pairs are neighbours in one direction only.
+            bytes_written=8 * (listed * 5 // 3 + corpus.n) + RESULT_BYTES,
+            elementwise_operations=80.0 * listed,
+        ),
+    )
+    if not in_cells:
+        return exact
+    return replace(
+        exact,
         work=build_block,
         finalise=describe_graph,
         partitions=layout.blocks,
         needs=list_stages(role),
         parameters={"neighbours": list(list_stages(role)), "n": corpus.n, "d": corpus.d},
         memory_bytes=2 * min(corpus.n, layout.block) * k * BLOCK_ENTRY_BYTES,
-        cost_estimate=_graph_cost(k, corpus),
-    )
-
-
-def _graph_memory(k: int, corpus: CorpusFacts) -> int:
-    entries = 2 * corpus.n * k
-    return entries * (ENTRY_BYTES if entries < 2**31 else LONG_ENTRY_BYTES)
-
-
-def _graph_cost(k: int, corpus: CorpusFacts) -> CostEstimate:
-    listed = corpus.n * k
-    return CostEstimate(
-        bytes_read=16 * listed,
-        # Two of three pairs are neighbours in one direction only.
-        bytes_written=8 * (listed * 5 // 3 + corpus.n) + RESULT_BYTES,
-        elementwise_operations=80.0 * listed,
     )
 
 
@@ -175,19 +163,11 @@ def _stored(adjacency: scipy.sparse.csr_array[Any, Any]) -> dict[str, NDArray[An
     return {"indices": adjacency.indices, "indptr": adjacency.indptr.astype(np.int64)}
 
 
-def graph_blocks(graph: Artifact) -> Iterator[Artifact]:
-    """Yield the results that hold the rows of the adjacency matrix, in the order of vertices."""
-    if "indptr" in graph.objects:
-        yield graph
-        return
-    for block in range(graph.values["blocks"]):
-        yield graph.partition(block)
-
-
 def read_adjacency(graph: Artifact) -> scipy.sparse.csr_array[Any, Any]:
     """Read the whole adjacency matrix."""
     indices, lengths = [], []
-    for block in graph_blocks(graph):
+    one = "indptr" in graph.objects
+    for block in [graph] if one else map(graph.partition, range(graph.values["blocks"])):
         indices.append(block.array("indices"))
         lengths.append(np.diff(block.array("indptr")))
     columns = indices[0] if len(indices) == 1 else np.concatenate(indices)

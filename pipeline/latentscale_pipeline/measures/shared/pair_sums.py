@@ -19,7 +19,7 @@ from latentscale_pipeline.measures.base import RESULT_BYTES, TILE_BYTES, CorpusF
 from latentscale_pipeline.measures.shared import iteration_state
 from latentscale_pipeline.measures.shared.distinct_rows import DistinctRows
 from latentscale_pipeline.measures.shared.iteration_state import (
-    Kind,
+    Load,
     add_group_sums,
     cut_by_groups,
     read_group,
@@ -69,9 +69,9 @@ def iterations_cost(facts: CorpusFacts, scales: int, iterations: int) -> CostEst
     )
 
 
-def sum_over_pair(distinct: DistinctRows, inputs: Inputs) -> Output:
+def sum_pairs(inputs: Inputs) -> Output:
     """Compute what the state asks for between two groups of rows, in both directions."""
-    state = read_state(inputs)
+    state, distinct = read_state(inputs), DistinctRows.of(inputs)
     groups = distinct.groups
     first, second = cut_rows(distinct.corpus.n, distinct.corpus.d).pair(inputs.index)
     if max(first, second) >= groups.count:
@@ -112,9 +112,9 @@ def state_output(
     )
 
 
-def advance_state(kind: Kind[IterationT], distinct: DistinctRows, inputs: Inputs) -> IterationT:
+def advance_state(load: Load[IterationT], distinct: DistinctRows, inputs: Inputs) -> IterationT:
     """Add up a pass's parts and take the iteration one step on."""
-    iteration = restore(kind, read_state(inputs))
+    iteration = restore(load, read_state(inputs))
     request = iteration.request
     if request is None:
         raise ValueError("the iteration is finished")

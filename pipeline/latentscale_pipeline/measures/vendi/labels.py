@@ -15,83 +15,22 @@ from numpy.typing import NDArray
 
 from latentscale.tiles.distances import row_blocks
 from latentscale.vendi.label_moments import LabelledMoments, label_bytes
-from latentscale.vendi.scores import order_name, vendi_score
-from latentscale.vendi.second_moments import BLOCK_ROWS
+from latentscale.vendi.scores import vendi_score
 from latentscale_pipeline.corpus import Corpus
-from latentscale_pipeline.engine.cost import CostEstimate
-from latentscale_pipeline.engine.stage import Inputs, Stage
-from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.measures.base import RESULT_BYTES, CorpusFacts, JobFacts, Role, Score
-from latentscale_pipeline.measures.vendi.config import Vendi
+from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.measures.base import Role, Score
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 LABEL_BYTES = 576 * 2**20
 """Memory for the sums of the labels of one task."""
 
-TEXT_BYTES = 200
-"""Memory of one row's label while labels are numbered."""
-
 TEXT_ROWS = 65_536
 """Labels that are turned into text at once."""
-
-VALUES_ONLY = 1.5
-"""Multiply-adds to find all eigenvalues of a matrix, over its rows cubed."""
-
-
-def plan_labels(section: Vendi, facts: JobFacts, role: Role) -> Stage:
-    """Plan the scores of every label of a corpus.
-
-    Raises
-    ------
-    BadInput
-        If the corpus has no labels.
-    """
-    corpus = facts.corpora[role]
-    if corpus.labels is None:
-        raise BadInput(
-            f"{role}: measures.vendi.labels is true and the corpus has no labels; ingest it with "
-            "--labels, or leave it false"
-        )
-    # Dealt in order, two tasks that follow each other hold more than one's share together.
-    tasks = 2 * (corpus.stored_bytes // LABEL_BYTES) + 1
-    packed = 4 * corpus.d * (corpus.d + 1)
-    weights = corpus.weights if section.weights else None
-    return Stage(
-        name=stage_name(role),
-        work=score_labels,
-        finalise=join_labels,
-        partitions=tasks,
-        corpora=(role,),
-        parameters={
-            "role": role,
-            "orders": [order_name(order) for order in section.orders],
-            "labels": corpus.labels,
-            "weights": weights,
-        },
-        memory_bytes=min(LABEL_BYTES, corpus.stored_bytes)
-        + packed
-        + 2 * corpus.shard_stored_bytes
-        + (TEXT_BYTES + (8 if weights else 0)) * corpus.n
-        + 16 * BLOCK_ROWS * corpus.d,
-        cost_estimate=_cost_estimate(corpus),
-    )
 
 
 def stage_name(role: Role) -> str:
     """Name the stage that scores a corpus's labels."""
     return f"vendi-labels-{role}"
-
-
-def _cost_estimate(corpus: CorpusFacts) -> CostEstimate:
-    return CostEstimate(
-        bytes_read=corpus.stored_bytes,
-        bytes_written=RESULT_BYTES,
-        float64_multiply_adds=corpus.n * float(corpus.d) ** 2 / 2
-        + VALUES_ONLY * corpus.n * float(corpus.d),
-        elementwise_operations=2.0 * corpus.n * corpus.d,
-        method="exact",
-        why="second moments of all labels in one pass over the rows",
-    )
 
 
 def score_labels(inputs: Inputs) -> Output:

@@ -12,6 +12,7 @@ from latentscale.sampling.rarefaction import (
 )
 from latentscale.vendi.fourier import FREQUENCIES
 from latentscale.vendi.kernels import MEDIAN_PAIRS
+from latentscale.vendi.lanczos import DEFLATED, PROBES
 from latentscale.vendi.scores import (
     TILE_ROWS,
     order_name,
@@ -27,20 +28,17 @@ from latentscale_pipeline.measures.base import (
     CONVERSION_OPERATIONS,
     FEW_TILES_BYTES,
     RESULT_BYTES,
+    TILE_BYTES,
     CorpusFacts,
     JobFacts,
     Role,
     write_pairs,
 )
+from latentscale_pipeline.measures.shared.row_groups import cut_rows
 from latentscale_pipeline.measures.vendi.config import Vendi, VendiKernel
-from latentscale_pipeline.measures.vendi.labels import plan_labels
-from latentscale_pipeline.measures.vendi.lanczos import (
-    lanczos_cost,
-    lanczos_memory,
-    lanczos_pairs,
-    lanczos_partitions,
-    multiply_pair,
-)
+from latentscale_pipeline.measures.vendi.labels import LABEL_BYTES, join_labels, score_labels
+from latentscale_pipeline.measures.vendi.labels import stage_name as labels_stage
+from latentscale_pipeline.measures.vendi.lanczos import advance_kernel, multiply_pair
 from latentscale_pipeline.measures.vendi.tasks import (
     FEATURE_ROWS,
     LANDMARKS,
@@ -48,7 +46,6 @@ from latentscale_pipeline.measures.vendi.tasks import (
     SHARDS_PER_TASK,
     SUBSET_ROWS,
     SUBSETS,
-    advance_kernel,
     bracket_kernel,
     extrapolate_subsets,
     find_bandwidth,
@@ -66,6 +63,9 @@ DENSE_ROWS = 12_000
 
 Method = Literal["exact", "lanczos", "nystrom", "fourier", "subsample"]
 
+TEXT_BYTES = 200
+"""Memory of one row's label while labels are numbered."""
+
 LEAST_LANCZOS = 200
 """Rows from which probes are worth their while."""
 
@@ -77,6 +77,14 @@ VALUES_ONLY = 1.5
 
 WITH_VECTORS = 4.0
 """The same with eigenvectors."""
+
+EXPECTED_ITERATIONS = 22
+"""Passes on data of no unusual shape: two for the basis, twenty steps of Lanczos."""
+
+COLUMNS = 1 + DEFLATED + PROBES
+
+SIMILARITY_OPERATIONS = 3
+"""Elementwise operations of one pair: its distance, its exponential, its square."""
 
 
 def plan_vendi(section: Vendi, facts: JobFacts) -> list[Stage]:
@@ -91,7 +99,7 @@ def plan_vendi(section: Vendi, facts: JobFacts) -> list[Stage]:
         else:
             stages += [_kernel_stage(section, kernel, facts, role) for role in facts.corpora]
     if section.labels:
-        stages += [plan_labels(section, facts, role) for role in facts.corpora]
+        stages += [_labels_stage(section, facts, role) for role in facts.corpora]
     return stages
 
 
@@ -130,63 +138,48 @@ def _bandwidth_stage(facts: JobFacts) -> Stage:
 
 def _moments_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
     corpus = facts.corpora[role]
+    weights, rows = _weights(section, corpus), precision_rows(corpus.n)
+    matrix = 8 * corpus.d**2
+    parts = -(-corpus.shards // SHARDS_PER_TASK)
+    # A shard's bytes and what is decoded from them, a block of unit rows, and sums: they are added
+    # pairwise, of p sums about log2(p) wait for their like at a time.
+    summed = min(SHARDS_PER_TASK, corpus.shards) * corpus.rows_of_shard
+    waiting = math.ceil(math.log2(summed / BLOCK_ROWS + 1)) + 4
+    block = 16 * BLOCK_ROWS * corpus.d + (8 * corpus.n if corpus.weights else 0)
+    summing = 2 * corpus.shard_stored_bytes + block + waiting * matrix
     return Stage(
         name=stage_name(VendiKernel(name="cosine"), role),
         work=sum_moments,
         finalise=score_moments,
-        partitions=-(-corpus.shards // SHARDS_PER_TASK),
+        partitions=parts,
         corpora=(role,),
-        parameters={
-            "role": role,
-            "orders": order_names(section),
-            "weights": corpus.weights if section.weights else None,
-        },
-        memory_bytes=_moments_memory(corpus),
-        cost_estimate=_moments_cost(corpus),
-        part_inputs=corpus.runs_of_shards(SHARDS_PER_TASK, *_precision_inputs(section, corpus)),
+        parameters={"role": role, "orders": order_names(section), "weights": weights},
+        memory_bytes=max(summing, math.ceil(math.log2(parts) + 4) * matrix),
+        cost_estimate=CostEstimate(
+            bytes_read=corpus.stored_bytes + parts * matrix,
+            bytes_written=(parts + 1) * (matrix + RESULT_BYTES),
+            float64_multiply_adds=corpus.n * float(corpus.d) ** 2 / 2
+            + VALUES_ONLY * float(corpus.d) ** 3,
+            elementwise_operations=float(corpus.n) * corpus.d,
+            method="exact",
+            why="the cosine kernel needs the second moment only, whatever the number of rows",
+        ),
+        # What decides how the rows of a shard are summed, beside the rows.
+        part_inputs=corpus.runs_of_shards(
+            SHARDS_PER_TASK, weights, rows, *(order_names(section) if rows else ())
+        ),
     )
 
 
-def _precision_inputs(section: Vendi, corpus: CorpusFacts) -> tuple[object, ...]:
-    """List what decides how the rows of a shard are summed, beside the rows."""
-    weights = corpus.weights if section.weights else None
-    rows = precision_rows(corpus.n)
-    return weights, rows, *(order_names(section) if rows else ())
-
-
-def _moments_memory(corpus: CorpusFacts) -> int:
-    """Bytes of a task that sums the moments of shards, or of the one that adds them up."""
-    matrix = 8 * corpus.d**2
-    # A shard's bytes and what is decoded from them, a block of unit rows, and sums: they are added
-    # pairwise, of p sums about log2(p) wait for their like at a time.
-    rows = min(SHARDS_PER_TASK, corpus.shards) * corpus.rows_of_shard
-    waiting = math.ceil(math.log2(rows / BLOCK_ROWS + 1)) + 4
-    weights = 8 * corpus.n if corpus.weights else 0
-    block = 16 * BLOCK_ROWS * corpus.d
-    summing = 2 * corpus.shard_stored_bytes + block + waiting * matrix + weights
-    parts = -(-corpus.shards // SHARDS_PER_TASK)
-    return max(summing, math.ceil(math.log2(parts) + 4) * matrix)
-
-
-def _moments_cost(corpus: CorpusFacts) -> CostEstimate:
-    matrix = 8 * corpus.d**2
-    parts = -(-corpus.shards // SHARDS_PER_TASK)
-    return CostEstimate(
-        bytes_read=corpus.stored_bytes + parts * matrix,
-        bytes_written=(parts + 1) * (matrix + RESULT_BYTES),
-        float64_multiply_adds=corpus.n * float(corpus.d) ** 2 / 2
-        + VALUES_ONLY * float(corpus.d) ** 3,
-        elementwise_operations=float(corpus.n) * corpus.d,
-        method="exact",
-        why="the cosine kernel needs the second moment only, whatever the number of rows",
-    )
+def _weights(section: Vendi, corpus: CorpusFacts) -> str | None:
+    return corpus.weights if section.weights else None
 
 
 def _kernel_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: Role) -> Stage:
     corpus = facts.corpora[role]
     fixed = facts.fixed_scales.get("bandwidth") if kernel.bandwidth == "median" else None
     bandwidth = fixed if fixed is not None else kernel.bandwidth
-    weights = corpus.weights if section.weights else None
+    weights = _weights(section, corpus)
     method, why = _choose_method(section, kernel, facts, role, weighted=weights is not None)
     parameters = {
         "role": role,
@@ -216,7 +209,7 @@ def _choose_method(
     n, asked = facts.corpora[role].n, section.method
     pairs: dict[Method, float] = {
         "exact": n**2,
-        "lanczos": lanczos_pairs(n),
+        "lanczos": EXPECTED_ITERATIONS * float(n) ** 2 / 2,
         "nystrom": n**2,
         "fourier": 0.0,
         "subsample": 0.0,
@@ -259,26 +252,57 @@ def _over_budget(role: Role, kernel: VendiKernel, n: int, pairs: float, budget: 
 
 
 def _exact_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
-    memory = _kernel_memory(corpus, 8 * corpus.n**2 + 64 * 8 * corpus.n)
-    return replace(stage, memory_bytes=memory, cost_estimate=_exact_cost(corpus))
+    n, tiles = float(corpus.n), _tiles_cost(corpus)
+    return replace(
+        stage,
+        memory_bytes=_kernel_memory(corpus, 8 * corpus.n**2 + 64 * 8 * corpus.n),
+        cost_estimate=replace(
+            tiles,
+            bytes_written=8 * corpus.n + RESULT_BYTES,
+            # Half of the diagonalisation's operations wait for memory, entry by entry.
+            float64_multiply_adds=tiles.float64_multiply_adds + n**3 / 3,
+            elementwise_operations=tiles.elementwise_operations + 0.06 * n**3,
+        ),
+    )
 
 
 def _nystrom_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
-    landmarks = min(LANDMARKS, corpus.n)
-    memory = _kernel_memory(corpus, 8 * (5 * landmarks + 2 * TILE_ROWS) * landmarks)
+    n, tiles, m = float(corpus.n), _tiles_cost(corpus), min(LANDMARKS, corpus.n)
+    factor, spectra = n * m * (corpus.d + 2 * m), (VALUES_ONLY + WITH_VECTORS) * m**3
     return replace(
-        stage, work=bracket_kernel, memory_bytes=memory, cost_estimate=_nystrom_cost(corpus)
+        stage,
+        work=bracket_kernel,
+        memory_bytes=_kernel_memory(corpus, 8 * (5 * m + 2 * TILE_ROWS) * m),
+        cost_estimate=replace(
+            tiles,
+            float64_multiply_adds=tiles.float64_multiply_adds + factor + spectra,
+            elementwise_operations=tiles.elementwise_operations + KERNEL_OPERATIONS * n * m,
+        ),
     )
 
 
 def _lanczos_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
+    groups = cut_rows(corpus.n, corpus.d)
+    # Rows as they're stored, in float64, and moved to the origin; vectors and products.
+    group = min(groups.size, corpus.n) * (corpus.d * 8 * 2 + corpus.d * 4 + COLUMNS * 8 * 3)
+    product = 2 * group + corpus.shard_bytes + TILE_BYTES
+    step = corpus.n * (COLUMNS * 8 * 7 + PROBES * 9) + corpus.shard_bytes + TILE_BYTES
+    pairs = float(corpus.n) ** 2 / 2
+    vectors = 8 * corpus.n * COLUMNS
+    moved = vectors * groups.count + 3 * vectors + groups.count**2 // 2 * RESULT_BYTES
     return replace(
         stage,
         work=multiply_pair,
         advance=advance_kernel,
-        partitions=lanczos_partitions(corpus),
-        memory_bytes=lanczos_memory(corpus),
-        cost_estimate=lanczos_cost(corpus),
+        partitions=groups.pairs,
+        memory_bytes=max(product, step) + 16 * corpus.n,
+        cost_estimate=CostEstimate(
+            bytes_read=EXPECTED_ITERATIONS * (groups.count * corpus.stored_bytes + moved),
+            bytes_written=EXPECTED_ITERATIONS * moved,
+            float64_multiply_adds=EXPECTED_ITERATIONS * pairs * (corpus.d + 2 * COLUMNS),
+            elementwise_operations=EXPECTED_ITERATIONS * pairs * SIMILARITY_OPERATIONS,
+            iterations=EXPECTED_ITERATIONS,
+        ),
     )
 
 
@@ -351,22 +375,48 @@ def _tiles_cost(corpus: CorpusFacts) -> CostEstimate:
     )
 
 
-def _exact_cost(corpus: CorpusFacts) -> CostEstimate:
-    n, tiles = float(corpus.n), _tiles_cost(corpus)
-    return replace(
-        tiles,
-        bytes_written=8 * corpus.n + RESULT_BYTES,
-        # Half of the diagonalisation's operations wait for memory, entry by entry.
-        float64_multiply_adds=tiles.float64_multiply_adds + n**3 / 3,
-        elementwise_operations=tiles.elementwise_operations + 0.06 * n**3,
-    )
+def _labels_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
+    """Plan the scores of every label of a corpus.
 
-
-def _nystrom_cost(corpus: CorpusFacts) -> CostEstimate:
-    n, tiles, m = float(corpus.n), _tiles_cost(corpus), min(LANDMARKS, corpus.n)
-    spectra = (VALUES_ONLY + WITH_VECTORS) * m**3
-    return replace(
-        tiles,
-        float64_multiply_adds=tiles.float64_multiply_adds + n * m * (corpus.d + 2 * m) + spectra,
-        elementwise_operations=tiles.elementwise_operations + KERNEL_OPERATIONS * n * m,
+    Raises
+    ------
+    BadInput
+        If the corpus has no labels.
+    """
+    corpus = facts.corpora[role]
+    if corpus.labels is None:
+        raise BadInput(
+            f"{role}: measures.vendi.labels is true and the corpus has no labels; ingest it with "
+            "--labels, or leave it false"
+        )
+    # Dealt in order, two tasks that follow each other hold more than one's share together.
+    tasks = 2 * (corpus.stored_bytes // LABEL_BYTES) + 1
+    packed = 4 * corpus.d * (corpus.d + 1)
+    weights = _weights(section, corpus)
+    return Stage(
+        name=labels_stage(role),
+        work=score_labels,
+        finalise=join_labels,
+        partitions=tasks,
+        corpora=(role,),
+        parameters={
+            "role": role,
+            "orders": order_names(section),
+            "labels": corpus.labels,
+            "weights": weights,
+        },
+        memory_bytes=min(LABEL_BYTES, corpus.stored_bytes)
+        + packed
+        + 2 * corpus.shard_stored_bytes
+        + (TEXT_BYTES + (8 if weights else 0)) * corpus.n
+        + 16 * BLOCK_ROWS * corpus.d,
+        cost_estimate=CostEstimate(
+            bytes_read=corpus.stored_bytes,
+            bytes_written=RESULT_BYTES,
+            float64_multiply_adds=corpus.n * float(corpus.d) ** 2 / 2
+            + VALUES_ONLY * corpus.n * float(corpus.d),
+            elementwise_operations=2.0 * corpus.n * corpus.d,
+            method="exact",
+            why="second moments of all labels in one pass over the rows",
+        ),
     )

@@ -1,15 +1,20 @@
-"""The kernel of a Vendi stage: its name or its function, and its bandwidth."""
+"""What Vendi stages share: their kernel with its bandwidth, and the form of their scores."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import cast
+from typing import Any, cast
 
+from numpy.typing import NDArray
+
+from latentscale.estimate import Estimate
 from latentscale.vendi.kernels import Kernel
 from latentscale_pipeline.config.user_functions import load_function
 from latentscale_pipeline.engine.stage import Inputs, Work
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.measures.base import store_estimate
 from latentscale_pipeline.storage.artifacts import Output
 
 
@@ -21,37 +26,36 @@ class Similarity:
     bandwidth: float | None
 
 
-def find_similarity(inputs: Inputs) -> Similarity | None:
-    """Return the kernel of a stage; None where its bandwidth couldn't be found."""
-    kernel = find_kernel(inputs)
-    given = inputs.parameters["bandwidth"]
-    if given != "median":
-        return Similarity(kernel, given)
-    found = inputs.results["bandwidth"].values.get("bandwidth")
-    return None if found is None else Similarity(kernel, float(found))
+def under_kernel(work: Callable[[Inputs, Similarity], Output]) -> Work:
+    """Give a stage's work its kernel; where there is no bandwidth, say why instead of working.
 
-
-def find_kernel(inputs: Inputs) -> Kernel:
-    """Return the name of a kernel that we know, or import the function."""
-    name = inputs.parameters["kernel"]
-    return load_function(name) if ":" in name else cast(Kernel, name)
-
-
-def without_bandwidth(inputs: Inputs) -> Output:
-    """Say why there is no bandwidth."""
-    return Output(values={"reason": inputs.results["bandwidth"].values["reason"]})
-
-
-def refusing_bad_functions(work: Work) -> Work:
-    """Take what the mathematics refuses in a function as bad input: trying again can't help."""
+    What the mathematics refuses in a user's function is bad input: trying again can't help.
+    """
 
     @wraps(work)
-    def checked(inputs: Inputs) -> Output:
+    def working(inputs: Inputs) -> Output:
+        name, bandwidth = inputs.parameters["kernel"], inputs.parameters["bandwidth"]
+        if bandwidth == "median":
+            found = inputs.results["bandwidth"].values
+            if "reason" in found:
+                return Output(values={"reason": found["reason"]})
+            bandwidth = float(found["bandwidth"])
+        if ":" not in name:
+            return work(inputs, Similarity(cast(Kernel, name), bandwidth))
         try:
-            return work(inputs)
+            return work(inputs, Similarity(load_function(name), bandwidth))
         except ValueError as problem:
-            if ":" not in inputs.parameters["kernel"]:
-                raise
             raise BadInput(str(problem)) from None
 
-    return checked
+    return working
+
+
+def scores_output(
+    inputs: Inputs,
+    bandwidth: float | None,
+    score: Callable[[float], Estimate],
+    arrays: Mapping[str, NDArray[Any]] | None = None,
+) -> Output:
+    """Publish the score of every order that a stage is asked for."""
+    scores = {order: store_estimate(score(float(order))) for order in inputs.parameters["orders"]}
+    return Output(values={"scores": scores, "bandwidth": bandwidth}, arrays=arrays or {})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -23,7 +24,6 @@ from latentscale.vendi.scores import (
     kernel_spectrum,
     moment_spectrum,
     nystrom_spectrum,
-    order_name,
     sufficient_precision,
     vendi_bracket,
     vendi_score,
@@ -35,18 +35,7 @@ from latentscale.vendi.second_moments import (
     merge_moments,
 )
 from latentscale_pipeline.engine.stage import Inputs
-from latentscale_pipeline.engine.task import FINALISE
-from latentscale_pipeline.measures.base import (
-    store_estimate,
-)
-from latentscale_pipeline.measures.vendi.lanczos import (
-    advance_traces,
-)
-from latentscale_pipeline.measures.vendi.similarity import (
-    find_similarity,
-    refusing_bad_functions,
-    without_bandwidth,
-)
+from latentscale_pipeline.measures.vendi.similarity import Similarity, scores_output, under_kernel
 from latentscale_pipeline.storage.artifacts import Output
 
 SHARDS_PER_TASK = 8
@@ -96,6 +85,10 @@ def sum_moments(inputs: Inputs) -> Output:
         moments.add(rows, None if weights is None else weights[corpus.shard_range(shard)])
         del rows
     assert moments is not None  # noqa: S101  (no task is without shards)
+    return _moment_output(moments)
+
+
+def _moment_output(moments: MomentSum) -> Output:
     moment = moments.moment()
     values = {"total": moment.total, "rounding": asdict(moment.rounding)}
     return Output(values=values, arrays={"matrix": moment.matrix})
@@ -116,14 +109,8 @@ def score_moments(inputs: Inputs) -> Output:
         return Output(values={"reason": "all weights are 0", "bandwidth": None})
     n = inputs.corpora[inputs.parameters["role"]].n
     spectrum = moment_spectrum(moment, n)
-    scores = {
-        order: store_estimate(vendi_score(spectrum, float(order)))
-        for order in inputs.parameters["orders"]
-    }
-    return Output(
-        values={"scores": scores, "bandwidth": None},
-        arrays={"eigenvalues": spectrum.eigenvalues, "matrix": moment.matrix},
-    )
+    arrays = {"eigenvalues": spectrum.eigenvalues, "matrix": moment.matrix}
+    return scores_output(inputs, None, partial(vendi_score, spectrum), arrays)
 
 
 def _merged(inputs: Inputs) -> SecondMoment:
@@ -135,56 +122,37 @@ def _merged(inputs: Inputs) -> SecondMoment:
     )
 
 
-@refusing_bad_functions
-def score_kernel(inputs: Inputs) -> Output:
+@under_kernel
+def score_kernel(inputs: Inputs, similarity: Similarity) -> Output:
     """Score all eigenvalues of a kernel matrix."""
-    p = inputs.parameters
-    points = as_points(inputs.corpora[p["role"]].read_all(), "euclidean")
-    similarity = find_similarity(inputs)
-    if similarity is None:
-        return without_bandwidth(inputs)
-    weights = inputs.corpora[p["role"]].weights() if p["weights"] else None
-    spectrum = kernel_spectrum(points, similarity.kernel, similarity.bandwidth, weights)
-    scores = {order: store_estimate(vendi_score(spectrum, float(order))) for order in p["orders"]}
-    return Output(
-        values={"scores": scores, "bandwidth": similarity.bandwidth},
-        arrays={"eigenvalues": spectrum.eigenvalues},
-    )
+    corpus = inputs.corpora[inputs.parameters["role"]]
+    points = as_points(corpus.read_all(), "euclidean")
+    weights = corpus.weights() if inputs.parameters["weights"] else None
+    kernel, bandwidth = similarity.kernel, similarity.bandwidth
+    spectrum = kernel_spectrum(points, kernel, bandwidth, weights)
+    arrays = {"eigenvalues": spectrum.eigenvalues}
+    return scores_output(inputs, bandwidth, partial(vendi_score, spectrum), arrays)
 
 
-@refusing_bad_functions
-def bracket_kernel(inputs: Inputs) -> Output:
+@under_kernel
+def bracket_kernel(inputs: Inputs, similarity: Similarity) -> Output:
     """Bracket the scores of a kernel matrix from its Nystrom approximation."""
-    p = inputs.parameters
-    points = as_points(inputs.corpora[p["role"]].read_all(), "euclidean")
-    similarity = find_similarity(inputs)
-    if similarity is None:
-        return without_bandwidth(inputs)
+    points = as_points(inputs.corpora[inputs.parameters["role"]].read_all(), "euclidean")
+    kernel, bandwidth = similarity.kernel, similarity.bandwidth
     landmarks = min(LANDMARKS, len(points))
-    nystrom = nystrom_spectrum(
-        points, similarity.kernel, similarity.bandwidth, landmarks, inputs.generator()
-    )
-    scores = {order: store_estimate(vendi_bracket(nystrom, float(order))) for order in p["orders"]}
-    return Output(values={"scores": scores, "bandwidth": similarity.bandwidth})
+    nystrom = nystrom_spectrum(points, kernel, bandwidth, landmarks, inputs.generator())
+    return scores_output(inputs, bandwidth, partial(vendi_bracket, nystrom))
 
 
-@refusing_bad_functions
-def advance_kernel(inputs: Inputs) -> Output:
-    """Go on with stochastic Lanczos."""
-    similarity = find_similarity(inputs)
-    return without_bandwidth(inputs) if similarity is None else advance_traces(inputs, similarity)
-
-
-def sum_features(inputs: Inputs) -> Output:
+@under_kernel
+def sum_features(inputs: Inputs, similarity: Similarity) -> Output:
     """Sum the second moment of the random Fourier features of a run of shards."""
     corpus = inputs.corpora[inputs.parameters["role"]]
-    similarity = find_similarity(inputs)
-    if similarity is None or similarity.bandwidth is None:
-        return Output()
-    kernel = cast(KernelName, inputs.parameters["kernel"])
+    bandwidth = cast(float, similarity.bandwidth)
+    kernel = cast(KernelName, similarity.kernel)
     # The same frequencies in every task, about the first row: any origin near the rows does.
-    generator = replace(inputs, index=FINALISE).generator()
-    frequencies = draw_frequencies(kernel, similarity.bandwidth, corpus.d, FREQUENCIES, generator)
+    generator = inputs.common_generator()
+    frequencies = draw_frequencies(kernel, bandwidth, corpus.d, FREQUENCIES, generator)
     origin = corpus.read_rows(0, 1)[0].astype(np.float64)
     first = inputs.index * SHARDS_PER_TASK
     moments = MomentSum("single")
@@ -192,49 +160,34 @@ def sum_features(inputs: Inputs) -> Output:
         rows = corpus.read_shard(shard)
         for block in row_blocks(len(rows), FEATURE_ROWS):
             moments.add(fourier_features(rows[block], origin, frequencies))
-    moment = moments.moment()
-    values = {"total": moment.total, "rounding": asdict(moment.rounding)}
-    return Output(values=values, arrays={"matrix": moment.matrix})
+    return _moment_output(moments)
 
 
-def score_features(inputs: Inputs) -> Output:
+@under_kernel
+def score_features(inputs: Inputs, similarity: Similarity) -> Output:
     """Score the spectrum of the features."""
-    similarity = find_similarity(inputs)
-    if similarity is None:
-        return without_bandwidth(inputs)
     moment, n = _merged(inputs), inputs.corpora[inputs.parameters["role"]].n
-    scores = {
-        order: store_estimate(fourier_score(moment, n, float(order)))
-        for order in inputs.parameters["orders"]
-    }
-    return Output(values={"scores": scores, "bandwidth": similarity.bandwidth})
+    return scores_output(inputs, similarity.bandwidth, partial(fourier_score, moment, n))
 
 
-@refusing_bad_functions
-def score_subset(inputs: Inputs) -> Output:
+@under_kernel
+def score_subset(inputs: Inputs, similarity: Similarity) -> Output:
     """Score the pieces of one size of one random subset."""
     p, corpus = inputs.parameters, inputs.corpora[inputs.parameters["role"]]
-    similarity = find_similarity(inputs)
-    if similarity is None:
-        return Output()
-    generator = replace(inputs, index=FINALISE).generator()
+    generator = inputs.common_generator()
     subset, halving = divmod(inputs.index, HALVINGS + 1)
     rows = draw_replicates(corpus.n, p["rows"], SUBSETS, generator)[subset]
-    order = np.argsort(rows)
-    back = np.empty_like(order)
-    back[order] = np.arange(len(order))
-    points = as_points(corpus.read_index(rows[order]), "euclidean").take(back)
+    ascending, back = np.unique(rows, return_inverse=True)
+    points = as_points(corpus.read_index(ascending), "euclidean").take(back)
     found = subsample_scores(
         points, similarity.kernel, similarity.bandwidth, _descending(inputs), 2**halving
     )
     return Output(values={"size": found.size}, arrays={"values": found.values})
 
 
-def extrapolate_subsets(inputs: Inputs) -> Output:
+@under_kernel
+def extrapolate_subsets(inputs: Inputs, similarity: Similarity) -> Output:
     """Follow the subsets' scores to all rows."""
-    similarity = find_similarity(inputs)
-    if similarity is None:
-        return without_bandwidth(inputs)
     orders, n = _descending(inputs), inputs.corpora[inputs.parameters["role"]].n
     subsets = [
         SubsampleMagnitudes(part.values["size"], part.array("values"), np.ones(len(orders)))
@@ -242,14 +195,11 @@ def extrapolate_subsets(inputs: Inputs) -> Output:
     ]
     found = extrapolated_scores(subsets, orders, n)
     curve = rarefaction_curve(np.arange(1.0, len(orders) + 1.0), subsets)
-    scores = {
-        order_name(order): store_estimate(estimate)
-        for order, estimate in zip(orders, found, strict=True)
-    }
+    estimates = dict(zip(orders, found, strict=True))
     # Columns in the order in which the orders were given.
     columns = [orders.index(float(order)) for order in inputs.parameters["orders"]]
     arrays = {"rarefaction_sizes": curve.sizes, "rarefaction": curve.means[:, columns]}
-    return Output(values={"scores": scores, "bandwidth": similarity.bandwidth}, arrays=arrays)
+    return scores_output(inputs, similarity.bandwidth, estimates.__getitem__, arrays)
 
 
 def _descending(inputs: Inputs) -> list[float]:

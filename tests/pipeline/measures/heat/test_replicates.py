@@ -42,7 +42,7 @@ def run(folder: Path, replicates: dict[str, Any], **rest: Any) -> Any:
         **rest,
     }
     (folder / "job.yaml").write_text(json.dumps(config))
-    return run_here(folder / "job.yaml")
+    return run_here(folder / "job.yaml", keep=True)
 
 
 def put(folder: Path, name: str, rows: np.ndarray) -> Corpus:

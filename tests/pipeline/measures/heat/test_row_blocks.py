@@ -183,7 +183,7 @@ def test_a_kill_costs_what_was_under_way_and_no_step_twice(
 ) -> None:
     """Through coarse groups, and with the trace by row blocks."""
     monkeypatch.setattr(f"{SIZES}.MOST_SECTIONS", 0)
-    monkeypatch.setattr("latentscale_pipeline.measures.heat.probes.GRAPH_BYTES", 0)
+    monkeypatch.setattr("latentscale_pipeline.measures.heat.plan.GRAPH_BYTES", 0)
     calm = run(clustered(1500), name="calm", probes=4)
     plans = []
     for name in ("counted", "killed"):
@@ -230,7 +230,7 @@ def test_probes_in_rounds_give_the_trace(
 ) -> None:
     rows = clustered()
     alone = run(rows, name="alone", probes=24).results.document()["measures"]["heat"]["corpus"]
-    monkeypatch.setattr("latentscale_pipeline.measures.heat.probes.TASK_OPERATIONS", 1.0)
+    monkeypatch.setattr("latentscale_pipeline.measures.heat.plan.TASK_OPERATIONS", 1.0)
     shared = run(rows, name="shared", probes=24)
     timings = {timing["stage"]: timing for timing in shared.results.document()["timings"]}
     # The first step, and two rounds of six parts each.
@@ -261,9 +261,8 @@ def test_row_blocks_give_the_trace_of_one_block(
     distribution: str,
 ) -> None:
     rows = clustered(1500)
-    monkeypatch.setattr("latentscale_pipeline.measures.heat.probes.GRAPH_BYTES", 0)
-    for module in ("latentscale", "latentscale_pipeline.measures"):
-        monkeypatch.setattr(f"{module}.heat.row_blocks.BATCH", 12)
+    monkeypatch.setattr("latentscale_pipeline.measures.heat.plan.GRAPH_BYTES", 0)
+    monkeypatch.setattr("latentscale.heat.row_blocks.BATCH", 12)
     keys = {"probes": 20, "laplacian": laplacian, "steps": 10, "distribution": distribution}
     traces = []
     for size in (200, 1500):
@@ -286,7 +285,7 @@ def test_row_blocks_give_the_trace_of_one_block(
 def test_row_blocks_go_on_until_the_trace_is_known(
     run: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("latentscale_pipeline.measures.heat.probes.GRAPH_BYTES", 0)
+    monkeypatch.setattr("latentscale_pipeline.measures.heat.plan.GRAPH_BYTES", 0)
     finished = run(clustered(1500), tolerance=0.05, laplacian="unnormalized", steps="auto")
     found = finished.results.document()["measures"]["heat"]["corpus"]
     assert found["steps"] in (20, 40, 80)

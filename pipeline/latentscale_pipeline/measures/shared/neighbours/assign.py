@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import wraps
+from functools import partial, reduce, wraps
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from latentscale.neighbours.two_level_cells import (
 from latentscale.tiles.distances import as_points
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Inputs, Work
-from latentscale_pipeline.engine.task import FINALISE
 from latentscale_pipeline.measures.shared.neighbours.sizes import (
     AGAIN,
     GROUP_FILL,
@@ -28,6 +26,7 @@ from latentscale_pipeline.measures.shared.neighbours.sizes import (
     Layout,
     checked_rows,
 )
+from latentscale_pipeline.measures.shared.records import load_record, record_arrays
 from latentscale_pipeline.measures.shared.shard_blocks import find_block, read_points
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
@@ -50,7 +49,7 @@ def where_needed(work: Work) -> Work:
 
 def _streams(inputs: Inputs) -> list[np.random.Generator]:
     """Streams for the sample, the checked rows and the centres: the same in every partition."""
-    return replace(inputs, index=FINALISE).generator().spawn(3)
+    return inputs.common_generator().spawn(3)
 
 
 def _draw(inputs: Inputs, corpus: Corpus) -> tuple[Int64Array, Int64Array]:
@@ -112,7 +111,7 @@ def check_block(inputs: Inputs) -> Output:
     p = inputs.parameters
     corpus, metric, k = inputs.corpora[p["role"]], p["metric"], p["k"]
     cells = inputs.results[f"cells-{p['role']}"]
-    checked, seed = cells.array("checked"), tie_seed(inputs)
+    checked, seed = cells.array("checked"), inputs.tie_seed
     queries = as_points(cells.array("vectors"), metric)
     block = find_block(inputs, corpus)
     best = Neighbours(
@@ -134,7 +133,7 @@ def check_block(inputs: Inputs) -> Output:
     vectors[near >= 0] = stored[near[near >= 0] - block.start]
     return Output(
         values={"start": block.start, "stop": block.stop},
-        arrays={"indices": best.indices, "distances": best.distances, "vectors": vectors},
+        arrays={**record_arrays(best), "vectors": vectors},
     )
 
 
@@ -177,14 +176,8 @@ def group_by_size(owners: Int64Array, cells: int, n: int, d: int) -> Int64Array:
 
 
 def _join_checks(inputs: Inputs, checked: Int64Array, k: int) -> Neighbours:
-    seed = tie_seed(inputs)
-    best: Neighbours | None = None
-    for part in inputs.parts:
-        found = Neighbours(part.array("indices"), part.array("distances"))
-        best = found if best is None else merge(best, found, k, query_ids=checked, seed=seed)
-    if best is None:
-        raise ValueError("there are no blocks to join")
-    return best
+    found = (load_record(Neighbours, part) for part in inputs.parts)
+    return reduce(partial(merge, k=k, query_ids=checked, seed=inputs.tie_seed), found)
 
 
 def _vectors_of(inputs: Inputs, near: Int64Array, corpus: Corpus) -> NDArray[Any]:
@@ -197,8 +190,3 @@ def _vectors_of(inputs: Inputs, near: Int64Array, corpus: Corpus) -> NDArray[Any
         query, place = np.nonzero(inside)
         vectors[inside] = part.array("vectors")[query, same.argmax(axis=1)[query, place]]
     return vectors
-
-
-def tie_seed(inputs: Inputs) -> int:
-    """Return the seed that breaks ties between equal distances, one for all partitions."""
-    return int(inputs.stage.seed or 0)

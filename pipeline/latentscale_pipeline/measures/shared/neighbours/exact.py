@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
 from latentscale.neighbours.certificate import Recall
 from latentscale.neighbours.exact import Neighbours, nearest
 from latentscale.tiles.distances import as_points
-from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Inputs, Stage
 from latentscale_pipeline.errors import BadInput
@@ -18,11 +16,11 @@ from latentscale_pipeline.measures.base import (
     CONVERSION_OPERATIONS,
     FEW_TILES_BYTES,
     RESULT_BYTES,
-    CorpusFacts,
     JobFacts,
     Role,
 )
 from latentscale_pipeline.measures.shared.neighbours.settings import NeighbourSettings
+from latentscale_pipeline.measures.shared.records import record_arrays
 from latentscale_pipeline.storage.artifacts import Output
 
 QUERY_ROWS = 8192
@@ -34,38 +32,29 @@ def exact_neighbours_stage(
 ) -> Stage:
     """Plan the search of every row's neighbours among all rows."""
     corpus = facts.corpora[role]
+    n, d, k = corpus.n, corpus.d, settings.k
+    tasks, lists = -(-n // QUERY_ROWS), 16 * n * k
+    searching = corpus.shard_bytes + min(QUERY_ROWS, n) * ((d + 1) * 8 + 3 * k * 24)
     return Stage(
         name=f"neighbours-{role}",
         passing=("distances",),
         work=find_exact_neighbours,
         finalise=join_neighbours,
-        partitions=-(-corpus.n // QUERY_ROWS),
+        partitions=tasks,
         corpora=(role,),
-        parameters={"role": role, "k": settings.k, "metric": settings.metric},
+        parameters={"role": role, "k": k, "metric": settings.metric},
         seed=facts.seed,
-        memory_bytes=_exact_memory(settings, corpus),
-        cost_estimate=_exact_cost(settings, corpus, why),
-    )
-
-
-def _exact_memory(settings: NeighbourSettings, corpus: CorpusFacts) -> int:
-    """Bytes of a task that searches, or of the one that puts the lists together."""
-    queries = min(QUERY_ROWS, corpus.n)
-    query_bytes = queries * ((corpus.d + 1) * 8 + 3 * settings.k * 24)
-    searching = corpus.shard_bytes + query_bytes + FEW_TILES_BYTES
-    return max(searching, 2 * 16 * corpus.n * settings.k)
-
-
-def _exact_cost(settings: NeighbourSettings, corpus: CorpusFacts, why: str) -> CostEstimate:
-    n, tasks = float(corpus.n), -(-corpus.n // QUERY_ROWS)
-    lists = 16 * corpus.n * settings.k
-    return CostEstimate(
-        bytes_read=(tasks + 1) * corpus.stored_bytes + lists,
-        bytes_written=2 * lists + (tasks + 1) * RESULT_BYTES,
-        float32_multiply_adds=n * n * corpus.d,
-        elementwise_operations=n * n + 2 * CONVERSION_OPERATIONS * (tasks + 1) * n * corpus.d,
-        method="exact",
-        why=why,
+        # One task searches, another puts the lists together.
+        memory_bytes=max(searching + FEW_TILES_BYTES, 2 * lists),
+        cost_estimate=CostEstimate(
+            bytes_read=(tasks + 1) * corpus.stored_bytes + lists,
+            bytes_written=2 * lists + (tasks + 1) * RESULT_BYTES,
+            float32_multiply_adds=float(n) * float(n) * d,
+            elementwise_operations=float(n) * float(n)
+            + 2 * CONVERSION_OPERATIONS * (tasks + 1) * float(n) * d,
+            method="exact",
+            why=why,
+        ),
     )
 
 
@@ -75,10 +64,22 @@ def find_exact_neighbours(inputs: Inputs) -> Output:
     corpus = inputs.corpora[p["role"]]
     start = inputs.index * QUERY_ROWS
     query_ids = np.arange(start, min(start + QUERY_ROWS, corpus.n))
-    # Ties between equal distances are broken by one seed in all partitions.
-    seed = int(inputs.stage.seed or 0)
-    found = _nearest_in_corpus(corpus, query_ids, p["k"], p["metric"], seed)
-    return Output(arrays={"indices": found.indices, "distances": found.distances})
+    queries = as_points(corpus.read_rows(start, start + len(query_ids)), p["metric"])
+    best: Neighbours | None = None
+    for shard in range(corpus.shard_count):
+        rows = corpus.shard_range(shard)
+        best = nearest(
+            queries,
+            as_points(corpus.read_shard(shard), p["metric"]),
+            p["k"],
+            query_ids=query_ids,
+            candidate_ids=np.arange(rows.start, rows.stop),
+            seed=inputs.tie_seed,
+            known=best,
+        )
+    if best is None:
+        raise BadInput(f"{corpus.url}: has no shards")
+    return Output(arrays=record_arrays(best))
 
 
 def join_neighbours(inputs: Inputs) -> Output:
@@ -89,24 +90,3 @@ def join_neighbours(inputs: Inputs) -> Output:
     }
     exact = Recall(value=1.0, lower=1.0, upper=1.0, sampled=len(arrays["indices"]))
     return Output(values={"method": "exact", "recall": asdict(exact)}, arrays=arrays)
-
-
-def _nearest_in_corpus(
-    corpus: Corpus, query_ids: np.ndarray[Any, np.dtype[np.int64]], k: int, metric: Any, seed: int
-) -> Neighbours:
-    queries = as_points(corpus.read_rows(int(query_ids[0]), int(query_ids[-1]) + 1), metric)
-    best: Neighbours | None = None
-    for shard in range(corpus.shard_count):
-        rows = corpus.shard_range(shard)
-        best = nearest(
-            queries,
-            as_points(corpus.read_shard(shard), metric),
-            k,
-            query_ids=query_ids,
-            candidate_ids=np.arange(rows.start, rows.stop),
-            seed=seed,
-            known=best,
-        )
-    if best is None:
-        raise BadInput(f"{corpus.url}: has no shards")
-    return best

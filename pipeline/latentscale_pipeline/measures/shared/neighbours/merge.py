@@ -20,7 +20,6 @@ from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.errors import TargetMissed
 from latentscale_pipeline.measures.shared.neighbours.assign import (
     group_by_size,
-    tie_seed,
     where_needed,
 )
 from latentscale_pipeline.measures.shared.neighbours.search import LISTS, lists_name
@@ -47,7 +46,7 @@ def newest_lists(read: Callable[[str], Artifact], names: Sequence[str]) -> Artif
 def merge_lists(inputs: Inputs) -> Output:
     """Merge the lists of a block of positions, and turn their edges round for other blocks."""
     p = inputs.parameters
-    layout, k, seed = Layout(p["n"], p["d"]), p["k"], tie_seed(inputs)
+    layout, k, seed = Layout(p["n"], p["d"]), p["k"], inputs.tie_seed
     start = inputs.index * layout.block
     count = min(layout.block, p["n"] - start)
     rows = np.empty(count, dtype=np.int64)
@@ -172,9 +171,7 @@ def _certify(inputs: Inputs) -> Recall:
     checked = inputs.results[f"cells-{p['role']}"].array("checked")
     true = inputs.results[f"checks-{p['role']}"].array("distances")
     # Pilots decided the overlap, so they don't judge it, unless all rows are looked at.
-    judging = np.arange(len(checked) if len(checked) == p["n"] else 0, dtype=np.int64)
-    if len(checked) < p["n"]:
-        judging = np.arange(PILOT_ROWS, len(checked))
+    judging = np.arange(0 if len(checked) == p["n"] else PILOT_ROWS, len(checked))
     ascending = judging[np.argsort(checked[judging])]
     wanted = checked[ascending]
     found = np.full((len(ascending), p["k"]), np.inf)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from latentscale.neighbours.ivf import ASSIGN_ENTRIES, LLOYD_ROUNDS
 from latentscale_pipeline.engine.cost import CostEstimate
@@ -69,8 +69,14 @@ from latentscale_pipeline.measures.shared.shard_blocks import (
     shards_per_block,
 )
 
-Shape = tuple[NeighbourSettings, CorpusFacts, Layout, Sequence[int]]
-"""What sizes follow from; the overlaps that may be chosen, ascending, come last."""
+
+class Shape(NamedTuple):
+    """What sizes follow from; the overlaps that may be chosen are ascending."""
+
+    settings: NeighbourSettings
+    corpus: CorpusFacts
+    layout: Layout
+    overlaps: Sequence[int]
 
 
 def plan_cell_neighbours(
@@ -80,41 +86,20 @@ def plan_cell_neighbours(
     corpus = facts.corpora[role]
     layout = Layout(corpus.n, corpus.d)
     overlaps = list(OVERLAPS) if settings.overlap == "auto" else [int(settings.overlap)]
-    shape = (settings, corpus, layout, overlaps)
-    reading = {
-        **_common(settings, role),
-        "shards_per_block": shards_per_block(corpus),
-        "overlaps": overlaps,
-        "recall": settings.recall,
-    }
+    shape = Shape(settings, corpus, layout, overlaps)
+    more = shape._replace(overlaps=[AGAIN * overlap for overlap in overlaps])
+    only_if = CostEstimate(
+        bytes_read=RESULT_BYTES,
+        bytes_written=RESULT_BYTES,
+        why=f"only where the certificate misses a recall of {settings.recall}",
+    )
     return [
-        Stage(
-            name=f"cells-{role}",
-            temporary="result",
-            work=draw_rows,
-            finalise=place_cells,
-            partitions=count_blocks(corpus),
-            corpora=(role,),
-            parameters=reading,
-            seed=facts.seed,
-            memory_bytes=_cells_memory(*shape),
-            cost_estimate=_cells_cost(*shape),
-        ),
-        Stage(
-            name=f"checks-{role}",
-            temporary="result",
-            work=check_block,
-            finalise=choose_overlap,
-            partitions=count_blocks(corpus),
-            needs=(f"cells-{role}",),
-            corpora=(role,),
-            parameters=reading,
-            seed=facts.seed,
-            memory_bytes=_checks_memory(*shape),
-            cost_estimate=_checks_cost(*shape),
-        ),
+        *_sample_stages(shape, facts, role),
         *_search_stages(shape, facts, role, why),
-        *_search_again(shape, facts, role),
+        *(
+            replace(stage, cost_estimate=only_if)
+            for stage in _search_stages(more, facts, role, "", before=list_stages(role)[0])
+        ),
     ]
 
 
@@ -123,262 +108,203 @@ def list_stages(role: Role) -> tuple[str, str]:
     return f"neighbours-{role}", f"neighbours-again-{role}"
 
 
-def _common(settings: NeighbourSettings, role: Role) -> dict[str, Any]:
-    return {"role": role, "k": settings.k, "metric": settings.metric}
-
-
-def _search_stages(shape: Shape, facts: JobFacts, role: Role, why: str) -> list[Stage]:
-    """Shuffle the rows, search the groups and merge the lists."""
+def _sample_stages(shape: Shape, facts: JobFacts, role: Role) -> list[Stage]:
+    """Place cells by a sample, and find the exact neighbours of a few rows."""
     settings, corpus, layout, overlaps = shape
-    common = {**_common(settings, role), "chosen": f"checks-{role}"}
-    searches = layout.searches(overlaps[0])
-    search = _search_cost(*shape)
-    return [
-        *_shuffle_stages(shape, role, common),
-        Stage(
-            name=f"search-{role}",
-            temporary="result",
-            work=search_groups,
-            finalise=count_lists,
-            partitions=searches,
-            needs=(f"checks-{role}", f"regroup-{role}"),
-            parameters={
-                **common,
-                "n": corpus.n,
-                "d": corpus.d,
-                "regrouped": f"regroup-{role}",
-                "refinements": REFINEMENTS,
-            },
-            seed=facts.seed,
-            memory_bytes=_search_memory(*shape),
-            cost_estimate=replace(search, why=why),
-            lasting_bytes=DESCENT_BYTES if layout.descends(overlaps[-1]) else 0,
+    n, d, k, blocks = corpus.n, corpus.d, settings.k, count_blocks(corpus)
+    checked = min(n, PILOT_ROWS + checked_rows(settings.recall))
+    drawn = layout.sample + checked
+    placing = drawn * (8 * 3 * d + 12 * AGAIN * overlaps[-1]) + 16 * layout.cells * d
+    compared = LLOYD_ROUNDS * layout.placed_against + layout.compared_centres
+    cells = Stage(
+        name=f"cells-{role}",
+        temporary="result",
+        work=draw_rows,
+        finalise=place_cells,
+        partitions=blocks,
+        corpora=(role,),
+        parameters={
+            "role": role,
+            "k": k,
+            "metric": settings.metric,
+            "shards_per_block": shards_per_block(corpus),
+            "overlaps": overlaps,
+            "recall": settings.recall,
+        },
+        seed=facts.seed,
+        memory_bytes=max(block_bytes(corpus), placing + 16 * ASSIGN_ENTRIES) + FEW_TILES_BYTES,
+        cost_estimate=CostEstimate(
+            bytes_read=corpus.stored_bytes + 4 * drawn * d,
+            bytes_written=4 * drawn * d + 8 * layout.cells * d + RESULT_BYTES,
+            float64_multiply_adds=compared * layout.sample * d,
+            elementwise_operations=60.0 * drawn * d + compared * layout.sample,
         ),
-        Stage(
-            name=f"neighbours-{role}",
-            passing=("distances",),
-            lasting_parts=True,
-            work=merge_lists,
-            finalise=certify_lists,
-            partitions=layout.blocks,
-            needs=(f"cells-{role}", f"checks-{role}", f"regroup-{role}", f"search-{role}"),
-            parameters={
-                **common,
-                "n": corpus.n,
-                "d": corpus.d,
-                "searched": f"search-{role}",
-                "searches": searches,
-                "before": None,
-                "recall": settings.recall,
-            },
-            seed=facts.seed,
-            memory_bytes=_merge_memory(*shape),
-            cost_estimate=replace(_merge_cost(*shape), method=search.method, why=why),
+    )
+    lists = 3 * 24 * checked * k
+    vectors = 2 * 8 * (checked + PILOT_ROWS * k) * d + 8 * layout.cells * d
+    written = blocks * (16 * checked * k + 4 * PILOT_ROWS * k * d)
+    checks = replace(
+        cells,
+        name=f"checks-{role}",
+        work=check_block,
+        finalise=choose_overlap,
+        needs=(cells.name,),
+        memory_bytes=block_bytes(corpus) + lists + vectors + FEW_TILES_BYTES,
+        cost_estimate=CostEstimate(
+            bytes_read=corpus.stored_bytes + written,
+            bytes_written=written + blocks * RESULT_BYTES,
+            float32_multiply_adds=float(n) * checked * d,
+            elementwise_operations=float(n) * (checked + CONVERSION_OPERATIONS * d),
         ),
-    ]
+    )
+    return [cells, checks]
 
 
-def _shuffle_stages(shape: Shape, role: Role, common: dict[str, Any]) -> list[Stage]:
+def _search_stages(
+    shape: Shape, facts: JobFacts, role: Role, why: str, before: str | None = None
+) -> list[Stage]:
+    """Shuffle the rows, search the groups and merge the lists; again, where the lists before miss.
+
+    The second search goes by what the stage ``before`` chose, whose lists it adds to.
+    """
+    settings, corpus, layout, overlaps = shape
+    suffix = f"-again-{role}" if before else f"-{role}"
+    chosen = before or f"checks-{role}"
+    common = {
+        "role": role,
+        "k": settings.k,
+        "metric": settings.metric,
+        "chosen": chosen,
+        "n": corpus.n,
+        "d": corpus.d,
+    }
+    search = Stage(
+        name=f"search{suffix}",
+        temporary="result",
+        work=search_groups,
+        finalise=count_lists,
+        partitions=layout.searches(overlaps[0]),
+        needs=(chosen, f"regroup{suffix}"),
+        parameters={
+            **common,
+            "regrouped": f"regroup{suffix}",
+            "refinements": AGAIN * REFINEMENTS if before else REFINEMENTS,
+        },
+        seed=facts.seed,
+        memory_bytes=_search_memory(shape),
+        cost_estimate=replace(_search_cost(shape), why=why),
+        lasting_bytes=DESCENT_BYTES if layout.descends(overlaps[-1]) else 0,
+    )
+    block, listed = min(corpus.n, layout.block), corpus.n * settings.k
+    entries = block * settings.k
+    merging = entries * 16 * 6 + block * 40
+    joining = listed * 16 * 2 + 8 * corpus.n + entries * 32 if listed <= JOINED_ENTRIES else 0
+    merge = Stage(
+        name=f"neighbours{suffix}",
+        passing=("distances",),
+        lasting_parts=True,
+        work=merge_lists,
+        finalise=certify_lists,
+        partitions=layout.blocks,
+        needs=(
+            *(f"cells-{role}", f"checks-{role}", f"regroup{suffix}", search.name),
+            *((before,) if before else ()),
+        ),
+        parameters={
+            **common,
+            "searched": search.name,
+            "searches": search.partitions,
+            "before": before,
+            "recall": settings.recall,
+        },
+        seed=facts.seed,
+        memory_bytes=max(merging, joining) + FEW_TILES_BYTES,
+        cost_estimate=CostEstimate(
+            bytes_read=2 * 16 * listed,
+            bytes_written=2 * 16 * listed + layout.blocks * RESULT_BYTES,
+            elementwise_operations=40.0 * listed,
+            method=search.cost_estimate.method,
+            why=why,
+        ),
+    )
+    return [*_shuffle_stages(shape, role, suffix, common), search, merge]
+
+
+def _shuffle_stages(shape: Shape, role: Role, suffix: str, common: dict[str, Any]) -> list[Stage]:
     """Write every row to the groups of its cells, through coarse groups where groups are many."""
     _, corpus, layout, overlaps = shape
-    blocks = count_blocks(corpus)
+    n, d, blocks, rows = corpus.n, corpus.d, count_blocks(corpus), block_rows(corpus)
     coarse = layout.coarse_groups(blocks, overlaps[-1])
-    piece_rows = PIECE_BLOCKS * block_rows(corpus)
-    shaped = {**common, "n": corpus.n, "d": corpus.d, "coarse": coarse}
+    shaped = {**common, "coarse": coarse}
+    # About half of all rows join cells of two groups.
+    written = 3 * n * _record_bytes(corpus, overlaps[0]) // 2
+    # The rows of a block, and what is written of them, for an object store twice: most join cells
+    # of one group or two.
+    records = 4 * rows * _record_bytes(corpus, overlaps[-1])
+    numbers = 32 * (min(blocks, RUNNING_TOTALS) if coarse > 1 else blocks) * layout.cells
+    owners = 32 * overlaps[-1] * rows
+    centres = 2 * 8 * layout.cells * d
+    # All centres are made ready for every few rows that are points at once.
+    readied = n * d + n * d * 8 / POINTS_BYTES * layout.cells * d
     first = Stage(
-        name=f"regroup-{role}",
+        name=f"regroup{suffix}",
         temporary="result",
         work=shuffle_block,
         finalise=number_rows,
         partitions=blocks,
-        needs=(f"cells-{role}", f"checks-{role}"),
+        needs=(f"cells-{role}", common["chosen"]),
         corpora=(role,),
         parameters={**shaped, "shards_per_block": shards_per_block(corpus)},
-        memory_bytes=_shuffle_memory(*shape),
-        cost_estimate=_shuffle_cost(*shape),
+        memory_bytes=max(block_bytes(corpus) + records + owners + centres, numbers)
+        + FEW_TILES_BYTES,
+        cost_estimate=CostEstimate(
+            bytes_read=corpus.stored_bytes,
+            bytes_written=written + blocks * RESULT_BYTES,
+            float32_multiply_adds=float(n) * layout.compared_centres * d,
+            elementwise_operations=CONVERSION_OPERATIONS * readied
+            + float(n) * (layout.compared_centres + 100),
+        ),
     )
     if coarse == 1:
         return [first]
-    coarsely = f"regroup-coarse-{role}"
+    coarsely = f"regroup-coarse{suffix}"
     # A piece is closed when the next block doesn't fit: it has three of four blocks' rows then.
     pieces = overlaps[-1] * -(-blocks // (PIECE_BLOCKS - 1)) + coarse
+    in_piece = min(n, PIECE_BLOCKS * rows)
+    # Rows as they come, all of them in their order, and what is written of them.
+    held = in_piece * (4 * _record_bytes(corpus, overlaps[-1]) + 16 * overlaps[-1])
     return [
         replace(
             first,
             name=coarsely,
             finalise=cut_coarse_groups,
-            parameters={**first.parameters, "piece_rows": piece_rows, "pieces": pieces},
+            parameters={**first.parameters, "piece_rows": PIECE_BLOCKS * rows, "pieces": pieces},
         ),
         Stage(
-            name=f"regroup-{role}",
+            name=f"regroup{suffix}",
             temporary="result",
             work=shuffle_piece,
             finalise=list_groups,
             partitions=pieces,
-            needs=(f"checks-{role}", coarsely),
+            needs=(common["chosen"], coarsely),
             parameters={**shaped, "coarsely": coarsely},
-            memory_bytes=_shuffle_piece_memory(*shape),
-            cost_estimate=_shuffle_piece_cost(*shape),
+            memory_bytes=held + 16 * layout.cells + FEW_TILES_BYTES,
+            cost_estimate=CostEstimate(
+                bytes_read=written,
+                bytes_written=written + RESULT_BYTES,
+                elementwise_operations=100.0 * n,
+                method="through coarse groups",
+            ),
         ),
     ]
-
-
-def _search_again(shape: Shape, facts: JobFacts, role: Role) -> list[Stage]:
-    """Plan the same with more cells for every row, in case that recall misses its target."""
-    settings, corpus, layout, overlaps = shape
-    more = [AGAIN * overlap for overlap in overlaps]
-    names = {
-        name: name.replace(f"-{role}", f"-again-{role}")
-        for name in (
-            f"regroup-coarse-{role}",
-            *(f"regroup-{role}", f"search-{role}", f"neighbours-{role}"),
-        )
-    }
-    first, _ = list_stages(role)
-    searches = layout.searches(more[0])
-    changed: dict[str, Any] = {
-        "chosen": first,
-        "coarsely": names[f"regroup-coarse-{role}"],
-        "regrouped": names[f"regroup-{role}"],
-        "searched": names[f"search-{role}"],
-        "searches": searches,
-        "refinements": AGAIN * REFINEMENTS,
-        "before": first,
-    }
-    only_if = CostEstimate(
-        bytes_read=RESULT_BYTES,
-        bytes_written=RESULT_BYTES,
-        why=f"only where the certificate misses a recall of {settings.recall}",
-    )
-    stages = []
-    for stage in _search_stages((settings, corpus, layout, more), facts, role, ""):
-        parameters = {name: changed.get(name, value) for name, value in stage.parameters.items()}
-        searching = stage.name == f"search-{role}"
-        needs = [names.get(name, name) for name in stage.needs if name != f"checks-{role}"]
-        checks = [f"checks-{role}"] if stage.name == first else []
-        stages.append(
-            replace(
-                stage,
-                name=names[stage.name],
-                needs=(*needs, *checks, first),
-                parameters=parameters,
-                partitions=searches if searching else stage.partitions,
-                cost_estimate=only_if,
-            )
-        )
-    return stages
-
-
-# --- what the stages hold and take ------------------------------------------------------------
-
-
-def _all_checked(settings: NeighbourSettings, corpus: CorpusFacts) -> int:
-    return min(corpus.n, PILOT_ROWS + checked_rows(settings.recall))
-
-
-def _cells_memory(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> int:
-    drawn = layout.sample + _all_checked(settings, corpus)
-    placing = drawn * (8 * 3 * corpus.d + 12 * AGAIN * overlaps[-1]) + 16 * layout.cells * corpus.d
-    return max(block_bytes(corpus), placing + 16 * ASSIGN_ENTRIES) + FEW_TILES_BYTES
-
-
-def _cells_cost(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> CostEstimate:
-    drawn = (layout.sample + _all_checked(settings, corpus)) * corpus.d
-    compared = LLOYD_ROUNDS * layout.placed_against + layout.compared_centres
-    return CostEstimate(
-        bytes_read=corpus.stored_bytes + 4 * drawn,
-        bytes_written=4 * drawn + 8 * layout.cells * corpus.d + RESULT_BYTES,
-        float64_multiply_adds=compared * layout.sample * corpus.d,
-        elementwise_operations=60.0 * drawn + compared * layout.sample,
-    )
-
-
-def _checks_memory(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> int:
-    checked = _all_checked(settings, corpus)
-    lists = 3 * 24 * checked * settings.k
-    vectors = 2 * 8 * (checked + PILOT_ROWS * settings.k) * corpus.d
-    return block_bytes(corpus) + lists + vectors + 8 * layout.cells * corpus.d + FEW_TILES_BYTES
-
-
-def _checks_cost(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> CostEstimate:
-    checked, blocks = _all_checked(settings, corpus), count_blocks(corpus)
-    written = blocks * (16 * checked * settings.k + 4 * PILOT_ROWS * settings.k * corpus.d)
-    return CostEstimate(
-        bytes_read=corpus.stored_bytes + written,
-        bytes_written=written + blocks * RESULT_BYTES,
-        float32_multiply_adds=float(corpus.n) * checked * corpus.d,
-        elementwise_operations=float(corpus.n) * (checked + CONVERSION_OPERATIONS * corpus.d),
-    )
 
 
 def _record_bytes(corpus: CorpusFacts, overlap: int) -> int:
     return corpus.stored_bytes // corpus.n + 16 + 4 * overlap
 
 
-def _shuffle_memory(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> int:
-    blocks = count_blocks(corpus)
-    # The rows of a block, and what is written of them, for an object store twice: most join cells
-    # of one group or two.
-    records = 4 * block_rows(corpus) * _record_bytes(corpus, overlaps[-1])
-    coarse = layout.coarse_groups(blocks, overlaps[-1]) > 1
-    numbers = 32 * (min(blocks, RUNNING_TOTALS) if coarse else blocks) * layout.cells
-    owners = 32 * overlaps[-1] * block_rows(corpus)
-    centres = 2 * 8 * layout.cells * corpus.d
-    return max(block_bytes(corpus) + records + owners + centres, numbers) + FEW_TILES_BYTES
-
-
-def _shuffle_piece_memory(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> int:
-    rows = min(corpus.n, PIECE_BLOCKS * block_rows(corpus))
-    # Rows as they come, all of them in their order, and what is written of them.
-    records = 4 * rows * _record_bytes(corpus, overlaps[-1])
-    owners = 16 * overlaps[-1] * rows
-    return records + owners + 16 * layout.cells + FEW_TILES_BYTES
-
-
-def _shuffle_piece_cost(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> CostEstimate:
-    records = 3 * corpus.n * _record_bytes(corpus, overlaps[0]) // 2
-    return CostEstimate(
-        bytes_read=records,
-        bytes_written=records + RESULT_BYTES,
-        elementwise_operations=100.0 * corpus.n,
-        method="through coarse groups",
-    )
-
-
-def _shuffle_cost(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> CostEstimate:
-    # About half of all rows join cells of two groups.
-    records = 3 * corpus.n * _record_bytes(corpus, overlaps[0]) // 2
-    # All centres are made ready for every few rows that are points at once.
-    pieces = corpus.n * corpus.d * 8 / POINTS_BYTES
-    readied = corpus.n * corpus.d + pieces * layout.cells * corpus.d
-    return CostEstimate(
-        bytes_read=corpus.stored_bytes,
-        bytes_written=records + count_blocks(corpus) * RESULT_BYTES,
-        float32_multiply_adds=float(corpus.n) * layout.compared_centres * corpus.d,
-        elementwise_operations=CONVERSION_OPERATIONS * readied
-        + float(corpus.n) * (layout.compared_centres + 100),
-    )
-
-
-def _search_memory(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> int:
+def _search_memory(shape: Shape) -> int:
+    settings, corpus, layout, overlaps = shape
     rows = min(corpus.n, layout.group_rows)
     cell = min(layout.cap, rows)
     lists = rows * settings.k * 16
@@ -392,9 +318,8 @@ def _search_memory(
     return points + lists + columns + homes + max(reading, searching, 6 * lists) + FEW_TILES_BYTES
 
 
-def _search_cost(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> CostEstimate:
+def _search_cost(shape: Shape) -> CostEstimate:
+    settings, corpus, layout, overlaps = shape
     n, d, k, overlap = float(corpus.n), corpus.d, settings.k, overlaps[0]
     mending = REFINEMENTS * 4 * 1.5 * n * k**2 * d
     named = f"cells, overlap {overlap}" + (" or more" if len(overlaps) > 1 else "")
@@ -417,25 +342,4 @@ def _search_cost(
         float32_multiply_adds=pairs * d,
         elementwise_operations=common.elementwise_operations + pairs,
         method=f"{named}, searched exactly",
-    )
-
-
-def _merge_memory(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> int:
-    entries = min(corpus.n, layout.block) * settings.k
-    joined = corpus.n * settings.k if corpus.n * settings.k <= JOINED_ENTRIES else 0
-    merging = entries * 16 * 6 + min(corpus.n, layout.block) * 40
-    joining = joined * 16 * 2 + 8 * corpus.n + entries * 32 if joined else 0
-    return max(merging, joining) + FEW_TILES_BYTES
-
-
-def _merge_cost(
-    settings: NeighbourSettings, corpus: CorpusFacts, layout: Layout, overlaps: Sequence[int]
-) -> CostEstimate:
-    lists = 16 * corpus.n * settings.k
-    return CostEstimate(
-        bytes_read=2 * lists,
-        bytes_written=2 * lists + layout.blocks * RESULT_BYTES,
-        elementwise_operations=40.0 * corpus.n * settings.k,
     )

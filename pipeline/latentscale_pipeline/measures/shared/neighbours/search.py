@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,12 @@ from latentscale.neighbours.ivf import divide
 from latentscale.neighbours.search import search_cells
 from latentscale.tiles.distances import as_points
 from latentscale_pipeline.engine.stage import Inputs
-from latentscale_pipeline.measures.shared.neighbours.assign import tie_seed, where_needed
-from latentscale_pipeline.measures.shared.neighbours.shuffle import GROUPS, Homes, parts_of_group
+from latentscale_pipeline.measures.shared.neighbours.assign import where_needed
+from latentscale_pipeline.measures.shared.neighbours.shuffle import (
+    GROUPS,
+    parts_of_group,
+    positions,
+)
 from latentscale_pipeline.measures.shared.neighbours.sizes import Layout
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
@@ -50,13 +53,13 @@ def _search_piece(
     """Find neighbours inside a piece; return the lists by block of positions."""
     p = inputs.parameters
     layout = Layout(p["n"], p["d"])
-    held = _read_piece(shuffled, piece, p["d"])
-    points = as_points(held.vectors, p["metric"])
-    held = replace(held, vectors=np.empty((0, p["d"])))
-    overlap = held.cells.shape[1]
+    vectors, rows, places, owners = _read_piece(shuffled, piece, p["d"])
+    points = as_points(vectors, p["metric"])
+    del vectors
+    overlap = owners.shape[1]
     cells = [
         part
-        for members in _members_of_cells(held.cells)
+        for members in _members_of_cells(owners)
         for part in divide(points, members, layout.cap, generator)
     ]
     found = search_cells(
@@ -65,31 +68,26 @@ def _search_piece(
         p["k"],
         descend=layout.descends(overlap) and p["metric"] != "manhattan",
         generator=generator,
-        seed=tie_seed(inputs),
+        seed=inputs.tie_seed,
         refinements=p["refinements"],
     )
     lists = np.empty(len(points), _list_record(p["k"]))
-    lists["position"], lists["row"] = held.positions, held.rows
-    lists["neighbours"] = np.where(found.indices < 0, -1, held.positions[found.indices])
+    lists["position"], lists["row"] = places, rows
+    lists["neighbours"] = np.where(found.indices < 0, -1, places[found.indices])
     lists["distances"] = found.distances
-    block_of = held.positions // layout.block
+    block_of = places // layout.block
     return {block: lists[block_of == block] for block in np.unique(block_of).tolist()}
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """The rows of a piece: numbers, positions, cells (m, overlap), vectors (m, d)."""
+def _read_piece(
+    shuffled: Artifact, piece: Int64Array, d: int
+) -> tuple[NDArray[np.float64], Int64Array, Int64Array, NDArray[np.int32]]:
+    """Read the rows of a group whose rank in it is between two numbers, block by block.
 
-    rows: Int64Array
-    positions: Int64Array
-    cells: NDArray[np.int32]
-    vectors: NDArray[Any]
-
-
-def _read_piece(shuffled: Artifact, piece: Int64Array, d: int) -> _Piece:
-    """Read the rows of a group whose rank in it is between two numbers, block by block."""
+    These are their vectors (m, d), numbers, positions, and cells (m, overlap).
+    """
     group, start, stop = (int(number) for number in piece)
-    homes = Homes.of(shuffled)
+    first = shuffled.array("first")
     vectors = np.empty((stop - start, d))
     columns: list[tuple[Int64Array, Int64Array, NDArray[np.int32]]] = []
     filled = 0
@@ -97,10 +95,10 @@ def _read_piece(shuffled: Artifact, piece: Int64Array, d: int) -> _Piece:
         records = shuffled.partition(part).section(GROUPS, str(group))[low:high]
         vectors[filled : filled + high - low] = records["vector"]
         filled += high - low
-        positions = homes.positions(part, records)
-        columns.append((records["row"].copy(), positions, records["cells"].copy()))
-    rows, positions, cells = (np.concatenate([column[i] for column in columns]) for i in range(3))
-    return _Piece(rows, positions, cells, vectors)
+        places = positions(first, part, records)
+        columns.append((records["row"].copy(), places, records["cells"].copy()))
+    rows, places, cells = (np.concatenate([column[i] for column in columns]) for i in range(3))
+    return vectors, rows, places, cells
 
 
 def _members_of_cells(cells: NDArray[np.int32]) -> Iterator[Int64Array]:

@@ -10,7 +10,6 @@ routes give a group the same rows in the same order.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -258,22 +257,15 @@ def list_groups(inputs: Inputs) -> Output:
 # --- reading ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Homes:
-    """Where the rows of every cell begin: for each part (parts, cells), or for all (1, cells)."""
+def positions(first: Int64Array, part: int, records: NDArray[Any]) -> Int64Array:
+    """Return the positions of a part's rows.
 
-    first: Int64Array
-
-    @classmethod
-    def of(cls, shuffled: Artifact) -> Homes:
-        """Read them."""
-        return cls(shuffled.array("first"))
-
-    def positions(self, part: int, records: NDArray[Any]) -> Int64Array:
-        """Return the positions of a part's rows."""
-        begin = self.first[min(part, len(self.first) - 1)]
-        positions: Int64Array = begin[records["home"]] + records["rank"]
-        return positions
+    ``first`` says where the rows of every cell begin: for each part (parts, cells), or for all
+    (1, cells).
+    """
+    begin = first[min(part, len(first) - 1)]
+    found: Int64Array = begin[records["home"]] + records["rank"]
+    return found
 
 
 def parts_of_group(
