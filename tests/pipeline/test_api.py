@@ -226,7 +226,7 @@ EYE = np.eye(4)
         ("vendi_score", [EYE], {"orders": [-1.0]}, "^orders: "),
         ("vendi_score", [EYE], {"seed": -1}, "^seed: "),
         ("vendi_score", [EYE], {"weights": [1.0]}, "^weights: there are 4 rows, and weights of"),
-        ("vendi_score", [EYE], {"weights": [1, 1, -1, 1]}, r"^weights: row 2 has -1\.0; "),
+        ("vendi_score", [EYE], {"weights": [1, 1, -1, 1]}, r"^weights: row 2: weight -1\.0; "),
         ("vendi_score", [EYE], {"weights": [0, 0, 0, 0]}, "^weights: all are zero$"),
         (
             "vendi_score",

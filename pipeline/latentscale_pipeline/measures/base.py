@@ -288,6 +288,16 @@ class Measure(ABC):
         """Name rows that stand for what was found, by number and id."""
         return findings
 
+    def row_columns(self, section: Any, facts: JobFacts, results: Results) -> Mapping[str, str]:
+        """Return paths of the arrays that hold a value for each row, by the column's name."""
+        return {}
+
+    def sampling_errors(
+        self, section: Any, facts: JobFacts, results: Results
+    ) -> Mapping[str, float]:
+        """Return standard errors over fresh samples of the same size, by the score's name."""
+        return {}
+
     def scales(self, found: Any) -> Iterator[tuple[str, float]]:
         """Yield the scales that its numbers were taken at, by what people call them.
 
