@@ -99,14 +99,12 @@ def test_a_file_at_a_faulty_store_is_read_from_any_place(
     server: str,
     s3_url: str,
     reach: Callable[[FaultyStore], None],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data = np.random.default_rng(5).bytes(40_000)
     ObjectStore(s3_url).write("file", data)
-    monkeypatch.setattr(objects, "READ_AHEAD", 3000)
     with faulty_store(server, 5, dict.fromkeys(NOISY, 0.06)) as proxy:
         reach(proxy)
-        with ObjectStore(s3_url).open("file") as file:
+        with ObjectStore(s3_url).open("file", read_ahead=3000) as file:
             assert file.read(10) == data[:10]
             assert file.seek(-100, os.SEEK_END) == 39_900
             assert file.read() == data[-100:]

@@ -45,7 +45,12 @@ def _combine(inputs: Inputs) -> Output:
     return Output()
 
 
-def ingest_runner(cluster: Cluster, sources: Sources, progress: Progress = silent) -> Run:
+def ingest_runner(
+    cluster: Cluster,
+    sources: Sources,
+    progress: Progress = silent,
+    worth_workers_bytes: int = WORTH_WORKERS_BYTES,
+) -> Run:
     """Return what runs the partitions of an ingest: workers where they are worth their start.
 
     Parameters
@@ -56,9 +61,11 @@ def ingest_runner(cluster: Cluster, sources: Sources, progress: Progress = silen
         What is ingested.
     progress : callable
         ``progress(rows read, rows in all)``.
+    worth_workers_bytes : int
+        Bytes of sources from which on workers are worth their start.
     """
     size = sum(source.size for source in sources.items)
-    if isinstance(cluster, Local) and cluster.workers > 1 and size >= WORTH_WORKERS_BYTES:
+    if isinstance(cluster, Local) and cluster.workers > 1 and size >= worth_workers_bytes:
         return worker_runner(cluster, sources.rows, progress)
     return run_serially
 

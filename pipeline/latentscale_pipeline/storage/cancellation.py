@@ -61,7 +61,9 @@ def read_cancel_request(store: ObjectStore, holder: Holder) -> dict[str, Any] | 
 
 
 @contextmanager
-def stop_when_asked(store: ObjectStore, me: Holder) -> Iterator[Check]:
+def stop_when_asked(
+    store: ObjectStore, me: Holder, looking_seconds: float = LOOKING_SECONDS
+) -> Iterator[Check]:
     """Look for reasons to stop for the time of a ``with`` block.
 
     Parameters
@@ -70,6 +72,8 @@ def stop_when_asked(store: ObjectStore, me: Holder) -> Iterator[Check]:
         The job folder.
     me : Holder
         This run, which holds the lock. Requests that were meant for others are removed.
+    looking_seconds : float
+        Between two looks.
     """
     for key in store.keys("cancel"):
         if key != _key(me):
@@ -79,7 +83,7 @@ def stop_when_asked(store: ObjectStore, me: Holder) -> Iterator[Check]:
 
     def look_often() -> None:
         looks = 0
-        while not reasons and not end.wait(LOOKING_SECONDS):
+        while not reasons and not end.wait(looking_seconds):
             looks += 1
             with suppress(LatentscaleError, OSError):  # the store may answer the next time
                 reasons.extend(_cancelled(store, me))

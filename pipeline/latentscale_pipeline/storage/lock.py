@@ -168,6 +168,8 @@ def hold_lock(
     wait: bool = False,
     take_over: bool = False,
     tell: Callable[[str], None] | None = None,
+    grace_seconds: float = GRACE_SECONDS,
+    waiting_seconds: float = WAITING_SECONDS,
 ) -> Iterator[Holder]:
     """Hold a job folder's lock for the time of a ``with`` block.
 
@@ -181,6 +183,10 @@ def hold_lock(
         Succeed the present holder whether or not it lives.
     tell : callable
         Told in one line who is waited for.
+    grace_seconds : float
+        How long a holder that has just been killed may take to disappear.
+    waiting_seconds : float
+        Between two looks at a lock that is waited for.
 
     Raises
     ------
@@ -191,7 +197,7 @@ def hold_lock(
     # A holder without a heartbeat counts as dead on other hosts, so the heart beats first.
     _beat_once(store, me)
     try:
-        generation = _acquire(store, me, wait, take_over, tell)
+        generation = _acquire(store, me, wait, take_over, tell, grace_seconds, waiting_seconds)
     except BaseException:
         store.remove(f"heartbeats/{me.attempt}.json")
         raise
@@ -215,6 +221,8 @@ def _acquire(
     wait: bool,
     take_over: bool,
     tell: Callable[[str], None] | None,
+    grace_seconds: float,
+    waiting_seconds: float,
 ) -> int:
     begun = time.monotonic()
     waiting_for: Holder | None = None
@@ -234,7 +242,7 @@ def _acquire(
             if created and read_lock(store).generation == mine:
                 return mine
             take_over = False
-        elif time.monotonic() - begun >= GRACE_SECONDS:
+        elif time.monotonic() - begun >= grace_seconds:
             if not wait:
                 who = f"process {holder.pid} on {holder.host}"
                 raise Held(
@@ -245,8 +253,8 @@ def _acquire(
             if tell is not None and holder != waiting_for:
                 tell(f"waiting for process {holder.pid} on {holder.host}, which runs this job")
                 waiting_for = holder
-            time.sleep(WAITING_SECONDS)
-        time.sleep(GRACE_SECONDS / 4)
+            time.sleep(waiting_seconds)
+        time.sleep(grace_seconds / 4)
 
 
 def refuse_if_running(store: ObjectStore) -> None:

@@ -179,8 +179,8 @@ class ObjectStore:
 
         return self._attempt(load, key) if self.is_local else bytearray(self.read(key))
 
-    def open(self, key: str = "") -> BinaryIO:
-        """Open an object for reading from any place in it, one request for every few MiB.
+    def open(self, key: str = "", read_ahead: int = READ_AHEAD) -> BinaryIO:
+        """Open an object for reading from any place in it, one request for ``read_ahead`` bytes.
 
         On a disk it isn't buffered. In an object store every request is waited for as in
         :meth:`read`, so that reading goes on where it was once a store is back.
@@ -191,7 +191,7 @@ class ObjectStore:
         size = self._attempt(lambda: self._fs.info(path), key)["size"]
         if size is None:  # some servers don't tell, nor give parts
             return cast(BinaryIO, self._fs.open(path, "rb"))
-        return cast(BinaryIO, io.BufferedReader(_Ranges(self, key, int(size)), READ_AHEAD))
+        return cast(BinaryIO, io.BufferedReader(_Ranges(self, key, int(size)), read_ahead))
 
     def read_range(self, key: str, start: int, stop: int) -> bytes:
         """Return the bytes of an object from ``start`` up to ``stop``.

@@ -174,6 +174,7 @@ def estimate_heat_trace(
     distribution: Distribution = "rademacher",
     variance_reduction: VarianceReduction = "moments",
     threads: int = 1,
+    moments_budget: float | None = None,
 ) -> HeatTrace:
     """Estimate tr exp(-tL) / n by stochastic Lanczos quadrature with control variates.
 
@@ -202,6 +203,9 @@ def estimate_heat_trace(
         null space; ``linear``: the paper's eq. 15; ``none``: no control variate.
     threads : int
         Blocks of probes that advance at the same time. The result doesn't depend on it.
+    moments_budget : float, optional
+        Multiply-adds of L L up to which the moments are exact, by default as in
+        :func:`moments_in_budget`. Beyond, random vectors estimate tr L³ and tr L⁴.
 
     Returns
     -------
@@ -228,7 +232,7 @@ def estimate_heat_trace(
             laplacian, grid, tolerance=tolerance, generator=generator, null_space=null_space
         )
     pilots = pilot_rules(laplacian, PILOT_PROBES, steps, generator, null_space, distribution)
-    exact = moments_in_budget(laplacian)
+    exact = moments_in_budget(laplacian, moments_budget)
     control = fit_control_variate(
         pilots,
         exact_moments(laplacian) if exact else few_moments(laplacian),
@@ -255,9 +259,18 @@ def estimate_heat_trace(
         wanted *= 2
 
 
-def moments_in_budget(laplacian: csr_array[Any, Any]) -> bool:
-    """Tell whether computing tr L³ and tr L⁴ fits the budget, from Σ deg²."""
-    budget = max(PRODUCT_WORK, PRODUCT_WORK_OF_A_ROW * laplacian.shape[0])
+def moments_in_budget(laplacian: csr_array[Any, Any], budget: float | None = None) -> bool:
+    """Tell whether computing tr L³ and tr L⁴ fits the budget, from Σ deg².
+
+    Parameters
+    ----------
+    laplacian : csr_array of float64, shape (n, n)
+        Symmetric.
+    budget : float, optional
+        Multiply-adds of L L; by default 10¹⁰, or 1000 a row if that is more.
+    """
+    if budget is None:
+        budget = max(PRODUCT_WORK, PRODUCT_WORK_OF_A_ROW * laplacian.shape[0])
     return bool(product_work(laplacian) <= budget)
 
 

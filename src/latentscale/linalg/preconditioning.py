@@ -184,8 +184,32 @@ def prepare_preconditioners(
     n: int,
     read_rows: ReadRows,
     generator: np.random.Generator,
+    *,
+    cell_rows: int = CELL_ROWS,
+    most_members: int = MOST_MEMBERS,
+    cells_bytes: int = CELLS_BYTES,
 ) -> tuple[list[Preconditioner | None], Int32Array]:
     """Prepare the preconditioner of every scale for ``n`` rows.
+
+    Parameters
+    ----------
+    landmarks : Landmarks
+        Of these rows.
+    scales : sequence of float
+        ``s`` positive scales.
+    n : int
+        Number of rows.
+    read_rows : ReadRows
+        Reads the rows.
+    generator : numpy.random.Generator
+        Draws the order of the rows and the centres of cells.
+    cell_rows : int
+        Mean number of rows of a cell in which Vecchia neighbours are searched.
+    most_members : int
+        Rows beyond which a cell is divided at random.
+    cells_bytes : int
+        Memory for the rows of the cells that are processed in one pass over all rows. The result
+        doesn't depend on it.
 
     Returns
     -------
@@ -197,7 +221,7 @@ def prepare_preconditioners(
     Notes
     -----
     Costs about ``2 n m (m + k²)`` operations a scale, and once a search among some thousand rows
-    for every row. Memory is :data:`CELLS_BYTES` besides the result.
+    for every row. Memory is ``cells_bytes`` besides the result.
     """
     m = landmarks.count
     between = distance_tile(landmarks.chosen, landmarks.chosen)
@@ -212,8 +236,8 @@ def prepare_preconditioners(
     ranks[generator.permutation(n)] = np.arange(n)
     ranks[landmarks.positions[:m]] = -1
     vecchia = np.repeat(np.arange(n, dtype=np.int32)[:, None], VECCHIA_NEIGHBOURS, axis=1)
-    everything = _cells(landmarks, ranks, read_rows, generator)
-    for cells in _batches(everything, landmarks.points.dimension):
+    everything = _cells(landmarks, ranks, read_rows, generator, cell_rows, most_members)
+    for cells in _batches(everything, landmarks.points.dimension, cells_bytes):
         gathered = np.unique(np.concatenate([cell.members for cell in cells]))
         rows = gather_rows(read_rows, gathered)
         for cell in cells:
@@ -259,10 +283,12 @@ def _cells(
     ranks: NDArray[np.int64],
     read_rows: ReadRows,
     generator: np.random.Generator,
+    cell_rows: int,
+    most_members: int,
 ) -> list[_Cell]:
     """Divide the rows that aren't landmarks by their nearest centres."""
     sample = landmarks.points.rows
-    count = min(-(-len(ranks) // CELL_ROWS), max(len(sample) // SAMPLE_SHARE, 1))
+    count = min(-(-len(ranks) // cell_rows), max(len(sample) // SAMPLE_SHARE, 1))
     centres = find_centres(sample, count, generator)
     near = np.concatenate([assign(block, centres, OVERLAP) for block in read_rows()])
     near[ranks < 0] = -1
@@ -270,7 +296,7 @@ def _cells(
     for number in range(len(centres)):
         members = np.flatnonzero((near == number).any(axis=1))
         members = members[np.argsort(ranks[members])]
-        pieces = -(-len(members) // MOST_MEMBERS)
+        pieces = -(-len(members) // most_members)
         for piece in (members[start::pieces] for start in range(pieces)):
             owned = near[piece, 0] == number
             if owned.any():
@@ -278,13 +304,13 @@ def _cells(
     return cells
 
 
-def _batches(cells: Sequence[_Cell], dimension: int) -> Iterator[list[_Cell]]:
+def _batches(cells: Sequence[_Cell], dimension: int, cells_bytes: int) -> Iterator[list[_Cell]]:
     """Group cells so that the rows of a group fit the memory."""
     batch: list[_Cell] = []
     size = 0
     for cell in cells:
         needed = 8 * (dimension + 1) * len(cell.members)
-        if batch and size + needed > CELLS_BYTES:
+        if batch and size + needed > cells_bytes:
             yield batch
             batch, size = [], 0
         batch.append(cell)

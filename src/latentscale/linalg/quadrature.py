@@ -81,6 +81,7 @@ def quadrature_rules(
     null_space: NullSpace | None = None,
     distribution: Distribution = "rademacher",
     threads: int = 1,
+    widest_block: int = WIDEST_BLOCK,
 ) -> Iterator[tuple[Rule, Rule]]:
     """Compute the Gauss rules and the Gauss-Radau rules (with a node at 0) of random vectors.
 
@@ -100,6 +101,8 @@ def quadrature_rules(
         Distribution of the random vectors' entries, times √n.
     threads : int
         Blocks that advance at the same time. The result doesn't depend on it.
+    widest_block : int
+        Largest number of vectors in a block. Only rounding depends on it.
 
     Yields
     ------
@@ -112,7 +115,8 @@ def quadrature_rules(
     """
     n = laplacian.shape[0]
     smallest = np.sqrt(_EPSILON) * norm_bound(laplacian)
-    blocks = (draw_vectors(distribution, n, width, generator) for width in _block_widths(n, count))
+    widths = _block_widths(n, count, widest_block)
+    blocks = (draw_vectors(distribution, n, width, generator) for width in widths)
 
     def advance(start: Float64Array) -> tuple[Rule, Rule]:
         return _rules_from(laplacian, start, steps, null_space, smallest)
@@ -182,8 +186,8 @@ def seen_moments(
     return np.concatenate(found)
 
 
-def _block_widths(n: int, columns: int) -> Iterator[int]:
-    widest = min(max(BLOCK_BYTES // (3 * 8 * n), 1), WIDEST_BLOCK)
+def _block_widths(n: int, columns: int, widest_block: int = WIDEST_BLOCK) -> Iterator[int]:
+    widest = min(max(BLOCK_BYTES // (3 * 8 * n), 1), widest_block)
     if widest > 8:
         widest -= widest % 8  # whole cache lines
     for start in range(0, columns, widest):

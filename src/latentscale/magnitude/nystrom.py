@@ -133,6 +133,8 @@ def nystrom_magnitude(
     landmarks: int = LANDMARKS,
     vecchia: int = VECCHIA_NEIGHBOURS,
     distinct: Distinct | None = None,
+    cell_rows: int = CELL_ROWS,
+    tile_rows: int = TILE_ROWS,
 ) -> NystromMagnitude:
     """Estimate the magnitude function without visiting all pairs.
 
@@ -151,6 +153,11 @@ def nystrom_magnitude(
         Vecchia neighbours of a point, at least 1.
     distinct : Distinct, optional
         The result of :func:`latentscale.duplicates.distinct.find_distinct`, if already known.
+    cell_rows : int
+        Points beyond which Vecchia neighbours are searched inside overlapping cells, and the
+        largest number of rows of a cell.
+    tile_rows : int
+        Rows whose similarities to the landmarks are held at a time. Only rounding depends on it.
 
     Returns
     -------
@@ -167,8 +174,7 @@ def nystrom_magnitude(
     Costs about ``n m (m + k²)`` multiply-adds a scale with ``m`` landmarks and ``k`` Vecchia
     neighbours: at 1000 and 20, 0.1 to 0.2 ms a point and scale on one core. Memory holds a copy of
     the points, the factors (``8 m² s`` bytes), and ``16 m + 8 (k + 1)²`` bytes for each of
-    :data:`TILE_ROWS` rows. Beyond :data:`CELL_ROWS` points, Vecchia neighbours are searched in
-    overlapping cells of at most that many rows.
+    ``tile_rows`` rows.
     """
     scales = np.array(scales, dtype=np.float64)
     _check(scales, landmarks, vecchia)
@@ -178,10 +184,12 @@ def nystrom_magnitude(
     chosen = factorise_landmarks(points.take(order[:landmarks]), scales[scales > 0])
     others = points.take(order[landmarks:])
     gains = np.zeros(len(chosen.scales))
-    for cell, owned in _owned_cells(others, generator):
+    for cell, owned in _owned_cells(others, generator, cell_rows):
         members = others.take(cell)
         near = vecchia_neighbours(members, vecchia)
-        gains += marginal_gains(chosen, members, owned, near.indices[owned]).sum(axis=0)
+        gains += marginal_gains(
+            chosen, members, owned, near.indices[owned], tile_rows=tile_rows
+        ).sum(axis=0)
     return _assemble(chosen, scales, gains, n)
 
 
@@ -226,7 +234,12 @@ def _factorise(distances: Float64Array, scale: float) -> Float64Array:
 
 
 def marginal_gains(
-    landmarks: Landmarks, points: Points, rows: Int64Array, vecchia: Int64Array
+    landmarks: Landmarks,
+    points: Points,
+    rows: Int64Array,
+    vecchia: Int64Array,
+    *,
+    tile_rows: int = TILE_ROWS,
 ) -> Float64Array:
     """Compute the gains of points, given the landmarks and their Vecchia neighbours.
 
@@ -240,6 +253,8 @@ def marginal_gains(
         The points to add.
     vecchia : ndarray of int64, shape (q, k)
         The Vecchia neighbours of each; -1 where it has fewer.
+    tile_rows : int
+        Rows whose similarities to the landmarks are held at a time.
 
     Returns
     -------
@@ -249,13 +264,13 @@ def marginal_gains(
     Notes
     -----
     The part of a row that the landmarks explain is computed once if all rows fit a tile of
-    :data:`TILE_ROWS`. Otherwise it is fastest if rows that share Vecchia neighbours follow each
+    ``tile_rows``. Otherwise it is fastest if rows that share Vecchia neighbours follow each
     other; the gains don't depend on the order. A point whose unexplained share is below
     :data:`LEAST_VARIANCE` gains nothing, and such a Vecchia neighbour explains nothing further.
     """
     gains = np.empty((len(rows), len(landmarks.scales)))
     lists = np.concatenate((vecchia, rows[:, None]), axis=1)
-    for block in _related_blocks(lists, TILE_ROWS):
+    for block in _related_blocks(lists, tile_rows):
         members = lists[block]
         present, place = np.unique(members[members >= 0], return_inverse=True)
         places = np.full(members.shape, -1, dtype=np.int64)
@@ -326,12 +341,12 @@ def _conditional_gains(
 
 
 def _owned_cells(
-    points: Points, generator: np.random.Generator
+    points: Points, generator: np.random.Generator, cell_rows: int
 ) -> Iterator[tuple[Int64Array, Int64Array]]:
     """Divide points into cells; yield the rows of each, ascending, and the places that it owns."""
     if len(points) == 0:
         return
-    cells = partition(points, overlap=OVERLAP, cap=CELL_ROWS, generator=generator)
+    cells = partition(points, overlap=OVERLAP, cap=cell_rows, generator=generator)
     owner = np.full(len(points), -1, dtype=np.int64)
     nearest_mean = np.full(len(points), math.inf)
     for number, cell in enumerate(cells):

@@ -70,6 +70,8 @@ def nearest(
     candidate_ids: Int64Array,
     seed: int,
     known: Neighbours | None = None,
+    query_block: int = QUERY_BLOCK,
+    candidate_block: int = CANDIDATE_BLOCK,
 ) -> Neighbours:
     """Find the ``k`` nearest candidates of every query.
 
@@ -88,6 +90,8 @@ def nearest(
         Lists of the same queries among other candidates, disjoint from these, made with the same
         seed. The nearest of both are returned, as by :func:`merge` but faster than starting from
         empty lists.
+    query_block, candidate_block : int
+        Rows of a tile. The result doesn't depend on them.
 
     Returns
     -------
@@ -102,7 +106,8 @@ def nearest(
 
     Notes
     -----
-    Costs ``2 m n d`` float32 operations. Memory beyond the result is 16 MiB and two float32 blocks.
+    Costs ``2 m n d`` float32 operations. Memory beyond the result is one tile, by default of 16
+    MiB, and two float32 blocks.
     """
     _check_blocks(queries, candidates, k, query_ids, candidate_ids)
     indices, distances, hashes = empty_lists(len(queries), k)
@@ -117,9 +122,9 @@ def nearest(
     origin = candidates.rows.mean(axis=0)
     queries, candidates = queries.about(origin), candidates.about(origin)
     unit = common_unit(queries, candidates)
-    for rows in row_blocks(len(queries), QUERY_BLOCK):
+    for rows in row_blocks(len(queries), query_block):
         near = queries.take(rows).tile_rows("single", unit)
-        for columns in row_blocks(len(candidates), CANDIDATE_BLOCK):
+        for columns in row_blocks(len(candidates), candidate_block):
             offer_near(
                 distances[rows],
                 hashes[rows],

@@ -153,6 +153,7 @@ def cell_neighbours(
     descend: bool,
     generator: np.random.Generator,
     seed: int,
+    exact_cell: int = EXACT_CELL,
 ) -> Neighbours:
     """Find the nearest other rows of every row of one cell.
 
@@ -165,12 +166,14 @@ def cell_neighbours(
     k : int
         Neighbours of a row, at least 1.
     descend : bool
-        Whether to search cells of more than 2²² distinct coordinates by descent; otherwise the
-        search is exact.
+        Whether to search cells of more than ``exact_cell`` distinct coordinates by descent;
+        otherwise the search is exact.
     generator : numpy.random.Generator
         Source of the descent's starting graph.
     seed : int
         Seed of the hash that breaks ties.
+    exact_cell : int
+        Coordinates (rows times dimensions) up to which a cell is always searched exactly.
 
     Returns
     -------
@@ -179,7 +182,7 @@ def cell_neighbours(
     """
     first, group_of = _equal_rows(points)
     distinct = points.take(first)
-    if descend and len(distinct) * points.dimension > EXACT_CELL:
+    if descend and len(distinct) * points.dimension > exact_cell:
         graph = nearest_neighbour_descent(distinct, k, generator, seed)
     else:
         numbers = np.arange(len(distinct), dtype=np.int64)

@@ -128,7 +128,14 @@ def _ordered(centres: Float64Array, generator: np.random.Generator) -> Float64Ar
     return centres[order_centres(centres, generator)]
 
 
-def assign_two_level_cells(points: Points, cells: TwoLevelCells, overlap: int) -> Int64Array:
+def assign_two_level_cells(
+    points: Points,
+    cells: TwoLevelCells,
+    overlap: int,
+    *,
+    searched: int | None = None,
+    most_rows: int = ASSIGN_ROWS,
+) -> Int64Array:
     """Find the nearest cells of every row in its nearest coarse cells.
 
     Parameters
@@ -139,25 +146,35 @@ def assign_two_level_cells(points: Points, cells: TwoLevelCells, overlap: int) -
         ``c`` cells.
     overlap : int
         Cells of a row; all of them where there are fewer.
+    searched : int, optional
+        Number of nearest coarse cells whose cells are searched for a row, by default
+        :data:`SEARCHED_COARSE_CELLS`.
+    most_rows : int
+        Largest number of rows assigned at a time. The result doesn't depend on it.
 
     Returns
     -------
     ndarray of int64, shape (m, min(overlap, c))
-        Cell numbers, nearest centre first; equal rows get equal cells. With at most
-        :data:`SEARCHED_COARSE_CELLS` coarse cells these are the nearest of all cells.
+        Cell numbers, nearest centre first; equal rows get equal cells. With at most ``searched``
+        coarse cells these are the nearest of all cells.
     """
     if len(cells.coarse) == 1:
         return assign_by_blocks(points, cells.centres, overlap)
-    size = max(1, min(ASSIGN_ROWS, ASSIGN_COORDINATES // points.dimension))
-    blocks = row_blocks(len(points), size)
-    return np.concatenate([_assign_block(points.take(block), cells, overlap) for block in blocks])
+    searched = SEARCHED_COARSE_CELLS if searched is None else searched
+    size = max(1, min(most_rows, ASSIGN_COORDINATES // points.dimension))
+    return np.concatenate(
+        [
+            _assign_block(points.take(block), cells, overlap, searched)
+            for block in row_blocks(len(points), size)
+        ]
+    )
 
 
-def _assign_block(points: Points, cells: TwoLevelCells, overlap: int) -> Int64Array:
+def _assign_block(points: Points, cells: TwoLevelCells, overlap: int, searched: int) -> Int64Array:
     metric = centre_metric(points.metric)
     overlap = min(overlap, len(cells.centres))
     queries = Points(points.rows, points.squared_norms, metric)
-    near = assign(points, cells.coarse, SEARCHED_COARSE_CELLS)
+    near = assign(points, cells.coarse, searched)
     found = Neighbours(
         np.full((len(points), overlap), -1, dtype=np.int64), np.full((len(points), overlap), np.inf)
     )

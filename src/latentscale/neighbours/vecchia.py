@@ -20,7 +20,7 @@ BLOCK_ROWS = 256
 """Points whose Vecchia neighbours are searched together."""
 
 
-def vecchia_neighbours(points: Points, k: int) -> Neighbours:
+def vecchia_neighbours(points: Points, k: int, *, block_rows: int = BLOCK_ROWS) -> Neighbours:
     """Find the ``k`` nearest earlier rows of every row.
 
     Parameters
@@ -29,6 +29,8 @@ def vecchia_neighbours(points: Points, k: int) -> Neighbours:
         ``n`` rows, in order.
     k : int
         Vecchia neighbours of a row, at least 1.
+    block_rows : int
+        Rows whose Vecchia neighbours are searched together. The result doesn't depend on it.
 
     Returns
     -------
@@ -41,7 +43,7 @@ def vecchia_neighbours(points: Points, k: int) -> Neighbours:
     """
     ids = np.arange(len(points), dtype=np.int64)
     found = []
-    for rows in row_blocks(len(points), BLOCK_ROWS):
+    for rows in row_blocks(len(points), block_rows):
         block = points.take(rows)
         own = _neighbours_inside(block, k, rows.start)
         if rows.start > 0:

@@ -169,6 +169,8 @@ class KernelTraces:
         orders: Sequence[float],
         generator: np.random.Generator,
         roots: Float64Array | None = None,
+        *,
+        probes: int = PROBES,
     ) -> KernelTraces:
         """Draw the random vectors and return the start.
 
@@ -182,6 +184,8 @@ class KernelTraces:
             Draws probes and the start of the basis.
         roots : ndarray of float64, shape (n,), optional
             Roots of the probabilities.
+        probes : int
+            Number of random probes, at least 2.
 
         Raises
         ------
@@ -190,19 +194,18 @@ class KernelTraces:
         """
         for order in orders:
             check_order(order)
-        deflated, probes = DEFLATED, PROBES
-        if n < 2 * (deflated + probes):
+        if n < 2 * (DEFLATED + probes):
             raise ValueError(f"{n} rows are too few for probes; take all eigenvalues")
         signs = (2 * generator.integers(0, 2, size=(n, probes)) - 1).astype(np.int8)
         first = np.full(n, n**-0.5) if roots is None else roots / np.linalg.norm(roots)
-        vectors = np.column_stack([first, generator.standard_normal((n, deflated))])
+        vectors = np.column_stack([first, generator.standard_normal((n, DEFLATED))])
         return cls(
             phase="range",
             vectors=vectors,
             before=np.empty((n, 0)),
             signs=signs,
             lengths=np.empty(0),
-            recurrence=Recurrence.begin(np.ones(deflated + probes)),
+            recurrence=Recurrence.begin(np.ones(DEFLATED + probes)),
             squares=math.nan,
             nonnegative=False,
             largest=(0.0, 1.0),

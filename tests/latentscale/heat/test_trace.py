@@ -9,7 +9,11 @@ from scipy.sparse import csr_array
 from sklearn.datasets import load_digits
 
 from latentscale.graphs.knn import summarise, symmetrise
-from latentscale.graphs.laplacian import normalised_laplacian, unnormalised_laplacian
+from latentscale.graphs.laplacian import (
+    find_null_space,
+    normalised_laplacian,
+    unnormalised_laplacian,
+)
 from latentscale.heat.imd import imd_of_traces
 from latentscale.heat.trace import (
     HeatTrace,
@@ -18,6 +22,7 @@ from latentscale.heat.trace import (
     normalise,
     sufficient_steps,
 )
+from latentscale.linalg.quadrature import quadrature_rules
 from latentscale.neighbours.exact import exact_neighbours
 from latentscale.tiles.distances import as_points
 from tests import DATA, oracles
@@ -171,14 +176,14 @@ def test_other_estimators_cover_over_seeds(distribution, reduction):
             assert spread[at] == pytest.approx(math.sqrt(variance / 8) / 72, rel=0.2)
 
 
-def test_estimated_moments_carry_their_error(monkeypatch):
+def test_estimated_moments_carry_their_error():
     laplacian = normalised_laplacian(neighbour_graph(300, 4, 9))
     truth = oracles.dense_trace(laplacian.toarray(), TIMES)
     exact = estimate_heat_trace(laplacian, TIMES, generator=np.random.default_rng(0), probes=8)
-    monkeypatch.setattr("latentscale.heat.trace.PRODUCT_WORK", 0)
-    monkeypatch.setattr("latentscale.heat.trace.PRODUCT_WORK_OF_A_ROW", 0)
     heats = [
-        estimate_heat_trace(laplacian, TIMES, generator=np.random.default_rng(seed), probes=8)
+        estimate_heat_trace(
+            laplacian, TIMES, generator=np.random.default_rng(seed), probes=8, moments_budget=0
+        )
         for seed in range(200)
     ]
     assert np.mean([covers(heat, truth) for heat in heats], axis=0).min() >= 0.9
@@ -290,13 +295,22 @@ def test_quadrature_bracket_holds_with_few_steps():
     assert widths[-1] < 1e-5
 
 
-def test_probes_do_not_depend_on_the_block_width(monkeypatch):
+def test_probes_do_not_depend_on_the_block_width():
     laplacian = normalised_laplacian(neighbour_graph(333, 4, 5))
-    wide = estimate_heat_trace(laplacian, TIMES, generator=np.random.default_rng(3), probes=30)
-    monkeypatch.setattr("latentscale.linalg.quadrature.WIDEST_BLOCK", 7)
-    narrow = estimate_heat_trace(laplacian, TIMES, generator=np.random.default_rng(3), probes=30)
-    np.testing.assert_allclose(narrow.trace, wide.trace, rtol=1e-12)
-    np.testing.assert_allclose(narrow.deviations, wide.deviations, atol=1e-13)
+
+    def integrals(**limits):
+        rules = quadrature_rules(
+            laplacian, 30, 10, np.random.default_rng(3), find_null_space(laplacian), **limits
+        )
+        blocks = [
+            [rule.integrate(np.exp(-TIMES * rule.nodes[..., None])) for rule in pair]
+            for pair in rules
+        ]
+        return np.concatenate(blocks, axis=1)
+
+    wide, narrow = integrals(), integrals(widest_block=7)
+    assert wide.shape == (2, 30, len(TIMES))
+    np.testing.assert_allclose(narrow, wide, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["star", "disconnected", "neighbours"])

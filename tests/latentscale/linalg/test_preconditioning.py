@@ -129,27 +129,22 @@ def test_vecchia_neighbours_are_the_nearest_earlier_rows_in_one_order() -> None:
             assert i in earlier[j] or len(earlier[j]) == preconditioning.VECCHIA_NEIGHBOURS
 
 
-def test_cells_and_memory_change_the_vecchia_neighbours_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_cells_and_memory_change_the_vecchia_neighbours_alone() -> None:
     n, scale = 800, 1.0
     points = sample(n, "euclidean")
     landmarks = Landmarks.draw(n, reader(points, 300), np.random.default_rng(4))
     distances = pairwise_distances(points.rows, "euclidean")
 
-    def prepare() -> tuple[np.ndarray, np.ndarray]:
+    def prepare(**limits: int) -> tuple[np.ndarray, np.ndarray]:
         prepared, vecchia = prepare_preconditioners(
-            landmarks, [scale], n, reader(points, 300), np.random.default_rng(5)
+            landmarks, [scale], n, reader(points, 300), np.random.default_rng(5), **limits
         )
         assert prepared[0] is not None
         return prepared[0].row_factors, vecchia
 
     _, whole = prepare()
-    monkeypatch.setattr(preconditioning, "CELL_ROWS", 120)
-    monkeypatch.setattr(preconditioning, "MOST_MEMBERS", 250)
-    factors, vecchia = prepare()
-    monkeypatch.setattr(preconditioning, "CELLS_BYTES", 1)
-    again, same = prepare()
+    factors, vecchia = prepare(cell_rows=120, most_members=250)
+    again, same = prepare(cell_rows=120, most_members=250, cells_bytes=1)
     np.testing.assert_array_equal(vecchia, same)
     np.testing.assert_array_equal(factors, again)
     assert np.mean(np.sort(vecchia, axis=1) == np.sort(whole, axis=1)) > 0.3

@@ -7,14 +7,12 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 from latentscale.estimate import Estimate
-from latentscale.magnitude import nystrom as module
 from latentscale.magnitude.nystrom import (
     NystromMagnitude,
     factorise_landmarks,
     marginal_gains,
     nystrom_magnitude,
 )
-from latentscale.neighbours import vecchia
 from latentscale.neighbours.vecchia import vecchia_neighbours
 from latentscale.tiles.distances import METRICS, Metric, as_points
 from tests.oracles import dense_magnitude, marginal_gain, pairwise_distances, star_gain
@@ -96,13 +94,13 @@ def test_gains_against_differences_of_magnitudes(
         assert gains[0, k] == pytest.approx(expected, abs=1e-7)
 
 
-def test_vecchia_neighbours_against_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vecchia, "BLOCK_ROWS", 17)
+@pytest.mark.parametrize("block_rows", [17, 256])
+def test_vecchia_neighbours_against_brute_force(block_rows: int) -> None:
     rng = np.random.default_rng(1)
     for metric in METRICS:
         rows = rng.normal(size=(60, 4))
         distances = pairwise_distances(rows, metric)
-        found = vecchia_neighbours(as_points(rows, metric), 5)
+        found = vecchia_neighbours(as_points(rows, metric), 5, block_rows=block_rows)
         for i in range(60):
             expected = np.argsort(distances[i, :i])[:5]
             assert found.indices[i, : len(expected)].tolist() == expected.tolist()
@@ -161,26 +159,26 @@ def test_clustered_points_within_fifteen_percent() -> None:
 # --- how the work is cut ---------------------------------------------------------------------
 
 
-def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiles_do_not_matter() -> None:
     points = as_points(np.random.default_rng(4).normal(size=(400, 5)), "manhattan")
 
-    def run() -> np.ndarray:
+    def run(**limits: int) -> np.ndarray:
         generator = np.random.default_rng(5)
-        return values(nystrom_magnitude(points, [0.1, 1.0], generator=generator, landmarks=30))
+        return values(
+            nystrom_magnitude(points, [0.1, 1.0], generator=generator, landmarks=30, **limits)
+        )
 
-    whole = run()
-    monkeypatch.setattr(module, "TILE_ROWS", 50)
-    monkeypatch.setattr(vecchia, "BLOCK_ROWS", 64)
-    np.testing.assert_allclose(run(), whole, rtol=1e-10)
+    np.testing.assert_allclose(run(tile_rows=50), run(), rtol=1e-10)
 
 
-def test_cells_find_nearly_the_same_vecchia_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_find_nearly_the_same_vecchia_neighbours() -> None:
     rng = np.random.default_rng(6)
     points = as_points(rng.normal(size=(1500, 3)), "euclidean")
     scales = [1.0, 5.0, 20.0]
     whole = nystrom_magnitude(points, scales, generator=np.random.default_rng(7), landmarks=100)
-    monkeypatch.setattr(module, "CELL_ROWS", 400)
-    cells = nystrom_magnitude(points, scales, generator=np.random.default_rng(7), landmarks=100)
+    cells = nystrom_magnitude(
+        points, scales, generator=np.random.default_rng(7), landmarks=100, cell_rows=400
+    )
     assert (values(cells) != values(whole)).all()
     np.testing.assert_allclose(values(cells), values(whole), rtol=0.06)
 

@@ -77,13 +77,21 @@ def test_any_magnitude_is_measured(scale):
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("blocks", [(7, 11), (64, 3), (1, 500)])
-def test_blocking_changes_no_bit(monkeypatch, metric, blocks):
+def test_blocking_changes_no_bit(metric, blocks):
     rows = duplicated_rows(np.random.default_rng(4), 200, 33, 60)
     points = as_points(rows, metric)
     whole = exact_neighbours(points, 5, seed=8)
-    monkeypatch.setattr(module, "QUERY_BLOCK", blocks[0])
-    monkeypatch.setattr(module, "CANDIDATE_BLOCK", blocks[1])
-    cut = exact_neighbours(points, 5, seed=8)
+    ids = np.arange(200)
+    cut = nearest(
+        points,
+        points,
+        5,
+        query_ids=ids,
+        candidate_ids=ids,
+        seed=8,
+        query_block=blocks[0],
+        candidate_block=blocks[1],
+    )
     np.testing.assert_array_equal(cut.indices, whole.indices)
     np.testing.assert_array_equal(cut.distances, whole.distances)
 

@@ -191,9 +191,8 @@ def test_bad_settings_are_refused():
         partition(points, overlap=1, cap=1, generator=generator)
 
 
-def test_descent_finds_nearly_all(monkeypatch):
+def test_descent_finds_nearly_all():
     """The one test that compiles pynndescent, up to a minute: both metrics, duplicates, repeats."""
-    monkeypatch.setattr(search, "EXACT_CELL", 0)
     rows = clustered(2600, 10, 8)
     rows[:60] = rows[0]
     ids = np.arange(2600, dtype=np.int64)
@@ -202,7 +201,13 @@ def test_descent_finds_nearly_all(monkeypatch):
         true = exact_neighbours(points, 5, seed=1)
         found, again = (
             cell_neighbours(
-                points, ids, 5, descend=True, generator=np.random.default_rng(2), seed=1
+                points,
+                ids,
+                5,
+                descend=True,
+                generator=np.random.default_rng(2),
+                seed=1,
+                exact_cell=0,
             )
             for _ in range(2)
         )

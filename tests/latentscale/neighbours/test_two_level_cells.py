@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from latentscale.neighbours import two_level_cells as module
 from latentscale.neighbours.cell_layout import order_centres
 from latentscale.neighbours.ivf import find_centres
 from latentscale.neighbours.two_level_cells import (
@@ -62,11 +61,7 @@ def test_coarse_cells_have_cells_in_proportion_and_hold_them(metric: str) -> Non
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("searched", [3, 12])
-def test_cells_are_the_nearest_of_the_nearest_coarse_cells(
-    monkeypatch: pytest.MonkeyPatch, metric: str, searched: int
-) -> None:
-    monkeypatch.setattr(module, "SEARCHED_COARSE_CELLS", searched)
-    monkeypatch.setattr(module, "ASSIGN_ROWS", 70)
+def test_cells_are_the_nearest_of_the_nearest_coarse_cells(metric: str, searched: int) -> None:
     rows = clustered(300, 6, 3)
     cells = placed(rows, metric, 100, 12)
     near = np.argsort(all_distances(rows, cells.coarse, metric), axis=1)[:, :searched]
@@ -74,40 +69,38 @@ def test_cells_are_the_nearest_of_the_nearest_coarse_cells(
     distances = all_distances(rows, cells.centres, metric)
     looked_at = (coarse_of[None, :, None] == near[:, None, :]).any(axis=2)
     expected = np.argsort(np.where(looked_at, distances, np.inf), axis=1)[:, :4]
-    found = assign_two_level_cells(as_points(rows, metric), cells, 4)
+    found = assign_two_level_cells(
+        as_points(rows, metric), cells, 4, searched=searched, most_rows=70
+    )
     np.testing.assert_array_equal(found, expected)
     if searched == 12:
         np.testing.assert_array_equal(found, np.argsort(distances, axis=1)[:, :4])
 
 
-def test_rows_of_small_coarse_cells_look_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SEARCHED_COARSE_CELLS", 1)
+def test_rows_of_small_coarse_cells_look_everywhere() -> None:
     rows = clustered(300, 6, 4)
     cells = placed(rows, "euclidean", 24, 12)
     assert np.diff(cells.starts).min() < 5
-    found = assign_two_level_cells(as_points(rows, "euclidean"), cells, 5)
+    found = assign_two_level_cells(as_points(rows, "euclidean"), cells, 5, searched=1)
     assert (np.diff(np.sort(found, axis=1), axis=1) > 0).all()
     distances = all_distances(rows, cells.centres, "euclidean")
     home = all_distances(rows, cells.coarse, "euclidean").argmin(axis=1)
     small = np.diff(cells.starts)[home] < 5
     np.testing.assert_array_equal(found[small], np.argsort(distances[small], axis=1)[:, :5])
-    assert assign_two_level_cells(as_points(rows[:2], "euclidean"), cells, 99).shape == (
-        2,
-        len(cells.centres),
-    )
+    everywhere = assign_two_level_cells(as_points(rows[:2], "euclidean"), cells, 99, searched=1)
+    assert everywhere.shape == (2, len(cells.centres))
 
 
-def test_equal_rows_get_equal_cells_wherever_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SEARCHED_COARSE_CELLS", 2)
-    monkeypatch.setattr(module, "ASSIGN_ROWS", 70)
+def test_equal_rows_get_equal_cells_wherever_they_are() -> None:
     generator = np.random.default_rng(5)
     # Small integers: equal distances from many centres.
     rows = generator.integers(0, 3, size=(400, 4)).astype(float)
     centres = np.array(np.meshgrid(*[[0.5, 1.5]] * 4)).reshape(4, -1).T
     cells = TwoLevelCells(centres, centres[::4] + 0.1, np.arange(0, 17, 4))
-    found = assign_two_level_cells(as_points(rows, "euclidean"), cells, 3)
+    limits = {"searched": 2, "most_rows": 70}
+    found = assign_two_level_cells(as_points(rows, "euclidean"), cells, 3, **limits)
     order = generator.permutation(400)
-    again = assign_two_level_cells(as_points(rows[order], "euclidean"), cells, 3)
+    again = assign_two_level_cells(as_points(rows[order], "euclidean"), cells, 3, **limits)
     np.testing.assert_array_equal(again, found[order])
     _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     np.testing.assert_array_equal(found, found[first[group.ravel()]])

@@ -7,7 +7,6 @@ import pytest
 from sklearn.datasets import load_digits
 
 from latentscale.tiles.distances import as_points
-from latentscale.vendi import lanczos as kernel_traces
 from latentscale.vendi.kernel_products import kernel_block_products
 from latentscale.vendi.lanczos import KernelProducts, KernelTraces, kernel_scores
 from latentscale.vendi.scores import kernel_spectrum, vendi_score
@@ -90,12 +89,11 @@ def test_weights_and_rows_without_weight(rows: np.ndarray) -> None:
         assert estimate.value == pytest.approx(value, rel=5e-3 if order > 0.1 else 0.15), order
 
 
-def test_it_goes_on_from_what_it_stored(rows: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_traces, "PROBES", 8)
+def test_it_goes_on_from_what_it_stored(rows: np.ndarray) -> None:
     matrix = oracles.kernel_matrix(rows[:150], "rbf", 20.0) / 150
     outcomes = []
     for stored in (False, True):
-        traces = KernelTraces.start(150, ORDERS, np.random.default_rng(4))
+        traces = KernelTraces.start(150, ORDERS, np.random.default_rng(4), probes=8)
         while (request := traces.request) is not None:
             products = KernelProducts(matrix @ request.vectors, float((matrix**2).sum()), 0.0)
             traces = traces.advance(products)

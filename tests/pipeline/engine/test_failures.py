@@ -285,14 +285,14 @@ def test_no_workers_at_all_is_told(tmp_path: Path) -> None:
 
 
 def test_workers_that_die_before_they_begin_are_told(
-    tmp_path: Path, two_workers: DaskExecutor, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, two_workers: DaskExecutor
 ) -> None:
-    monkeypatch.setattr("latentscale_pipeline.executors.dask.executor.IDLE_DEATHS", 1)
+    executor = DaskExecutor(two_workers.client, GIB, idle_deaths=1)
     stage = Stage("unread", toy.after, toy.MEMORY, corpora=("corpus",))
     bomb: Any = {"corpus": toy.Bomb()}
     keys = stage_keys([stage], {"corpus": "f"})
     work = Work(ObjectStore(str(tmp_path)), [stage], keys, bomb)
-    message, events = failing_run(work, lambda: nullcontext(two_workers))
+    message, events = failing_run(work, lambda: nullcontext(executor))
     assert message == (
         "2 workers died one after another without ending any task; look at the free memory of "
         "this machine, then run the same command again to go on"

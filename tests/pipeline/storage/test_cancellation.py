@@ -26,7 +26,6 @@ from latentscale_pipeline.engine.state import inspect_stages
 from latentscale_pipeline.errors import Cancelled, Incomplete
 from latentscale_pipeline.executors.dask.local import local_cluster
 from latentscale_pipeline.executors.serial import SerialExecutor
-from latentscale_pipeline.storage import cancellation as stopping
 from latentscale_pipeline.storage.cancellation import request_cancel, stop_when_asked
 from latentscale_pipeline.storage.lock import Holder, hold_lock
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -65,11 +64,6 @@ def test_no_task_holds_up_a_reason_to_stop(
     wait_for(lambda: all(thread.name != TASK_THREAD for thread in threading.enumerate()))
 
 
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopping, "LOOKING_SECONDS", 0.01)
-
-
 def raised_by(check: Callable[[], None]) -> BaseException | None:
     try:
         check()
@@ -78,12 +72,11 @@ def raised_by(check: Callable[[], None]) -> BaseException | None:
     return None
 
 
-@pytest.mark.usefixtures("patient")
 def test_a_request_ends_the_run_it_was_meant_for(tmp_path: Path) -> None:
     store = ObjectStore(str(tmp_path))
     earlier = Holder.here()
     assert request_cancel(store, earlier)
-    with hold_lock(store) as holder, stop_when_asked(store, holder) as check:
+    with hold_lock(store) as holder, stop_when_asked(store, holder, looking_seconds=0.01) as check:
         assert store.keys("cancel") == [], "what was meant for others is cleared"
         request_cancel(store, earlier)
         time.sleep(0.1)
@@ -94,10 +87,9 @@ def test_a_request_ends_the_run_it_was_meant_for(tmp_path: Path) -> None:
         assert not request_cancel(store, holder), "it was asked before"
 
 
-@pytest.mark.usefixtures("patient")
 def test_a_run_that_was_succeeded_ends(tmp_path: Path) -> None:
     store = ObjectStore(str(tmp_path))
-    with hold_lock(store) as first, stop_when_asked(store, first) as check:
+    with hold_lock(store) as first, stop_when_asked(store, first, looking_seconds=0.01) as check:
         store.write("lock/000002.json", b"{")
         time.sleep(0.3)
         check()
@@ -107,7 +99,6 @@ def test_a_run_that_was_succeeded_ends(tmp_path: Path) -> None:
         assert str(raised_by(check)).endswith("process 12 on elsewhere has taken this job over")
 
 
-@pytest.mark.usefixtures("patient")
 def test_a_store_that_does_not_answer_is_asked_again(tmp_path: Path) -> None:
     class Moody(ObjectStore):
         answers = 0
@@ -120,7 +111,7 @@ def test_a_store_that_does_not_answer_is_asked_again(tmp_path: Path) -> None:
             return super().read(key)
 
     store = Moody(str(tmp_path))
-    with hold_lock(store) as holder, stop_when_asked(store, holder) as check:
+    with hold_lock(store) as holder, stop_when_asked(store, holder, looking_seconds=0.01) as check:
         request_cancel(store, holder)
         wait_for(lambda: raised_by(check) is not None, seconds=5)
     assert store.answers == 3

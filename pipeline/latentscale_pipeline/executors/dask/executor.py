@@ -48,12 +48,18 @@ class DaskExecutor:
         What one worker may hold, in bytes.
     dashboard : str or None
         Address of the scheduler's pages, when they are served.
+    idle_deaths : int
+        Workers that may die before they begin a task, as long as no task ends in between.
     """
 
     window = 10_000
 
     def __init__(
-        self, client: distributed.Client, memory_limit: int, dashboard: str | None = None
+        self,
+        client: distributed.Client,
+        memory_limit: int,
+        dashboard: str | None = None,
+        idle_deaths: int = IDLE_DEATHS,
     ) -> None:
         if client.loop is None:
             raise ValueError("the client is closed")
@@ -61,6 +67,7 @@ class DaskExecutor:
         self.client = client
         self._loop = client.loop
         self._memory_limit = memory_limit
+        self._idle_deaths = idle_deaths
         self._tasks: dict[Any, Task] = {}
         self._futures: dict[str, distributed.Future[Any]] = {}
         self._recalled: set[str] = set()
@@ -168,7 +175,7 @@ class DaskExecutor:
             return worker, WorkerDied(worker, self._memory_limit, self._held.get(worker))
         if worker not in self._begun.values():
             self._died_idle.add(worker)
-        if len(self._died_idle) > IDLE_DEATHS:
+        if len(self._died_idle) > self._idle_deaths:
             raise Incomplete(
                 f"{len(self._died_idle)} workers died one after another without ending any task; "
                 "look at the free memory of this machine, then run the same command again to go on"

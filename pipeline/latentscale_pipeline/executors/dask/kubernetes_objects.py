@@ -41,7 +41,13 @@ def import_kr8s(setting: str) -> Any:
         ) from None
 
 
-def create_object(library: Any, manifest: Mapping[str, Any]) -> None:
+def create_object(
+    library: Any,
+    manifest: Mapping[str, Any],
+    *,
+    deletion_seconds: float = DELETION_SECONDS,
+    looking_seconds: float = LOOKING_SECONDS,
+) -> None:
     """Create an object, in place of one of the same name that an earlier run has left.
 
     Kubernetes deletes in the background, and refuses a name that isn't free yet.
@@ -52,16 +58,20 @@ def create_object(library: Any, manifest: Mapping[str, Any]) -> None:
         From :func:`import_kr8s`.
     manifest : mapping
         The object.
+    deletion_seconds : float
+        How long an object of an earlier run may take to be deleted.
+    looking_seconds : float
+        Between two looks at whether it is.
 
     Raises
     ------
     Incomplete
-        If the earlier one is still there after :data:`DELETION_SECONDS`.
+        If the earlier one is still there after ``deletion_seconds``.
     """
     made = library.object_from_spec(dict(manifest), allow_unknown_type=True)
     if made.exists():
         remove_object(library, manifest)
-        until = time.monotonic() + DELETION_SECONDS
+        until = time.monotonic() + deletion_seconds
         while made.exists():
             if time.monotonic() > until:
                 name = f"{manifest['kind']} {manifest['metadata']['name']}"
@@ -69,7 +79,7 @@ def create_object(library: Any, manifest: Mapping[str, Any]) -> None:
                     f"Kubernetes is still deleting the {name} of an earlier run; run the same "
                     "command again once it is gone"
                 )
-            time.sleep(LOOKING_SECONDS)
+            time.sleep(looking_seconds)
     made.create()
 
 

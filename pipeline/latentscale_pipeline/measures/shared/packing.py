@@ -21,7 +21,9 @@ Index = list[dict[str, Any]]
 """Where each array is, as JSON: its name, dtype, shape, object, and first byte there."""
 
 
-def pack(arrays: Mapping[str, Array], prefix: str) -> tuple[dict[str, Array], Index]:
+def pack(
+    arrays: Mapping[str, Array], prefix: str, pack_bytes: int = PACK_BYTES
+) -> tuple[dict[str, Array], Index]:
     """Lay arrays out in objects of bytes.
 
     Parameters
@@ -30,6 +32,8 @@ def pack(arrays: Mapping[str, Array], prefix: str) -> tuple[dict[str, Array], In
         Of plain numbers.
     prefix : str
         Begins the name of every object.
+    pack_bytes : int
+        Size up to which arrays share an object.
 
     Returns
     -------
@@ -41,7 +45,7 @@ def pack(arrays: Mapping[str, Array], prefix: str) -> tuple[dict[str, Array], In
     filled = 0
     for name, array in arrays.items():
         flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        if not shelves or filled + flat.nbytes > PACK_BYTES:
+        if not shelves or filled + flat.nbytes > pack_bytes:
             shelves.append([])
             filled = 0
         place = {"object": _shelf(prefix, len(shelves) - 1), "offset": filled}

@@ -86,19 +86,15 @@ def test_a_bad_row_and_a_limit_that_is_too_low_are_one_line(tmp_path: Path) -> N
     assert not [path for path in (tmp_path / "c").rglob("*") if path.is_file()]
 
 
-def test_workers_are_started_where_they_are_worth_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_are_started_where_they_are_worth_it(tmp_path: Path) -> None:
     from latentscale_pipeline.corpus.ingest.encoding import run_serially
-    from latentscale_pipeline.jobs import ingestion
 
     saved(tmp_path / "v.npy")
     sources = open_sources([str(tmp_path / "v.npy")])
     assert ingest_runner(CLUSTER, sources) is run_serially
-    monkeypatch.setattr(ingestion, "WORTH_WORKERS_BYTES", 1)
-    assert ingest_runner(CLUSTER, sources) is not run_serially
-    assert ingest_runner(Serial(kind="serial"), sources) is run_serially
-    assert ingest_runner(Local(workers=1), sources) is run_serially
+    assert ingest_runner(CLUSTER, sources, worth_workers_bytes=1) is not run_serially
+    for alone in (Serial(kind="serial"), Local(workers=1)):
+        assert ingest_runner(alone, sources, worth_workers_bytes=1) is run_serially
 
 
 SLOW = """

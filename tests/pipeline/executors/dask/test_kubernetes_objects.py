@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from latentscale_pipeline.errors import Incomplete
-from latentscale_pipeline.executors.dask import kubernetes_objects
 from latentscale_pipeline.executors.dask.kubernetes_objects import create_object
 from latentscale_pipeline.jobs import submission
 from latentscale_pipeline.jobs.submission import SubmissionSpec
@@ -42,25 +41,19 @@ class Server:
         self.created += 1
 
 
-@pytest.fixture(autouse=True)
-def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kubernetes_objects, "LOOKING_SECONDS", 0.0)
-
-
 def test_a_deletion_is_waited_for() -> None:
     server = Server(looks=3)
-    create_object(server, MANIFEST)
+    create_object(server, MANIFEST, looking_seconds=0.0)
     assert server.created == 1
 
 
-def test_a_deletion_that_takes_too_long_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kubernetes_objects, "DELETION_SECONDS", 0.01)
+def test_a_deletion_that_takes_too_long_is_one_line() -> None:
     with pytest.raises(Incomplete, match="still deleting the Job ls-a of an earlier run"):
-        create_object(Server(looks=10**9), MANIFEST)
+        create_object(Server(looks=10**9), MANIFEST, deletion_seconds=0.01, looking_seconds=0.0)
 
 
 def test_a_driver_waits_for_the_one_before_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server(looks=3)
+    server = Server(looks=2)
     monkeypatch.setattr(submission, "import_kr8s", lambda setting: server)
     text = '{"kind": "Job", "metadata": {"name": "ls-a", "namespace": "default"}}'
     spec = SubmissionSpec("kubernetes", "default", ["kubectl"], text)

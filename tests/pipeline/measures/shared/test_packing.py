@@ -1,13 +1,11 @@
 """Arrays come back as they were, and no object is larger than it must be."""
 
 import numpy as np
-import pytest
 
 from latentscale_pipeline.measures.shared import packing
 
 
-def test_arrays_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "PACK_BYTES", 100)
+def test_arrays_come_back() -> None:
     arrays = {
         "weights-3": np.arange(6.0).reshape(2, 3),
         "few": np.array([1, 2], dtype=np.int32),
@@ -17,7 +15,7 @@ def test_arrays_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
         "turned": np.arange(12.0, dtype="f4").reshape(3, 4).T,
         "flags": np.array([True, False]),
     }
-    objects, index = packing.pack(arrays, "state_")
+    objects, index = packing.pack(arrays, "state_", pack_bytes=100)
     assert [array.nbytes for array in objects.values()] == [48 + 8 + 0 + 4, 320, 48 + 2]
     assert list(objects) == ["state_00000", "state_00001", "state_00002"]
     reads: list[str] = []
