@@ -83,7 +83,7 @@ SENDINGS = 4
 """How often an object is sent that a store acknowledges and then hasn't got."""
 
 WITHOUT_CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError"}
-"""Names under which they say that nobody told them who is asking."""
+"""Names of their errors for missing credentials."""
 
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
 """What file systems without hard links answer."""
@@ -619,6 +619,6 @@ def _explained(error: Exception, where: str) -> LatentscaleError:
     if number in {errno.EACCES, errno.EPERM, errno.EROFS} or isinstance(error, PermissionError):
         return BadInput(f"{where}: permission denied; choose another place or change its rights")
     if type(error).__name__ in WITHOUT_CREDENTIALS:
-        return BadInput(f"{where}: there are no credentials for it; put them into the environment")
+        return BadInput(f"{where}: no credentials; put them into the environment")
     reason = without_credentials(first_line(error))
     return StoreFailed(f"{where}: {reason}; run the same command again once this is mended")
