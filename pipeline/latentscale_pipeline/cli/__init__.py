@@ -1,7 +1,7 @@
 """The command line: ``latentscale COMMAND``.
 
-Commands live in modules of their own and are imported when they are called, so that ``--help``
-answers at once although the measures need heavy libraries.
+Each command has its own module, which is imported only when the command is called. So ``--help``
+answers at once, although the measures need heavy libraries.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "info": ("info:info", "Describe a corpus."),
     "subset": ("subset:subset", "Make a new corpus of some rows of another one."),
     "export": ("subset:export", "Write a corpus, or some rows of it, to a file."),
-    "plan": ("plan:plan", "Tell what a job will do and take, before it runs."),
+    "plan": ("plan:plan", "Forecast what a job will do and cost."),
     "run": ("run:run", "Run a job, or resume it."),
     "submit": ("submit:submit", "Hand a job to a cluster's scheduler, and return at once."),
-    "status": ("status:status", "Say where a job stands."),
-    "list": ("status:list_jobs", "Say where every job of an output folder stands."),
+    "status": ("status:status", "Show the state of a job."),
+    "list": ("status:list_jobs", "Show the state of every job in an output folder."),
     "logs": ("logs:logs", "Show what happened in a job, and the logs of failed tasks."),
-    "cancel": ("cancel:cancel", "End a running job tidily, from any machine."),
-    "resume": ("resume:resume", "Go on with a job, from its folder alone."),
+    "cancel": ("cancel:cancel", "Stop a running job cleanly, from any machine."),
+    "resume": ("resume:resume", "Continue a job, from its folder alone."),
     "stage": ("stage:stage", "Compute a job stage by stage, by processes that share only files."),
     "compare": ("compare:compare", "Compare a finished job with a baseline, with gates for CI."),
     "report": ("report:report", "Write the report of a job, a comparison or a series."),
@@ -40,7 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Export scores to Prometheus, OpenMetrics or MLflow.",
     ),
     "workflow": ("workflow:workflow", "Evaluate from ingest to gate, as a workflow file says."),
-    "config": ("config:config", "Print a job's resolved configuration, or what one may say."),
+    "config": ("config:config", "Print a job's resolved configuration, or the schema of all keys."),
     "demo": ("run:demo", "Run all measures on data that comes with the package."),
     "verify": ("verify:verify", "Check every byte of a corpus or a job."),
 }
@@ -101,7 +101,7 @@ def main() -> NoReturn:
         click.echo(f"latentscale: {_shown(error)}", err=True)
         _leave(error.exit_code)
     except BrokenPipeError:
-        # Whoever read the output has had enough; writing the rest at exit would fail again.
+        # The reader of the output has closed it; writing the rest at exit would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(3)
     except Exception as error:  # noqa: BLE001 -- the last place where it can become one line
@@ -120,14 +120,14 @@ def _leave(code: int) -> NoReturn:
 
 
 def _shown(said: object) -> str:
-    """Return what may be shown to anyone of what was said."""
+    """Return an error's message without secrets and control characters."""
     from latentscale_pipeline.storage.urls import without_credentials
 
     return str(without_credentials(str(said)))
 
 
 def _keep_traceback(error: Exception) -> str:
-    """Store the traceback of a defect and say in one line what happened and where it is."""
+    """Store a defect's traceback; return one line that says what happened and where the log is."""
     with tempfile.NamedTemporaryFile(
         "w", prefix="latentscale-", suffix=".log", delete=False, encoding="utf-8"
     ) as log:

@@ -16,10 +16,10 @@ from latentscale_pipeline.views.formatting import printable
 @click.command(no_args_is_help=True)
 @click.argument("job")
 def cancel(job: str) -> None:
-    """End a running job tidily, from any machine that reaches its folder.
+    """Stop a running job cleanly, from any machine that can reach its folder.
 
     The run notices within seconds, even during a long task, stops its workers, keeps what is done,
-    and exits with code 3. latentscale resume, or the same latentscale run, goes on with the job.
+    and exits with code 3. latentscale resume, or the same latentscale run, continues the job.
 
     \b
     Example:

@@ -48,8 +48,8 @@ def compare(
 
     Both are folders of finished jobs, local or URLs such as s3://bucket/jobs/nightly-1a2b3c4d. A
     difference is significant when it is beyond both brackets and beyond the sampling error of
-    both jobs; where that is unknown, no difference is called significant. Jobs whose measures were
-    set differently, or taken at other scales or on another number of rows, are refused.
+    both jobs; where that is unknown, no difference is called significant. Jobs are refused if their
+    settings, scales or numbers of rows differ.
 
     \b
     Example:
@@ -64,8 +64,8 @@ def compare(
         - {measure: geomca, score: recall, min: 0.8}
         - {measure: heat, score: imd, max: 1.0e-4}
 
-    Exit codes: 0 compared and every gate passed, 1 a gate failed, 2 bad input, or jobs that are
-    unlike.
+    Exit codes: 0 compared and every gate passed, 1 a gate failed, 2 bad input, or jobs that can't
+    be compared.
     """
     if as_json and markdown == STANDARD_OUTPUT:
         raise click.UsageError("--json and --markdown both print; name a file: --markdown FILE")
@@ -91,7 +91,7 @@ def compare(
 def compare_with(
     baseline: FinishedJob, job: FinishedJob, gates_file: str | None, allow_unlike: bool
 ) -> tuple[Comparison, Sequence[GateResult] | None]:
-    """Compare a job with a baseline, and hold it against the gates of a file, if one is named."""
+    """Compare a job with a baseline, and check the gates of a file, if one is named."""
     gates = (
         None
         if gates_file is None

@@ -18,7 +18,7 @@ from latentscale_pipeline.jobs.run import frozen_config
 from latentscale_pipeline.views.formatting import printable
 
 PRESETS = Path("configs")
-"""Where presets are looked for, below the current folder."""
+"""Folder of the presets, in the current folder."""
 
 LINE_WIDTH = 100
 """Characters of a line of YAML, unless one word is longer."""
@@ -39,8 +39,8 @@ def config(
 ) -> None:
     """Print the job that CONFIG (a YAML file) describes, every default filled in.
 
-    What is printed is a configuration again, except that places lose the credentials that were
-    written into them. Nothing is read but CONFIG.
+    The output is a valid configuration, except that credentials are removed from URLs. Only CONFIG
+    is read.
 
     \b
     Example:

@@ -20,9 +20,9 @@ from latentscale_pipeline.storage.objects import ObjectStore
     show_default=True,
     help="Prometheus' text format, or an OpenMetrics file.",
 )
-@click.option("--output", metavar="FILE", help="Where to write it, at once; printed otherwise.")
+@click.option("--output", metavar="FILE", help="File to write; default: print.")
 @click.option("--mlflow", "tracking_uri", metavar="URI", help="Log to an MLflow server instead.")
-@click.option("--experiment", default="latentscale", show_default=True, help="Of MLflow.")
+@click.option("--experiment", default="latentscale", show_default=True, help="MLflow experiment.")
 def export_metrics(
     jobs: tuple[str, ...],
     written_as: str,
@@ -32,8 +32,8 @@ def export_metrics(
 ) -> None:
     """Export the scores of finished jobs, with their brackets.
 
-    A job is a folder, local or a URL. FILE is replaced in one step, as Prometheus' textfile
-    collector needs it, and may be a URL.
+    A job is a local folder or a URL. FILE is replaced atomically, as Prometheus' textfile collector
+    needs, and may be a URL.
 
     \b
     Example:

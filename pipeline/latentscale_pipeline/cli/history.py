@@ -42,7 +42,7 @@ def history() -> None:
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
 @click.option("--tag", help="A word by which the (last) job can be picked as a baseline.")
 def add(registry: str, jobs: tuple[str, ...], tag: str | None) -> None:
-    """Register finished jobs; one that was registered before is left as it is.
+    """Register finished jobs; jobs that are registered already are left unchanged.
 
     \b
     Example:
@@ -123,19 +123,19 @@ def pick(registry: str, baseline: str, name: str | None) -> None:
     known = Registry.at(registry)
     entry = pick_baseline(known, baseline, name)
     if entry is None:
-        raise BadInput(f"{known.store.url}: no job to be a baseline; add one that is finished")
+        raise BadInput(f"{known.store.url}: no job can be the baseline; add a finished one")
     click.echo(entry.url)
 
 
 @history.command(no_args_is_help=True)
 @click.argument("registry", metavar="HISTORY")
 @click.option("--name", help="Only jobs of this name or workflow.")
-@click.option("--last", type=click.IntRange(1), help="Only so many of the newest.")
+@click.option("--last", type=click.IntRange(1), help="Only the newest jobs, this many.")
 @taking(WRITTEN_AS, OUTPUT)
 def plot(
     registry: str, name: str | None, last: int | None, written_as: str, output: str | None
 ) -> None:
-    """Show how every score went from job to job, with its brackets.
+    """Plot every score from job to job, with its brackets.
 
     \b
     Example:

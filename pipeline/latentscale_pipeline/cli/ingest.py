@@ -36,12 +36,12 @@ def _bytes(context: click.Context, parameter: click.Parameter, value: str) -> in
 @click.command()
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @click.argument("corpus")
-@click.option("--format", "kind", help="Of all sources, instead of finding it: npy, csv, u8bin ….")
-@click.option("--vectors", help="Array, dataset or column of the vectors, where there are several.")
-@click.option("--ids", help="File with one id a row: a column, or text with one a line.")
-@click.option("--labels", help="File with one label a row.")
-@click.option("--weights", help="File with one weight a row.")
-@click.option("--ids-column", help="Which column of that file, or without one of the sources.")
+@click.option("--format", "kind", help="Format of all sources: npy, csv, u8bin …. Default: detect.")
+@click.option("--vectors", help="Array, dataset or column with the vectors, if there are several.")
+@click.option("--ids", help="File with one id per row: a column, or a text file with one per line.")
+@click.option("--labels", help="File with one label per row.")
+@click.option("--weights", help="File with one weight per row.")
+@click.option("--ids-column", help="Column of that file or, without --ids, of the sources.")
 @click.option("--labels-column", help="The same for labels.")
 @click.option("--weights-column", help="The same for weights.")
 @click.option(
@@ -49,7 +49,7 @@ def _bytes(context: click.Context, parameter: click.Parameter, value: str) -> in
     type=click.Choice(["error", "drop"]),
     default="error",
     show_default=True,
-    help="What to do with rows that hold NaN or infinity; drop records which.",
+    help="What to do with rows that hold NaN or infinity; drop records their numbers.",
 )
 @click.option(
     "--dtype",
@@ -57,24 +57,24 @@ def _bytes(context: click.Context, parameter: click.Parameter, value: str) -> in
     help="Stored dtype. Default: float16 if all sources are, else float32.",
 )
 @click.option(
-    "--shard-size", callback=_bytes, default="64MiB", show_default=True, help="About, of a shard."
+    "--shard-size", callback=_bytes, default="64MiB", show_default=True, help="Approximate."
 )
 @click.option(
     "--workers",
     type=click.IntRange(1),
-    help="Processes that ingest at once. Default: one below 16 GiB, else up to 4, by cores.",
+    help="Worker processes. Default: 1 below 16 GiB, else up to 4, by cores.",
 )
 @click.option(
     "--memory-limit",
     callback=_bytes,
     default="1GiB",
     show_default=True,
-    help="Of each of several workers.",
+    help="Memory of each worker, if there are several.",
 )
 @click.option(
-    "--overwrite", is_flag=True, help="Replace the corpus that is there once the new one is whole."
+    "--overwrite", is_flag=True, help="Replace an existing corpus once the new one is whole."
 )
-@click.option("--append", "grow", is_flag=True, help="Add the rows to the corpus that is there.")
+@click.option("--append", "grow", is_flag=True, help="Add the rows to an existing corpus.")
 @click.option("--json", "as_json", is_flag=True, help="Describe the corpus as one JSON document.")
 def ingest(
     sources: tuple[str, ...],
@@ -110,7 +110,9 @@ def ingest(
     if kind is not None and kind not in FORMATS:
         raise click.BadParameter(f"{kind!r} is no format; the formats are {', '.join(FORMATS)}")
     if grow and (overwrite or dtype):
-        raise click.UsageError("--append keeps what is there: leave out --overwrite and --dtype")
+        raise click.UsageError(
+            "--append keeps the existing rows: leave out --overwrite and --dtype"
+        )
     files = {name: beside[name] for name in ("ids", "labels", "weights")}
     columns = {name: column for name in files if (column := beside[f"{name}_column"]) is not None}
     inside = {name: column for name, column in columns.items() if files[name] is None}

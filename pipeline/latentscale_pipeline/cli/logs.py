@@ -27,20 +27,20 @@ from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.views.formatting import printable
 
 FOLLOW_SECONDS = 2.0
-"""Between two looks at the events of a job that is followed."""
+"""Pause between two readings of a followed job's events."""
 
 
 @click.command(no_args_is_help=True)
 @click.argument("job")
-@click.option("--stage", help="Only of this stage.")
-@click.option("--failed", is_flag=True, help="Only what went wrong.")
-@click.option("--follow", is_flag=True, help="Go on until the job isn't running any more.")
+@click.option("--stage", help="Only this stage.")
+@click.option("--failed", is_flag=True, help="Only failures.")
+@click.option("--follow", is_flag=True, help="Keep printing until the job stops running.")
 @JSON
 def logs(job: str, stage: str | None, failed: bool, follow: bool, as_json: bool) -> None:
     """Show what happened in a job, run by run, then the stored logs of failed tasks and drivers.
 
     JOB is a job's folder: a path, or a URL such as s3://bucket/jobs/nightly-1a2b3c4d. Logs are
-    kept when a task is tried again, so those of parts that were done later are shown, too.
+    kept when a task is retried, so logs of parts that succeeded later are shown, too.
 
     \b
     Example:
@@ -89,11 +89,11 @@ def _check_stage(store: ObjectStore, stage: str) -> None:
 
 
 def _print_events(store: ObjectStore, wanted: Callable[[Event], bool], *, follow: bool) -> None:
-    """Print events, each run's below a line that says whose it is, and go on with new ones."""
+    """Print events, with a heading for each run, and continue with new ones."""
     seen: Counter[int] = Counter()
     headed: set[int] = set()
     while True:
-        # Asked first: what happens after this is seen in the next round.
+        # Asked first: events after this moment are printed by the next pass.
         going_on = follow and read_status(store).state == "running"
         for number, (holder, told) in enumerate(read_runs(store), start=1):
             for event in filter(wanted, told[seen[number] :]):

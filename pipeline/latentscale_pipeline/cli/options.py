@@ -17,8 +17,10 @@ RUNTIME_OVERRIDES = click.option(
 ALLOW_CODE = click.option(
     "--allow-code", is_flag=True, help="Run functions that the configuration names."
 )
-WAIT = click.option("--wait", is_flag=True, help="Wait while another run holds the job.")
-TAKE_OVER = click.option("--take-over", is_flag=True, help="Succeed another run, alive or not.")
+WAIT = click.option("--wait", is_flag=True, help="Wait if another run holds the job.")
+TAKE_OVER = click.option(
+    "--take-over", is_flag=True, help="Take the job over from another run, alive or not."
+)
 KEEP = click.option("--keep", is_flag=True, help="Keep temporary and superseded results.")
 QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -26,7 +28,7 @@ JSON_RESULTS = click.option(
     "--json", "as_json", is_flag=True, help="Print results.json instead of a summary."
 )
 GATES = click.option(
-    "--gates", "gates_file", metavar="FILE", help="Limits that the job must keep (YAML)."
+    "--gates", "gates_file", metavar="FILE", help="YAML file with limits on scores."
 )
 ALLOW_UNLIKE = click.option(
     "--allow-unlike", is_flag=True, help="Compare jobs whose settings or sizes differ."
@@ -39,14 +41,16 @@ WRITTEN_AS = click.option(
     show_default=True,
     help="One HTML page that needs no network, Markdown, or JSON.",
 )
-OUTPUT = click.option("--output", metavar="FILE", help="Where to write it; printed otherwise.")
+OUTPUT = click.option("--output", metavar="FILE", help="File to write; default: print.")
 SELECTION = (
     click.option("--ids", type=click.Path(path_type=Path), help="Rows whose ids are in this file."),
     click.option("--label", "labels", multiple=True, help="Rows of this label; may be repeated."),
     click.option("--where", help="Rows for which a condition holds, such as \"label == 'en'\"."),
-    click.option("--table", help="Files with further columns for --where, one row for each row."),
-    click.option("--sample", type=click.IntRange(1), help="So many of them, at random."),
-    click.option("--seed", type=click.IntRange(0), default=0, help="Of the sample."),
+    click.option(
+        "--table", help="Files with more columns for --where, one row per row of the corpus."
+    ),
+    click.option("--sample", type=click.IntRange(1), help="Number of rows to draw at random."),
+    click.option("--seed", type=click.IntRange(0), default=0, help="Seed of the sample."),
 )
 """Choose rows of a corpus."""
 

@@ -23,12 +23,12 @@ from latentscale_pipeline.views.terminal import print_lines, print_table
 
 WORK_COLUMNS = (
     *("stage", "tasks", "at once", "memory", "read", "written"),
-    *("multiply-adds", "folds", "time"),
+    *("multiply-adds", "elementwise", "time"),
 )
 METHOD_COLUMNS = ("stage", "method", "because", "earlier runs")
 WORK_NOTE = (
-    "memory: of one process that runs one task. multiply-adds: in matrix products. folds: entries\n"
-    "visited one at a time (distances, exponentials, hashes, edges)."
+    "memory: of one process that runs one task. multiply-adds: in matrix products. elementwise:\n"
+    "entries visited one at a time (distances, exponentials, hashes, edges)."
 )
 
 
@@ -36,12 +36,12 @@ WORK_NOTE = (
 @click.argument("config", type=click.Path(path_type=Path))
 @taking(OVERRIDES, ALLOW_CODE, JSON)
 def plan(config: Path, overrides: tuple[str, ...], allow_code: bool, as_json: bool) -> None:
-    """Tell what the job that CONFIG (a YAML file) describes will do and take.
+    """Forecast what the job that CONFIG (a YAML file) describes will do and cost.
 
-    Shows the resolved configuration; for every stage its tasks, memory, work and the method that
-    was chosen; what earlier runs have left of it; disk and time. Nothing is written: of a source
-    that isn't a corpus yet only the header is read. A job that can't fit is refused with exit code
-    2 and the setting that would make it fit.
+    Shows the resolved configuration; the tasks, memory, work and method of every stage; what
+    earlier runs have computed; disk and time. Nothing is written. If a source isn't a corpus yet,
+    only its header is read. A job that can't fit is refused with exit code 2 and the setting that
+    would make it fit.
 
     \b
     Example:
@@ -81,7 +81,7 @@ def _work_rows(forecast: dict[str, Any]) -> list[tuple[str, ...]]:
         (
             stage["stage"],
             f"{stage['tasks']:,}"
-            + (f" in {stage['rounds']} rounds" if stage.get("rounds", 1) > 1 else ""),
+            + (f" in {stage['rounds']} iterations" if stage.get("rounds", 1) > 1 else ""),
             str(stage.get("at_once", "")),
             write_bytes(stage["projected_memory_bytes"]),
             write_bytes(stage["bytes_read"]),
@@ -115,7 +115,7 @@ def _remarks(forecast: dict[str, Any]) -> list[str]:
     lines.append(
         f"job: {job['folder']}"
         if job["folder"]
-        else "job: named, and compared with earlier runs, once its sources are ingested"
+        else "job: gets its name, and is compared with earlier runs, once its sources are ingested"
     )
     free = "" if disk["free_bytes"] is None else f", {write_bytes(disk['free_bytes'])} free"
     lines.append(
@@ -123,7 +123,7 @@ def _remarks(forecast: dict[str, Any]) -> list[str]:
         f"{write_bytes(disk['missing_bytes'])} still to be written{free}"
     )
     if not total["tasks_left"]:
-        return [*lines, "time: nothing has to be computed, this job is finished"]
+        return [*lines, "time: none; this job is finished"]
     work = write_duration(total["work_seconds"])
     cluster = forecast["config"]["cluster"]
     where = "this machine"

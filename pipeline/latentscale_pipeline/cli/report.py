@@ -32,8 +32,8 @@ def report(
 ) -> None:
     """Write the report of JOB, of a comparison of several, or of a series over time.
 
-    A job is the folder of a finished job, local or a URL. Of several the last one named is the
-    baseline. A report says the same in every format.
+    A job is the folder of a finished job, local or a URL. If several are named, the last one is the
+    baseline. All formats have the same content.
 
     \b
     Example:
@@ -43,7 +43,7 @@ def report(
       latentscale report jobs/* --series --output series.html
     """
     if gates_file is not None and (series or len(jobs) == 1):
-        raise click.UsageError("--gates holds a job against a baseline; name both")
+        raise click.UsageError("--gates compares a job with a baseline; name both")
     if series:
         made = _of_series(jobs)
     elif len(jobs) == 1:

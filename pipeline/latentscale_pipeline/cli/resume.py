@@ -25,7 +25,7 @@ from latentscale_pipeline.storage.objects import ObjectStore
 @click.command(no_args_is_help=True)
 @click.argument("job")
 @RUNTIME_OVERRIDES
-@click.option("--here", is_flag=True, help="Run it in this process, even if it was submitted.")
+@click.option("--here", is_flag=True, help="Run in this process, even if the job was submitted.")
 @taking(WAIT, TAKE_OVER, KEEP, ALLOW_CODE, JSON_RESULTS, QUIET)
 def resume(
     job: str,
@@ -38,10 +38,10 @@ def resume(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Go on with a job from the configuration and the corpora stored in its folder.
+    """Continue a job from its folder, which names its configuration and corpora.
 
-    JOB is a job's folder: a path, or a URL such as s3://bucket/jobs/nightly-1a2b3c4d. What the job
-    is can't change, so only keys of cluster, driver and storage_options may be overridden.
+    JOB is a job's folder: a path, or a URL such as s3://bucket/jobs/nightly-1a2b3c4d. Only keys of
+    cluster, driver and storage_options may be overridden: any other key would make another job.
     Credentials come from the environment.
 
     A job that was submitted is submitted again; --wait then waits for its end. --here runs it in

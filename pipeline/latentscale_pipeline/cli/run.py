@@ -50,8 +50,8 @@ def run(
     """Run the job that CONFIG (a YAML file) describes.
 
     Running the same command again resumes an interrupted job; a finished one is recognised in
-    seconds and nothing is computed. When a job is finished, results that only its other stages read
-    are removed; --keep retains them.
+    seconds and nothing is computed. When a job finishes, intermediate results are removed; --keep
+    retains them.
 
     \b
     Example:
@@ -106,7 +106,7 @@ def run_plan(plan: Plan, *, quiet: bool, **how: bool) -> Finished:
 
 
 def print_finished(finished: Finished, as_json: bool) -> None:
-    """Print what a job found, as a summary for people or as its results document."""
+    """Print a job's results, as a summary or as the results document."""
     if as_json:
         click.echo(finished.results.dump(), nl=False)
         return
@@ -114,14 +114,14 @@ def print_finished(finished: Finished, as_json: bool) -> None:
     click.echo(f"results: {finished.store.locate('results.json')}")
     click.echo(f"report:  {finished.store.locate('report.html')}")
     if not finished.computed:
-        click.echo("nothing had to be computed: this job was finished before")
+        click.echo("nothing had to be computed: this job was already finished")
 
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Take Ctrl-C and SIGTERM as an interruption.
+    """Turn Ctrl-C and SIGTERM into an interruption.
 
-    What follows is tidying up, which another SIGTERM may not end; an impatient Ctrl-C may.
+    The cleanup that follows ignores another SIGTERM; another Ctrl-C ends it.
     """
 
     def interrupt(number: int, frame: object) -> NoReturn:

@@ -34,7 +34,7 @@ WARNINGS = {
     **dict.fromkeys(("part_retried", "part_corrupt", "stage_failed"), "{stage}: {problem}"),
     **dict.fromkeys(("dashboard_missing", "cluster_warned"), "{problem}"),
 }
-"""What is said of events that went wrong, even to those who want quiet."""
+"""Lines for failures, which are shown even with ``--quiet``."""
 
 NEWS = {
     **WARNINGS,
@@ -49,12 +49,12 @@ Say = Callable[[str], None]
 
 @contextmanager
 def show_progress(console: Console, *, quiet: bool = False) -> Iterator[Notify]:
-    """Show what a run tells, for the time of a ``with`` block.
+    """Show the events of a run, for the time of a ``with`` block.
 
     Parameters
     ----------
     console : Console
-        Standard error; decides between bars and lines by whether it is a terminal.
+        Standard error. A terminal gets bars, anything else gets lines.
     quiet : bool
         Show nothing but warnings.
     """
@@ -84,12 +84,12 @@ def _say_news(say: Say, words: Mapping[str, str], event: str, fields: Mapping[st
 
 
 def write_pace(stage: StageRecord, now: float) -> str:
-    """Write how fast a stage goes, when its parts will be done, and what they held at most.
+    """Return a stage's rate, the time left and the peak memory of its parts, as text.
 
     Parameters
     ----------
     stage : StageRecord
-        What is known of it.
+        The stage's record.
     now : float
         Seconds since 1970.
     """
@@ -105,7 +105,7 @@ def write_pace(stage: StageRecord, now: float) -> str:
 
 
 def write_rate(rate: float) -> str:
-    """Write a throughput in parts a second, minute or hour, whichever is at least one."""
+    """Return a throughput in parts per second, minute or hour, in the first unit that gives one."""
     for unit, seconds in (("s", 1), ("min", 60)):
         if rate * seconds >= 1:
             return f"{rate * seconds:.1f} parts/{unit}"
@@ -113,7 +113,7 @@ def write_rate(rate: float) -> str:
 
 
 class _ElapsedColumn(ProgressColumn):
-    """Time since a stage was started; a bar that is full may begin another iteration."""
+    """Time since a stage started; a full bar may begin another iteration."""
 
     def render(self, task: Task) -> Text:
         minutes, seconds = divmod(round(task.elapsed or 0.0), 60)
@@ -122,19 +122,19 @@ class _ElapsedColumn(ProgressColumn):
 
 
 class _PaceColumn(ProgressColumn):
-    """The pace of the stage whose bar it is, and why it is computed."""
+    """The pace of the bar's stage, and why it is computed."""
 
     def render(self, task: Task) -> Text:
         stage: StageRecord | None = task.fields["record"]
         if stage is None:
             return Text("stages")
-        words = [] if stage.iteration is None else [f"round {stage.iteration}"]
+        words = [] if stage.iteration is None else [f"iteration {stage.iteration}"]
         words += [write_pace(stage, time.time()), *_notes(stage)]
         return Text("; ".join(word for word in words if word), style="dim")
 
 
 class _Bars:
-    """A bar for the stages that are done, and one for every stage that was started."""
+    """A bar for all finished stages, and one for every stage that has started."""
 
     def __init__(self, progress: Progress, say: Say) -> None:
         self._progress = progress
@@ -164,7 +164,7 @@ class _Bars:
 
 
 class _Lines:
-    """A line for whatever happens to a stage, and now and then one for its parts."""
+    """A line for every event of a stage, and from time to time one for its parts."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
@@ -192,7 +192,7 @@ class _Lines:
         if not last and now - self._said.get(name, 0.0) < SECONDS_BETWEEN_LINES:
             return
         self._said[name] = now
-        where = "" if stage.iteration is None else f"round {stage.iteration}, "
+        where = "" if stage.iteration is None else f"iteration {stage.iteration}, "
         self._say(
             f"{name}: {where}task {stage.done} of {stage.parts} done ({write_pace(stage, now)})"
         )

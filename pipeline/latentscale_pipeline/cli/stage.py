@@ -47,9 +47,9 @@ def stage() -> None:
 
     For clusters whose machines can't reach each other: no Dask, no open port. A stage takes three
     steps: init, work by any number of processes, and finalise. The results are those of latentscale
-    run. A stage that goes in rounds takes the three steps once a round: init prints 0 when nothing
-    is left to compute, and finalise exits with 0 each time. Any other exit code means that a step
-    has to be done again.
+    run. An iterated stage takes the three steps once per iteration: init prints 0 when nothing is
+    left to compute, and finalise exits with 0 each time. Any other exit code means that the step
+    has to be repeated.
 
     \b
     Example:
@@ -69,7 +69,7 @@ def stage() -> None:
 @click.argument("config", type=click.Path(path_type=Path))
 @taking(OVERRIDES, ALLOW_CODE)
 def prepare(config: Path, overrides: tuple[str, ...], allow_code: bool) -> None:
-    """Write the folder of the job that CONFIG describes, and print where it is.
+    """Write the folder of the job that CONFIG describes, and print its location.
 
     Sources that aren't corpora yet are ingested first. Nothing else is computed.
 
@@ -104,12 +104,12 @@ def list_stages(job: str, overrides: tuple[str, ...], allow_code: bool) -> None:
 @click.argument("name", metavar="STAGE")
 @taking(*_JOB, JSON)
 def init(job: str, name: str, as_json: bool, **how: Any) -> None:
-    """Get STAGE of JOB ready and print how many parts are to be worked on now.
+    """Prepare STAGE of JOB and print how many parts are to be computed now.
 
-    What is damaged is withdrawn, what other jobs have is copied. 0 means that the stage is done. A
-    stage that goes in rounds takes all three steps until then. Where all parts of a stage, or a
-    round, are there and only finalise is missing, 1 is printed: an array of one process then finds
-    nothing to do.
+    Damaged results are withdrawn, and results of other jobs are copied. 0 means that the stage is
+    done. Repeat all three steps of an iterated stage until init prints 0. If all parts of a stage
+    or iteration exist and only finalise is missing, 1 is printed: an array of one process then
+    finds nothing to do.
 
     \b
     Example:
@@ -138,10 +138,10 @@ def init(job: str, name: str, as_json: bool, **how: Any) -> None:
 )
 @taking(*_JOB)
 def work(job: str, name: str, share: str, **how: Any) -> None:
-    """Compute the missing parts of STAGE of JOB that are this process' share.
+    """Compute this process' share of the missing parts of STAGE of JOB.
 
-    Parts that are there already aren't computed again, so a process that died is simply started
-    again. When parts fail, the others are computed and the exit code is 3.
+    Existing parts aren't computed again, so a process that died is simply started again. If parts
+    fail, the others are still computed and the exit code is 3.
 
     \b
     Example:
@@ -159,9 +159,9 @@ def work(job: str, name: str, share: str, **how: Any) -> None:
 @click.argument("name", metavar="STAGE")
 @taking(*_JOB, JSON)
 def finalise(job: str, name: str, as_json: bool, **how: Any) -> None:
-    """Make the result of STAGE of JOB, or of its round, from its parts; exit with 3 without them.
+    """Combine the parts of STAGE of JOB, or of its iteration; exit with 3 if parts are missing.
 
-    Prints done, or the round of the stage that comes next.
+    Prints done, or the next iteration of the stage.
 
     \b
     Example:
@@ -173,12 +173,12 @@ def finalise(job: str, name: str, as_json: bool, **how: Any) -> None:
     if as_json:
         click.echo(json.dumps(_describe(state)))
     else:
-        click.echo("done" if state.done else f"round {state.iteration}")
+        click.echo("done" if state.done else f"iteration {state.iteration}")
 
 
 @contextmanager
 def _planned(job: str, overrides: tuple[str, ...], allow_code: bool) -> Iterator[Plan]:
-    """Plan a job again from its folder, unless a run of it lives."""
+    """Plan a job again from its folder, unless it is running."""
     with ended_by_signals():
         plan = plan_again(job, overrides, allow_code=allow_code)
         with storage_options(plan.config.storage_options):
@@ -187,7 +187,7 @@ def _planned(job: str, overrides: tuple[str, ...], allow_code: bool) -> Iterator
 
 
 def _attempt() -> str:
-    """Name this process in the names of what it writes."""
+    """Return an attempt id that is part of the names of everything this process writes."""
     return uuid.uuid4().hex[:12]
 
 

@@ -29,10 +29,10 @@ from latentscale_pipeline.views.formatting import printable, write_bytes, write_
 from latentscale_pipeline.views.terminal import Row, print_lines, print_table, rich_table
 
 WATCH_SECONDS = 2.0
-"""Between two looks at a watched job."""
+"""Pause between two readings of a watched job."""
 
 LEAST_PAUSE = 4.0
-"""The same in units of the time that a look takes, where the store is slow."""
+"""The same for slow stores, in units of the time that one reading takes."""
 
 STYLES = {
     "running": "cyan",
@@ -54,15 +54,15 @@ RESUMABLE = frozenset({"dead", "cancelled", "interrupted", "failed", "planned"})
 
 @click.command(no_args_is_help=True)
 @click.argument("job")
-@click.option("--watch", is_flag=True, help="Keep looking until the job isn't running any more.")
+@click.option("--watch", is_flag=True, help="Refresh until the job stops running.")
 @JSON
 def status(job: str, watch: bool, as_json: bool) -> None:
-    """Say where a job stands, from its folder alone.
+    """Show the state of a job, from its folder alone.
 
     JOB is a job's folder: a path, or a URL such as s3://bucket/jobs/nightly-1a2b3c4d. A job is
     running, finished, dead (its process is gone, or has had no heartbeat for a minute), cancelled,
     interrupted, failed, planned, or queued (its driver waits in a cluster's scheduler). Memory is
-    the peak that was measured and the one projected.
+    the measured peak and the projected one.
 
     \b
     Example:
@@ -89,9 +89,9 @@ def status(job: str, watch: bool, as_json: bool) -> None:
 @click.argument("output")
 @JSON
 def list_jobs(output: str, as_json: bool) -> None:
-    """Say where every job below an output folder stands.
+    """Show the state of every job in an output folder.
 
-    OUTPUT is what a configuration calls output: a folder, or a URL such as s3://bucket/jobs.
+    OUTPUT is the output of a configuration: a folder, or a URL such as s3://bucket/jobs.
 
     \b
     Example:
@@ -122,7 +122,7 @@ def list_jobs(output: str, as_json: bool) -> None:
 
 
 def watch_job(store: ObjectStore, console: Console, going_on: Callable[[str], bool]) -> JobStatus:
-    """Show a job for as long as ``going_on`` says of its state, and return where it stood last."""
+    """Show a job's status while ``going_on`` is true of it, and return the last status."""
     costs = MarkerCosts(store)
     found = read_status(store, costs)
     pause = WATCH_SECONDS
@@ -138,7 +138,7 @@ def watch_job(store: ObjectStore, console: Console, going_on: Callable[[str], bo
 
 @contextmanager
 def _display(console: Console) -> Iterator[Callable[[JobStatus], None]]:
-    """Show one status in the place of another on a terminal, else a line where it changed."""
+    """Yield a display of statuses: redrawn on a terminal, else a line for each change."""
     if console.is_terminal:
         with Live(console=console, auto_refresh=False, transient=True) as live:
 
@@ -172,7 +172,7 @@ def _brief_line(status: JobStatus) -> str:
 
 
 def print_status(status: JobStatus, console: Console) -> None:
-    """Print where a job stands: a table on a terminal, plain lines anywhere else."""
+    """Print a job's status: a table on a terminal, plain lines elsewhere."""
     print_lines(console, _heading(status))
     if status.stages:
         print_rows([_row(stage) for stage in status.stages], console)
@@ -210,9 +210,9 @@ def _row(stage: StageStatus) -> dict[str, str]:
 
 
 def _parts_done(stage: StageStatus) -> str:
-    """Write how far a stage is: of an iterated one nobody knows how many iterations are to come."""
+    """Return a stage's progress as text; the number of iterations still to come isn't known."""
     counted = f"{stage.parts_done} of {stage.parts}"
-    return counted if stage.round is None else f"round {stage.round}, {counted}"
+    return counted if stage.round is None else f"iteration {stage.round}, {counted}"
 
 
 def print_rows(rows: Sequence[dict[str, str]], console: Console) -> None:

@@ -21,7 +21,7 @@ from latentscale_pipeline.jobs.submission_records import Submission
 from latentscale_pipeline.storage.objects import ObjectStore
 
 ENDING_SECONDS = 30.0
-"""How long a driver's results may take to be seen once its scheduler says that it ended."""
+"""Time for a driver's results to become visible after its scheduler says that it ended."""
 
 
 @click.command(no_args_is_help=True)
@@ -40,11 +40,11 @@ def submit(
     quiet: bool,
     **how: bool,
 ) -> None:
-    """Write the folder of the job that CONFIG describes and hand its driver to a scheduler.
+    """Write the folder of the job that CONFIG describes and submit its driver to a scheduler.
 
-    Returns at once with the scheduler's id. status, logs, cancel and resume then work on the job's
-    folder from any machine. The scheduler is that of driver.kind, else of cluster.kind: slurm or
-    kubernetes. Sources that aren't corpora yet are ingested first, here.
+    Prints the scheduler's id and returns at once. status, logs, cancel and resume then work on the
+    job's folder from any machine. driver.kind names the scheduler, else cluster.kind: slurm or
+    kubernetes. Sources that aren't corpora yet are ingested first, on this machine.
 
     \b
     Example:
@@ -56,13 +56,13 @@ def submit(
         if dry_run:
             click.echo(str(plan_submission(plan, **how)))
         elif is_finished(plan):
-            click.echo("nothing had to be submitted: this job was finished before")
+            click.echo("nothing had to be submitted: this job was already finished")
         else:
             hand_over(plan, as_json=as_json, wait=wait, quiet=quiet, **how)
 
 
 def hand_over(plan: Plan, *, as_json: bool, wait: bool, quiet: bool, **how: bool) -> None:
-    """Submit a job, and print where it is and what its scheduler calls it.
+    """Submit a job, and print its folder and the scheduler's id.
 
     With ``wait`` the job is watched until its driver has ended, and this process ends with the
     driver's code.

@@ -21,13 +21,13 @@ from latentscale_pipeline.progress import reported
 @click.argument("corpus")
 @click.argument("target", metavar="NEW")
 @taking(*SELECTION)
-@click.option("--overwrite", is_flag=True, help="Replace the corpus that is there.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing corpus.")
 @JSON
 def subset(corpus: str, target: str, overwrite: bool, as_json: bool, **chosen: Any) -> None:
     """Make a new corpus of some rows of another one.
 
-    Rows are kept that meet all that is asked for, in their order, with their ids, labels and
-    weights. A condition compares the columns ids, labels and weights, and those of --table, with
+    The new corpus has the rows that meet all conditions, in their order, with their ids, labels
+    and weights. --where compares the columns ids, labels and weights, and those of --table, with
     literals and with each other: ==, !=, <, <=, >, >=, in [...], and, or, not, parentheses.
 
     \b
@@ -53,12 +53,12 @@ def subset(corpus: str, target: str, overwrite: bool, as_json: bool, **chosen: A
 @click.argument("corpus")
 @click.argument("target", metavar="FILE")
 @taking(*SELECTION)
-@click.option("--overwrite", is_flag=True, help="Replace the file that is there.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 def export(corpus: str, target: str, overwrite: bool, **chosen: Any) -> None:
     """Write a corpus, or some rows of it, to a .npy or .parquet file.
 
-    A .npy holds the vectors; Parquet has ids, labels and weights as well, beside a column "vector".
-    Rows are chosen as by `latentscale subset`.
+    A .npy file holds the vectors. A Parquet file has ids, labels and weights, too, and the vectors
+    in the column "vector". Rows are selected as in `latentscale subset`.
 
     \b
     Example:

@@ -10,7 +10,7 @@ from latentscale_pipeline.errors import BadInput
 
 
 def read_text(path: str | Path, what: str) -> str:
-    """Return a file's text, or say in one line why there is none and to name ``what`` instead."""
+    """Return a file's text; an error says in one line why it can't be read and to name ``what``."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -20,7 +20,7 @@ def read_text(path: str | Path, what: str) -> str:
 
 
 def write_text(path: str | None, text: str) -> None:
-    """Write a file, or print without one; say in one line why it can't be written."""
+    """Write text to a file, or print it if no file is named; an error is one line."""
     if path is None:
         click.echo(text, nl=False)
         return

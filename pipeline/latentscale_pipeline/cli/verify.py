@@ -21,9 +21,9 @@ from latentscale_pipeline.storage.objects import ObjectStore
 def verify(place: str, as_json: bool) -> None:
     """Check every byte of a corpus, or of a job's folder, against its checksums.
 
-    Each file that is missing, empty, truncated or changed is named in a line of its own. There
-    being one is exit code 2 for a corpus, and 3 for a job: `run --verify` computes again what is
-    damaged there, and nothing else.
+    Every missing, empty, truncated or changed file is named in one line. If there is one, the exit
+    code is 2 for a corpus and 3 for a job. `run --verify` recomputes the damaged parts of a job and
+    nothing else.
 
     \b
     Example:

@@ -21,7 +21,7 @@ from latentscale_pipeline.workflow.evaluation import Outcome, describe_outcome, 
 
 @click.group(no_args_is_help=True)
 def workflow() -> None:
-    """Evaluate corpora as a workflow file says, from ingest to gate.
+    """Evaluate corpora from ingest to gate, as a workflow file describes.
 
     \b
     Example:
@@ -37,9 +37,9 @@ def workflow() -> None:
 def run(file: Path, overrides: tuple[str, ...], as_json: bool, quiet: bool, **how: bool) -> None:
     """Make one evaluation: ingest, job, comparison with a baseline, gates, history, messages.
 
-    Running it again goes on where it was interrupted; an evaluation that is registered isn't made
-    again, its verdict is given again. While another run of the same workflow is under way, this one
-    steps aside and ends with 0.
+    An interrupted evaluation continues when the command is run again. A registered evaluation isn't
+    repeated; only its verdict is printed again. While another run of the same workflow is active,
+    this one steps aside and exits with 0.
 
     \b
     Example:

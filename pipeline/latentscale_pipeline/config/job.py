@@ -27,7 +27,7 @@ from latentscale_pipeline.errors import BadInput
 
 
 class Replicates(Section):
-    """Repetitions under random row orders or, with ``rows``, on random subsamples."""
+    """Repetitions with random row orders or, with ``rows``, on random subsamples."""
 
     count: Annotated[int, Field(ge=1, le=1000)] = 1
     """Random row orders, or subsamples; 1 is the stored order alone."""
@@ -63,7 +63,7 @@ class JobConfig(Section):
     """A whole job."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
-    """What the job is called; the first part of its folder's name."""
+    """Name of the job; the first part of its folder's name."""
     corpus: Annotated[str, Field(min_length=1)]
     """A corpus, or files of any known format: a path or a URL."""
     reference: Annotated[str, Field(min_length=1)] | None = None
@@ -210,7 +210,7 @@ def resolve_config(
 ) -> JobConfig:
     """Check a job configuration that is parsed already; see :func:`read_config`."""
     if not isinstance(document, dict):
-        raise BadInput(f"{where}: a job is a mapping of keys such as name and corpus")
+        raise BadInput(f"{where}: a job must be a mapping of keys such as name and corpus")
     # A key of one measure doesn't drop the other measures.
     inner = [override for override in overrides if override.startswith("measures.")]
     for override in overrides:

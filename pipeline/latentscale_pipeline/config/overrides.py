@@ -25,7 +25,7 @@ def apply_override(document: dict[str, Any], override: str) -> None:
     Raises
     ------
     BadInput
-        If it isn't an assignment, or its path leads through a value that isn't a section.
+        If it isn't an assignment, or part of its path isn't a section.
     """
     path, separator, value = override.partition("=")
     keys = path.strip().split(".")

@@ -24,7 +24,7 @@ Length = Annotated[float, Field(ge=1e-100, le=1e100)]
 
 
 class Section(Closed):
-    """A section of the configuration; what stands below is for those of measures."""
+    """A section of the configuration; the class variables are for sections of measures."""
 
     compares: ClassVar[bool] = False
     """Whether a measure with this section needs a reference."""
@@ -82,9 +82,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _explain(error: ValidationError, model: type[BaseModel], prefix: str) -> str:
-    """Return the mistake that says most: its path and what is wrong."""
-    # Of a union's branches, the one that got furthest says most; a word that isn't the one
-    # allowed word says least.
+    """Return the most helpful of several mistakes: its path and what is wrong."""
+    # In a union, the mistake of the branch that got furthest helps most; a value that isn't the
+    # only allowed one helps least.
     first = max(
         error.errors(), key=lambda found: (found["type"] != "literal_error", len(found["loc"]))
     )

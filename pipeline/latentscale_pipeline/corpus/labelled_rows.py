@@ -1,4 +1,4 @@
-"""The rows of a corpus that have one label, as a corpus of their own.
+"""The rows of a corpus that have one label, as a separate corpus.
 
 They keep their order and are cut into shards as the corpus is, so whatever reads a corpus reads a
 label. A shard of a label is gathered from the stored shards that hold its rows, each checked whole.

@@ -37,7 +37,7 @@ from latentscale_pipeline.storage.cancellation import Check, never
 from latentscale_pipeline.storage.objects import ObjectStore
 
 LOOKING_UP_SECONDS = 0.5
-"""How long the loop waits for a task before it asks whether it should stop."""
+"""Time that the loop waits for a task before it checks for cancellation."""
 
 REPAIRS = 2
 """How often one damaged result is replaced in one run."""

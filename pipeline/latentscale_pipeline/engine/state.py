@@ -32,7 +32,7 @@ class StageState:
     finalised : bool
         Whether the result that is made from all parts is there.
     collected : bool
-        The stage is done without what others read of it: that is temporary, and they are done.
+        The stage is done; its temporary results are removed, as all their readers are done.
     found : int
         Parts that were there at the beginning.
     origin : str
@@ -80,7 +80,7 @@ def is_complete(work: Work) -> bool:
 
 
 def is_stage_complete(work: Work, stage: Stage) -> bool:
-    """Tell whether a stage has its result, or has had it for as long as it was needed."""
+    """Return whether a stage has its result, or had it for as long as it was needed."""
     inspection = Inspection(work.store, work.folder(stage), repair=False)
     collected = stage.temporary == "result" and inspection.record is not None
     return collected or _has_all(stage, inspection)
@@ -119,7 +119,7 @@ def inspect_stages(work: Work, *, thorough: bool = False, repair: bool = True) -
         other jobs' results aren't read to the last byte.
     """
     states: dict[str, StageState] = {}
-    # Readers come first: whether what is temporary is needed depends on them.
+    # Readers come first: they decide if temporary results are needed.
     for stage in reversed(work.stages):
         reader = next((r.name for r in work.readers(stage) if not states[r.name].done), None)
         states[stage.name] = _inspect(work, stage, thorough, repair, reader)
@@ -189,7 +189,7 @@ def _forget_collection(
 
 
 def _inspect_unneeded(work: Work, state: StageState, repair: bool) -> StageState:
-    """Take note that a temporary result isn't there and that nothing needs it."""
+    """Note that a temporary result was removed and that no stage needs it."""
     cache = reuse_record(work, state.stage, copy=repair)
     if cache is not None:
         return _collected(state, f"reused from {cache}")

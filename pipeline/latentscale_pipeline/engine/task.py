@@ -86,7 +86,7 @@ class Task:
     def label(self) -> str:
         """Name of the task for people."""
         stage = self.stage
-        name = stage.name if stage.advance is None else f"{stage.name}, round {self.iteration}"
+        name = stage.name if stage.advance is None else f"{stage.name}, iteration {self.iteration}"
         if self.index == FINALISE:
             return f"{name}, finalising"
         if stage.advance is None and stage.finalise is None:
@@ -116,7 +116,7 @@ class WorkerDied(Exception):
     memory_limit : int
         What it was allowed to hold, in bytes.
     held : int or None
-        What it held when it was ended for holding more; None when nobody knows what ended it.
+        Memory that it held when it was killed for exceeding the limit; None if unknown.
     """
 
     def __init__(self, worker: str, memory_limit: int, held: int | None = None) -> None:

@@ -6,8 +6,8 @@ stage and says how many parts are missing, *work* computes some of them, *finali
 stage's result from all. An iterated stage takes the three steps once an iteration, until there is a
 result; its first task, which needs no parts, belongs to the first *init*.
 
-No lock is held: whatever runs beside it, other processes of the same array included, can only
-publish the same parts once more, and lose.
+No lock is held. Other processes, those of the same array included, can only try to publish the
+same parts again, and the first one published wins.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Share:
     def take(self, parts: Iterable[int]) -> list[int]:
         """Return the parts that are this process' own.
 
-        That depends on nothing but their numbers, so that a process which is started again, when
-        others have done theirs, has the same ones to do.
+        That depends only on their numbers, so a process that is started again has the same parts to
+        do, even if the others have done theirs.
         """
         return [part for part in parts if part % self.of == self.number - 1]
 

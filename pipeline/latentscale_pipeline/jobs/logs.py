@@ -50,24 +50,24 @@ class TaskLog:
     @property
     def title(self) -> str:
         """What failed, for people; parts are counted from 1, as everywhere people read them."""
-        where = [] if self.round is None else [f"round {self.round}"]
+        where = [] if self.round is None else [f"iteration {self.round}"]
         where += [] if self.part is None else [f"part {self.part + 1}"]
         return f"{', '.join([self.stage, *where])}: {self.key}"
 
 
 def read_driver_logs(store: ObjectStore) -> dict[str, str]:
-    """Read what drivers said that a scheduler ran, by the key of each log."""
+    """Return the logs of drivers that a scheduler ran, by key."""
     keys = sorted(key for key in store.keys("driver") if key.endswith(".log"))
     return {key: store.read(key).decode("utf-8", "replace") for key in keys}
 
 
 def read_runs(store: ObjectStore) -> list[tuple[Holder, list[Event]]]:
-    """Read who every run of a job was and what it told, the first run first."""
+    """Return the process and the events of every run of a job, the first run first."""
     return [(holder, read_events(store, holder.attempt)) for holder in read_holders(store)]
 
 
 def find_task_logs(store: ObjectStore) -> list[TaskLog]:
-    """Find the logs of a job's failed tasks, by stage and part; also of those done since."""
+    """Return the logs of failed tasks by stage and part, even if the parts succeeded later."""
     matches = [match for key in store.keys("stages") if (match := _LOG.fullmatch(key))]
     return [
         TaskLog(
@@ -101,7 +101,7 @@ def describe_event(event: Event) -> str:
 
 
 def _part(fields: Mapping[str, Any]) -> str:
-    where = [f"round {fields['round']}"] if "round" in fields else []
+    where = [f"iteration {fields['round']}"] if "round" in fields else []
     if fields["part"] == FINALISING:
         where.append("finalising")
     elif fields.get("parts") != 1:

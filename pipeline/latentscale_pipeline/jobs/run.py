@@ -77,7 +77,7 @@ def run_job(
     keep: bool = False,
     command: Sequence[str] = (),
 ) -> Finished:
-    """Bring a job to its end; what is there already isn't computed again.
+    """Run a job to its end; existing results aren't computed again.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def run_job(
 
 @contextmanager
 def _recorded(plan: Plan, events: EventLog, notify: Notify) -> Iterator[Notify]:
-    """Record what a run tells, from its beginning to its end, however that comes."""
+    """Record the events of a run from its beginning to its end, even if it fails."""
 
     def tell(event: str, **fields: Any) -> None:
         events.record(event, **fields)
@@ -226,7 +226,7 @@ def _executor(plan: Plan, notify: Notify) -> Callable[[], AbstractContextManager
 
 
 def _described(plan: Plan) -> Job:
-    """Say what a cluster has to know of a job."""
+    """Return what a cluster has to know about a job."""
     from latentscale_pipeline.executors.dask.readiness import Job
 
     store = plan.store
@@ -266,7 +266,7 @@ def work_with_caches(plan: Plan) -> Work:
 
 
 def is_finished(plan: Plan) -> bool:
-    """Tell whether nothing at all of a job is missing."""
+    """Return whether a job is complete."""
     with storage_options(plan.config.storage_options):
         return _previous_results(plan, job_work(plan)) is not None
 
@@ -277,7 +277,7 @@ def prepare_job(plan: Plan, *, even_if_running: bool = False) -> None:
     Raises
     ------
     BadInput
-        If a run of it lives: what that one goes by mustn't change.
+        If the job is running: the files that this run reads mustn't change.
     """
     if not even_if_running:
         refuse_if_running(plan.store)

@@ -112,7 +112,7 @@ class RunRecord:
         return record
 
     def take(self, event: Event) -> None:
-        """Take one more event into account; of one that isn't known nothing is taken."""
+        """Add one event to the record; unknown events are ignored."""
         fields = event.fields
         if event.name == "run_started":
             self.started = event.time

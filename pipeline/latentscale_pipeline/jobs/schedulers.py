@@ -69,7 +69,7 @@ def _look_at_slurm(submission: Submission) -> DriverState | None:
     try:
         said = _ask(submission, "scontrol", "--oneliner", "show", "job", submission.id)
     except Incomplete as error:
-        # Of jobs that ended some time ago Slurm knows nothing any more.
+        # Slurm forgets jobs some time after their end.
         return DriverState("ended", "no longer known") if "Invalid job id" in str(error) else None
     word = re.search(r"\bJobState=(\w+)", said)
     code = re.search(r"\bExitCode=(\d+):(\d+)", said)

@@ -53,13 +53,13 @@ def enter_in_index(plan: Plan) -> None:
 
 
 def find_caches(plan: Plan) -> Callable[[str], list[ObjectStore]]:
-    """Return what finds, for a stage key, the other jobs that planned the same stage."""
+    """Return a function that finds the other jobs with a stage of a given key."""
     output = ObjectStore(plan.config.output)
     return lambda key: [output.child(job) for job in _jobs(output, key) if job != plan.id]
 
 
 def find_part_caches(plan: Plan) -> Callable[[str], Iterator[tuple[ObjectStore, str]]]:
-    """Return what finds, for a part key, the other jobs that planned the same part, and where."""
+    """Return a function that finds the other jobs with a part of a given key, and its place."""
     output = ObjectStore(plan.config.output)
     names = {stage.name for stage in plan.stages if stage.part_inputs}
 
@@ -85,7 +85,7 @@ def _jobs(output: ObjectStore, key: str) -> list[str]:
 
 
 def find_earlier(plan: Plan) -> Callable[[str], Iterable[Earlier]]:
-    """Return what finds, for a stage, what it depended on before.
+    """Return a function that finds what a stage depended on in earlier plans.
 
     In this job first, then in a few jobs of the same name. Plans are read when they're asked for.
     """

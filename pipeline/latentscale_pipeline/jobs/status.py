@@ -213,7 +213,7 @@ def open_job(url: str) -> ObjectStore:
     jobs = [name for name in store.folders() if is_job(store.child(name))]
     if jobs:
         raise BadInput(
-            f"{store.url}: it holds jobs and isn't one itself; name one of them, such as "
+            f"{store.url}: it holds jobs but isn't one itself; name one of them, such as "
             f"{store.locate(jobs[0])}, or use latentscale list {store.url}"
         )
     raise BadInput(
@@ -228,7 +228,7 @@ def is_job(store: ObjectStore) -> bool:
 
 
 def list_statuses(output: str) -> list[JobStatus]:
-    """Tell where every job directly below an output folder stands, without what it cost.
+    """Return the status of every job directly in an output folder, without costs.
 
     Raises
     ------
@@ -249,7 +249,7 @@ def list_statuses(output: str) -> list[JobStatus]:
 
 
 def read_status(store: ObjectStore, costs: MarkerCosts | None = None) -> JobStatus:
-    """Tell where a job stands.
+    """Read the status of a job.
 
     Parameters
     ----------
@@ -332,7 +332,7 @@ def _state(
 
 
 def _state_of_waiting(submission: Submission) -> tuple[State, str]:
-    """Tell where a job stands whose driver was submitted and hasn't held the lock yet."""
+    """Return the state of a job whose driver was submitted and hasn't held the lock yet."""
     look = look_at(submission)
     if look is None:
         return "queued", f"{submission.label}, not started when last heard of"

@@ -1,12 +1,12 @@
 """Cancellation: stop a run on request, or when another run has taken over its job.
 
-To cancel a run is to create ``cancel/<attempt>.json``; the run looks for it every few seconds. A
-request names the run that it is meant for, so one that comes too late ends no other. The run also
-looks whether it still holds the lock: one that was suspended until others took it for dead, or was
-told to make way, has no reason to go on.
+A run is cancelled by creating ``cancel/<attempt>.json``; the run looks for it every few seconds. A
+request names its run, so a late request can't end another run. The run also checks that it still
+holds the lock. It ends if another run has taken over, because this one was suspended for too long
+or was told to make way.
 
-A thread does the looking, because a store may take long to answer; the run itself asks the check
-that it was given, which costs nothing.
+A thread looks for requests, because a store may answer slowly; the run only reads what the thread
+found.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from latentscale_pipeline.storage.objects import ObjectStore
 
 
 class InMemoryStore(ObjectStore):
-    """A store of its own: it shares nothing with other stores and is gone when it is let go.
+    """A store that shares nothing with other stores and ends with its last reference.
 
     ``memory://`` URLs all name one store of the process, which would outlive a call and be written
     to by several threads.

@@ -1,14 +1,14 @@
 """The job lock: one run at a time per job folder, built on *create if absent*.
 
-The lock is a series of objects ``lock/000001.json``, ``lock/000002.json``, …; the highest holds.
-To take it over is to create the next one, which only one of several contenders can do. A holder
-that ends tidily creates ``….released``. While it lives it rewrites its own heartbeat object.
+The lock is a series of objects ``lock/000001.json``, ``lock/000002.json``, …; the highest number
+holds the lock. A run takes it over by creating the next one; only one of several contenders can. A
+holder that ends cleanly creates ``….released``. While it runs, it rewrites its heartbeat object.
 
-A holder whose process ran here and is gone is succeeded at once; one from elsewhere when its
-heartbeat is over a minute old. *Here* is one boot of one machine and one namespace of process ids,
-because a host name says neither: containers on one machine may all be called the same, and have the
-same process ids. Workers that outlive their run can only lose: what they publish
-either was missing, and is right, or is refused.
+If the holder's process ran here and is gone, another run takes over at once. If it ran elsewhere,
+its heartbeat must be over a minute old. *Here* means the same boot of the same machine and the same
+namespace of process ids. A host name isn't enough: containers on one machine may have the same name
+and the same process ids. Workers that outlive their run do no harm: what they publish was either
+missing, and is correct, or is refused.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Lock:
     holder : Holder or None
         The last of them.
     released : bool
-        Whether that one ended tidily; True when nobody ever held it.
+        Whether that one ended cleanly; True if the lock was never held.
     """
 
     generation: int
@@ -238,7 +238,7 @@ def _acquire(
                     f"{store.url}: this store overwrites objects that it was told to create only "
                     "if absent, so a job can't be locked there; choose another, or a newer driver"
                 )
-            # Between the look and the creation others may have gone further.
+            # Other runs may have taken the lock since it was read.
             if created and read_lock(store).generation == mine:
                 return mine
             take_over = False
@@ -305,7 +305,7 @@ def _read_holder(store: ObjectStore, generation: int) -> Holder:
         known = isinstance(holder.pid, int) and isinstance(holder.pid_space, str)
         whole = known and _ATTEMPT.fullmatch(holder.attempt)
     except (ValueError, TypeError, FileNotFoundError):
-        # Perhaps it is being written this moment: that is no reason to think it free.
+        # It may be half written at this moment, so it doesn't count as free.
         return UNKNOWN
     return holder if whole else UNKNOWN
 

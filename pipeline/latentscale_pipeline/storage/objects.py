@@ -5,12 +5,13 @@ whole, and the one primitive that several writers may race for is *create if abs
 (:meth:`ObjectStore.create`). No rename, append or shared mutable object is relied on, so the same
 protocol holds on a disk and on S3.
 
-What may pass is waited for: a store that can't be reached, a network file system that lost its
-server, for a while a full disk. What won't pass, or didn't, becomes one line that names the object.
+Requests are repeated while an error may be temporary: an unreachable store, a network file system
+without its server, for some time a full disk. A permanent error becomes one line that names the
+object.
 
-An answer proves little. Between a writer and an object store stand libraries and proxies that try
-again, give up, or lose what they acknowledged; so what was written is looked at afterwards, and
-what was to be created is compared with what is there: only that decides.
+An answer proves little. Libraries and proxies between a writer and an object store retry, give up,
+or lose what they acknowledged. So every write is checked afterwards, and after a creation the
+stored object is read and compared: only that decides.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ SENDINGS = 4
 """How often an object is sent that a store acknowledges and then hasn't got."""
 
 WITHOUT_CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError"}
-"""Names under which they say that nobody told them who is asking."""
+"""Names of their errors for missing credentials."""
 
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
 """What file systems without hard links answer."""
@@ -272,7 +273,7 @@ class ObjectStore:
         if not self.is_local:
             whole.update(self._fs.cat_file(self._path(key)))
             return whole.hexdigest()
-        # Fresh memory for a large object takes longer to get than to fill.
+        # Allocating memory for a large object takes longer than filling it.
         block = bytearray(_READ_BACK_BYTES)
         with Path(self._path(key)).open("rb", buffering=0) as file:
             while count := file.readinto(block):
@@ -307,7 +308,7 @@ class ObjectStore:
         """Tell whether there is an object or a folder of this key."""
         if self.is_local:
             return bool(self._attempt(lambda: self._fs.exists(self._path(key)), key))
-        # Some libraries take whatever goes wrong in asking for a no.
+        # Some libraries return False for any error of the request.
         return self._size(key) is not None
 
     def keys(self, prefix: str = "") -> list[str]:
@@ -347,7 +348,7 @@ class ObjectStore:
         for _ in range(SENDINGS):
             with contextlib.suppress(FileNotFoundError):
                 self._attempt(lambda: self._fs.rm(self._path(prefix), recursive=True), prefix)
-            # Of many objects deleted by one request some may not be, and nobody is told.
+            # A request that deletes many objects may skip some without an error.
             if self.is_local or not self.sizes(prefix):
                 return
 
@@ -386,7 +387,7 @@ class ObjectStore:
         except (FileExistsError, FileNotFoundError):
             raise
         except Exception as error:
-            # Servers have many words for a key that is taken, and libraries don't know them all.
+            # Servers report an existing key in many ways, and libraries don't know them all.
             if self._is_there(path):
                 raise FileExistsError(path) from error
             raise
@@ -619,6 +620,6 @@ def _explained(error: Exception, where: str) -> LatentscaleError:
     if number in {errno.EACCES, errno.EPERM, errno.EROFS} or isinstance(error, PermissionError):
         return BadInput(f"{where}: permission denied; choose another place or change its rights")
     if type(error).__name__ in WITHOUT_CREDENTIALS:
-        return BadInput(f"{where}: there are no credentials for it; put them into the environment")
+        return BadInput(f"{where}: no credentials; put them into the environment")
     reason = without_credentials(first_line(error))
     return StoreFailed(f"{where}: {reason}; run the same command again once this is mended")

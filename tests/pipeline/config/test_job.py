@@ -157,7 +157,7 @@ def test_an_override_of_one_measure_keeps_the_others() -> None:
         ),
         ("name: a\ncorpus: c\nmeasures: {heat: false}\n", "measures.heat: Input should be a valid"),
         ("name: a\ncorpus: c\noutput: ''\n", "output: String should have at least 1 character"),
-        ("- a\n", "a job is a mapping of keys"),
+        ("- a\n", "a job must be a mapping of keys"),
         ("name: [\n", "not valid YAML: line 2"),
     ],
 )

@@ -161,7 +161,7 @@ def test_the_commands(tmp_path: Path, latentscale: Command) -> None:
     assert read_job(picked).name == "second"
     nothing = latentscale("history", "pick", tmp_path / "empty")
     assert nothing.code == 2
-    assert "no job to be a baseline" in nothing.err
+    assert "no job can be the baseline" in nothing.err
     page = tmp_path / "trends.md"
     plotted = latentscale("history", "plot", history, "--format", "md", "--output", page)
     assert plotted.code == 0

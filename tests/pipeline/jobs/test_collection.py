@@ -83,7 +83,7 @@ def test_a_default_job_keeps_little(n: int, d: int, tmp_path: Path, latentscale:
     run(latentscale, config)
     assert corpus_bytes(config) < 1e6
     assert kept_bytes(job_folder(config)) <= KEPT_SHARE * corpus_bytes(config)
-    assert latentscale("run", config).out.endswith("this job was finished before\n")
+    assert latentscale("run", config).out.endswith("this job was already finished\n")
     assert latentscale("verify", job_folder(config)).code == 0
 
 
@@ -163,7 +163,7 @@ def test_a_job_that_shuffles_keeps_little_and_counts_as_finished(
 
     # It counts as finished for everyone who asks.
     stamps = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    assert latentscale("run", in_cells).out.endswith("this job was finished before\n")
+    assert latentscale("run", in_cells).out.endswith("this job was already finished\n")
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == stamps
     assert latentscale("verify", folder).code == 0
     status = json.loads(latentscale("status", folder, "--json").out)

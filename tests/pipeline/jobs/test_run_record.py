@@ -146,7 +146,7 @@ def test_plain_lines_are_few(tmp_path: Path) -> None:
         "draw: task 10 of 10 done (N parts/s, 300 MiB)",
         "draw: done, 36.0 s of work",
         "halve: queued, tasks: 10",
-        "halve: round 4, task 1 of 10 done (N parts/min, 300 MiB)",
+        "halve: iteration 4, task 1 of 10 done (N parts/min, 300 MiB)",
         "halve: out of luck",
     ]
 
@@ -168,5 +168,5 @@ def test_bars_show_pace_time_and_memory(width: int, tmp_path: Any) -> None:
     last = {line.split()[0]: line for line in text.splitlines()[-5:] if line.strip()}
     assert re.search(r"━ +2/3 +0:00:\d\d stages", last["job"])
     assert re.search(r"━ 10/10 0:00:\d\d 300 MiB; resumed: 2 of", last["draw"])
-    assert re.search(r"━ +4/10 0:00:\d\d round 4; [\d.]+ parts/(s|min), 300 MiB", last["halve"])
+    assert re.search(r"━ +4/10 0:00:\d\d iteration 4; [\d.]+ parts/(s|min), 300 MiB", last["halve"])
     assert all(len(line) <= width for line in text.splitlines() if "━" in line)

@@ -130,7 +130,7 @@ def test_rounds_are_counted_without_knowing_how_many_there_will_be(tmp_path: Pat
     assert (found.state, found.round, found.parts_done, found.parts) == ("waiting", 2, 2, 3)
     assert found.reason == "was under way"
     [row] = [status_command._row(found)]
-    assert row["parts"] == "round 2, 2 of 3"
+    assert row["parts"] == "iteration 2, 2 of 3"
     spent = found.seconds
     assert spent is not None
 
@@ -257,7 +257,7 @@ def test_a_remote_job_is_seen_from_its_folder(
         (("cancel", folder), "nothing to cancel, the job isn't running: finished (in "),
         (
             ("status", output),
-            f"it holds jobs and isn't one itself; name one of them, such as {output}",
+            f"it holds jobs but isn't one itself; name one of them, such as {output}",
         ),
         (("logs", f"{output}/nowhere"), "there is nothing; name the folder of a job"),
     ):
@@ -384,9 +384,9 @@ def test_logs_name_the_round_and_the_part(tmp_path: Path, latentscale: Command) 
     store.write(f"stages/halve/{key}/round-0003/part-00001.a1-0-b.log", b"\x1b[2Jhostile\n")
     ended = latentscale("logs", store.url)
     told = [line.partition("Z ")[2] for line in ended.out.splitlines()]
-    assert any(t.startswith("halve: round 0, finalising done in") for t in told)
-    assert any(t.startswith("halve: round 4, part 3 of 3 done in") for t in told)
-    assert ended.out.splitlines()[-2].startswith("--- halve, round 3, part 2: stages/halve/")
+    assert any(t.startswith("halve: iteration 0, finalising done in") for t in told)
+    assert any(t.startswith("halve: iteration 4, part 3 of 3 done in") for t in told)
+    assert ended.out.splitlines()[-2].startswith("--- halve, iteration 3, part 2: stages/halve/")
     assert ended.out.splitlines()[-1] == "\N{REPLACEMENT CHARACTER}[2Jhostile"
 
 

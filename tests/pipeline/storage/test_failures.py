@@ -338,9 +338,7 @@ def test_missing_credentials_are_told_at_once(
         monkeypatch.delenv(name)
     ended = latentscale("run", job(f"s3://{server.bucket}/jobs"))
     assert ended.code == 2
-    assert last_line(ended.err).endswith(
-        ": there are no credentials for it; put them into the environment"
-    )
+    assert last_line(ended.err).endswith(": no credentials; put them into the environment")
 
 
 IMPATIENT = """

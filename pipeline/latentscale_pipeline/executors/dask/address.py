@@ -1,9 +1,9 @@
 """A Dask scheduler that exists already, with its workers.
 
-It belongs to someone else: nothing of it is configured, started or stopped, its dashboard and its
-other users' tasks stay what they are. It is reached over TLS with the files that the configuration
-names, or Dask's own; an address without TLS is taken as well, with a warning, but nothing that may
-be a secret goes there.
+It belongs to someone else: it is not configured, started or stopped here, and its dashboard and
+other users' tasks are left alone. It is reached over TLS with the files that the configuration
+names, or Dask's own. An address without TLS is accepted with a warning, but nothing that may be
+secret is sent there.
 """
 
 from __future__ import annotations

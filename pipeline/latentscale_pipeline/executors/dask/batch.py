@@ -1,11 +1,11 @@
 """Workers that are jobs of a batch system: Slurm, PBS, LSF or SGE, through dask-jobqueue.
 
-The scheduler runs in the driver's process, and every worker is a job of its own with one process.
-``adapt`` with equal bounds keeps their number: a job that was killed, or whose node failed, is
-replaced, where ``scale`` would only ever have asked for it once. A worker leaves by itself before
-its walltime, at times that are spread so that not all leave at once, and the one that follows goes
-on. When the driver ends, however that comes, its workers do: a tidy end cancels their jobs, and
-those of one that was killed end as soon as the scheduler is gone.
+The scheduler runs in the driver's process, and every worker is a separate batch job with one
+process. ``adapt`` with equal bounds keeps their number: a job that was killed, or whose node
+failed, is replaced; ``scale`` would submit it only once. A worker leaves by itself before its
+walltime, and its successor continues. These times are spread, so that not all leave at once. When
+the driver ends, its workers end, too: a clean end cancels their jobs, and if the driver is killed,
+they end as soon as the scheduler is gone.
 
 Everything speaks TLS with certificates of this run, and every other port is closed. What becomes a
 line of a script was checked to be one (:mod:`latentscale_pipeline.config.cluster`), and what
@@ -44,8 +44,8 @@ NANNY_BYTES = 256 << 20
 ELASTIC_SETTINGS = SETTINGS | {
     # A queue may be long: the driver says when it has waited enough.
     "distributed.scheduler.no-workers-timeout": None,
-    # How long tasks are thought to take before one has ended. With Dask's half a second, a handful
-    # of long tasks would seem no reason for a second worker.
+    # Assumed duration of a task until one has ended. With Dask's default of half a second, a
+    # handful of long tasks wouldn't start a second worker.
     "distributed.scheduler.unknown-task-duration": "60s",
     "distributed.comm.timeouts.tcp": TCP_SECONDS,
 }

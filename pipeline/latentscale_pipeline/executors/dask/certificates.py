@@ -1,9 +1,8 @@
 """TLS certificates of one run, readable by its own workers only.
 
-They lie in a folder that every machine sees, outside the job's, readable by its owner only: one
-below ``~/.latentscale`` unless the configuration says where. The folder is removed at the end; what
-a run that was killed has left is removed by the next run of the same job. A key is good for one
-run.
+They are in a folder that every machine sees and that only its owner can read, outside the job's
+folder. The default is a folder in ``~/.latentscale``. The folder is removed at the end; if a run
+was killed, the next run of the same job removes it. A key is valid for one run.
 """
 
 from __future__ import annotations

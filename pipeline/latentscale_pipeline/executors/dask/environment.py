@@ -32,7 +32,7 @@ WORKER_SETTINGS = {
 """Dask's settings of every worker."""
 
 SCHEDULER_SETTINGS = {
-    # A task whose worker died is told at once: how often it is tried again is the job's to say.
+    # Report a task at once when its worker died: the job's configuration limits the retries.
     "distributed.scheduler.allowed-failures": 0,
     "distributed.scheduler.http.routes": [],
 }

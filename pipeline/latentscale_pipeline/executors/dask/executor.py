@@ -1,8 +1,8 @@
 """Tasks on Dask workers.
 
-The scheduler holds nothing that matters: a task returns only what it cost, and its result is in
-the job folder. Each task reserves the memory it was projected to hold, so a worker's memory limit
-decides how many run at once and never what they compute.
+The scheduler holds nothing that matters: a task returns only its cost, and its result is in the
+job folder. Each task reserves its projected memory, so a worker's memory limit decides only how
+many tasks run at once, never what they compute.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ IDLE_DEATHS = 10
 class DaskExecutor:
     """Hands tasks to the workers of a Dask client.
 
-    A task that failed is sent to another worker where there is one. When a worker dies, only
-    tasks that it had begun are told as failed; those that waited on it are sent again.
+    A failed task is sent to another worker, if there is one. When a worker dies, only the tasks
+    that it had begun are reported as failed; tasks that waited on it are sent again.
 
     Parameters
     ----------
@@ -100,8 +100,8 @@ class DaskExecutor:
     async def _collect(self, key: str, future: distributed.Future[Any]) -> None:
         """Fetch how a task ended.
 
-        A worker that has done it but doesn't answer, because it is suspended or its next task
-        keeps Python's lock, isn't waited for by whoever asks for the next ending.
+        A worker may have finished a task and not answer, because it is suspended or its next task
+        holds Python's lock. :meth:`next_ended` doesn't wait for such a worker.
         """
         outcome: Any
         try:

@@ -36,7 +36,7 @@ SETTINGS: dict[str, Any] = {
     # Workers that die are started again within seconds; none at all means none will come.
     "distributed.scheduler.no-workers-timeout": "60s",
     "distributed.admin.tick.limit": "60s",
-    # Whatever matters comes back from a task as what it raised, and is told in one line.
+    # Errors that matter come back as a task's exception and are reported in one line.
     "logging.distributed": "critical",
 }
 
@@ -173,7 +173,7 @@ def dashboard_settings(port: int) -> dict[str, Any]:
     application = "distributed.scheduler.dashboard.bokeh-application"
     return {
         "distributed.scheduler.http.routes": ["distributed.http.statics"],
-        # What a browser shows of other sites may not read along.
+        # Pages of other sites in the same browser must not read it.
         f"{application}.allow_websocket_origin": [f"127.0.0.1:{port}", f"localhost:{port}"],
         "distributed.dashboard.link": "http://127.0.0.1:{port}/status",
     }

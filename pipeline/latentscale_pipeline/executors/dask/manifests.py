@@ -2,8 +2,8 @@
 
 The driver is a ``Job`` that runs ``latentscale resume`` on the job's folder. It asks Dask's
 operator for a ``DaskCluster`` and hands over, in a ``Secret``, certificates of this run. Pods run
-as nobody in particular, without privileges, with a root file system that can't be written to. What
-belongs to a run belongs, for Kubernetes, to the driver's pod, so it goes when that does.
+as an arbitrary user, without privileges, with a read-only root file system. The driver's pod owns
+all objects of a run, so Kubernetes removes them with it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Check that a remote worker is ready: versions, corpora and job folder.
 
-It may run another version of the code, which would publish other numbers under the same keys; it
-may not see the job's folder or a corpus; its numba may already compute with many threads. So a
-worker offers the resource that every task asks for only after it has looked. Workers that are there
-when a run begins are all asked, and the first that isn't fit ends the run in one line; one that
-comes later and isn't fit stays without work.
+It may run another version of the code, which would publish other numbers under the same keys. It
+may not see the job's folder or a corpus. Its numba may already compute with many threads. So a
+worker offers the resource that every task needs only after these checks. All workers that exist
+when a run begins are checked, and the first unfit one ends the run with one line. An unfit worker
+that joins later gets no work.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """An executor on workers that this process didn't start itself.
 
-They come when a queue lets them, leave before their time is up, and may not be fit for the job at
-all. Tasks are handed to the scheduler at once and wait there: so a run can be cancelled while it
-waits for its first worker, and no worker's coming or going needs attention.
+They start when a queue allows it, leave before their walltime, and may not be fit for the job.
+Tasks are submitted to the scheduler at once and wait there. So a run can be cancelled while it
+waits for its first worker, and workers can join and leave without special treatment.
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ def test_overwriting_a_grown_corpus_leaves_nothing_of_it(
     assert latentscale("info", target).code == 0
     refused = latentscale("ingest", tmp_path / "b.npy", target, "--append", "--overwrite")
     assert refused.code == 2
-    assert "--append keeps what is there" in refused.err
+    assert "--append keeps the existing rows" in refused.err
     assert latentscale("ingest", tmp_path / "a.npy", target, "--overwrite").code == 0
     assert open_corpus(str(target)).n == 1500
     assert not [path for path in (target / "appended").rglob("*") if path.is_file()]

@@ -41,7 +41,7 @@ MOST_GROUP_ROWS = 1 << 18
 """Size of the groups of cells that are searched together: as points, and in rows."""
 
 GROUP_FILL = 0.8
-"""How full a group is meant to be; what a sample foretells isn't exact."""
+"""Target fill of a group; sizes that are estimated from a sample aren't exact."""
 
 MOST_SECTIONS = 1 << 20
 """Parts of groups that one pass may write; beyond, rows are shuffled in two passes."""
