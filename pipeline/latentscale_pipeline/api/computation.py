@@ -208,11 +208,11 @@ class _ThisThread:
 
 
 def _tell_nobody(event: str, **fields: Any) -> None:
-    """Take no notice of how the computation goes."""
+    """Ignore progress events."""
 
 
 def _in_arguments(message: str, measure: str, compares: bool) -> str:
-    """Say in a function's arguments what a message says in keys of a configuration."""
+    """Replace a message's configuration keys by the function's arguments."""
     for pattern, words in (
         (r"^arguments: ", ""),
         (rf"\b(?:measures\.)?{measure}\.(?=\w)", ""),

@@ -65,7 +65,7 @@ class Comparability:
     notes: tuple[str, ...] = ()
 
     def of(self, score: Score) -> tuple[Mismatch, ...]:
-        """Return what keeps one score from being compared."""
+        """Return why one score can't be compared."""
         return (*self.by_measure.get(score.measure, ()), *self._of_its_corpora(score))
 
     def _of_its_corpora(self, score: Score) -> Iterator[Mismatch]:

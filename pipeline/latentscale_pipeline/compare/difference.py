@@ -40,7 +40,7 @@ REPRODUCIBILITY = 1e-6
 
 
 class Verdict(StrEnum):
-    """What can be said of the difference of a score."""
+    """The verdict on the difference of a score."""
 
     WITHIN_BOUNDS = "within bounds"
     WITHIN_SAMPLING_ERROR = "within sampling error"

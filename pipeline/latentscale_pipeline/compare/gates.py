@@ -51,7 +51,7 @@ Share = Annotated[float, Field(ge=0.0)]
 
 
 class Gate(Section):
-    """Which scores, and what they may not do."""
+    """Limits on selected scores."""
 
     measure: Text | None = None
     """Select by measure, named as in the configuration."""

@@ -46,7 +46,7 @@ class Comparison:
         return tuple(score for score in self.scores if score.shared)
 
     def describe_mismatches(self) -> list[str]:
-        """Say what differs, and which measures' scores depend on it."""
+        """Return what differs, and which measures' scores depend on it."""
         return [str(found) + self._dependents(found) for found in self.mismatches]
 
     def _dependents(self, found: Mismatch) -> str:
@@ -74,7 +74,7 @@ def compare(job: FinishedJob, baseline: FinishedJob) -> Comparison:
 
 
 def refuse_incomparable(comparison: Comparison) -> None:
-    """Refuse to compare what isn't alike.
+    """Raise an error if two jobs aren't comparable.
 
     Raises
     ------

@@ -35,7 +35,7 @@ LARGEST_CHANGES = 5
 def comparison_report(
     comparisons: Sequence[Comparison], gates: Sequence[GateResult] | None = None
 ) -> Report:
-    """Return what the report of some jobs against one baseline says.
+    """Return the report of some jobs against one baseline.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def comparison_report(
 
 
 def job_names(jobs: Sequence[FinishedJob]) -> list[str]:
-    """Name jobs by what tells them apart: their names, or their ids where those are equal."""
+    """Return the names of jobs, or their ids if names are equal."""
     names = [job.name for job in jobs]
     return [printable(job.name if names.count(job.name) == 1 else job.id) for job in jobs]
 

@@ -34,7 +34,7 @@ OWNERSHIP = {"latentscale": SCHEMA}
 
 
 class CorruptShard(BadInput):
-    """A stored object that isn't what the manifest says; ``key`` is its key in the corpus."""
+    """A stored object that doesn't match the manifest; ``key`` is its key in the corpus."""
 
     def __init__(self, message: str, key: str) -> None:
         super().__init__(message, key)
@@ -75,7 +75,7 @@ class Corpus:
         return reopen, (self.address, self.manifest_checksum, self.excluded)
 
     def is_current(self) -> bool:
-        """Tell whether the corpus at this place is still this one, neither replaced nor grown."""
+        """Return whether the corpus at this place is still this one, neither replaced nor grown."""
         try:
             return checksum(self._store.read(MANIFEST_KEY)) == self.manifest_checksum
         except (FileNotFoundError, NotADirectoryError):
@@ -165,7 +165,7 @@ class Corpus:
 
     @property
     def shard_prints(self) -> tuple[str, ...]:
-        """What tells the shards that are there apart: checksum, bytes and rows of each."""
+        """Checksum, bytes and rows of each shard, which identify it."""
         shards = self.manifest.vectors.shards
         return tuple(f"{shards[i].xxh3}/{shards[i].size}/{shards[i].rows}" for i in self._kept)
 
@@ -306,7 +306,7 @@ class Corpus:
         return data
 
     def _refused(self, stored: StoredObject, difference: str) -> BadInput:
-        """Explain why an object isn't what it was when the corpus was opened."""
+        """Return the error for an object that changed after the corpus was opened."""
         return self._corrupt(stored, difference) if self.is_current() else _replaced(self.url)
 
     def check_sizes(self) -> None:
@@ -368,7 +368,7 @@ def open_corpus(url: str) -> Corpus:
 
 
 def is_unfinished(store: ObjectStore) -> bool:
-    """Tell whether an interrupted ingest left something here (only we write such a group)."""
+    """Return whether an interrupted ingest left something here (only we write such a group)."""
     if store.exists(MANIFEST_KEY):
         return False
     try:

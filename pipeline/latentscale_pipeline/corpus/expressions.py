@@ -52,7 +52,7 @@ def names_in(expression: str) -> list[str]:
 def matching_rows(
     expression: str, columns: Mapping[str, npt.NDArray[Any]], rows: int
 ) -> npt.NDArray[np.bool_]:
-    """Tell for which rows a condition holds.
+    """Return which rows satisfy a condition.
 
     Parameters
     ----------

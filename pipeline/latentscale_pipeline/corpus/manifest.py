@@ -32,7 +32,7 @@ class StoredObject:
     xxh3: str
 
     def difference(self, data: bytes | bytearray) -> str | None:
-        """Say how bytes differ from this description, or None if they don't."""
+        """Return how bytes differ from this description, or None if they don't."""
         if len(data) == self.size:
             return None if checksum(data) == self.xxh3 else "its checksum differs (bytes changed)"
         if not data:
@@ -284,7 +284,7 @@ def _inconsistency(manifest: Manifest) -> str | None:
 
 
 def _wrong_cut(name: str, array: StoredArray, rows: int) -> str | None:
-    """Say what is wrong with the numbers of rows of an array's shards."""
+    """Return what is wrong with the row counts of an array's shards."""
     wrong_sum = f"the shards of {name} don't add up to {rows} rows"
     ends = [*(cut.first for cut in array.appended), len(array.shards)]
     for cut, end in zip(array.cuts, ends, strict=True):

@@ -12,7 +12,7 @@ from latentscale_pipeline.progress import Progress, silent
 
 @dataclass(frozen=True)
 class Verification:
-    """What was found: objects and bytes that were read, and one line for each that is bad."""
+    """The objects and bytes that were read, and one line for each bad object."""
 
     objects: int
     size: int

@@ -24,7 +24,7 @@ PARTS = "parts"
 
 
 def has_garbage(work: Work, arrays: Iterable[str]) -> bool:
-    """Tell whether :func:`collect_job` would remove anything."""
+    """Return whether :func:`collect_job` would remove anything."""
     named = frozenset(arrays)
     return any(_superseded(work, named)) or any(True for _ in _removable(work, named))
 
@@ -83,7 +83,7 @@ def _removable(work: Work, arrays: Collection[str]) -> Iterator[tuple[Stage, Col
 
 
 def _stays(stage: Stage, inside: str) -> bool:
-    """Tell whether an object of a finished stage, by its key in the stage's folder, is needed."""
+    """Return whether an object of a finished stage, by its key in the stage's folder, is needed."""
     if inside == f"{COLLECTED}.json":
         return True
     if stage.temporary == "result" or inside.endswith(".log"):

@@ -71,7 +71,7 @@ class Inspection:
         return () if self.record is None else self.record.values.get(GONE, ())
 
     def has(self, part: str) -> bool:
-        """Tell whether a part is there and whole; note what is wrong with a damaged one."""
+        """Return whether a part is there and whole; note what is wrong with a damaged one."""
         if f"{part}.json" not in self.sizes:
             return False
         try:

@@ -75,7 +75,7 @@ class StageState:
 
 
 def is_complete(work: Work) -> bool:
-    """Tell whether no stage of a job misses anything; nothing is changed."""
+    """Return whether no stage of a job misses anything; nothing is changed."""
     return all(is_stage_complete(work, stage) for stage in work.stages)
 
 
@@ -87,7 +87,7 @@ def is_stage_complete(work: Work, stage: Stage) -> bool:
 
 
 def has_result(work: Work, stage: Stage) -> bool:
-    """Tell whether all that others read of a stage is there and whole, by its sizes."""
+    """Return whether all that others read of a stage is there and whole, by its sizes."""
     inspection = Inspection(work.store, work.folder(stage), repair=False)
     collected = stage.temporary == "arrays" and inspection.record is not None
     return not collected and _has_all(stage, inspection)
@@ -101,7 +101,7 @@ def _has_all(stage: Stage, inspection: Inspection) -> bool:
 
 
 def _lost_parts(stage: Stage, inspection: Inspection) -> bool:
-    """Tell whether a stage's parts went when its result was all that was needed."""
+    """Return whether a stage's parts went when its result was all that was needed."""
     return inspection.record is not None and not stage.keeps_parts
 
 

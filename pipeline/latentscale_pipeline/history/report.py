@@ -47,7 +47,7 @@ Trend = Sequence[tuple[Entry, Score]]
 def series_report(
     entries: Sequence[Entry], title: str, tags: Mapping[str, str] | None = None
 ) -> Report:
-    """Return what the report of a series over time says.
+    """Return the report of a series of jobs over time.
 
     Parameters
     ----------

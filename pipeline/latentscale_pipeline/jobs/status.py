@@ -223,7 +223,7 @@ def open_job(url: str) -> ObjectStore:
 
 
 def is_job(store: ObjectStore) -> bool:
-    """Tell whether a folder is a job's."""
+    """Return whether a folder is a job's."""
     return store.exists("plan.json") or bool(store.keys("lock"))
 
 

@@ -215,7 +215,7 @@ class MeasureReport:
         return []
 
     def notes(self, found: Any) -> list[str]:
-        """Return what a reader must know of the numbers, in whole sentences."""
+        """Return notes that a reader needs to understand the numbers, in whole sentences."""
         return []
 
     def tables(self, found: Any) -> list[Table]:
@@ -223,7 +223,7 @@ class MeasureReport:
         return []
 
     def methods(self, found: Any) -> list[tuple[str, str]]:
-        """Say how its numbers were computed: what of, and how."""
+        """Return how its numbers were computed, as pairs of a term and a text."""
         return []
 
     def conclusions(self, scores: Sequence[Score]) -> Mapping[Topic, str]:
@@ -235,7 +235,7 @@ class MeasureReport:
         return []
 
     def certainty(self, found: Any) -> str:
-        """Say what the brackets don't show of how certain the numbers are."""
+        """Return what the brackets don't show about the certainty of the numbers."""
         return ""
 
 
@@ -261,7 +261,7 @@ class Measure(ABC):
     report: ClassVar[MeasureReport] = MeasureReport()
 
     def needs_directions(self, name: str, section: Any) -> str:
-        """Name what needs the direction of every row, which rows of zeros don't have."""
+        """Return the setting that needs the direction of every row; empty if none does."""
         return f"{name}.metric cosine" if getattr(section, "metric", "") == "cosine" else ""
 
     @abstractmethod

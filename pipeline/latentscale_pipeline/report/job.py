@@ -20,7 +20,7 @@ from latentscale_pipeline.views.scores import whole_scores
 
 
 def job_report(results: Results, provenance: dict[str, Any] | None = None) -> Report:
-    """Return what the report of a finished job says.
+    """Return the content of a finished job's report.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ DRAWN_LABELS = 40
 
 
 def label_tables(scores: Sequence[Score], counts: Mapping[str, int]) -> list[Table]:
-    """Return what every label scored: a row a label, a column a score.
+    """Return tables of the scores by label: one row a label, one column a score.
 
     Parameters
     ----------

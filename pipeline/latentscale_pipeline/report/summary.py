@@ -18,7 +18,7 @@ from latentscale_pipeline.views.scores import score_fact, whole_scores
 
 
 def answers(results: Results) -> list[Answer]:
-    """Answer how big, how diverse, how certain, and compared with what."""
+    """Return the answers to: how big, how diverse, how certain, compared with what."""
     return [
         _how_big(results),
         _how_diverse(results),
@@ -28,7 +28,7 @@ def answers(results: Results) -> list[Answer]:
 
 
 def conclusions(results: Results) -> list[str]:
-    """Say in whole sentences what a person in a hurry should take away."""
+    """Return the main findings in whole sentences."""
     said = [report.conclusions(results.scores) for report in _by_precedence()]
     return [
         _size_said(results),

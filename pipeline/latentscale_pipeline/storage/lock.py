@@ -72,14 +72,14 @@ class Holder:
         return cls(socket.gethostname(), pid, started, uuid.uuid4().hex[:12], pid_space())
 
     def is_here(self) -> bool:
-        """Tell whether its process id means the same process here as where it was noted."""
+        """Return whether its process id means the same process here as where it was noted."""
         here = pid_space()
         if self.pid_space and here:
             return self.pid_space == here
         return self.host == socket.gethostname()
 
     def is_gone(self) -> bool:
-        """Tell whether this is a process of this machine that no longer exists."""
+        """Return whether this is a process of this machine that no longer exists."""
         if not self.is_here():
             return False
         try:
@@ -311,7 +311,7 @@ def _read_holder(store: ObjectStore, generation: int) -> Holder:
 
 
 def look_for_life(store: ObjectStore, holder: Holder) -> Life:
-    """Tell whether the holder of a lock that wasn't released is still there."""
+    """Return whether the holder of a lock that wasn't released is still there."""
     who = f"process {holder.pid} on {holder.host}"
     age = _heartbeat_age(store, holder)
     if holder == UNKNOWN:

@@ -305,7 +305,7 @@ class ObjectStore:
         raise self._lost(key)
 
     def exists(self, key: str) -> bool:
-        """Tell whether there is an object or a folder of this key."""
+        """Return whether there is an object or a folder of this key."""
         if self.is_local:
             return bool(self._attempt(lambda: self._fs.exists(self._path(key)), key))
         # Some libraries return False for any error of the request.

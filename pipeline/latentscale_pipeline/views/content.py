@@ -28,7 +28,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One number of the opening, with its bracket and what it means."""
+    """One number of the summary, with its bracket and its meaning."""
 
     label: str
     value: str
@@ -38,7 +38,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the opening says to one question."""
+    """The summary's answer to one question."""
 
     question: str
     facts: list[Fact]

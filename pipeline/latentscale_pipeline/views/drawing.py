@@ -23,7 +23,7 @@ ROLES = ("corpus", "reference")
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How one of several things is told apart from the others in a figure."""
+    """Line and colour that distinguish one of several curves in a figure."""
 
     name: str
     colour: str
@@ -118,7 +118,7 @@ def hover_texts(
     number: str,
     beside: Sequence[Iterable[str]] = (),
 ) -> Json:
-    """Return what points say of themselves: value, bracket, and texts beside these."""
+    """Return the hover texts of points: value, bracket, and further texts."""
     texts = ", ".join(f"%{{customdata[{place}]}}" for place in range(2, 2 + len(beside)))
     return {
         "customdata": [list(row) for row in zip(lower, upper, *beside, strict=True)],
@@ -143,7 +143,7 @@ def error_bars(
 
 
 def widest(brackets: Iterable[tuple[float, float, float]]) -> str:
-    """Say how wide the widest bracket is, as a share of its value; of values, lower, upper ends."""
+    """Return the width of the widest bracket as a share of its value."""
     share = max((half_width(*bracket) for bracket in brackets if bracket[0]), default=0.0)
     if share == 0:
         return "all of zero width"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The name of a score and what it says."""
+    """The name of a score and its meaning."""
 
     title: str
     sentence: str

@@ -30,7 +30,7 @@ def score_name(score: Score) -> str:
 
 
 def why_null(score: Score) -> str:
-    """Say why a score has no value."""
+    """Return why a score has no value."""
     return printable(score.reason or "no reason was recorded")
 
 
@@ -42,7 +42,7 @@ def written_score(score: Score, *, typeset: bool = True) -> Written:
 
 
 def bracket_kind(score: Score) -> str:
-    """Say how a score's bracket was obtained."""
+    """Return how a score's bracket was obtained."""
     return BOUNDS[score.bounds].name if score.bounds in BOUNDS else ""
 
 

@@ -184,7 +184,7 @@ def _store_comparison(
 
 
 def _tell_all(workflow: Workflow, registry: Registry, entry: Entry, say: Say) -> None:
-    """Tell everyone who asked and wasn't told yet; a next run tells who can't be told now."""
+    """Send the notifications that weren't sent yet; the next run retries those that fail."""
     document = notification_document(entry)
     for place, notification in enumerate(workflow.notify):
         if notification.when == "failure" and entry.passed is not False:
@@ -201,7 +201,7 @@ def _tell_all(workflow: Workflow, registry: Registry, entry: Entry, say: Say) ->
 
 
 def notification_document(entry: Entry) -> dict[str, Any]:
-    """Return what is sent about an evaluation."""
+    """Return the document that is sent about an evaluation."""
     words = {True: "passed", False: "failed", None: "has no gates"}
     lines = [f"{entry.workflow}: {entry.job} {words[entry.passed]}", *entry.failures.splitlines()]
     return {

@@ -50,7 +50,7 @@ class Field:
 
 
 class Container(ABC):
-    """An opened file: what it holds is known, and rows can be read any number of times.
+    """An opened file with known contents, whose rows can be read any number of times.
 
     It can be pickled, so that other processes read from it without opening it anew.
 

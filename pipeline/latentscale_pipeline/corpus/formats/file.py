@@ -34,7 +34,7 @@ _STORE_LIBRARIES = {"botocore", "aiohttp", "google", "azure"}  # they raise kind
 
 @dataclass(frozen=True)
 class File:
-    """A file or folder that was found: its file system, and what a listing says of it.
+    """A file or folder that was found, with its file system and its entry in the listing.
 
     ``changed`` is its etag, or the time of its last change.
     """
@@ -116,7 +116,7 @@ def _ranges(start: int, stop: int, step: int) -> Iterator[tuple[int, int]]:
 
 @contextlib.contextmanager
 def reaching(where: str) -> Iterator[None]:
-    """Turn what may go wrong in reaching a file into one line."""
+    """Turn errors of access to a file into one line."""
     try:
         yield
     except FileNotFoundError:

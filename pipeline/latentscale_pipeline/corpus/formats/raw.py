@@ -52,7 +52,7 @@ class Vecs(PlainArrays):
 
 
 def is_bin(kind: str, file: File, head: bytes) -> bool:
-    """Tell whether a file is of the big-ann family: by name, or by size of 4 or 2 bytes a value."""
+    """Return whether a file is of the big-ann family, by its name, or by 4 or 2 bytes a value."""
     if file.suffix in {f".{name}" for name in BIN_DTYPES}:
         return file.suffix == f".{kind}"
     if file.suffix in INTEGER_SUFFIXES or len(head) < _HEADER.size or kind.endswith("8bin"):
@@ -100,7 +100,7 @@ def _wrong_size(file: File, head: bytes, kind: str) -> str:
 
 
 def is_vecs(kind: str, file: File, head: bytes) -> bool:
-    """Tell whether a file is of the ``vecs`` family: by name, or by what rows state."""
+    """Return whether a file is of the ``vecs`` family: by name, or by what rows state."""
     if file.suffix in {f".{name}" for name in VECS_DTYPES}:
         return file.suffix == f".{kind}"
     if file.suffix in INTEGER_SUFFIXES or len(head) < 4:

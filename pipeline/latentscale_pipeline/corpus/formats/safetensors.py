@@ -44,7 +44,7 @@ class Safetensors(PlainArrays):
 
 
 def is_safetensors(file: File, head: bytes) -> bool:
-    """Tell whether a file has the length of a header, and a header, at its beginning."""
+    """Return whether a file has the length of a header, and a header, at its beginning."""
     if len(head) < 9 or head[8:9] != b"{":
         return False
     return bool(_LENGTH.unpack_from(head)[0] <= min(file.size - 8, MOST_HEADER_BYTES))

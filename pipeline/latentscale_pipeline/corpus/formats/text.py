@@ -79,7 +79,7 @@ class Dialect:
         return line.split(self.delimiter)
 
     def is_row(self, line: bytes) -> bool:
-        """Tell whether a line counts: an empty one is a value only where a line is one."""
+        """Return whether a line counts: an empty one is a value only where a line is one."""
         return self.delimiter == WHOLE_LINE or bool(line.strip())
 
 
@@ -165,7 +165,7 @@ def open_lines(file: File) -> Text:
 
 
 def is_text_vectors(file: File, head: bytes) -> bool:
-    """Tell whether a file's first lines are rows of several numbers."""
+    """Return whether a file's first lines are rows of several numbers."""
     return _sniffed(file, head, None) is not None
 
 
@@ -217,7 +217,7 @@ def _sniffed(file: File, head: bytes, delimiter: str | None) -> Dialect | None:
 
 
 def _names_columns(cells: list[str]) -> bool:
-    """Tell whether a first line holds names, or the numbers that data frames count columns by."""
+    """Return whether a first line holds names, or the numbers that data frames count columns by."""
     counted = [str(place) for place in range(len(cells))]
     return cells in (counted, ["", *counted[:-1]]) or not any(map(_NUMBER.fullmatch, cells))
 

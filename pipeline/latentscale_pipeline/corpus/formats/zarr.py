@@ -154,7 +154,7 @@ def corpus_rows(corpus: Corpus, rows: npt.NDArray[np.int64] | None = None) -> Co
 
 
 def is_zarr(file: File) -> bool:
-    """Tell whether a folder is a Zarr, or was meant to be."""
+    """Return whether a folder is a Zarr, or was meant to be."""
     # A corpus that has lost its Zarr documents is still a corpus, and is refused as one.
     return file.path.endswith(".zarr") or any(
         file.fs.exists(f"{file.path}/{document}") for document in DOCUMENTS

@@ -62,7 +62,7 @@ def append(
     run: Run = run_serially,
     progress: Progress = silent,
 ) -> Corpus:
-    """Add the rows of sources to a corpus, after its own.
+    """Append the rows of sources to a corpus.
 
     The parameters are those of ``ingest``; the stored dtype is the corpus' own. A corpus with ids,
     labels or weights needs them for what is added, too. The first append reads the whole corpus
@@ -188,7 +188,7 @@ def _dropped(before: Corpus, encoding: Encoding, piece: Piece) -> DroppedRows:
 
 
 def _collect_garbage(store: ObjectStore, corpus: Corpus) -> None:
-    """Delete what appends left that were given up before this one."""
+    """Delete what earlier, abandoned appends left."""
     wanted = {stored.key for stored in corpus.manifest.objects()}
     done = len(corpus.manifest.vectors.appended)
     for folder in store.folders(APPENDED):

@@ -313,7 +313,7 @@ def _check_target(store: ObjectStore, sources: Sources, overwrite: bool) -> None
 
 
 def _owned(store: ObjectStore) -> bool:
-    """Tell whether an ingest wrote the group or the manifest here: one of them may be damaged."""
+    """Return whether an ingest wrote the group or the manifest here: one of them may be damaged."""
     with contextlib.suppress(FileNotFoundError):
         attributes = group_attributes(store.read(GROUP_KEY))
         if OWNERSHIP.items() <= attributes.items():
@@ -340,7 +340,7 @@ def _free_separator(store: ObjectStore, before: Corpus | None) -> Separator:
 def _finalise(
     encoding: Encoding, piece: Piece, group: dict[str, bytes], before: Corpus | None
 ) -> Manifest:
-    """Make what was written the corpus, in place of the one that is there.
+    """Replace the existing corpus by what was written.
 
     The new shards have keys of their own, but Zarr's documents have the same keys as before. So the
     manifest is replaced twice: by one that vouches for no document, while they are replaced, and by
@@ -371,7 +371,7 @@ def _finalise(
 
 
 def _collect_garbage(store: ObjectStore, manifest: Manifest | None, started: float) -> None:
-    """Delete what ingests have written here and the manifest doesn't name."""
+    """Delete objects that ingests have written here and the manifest doesn't list."""
     if manifest is None:
         for name in ("vectors", *DTYPES, APPENDED):
             store.remove_all(name)

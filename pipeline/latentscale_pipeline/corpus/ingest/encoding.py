@@ -84,7 +84,7 @@ class Encoding:
 
     @property
     def memory_bytes(self) -> int:
-        """What encoding holds: rows, their shard's bytes, what is read back, a block."""
+        """Memory that encoding needs: rows, bytes of their shard, bytes read back, a block."""
         row_bytes = self.layout.row_shape[0] * np.dtype(self.layout.dtype).itemsize
         return 3 * self.layout.shard_rows * row_bytes + (64 << 20)
 
@@ -95,7 +95,7 @@ class Encoding:
 
 @dataclass(frozen=True)
 class Encoded:
-    """What encoding a partition wrote: its record.
+    """Record of what was written for a partition.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Work:
-    """What is done with every partition, as a value that can be sent to another process.
+    """The work on a partition, as a value that can be sent to another process.
 
     Attributes
     ----------
@@ -301,7 +301,7 @@ def _kept_pieces(
 
 
 def kept_rows(dropped: npt.NDArray[np.int64], row: int, count: int) -> npt.NDArray[np.bool_]:
-    """Tell which of so many rows, from number ``row`` on, aren't left out."""
+    """Return which of some consecutive rows, starting at ``row``, are kept."""
     kept = np.ones(count, bool)
     kept[dropped[slice(*np.searchsorted(dropped, [row, row + count]))] - row] = False
     return kept
@@ -357,7 +357,7 @@ def _invalid(
 
 
 def fault(row: npt.NDArray[Any], dtype: str) -> str:
-    """Say why a row can't be stored in a dtype."""
+    """Return why a row can't be stored in a dtype."""
     if np.isnan(row).any():
         return "holds NaN"
     return "holds infinity" if np.isinf(row).any() else f"holds a value too large for {dtype}"

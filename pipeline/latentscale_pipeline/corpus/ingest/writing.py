@@ -147,7 +147,7 @@ def stored_dtype(dtypes: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
 
 @contextlib.contextmanager
 def taking_back(take_back: Callable[[], None]) -> Iterator[None]:
-    """Remove what was written when the input turns out to be bad, or there is no room for it."""
+    """Remove what was written if the input is bad or the disk is full."""
     try:
         yield
     except (BadInput, StoreFull) as error:
@@ -239,7 +239,7 @@ def _encode(encoding: Encoding, run: Run, progress: Progress) -> list[Encoded]:
 
 
 def interfered(store: ObjectStore) -> Incomplete:
-    """Explain that a corpus isn't what this ingest has written."""
+    """Return the error for a corpus that another process has changed during this ingest."""
     return Incomplete(
         f"{store.url}: another process changed it during ingest; run the same command again once "
         "that has ended"

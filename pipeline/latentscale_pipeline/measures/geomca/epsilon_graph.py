@@ -91,7 +91,7 @@ def join_rows(inputs: Inputs) -> Output:
 
 
 def merge_forests(inputs: Inputs) -> Output:
-    """Merge what the tasks found, and follow every row to its component."""
+    """Merge the tasks' spanning forests, and find the component of every row."""
     epsilon = find_epsilon(inputs)
     if epsilon is None:
         return Output(values={"reason": inputs.results["epsilon"].values["reason"]})

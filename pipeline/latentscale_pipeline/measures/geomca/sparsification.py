@@ -122,7 +122,7 @@ def remove_rows(inputs: Inputs) -> Output:
 
 
 def advance_fronts(inputs: Inputs) -> Output:
-    """Gather what an iteration removed, and thin the next front in itself."""
+    """Gather the rows that an iteration removed, and thin the next front."""
     epsilon = find_epsilon(inputs)
     if epsilon is None:
         return Output(values={"reason": inputs.results["epsilon"].values["reason"]})

@@ -141,7 +141,7 @@ def _corpus_stages(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
 
 
 def searches_cells(section: Heat, corpus: CorpusFacts) -> bool:
-    """Tell whether neighbours are searched in cells."""
+    """Return whether neighbours are searched in cells."""
     if section.neighbours == "auto":
         return corpus.n > EXACT_ROWS
     return section.neighbours == "cells"

@@ -117,7 +117,7 @@ def gather_subsamples(inputs: Inputs) -> Output:
 
 @dataclass(frozen=True)
 class Replicates:
-    """What subsamples tell: traces by role, and IMD where there are two corpora.
+    """Results of subsamples: traces by role, and IMD if there are two corpora.
 
     ``errors`` are the sampling errors of the whole corpora's traces per vertex.
     """
@@ -145,7 +145,7 @@ def _section(spread: Spread) -> dict[str, Any]:
 
 
 def read_replicates(facts: JobFacts, results: Results) -> Replicates | None:
-    """Read what subsamples tell; None where a job has none."""
+    """Return the results of subsamples, or None if a job has none."""
     if facts.replicate_rows is None:
         return None
     artifact = results(REPLICATES)

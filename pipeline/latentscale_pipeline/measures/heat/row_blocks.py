@@ -183,7 +183,7 @@ def _orthogonalise(inputs: Inputs, request: RowRequest) -> Output:
 
 
 def advance_vectors(inputs: Inputs) -> Output:
-    """Add up the blocks' sums and take the trace one step on."""
+    """Add up the blocks' sums and advance the trace by one step."""
     if inputs.state is None:
         p = inputs.parameters
         norm = inputs.results[p["matrix"]].values["width"]

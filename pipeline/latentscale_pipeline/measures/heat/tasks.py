@@ -70,7 +70,7 @@ def _unit_of_error(per_vertex: Artifact, normalised: HeatTrace) -> float:
 def normalised_trace(
     artifact: Artifact, graph: Mapping[str, Any], kind: Normalization
 ) -> HeatTrace:
-    """Load a trace, widened by what the graph may lack, and normalise it."""
+    """Load a trace, widen it by the graph's possible error, and normalise it."""
     error = TRACE_ERROR * missed_recall(graph)
     heat = load_record(HeatTrace, artifact)
     heat = replace(heat, lower=np.maximum(heat.lower - error, 0.0), upper=heat.upper + error)

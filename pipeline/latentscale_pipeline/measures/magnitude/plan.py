@@ -101,7 +101,7 @@ def plan_magnitude(section: Magnitude, facts: JobFacts) -> list[Stage]:
 
 
 def _is_subsampled(section: Magnitude, facts: JobFacts, role: Role) -> bool:
-    """Tell whether a corpus has too many pairs of rows for its budget, or isn't to visit them."""
+    """Return whether a corpus has too many pairs of rows for its budget, or isn't to visit them."""
     corpus = facts.corpora[role]
     if section.method in {"subsample", "nystrom"}:
         if corpus.n < REPLICATES * LEAST_ROWS:

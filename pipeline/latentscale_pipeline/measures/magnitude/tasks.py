@@ -152,7 +152,7 @@ def job_scales(inputs: Inputs) -> np.ndarray[Any, np.dtype[np.float64]] | None:
 
 
 def without_scale(inputs: Inputs) -> Output:
-    """Say why there are no scales."""
+    """Return why there are no scales."""
     return Output(values={"reason": f"no scale to go up to: see {inputs.parameters['cut_from']}"})
 
 

@@ -115,7 +115,7 @@ def _lists(inputs: Inputs) -> Artifact:
 
 
 def describe_graph(inputs: Inputs) -> Output:
-    """Add up what is known of the blocks, and join their components."""
+    """Add up the blocks' statistics and join their components."""
     p = inputs.parameters
     counts = [part.values["components"] for part in inputs.parts]
     summary = GraphSummary(

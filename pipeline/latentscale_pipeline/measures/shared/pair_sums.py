@@ -70,7 +70,7 @@ def iterations_cost(facts: CorpusFacts, scales: int, iterations: int) -> CostEst
 
 
 def sum_pairs(inputs: Inputs) -> Output:
-    """Compute what the state asks for between two groups of rows, in both directions."""
+    """Compute the sums that the state requests between two groups of rows, in both directions."""
     state, distinct = read_state(inputs), DistinctRows.of(inputs)
     groups = distinct.groups
     first, second = cut_rows(distinct.corpus.n, distinct.corpus.d).pair(inputs.index)
@@ -97,7 +97,7 @@ def sum_pairs(inputs: Inputs) -> Output:
 def state_output(
     iteration: Iteration[PairRequest, PairSums, Any], distinct: DistinctRows
 ) -> Output:
-    """Lay an iteration out for the next pass: its own arrays, and its request by groups."""
+    """Return an iteration as the output of a pass: its arrays, and its request by groups."""
     request = iteration.request
     if request is None:
         raise ValueError("the iteration is finished")
@@ -113,7 +113,7 @@ def state_output(
 
 
 def advance_state(load: Load[IterationT], distinct: DistinctRows, inputs: Inputs) -> IterationT:
-    """Add up a pass's parts and take the iteration one step on."""
+    """Add up the parts of a pass and advance the iteration by one step."""
     iteration = restore(load, read_state(inputs))
     request = iteration.request
     if request is None:

@@ -90,7 +90,7 @@ def _deal(sizes: list[int]) -> NDArray[np.int64]:
 
 
 def join_labels(inputs: Inputs) -> Output:
-    """Join what the tasks found, in the order of the labels."""
+    """Join the tasks' findings in the order of the labels."""
     parts = [part for part in inputs.parts if part.values["labels"]]
     return Output(
         values={"labels": [label for part in parts for label in part.values["labels"]]},

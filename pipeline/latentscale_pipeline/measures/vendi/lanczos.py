@@ -75,7 +75,7 @@ def multiply_pair(inputs: Inputs, similarity: Similarity) -> Output:
 
 @under_kernel
 def advance_kernel(inputs: Inputs, similarity: Similarity) -> Output:
-    """Begin stochastic Lanczos, or take a pass's products one step on."""
+    """Begin stochastic Lanczos, or advance it by one step with the products of a pass."""
     p, state = inputs.parameters, inputs.state
     corpus = inputs.corpora[p["role"]]
     groups = cut_rows(corpus.n, corpus.d)

@@ -27,7 +27,7 @@ class Similarity:
 
 
 def under_kernel(work: Callable[[Inputs, Similarity], Output]) -> Work:
-    """Give a stage's work its kernel; where there is no bandwidth, say why instead of working.
+    """Return work that calls the given one with its stage's kernel, if there is a bandwidth.
 
     What the mathematics refuses in a user's function is bad input: trying again can't help.
     """

@@ -63,7 +63,7 @@ def precision_rows(n: int) -> int:
 
 
 def find_bandwidth(inputs: Inputs) -> Output:
-    """Take the median distance of random pairs of rows as the bandwidth."""
+    """Return the median distance of random pairs of rows, which is the bandwidth."""
     points = as_points(inputs.corpora[inputs.parameters["role"]].read_all(), "euclidean")
     try:
         bandwidth = median_bandwidth(points, generator=inputs.generator())

@@ -159,7 +159,7 @@ class Layout:
         return float(self.n) * min(overlap * (overlap * self.n / self.cells), self.n)
 
     def descends(self, overlap: int) -> bool:
-        """Tell whether cells are large enough for a descent to pay."""
+        """Return whether cells are large enough for a descent to pay."""
         largest = min(2 * overlap * self.n // self.cells, self.cap)
         return self.pairs(overlap) * self.d > EXACT_WORK and largest * self.d > EXACT_CELL
 
