@@ -150,7 +150,7 @@ def test_refusals(place: Path, latentscale: Command, monkeypatch: pytest.MonkeyP
     config = write(place, "refused", "refused", workers(place))
     partition = latentscale("submit", config, "--quiet", "-o", "driver.queue=absent")
     assert partition.code == 2
-    assert "sbatch doesn't take the driver: sbatch: error: invalid partition" in partition.err
+    assert "sbatch rejected the driver: sbatch: error: invalid partition" in partition.err
     injected = latentscale("submit", config, "-o", 'driver.directives=["--x\\nrm -rf /"]')
     assert injected.code == 2
     assert "driver.directives.0: it has to be a single line" in injected.err
@@ -161,4 +161,4 @@ def test_refusals(place: Path, latentscale: Command, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PATH", os.path.dirname(os.path.realpath("/bin/sh")) + "/absent")
     missing = latentscale("submit", config, "--quiet")
     assert missing.code == 2
-    assert "there is no sbatch here" in missing.err
+    assert "sbatch isn't installed here" in missing.err

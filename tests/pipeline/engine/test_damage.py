@@ -290,8 +290,8 @@ def test_a_plan_that_can_not_be_read_is_told(job: Job, latentscale: Callable[...
     hostile = json.loads(whole)
     hostile["stages"][0]["stage"] = "../../elsewhere"
     for content, message in (
-        ("{", "not the plan of a job; run the job again to write it"),
-        (json.dumps(hostile), "'../../elsewhere' is no stage's name"),
+        ("{", "not the plan of a job; run the job again to rewrite it"),
+        (json.dumps(hostile), "'../../elsewhere' isn't the name of a stage"),
     ):
         plan.write_text(content)
         ended = latentscale("verify", job.store.url)

@@ -257,9 +257,9 @@ def test_a_remote_job_is_seen_from_its_folder(
         (("cancel", folder), "nothing to cancel, the job isn't running: finished (in "),
         (
             ("status", output),
-            f"it holds jobs but isn't one itself; name one of them, such as {output}",
+            f"the folder holds jobs but isn't a job; name one of them, such as {output}",
         ),
-        (("logs", f"{output}/nowhere"), "there is nothing; name the folder of a job"),
+        (("logs", f"{output}/nowhere"), "nothing is there; name the folder of a job"),
     ):
         ended = latentscale(*command)
         assert ended.code == 2

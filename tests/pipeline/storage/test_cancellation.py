@@ -345,11 +345,11 @@ def test_what_can_not_be_resumed_is_said_in_one_line(
         ((finished, "-o", "cluster.worker=3"), "cluster.worker is unknown"),
         (
             (copies["renamed"],),
-            f"make the job {finished.name}, not this one: the folder was renamed",
+            f"give the job {finished.name}, not this one: the folder was renamed",
         ),
-        ((copies["planless"],), "it has no plan.json that says how to go on"),
+        ((copies["planless"],), "no readable plan.json to resume from"),
         ((copies["altered"],), "not this one"),
-        ((tmp_path / "nowhere",), "it has no config.json that says how to go on"),
+        ((tmp_path / "nowhere",), "no readable config.json to resume from"),
     ):
         ended = latentscale("resume", *arguments)
         assert ended.code == 2, ended.err
