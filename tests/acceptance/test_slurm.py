@@ -79,7 +79,7 @@ def test_a_submitted_job_gives_the_serial_numbers(
     )
     again = latentscale("submit", config, "--quiet")
     assert again.code == 2
-    assert f"its driver is slurm job {told['id']} already" in again.err
+    assert f"its driver is already submitted as slurm job {told['id']}" in again.err
     seen: set[str] = set()
 
     def ended() -> bool:

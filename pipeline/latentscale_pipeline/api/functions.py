@@ -1,4 +1,4 @@
-"""The functions that measure arrays: arguments in, findings out."""
+"""The functions that measure arrays."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from latentscale_pipeline.api.findings import (
 from latentscale_pipeline.config.job import Budget
 
 ORDERS = (0.1, 0.5, 1.0, 2.0, float("inf"))
-"""Orders of the Vendi score that are computed by default."""
+"""Default orders of the Vendi score."""
 
 BUDGET = Budget().pairs
-"""Pairs of rows that a function may evaluate by default."""
+"""Default budget of pairs of rows."""
 
 
 def vendi_score(
