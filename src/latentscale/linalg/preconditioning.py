@@ -466,7 +466,7 @@ class Solved:
     corrected : ndarray, shape (n,)
         The residual after ``correction`` has been added to the solution.
     correction : ndarray of float64, shape (m,) or None
-        The correction at the landmarks; None where there is none.
+        The correction at the landmarks; None if there is none.
     """
 
     solution: NDArray[np.floating]

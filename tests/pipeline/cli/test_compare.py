@@ -201,7 +201,10 @@ def test_bad_input_is_one_line_and_exit_code_2(
     ("arguments", "message"),
     [
         (["a"], "Missing argument 'BASELINE'"),
-        (["a", "b", "--junit", "x.xml"], "--junit writes how gates went; name them with --gates"),
+        (
+            ["a", "b", "--junit", "x.xml"],
+            "--junit writes the results of gates; name them with --gates",
+        ),
         (["a", "b", "--json", "--markdown"], "--json and --markdown both print; name a file"),
     ],
 )

@@ -331,7 +331,7 @@ def test_an_unknown_format_is_one_line(latentscale: Command, tmp_path: Path) -> 
     np.save(tmp_path / "v.npy", rows())
     ended = latentscale("ingest", tmp_path / "v.npy", tmp_path / "c", "--format", "tiff")
     assert ended.code == 2
-    assert "'tiff' is no format; the formats are npy, npz, parquet" in ended.err
+    assert "'tiff' isn't a format; the formats are npy, npz, parquet" in ended.err
     assert set(FORMATS) >= {"csv", "tsv", "word2vec", "u8bin", "safetensors", "zarr"}
 
 

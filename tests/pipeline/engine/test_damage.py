@@ -198,7 +198,7 @@ def test_a_finished_job_is_verified_and_mended(job: Job, latentscale: Callable[.
     ended = latentscale("verify", folder)
     assert ended.code == 0
     assert ended.out.startswith(f"{folder}: ")
-    assert ended.out.endswith("all as they should be\n")
+    assert ended.out.endswith("all intact\n")
     trace = job.parts("heat-corpus")[-1].path("trace")
     flip(job.store, trace, np.random.default_rng(5))
     graph = Path(folder, job.parts("graph-reference")[-1].path("indptr"))

@@ -292,7 +292,7 @@ def test_a_killed_run_is_dead(cli_job: Path, latentscale: Command, tmp_path: Pat
     assert ended.code == 0
     lines = ended.out.splitlines()
     assert re.fullmatch(rf"{folder.name}: dead \(process {process.pid} on .* is gone\)", lines[0])
-    assert lines[-1] == f"latentscale resume {folder} goes on from here"
+    assert lines[-1] == f"latentscale resume {folder} continues this job"
     assert re.search(r"^duplicates-corpus +done +1 of 1 ", ended.out, re.MULTILINE)
     assert re.search(r"^heat-corpus +waiting +0 of 1 ", ended.out, re.MULTILINE)
     cancelled = latentscale("cancel", folder)
