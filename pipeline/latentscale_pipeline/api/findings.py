@@ -23,7 +23,7 @@ class Findings(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """What was measured."""
+        """Return a heading that says what was measured."""
 
     @property
     @abstractmethod
@@ -72,7 +72,7 @@ class VendiFindings(Findings):
 
     @property
     def title(self) -> str:
-        """What was measured."""
+        """Return a heading that says what was measured."""
         width = "" if self.bandwidth is None else f" of bandwidth {self.bandwidth:.4g}"
         return f"Vendi scores of {self.rows:,} rows, {self.kernel} kernel{width}"
 
@@ -115,7 +115,7 @@ class MagnitudeFindings(Findings):
 
     @property
     def title(self) -> str:
-        """What was measured."""
+        """Return a heading that says what was measured."""
         return f"Magnitude of {self.rows:,} rows ({self.points:,} distinct)"
 
     @property
@@ -165,7 +165,7 @@ class HeatTraceFindings(Findings):
 
     @property
     def title(self) -> str:
-        """What was measured."""
+        """Return a heading that says what was measured."""
         return f"Heat trace, normalised by {self.normalization}, of {self.graph['edges']:,} edges"
 
     @property
@@ -217,7 +217,7 @@ class ImdFindings(Findings):
 
     @property
     def title(self) -> str:
-        """What was measured."""
+        """Return a heading that says what was measured."""
         return f"IMD, traces normalised by {self.normalization}"
 
     @property
@@ -262,7 +262,7 @@ class GeomcaFindings(Findings):
 
     @property
     def title(self) -> str:
-        """What was measured."""
+        """Return a heading that says what was measured."""
         return (
             f"GeomCA of {self.sizes['corpus']:,} rows against {self.sizes['reference']:,}, "
             f"epsilon {self.epsilon:.4g}"

@@ -178,7 +178,7 @@ def run_task(task: Task) -> Cost:
         raise BadInput(f"{damage}{_way_out(task, damage)}") from None
     except (LatentscaleError, CorruptResult):
         raise
-    except Exception as error:  # noqa: BLE001 -- whatever a measure raises is logged and retried
+    except Exception as error:  # noqa: BLE001 -- every error of a measure is logged and retried
         log = f"{task.part}.{attempt}.log"
         store.write(log, without_credentials(traceback.format_exc()).encode())
         reason = without_credentials(str(error).splitlines()[0] if str(error) else "")
@@ -186,7 +186,7 @@ def run_task(task: Task) -> Cost:
 
 
 def _way_out(task: Task, damage: CorruptShard) -> str:
-    """Return a hint on how to exclude a damaged shard from the job; empty if it isn't known."""
+    """Return a hint on how to exclude a damaged shard from the job; empty if that is impossible."""
     for role, corpus in task.corpora.items():
         shards = {shard.key: shard for shard in corpus.manifest.vectors.shards}
         if str(damage).startswith(f"{corpus.url}/{damage.key}: ") and damage.key in shards:

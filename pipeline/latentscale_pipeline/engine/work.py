@@ -23,7 +23,7 @@ class Earlier:
     dependences : mapping
         The inputs of the stage's key in that plan.
     code : mapping
-        Digests of modules by the digest that stands for all of them.
+        Digests of modules, by the digest of all of them.
     """
 
     when: str

@@ -1,4 +1,4 @@
-"""Log scores to MLflow: metrics for each score's value and the ends of its bracket.
+"""Log scores to MLflow: metrics for the value, bracket and sampling error of each score.
 
 Each job is one run. The run is found by its tag, so logging a job twice has no effect.
 """

@@ -70,7 +70,7 @@ class Notification(Section):
 
     @property
     def key(self) -> str:
-        """What it is, wherever it stands in the list; a hash, because an address may be secret."""
+        """Return its identity, independent of its position; hashed, as an address may be secret."""
         return digest(self.model_dump())[:16]
 
 
