@@ -128,7 +128,7 @@ def test_workers_are_told_that_memory_is_out_of_reach(
     ended = latentscale("run", write_job(rows, "memory://jobs", cluster={"kind": "local"}))
     assert ended.code == 2
     assert ended.err.strip().endswith(
-        "output is in the memory of one process, where workers can't reach it; set cluster.kind "
+        "output is in the memory of one process, where workers can't read it; set cluster.kind "
         "to serial, or choose another place"
     )
 
