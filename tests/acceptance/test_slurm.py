@@ -153,7 +153,7 @@ def test_refusals(place: Path, latentscale: Command, monkeypatch: pytest.MonkeyP
     assert "sbatch rejected the driver: sbatch: error: invalid partition" in partition.err
     injected = latentscale("submit", config, "-o", 'driver.directives=["--x\\nrm -rf /"]')
     assert injected.code == 2
-    assert "driver.directives.0: it has to be a single line" in injected.err
+    assert "driver.directives.0: it must be a single line" in injected.err
     for key, value in (("queue", '"main; id"'), ("account", '"$(id)"'), ("walltime", "tomorrow")):
         ended = latentscale("submit", config, "-o", f"cluster.{key}={value}")
         assert ended.code == 2

@@ -141,13 +141,13 @@ def test_options_reach_the_corpus(latentscale: Command, source: Path, tmp_path: 
             ["info", "{}/none"],
             "latentscale: {}/none: no such corpus; check the path, or ingest one",
         ),
-        (["verify", "{}/v.npy"], "latentscale: {}/v.npy: not a corpus (no manifest.json); turn it"),
+        (["verify", "{}/v.npy"], "latentscale: {}/v.npy: not a corpus (no manifest.json); create"),
         (["ingest", "{}/no.npy", "{}/c"], "latentscale: {}/no.npy: no such file or folder; check"),
         (["ingest", "{}/*.x", "{}/c"], "latentscale: {}/*.x: no file matches; check the pattern"),
-        (["ingest", "{}/v.npy", "{}"], "latentscale: {}: the corpus would replace its own source"),
+        (["ingest", "{}/v.npy", "{}"], "latentscale: {}: the corpus would overwrite its source"),
         (
             ["ingest", "{}/v.npy", "{}/c", "--labels", "{}/v.npy"],
-            "latentscale: {}/v.npy: labels must be text or integers, one a row, but this is an",
+            "latentscale: {}/v.npy: labels must be text or integers, one per row, but this is an",
         ),
     ],
 )
