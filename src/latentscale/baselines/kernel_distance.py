@@ -33,6 +33,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -192,17 +193,24 @@ def _group_sums(
 
 
 def _kernel_tile(x: Float64Array, y: Float64Array, centre: Float64Array) -> Float64Array:
-    """Compute h between rows that were moved to the centre."""
+    """Compute h between rows about the centre."""
     d = len(centre)
     a = float(centre @ centre) / d + 1.0
-    u, v = (x @ centre / d)[:, None], y @ centre / d
-    g = x @ y.T / d
-    # w² - u² - v² and w³ - u³ - v³ without what cancels, in powers of g.
-    own = u + v
-    constant = u * v * (6.0 * a + 3.0 * own)
-    linear = 3.0 * (a + own) ** 2
-    tile: Float64Array = constant + g * (linear + g * (3.0 * (a + own) + g))
+    tile = x @ y.T
+    tile /= d
+    _reduce_kernel(tile, x @ centre / d, y @ centre / d, a)
     return tile
+
+
+@numba.njit(cache=True, nogil=True)
+def _reduce_kernel(tile: Float64Array, u: Float64Array, v: Float64Array, a: float) -> None:
+    """Replace g by h, without what cancels in w² - u² - v² and w³ - u³ - v³."""
+    for i in range(tile.shape[0]):
+        for j in range(tile.shape[1]):
+            g, own = tile[i, j], u[i] + v[j]
+            near = a + own
+            constant = u[i] * v[j] * (6.0 * a + 3.0 * own)
+            tile[i, j] = constant + g * (3.0 * near * near + g * (3.0 * near + g))
 
 
 def _rounding(x: NDArray[np.floating], y: NDArray[np.floating], centre: Float64Array) -> float:
