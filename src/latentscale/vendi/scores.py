@@ -327,7 +327,8 @@ def vendi_score(spectrum: Spectrum, order: float) -> Estimate:
     score = min(score, float(spectrum.size))
     lower, upper = _within_reach(spectrum.eigenvalues, spectrum.error, order)
     most = float(min(spectrum.size, len(spectrum.eigenvalues)))
-    lower, upper = lower * (1.0 - EVALUATION), upper * (1.0 + EVALUATION)
+    slack = EVALUATION if order > 0 else 0.0  # ranks are whole
+    lower, upper = lower * (1.0 - slack), upper * (1.0 + slack)
     lower, upper = max(1.0, min(lower, score)), min(max(upper, score), max(score, most))
     return Estimate(score, lower, upper, "exact", "exact")
 
@@ -523,7 +524,8 @@ def vendi_bracket(nystrom: NystromSpectrum, order: float) -> Estimate:
     if order == 2:
         return nystrom.norm.score()
     norm, known, lost = nystrom.norm, nystrom.eigenvalues, nystrom.lost_trace
-    n, slack = norm.size, SUMS_ROUNDING + norm.size * EPSILON
+    n = norm.size
+    slack = SUMS_ROUNDING + n * EPSILON if order > 0 else 0.0  # ranks are whole
     excess = max(0.0, norm.most - math.fsum(known**2))
     padded = np.concatenate([known, np.zeros(n - len(known))])
     limits = np.sqrt(padded**2 + excess)
