@@ -30,8 +30,6 @@ _IMPLIED = re.compile(r"(, )?\b\w+=(\[\]|(Load|Store|Del)\(\))")
 of a name, which follows from its position.
 """
 
-_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-
 
 def code_closure(modules: Sequence[str]) -> dict[str, str]:
     """Digest the code of modules and of everything they import.
@@ -86,7 +84,7 @@ def _read_source(data: bytes, package: str) -> tuple[str, list[tuple[str, list[s
     cache_home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     name = f"{_short_hash(data)}-{package}.json"
-    entry = Path(cache_home, "latentscale", f"trees-{version}", name)
+    entry = Path(cache_home, "latentscale", f"syntax-{version}", name)
     try:
         digest, imports = json.loads(entry.read_text("utf-8"))
     except (OSError, ValueError, TypeError):
@@ -151,11 +149,10 @@ class _Essentials(ast.NodeTransformer):
         for_type_checkers = ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
         return None if for_type_checkers else self.generic_visit(node)
 
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        """Remove the docstring."""
-        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
-            node.body = node.body[1:]
-        return super().generic_visit(node)
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        """Remove docstrings, of attributes as well."""
+        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_text else self.generic_visit(node)
 
 
 def _imported(node: ast.AST, package: str) -> Iterator[tuple[str, list[str]]]:
