@@ -258,7 +258,9 @@ def test_a_signal_ends_a_long_task_of_this_process(
     _, err = process.communicate(timeout=60)
     assert time.monotonic() - begun < 5
     assert process.returncode == 3
-    assert err.splitlines()[-1] == "latentscale: interrupted; run the same command again to go on"
+    assert (
+        err.splitlines()[-1] == "latentscale: interrupted; run the same command again to continue"
+    )
     [folder] = jobs.glob("stop-me-*")
     assert sorted(path.name for path in (folder / "lock").iterdir()) == [
         "000001.json",
