@@ -95,7 +95,7 @@ def main() -> NoReturn:
         error.show()
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt, Interrupted):
-        click.echo("latentscale: interrupted; run the same command again to go on", err=True)
+        click.echo("latentscale: interrupted; run the same command again to continue", err=True)
         _leave(3)
     except LatentscaleError as error:
         click.echo(f"latentscale: {_shown(error)}", err=True)

@@ -56,11 +56,11 @@ class Gate(Section):
     measure: Text | None = None
     """Select by measure, named as in the configuration."""
     of: Literal["corpus", "reference", "pair"] | None = None
-    """Select by what was measured."""
+    """Select by corpus, reference or the pair of both."""
     score: Text | None = None
     """Select by the score's name, such as `imd` or `area`."""
     kernel: Text | None = None
-    """Select by kernel, with its bandwidth (`rbf median`) or whatever that is (`rbf`)."""
+    """Select by kernel, with its bandwidth (`rbf median`) or with any bandwidth (`rbf`)."""
     order: Order | None = None
     """Select by order."""
     label: Text | None = None
@@ -70,7 +70,7 @@ class Gate(Section):
     unit: Text | None = None
     """Select by unit."""
     better: Literal["high", "low", "none"] | None = None
-    """Select by which direction is the better one."""
+    """Select by which direction is better."""
     max_drop: Share | None = None
     """How far a value may fall below the baseline's, as a share of it."""
     max_rise: Share | None = None
@@ -82,7 +82,7 @@ class Gate(Section):
     absolute: bool = False
     """Whether max_drop and max_rise are in the score's own unit."""
     significant: bool = False
-    """Whether only what is beyond the uncertainty counts."""
+    """Whether only violations beyond the uncertainty count."""
 
     @model_validator(mode="after")
     def _meaningful(self) -> Gate:

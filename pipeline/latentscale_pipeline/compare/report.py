@@ -56,7 +56,7 @@ def comparison_report(
         title=f"{against} against {names[-1]}",
         subtitle=" · ".join(printable(job.id) for job in jobs),
         conclusions=[
-            *([] if gates is None else [_gates_said(gates)]),
+            *([] if gates is None else [_gates_summary(gates)]),
             *(_said(found, name) for found, name in zip(comparisons, names, strict=False)),
         ],
         answers=[
@@ -143,7 +143,7 @@ def _changes(comparisons: Sequence[Comparison], names: Sequence[str]) -> list[An
     return answers
 
 
-def _gates_said(gates: Sequence[GateResult]) -> str:
+def _gates_summary(gates: Sequence[GateResult]) -> str:
     failed = [result for result in gates if not result.passed]
     many = counted(len(gates), "gate")
     return (

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from latentscale_pipeline.corpus.fingerprint import of_rows
+from latentscale_pipeline.corpus.fingerprint import subset_fingerprint
 from latentscale_pipeline.corpus.manifest import (
     MANIFEST_KEY,
     SCHEMA,
@@ -151,7 +151,7 @@ class Corpus:
         """
         if not self.excluded:
             return self.manifest.fingerprint
-        return of_rows(self.manifest.fingerprint, self._kept_ranges())
+        return subset_fingerprint(self.manifest.fingerprint, self._kept_ranges())
 
     @cached_property
     def zero_rows(self) -> int:

@@ -6,8 +6,9 @@ one line with dtype, rows and dimensions. It doesn't depend on the sizes of shar
 format, ids or labels. Shards whose row counts are multiples of 1024 can be hashed separately and
 combined (:func:`block_digests`, :func:`combine`).
 
-A subset of rows is identified by the corpus' fingerprint and the row ranges (:func:`of_rows`), so
-no row has to be read. That hash differs from the fingerprint of a corpus of just these rows.
+A subset of rows is identified by the corpus' fingerprint and the row ranges
+(:func:`subset_fingerprint`), so no row has to be read. That hash differs from the fingerprint of a
+corpus of just these rows.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def combine(digests: Iterable[bytes], dtype: npt.DTypeLike, rows: int, dimension
     return whole.hexdigest()
 
 
-def of_rows(fingerprint: str, ranges: Iterable[tuple[int, int]]) -> str:
+def subset_fingerprint(fingerprint: str, ranges: Iterable[tuple[int, int]]) -> str:
     """Return a hash that identifies a subset of a corpus' rows: 32 hexadecimal characters.
 
     Parameters

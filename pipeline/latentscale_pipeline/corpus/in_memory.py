@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from latentscale_pipeline.corpus.corpus import Corpus
 from latentscale_pipeline.corpus.fingerprint import BLOCK_ROWS, block_digests, combine
-from latentscale_pipeline.corpus.ingest.encoding import fault
+from latentscale_pipeline.corpus.ingest.encoding import invalid_reason
 from latentscale_pipeline.corpus.ingest.sidecars import checked_weights
 from latentscale_pipeline.corpus.ingest.writing import SHARD_BYTES, stored_dtype
 from latentscale_pipeline.corpus.manifest import (
@@ -123,7 +123,7 @@ def _check_rows(stored: npt.NDArray[Any], given: npt.NDArray[Any], name: str) ->
         finite = np.isfinite(block).all(axis=1)
         if not finite.all():
             row = start + int(np.argmin(finite))
-            raise BadInput(f"{name}: row {row} {fault(given[row], stored.dtype.name)}")
+            raise BadInput(f"{name}: row {row} {invalid_reason(given[row], stored.dtype.name)}")
         zero = np.flatnonzero(~block.any(axis=1))
         if len(zero) and first is None:
             first = start + int(zero[0])

@@ -28,7 +28,7 @@ def changes(
     Parameters
     ----------
     before, now : mapping
-        As returned by :func:`~latentscale_pipeline.engine.keys.stage_dependences`.
+        As returned by :func:`~latentscale_pipeline.engine.keys.stage_dependencies`.
     code : mapping, optional
         Digests of modules by the digest of all of them. Changed modules are named if both sets are
         known.

@@ -27,7 +27,7 @@ LIBRARIES = ("numpy", "scipy", "numba", "pynndescent")
 def code_version() -> str:
     """Hash every source file of the project, for provenance and for comparing workers.
 
-    Stage keys don't depend on it; see :func:`stage_dependences`.
+    Stage keys don't depend on it; see :func:`stage_dependencies`.
     """
     hasher = hashlib.sha256()
     for folder in (Path(place) for package in PACKAGES for place in package_folders(package)):
@@ -72,7 +72,7 @@ def work_name(work: Work) -> str:
     return f"{work.__module__}.{work.__qualname__}"
 
 
-def stage_dependences(
+def stage_dependencies(
     stages: Sequence[Stage], fingerprints: Mapping[str, str]
 ) -> dict[str, dict[str, Any]]:
     """List everything that the result of every stage depends on, as JSON.
@@ -115,15 +115,15 @@ def stage_dependences(
     return found
 
 
-def stage_key(dependences: Mapping[str, Any]) -> str:
+def stage_key(dependencies: Mapping[str, Any]) -> str:
     """Hash everything that a stage's result depends on to sixteen hexadecimal digits."""
-    return digest(dependences)[:16]
+    return digest(dependencies)[:16]
 
 
 def stage_keys(stages: Sequence[Stage], fingerprints: Mapping[str, str]) -> dict[str, str]:
-    """Return the key of every stage by name; see :func:`stage_dependences`."""
-    found = stage_dependences(stages, fingerprints)
-    return {name: stage_key(dependences) for name, dependences in found.items()}
+    """Return the key of every stage by name; see :func:`stage_dependencies`."""
+    found = stage_dependencies(stages, fingerprints)
+    return {name: stage_key(dependencies) for name, dependencies in found.items()}
 
 
 def part_keys(stage: Stage) -> tuple[str, ...]:

@@ -100,7 +100,7 @@ def run_stages(
     failed = [stage_state for stage_state in stage_states if stage_state.failure]
     if failed:
         more = f" (and {len(failed) - 1} more stages)" if len(failed) > 1 else ""
-        message = f"stage {_told(work.store, failed[0])}{more}"
+        message = f"stage {_describe_failure(work.store, failed[0])}{more}"
         if all(isinstance(stage_state.failure, TargetMissed) for stage_state in failed):
             raise TargetMissed(message)
         raise Incomplete(f"{message}; run the same command again to retry")
@@ -117,7 +117,7 @@ def repair(
     return owner
 
 
-def _told(store: ObjectStore, stage_state: StageState) -> str:
+def _describe_failure(store: ObjectStore, stage_state: StageState) -> str:
     """Return one line that names the failed part of a stage, the reason, and the log."""
     where = stage_state.failed.label if stage_state.failed else stage_state.stage.name
     failure = stage_state.failure

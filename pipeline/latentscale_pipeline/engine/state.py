@@ -258,7 +258,7 @@ def _origin(work: Work, state: StageState) -> str:
         return "computed"
     for earlier in work.earlier(stage.name):
         code = {**earlier.code, **work.code}
-        changed = changes(earlier.dependences, work.dependences[stage.name], code)
+        changed = changes(earlier.dependencies, work.dependencies[stage.name], code)
         if changed:
             return f"computed: {changed} changed since {earlier.when}"
     if work.store.folders(stage.folder):

@@ -14,20 +14,20 @@ from latentscale_pipeline.storage.objects import ObjectStore
 
 @dataclass(frozen=True)
 class Earlier:
-    """The dependences of a stage in an earlier plan.
+    """The dependencies of a stage in an earlier plan.
 
     Attributes
     ----------
     when : str
         The name of that plan, for display.
-    dependences : mapping
+    dependencies : mapping
         The inputs of the stage's key in that plan.
     code : mapping
         Digests of modules, by the digest of all of them.
     """
 
     when: str
-    dependences: Mapping[str, Any]
+    dependencies: Mapping[str, Any]
     code: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
@@ -55,12 +55,12 @@ class Work:
     part_caches : callable
         Takes a part key (:func:`~latentscale_pipeline.engine.keys.part_keys`); returns the folders
         of other jobs that may have that part, with its place in each.
-    dependences : mapping
+    dependencies : mapping
         The inputs of each stage's key, by stage name.
     earlier : callable
         Takes a stage name; returns the same from earlier plans.
     code : mapping
-        Digests of modules, by the digest of all of them that ``dependences`` refers to.
+        Digests of modules, by the digest of all of them that ``dependencies`` refers to.
     retries : int
         How many times a failed part is retried.
     """
@@ -71,7 +71,7 @@ class Work:
     corpora: Mapping[str, Corpus]
     caches: Callable[[str], Iterable[ObjectStore]] = _nowhere
     part_caches: Callable[[str], Iterable[tuple[ObjectStore, str]]] = _nowhere
-    dependences: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    dependencies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     earlier: Callable[[str], Iterable[Earlier]] = _nowhere
     code: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     retries: int = 2

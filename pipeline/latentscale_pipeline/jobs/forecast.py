@@ -31,9 +31,9 @@ from latentscale_pipeline.jobs.machine import describe_machine, memory_bytes
 from latentscale_pipeline.jobs.plan import (
     corpus_sources,
     describe_stage,
+    drop_inapplicable_measures,
     identify_plan,
     job_facts,
-    leave_out_what_does_not_apply,
     plan_stages,
 )
 from latentscale_pipeline.jobs.run import frozen_config, work_with_caches
@@ -131,7 +131,7 @@ def _forecast(config: JobConfig) -> dict[str, Any]:
         role: find_corpus(url, config.output).without(excluded)
         for role, (url, excluded) in corpus_sources(config).items()
     }
-    config = leave_out_what_does_not_apply(config, found)
+    config = drop_inapplicable_measures(config, found)
     facts = job_facts(config, found, scales)
     stages = plan_stages(config, facts)
     corpora = {role: corpus for role, corpus in found.items() if isinstance(corpus, Corpus)}

@@ -18,7 +18,7 @@ from latentscale_pipeline.corpus import Corpus, rows_by_label
 from latentscale_pipeline.corpus.ingest.create import Prospect, ensure_corpus
 from latentscale_pipeline.corpus.ingest.encoding import Run
 from latentscale_pipeline.corpus.ingest.sources import Sources
-from latentscale_pipeline.engine.keys import part_keys, stage_dependences, stage_key
+from latentscale_pipeline.engine.keys import part_keys, stage_dependencies, stage_key
 from latentscale_pipeline.engine.memory import check_memory, idle_memory
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.errors import BadInput
@@ -73,14 +73,14 @@ class Plan:
         return {role: corpus.fingerprint for role, corpus in self.corpora.items()}
 
     @cached_property
-    def dependences(self) -> dict[str, dict[str, Any]]:
+    def dependencies(self) -> dict[str, dict[str, Any]]:
         """Return what the result of each stage depends on, by the stage's name."""
-        return stage_dependences(self.stages, self.fingerprints)
+        return stage_dependencies(self.stages, self.fingerprints)
 
     @cached_property
     def keys(self) -> dict[str, str]:
         """Return the key of each stage by name."""
-        return {name: stage_key(found) for name, found in self.dependences.items()}
+        return {name: stage_key(found) for name, found in self.dependencies.items()}
 
     @cached_property
     def idle_bytes(self) -> int:
@@ -106,7 +106,7 @@ class Plan:
                     "key": self.keys[stage.name],
                     **describe_stage(stage, self.idle_bytes),
                     "peak_memory_bytes": self.projected_bytes(stage),
-                    "depends_on": self.dependences[stage.name],
+                    "depends_on": self.dependencies[stage.name],
                     **({"part_keys": part_keys(stage)} if stage.part_inputs else {}),
                 }
                 for stage in self.stages
@@ -173,15 +173,15 @@ def make_plan(
                 role: ensure_corpus(url, config.output, progress, run_for).without(excluded)
                 for role, (url, excluded) in corpus_sources(config).items()
             }
-        config = leave_out_what_does_not_apply(config, corpora)
+        config = drop_inapplicable_measures(config, corpora)
         facts = job_facts(config, corpora, fixed_scales)
     return identify_plan(config, corpora, facts, plan_stages(config, facts))
 
 
-def leave_out_what_does_not_apply(
+def drop_inapplicable_measures(
     config: JobConfig, corpora: Mapping[Role, Corpus | Prospect]
 ) -> JobConfig:
-    """Leave out measures that need equal dimensions if the corpora differ and none were named."""
+    """Drop measures that need equal dimensions if the corpora differ and none were named."""
     named = "measures" in config.model_fields_set
     if named or len({corpus.d for corpus in corpora.values()}) == 1:
         return config

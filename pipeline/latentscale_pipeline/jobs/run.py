@@ -260,7 +260,7 @@ def work_with_caches(plan: Plan) -> Work:
         job_work(plan),
         caches=find_caches(plan),
         part_caches=find_part_caches(plan),
-        dependences=plan.dependences,
+        dependencies=plan.dependencies,
         earlier=find_earlier(plan),
         code=code_by_digest(plan.stages),
     )
@@ -294,7 +294,7 @@ def _write_plan(plan: Plan) -> None:
 
 
 def _describe(plan: Plan, previous: StoredPlan) -> bytes:
-    """Return the plan to store; it keeps the earlier dependences of stages whose keys changed."""
+    """Return the plan to store; it keeps the earlier dependencies of stages whose keys changed."""
     description = plan.describe()
     stored = planned_stages(previous)
     code, known = code_by_digest(plan.stages), planned_code(previous)

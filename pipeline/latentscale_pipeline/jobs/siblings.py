@@ -114,8 +114,8 @@ def find_earlier(plan: Plan) -> Callable[[str], Iterable[Earlier]]:
             stages, code = stored(job)
             stage = stages.get(name, {})
             same = job == plan.id and stage.get("key") == plan.keys.get(name)
-            dependences = stage.get("before" if same else "depends_on")
-            if isinstance(dependences, dict):
-                yield Earlier("the last run" if job == plan.id else job, dependences, code)
+            dependencies = stage.get("before" if same else "depends_on")
+            if isinstance(dependencies, dict):
+                yield Earlier("the last run" if job == plan.id else job, dependencies, code)
 
     return find

@@ -23,7 +23,7 @@ from latentscale_pipeline.errors import Cancelled, Incomplete, LatentscaleError
 from latentscale_pipeline.storage.lock import Holder, read_lock
 from latentscale_pipeline.storage.objects import ObjectStore
 
-LOOKING_SECONDS = 1.0
+POLL_SECONDS = 1.0
 """Pause between checks for a request to cancel."""
 
 LOOKS_PER_LOCK = 10
@@ -62,7 +62,7 @@ def read_cancel_request(store: ObjectStore, holder: Holder) -> dict[str, Any] | 
 
 @contextmanager
 def stop_when_asked(
-    store: ObjectStore, me: Holder, looking_seconds: float = LOOKING_SECONDS
+    store: ObjectStore, me: Holder, poll_seconds: float = POLL_SECONDS
 ) -> Iterator[Check]:
     """Check for reasons to stop during a ``with`` block, which gets the function to call.
 
@@ -72,7 +72,7 @@ def stop_when_asked(
         The job folder.
     me : Holder
         This run, which holds the lock. Requests to earlier runs are deleted.
-    looking_seconds : float
+    poll_seconds : float
         Pause between checks.
     """
     for key in store.keys("cancel"):
@@ -83,7 +83,7 @@ def stop_when_asked(
 
     def look_often() -> None:
         looks = 0
-        while not reasons and not end.wait(looking_seconds):
+        while not reasons and not end.wait(poll_seconds):
             looks += 1
             with suppress(LatentscaleError, OSError):  # the next check may succeed
                 reasons.extend(_cancelled(store, me))

@@ -20,7 +20,7 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 class WorkflowCorpora(Section):
-    """The corpora of an evaluation; they stand above those that the job names."""
+    """The corpora of an evaluation; they override those of the job."""
 
     corpus: Text | None = None
     """Corpus under evaluation."""
@@ -29,7 +29,7 @@ class WorkflowCorpora(Section):
 
 
 class BaselineRule(Section):
-    """A baseline that stays: the job of a tag, or a named job."""
+    """A fixed baseline: the job with a tag, or a named job."""
 
     tag: Text | None = None
     """The job that has this tag in the history."""
@@ -44,20 +44,20 @@ class BaselineRule(Section):
 
 
 class Notification(Section):
-    """Whom to tell how an evaluation went.
+    """A notification of the outcome of an evaluation.
 
-    ``webhook`` and ``webhook_from`` (the name of an environment variable that holds it) are sent a
-    JSON document; ``command`` is a list of arguments, and gets it on standard input.
+    A JSON document is posted to ``webhook``, or to the address in the environment variable
+    ``webhook_from``, or passed to ``command`` on standard input.
     """
 
     webhook: Text | None = None
-    """Address that is sent the document."""
+    """Address to which the document is posted."""
     webhook_from: Text | None = None
     """Environment variable that holds the address."""
     command: Annotated[list[Text], Field(min_length=1)] | None = None
     """Program and its arguments; runs only with --allow-code."""
     when: Literal["failure", "always"] = "failure"
-    """Whether only failures are told."""
+    """When to notify: only on `failure`, or `always`."""
 
     @model_validator(mode="after")
     def _one(self) -> Notification:
@@ -70,7 +70,7 @@ class Notification(Section):
 
     @property
     def key(self) -> str:
-        """Return its identity, independent of its position; hashed, as an address may be secret."""
+        """Return its identity, whatever its position; hashed because an address may be secret."""
         return digest(self.model_dump())[:16]
 
 
@@ -78,29 +78,30 @@ class Workflow(Section):
     """A whole workflow."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
-    """What the evaluation is called; the job's name where it has none."""
+    """Name of the evaluation; also the job's name if it has none."""
     history: Text
     """Registry of finished jobs: a folder or a URL."""
     job: Text | dict[str, Any]
     """The job, or a file beside this one that holds it."""
     corpora: WorkflowCorpora = WorkflowCorpora()
-    """Corpora that stand above those of the job."""
+    """Corpora that override those of the job."""
     baseline: Literal["latest", "none"] | BaselineRule = "latest"
-    """What to compare with: `latest` is the newest job whose gates didn't fail, `none` is nothing.
+    """What to compare with: `latest` is the newest job whose gates did not fail; `none` disables
+    the comparison.
     """
     scales_from: Literal["baseline", "job"] = "baseline"
-    """Whose scales count: the baseline's, so that all nights have one ruler, or the job's own."""
+    """Source of the scales: the baseline, so that all runs share them, or the job itself."""
     gates: Text | list[Any] = Field(default_factory=list)
     """The gates, or a file beside this one that holds them."""
     allow_unlike: bool = False
-    """Whether jobs may be compared whose settings, scales or sizes differ."""
+    """Whether to compare jobs whose settings, scales or sizes differ."""
     notify: list[Notification] = Field(default_factory=list)
-    """Whom to tell."""
+    """Notifications to send."""
 
     @field_validator("baseline", mode="before")
     @classmethod
     def _none_is_a_word(cls, baseline: Any) -> Any:
-        # A null in YAML is None here; the word none is a string.
+        # YAML reads an empty value or null as None, and the word none as a string.
         return "none" if baseline is None else baseline
 
 

@@ -42,7 +42,7 @@ from latentscale_pipeline.workflow.config import (
     read_job_config,
     read_workflow_gates,
 )
-from latentscale_pipeline.workflow.notifications import NotTold, refuse_commands, tell
+from latentscale_pipeline.workflow.notifications import NotificationError, refuse_commands, tell
 
 Say = Callable[[str], None]
 
@@ -195,7 +195,7 @@ def _tell_all(workflow: Workflow, registry: Registry, entry: Entry, say: Say) ->
             continue
         try:
             tell(notification, document)
-        except NotTold as problem:
+        except NotificationError as problem:
             say(f"notification {place}: {problem}; run the workflow again to retry")
             continue
         registry.store.create(told, b"{}")

@@ -30,7 +30,7 @@ COMMAND_SECONDS = 60.0
 """Timeout of a command."""
 
 
-class NotTold(Exception):
+class NotificationError(Exception):
     """A notification couldn't be delivered."""
 
 
@@ -55,7 +55,7 @@ def tell(notification: Notification, document: Mapping[str, Any]) -> None:
 
     Raises
     ------
-    NotTold
+    NotificationError
         If it couldn't be delivered.
     """
     body = json.dumps(document, allow_nan=False).encode()
@@ -71,7 +71,7 @@ def _address(notification: Notification) -> str:
     name = str(notification.webhook_from)
     address = os.environ.get(name, "")
     if not address.startswith(("https://", "http://")):
-        raise NotTold(f"the environment has no http address in {printable(name)}")
+        raise NotificationError(f"the environment has no http address in {printable(name)}")
     return address
 
 
@@ -90,7 +90,7 @@ def _post(address: str, body: bytes) -> None:
         problem = f"it answered {status}"
         if status < 500 and status not in {408, 429}:
             break
-    raise NotTold(f"the webhook at {printable(host)} wasn't told: {problem}")
+    raise NotificationError(f"the webhook at {printable(host)} wasn't told: {problem}")
 
 
 def _post_once(address: str, body: bytes) -> int:
@@ -118,6 +118,6 @@ def _run(command: Sequence[str], body: bytes) -> None:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise NotTold(f"{printable(command[0])}: {type(error).__name__}") from None
+        raise NotificationError(f"{printable(command[0])}: {type(error).__name__}") from None
     if ended.returncode != 0:
-        raise NotTold(f"{printable(command[0])} ended with {ended.returncode}")
+        raise NotificationError(f"{printable(command[0])} ended with {ended.returncode}")

@@ -13,7 +13,7 @@ from latentscale_pipeline.engine.code_closure import code_closure
 from latentscale_pipeline.engine.keys import (
     code_by_digest,
     library_versions,
-    stage_dependences,
+    stage_dependencies,
 )
 from latentscale_pipeline.engine.stage import Stage
 from tests.conftest import Ended
@@ -22,11 +22,11 @@ from tests.support import toy_stages as toy
 Command = Callable[..., Ended]
 
 
-def dependences(fingerprint: str = "f", **fields: Any) -> dict[str, dict[str, Any]]:
+def dependencies(fingerprint: str = "f", **fields: Any) -> dict[str, dict[str, Any]]:
     first: dict[str, Any] = {"name": "first", "work": toy.draw, "memory_bytes": 1, "seed": 0}
     first |= {"corpora": ("corpus",), "parameters": {"k": 5, "metric": "euclidean"}, **fields}
     stages = [Stage(**first), Stage("second", toy.after, 1, needs=("first",))]
-    return stage_dependences(stages, {"corpus": fingerprint})
+    return stage_dependencies(stages, {"corpus": fingerprint})
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def dependences(fingerprint: str = "f", **fields: Any) -> dict[str, dict[str, An
     ],
 )
 def test_what_changed_is_named(changed: dict[str, Any], said: str) -> None:
-    before, now = dependences(), dependences(**changed)
+    before, now = dependencies(), dependencies(**changed)
     assert changes(before["first"], now["first"]) == said
     upstream = "stage first" if said else ""
     assert changes(before["second"], now["second"]) == upstream
@@ -67,10 +67,10 @@ def change_code(monkeypatch: pytest.MonkeyPatch, *changed: str) -> None:
 
 
 def test_changed_code_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = dependences()
+    before = dependencies()
     known = code_by_digest([Stage("first", toy.draw, 1)])
     change_code(monkeypatch, *(f"latentscale.{name}" for name in "abcde"))
-    now = dependences()
+    now = dependencies()
     assert [changes(before[name], now[name]) for name in now] == ["code", "code"]
     known |= code_by_digest([Stage("first", toy.draw, 1)])
     assert changes(before["first"], now["first"], known) == (
@@ -79,16 +79,16 @@ def test_changed_code_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_changed_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = dependences()
+    before = dependencies()
     versions = {**library_versions(), "numpy": "9.9"}
     monkeypatch.setattr("latentscale_pipeline.engine.keys.library_versions", lambda: versions)
-    now = dependences()
+    now = dependencies()
     said = f"numpy {np.__version__} → 9.9"
     assert [changes(before[name], now[name]) for name in now] == [said, said]
 
 
 def test_stored_plans_may_hold_anything() -> None:
-    now = dependences()["second"]
+    now = dependencies()["second"]
     for stored in ({}, {"corpora": [], "parameters": 3, "needs": None}):
         assert changes(stored, now).startswith("code, configuration (")
 

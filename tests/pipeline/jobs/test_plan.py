@@ -90,7 +90,7 @@ def test_a_billion_rows_are_planned_at_once() -> None:
     heat = stages["heat-corpus"].cost_estimate
     assert heat.method == "4 probes of 10 Lanczos steps by row blocks"
     # A tenth of the rows of twelve vectors, as float64.
-    assert heat.why.endswith("about 9.6e+09 bytes are exchanged in a step")
+    assert heat.why.endswith("each step exchanges about 9.6e+09 bytes")
     assert heat.iterations == 20
     magnitude = stages["magnitude-corpus"].cost_estimate
     assert magnitude.method == "subsample"

@@ -314,7 +314,7 @@ def test_terminated_politely(
     _, err = process.communicate(timeout=60)
     assert process.returncode == 3
     assert err.strip().splitlines()[-1] == (
-        "latentscale: interrupted; run the same command again to go on"
+        "latentscale: interrupted; run the same command again to continue"
     )
     assert workers
     wait_for(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in workers))

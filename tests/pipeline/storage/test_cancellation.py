@@ -76,7 +76,7 @@ def test_a_request_ends_the_run_it_was_meant_for(tmp_path: Path) -> None:
     store = ObjectStore(str(tmp_path))
     earlier = Holder.here()
     assert request_cancel(store, earlier)
-    with hold_lock(store) as holder, stop_when_asked(store, holder, looking_seconds=0.01) as check:
+    with hold_lock(store) as holder, stop_when_asked(store, holder, poll_seconds=0.01) as check:
         assert store.keys("cancel") == [], "what was meant for others is cleared"
         request_cancel(store, earlier)
         time.sleep(0.1)
@@ -89,7 +89,7 @@ def test_a_request_ends_the_run_it_was_meant_for(tmp_path: Path) -> None:
 
 def test_a_run_that_was_succeeded_ends(tmp_path: Path) -> None:
     store = ObjectStore(str(tmp_path))
-    with hold_lock(store) as first, stop_when_asked(store, first, looking_seconds=0.01) as check:
+    with hold_lock(store) as first, stop_when_asked(store, first, poll_seconds=0.01) as check:
         store.write("lock/000002.json", b"{")
         time.sleep(0.3)
         check()
@@ -111,7 +111,7 @@ def test_a_store_that_does_not_answer_is_asked_again(tmp_path: Path) -> None:
             return super().read(key)
 
     store = Moody(str(tmp_path))
-    with hold_lock(store) as holder, stop_when_asked(store, holder, looking_seconds=0.01) as check:
+    with hold_lock(store) as holder, stop_when_asked(store, holder, poll_seconds=0.01) as check:
         request_cancel(store, holder)
         wait_for(lambda: raised_by(check) is not None, seconds=5)
     assert store.answers == 3
@@ -258,7 +258,9 @@ def test_a_signal_ends_a_long_task_of_this_process(
     _, err = process.communicate(timeout=60)
     assert time.monotonic() - begun < 5
     assert process.returncode == 3
-    assert err.splitlines()[-1] == "latentscale: interrupted; run the same command again to go on"
+    assert (
+        err.splitlines()[-1] == "latentscale: interrupted; run the same command again to continue"
+    )
     [folder] = jobs.glob("stop-me-*")
     assert sorted(path.name for path in (folder / "lock").iterdir()) == [
         "000001.json",

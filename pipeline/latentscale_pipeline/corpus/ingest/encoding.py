@@ -352,7 +352,7 @@ def _invalid(
     ``at`` is the number of the piece's first row in its source, ``row`` that among all rows.
     """
     bad = int(invalid[0])
-    what = fault(piece[bad], dtype)
+    what = invalid_reason(piece[bad], dtype)
     more = f"; {invalid.size} such rows up to row {at + len(piece) - 1}" if invalid.size > 1 else ""
     whole = f" (row {row + bad} of all sources)" if row > at else ""
     return BadInput(
@@ -361,7 +361,7 @@ def _invalid(
     )
 
 
-def fault(row: npt.NDArray[Any], dtype: str) -> str:
+def invalid_reason(row: npt.NDArray[Any], dtype: str) -> str:
     """Return why a row can't be stored in a dtype."""
     if np.isnan(row).any():
         return "holds NaN"

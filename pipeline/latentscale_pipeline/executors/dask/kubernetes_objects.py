@@ -16,7 +16,7 @@ from latentscale_pipeline.errors import BadInput, Incomplete
 DELETION_SECONDS = 60.0
 """How long an object of an earlier run may take to be deleted."""
 
-LOOKING_SECONDS = 1.0
+POLL_SECONDS = 1.0
 """Pause between checks whether it is deleted."""
 
 
@@ -46,7 +46,7 @@ def create_object(
     manifest: Mapping[str, Any],
     *,
     deletion_seconds: float = DELETION_SECONDS,
-    looking_seconds: float = LOOKING_SECONDS,
+    poll_seconds: float = POLL_SECONDS,
 ) -> None:
     """Create an object, and replace one with the same name that an earlier run left.
 
@@ -60,7 +60,7 @@ def create_object(
         The object.
     deletion_seconds : float
         How long the deletion of an earlier run's object may take.
-    looking_seconds : float
+    poll_seconds : float
         Pause between checks whether it is deleted.
 
     Raises
@@ -79,7 +79,7 @@ def create_object(
                     f"Kubernetes is still deleting the {name} of an earlier run; run the same "
                     "command again once it is gone"
                 )
-            time.sleep(looking_seconds)
+            time.sleep(poll_seconds)
     made.create()
 
 

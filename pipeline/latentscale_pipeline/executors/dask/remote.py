@@ -33,7 +33,7 @@ Tell = Callable[[str], None]
 Event = tuple[float, dict[str, str]]
 """Time and message of an event that a worker logged."""
 
-LOOKING_SECONDS = 5.0
+POLL_SECONDS = 5.0
 """Pause between checks for workers, while no task ends."""
 
 
@@ -122,7 +122,7 @@ class RemoteExecutor(DaskExecutor):
 
     def _look_for_workers(self) -> None:
         now = time.monotonic()
-        if now - self._looked < LOOKING_SECONDS:
+        if now - self._looked < POLL_SECONDS:
             return
         self._looked = now
         if self.client.nthreads():

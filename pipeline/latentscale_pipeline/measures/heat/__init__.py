@@ -10,14 +10,14 @@ from latentscale_pipeline.measures.heat.results import HeatResults
 
 
 class HeatMeasure(Measure):
-    """How heat traces and IMD take part in a job."""
+    """The measure of heat traces and IMD."""
 
     section = Heat
     results = HeatResults
     report = HeatReport()
 
     def plan(self, section: Heat, facts: JobFacts) -> list[Stage]:
-        """Plan neighbours, graph and trace of every corpus, and IMD when there are two."""
+        """Plan the stages of neighbours, graphs, heat traces and IMD."""
         from latentscale_pipeline.measures.heat.plan import plan_heat
 
         return plan_heat(section, facts)

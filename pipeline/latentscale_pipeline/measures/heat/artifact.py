@@ -1,4 +1,4 @@
-"""What all routes to a heat trace share: its times, and how it is estimated."""
+"""Diffusion times and settings of a heat trace, read from a stage's parameters."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 SETTINGS = ("steps", "probes", "tolerance", "distribution", "variance_reduction")
-"""How a trace is estimated, by the names that the configuration and the mathematics share."""
+"""Settings of a trace estimate; the configuration and the library use the same names."""
 
 
 def read_settings(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how a trace is estimated, from a stage's parameters; None is ``auto``."""
+    """Return the settings of a trace estimate from a stage's parameters; ``auto`` becomes None."""
     return {name: None if (p := parameters[name]) == "auto" else p for name in SETTINGS}
 
 

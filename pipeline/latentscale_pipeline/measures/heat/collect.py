@@ -1,4 +1,4 @@
-"""The findings of heat traces and IMD: its part of the results, scores and arrays."""
+"""Collection of the results, scores and arrays of heat traces and IMD."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from latentscale_pipeline.measures.shared.neighbours.plan import list_stages
 from latentscale_pipeline.storage.artifacts import Artifact
 
 HEADLINE_TIME = 1.0
-"""Diffusion time whose trace is a score: where the weight of IMD peaks."""
+"""Diffusion time whose trace is a score; the weight of IMD is largest there."""
 
 SIGNIFICANT = 1.96
-"""Sampling errors that a lower end has to exceed for two corpora to be called different."""
+"""Number of sampling errors that IMD's lower end must exceed for the corpora to differ."""
 
 UNITS: dict[Normalization, str] = {
     "none": "trace",
@@ -47,7 +47,7 @@ UNITS: dict[Normalization, str] = {
     "complete": "trace / complete graph's",
     "er": "trace / random graph's",
 }
-"""What a normalised trace is measured in."""
+"""Unit of a trace under each normalization."""
 
 
 def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
@@ -93,7 +93,7 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
         found["imd"] = Imd.from_estimate(
             estimate,
             time=compared["time"],
-            # Beyond what computing it adds, and what other rows of the same sources would.
+            # The lower end allows for the error of computation, the threshold for that of sampling.
             differs=None if error is None else bool(estimate.lower > SIGNIFICANT * error),
             **{
                 name: ImdConvention.from_estimate(
@@ -119,7 +119,7 @@ def _lists(section: Heat, facts: JobFacts, role: Role, results: Results) -> Arti
 
 
 def _neighbour_arrays(neighbours: Artifact, role: Role) -> dict[str, str]:
-    """Where the neighbours of every row are; of the largest corpora, in the order of cells."""
+    """Return the paths of every row's neighbours; the largest corpora's are in cell order."""
     if "indices" in neighbours.objects:
         return {f"heat/{role}/neighbours": neighbours.path("indices")}
     parts = [neighbours.partition(block) for block in range(neighbours.values["blocks"])]

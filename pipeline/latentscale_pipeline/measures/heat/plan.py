@@ -1,4 +1,4 @@
-"""Heat trace and IMD: neighbours, graph, trace, and the distance between two traces."""
+"""Stages of heat traces and IMD: neighbours, graph, trace, and the distance of two traces."""
 
 from __future__ import annotations
 
@@ -61,31 +61,33 @@ EXACT_ROWS = 50_000
 """Corpora of up to this many rows get exact neighbours under ``neighbours: auto``."""
 
 GRAPH_BYTES = 5 * 2**28
-"""Memory of a graph and its Laplacian up to which every task holds them."""
+"""Largest memory of a graph and its Laplacian that every task holds whole."""
 
 TASK_OPERATIONS = 2.5e9
-"""Elementwise operations of one task's probes, besides reading the graph and its Laplacian."""
+"""Elementwise operations of one task's probes, without reading the graph and its Laplacian."""
 
 TASK_PROBES = 4
-"""Probes of a task at the least."""
+"""Fewest probes of a task."""
 
 LEAVING = 0.1
 """Share of a block's rows that other blocks need, where vertices are in the order of cells."""
 
 PROBE_DEVIATION = 2.4
-"""Relative standard deviation of one probe at the largest times, times the root of the rows."""
+"""Relative standard deviation of one probe at the largest times, times the square root of n."""
 
 UNNORMALISED_STEPS = 40
-"""Lanczos steps that ``steps: auto`` is expected to take where eigenvalues exceed 2."""
+"""Expected Lanczos steps of ``steps: auto`` where eigenvalues exceed 2."""
 
 TIME_BYTES = 2 * 8 * 4096
-"""Memory for one time: the deviation of every probe, and a bootstrap's draws."""
+"""Memory for one time: the deviations of all probes, and the bootstrap draws."""
 
 
 def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
-    """Plan neighbours, graph and trace of every corpus, and IMD when there are two."""
+    """Plan the stages of neighbours, graphs, heat traces and IMD."""
     if section.neighbours == "cells" and section.recall == 1.0:
-        raise BadInput("heat.recall is 1, which only neighbours: exact can promise")
+        raise BadInput(
+            "measures.heat.recall is 1, which only neighbours: exact reaches; use exact or lower it"
+        )
     stages = [stage for role in facts.corpora for stage in _corpus_stages(section, facts, role)]
     if len(facts.corpora) > 1:
         probes = sum(_expected_probes(section, corpus) for corpus in facts.corpora.values())
@@ -127,7 +129,7 @@ def _corpus_stages(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
         if in_cells
         else [exact_neighbours_stage(asked, facts, role, why)]
     )
-    # The graph of exact neighbours is in one block, whatever its size.
+    # The graph of exact neighbours is always in one block.
     trace = (
         _plan_trace_by_rows(section, facts, role)
         if in_cells and _forming_bytes(section, corpus.n) > GRAPH_BYTES
@@ -164,7 +166,7 @@ def _expected_steps(section: Heat) -> int:
 
 
 def _trace_parameters(section: Heat) -> dict[str, Any]:
-    """Return what a trace depends on beside its graph, as parameters of a stage."""
+    """Return the stage parameters of a trace besides its graph."""
     return section.model_dump(include={"times", "laplacian", *SETTINGS})
 
 
@@ -189,14 +191,14 @@ def _trace_stage(section: Heat, facts: JobFacts, role: Role) -> Stage:
 
 
 def _parts(section: Heat, corpus: CorpusFacts) -> int:
-    """Tasks that share the probes; a function of the graph's expected size."""
+    """Return the number of tasks that share the probes, from the expected size of the graph."""
     probes = _expected_probes(section, corpus)
     elementwise_operations = probes * _expected_steps(section) * 5 / 3 * corpus.n * section.k
     return max(1, min(round(elementwise_operations / TASK_OPERATIONS), probes // TASK_PROBES))
 
 
 def _forming_bytes(section: Heat, n: int) -> int:
-    """Memory of the adjacency matrix, indices twice while it's read, and of the Laplacian."""
+    """Return the memory of the adjacency matrix, with two copies of indices, and the Laplacian."""
     entries = 2 * n * section.k
     index = 4 if entries < 2**31 else 8
     return entries * (1 + index + max(index, 8 + index)) + 64 * n
@@ -209,7 +211,7 @@ def _trace_memory(section: Heat, corpus: CorpusFacts) -> int:
     work = max(_forming_bytes(section, n), entries * (8 + index) + max(blocks, 40 * n))
     if corpus.n <= DENSE_VERTICES:
         work += 2 * 8 * corpus.n**2
-    # The labels of components, and the vector of the null space.
+    # The component labels and the null-space vector.
     work += 12 * n
     return work + TIME_BYTES * section.times.count + FEW_TILES_BYTES
 
@@ -219,7 +221,7 @@ def _trace_cost(section: Heat, corpus: CorpusFacts) -> CostEstimate:
     graph = CostEstimate(
         bytes_read=int(8 * (entries + n)),
         bytes_written=8 * 7 * section.times.count + RESULT_BYTES,
-        # The Laplacian, and a product of it with itself for the exact moments.
+        # The Laplacian, and its square for the exact moments.
         elementwise_operations=14 * entries + 9 * entries**2 / n,
     )
     if section.probes == "auto" and corpus.n <= DENSE_VERTICES:
@@ -254,7 +256,7 @@ def _plan_trace_by_rows(section: Heat, facts: JobFacts, role: Role) -> list[Stag
     n, entries = float(corpus.n), 5 / 3 * corpus.n * section.k
     rows = min(corpus.n, layout.block)
     listed = rows * (2 * section.k + 1)
-    # The Laplacian; vectors, their product and what they need of others; or rows of L L.
+    # Vectors, their products and the rows needed from other blocks.
     vectors = 8 * BATCH * int(rows * (5 + 2 * LEAVING * section.k))
     probes, steps = _expected_probes(section, corpus), _expected_steps(section)
     columns = PILOT_PROBES + probes
@@ -298,8 +300,8 @@ def _plan_trace_by_rows(section: Heat, facts: JobFacts, role: Role) -> list[Stag
                 elementwise_operations=columns * steps * (entries + 8 * n) + 9 * entries**2 / n,
                 iterations=iterations,
                 method=f"{probes} probes of {steps} Lanczos steps by row blocks",
-                why="the graph takes more than a task may hold; about "
-                f"{exchanged / batches / steps:.1e} bytes are exchanged in a step",
+                why="the graph exceeds the memory of a task; each step exchanges about "
+                f"{exchanged / batches / steps:.1e} bytes",
             ),
         ),
     ]
@@ -309,12 +311,12 @@ def _plan_trace_by_rows(section: Heat, facts: JobFacts, role: Role) -> list[Stag
 
 
 def _plan_replicates(section: Heat, facts: JobFacts) -> list[Stage]:
-    """Plan the subsamples of every corpus and what is measured on them; nothing if none is asked.
+    """Plan the stages that draw and measure subsamples, if the job asks for any.
 
     Raises
     ------
     BadInput
-        If a subsample would have more than half of the rows, or too few for their neighbours.
+        If a subsample would have more than half of the rows, or no more than ``k`` rows.
     """
     if facts.replicate_rows is None:
         return []
@@ -322,8 +324,8 @@ def _plan_replicates(section: Heat, facts: JobFacts) -> list[Stage]:
     for role, corpus in facts.corpora.items():
         if not section.k < rows <= corpus.n // 2:
             raise BadInput(
-                f"{role}: replicates.rows is {rows}; it has to be more than heat.k = {section.k} "
-                f"and at most half of the {corpus.n} rows"
+                f"{role}: replicates.rows is {rows}; set it above heat.k = {section.k} "
+                f"and to at most half of the {corpus.n} rows"
             )
     drawn = {"rows": rows, "count": count}
     return [

@@ -1,8 +1,8 @@
-"""The heat trace of a graph in memory, as a stage: one task, or iterations over probes.
+"""Tasks of the heat trace of a graph in memory: one task, or iterations over probes.
 
-Every task holds the whole graph. In the first iteration the tasks share the pilot probes and the
-exact moments; then, in every iteration, the probes that are still wanted. Which probes a task draws
-depends on its number and the iteration alone.
+Every task holds the whole graph. In the first iteration, the tasks share the pilot probes and the
+exact moments; in later iterations, they share the probes that are still needed. A task's probes
+depend only on its number and the iteration.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def estimate_trace(
     parameters: Mapping[str, Any],
     generator: np.random.Generator,
 ) -> HeatTrace:
-    """Estimate the heat trace of a graph as a stage's parameters say."""
+    """Estimate the heat trace of a graph with a stage's parameters."""
     laplacian = LAPLACIANS[parameters["laplacian"]](adjacency)
     settings = read_settings(parameters)
     return estimate_heat_trace(laplacian, read_times(parameters), generator=generator, **settings)
@@ -68,7 +68,7 @@ LAPLACIANS = {"normalized": normalised_laplacian, "unnormalized": unnormalised_l
 
 
 def probe_graph(inputs: Inputs) -> Output:
-    """Do a task's share of an iteration: of the pilots and the exact moments, or of the probes."""
+    """Compute a task's share of the pilots and exact moments, or of the probes."""
     state = read_state(inputs)
     laplacian, generator = _read_laplacian(inputs), inputs.generator()
     parts, steps = inputs.stage.partitions, state.values["steps"]
@@ -99,7 +99,7 @@ def probe_graph(inputs: Inputs) -> Output:
 
 
 def average_iterations(inputs: Inputs) -> Output:
-    """Ask for pilots, fit the control variate to them, and ask for probes until they suffice."""
+    """Request pilots, fit the control variate to them, then request probes until they suffice."""
     p, state = inputs.parameters, inputs.state
     if state is None:
         return Output(

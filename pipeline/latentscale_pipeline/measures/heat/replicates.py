@@ -1,9 +1,9 @@
-"""Heat traces and IMD of random subsamples, and the sampling errors that follow.
+"""Heat traces and IMD of random subsamples, and their sampling errors.
 
 The protocol of Tsitsulin et al. (2020, section 5): ``replicates.count`` times, draw
-``replicates.rows`` rows of every corpus, trace their graph of exact neighbours, and report the mean
-with its 99 % interval. A trace per vertex is an average over vertices, so that the spread among
-subsamples tells the sampling error of the whole (:mod:`latentscale.sampling.subsets`).
+``replicates.rows`` rows of every corpus, compute the heat trace of their graph of exact neighbours,
+and report the mean with its 99 % interval. A trace per vertex is an average over vertices, so the
+spread of subsamples gives the sampling error of the whole (:mod:`latentscale.sampling.subsets`).
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from latentscale_pipeline.measures.shared.shard_blocks import find_block
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 REPLICATES = "heat-replicates"
-"""The stage that traces the subsamples."""
+"""Stage that computes the heat traces of the subsamples."""
 
 ROWS = "rows"
-"""Object of the rows that a block has for the subsamples, a section for each."""
+"""Object with a block's rows of every subsample, one section each."""
 
 
 def draws_name(role: Role) -> str:
-    """Name the stage that draws the subsamples of a corpus."""
+    """Return the name of the stage that draws the subsamples of a corpus."""
     return f"draws-{role}"
 
 
 def draw_subsamples(inputs: Inputs) -> Output:
-    """Read the rows of every subsample that are in a block of shards."""
+    """Read the rows of every subsample that lie in a block of shards."""
     p = inputs.parameters
     corpus = inputs.corpora[p["role"]]
     block = find_block(inputs, corpus)
@@ -61,12 +61,12 @@ def draw_subsamples(inputs: Inputs) -> Output:
 
 
 def count_subsamples(inputs: Inputs) -> Output:
-    """Note how many blocks hold them."""
+    """Store the number of blocks."""
     return Output(values={"blocks": len(inputs.parts)})
 
 
 def measure_subsample(inputs: Inputs) -> Output:
-    """Trace one subsample of every corpus, and measure the IMD of two."""
+    """Compute the heat trace of one subsample of every corpus, and the IMD of two."""
     p = inputs.parameters
     *streams, bootstrap = inputs.generator().spawn(len(p["roles"]) + 1)
     heats: list[HeatTrace] = []
@@ -100,7 +100,7 @@ def _normalised(heat: HeatTrace, summary: GraphSummary, kind: Any) -> HeatTrace:
 
 
 def gather_subsamples(inputs: Inputs) -> Output:
-    """Lay out the traces of all subsamples, (subsamples, times), and their IMD."""
+    """Stack the traces of all subsamples, (subsamples, times), and their IMD."""
     arrays = {
         name: np.array([part.array(name) for part in inputs.parts])
         for name in inputs.parts[0].objects
@@ -112,7 +112,7 @@ def gather_subsamples(inputs: Inputs) -> Output:
     )
 
 
-# --- what follows from them -------------------------------------------------------------------
+# --- results of subsamples --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the report says of heat traces and IMD, and how it draws them."""
+"""The report's section on heat traces and IMD, with its figures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from latentscale_pipeline.views.glossary import Definition
 Json = dict[str, Any]
 
 NORMAL_QUANTILE = 1.96
-"""Half the width of a 95 % interval in standard errors, where a trace comes without its band."""
+"""Half-width of a 95 % interval in standard errors, for traces without a stored band."""
 
 NULL_MODELS: dict[Normalization, Style] = {
     "complete": Style("complete graph", "gap", "dot"),
@@ -45,7 +45,7 @@ UNITS: dict[str, str] = {
     "complete": "heat trace relative to a complete graph",
     "er": "heat trace relative to a random graph",
 }
-"""What the vertical axis shows under each normalization."""
+"""Label of the vertical axis under each normalization."""
 
 
 class HeatReport(MeasureReport):
@@ -61,14 +61,14 @@ class HeatReport(MeasureReport):
         "imd": Definition(
             "Intrinsic distance (IMD)",
             "The largest gap between the two heat traces over all times, weighted so that "
-            "times near 1 count most; 0 means the same shape at every scale, whatever the "
-            "rotation, scale or dimension of the two corpora.",
+            "times near 1 count most. 0 means the same shape at every scale; rotation, scale and "
+            "dimension of the corpora do not matter.",
         ),
         "heat_trace": Definition(
             "Heat trace",
-            "How much heat is still where it started after the given diffusion time: "
-            "at short times it depends on local neighbourhoods, at long times on how well the "
-            "whole corpus hangs together.",
+            "The heat that remains where it started after the given diffusion time: at short "
+            "times it depends on local neighbourhoods, at long times on how well connected the "
+            "whole corpus is.",
         ),
     }
     replicated = "heat traces and IMD"
@@ -83,7 +83,7 @@ class HeatReport(MeasureReport):
         return figures
 
     def overlays(self, found: Sequence[tuple[Style, HeatTrace]]) -> list[Figure]:
-        """Draw the traces of the jobs' corpora, where all have one normalization."""
+        """Draw the traces of several jobs, if all have the same normalization."""
         alike = {trace.normalization for _, trace in found}
         return [draw_traces(found)] if len(alike) == 1 else []
 
@@ -101,13 +101,13 @@ class HeatReport(MeasureReport):
         return [*notes, *_subsample_notes(found)]
 
     def methods(self, found: HeatResults) -> list[tuple[str, str]]:
-        """Say with which neighbours, times and probes a trace was computed."""
+        """Return the neighbours, times and probes of each trace."""
         return [
             (f"heat trace, {style.name}", _trace_method(trace)) for style, trace in present(found)
         ]
 
     def certainty(self, found: HeatResults) -> str:
-        """Say how many of the true neighbours the graphs have."""
+        """Return the recall of the neighbour graphs."""
         recalls = [trace.graph.recall for _, trace in present(found)]
         lowest = min(recalls, key=lambda recall: recall.lower)
         if lowest.lower == 1:
@@ -140,14 +140,14 @@ def _subsample_notes(heat: HeatResults) -> list[str]:
     beyond = "beyond" if heat.imd is not None and heat.imd.differs else "not beyond"
     return [
         (
-            f"The distance between the two corpora is {beyond} what the computation and the "
-            "sampling of the rows explain."
+            f"The distance between the two corpora is {beyond} the errors of computation and of "
+            "sampling."
         ),
         (
             f"Over {replicates.count} random subsamples of {replicates.rows:,} rows of each, "
-            f"IMD is {distance.mean:.3g} in the mean, within {distance.lower:.3g} and "
-            f"{distance.upper:.3g} at {replicates.level:.0%}; single ones vary by "
-            f"{distance.standard_deviation:.2g}."
+            f"the mean IMD is {distance.mean:.3g}, with a {replicates.level:.0%} interval from "
+            f"{distance.lower:.3g} to {distance.upper:.3g}; the standard deviation of single "
+            f"subsamples is {distance.standard_deviation:.2g}."
         ),
     ]
 
@@ -158,9 +158,9 @@ def draw_traces(traces: Sequence[tuple[Style, HeatTrace]], vertices: int | None 
     Parameters
     ----------
     traces : sequence of (Style, HeatTrace)
-        What was found and how to draw it, all in one normalization.
+        The traces and their styles, all in the same normalization.
     vertices : int, optional
-        Rows of the first; null models of that size are drawn beside.
+        Rows of the first corpus; if given, null models of that size are drawn too.
     """
     data: list[Json] = []
     brackets: list[tuple[float, float, float]] = []
@@ -182,16 +182,16 @@ def draw_traces(traces: Sequence[tuple[Style, HeatTrace]], vertices: int | None 
     )
     if nulls:
         caption += (
-            " Grey: null models in the same normalization, a complete graph and a random graph of "
-            "as many vertices and edges; a corpus with structure loses its heat more slowly."
+            " Grey: null models in the same normalization, a complete graph and a random graph "
+            "with as many vertices and edges; a corpus with structure loses its heat more slowly."
         )
     return Figure("heat-trace", "Heat trace", caption, {"data": data, "layout": layout})
 
 
 def null_models(trace: HeatTrace, vertices: int) -> list[tuple[Style, list[float]]]:
-    """Return the heat traces of graphs without structure, normalised as the trace is.
+    """Return the heat traces of graphs without structure, normalised like ``trace``.
 
-    Known for the normalised Laplacian only.
+    The list is empty for the unnormalised Laplacian, whose null traces are not known.
     """
     edges, kind = trace.graph.edges, trace.normalization
     normalized = trace.laplacian in (None, "normalized")
@@ -208,7 +208,7 @@ def null_models(trace: HeatTrace, vertices: int) -> list[tuple[Style, list[float
 
 def _weighted_gap(corpus: HeatTrace, reference: HeatTrace, imd: Imd) -> Figure:
     """Draw exp(-2(t + 1/t)) |h_corpus - h_reference|, whose largest value is the IMD."""
-    # Compiles functions, which a comparison without this figure shouldn't wait for.
+    # Imported here: it compiles functions, which other figures do not need.
     from latentscale.heat.imd import weighted_gap
 
     gap = weighted_gap(
@@ -242,7 +242,7 @@ def _weighted_gap(corpus: HeatTrace, reference: HeatTrace, imd: Imd) -> Figure:
 
 
 def _band(trace: HeatTrace) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the ends of a heat trace's band: as given, or from its standard errors."""
+    """Return the ends of a heat trace's band: as stored, or from its standard errors."""
     if trace.lower is not None and trace.upper is not None:
         return np.array(trace.lower), np.array(trace.upper)
     value, error = np.array(trace.trace), np.array(trace.standard_error)

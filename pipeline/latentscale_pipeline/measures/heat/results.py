@@ -1,4 +1,4 @@
-"""What heat trace and IMD find: their part of ``measures`` in the results."""
+"""Results of heat traces and IMD: their part of ``measures`` in the results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Recall(Part):
     lower: Share
     """Lower end of its 95 % interval."""
     upper: Share
-    """Upper end."""
+    """Upper end of its 95 % interval."""
     sampled: Count
     """Rows that were checked against all others."""
 
@@ -40,7 +40,7 @@ class Attempt(Part):
     overlap: Positive
     """Cells that a row joined."""
     recall: Recall
-    """What was found."""
+    """Recall of the search."""
 
 
 class NeighbourGraph(Part):
@@ -49,17 +49,17 @@ class NeighbourGraph(Part):
     model_config = ConfigDict(json_schema_extra={"inline": True})
 
     edges: Count
-    """How many pairs of rows are joined."""
+    """Number of edges."""
     components: Count
     """Connected components."""
     isolated: Count
     """Rows without an edge."""
     neighbours: Absent[str] = None
-    """How the neighbours were found."""
+    """Neighbour search."""
     recall: Recall
-    """Share of true neighbours in it."""
+    """Share of true neighbours in the graph."""
     attempts: Absent[list[Attempt]] = None
-    """Searches in cells, in order: a certificate that missed was searched for again."""
+    """Searches in cells, in order; a search that missed the recall is repeated."""
 
 
 class HeatTrace(Part):
@@ -68,28 +68,28 @@ class HeatTrace(Part):
     times: Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=1)]
     """Diffusion times."""
     trace: list[float]
-    """Heat trace at each, normalised as `normalization` says."""
+    """Heat trace at each time, normalised as `normalization` says."""
     lower: Absent[list[float]] = None
     """Lower end of the bracket at each time."""
     upper: Absent[list[float]] = None
     """Upper end of the bracket at each time."""
     standard_error: list[Spread]
-    """Over the probes, at each time."""
+    """Standard error over the probes at each time."""
     bounds: Absent[Bounds] = None
     normalization: Annotated[str, WithJsonSchema({"enum": ["none", "empty", "complete", "er"]})]
-    """What the trace was divided by."""
+    """Divisor of the trace."""
     laplacian: Annotated[Absent[str], WithJsonSchema({"enum": ["normalized", "unnormalized"]})] = (
         None
     )
-    """Which Laplacian."""
+    """Laplacian of the graph."""
     k: Positive
-    """Neighbours of a row."""
+    """Neighbours per row."""
     steps: Count
-    """Lanczos steps of a probe."""
+    """Lanczos steps per probe."""
     probes: Count
-    """Random probes."""
+    """Number of random probes."""
     tolerance: Absent[float] = None
-    """Relative standard error asked for."""
+    """Requested relative standard error."""
     graph: NeighbourGraph
     """The neighbour graph."""
 
@@ -104,7 +104,7 @@ class ImdConvention(Part):
     upper: float
     """Upper end of the bracket."""
     standard_error: Spread
-    """Of the random probes; 0 where nothing is random."""
+    """Standard error over the random probes; 0 where nothing is random."""
     bounds: Bounds
     time: float
     """Diffusion time at which the difference is largest."""
@@ -116,15 +116,15 @@ class Imd(ImdConvention):
     value: float
     """IMD in the configured normalisation."""
     per_vertex: Absent[ImdConvention] = None
-    """The same with traces divided by the number of vertices."""
+    """IMD of traces divided by the number of vertices."""
     unnormalized: Absent[ImdConvention] = None
-    """The same with traces as they are."""
+    """IMD of traces that are not normalised."""
     differs: Absent[bool] = None
-    """Whether it is beyond its bracket and 1.96 sampling errors; absent where these are unknown."""
+    """Whether its lower end exceeds 1.96 sampling errors; absent where these are unknown."""
 
 
 class SpreadOfTraces(Part):
-    """Of the trace at each of the diffusion times, as normalised in the job."""
+    """Spread of the trace at each diffusion time, as normalised in the job."""
 
     mean: list[float]
     """Mean over the subsamples."""
@@ -133,7 +133,7 @@ class SpreadOfTraces(Part):
     upper: list[float]
     """Upper end of the mean's interval."""
     standard_deviation: list[Spread]
-    """Of single subsamples."""
+    """Standard deviation of single subsamples."""
 
 
 class SpreadOfImd(Part):
@@ -148,7 +148,7 @@ class SpreadOfImd(Part):
     upper: float
     """Upper end of the mean's interval."""
     standard_deviation: Spread
-    """Of single subsamples."""
+    """Standard deviation of single subsamples."""
 
 
 class HeatReplicates(Part):

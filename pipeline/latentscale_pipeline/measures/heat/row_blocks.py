@@ -1,10 +1,10 @@
-"""The heat trace of a graph larger than memory: Lanczos steps by row blocks.
+"""Tasks of the heat trace of a graph larger than memory: Lanczos steps by row blocks.
 
 ``laplacian-*`` forms the Laplacian by blocks of vertices. The trace is an iterated stage with two
-passes a step (:mod:`latentscale.heat.row_blocks`): in the first every block multiplies its rows
-with the vectors, of which it reads its own part and the rows of other blocks that are joined with
-its own; in the second it takes off what is parallel to the vectors, and lays out the rows that
-other blocks need next.
+passes per Lanczos step (:mod:`latentscale.heat.row_blocks`). In the first pass, every block
+multiplies its rows with the vectors; it reads its own part of them, and the rows of other blocks
+that are joined with its own. In the second pass, it orthogonalises the product against the vectors
+and stores the rows that other blocks need next.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from latentscale_pipeline.measures.shared.records import record_output
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 NEEDED, SENT = "needed", "sent"
-"""Objects of the rows of a block of the Laplacian, and of vectors, that other blocks need."""
+"""Objects with the rows of the Laplacian and of the vectors that other blocks need."""
 
 # --- the Laplacian ----------------------------------------------------------------------------
 
 
 def form_block(inputs: Inputs) -> Output:
-    """Form a block of the Laplacian, and the rows of it that other blocks need for L L."""
+    """Form a block of the Laplacian, and its rows that other blocks need to square it."""
     p = inputs.parameters
     layout, graph = Layout(p["n"], p["d"]), inputs.results[p["graph"]]
     own = graph.partition(inputs.index)
@@ -76,7 +76,7 @@ def form_block(inputs: Inputs) -> Output:
 
 
 def bound_norm(inputs: Inputs) -> Output:
-    """Bound the largest eigenvalue by Gershgorin's theorem."""
+    """Bound the largest eigenvalue by the largest absolute row sum."""
     norms = [part.values["norm"] for part in inputs.parts]
     return Output(values={"width": max(norms) or 1.0})
 
@@ -97,7 +97,7 @@ def _read_block(matrix: Artifact, index: int, n: int) -> scipy.sparse.csr_array[
 
 
 def advance_block(inputs: Inputs) -> Output:
-    """Do a block's share of a pass."""
+    """Compute a block's share of a pass."""
     request = RowRequest.load(read_state(inputs).values["request"])
     if request.phase == "multiply":
         return _multiply(inputs, request)
@@ -146,7 +146,7 @@ def _read_joined(
     named: NDArray[np.int64],
     touched: list[int],
 ) -> scipy.sparse.csr_array[Any, Any]:
-    """Read the rows of L that the block's columns name."""
+    """Read the rows of the Laplacian for the block's nonzero columns."""
     p = inputs.parameters
     layout, matrix = Layout(p["n"], p["d"]), inputs.results[p["matrix"]]
     rows = []
@@ -166,7 +166,7 @@ def _read_joined(
 
 
 def _orthogonalise(inputs: Inputs, request: RowRequest) -> Output:
-    """Take off the vectors' shares, and lay out the rows that other blocks will need."""
+    """Orthogonalise against the vectors, and store the rows that other blocks will need."""
     p = inputs.parameters
     layout, matrix = Layout(p["n"], p["d"]), inputs.results[p["matrix"]]
     last = inputs.last_iteration[inputs.index]
@@ -183,7 +183,7 @@ def _orthogonalise(inputs: Inputs, request: RowRequest) -> Output:
 
 
 def advance_vectors(inputs: Inputs) -> Output:
-    """Add up the blocks' sums and advance the trace by one step."""
+    """Add up the blocks' sums and advance the trace by one pass."""
     if inputs.state is None:
         p = inputs.parameters
         norm = inputs.results[p["matrix"]].values["width"]

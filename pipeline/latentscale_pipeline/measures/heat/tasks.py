@@ -1,4 +1,4 @@
-"""The comparison of two heat traces, as tasks: IMD in the configured and in both usual units."""
+"""Tasks that compare two heat traces: IMD in the configured and both usual normalizations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TRACE_ERROR = GRAPH_ERROR * math.exp(4.0)
 
 
 def compare_traces(inputs: Inputs) -> Output:
-    """Compute IMD from the traces of both corpora, in the configured and in both usual units."""
+    """Compute IMD from two traces, in the configured and both usual normalizations."""
     kind: Normalization = inputs.parameters["normalization"]
     generator = inputs.generator()
     conventions = {
@@ -36,7 +36,7 @@ def compare_traces(inputs: Inputs) -> Output:
 
 
 CONVENTIONS: dict[str, Normalization] = {"per_vertex": "empty", "unnormalized": "none"}
-"""IMD with the trace per vertex, and as Tsitsulin et al. write it."""
+"""IMD with the trace per vertex, and as defined by Tsitsulin et al."""
 
 
 def _imd_under(
@@ -49,7 +49,7 @@ def _imd_under(
         traces.append(normalised_trace(artifact, graph, kind))
         graph_error += GRAPH_ERROR * missed_recall(graph) * _unit_of_error(artifact, traces[-1])
     result = imd_of_traces(traces[0], traces[1], generator=generator, graph_error=graph_error)
-    # How much an approximate graph moves IMD was measured, not proven.
+    # The effect of an approximate graph on IMD was measured, not proven.
     bounds = "estimate" if graph_error > 0 else result.estimate.bounds
     estimate = replace(result.estimate, bounds=bounds)
     return {"estimate": store_estimate(estimate), "time": result.time}
@@ -70,7 +70,7 @@ def _unit_of_error(per_vertex: Artifact, normalised: HeatTrace) -> float:
 def normalised_trace(
     artifact: Artifact, graph: Mapping[str, Any], kind: Normalization
 ) -> HeatTrace:
-    """Load a trace, widen it by the graph's possible error, and normalise it."""
+    """Load a trace, widen its bracket by the error of the graph, and normalise it."""
     error = TRACE_ERROR * missed_recall(graph)
     heat = load_record(HeatTrace, artifact)
     heat = replace(heat, lower=np.maximum(heat.lower - error, 0.0), upper=heat.upper + error)

@@ -13,14 +13,14 @@ from latentscale_pipeline.measures.magnitude.results import MagnitudeResults
 
 
 class MagnitudeMeasure(Measure):
-    """How magnitude takes part in a job."""
+    """The magnitude measure."""
 
     section = Magnitude
     results = MagnitudeResults
     report = MagnitudeReport()
 
     def plan(self, section: Magnitude, facts: JobFacts) -> list[Stage]:
-        """Plan convergence scale and function of every corpus, and the difference of two."""
+        """Plan the stages of convergence scales, magnitude functions and their difference."""
         from latentscale_pipeline.measures.magnitude.plan import plan_magnitude
 
         return plan_magnitude(section, facts)
@@ -32,7 +32,7 @@ class MagnitudeMeasure(Measure):
         return collect_magnitude(section, facts, results)
 
     def scales(self, found: MagnitudeResults) -> Iterator[tuple[str, float]]:
-        """Yield the largest scale."""
+        """Yield the cut-off scale."""
         for scale in found.corpus.scales[-1:]:
             yield "cut-off scale of magnitude", scale
 

@@ -1,4 +1,4 @@
-"""The findings of magnitude: its part of the results, scores and arrays."""
+"""Collection of magnitude's results, scores and arrays."""
 
 from __future__ import annotations
 

@@ -19,17 +19,16 @@ class Magnitude(Section):
     metric: Metric = "euclidean"
     """Distance between two rows."""
     scales: Annotated[int, Field(ge=2, le=1000)] | list[Annotated[float, Field(ge=0.0)]] = 20
-    """Scales t, in 1/distance: a count of them from 0 to the convergence scale, or an ascending
-    list.
+    """Scales t, in 1/distance: their number from 0 to the convergence scale, or an ascending list.
     """
     target: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.95
     """Share of the distinct rows that the magnitude reaches at the convergence scale."""
     method: Literal["auto", "cholesky", "cg", "subsample", "nystrom"] = "auto"
-    """How it is computed; `auto` goes by the number of rows and the budget of pairs."""
+    """Method; `auto` chooses by the number of rows and `budget.pairs`."""
     tolerance: Tolerance = 1.0e-3
-    """Relative width of a bracket at which iterations may stop."""
+    """Relative width of the bracket at which iterations stop."""
     merge_within: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.0
-    """Rows within this distance of each other count as one, in units of the metric."""
+    """Rows within this distance of each other count as one row, in units of the metric."""
 
     @field_validator("scales")
     @classmethod

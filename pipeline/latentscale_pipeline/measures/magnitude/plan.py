@@ -1,4 +1,4 @@
-"""Magnitude: convergence scale, magnitude function, its area, and the difference of two."""
+"""Stages of magnitude: convergence scales, magnitude functions and their difference."""
 
 from __future__ import annotations
 
@@ -46,33 +46,33 @@ from latentscale_pipeline.measures.shared.pair_sums import (
 )
 
 SUBSAMPLES = REPLICATES * (HALVINGS + 1)
-"""Tasks that take random subsets: one for each replicate and size."""
+"""Tasks on random subsets: one for each replicate and size."""
 
 EXPECTED_PRODUCTS = 30
-"""Passes over all pairs that a convergence scale and a function take on one corpus."""
+"""Passes over all pairs of one corpus for its convergence scale and its function."""
 
 SEARCH_SCALES = 10
-"""Scales at once in the search for a convergence scale."""
+"""Scales per pass of the search for a convergence scale."""
 
 SUBSAMPLED_SCALES = 17
-"""The same where it is sought in subsets."""
+"""Scales on which subsets are evaluated to find the convergence scale."""
 
 SEARCH_ITERATIONS, FUNCTION_ITERATIONS = 10, 10
-"""Expected passes of that search and of a function, on data of no unusual shape."""
+"""Expected passes of the search and of the function on typical data."""
 
 
 PRODUCTS = 40
-"""Passes over all pairs of a replicate that its functions take, on two sets of scales."""
+"""Passes over all pairs of a replicate for its functions on two sets of scales."""
 
 REPLICATE_BYTES = 256 * 2**20
-"""Memory that the rows of a replicate may take in both precisions."""
+"""Largest memory of the rows of a replicate in both precisions."""
 
 LEAST_ROWS = 64 * PIECES
-"""Rows of a replicate below which its smallest pieces would say nothing."""
+"""Fewest rows of a replicate; with fewer, its smallest pieces would be too small."""
 
 
 def plan_magnitude(section: Magnitude, facts: JobFacts) -> list[Stage]:
-    """Plan convergence scale and function of every corpus, and the difference of two."""
+    """Plan the stages of convergence scales, magnitude functions and their difference."""
     stages = [
         distinct_stage(role, section.metric, corpus, section.merge_within)
         for role, corpus in facts.corpora.items()
@@ -101,7 +101,10 @@ def plan_magnitude(section: Magnitude, facts: JobFacts) -> list[Stage]:
 
 
 def _is_subsampled(section: Magnitude, facts: JobFacts, role: Role) -> bool:
-    """Return whether a corpus has too many pairs of rows for its budget, or isn't to visit them."""
+    """Return whether the magnitude of a corpus is extrapolated from random subsets.
+
+    It is where the method asks for subsets, or where all pairs of rows exceed ``budget.pairs``.
+    """
     corpus = facts.corpora[role]
     if section.method in {"subsample", "nystrom"}:
         if corpus.n < REPLICATES * LEAST_ROWS:
@@ -151,7 +154,7 @@ def _pair_stage(
     scales: int,
     iterations: int,
 ) -> Stage:
-    """Plan passes over all pairs of rows at some scales, or none where few rows need none."""
+    """Plan a dense solve for few rows, else passes over all pairs of rows."""
     corpus = facts.corpora[role]
     n, pairs = float(corpus.n), corpus.n**2 / 2
     asked = f"magnitude.method is {section.method}"
@@ -201,9 +204,10 @@ def _subsampled(
     finalise: Work,
     **parameters: Any,
 ) -> Stage:
-    """Plan a stage on random subsets instead: a task for each replicate and size of its pieces.
+    """Return the stage on random subsets that replaces an exact one.
 
-    The rows of a replicate follow from ``budget.pairs`` and the dimension, never from the cluster.
+    It has a task for each replicate and size of pieces. The number of rows of a replicate depends
+    on ``budget.pairs`` and the dimension, not on the cluster.
     """
     corpus = facts.corpora[role]
     rows = replicate_rows(corpus, facts.pairs)
@@ -211,7 +215,7 @@ def _subsampled(
     why = auto if section.method == "auto" else f"magnitude.method is {section.method}"
     solving = step_bytes(rows, scales, scales, corpus.d) + 32 * rows * scales
     held = rows * (corpus.d * 20 + 8) + solving
-    # Pieces of half the size have half as many pairs in all.
+    # Halving the pieces halves the pairs in total.
     pairs = REPLICATES * float(rows) ** 2
     return replace(
         exact,
@@ -250,7 +254,7 @@ def _subsampled_function(
         advance=None,
         partitions=1,
         memory_bytes=3 * corpus.points_bytes + 8 * LANDMARKS**2 * (count + 4) + 4 * TILE_BYTES,
-        # A factor a scale, and every row against it.
+        # One factorisation per scale, and a product of every row with it.
         cost_estimate=CostEstimate(
             bytes_read=corpus.stored_bytes + 16 * corpus.n,
             bytes_written=16 * count + 2 * RESULT_BYTES,
@@ -268,7 +272,7 @@ def _count_scales(section: Magnitude) -> int:
 
 
 def replicate_rows(facts: CorpusFacts, pairs: float) -> int:
-    """Choose the rows of a replicate: half the budget, in bounded memory."""
+    """Return the number of rows of a replicate that fits the budget and the memory limit."""
     budgeted = math.isqrt(int(pairs / (PRODUCTS * REPLICATES)))
     fitting = REPLICATE_BYTES // (12 * (facts.d + 1))
     rows = max(LEAST_ROWS, min(budgeted, fitting, facts.n // REPLICATES))

@@ -1,4 +1,4 @@
-"""What the report says of magnitude."""
+"""The report's section on magnitude."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ class MagnitudeReport(MeasureReport):
 
     title = "Diversity at every scale: magnitude"
     question = (
-        "Magnitude counts the points that are effectively distinct when distances are multiplied "
-        "by t: one when everything looks alike, all of them when everything looks apart."
+        "Magnitude is the effective number of distinct points when distances are multiplied by t: "
+        "it is 1 at t = 0 and approaches the number of distinct points as t grows."
     )
     source = "Limbeck et al., Metric Space Magnitude, NeurIPS 2024, definitions 3.1 to 3.5"
     scores: ClassVar[Mapping[str, Definition]] = {
         "area": Definition(
             "MagArea",
-            "Area under the magnitude function over the evaluated scales: diversity gathered "
-            "over all of them.",
+            "Area under the magnitude function over the evaluated scales: diversity over all "
+            "scales.",
         ),
         "convergence_scale": Definition(
             "Convergence scale t_conv",
@@ -56,14 +56,14 @@ class MagnitudeReport(MeasureReport):
         ),
         "difference": Definition(
             "MagDiff",
-            "Area of the corpus less the area of the reference over the same scales: above 0 "
-            "the corpus is the more diverse, below 0 the reference.",
+            "Area of the corpus minus the area of the reference over the same scales: above 0 "
+            "the corpus is more diverse, below 0 the reference is.",
         ),
     }
     compared = ("difference",)
 
     def figures(self, found: MagnitudeResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
-        """Draw the functions and how they grow with the rows."""
+        """Draw the magnitude functions and their rarefaction curves."""
         functions = [(style, function) for style, function in present(found) if function.value]
         if not functions:
             return []
@@ -72,21 +72,21 @@ class MagnitudeReport(MeasureReport):
         return [draw_functions(functions), *([grown] if grown else [])]
 
     def overlays(self, found: Sequence[tuple[Style, MagnitudeFunction]]) -> list[Figure]:
-        """Draw the functions of the jobs' corpora."""
+        """Draw the magnitude functions of several jobs."""
         functions = [(style, function) for style, function in found if function.value]
         return [draw_functions(functions)] if functions else []
 
     def notes(self, found: MagnitudeResults) -> list[str]:
         """Say what duplicates do, and why there is no difference."""
         notes = [
-            "Magnitude is a property of the set of distinct rows: duplicates don't add to it.",
+            "Magnitude is computed on the distinct rows: duplicates do not change it.",
         ]
         if found.difference is None and found.difference_reason:
             notes.append(f"There is no MagDiff: {printable(found.difference_reason)}.")
         return notes
 
     def methods(self, found: MagnitudeResults) -> list[tuple[str, str]]:
-        """Say by which method and at which scales."""
+        """Return the method and the scales of each function."""
         return [
             (f"magnitude, {style.name}", _function_method(function))
             for style, function in present(found)
@@ -94,16 +94,16 @@ class MagnitudeReport(MeasureReport):
         ]
 
     def conclusions(self, scores: Sequence[Score]) -> Mapping[Topic, str]:
-        """Say which corpus is the more diverse over all scales."""
+        """Return which corpus is more diverse over all scales."""
         value, lower, upper = find_known(scores, "magnitude", score="difference") or (0, 0, 0)
         if lower <= 0.0 <= upper:
             return {}
         which = "more" if value > 0 else "less"
-        said = f"Over all scales together it is {which} diverse than the reference (MagDiff)."
+        said = f"Over all scales, it is {which} diverse than the reference (MagDiff)."
         return {"difference": said}
 
     def diversity(self, results: Results) -> list[Fact]:
-        """Answer by the area under the function."""
+        """Return the areas under the functions."""
         areas = whole_scores(results.scores, "magnitude", score="area")
         return fact_beside_reference("MagArea, diversity over all scales", areas)
 
@@ -139,7 +139,7 @@ def draw_functions(functions: Sequence[tuple[Style, MagnitudeFunction]]) -> Figu
             reason = printable(function.convergence_scale_reason or "no reason was recorded")
             sentences.append(f"The {style.name} has no convergence scale: {reason}.")
         elif scale > 1.5 * last:
-            beyond = f"t_conv of the {style.name} is {write_number(scale)}, beyond this plot."
+            beyond = f"t_conv of the {style.name} is {write_number(scale)}, outside this plot."
             sentences.append(beyond)
         else:
             data.append(_convergence_line(style, function, scale, top))

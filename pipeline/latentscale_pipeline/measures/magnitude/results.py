@@ -1,4 +1,4 @@
-"""What the magnitude function finds: its part of ``measures`` in the results."""
+"""Results of magnitude: its part of ``measures`` in the results."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class Bracketed(Part):
     """A number with its bracket."""
 
     value: float
-    """The number; null where it could not be computed."""
+    """The number."""
     lower: float
     """Lower end of the bracket."""
     upper: float
     """Upper end of the bracket."""
     bounds: Bounds
     remark: Absent[str] = None
-    """What a reader should know of it."""
+    """Remark on how to read the number."""
 
 
 class RarefactionByScale(Part):
-    """How the function grew with the rows, where rows were sampled."""
+    """Mean magnitude of random subsets of increasing size, where rows were sampled."""
 
     sizes: list[Positive]
     """Sizes of the subsets."""
@@ -52,9 +52,9 @@ class MagnitudeFunction(Part):
     upper: list[float]
     """Upper end of the bracket at each scale."""
     bounds: list[Bounds]
-    """What the bracket promises at each scale."""
+    """What the bracket guarantees at each scale."""
     method: list[str]
-    """How it was computed at each scale."""
+    """Method at each scale."""
     n: Positive
     """Rows."""
     points: AbsentOrNull[Positive] = None
@@ -63,13 +63,13 @@ class MagnitudeFunction(Part):
     metric: str
     """Distance between two rows."""
     certified_lower: Absent[list[float]] = None
-    """At each scale, what the magnitude is at least by an inequality, where rows were sampled."""
+    """Proven lower bound of the magnitude at each scale, where rows were sampled."""
     lower_by: Absent[list[str]] = None
-    """How the lower end was found at each scale, where rows were sampled."""
+    """Method of the lower end at each scale, where rows were sampled."""
     upper_by: Absent[list[str]] = None
-    """How the upper end was found at each scale, where rows were sampled."""
+    """Method of the upper end at each scale, where rows were sampled."""
     nystrom: Absent[list[float]] = None
-    """Nyström's approximation at each scale, where it was made."""
+    """Nyström approximation at each scale, where it was computed."""
     convergence_scale: float | None
     """Scale at which the magnitude reaches the target share of the distinct rows."""
     convergence_scale_reason: Absent[Reason] = None
@@ -81,7 +81,7 @@ class MagnitudeFunction(Part):
     area_bracket: AbsentOrNull[Bracket] = None
     """Bracket of the area."""
     rarefaction: Absent[RarefactionByScale] = None
-    """Magnitudes of the subsets that an extrapolation is made from."""
+    """Magnitudes of the subsets from which the function is extrapolated."""
 
 
 class MagnitudeResults(Part):
@@ -94,5 +94,5 @@ class MagnitudeResults(Part):
     reference: AbsentOrNull[MagnitudeFunction] = None
     """Magnitude function of the reference; null without one."""
     difference: float | None
-    """MagDiff: area of the corpus less that of the reference."""
+    """MagDiff: area of the corpus minus that of the reference."""
     difference_reason: Absent[Reason] = None

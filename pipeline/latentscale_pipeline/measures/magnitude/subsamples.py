@@ -1,9 +1,9 @@
-"""Magnitude beyond the budget for all pairs: random subsets, their rarefaction, its extrapolation.
+"""Magnitude of corpora too large for all pairs, extrapolated from random subsets.
 
-A task takes one replicate, a random subset of the distinct rows, divides it into equal pieces of
-one size and evaluates their magnitude functions. Combining gathers the rarefaction curve and
-follows it to all rows. The convergence scale is sought first, on a grid of scales that the first
-replicate places; the function on the job's scales comes after it.
+A task draws one replicate, a random subset of the distinct rows, divides it into pieces of equal
+size and evaluates their magnitude functions. The final step combines them into a rarefaction curve
+and extrapolates it to all rows. The convergence scale comes first, on a grid of scales chosen from
+the first replicate; the function on the job's scales follows.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from latentscale_pipeline.storage.artifacts import Artifact, Output
 Float64Array = NDArray[np.float64]
 
 REPLICATES = 2
-"""Random subsets, each divided into pieces of all sizes."""
+"""Number of random subsets, each divided into pieces of every size."""
 
 PIECES = 2**HALVINGS
-"""Pieces of the smallest size."""
+"""Number of pieces of the smallest size."""
 
 
 def subsample_about_convergence(inputs: Inputs) -> Output:
-    """Evaluate pieces of one replicate about the convergence scale."""
+    """Evaluate the pieces of one replicate at scales around the convergence scale."""
     return _evaluate_pieces(inputs, None)
 
 
 def subsample_function(inputs: Inputs) -> Output:
-    """Evaluate pieces of one replicate on the job's scales."""
+    """Evaluate the pieces of one replicate at the job's scales."""
     scales = job_scales(inputs)
     return Output() if scales is None else _evaluate_pieces(inputs, scales)
 
 
 def _evaluate_pieces(inputs: Inputs, scales: Float64Array | None) -> Output:
-    """Evaluate the pieces of one replicate and size; about the convergence scale without scales."""
+    """Evaluate pieces of one replicate and size, by default around the convergence scale."""
     distinct = DistinctRows.of(inputs)
     replicate, halving = divmod(inputs.index, HALVINGS + 1)
     drawn = _draw(inputs, distinct)
@@ -85,7 +85,7 @@ def extrapolate_convergence(inputs: Inputs) -> Output:
 
 
 def extrapolate_function(inputs: Inputs) -> Output:
-    """Extrapolate the function on the job's scales; landmarks' estimates stand beside it."""
+    """Extrapolate the function at the job's scales; add the Nyström estimates if there are any."""
     if job_scales(inputs) is None:
         return without_scale(inputs)
     distinct, name = DistinctRows.of(inputs), inputs.parameters["beside"]
@@ -109,7 +109,7 @@ def extrapolate_function(inputs: Inputs) -> Output:
 
 
 def estimate_beside(inputs: Inputs) -> Output:
-    """Estimate the function from landmarks and Vecchia neighbours, all rows in memory."""
+    """Estimate the function by Nyström landmarks and Vecchia neighbours, all rows in memory."""
     scales = job_scales(inputs)
     if scales is None:
         return without_scale(inputs)
@@ -134,14 +134,14 @@ def _load_nystrom(artifact: Artifact) -> NystromMagnitude:
 
 
 def _draw(inputs: Inputs, distinct: DistinctRows) -> NDArray[np.int64]:
-    """Draw all replicates, the same ones in every task."""
+    """Draw all replicates; every task draws the same ones."""
     rows = min(inputs.parameters["rows"], len(distinct))
     generator = inputs.common_generator()
     return draw_replicates(len(distinct), rows - rows % PIECES, REPLICATES, generator)
 
 
 def _read(distinct: DistinctRows, rows: NDArray[np.int64]) -> Points:
-    """Read distinct rows in the order in which they were drawn."""
+    """Read distinct rows in the order given."""
     ascending, back = np.unique(rows, return_inverse=True)
     return distinct.read(ascending).take(back)
 

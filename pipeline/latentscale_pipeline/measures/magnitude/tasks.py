@@ -1,4 +1,4 @@
-"""Convergence scales, magnitude functions and their difference, as tasks."""
+"""Tasks of magnitude: convergence scales, magnitude functions and their difference."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 
 def advance_convergence(inputs: Inputs) -> Output:
-    """Search on for the scale at which nearly all distinct rows count; say why if there is none."""
+    """Continue the search for the convergence scale; return the reason if there is none."""
     p = inputs.parameters
     distinct = DistinctRows.of(inputs)
     try:
@@ -66,14 +66,14 @@ def advance_convergence(inputs: Inputs) -> Output:
 
 
 def _found_scale(inputs: Inputs, distinct: DistinctRows, estimate: Estimate) -> dict[str, Any]:
-    # A stream of its own: the search has drawn from the stage's first.
+    # A separate random stream: the search has already used the stage's first one.
     generator = replace(inputs, index=inputs.stage.partitions).generator()
     remark = explain_scale(estimate.value, len(distinct), distinct.read_groups, generator)
     return {"estimate": store_estimate(estimate), "remark": remark}
 
 
 def advance_function(inputs: Inputs) -> Output:
-    """Solve on for the magnitude at the job's scales."""
+    """Continue solving for the magnitude at the job's scales."""
     p = inputs.parameters
     scales = job_scales(inputs)
     if scales is None:
@@ -103,7 +103,7 @@ def advance_function(inputs: Inputs) -> Output:
 def solved_function(
     scales: np.ndarray[Any, Any], solutions: Solutions, distinct: Distinct
 ) -> MagnitudeFunction:
-    """Put a function together from its solutions at positive scales."""
+    """Return the magnitude function from its solutions at positive scales."""
     origin = (Estimate.exact(1.0, "definition"),) * (len(scales) - len(solutions.scales))
     return MagnitudeFunction(
         scales,
@@ -115,7 +115,7 @@ def solved_function(
 
 
 def _separations(inputs: Inputs) -> Separations | None:
-    """Return how well the rows are separated, where the search for the scale found it out."""
+    """Return the separations of the rows that the search for the scale found, if any."""
     own = inputs.results.get(f"convergence-{inputs.parameters['role']}")
     known = None if own is None else own.values.get("separations")
     return None if known is None else Separations.load(known)
@@ -138,7 +138,7 @@ def _function_output(function: MagnitudeFunction, weights: np.ndarray[Any, Any])
 
 
 def job_scales(inputs: Inputs) -> np.ndarray[Any, np.dtype[np.float64]] | None:
-    """Return the scales of a function; None where there is none to go up to."""
+    """Return the scales of a function; None if there is no cut-off scale."""
     p = inputs.parameters
     if isinstance(p["scales"], list):
         return np.asarray(p["scales"], dtype=np.float64)
@@ -152,12 +152,12 @@ def job_scales(inputs: Inputs) -> np.ndarray[Any, np.dtype[np.float64]] | None:
 
 
 def without_scale(inputs: Inputs) -> Output:
-    """Return why there are no scales."""
-    return Output(values={"reason": f"no scale to go up to: see {inputs.parameters['cut_from']}"})
+    """Return the reason why there are no scales."""
+    return Output(values={"reason": f"no cut-off scale: see {inputs.parameters['cut_from']}"})
 
 
 def compare_functions(inputs: Inputs) -> Output:
-    """Integrate the difference of the two functions."""
+    """Compute the area between the two functions."""
     functions = [load_magnitude(inputs.results[f"magnitude-{r}"]) for r in ("corpus", "reference")]
     first, second = functions
     if first is None or second is None:

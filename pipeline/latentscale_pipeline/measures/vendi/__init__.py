@@ -14,19 +14,19 @@ from latentscale_pipeline.measures.vendi.results import VendiResults
 
 
 class VendiMeasure(Measure):
-    """How Vendi scores take part in a job."""
+    """The measure of Vendi scores."""
 
     section = Vendi
     results = VendiResults
     report = VendiReport()
 
     def needs_directions(self, name: str, section: Vendi) -> str:
-        """Name the kernel that takes no row of zeros."""
+        """Return the kernel that does not accept rows of zeros."""
         cosine = any(kernel.name == "cosine" for kernel in section.kernels)
         return "the cosine kernel of vendi" if cosine else ""
 
     def plan(self, section: Vendi, facts: JobFacts) -> list[Stage]:
-        """Plan the scores of every corpus under every kernel."""
+        """Plan the stages that score every corpus under every kernel."""
         from latentscale_pipeline.measures.vendi.plan import plan_vendi
 
         return plan_vendi(section, facts)
@@ -50,7 +50,7 @@ class VendiMeasure(Measure):
     def read_scales(
         self, section: Vendi, settings: Any, found: VendiResults | None
     ) -> Mapping[str, float | None]:
-        """Take the bandwidth from a finished job, if a kernel's is the median distance."""
+        """Take the bandwidth from a finished job, if a kernel uses the median distance."""
         if all(kernel.bandwidth != "median" for kernel in section.kernels):
             return {}
         kernels = (settings or {}).get("kernels", [])

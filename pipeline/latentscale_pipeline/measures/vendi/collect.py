@@ -1,4 +1,4 @@
-"""The findings of Vendi scores: their part of the results, scores and arrays."""
+"""Collection of the results, scores and arrays of Vendi scores."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
         entries = found[role] = []
         for kernel in section.kernels:
             artifact = results(stage_name(kernel, role))
-            # With its bandwidth, so that another kernel beside it renames nothing.
+            # The bandwidth is in the name, so that adding another kernel renames nothing.
             label = kernel.name if kernel.bandwidth is None else f"{kernel.name} {kernel.bandwidth}"
             reason = artifact.values.get("reason")
             grown = _rarefaction(artifact, order_names(section))
@@ -78,7 +78,7 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
 
 
 def _rarefaction(artifact: Artifact, orders: Sequence[str]) -> dict[str, Rarefaction]:
-    """Return how the score of each order grew with the rows, where they were sampled."""
+    """Return the rarefaction curve of each order, where rows were sampled."""
     if "rarefaction" not in artifact.objects:
         return {}
     sizes, means = (artifact.array(name) for name in ("rarefaction_sizes", "rarefaction"))

@@ -44,12 +44,12 @@ class VendiKernel(Section):
     """A kernel of the Vendi score; the bandwidth is in units of the Euclidean distance."""
 
     name: KernelName
-    """`cosine`, `rbf` is exp(-d²/2σ²), `laplacian` is exp(-d/σ); or a function, as
+    """`cosine`, `rbf` (exp(-d²/2σ²)), `laplacian` (exp(-d/σ)), or a function as
     `module:function`.
     """
     bandwidth: Bandwidth | None = None
-    """σ, a distance; `median` is the median distance of random pairs, which rbf and laplacian take
-    by default. A list makes a kernel of each.
+    """σ, a distance; `median`, the default of rbf and laplacian, is the median distance of random
+    pairs. A list gives one kernel for each bandwidth.
     """
 
     @model_validator(mode="after")
@@ -63,21 +63,21 @@ class VendiKernel(Section):
 
     @property
     def is_code(self) -> bool:
-        """Whether it is a function that the configuration names."""
+        """Whether the kernel is a user's function."""
         return ":" in self.name
 
 
 class VendiKernels(Section):
-    """Kernels that differ by their bandwidth."""
+    """Kernels that differ only in their bandwidth."""
 
     name: Literal["rbf", "laplacian"]
     """Kernel with a bandwidth."""
     bandwidth: Annotated[list[Bandwidth], Field(min_length=1)]
-    """Bandwidths, each of which makes a kernel."""
+    """Bandwidths; each gives one kernel."""
 
 
 def _kernel_of_each_bandwidth(kernels: Any) -> Any:
-    """Spell out names, and lists of bandwidths."""
+    """Expand kernel names and lists of bandwidths into one entry per kernel."""
     if not isinstance(kernels, list):
         return kernels
     spelled: list[Any] = []
@@ -118,23 +118,23 @@ class Vendi(Section):
         ),
         Field(min_length=1),
     ] = Field(default=[VendiKernel(name="cosine"), VendiKernel(name="rbf", bandwidth="median")])
-    """What similar means: kernels by name, or with a bandwidth."""
+    """Kernels that define similarity, by name or with a bandwidth."""
     orders: list[Order] = Field(
         default=[0.1, 0.5, 1.0, 2.0, math.inf],
         min_length=1,
         json_schema_extra={"default": [0.1, 0.5, 1.0, 2.0, "inf"]},
     )
-    """Orders q: below 1 rare rows count more, above 1 common ones; `inf` is the most common
-    direction alone.
+    """Orders q: below 1, rare rows count more; above 1, common ones do; `inf` uses the largest
+    eigenvalue only.
     """
     method: Literal["auto", "exact", "lanczos", "nystrom", "fourier", "subsample"] = "auto"
-    """How a kernel other than cosine is computed; `auto` goes by the number of rows and the budget
-    of pairs.
+    """Method for kernels other than cosine; `auto` chooses by the number of rows and
+    `budget.pairs`.
     """
     weights: bool = True
-    """Whether rows count by the corpus' weights, where it has them."""
+    """Whether rows are weighted by the corpus' weights, if it has any."""
     labels: bool = False
-    """Whether the rows of every label get scores of their own, under the cosine kernel."""
+    """Whether the rows of every label are also scored separately, under the cosine kernel."""
 
     @property
     def code(self) -> tuple[str, ...]:

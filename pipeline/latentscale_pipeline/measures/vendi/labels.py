@@ -1,9 +1,9 @@
 """Vendi scores of every label's rows under the cosine kernel.
 
-The labels are dealt to tasks so that what each keeps fits a cap; a task reads the corpus once. A
-thousand labels in 384 dimensions are one task's. How many tasks there may have to be follows from
-the size of the corpus, since labels with few rows take no more than their rows: those without
-labels end at once.
+The labels are distributed over tasks so that the sums of each task fit a memory limit; a task reads
+the corpus once. One task holds a thousand labels in 384 dimensions. The number of tasks is an upper
+bound from the size of the corpus, because labels with few rows take no more memory than their rows.
+Tasks that get no labels end at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LABEL_BYTES = 576 * 2**20
 """Memory for the sums of the labels of one task."""
 
 TEXT_ROWS = 65_536
-"""Labels that are turned into text at once."""
+"""Labels converted to text at a time."""
 
 
 ENDS: Mapping[str, str] = {"scores": "value", "lower": "lower", "upper": "upper"}
@@ -34,12 +34,12 @@ ENDS: Mapping[str, str] = {"scores": "value", "lower": "lower", "upper": "upper"
 
 
 def stage_name(role: Role) -> str:
-    """Name the stage that scores a corpus's labels."""
+    """Return the name of the stage that scores a corpus's labels."""
     return f"vendi-labels-{role}"
 
 
 def score_labels(inputs: Inputs) -> Output:
-    """Score a share of the labels."""
+    """Score the task's share of the labels."""
     p = inputs.parameters
     corpus = inputs.corpora[p["role"]]
     names, codes = _number_labels(corpus)
@@ -71,7 +71,7 @@ def score_labels(inputs: Inputs) -> Output:
 
 
 def _number_labels(corpus: Corpus) -> tuple[list[str], NDArray[np.int64]]:
-    """Return the labels in order, and the number of every row's."""
+    """Return the sorted labels, and for every row the index of its label."""
     numbers: dict[str, int] = {}
     codes = np.empty(corpus.n, dtype=np.int64)
     first = 0
@@ -87,7 +87,7 @@ def _number_labels(corpus: Corpus) -> tuple[list[str], NDArray[np.int64]]:
 
 
 def _deal(sizes: list[int]) -> NDArray[np.int64]:
-    """Give each label in order the task in which it fits."""
+    """Return the task of each label; tasks are filled in order."""
     tasks = np.empty(len(sizes), dtype=np.int64)
     task = held = 0
     for label, size in enumerate(sizes):
@@ -99,7 +99,7 @@ def _deal(sizes: list[int]) -> NDArray[np.int64]:
 
 
 def join_labels(inputs: Inputs) -> Output:
-    """Join the tasks' findings in the order of the labels."""
+    """Join the tasks' scores in the order of the labels."""
     parts = [part for part in inputs.parts if part.values["labels"]]
     return Output(
         values={"labels": [label for part in parts for label in part.values["labels"]]},
@@ -110,7 +110,7 @@ def join_labels(inputs: Inputs) -> Output:
 
 
 def label_scores(artifact: Artifact, orders: list[str], role: Role) -> list[Score]:
-    """Turn the published values into rows of ``scores``."""
+    """Convert the stored values to rows of ``scores``."""
     ends = np.stack([artifact.array(name) for name in ENDS], axis=-1)
     return [
         _score(ends[row, column].tolist(), label=label, order=order, of=role)

@@ -1,7 +1,7 @@
 """Vendi scores under a kernel by stochastic Lanczos, in passes over pairs of row groups.
 
-A pass is one product of the kernel matrix with some sixty vectors; the state between two passes is
-that of :mod:`latentscale.vendi.lanczos`, its vectors cut by groups.
+A pass is one product of the kernel matrix with about sixty vectors. The state between two passes is
+that of :mod:`latentscale.vendi.lanczos`, with its vectors split by groups.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from latentscale_pipeline.measures.vendi.similarity import Similarity, scores_ou
 from latentscale_pipeline.storage.artifacts import Output
 
 VECTORS = "vectors"
-"""The array of the iteration that is cut by groups."""
+"""Name of the array that is split by groups."""
 
 
 @under_kernel
 def multiply_pair(inputs: Inputs, similarity: Similarity) -> Output:
-    """Compute one pair of groups' share of the products, in both directions."""
+    """Compute the products of one pair of groups, in both directions."""
     state = read_state(inputs)
     corpus = inputs.corpora[inputs.parameters["role"]]
     groups = cut_rows(corpus.n, corpus.d)
@@ -80,7 +80,7 @@ def multiply_pair(inputs: Inputs, similarity: Similarity) -> Output:
 
 @under_kernel
 def advance_kernel(inputs: Inputs, similarity: Similarity) -> Output:
-    """Begin stochastic Lanczos, or advance it by one step with the products of a pass."""
+    """Start stochastic Lanczos, or advance it by one step with the products of a pass."""
     p, state = inputs.parameters, inputs.state
     corpus = inputs.corpora[p["role"]]
     groups = cut_rows(corpus.n, corpus.d)
@@ -117,7 +117,7 @@ def _publish(traces: KernelTraces, groups: RowGroups, origin: NDArray[np.float64
 
 
 def _roots(inputs: Inputs, corpus: Corpus) -> NDArray[np.float64]:
-    """Roots of the probabilities of all rows."""
+    """Return the square roots of the probabilities of all rows."""
     weights = corpus.weights() if inputs.parameters["weights"] else None
     if weights is None:
         return np.full(corpus.n, corpus.n**-0.5)

@@ -1,4 +1,4 @@
-"""Vendi scores: second moments for the cosine kernel, spectra for the others."""
+"""Stages of Vendi scores: second moments for the cosine kernel, spectra for the others."""
 
 from __future__ import annotations
 
@@ -64,34 +64,34 @@ DENSE_ROWS = 12_000
 Method = Literal["exact", "lanczos", "nystrom", "fourier", "subsample"]
 
 TEXT_BYTES = 200
-"""Memory of one row's label while labels are numbered."""
+"""Memory of one row's label while label indices are assigned."""
 
 LEAST_LANCZOS = 200
-"""Rows from which probes are worth their while."""
+"""Fewest rows for ``method: lanczos``."""
 
 KERNEL_OPERATIONS = 2
-"""Elementwise operations to turn a matrix product's entry into a similarity."""
+"""Elementwise operations to convert an entry of a matrix product to a similarity."""
 
 VALUES_ONLY = 1.5
-"""Multiply-adds to find all eigenvalues of a matrix, over its rows cubed."""
+"""Multiply-adds to find all eigenvalues of a matrix, divided by its rows cubed."""
 
 PAIR_BYTES = 100
 """Memory of a drawn pair of rows: its numbers, sorted, and its distance."""
 
 WITH_VECTORS = 4.0
-"""The same with eigenvectors."""
+"""Multiply-adds to find eigenvalues and eigenvectors, divided by the rows cubed."""
 
 EXPECTED_ITERATIONS = 22
-"""Passes on data of no unusual shape: two for the basis, twenty steps of Lanczos."""
+"""Passes on typical data: two for the basis and twenty Lanczos steps."""
 
 COLUMNS = 1 + DEFLATED + PROBES
 
 SIMILARITY_OPERATIONS = 3
-"""Elementwise operations of one pair: its distance, its exponential, its square."""
+"""Elementwise operations of one pair: distance, exponential and square."""
 
 
 def plan_vendi(section: Vendi, facts: JobFacts) -> list[Stage]:
-    """Plan the scores of every corpus under every kernel."""
+    """Plan the stages that score every corpus under every kernel."""
     stages: list[Stage] = []
     bandwidth = facts.fixed_scales.get("bandwidth")
     if bandwidth is None and any(kernel.bandwidth == "median" for kernel in section.kernels):
@@ -107,14 +107,14 @@ def plan_vendi(section: Vendi, facts: JobFacts) -> list[Stage]:
 
 
 def stage_name(kernel: VendiKernel, role: Role) -> str:
-    """Name the stage that scores a corpus under a kernel."""
+    """Return the name of the stage that scores a corpus under a kernel."""
     name = kernel.name.replace(":", ".")
     parts = ["vendi", name, *([] if kernel.bandwidth is None else [str(kernel.bandwidth)])]
     return "-".join([*parts, role])
 
 
 def order_names(section: Vendi) -> list[str]:
-    """Write the orders as results do."""
+    """Return the orders as written in results."""
     return [order_name(order) for order in section.orders]
 
 
@@ -149,8 +149,8 @@ def _moments_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
     weights, rows = _weights(section, corpus), precision_rows(corpus.n)
     matrix = 8 * corpus.d**2
     parts = -(-corpus.shards // SHARDS_PER_TASK)
-    # A shard's bytes and what is decoded from them, a block of unit rows, and sums: they are added
-    # pairwise, of p sums about log2(p) wait for their like at a time.
+    # A shard, stored and decoded, a block of unit rows, and partial sums: with pairwise summation,
+    # about log2(p) of p sums are held at a time.
     summed = min(SHARDS_PER_TASK, corpus.shards) * corpus.rows_of_shard
     waiting = math.ceil(math.log2(summed / BLOCK_ROWS + 1)) + 4
     block = 16 * BLOCK_ROWS * corpus.d + (8 * corpus.n if corpus.weights else 0)
@@ -172,7 +172,7 @@ def _moments_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
             method="exact",
             why="the cosine kernel needs the second moment only, whatever the number of rows",
         ),
-        # What decides how the rows of a shard are summed, beside the rows.
+        # Everything besides the rows that decides how the rows of a shard are summed.
         part_inputs=corpus.runs_of_shards(
             SHARDS_PER_TASK, weights, rows, *(order_names(section) if rows else ())
         ),
@@ -213,7 +213,7 @@ def _kernel_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: Ro
 def _choose_method(
     section: Vendi, kernel: VendiKernel, facts: JobFacts, role: Role, *, weighted: bool
 ) -> tuple[Method, str]:
-    """Choose how to score a kernel, by the size of the corpus, the budget and what was asked."""
+    """Return the method for a kernel and why, by corpus size, budget and configuration."""
     n, asked = facts.corpora[role].n, section.method
     pairs: dict[Method, float] = {
         "exact": n**2,
@@ -232,12 +232,12 @@ def _choose_method(
         return "subsample", f"all pairs would take more than budget.pairs {facts.pairs:.1e}"
     if kernel.is_code and asked == "fourier":
         raise BadInput(
-            f"measures.vendi.method fourier draws frequencies of the rbf and laplacian kernels, "
-            f"which {kernel.name} has none of; use another method"
+            f"measures.vendi.method fourier supports the rbf and laplacian kernels only, not "
+            f"{kernel.name}; use another method"
         )
     if weighted and asked not in {"exact", "lanczos"}:
         raise BadInput(
-            f"{role}: measures.vendi.method {asked} doesn't know the corpus' weights; use exact or "
+            f"{role}: measures.vendi.method {asked} does not support weights; use exact or "
             "lanczos, or set measures.vendi.weights to false"
         )
     least = {"lanczos": LEAST_LANCZOS, "subsample": 2 * LEAST_SUBSET}.get(asked, 1)
@@ -255,7 +255,7 @@ def _over_budget(role: Role, kernel: VendiKernel, n: int, pairs: float, budget: 
     return BadInput(
         f"{role}: the {kernel.name} kernel of {n} rows takes {pairs:.1e} pairs and budget.pairs is "
         f"{budget:.1e}; set budget.pairs to {write_pairs(pairs)}, set measures.vendi.method to "
-        "fourier, or keep to the cosine kernel"
+        "fourier, or use only the cosine kernel"
     )
 
 
@@ -267,7 +267,7 @@ def _exact_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
         cost_estimate=replace(
             tiles,
             bytes_written=8 * corpus.n + RESULT_BYTES,
-            # Half of the diagonalisation's operations wait for memory, entry by entry.
+            # Half of the diagonalisation's operations are memory-bound and count as elementwise.
             float64_multiply_adds=tiles.float64_multiply_adds + n**3 / 3,
             elementwise_operations=tiles.elementwise_operations + 0.06 * n**3,
         ),
@@ -291,7 +291,7 @@ def _nystrom_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
 
 def _lanczos_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
     groups = cut_rows(corpus.n, corpus.d)
-    # Rows as they're stored, in float64, and moved to the origin; vectors and products.
+    # Rows as stored, in float64, and centred; vectors and products.
     group = min(groups.size, corpus.n) * (corpus.d * 8 * 2 + corpus.d * 4 + COLUMNS * 8 * 3)
     product = 2 * group + corpus.shard_bytes + TILE_BYTES
     step = corpus.n * (COLUMNS * 8 * 7 + PROBES * 9) + corpus.shard_bytes + TILE_BYTES
@@ -382,7 +382,7 @@ def _tiles_cost(corpus: CorpusFacts) -> CostEstimate:
 
 
 def _labels_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
-    """Plan the scores of every label of a corpus.
+    """Plan the stage that scores every label of a corpus.
 
     Raises
     ------
@@ -393,9 +393,9 @@ def _labels_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
     if corpus.labels is None:
         raise BadInput(
             f"{role}: measures.vendi.labels is true and the corpus has no labels; ingest it with "
-            "--labels, or leave it false"
+            "--labels, or set it to false"
         )
-    # Dealt in order, two tasks that follow each other hold more than one's share together.
+    # Filled in order, two consecutive tasks together hold more than LABEL_BYTES.
     tasks = 2 * (corpus.stored_bytes // LABEL_BYTES) + 1
     packed = 4 * corpus.d * (corpus.d + 1)
     weights = _weights(section, corpus)

@@ -1,4 +1,4 @@
-"""What the report says of Vendi scores."""
+"""The report's section on Vendi scores."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class VendiReport(MeasureReport):
     title = "Effective number of items: Vendi scores"
     question = (
         "The number of completely dissimilar items that would be as diverse as the corpus, under "
-        "a kernel that says what similar means."
+        "a kernel that defines similarity."
     )
     source = (
         "Friedman and Dieng, The Vendi Score, TMLR 2023, definition 3.1; order q from Pasarkar "
@@ -46,13 +46,13 @@ class VendiReport(MeasureReport):
         "vendi": Definition(
             "Vendi score",
             "Between 1, when all items are alike, and n, when all are completely dissimilar; "
-            "low orders listen to rare kinds of items, high orders to the common ones.",
+            "low orders give rare kinds of items more weight, high orders common ones.",
         ),
     }
     precedence = 1
 
     def figures(self, found: VendiResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
-        """Draw the scores by order, a plot for each kernel, and how they grow with the rows."""
+        """Draw the scores by order and their rarefaction curves, one plot per kernel."""
         figures = []
         for place, ((kernel, bandwidth), drawn) in enumerate(_by_kernel(present(found))):
             figures.append(_draw_orders(f"vendi-{place}", kernel, bandwidth, drawn))
@@ -62,25 +62,25 @@ class VendiReport(MeasureReport):
         return figures
 
     def overlays(self, found: Sequence[Drawn]) -> list[Figure]:
-        """Draw the scores of the jobs' corpora by order, a plot for each kernel."""
+        """Draw the scores of several jobs by order, one plot per kernel."""
         return [
             _draw_orders(f"vendi-{place}", kernel, bandwidth, drawn)
             for place, ((kernel, bandwidth), drawn) in enumerate(_by_kernel(found))
         ]
 
     def notes(self, found: VendiResults) -> list[str]:
-        """Say when scores of two corpora are comparable."""
+        """State when the scores of two corpora are comparable."""
         if not found.reference:
             return []
         return [
             (
                 "Scores of two corpora are comparable only under the same kernel and bandwidth, "
-                "and can grow with the number of rows: compare corpora of like size."
+                "and can grow with the number of rows: compare corpora of similar size."
             )
         ]
 
     def methods(self, found: VendiResults) -> list[tuple[str, str]]:
-        """Say by which methods a kernel was scored."""
+        """Return the methods of each kernel."""
         return [
             (f"Vendi, {style.name}", _kernel_method(entries, *kernel))
             for style, entries in present(found)
@@ -88,7 +88,7 @@ class VendiReport(MeasureReport):
         ]
 
     def conclusions(self, scores: Sequence[Score]) -> Mapping[Topic, str]:
-        """Say how many completely different items would be as diverse."""
+        """State how many completely different items would be as diverse."""
         first_orders = whole_scores(scores, "vendi", of="corpus", order="1")
         for kernel in dict.fromkeys(score.kernel for score in first_orders):
             wanted = {"order": "1", "kernel": kernel}
@@ -96,14 +96,14 @@ class VendiReport(MeasureReport):
             theirs = find_known(scores, "vendi", of="reference", **wanted)
             if ours is not None:
                 said = (
-                    f"It is as diverse as {_plainly(ours[0])} completely different items would be "
+                    f"It is as diverse as {_plainly(ours[0])} completely different items "
                     f"(Vendi score, {printable(kernel)} kernel){_beside(ours, theirs)}."
                 )
                 return {"diversity": said}
         return {}
 
     def diversity(self, results: Results) -> list[Fact]:
-        """Answer by one order of every kernel, order 1 where it was asked for."""
+        """Return the scores of one order per kernel: order 1 if it was computed."""
         scores = whole_scores(results.scores, "vendi")
         corpus = results.corpora.by_role()["corpus"]
         facts = []
@@ -119,12 +119,12 @@ class VendiReport(MeasureReport):
 
 
 def _beside(ours: Numbers, theirs: Numbers | None) -> str:
-    """Compare a corpus with the reference, where there is one."""
+    """Compare the corpus with the reference, if there is one."""
     if theirs is None:
         return ""
     apart = ours[1] > theirs[2] or ours[2] < theirs[1]
     which = "more diverse than" if ours[0] > theirs[0] else "less diverse than"
-    which = which if apart else "as far as can be told as diverse as"
+    which = which if apart else "not clearly more or less diverse than"
     return f", {which} the reference ({_plainly(theirs[0])})"
 
 

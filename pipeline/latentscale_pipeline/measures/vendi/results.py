@@ -1,4 +1,4 @@
-"""What the Vendi scores find: their part of ``measures`` in the results."""
+"""Results of Vendi scores: their part of ``measures`` in the results."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from latentscale_pipeline.results.part import (
 
 
 class Rarefaction(Part):
-    """Mean score of random subsets by their size, where rows were sampled."""
+    """Mean score of random subsets of increasing size, where rows were sampled."""
 
     sizes: list[Positive]
     """Sizes of the subsets."""
     values: list[float]
-    """Score at each size."""
+    """Mean score at each size."""
 
 
 class VendiScore(Part):
@@ -43,28 +43,28 @@ class VendiScore(Part):
     explained = ("value",)
 
     kernel: str
-    """Which kernel."""
+    """Kernel."""
     bandwidth: float | None
-    """Null for kernels without one."""
+    """Bandwidth; null for kernels without one."""
     order: str
     """Order; `inf` for infinity."""
     n: Positive
     """Rows."""
     value: float | None
-    """The number; null where it could not be computed."""
+    """Score; null where it could not be computed."""
     lower: float | None
     """Lower end of the bracket."""
     upper: float | None
     """Upper end of the bracket."""
     standard_error: Spread | None
-    """Of random probes, where there are any."""
+    """Standard error over the random probes, where there are any."""
     bounds: BoundsOrNull
-    """What the bracket promises."""
+    """What the bracket guarantees."""
     method: str | None
-    """How it was computed."""
+    """Method."""
     value_reason: Absent[Reason] = None
     rarefaction: Absent[Rarefaction] = None
-    """Scores of the subsets that an extrapolation is made from."""
+    """Scores of the subsets from which the score is extrapolated."""
 
 
 class VendiResults(Part):

@@ -1,4 +1,4 @@
-"""What Vendi stages share: their kernel with its bandwidth, and the form of their scores."""
+"""The kernel with its bandwidth and the output format, shared by the stages of Vendi scores."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from latentscale_pipeline.storage.artifacts import Output
 
 @dataclass(frozen=True)
 class Similarity:
-    """A kernel with the bandwidth that it has in this job, None where it needs none."""
+    """A kernel with its bandwidth in this job; None for kernels without one."""
 
     kernel: Kernel
     bandwidth: float | None
 
 
 def under_kernel(work: Callable[[Inputs, Similarity], Output]) -> Work:
-    """Return work that calls the given one with its stage's kernel, if there is a bandwidth.
+    """Wrap ``work`` to pass it the kernel of its stage.
 
-    What the mathematics refuses in a user's function is bad input: trying again can't help.
+    If the bandwidth could not be computed, the wrapper returns the reason. A ValueError under a
+    user's function becomes BadInput, because retrying cannot help.
     """
 
     @wraps(work)
@@ -56,6 +57,6 @@ def scores_output(
     score: Callable[[float], Estimate],
     arrays: Mapping[str, NDArray[Any]] | None = None,
 ) -> Output:
-    """Publish the score of every order that a stage is asked for."""
+    """Return the output with the score of every order of the stage."""
     scores = {order: store_estimate(score(float(order))) for order in inputs.parameters["orders"]}
     return Output(values={"scores": scores, "bandwidth": bandwidth}, arrays=arrays or {})

@@ -1,4 +1,4 @@
-"""Vendi scores as tasks: second moments, spectra, random features and subsets."""
+"""Tasks of Vendi scores: second moments, spectra, random features and subsets."""
 
 from __future__ import annotations
 
@@ -42,31 +42,31 @@ SHARDS_PER_TASK = 8
 """Shards whose second moment one task sums."""
 
 LANDMARKS = 2_000
-"""Landmarks of the Nystrom bracket beyond that."""
+"""Largest number of landmarks of the Nystrom bracket."""
 
 SINGLE_ROWS = 200_000
-"""Corpora of at least so many rows are tried in single precision."""
+"""Fewest rows of a corpus for which single precision is tried."""
 
 SAMPLED_ROWS = 16_384
-"""Rows by which the precision of a task is chosen."""
+"""Rows from which the precision of a task is chosen."""
 
 SUBSETS, SUBSET_ROWS, LEAST_SUBSET = 2, 4096, 512
-"""Random subsets, their rows, and the fewest that can be divided into pieces."""
+"""Number of random subsets, their rows, and the fewest rows that can be divided into pieces."""
 
 ORIGIN_ROWS = 101
-"""First rows whose median is the origin of the features; a few far rows don't move it."""
+"""First rows whose median is the origin of the features; the median is robust to outliers."""
 
 FEATURE_ROWS = 8192
-"""Rows that are turned into features at once."""
+"""Rows converted to features at a time."""
 
 
 def precision_rows(n: int) -> int:
-    """Rows for which a precision is chosen; few steps, so that a corpus that grows keeps it."""
+    """Return the rows for which precision is chosen: a power of 2, so it rarely changes."""
     return 2 ** int(math.log2(n)) if n >= SINGLE_ROWS else 0
 
 
 def find_bandwidth(inputs: Inputs) -> Output:
-    """Return the median distance of random pairs of rows, which is the bandwidth."""
+    """Compute the bandwidth: the median distance of random pairs of rows."""
     corpus = inputs.corpora[inputs.parameters["role"]]
     try:
         pairs = draw_pairs(corpus.n, inputs.generator())
@@ -89,7 +89,7 @@ def sum_moments(inputs: Inputs) -> Output:
             moments = MomentSum(_precision(inputs, rows[:SAMPLED_ROWS], corpus.n))
         moments.add(rows, None if weights is None else weights[corpus.shard_range(shard)])
         del rows
-    assert moments is not None  # noqa: S101  (no task is without shards)
+    assert moments is not None  # noqa: S101  (every task has shards)
     return _moment_output(moments)
 
 
@@ -141,7 +141,7 @@ def score_kernel(inputs: Inputs, similarity: Similarity) -> Output:
 
 @under_kernel
 def bracket_kernel(inputs: Inputs, similarity: Similarity) -> Output:
-    """Bracket the scores of a kernel matrix from its Nystrom approximation."""
+    """Bracket the scores of a kernel matrix by its Nystrom approximation."""
     points = as_points(inputs.corpora[inputs.parameters["role"]].read_all(), "euclidean")
     kernel, bandwidth = similarity.kernel, similarity.bandwidth
     landmarks = min(LANDMARKS, len(points))
@@ -155,7 +155,7 @@ def sum_features(inputs: Inputs, similarity: Similarity) -> Output:
     corpus = inputs.corpora[inputs.parameters["role"]]
     bandwidth = cast(float, similarity.bandwidth)
     kernel = cast(KernelName, similarity.kernel)
-    # The same frequencies and origin in every task. Any origin near most rows does.
+    # Every task uses the same frequencies and origin. Any origin near most rows will do.
     generator = inputs.common_generator()
     frequencies = draw_frequencies(kernel, bandwidth, corpus.d, FREQUENCIES, generator)
     few = corpus.read_rows(0, min(corpus.n, ORIGIN_ROWS)).astype(np.float64)
@@ -193,7 +193,7 @@ def score_subset(inputs: Inputs, similarity: Similarity) -> Output:
 
 @under_kernel
 def extrapolate_subsets(inputs: Inputs, similarity: Similarity) -> Output:
-    """Follow the subsets' scores to all rows."""
+    """Extrapolate the subsets' scores to all rows."""
     orders, n = _descending(inputs), inputs.corpora[inputs.parameters["role"]].n
     subsets = [
         SubsampleMagnitudes(part.values["size"], part.array("values"), np.ones(len(orders)))

@@ -43,13 +43,13 @@ class Server:
 
 def test_a_deletion_is_waited_for() -> None:
     server = Server(looks=3)
-    create_object(server, MANIFEST, looking_seconds=0.0)
+    create_object(server, MANIFEST, poll_seconds=0.0)
     assert server.created == 1
 
 
 def test_a_deletion_that_takes_too_long_is_one_line() -> None:
     with pytest.raises(Incomplete, match="still deleting the Job ls-a of an earlier run"):
-        create_object(Server(looks=10**9), MANIFEST, deletion_seconds=0.01, looking_seconds=0.0)
+        create_object(Server(looks=10**9), MANIFEST, deletion_seconds=0.01, poll_seconds=0.0)
 
 
 def test_a_driver_waits_for_the_one_before_to_go(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,9 +166,9 @@ def test_samples_of_one_source_are_rarely_called_different() -> None:
     [
         (
             251,
-            "corpus: replicates.rows is 251; it has to be more than heat.k = 5 and at most half ",
+            "corpus: replicates.rows is 251; set it above heat.k = 5 and to at most half ",
         ),
-        (5, "corpus: replicates.rows is 5; it has to be more than heat.k = 5"),
+        (5, "corpus: replicates.rows is 5; set it above heat.k = 5"),
     ],
 )
 def test_subsamples_of_no_use_are_refused(tmp_path: Path, rows: int, message: str) -> None:
