@@ -46,7 +46,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import LinAlgError, cholesky
+from scipy.linalg import eigvalsh
 from scipy.special import erf, gammaln, ive
 
 from latentscale.tiles.distances import Float64Array
@@ -57,9 +57,9 @@ EXPONENTS = 12
 STEPS = 8
 """Parts into which the interval between two exponents is divided for the integral."""
 
-LEAST_PIVOT = 1e-6
-"""Squared pivot below which a matrix counts as numerically singular. Above it all of 500 estimates
-of small sets were right to 2e-4 of the magnitude."""
+LEAST_EIGENVALUE = 1e-6
+"""Eigenvalue below which a matrix counts as numerically singular. Above it the estimates of some
+hundred small sets, in both precisions, were right to 1 % of the magnitude."""
 
 SPECIAL_FUNCTIONS_ERROR = 1e-8
 """Bound on the relative error of the sphere's potential, from that of Bessel's function."""
@@ -176,11 +176,10 @@ def is_numerically_singular(distances: Float64Array, scale: float) -> bool:
 
     Notes
     -----
-    Costs ``m³ / 6`` multiply-adds.
+    Costs about ``m³`` multiply-adds.
     """
     similarities = np.exp(distances * -scale)
-    try:
-        factor = cholesky(similarities.T, lower=True, overwrite_a=True, check_finite=False)
-    except LinAlgError:
-        return True
-    return float(factor.diagonal().min(initial=1.0)) ** 2 < LEAST_PIVOT
+    (smallest,) = eigvalsh(
+        similarities, subset_by_index=(0, 0), overwrite_a=True, check_finite=False
+    )
+    return bool(smallest < LEAST_EIGENVALUE)
