@@ -54,10 +54,10 @@ class Distinct:
     Attributes
     ----------
     rows : ndarray of int64, shape (m,)
-        The input row that stands for each distinct row, ascending: of several rows with equal
+        The input row that represents each distinct row, ascending: of several rows with equal
         values the first; of nearly equal ones the first in the order of projections.
     group : ndarray of int64, shape (n,)
-        The distinct row that stands for each input row, as a position in ``rows``.
+        The distinct row that represents each input row, as a position in ``rows``.
     """
 
     rows: Int64Array
@@ -69,7 +69,7 @@ class Distinct:
         return len(self.group) - len(self.rows)
 
     def share(self, values: Float64Array) -> Float64Array:
-        """Divide the value of each distinct row equally among the input rows it stands for."""
+        """Divide the value of each distinct row equally among the input rows that it represents."""
         sizes = np.bincount(self.group, minlength=len(self.rows))
         shares: Float64Array = (values / sizes)[self.group]
         return shares
@@ -87,7 +87,7 @@ def find_distinct(points: Points) -> Distinct:
     -------
     Distinct
         Equal rows form one group. Under the cosine metric the directions of a group's rows equal
-        that of the row that stands for it, to :data:`EQUAL_DIRECTION`. Two rows that stand for
+        that of the row that represents it, to :data:`EQUAL_DIRECTION`. Two rows that represent
         different groups are never equal.
 
     Notes
@@ -164,7 +164,7 @@ def merge_candidates(n: int, candidates: Int64Array, distinct: Distinct) -> Dist
 
 
 def _groups_of(leaders: Int64Array) -> Distinct:
-    """Form groups, given for every row the one that stands for it."""
+    """Form groups, given for every row the one that represents it."""
     rows, group = np.unique(leaders, return_inverse=True)
     return Distinct(rows, group)
 
@@ -182,7 +182,7 @@ def merge_within(points: Points, tolerance: float) -> Distinct:
     Returns
     -------
     Distinct
-        Each input row is within the tolerance of the row that stands for it. No two distinct rows
+        Each input row is within the tolerance of the row that represents it. No two distinct rows
         are within the tolerance of each other.
 
     Raises
