@@ -163,7 +163,7 @@ def magnitude_function(
         ),
         rows=function.n,
         points=function.points,
-        convergence_scale=None if scale.value is None else _estimate(scale),
+        convergence_scale=None if scale.value is None and function.scales else _estimate(scale),
         area=_estimate(found.score("area")),
         trapezium_error=function.area_trapezium_error,
         weights=found.array(weights) if weights in found.findings.arrays else None,
