@@ -115,7 +115,7 @@ meaningful. At most as many further steps are spent on it as the magnitude took.
 UNSEEN_ROUNDINGS = 8.0
 """Gains that steps don't see, in roundings of the magnitude."""
 
-SAMPLED_ROWS = 500
+SAMPLED_ROWS = 300
 """Random rows whose similarity matrix shows, under the cosine distance, whether that of all rows is
 numerically singular."""
 

@@ -80,6 +80,13 @@ def check_near_directions(seed: int) -> None:
     unit = as_points(rows, "cosine").rows
     own, again = unit[distinct.rows[distinct.group]], unit[order][mixed.rows[mixed.group]]
     np.testing.assert_array_equal(again, own[order])
+    blocks = [as_points(block, "cosine") for block in np.array_split(rows, 3) if len(block)]
+    candidates = find_candidates(np.concatenate([project(b) for b in blocks]), "cosine")
+    if len(candidates):
+        among = find_distinct(as_points(rows[candidates], "cosine"))
+        merged = merge_candidates(len(rows), candidates, among)
+        np.testing.assert_array_equal(merged.group, distinct.group)
+        np.testing.assert_array_equal(merged.rows, distinct.rows)
 
 
 @pytest.mark.parametrize("seed", range(5))
