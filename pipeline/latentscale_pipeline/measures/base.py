@@ -1,7 +1,9 @@
-"""The hook of a measure: what each provides, so that a new one appears everywhere by itself.
+"""The interface that every measure implements.
 
-A measure is a section of the configuration, a plan (its stages, as data), a way to collect what its
-stages found, the scales that make two jobs comparable, and what the report says of it.
+A measure has a section of the configuration, a plan (its stages, as data), a function that
+collects what its stages found, the scales that make two jobs comparable, and its part of the
+report. Planning, results, comparison, report and history go through the registry, so a new measure
+needs no other code.
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ from latentscale_pipeline.views.drawing import Style
 from latentscale_pipeline.views.glossary import Definition
 
 Topic = Literal["diversity", "coverage", "difference"]
-"""What a conclusion of a report may be about."""
+"""Topics on which a report draws conclusions."""
 
 TILE_BYTES = 64 * 2**20
 """Allowance for the distance tiles that a task holds at once."""
 
 FEW_TILES_BYTES = 32 * 2**20
-"""The same for tasks that hold two or three tiles of 8 MiB, and what goes with them."""
+"""The same for tasks that hold two or three tiles of 8 MiB and their buffers."""
 
 CONVERSION_OPERATIONS = 2
 """Elementwise operations to turn a stored coordinate into float64."""
@@ -42,21 +44,21 @@ UNIT_OPERATIONS = 6
 """Elementwise operations to turn a stored coordinate into one of a unit row."""
 
 RESULT_BYTES = 1024
-"""About what a part's marker takes."""
+"""Approximate size of the marker of a part."""
 
 
 def write_pairs(pairs: float) -> str:
-    """Write a number of row pairs as a configuration takes it, rounded up: ``4.1e+12``."""
+    """Format a number of row pairs for a configuration, rounded up: ``4.1e+12``."""
     exponent = math.floor(math.log10(pairs))
     return f"{math.ceil(pairs / 10 ** (exponent - 1)) / 10:.1f}e+{exponent:02d}"
 
 
 @dataclass(frozen=True)
 class CorpusFacts:
-    """What a plan may depend on: the size of a corpus, never its place.
+    """What a plan may depend on: the size of a corpus, never its location.
 
-    ``weights`` and ``labels`` are checksums of what the corpus has beside its vectors, None where
-    it has none; ``shard_prints`` tell shards apart by their rows, empty where that isn't known.
+    ``weights`` and ``labels`` are checksums, or None if the corpus has none. ``shard_prints``
+    identify the shards by their rows; empty if the rows aren't known yet.
     """
 
     n: int
@@ -70,7 +72,7 @@ class CorpusFacts:
     shard_prints: tuple[str, ...] = ()
 
     def runs_of_shards(self, length: int, *beside: object) -> tuple[str, ...]:
-        """Say what runs of so many shards hold, and what else decides what is made of them."""
+        """Return keys of runs of ``length`` shards: dtype, dimension, ``beside``, shards."""
         common = " ".join(map(str, (self.dtype, self.d, *beside)))
         return tuple(
             f"{common}: {' '.join(self.shard_prints[first : first + length])}"
@@ -79,7 +81,7 @@ class CorpusFacts:
 
     @property
     def points_bytes(self) -> int:
-        """Memory of all rows as float64 points, made from a copy in the stored type."""
+        """Memory of all rows in the stored type and as float64 points."""
         return self.float_bytes + self.stored_bytes
 
     @property
@@ -114,7 +116,7 @@ class CorpusFacts:
 
 @dataclass(frozen=True)
 class JobFacts:
-    """What the plan of a measure is made from.
+    """The facts from which a measure is planned.
 
     Attributes
     ----------
@@ -123,17 +125,17 @@ class JobFacts:
     seed : int
         The job's seed.
     pairs : float
-        Row pairs that a measure may evaluate on one corpus.
+        Number of row pairs that a measure may evaluate on one corpus.
     scale_role : str
-        Which corpus bandwidth, epsilon and cut-off scale are taken from.
+        The corpus from which bandwidth, epsilon and cut-off scale are taken.
     fixed_scales : mapping
-        Scales that come from a finished job instead, by name.
+        Scales taken from a finished job instead, by name.
     label_rows : mapping
-        Rows of every label of the corpus, when each is measured.
+        Number of rows of each label, if labels are measured.
     replicates : int
-        How often measures are repeated: on random subsamples, or under random orders; 1 for none.
+        Number of repetitions, on random subsamples or in random orders; 1 for none.
     replicate_rows : int or None
-        Rows of a subsample; None where there are only orders.
+        Rows of a subsample; None if only orders are random.
     """
 
     corpora: Mapping[Role, CorpusFacts]
@@ -153,13 +155,13 @@ class Findings:
     Attributes
     ----------
     section : Part or None
-        Its part of ``measures``, in the model that the measure names; None needs a reason.
+        Its part of ``measures``, in the measure's model; None requires a reason.
     scores : tuple of Score
         Its rows of ``scores``.
     arrays : mapping
         Paths of its arrays in the job's folder, by name.
     reason : str, optional
-        Why there is no section.
+        Why the section is None.
     corpora : mapping
         What it adds to the description of each corpus, by role.
     """
@@ -172,14 +174,14 @@ class Findings:
 
 
 class Results(Protocol):
-    """Gives the published result of a stage that is done."""
+    """Returns the stored result of a finished stage."""
 
     def __call__(self, name: str, /) -> Artifact:
-        """Return a stage's result by the stage's name."""
+        """Return the result of the stage with this name."""
 
 
 class MeasureReport:
-    """What the report says of a measure; a method that isn't overridden adds nothing.
+    """The part of the report about one measure. A method that isn't overridden adds nothing.
 
     A measure without a title is shown with its scores alone. ``found`` is the measure's part of the
     results, in its own model.
@@ -189,13 +191,13 @@ class MeasureReport:
     title, question, source : str
         Heading of its section, the question that it answers, and the papers that define it.
     scores : mapping
-        The glossary: what each of its scores is called and means.
+        The glossary: the name and the meaning of each of its scores.
     compared : tuple of str
-        Its scores of the pair that say how the corpus compares with the reference.
+        Its scores of the pair that compare the corpus with the reference.
     replicated : str
-        Scores whose sampling error the job's ``replicates`` measure, in words; empty for none.
+        Names the scores whose sampling error ``replicates`` measures; empty for none.
     precedence : int
-        Where several measures answer one question of the opening, higher ones come first.
+        If several measures answer a question of the summary, higher ones come first.
     """
 
     title: ClassVar[str] = ""
@@ -207,27 +209,27 @@ class MeasureReport:
     precedence: ClassVar[int] = 0
 
     def figures(self, found: Any, corpora: Mapping[Role, model.Corpus]) -> list[Figure]:
-        """Draw what it found in one job."""
+        """Draw the findings of one job."""
         return []
 
     def overlays(self, found: Sequence[tuple[Style, Any]]) -> list[Figure]:
-        """Draw what it found of the corpora of several jobs over each other."""
+        """Draw the findings of several jobs in the same figures."""
         return []
 
     def notes(self, found: Any) -> list[str]:
-        """Return notes that a reader needs to understand the numbers, in whole sentences."""
+        """Return notes that help to read the numbers, in whole sentences."""
         return []
 
     def tables(self, found: Any) -> list[Table]:
-        """Return tables beside that of the scores."""
+        """Return further tables."""
         return []
 
     def methods(self, found: Any) -> list[tuple[str, str]]:
-        """Return how its numbers were computed, as pairs of a term and a text."""
+        """Return how the numbers were computed, as pairs of a term and a text."""
         return []
 
     def conclusions(self, scores: Sequence[Score]) -> Mapping[Topic, str]:
-        """Return a sentence on each topic that it has one on, from all scores of the job."""
+        """Return one sentence for each topic that it covers, from all scores of the job."""
         return {}
 
     def diversity(self, results: model.Results) -> list[Fact]:
@@ -235,25 +237,25 @@ class MeasureReport:
         return []
 
     def certainty(self, found: Any) -> str:
-        """Return what the brackets don't show about the certainty of the numbers."""
+        """Return what the brackets leave out."""
         return ""
 
 
 class Measure(ABC):
-    """How a measure takes part in a job, and in all that is said of finished jobs.
+    """A measure, as planning, results, comparison, report and history see it.
 
-    Methods import the modules that compute when they are called, so that reading results, and
-    asking for help, doesn't wait for numerical libraries.
+    Methods import numerical modules only when they are called, so reading results and printing help
+    don't wait for them.
 
     Attributes
     ----------
     section : type or None
-        Its section of the configuration, which also says whether it is taken by default, needs a
-        reference, and needs equal dimensions; a measure without one is part of every job.
+        Its section of the configuration, which also says whether it runs by default, needs a
+        reference, and needs equal dimensions. A measure without a section is part of every job.
     results : type or None
-        The model of its part of the results; a measure without one has scores alone.
+        The model of its part of the results. A measure without one has only scores.
     report : MeasureReport
-        What the report says of it.
+        Its part of the report.
     """
 
     section: ClassVar[type[Section] | None]
@@ -285,7 +287,7 @@ class Measure(ABC):
         results: Results,
         corpora: Mapping[Role, Corpus],
     ) -> Findings:
-        """Name rows that stand for what was found, by number and id."""
+        """Add the rows that represent the findings, by number and id."""
         return findings
 
     def row_columns(self, section: Any, facts: JobFacts, results: Results) -> Mapping[str, str]:
@@ -299,9 +301,9 @@ class Measure(ABC):
         return {}
 
     def scales(self, found: Any) -> Iterator[tuple[str, float]]:
-        """Yield the scales that its numbers were taken at, by what people call them.
+        """Yield the scales at which its numbers were computed, with their display names.
 
-        Two jobs are comparable where these agree.
+        Two jobs are comparable if these agree.
         """
         yield from ()
 
@@ -313,25 +315,25 @@ class Measure(ABC):
         section : Section
             The settings of the job that needs them.
         settings : mapping or None
-            The settings of the finished job, as JSON; None where it has none.
+            The settings of the finished job, as JSON; None if there are none.
         found : Part or None
             What the finished job found.
 
         Returns
         -------
         mapping
-            By name; None for one that the finished job didn't derive under the same settings.
+            By name; None for a scale that the finished job derived under other settings.
         """
         return {}
 
 
 def plan_measure(name: str, measure: Measure, section: Any, facts: JobFacts) -> list[Stage]:
-    """Return the stages of a measure, if it fits the corpora.
+    """Plan a measure.
 
     Raises
     ------
     BadInput
-        If it doesn't, or its settings don't.
+        If the measure or its settings don't fit the corpora.
     """
     dimensions = [corpus.d for corpus in facts.corpora.values()]
     if measure.section and measure.section.equal_dimensions and len(set(dimensions)) > 1:
@@ -350,10 +352,10 @@ def plan_measure(name: str, measure: Measure, section: Any, facts: JobFacts) -> 
 
 
 def store_estimate(estimate: Estimate) -> dict[str, Any]:
-    """Turn an estimate into a stage's JSON values."""
+    """Convert an estimate to JSON values."""
     return asdict(estimate)
 
 
 def load_estimate(values: Mapping[str, Any]) -> Estimate:
-    """Turn a stage's JSON values back into an estimate."""
+    """Convert JSON values to an estimate."""
     return Estimate(**values)

@@ -1,7 +1,7 @@
 """Run a job's measures on the rows of every label.
 
-No measure knows of it: each plans a label as it would a corpus of that size, and its stages,
-renamed for the label, see the label's rows as the corpus and its own stages as those they need.
+Measures don't know about labels. Each plans a label like a corpus of that size. The stages are
+renamed for the label: they see its rows as the corpus, and need the stages of the same label.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from latentscale_pipeline.storage.artifacts import Artifact, Output
 from latentscale_pipeline.storage.canonical import slug
 
 LEAST_ROWS = 20
-"""Labels of fewer rows aren't measured."""
+"""Fewest rows of a label that is measured."""
 
 MOST_LABELS = 1000
-"""Labels that a job measures; each takes stages of its own."""
+"""Largest number of labels of a job, because each adds stages of its own."""
 
 TEXT_BYTES = 200
 """Memory of one row's label while rows are found by label."""
@@ -41,7 +41,7 @@ TEXT_BYTES = 200
 
 @dataclass(frozen=True)
 class OfLabel:
-    """The work of a stage, done on the rows of one label."""
+    """The work of a stage, on the rows of one label."""
 
     work: Work
     label: str
@@ -52,7 +52,7 @@ class OfLabel:
             object.__setattr__(self, name, getattr(self.work, name))
 
     def __call__(self, inputs: Inputs) -> Output:
-        """Do it."""
+        """Run the work with the rows and results of the label."""
         prefix = stage_prefix(self.label)
         return self.work(
             replace(
@@ -104,7 +104,7 @@ def measured_labels(facts: JobFacts) -> dict[str, int]:
 
 
 def stage_prefix(label: str) -> str:
-    """Name the stages of a label: some of its text for people, and a hash that tells it apart."""
+    """Return the prefix of a label's stages: the start of its text, and a hash."""
     return f"label-{slug(label)[:24]}-{xxhash.xxh3_64_hexdigest(label.encode())[:8]}-"
 
 
@@ -114,7 +114,7 @@ def collect_by_label(
     facts: JobFacts,
     results: Results,
 ) -> Findings:
-    """Collect the scores of every label, and which labels were left out."""
+    """Collect the scores of every label, and list the labels that were left out."""
     measured = measured_labels(facts)
     left_out = {label: n for label, n in facts.label_rows.items() if label not in measured}
     scores: list[Score] = []
@@ -153,7 +153,7 @@ def _plan_label(
 
 
 def _view_bytes(corpus: CorpusFacts) -> int:
-    """Bytes to find the rows of a label, and to gather them from whole shards."""
+    """Memory to find the rows of a label and to copy them from whole shards."""
     return TEXT_BYTES * corpus.n + 2 * corpus.shard_stored_bytes
 
 

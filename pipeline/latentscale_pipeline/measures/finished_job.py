@@ -1,4 +1,4 @@
-"""A finished job, read from its folder: its results, and what they were measured with."""
+"""A finished job, read from its folder: results and configuration."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class FinishedJob:
     url : str
         Its folder, without credentials.
     results : Results
-        What it found.
+        Its results.
     settings : mapping or None
-        Its frozen configuration; None when the folder holds none.
+        Its stored configuration; None if the folder has none.
     """
 
     url: str
@@ -45,12 +45,12 @@ class FinishedJob:
 
     @property
     def finished(self) -> str:
-        """When it was finished; empty where that is unknown."""
+        """Time at which it finished; empty if unknown."""
         return self.results.job.finished or ""
 
     @property
     def version(self) -> str:
-        """The version of the program that computed it; empty where that is unknown."""
+        """Version of the program that computed it; empty if unknown."""
         return self.results.job.version
 
     @property
@@ -60,18 +60,18 @@ class FinishedJob:
 
     @property
     def corpora(self) -> Mapping[Role, Corpus]:
-        """The corpora that it had."""
+        """Its corpora by role."""
         return self.results.corpora.by_role()
 
     @property
     def seconds(self) -> float | None:
-        """Seconds of all stages together."""
+        """Total seconds of all stages."""
         timings = self.results.timings
         return sum(timing.seconds for timing in timings) if timings else None
 
     @property
     def peak_memory_bytes(self) -> int | None:
-        """Most bytes that a process held, as far as that was measured."""
+        """Largest peak memory of a process, if it was measured."""
         timings = self.results.timings
         return max((timing.peak_memory_bytes or 0 for timing in timings), default=0) or None
 
@@ -87,15 +87,13 @@ def read_job(url: str) -> FinishedJob:
     Raises
     ------
     BadInput
-        If there is no finished job, or its documents can't be read.
+        If there is no finished job, or its files can't be read.
     """
     store = ObjectStore(url)
     document = _read_object(store, "results.json")
     settings = _read_object(store, "config.json")
     if document is None and settings is not None:
-        raise BadInput(
-            f"{store.url}: this job isn't finished; run it to its end before comparing it"
-        )
+        raise BadInput(f"{store.url}: this job isn't finished; run it again to finish it")
     if document is None:
         raise BadInput(
             f"{store.url}: no results.json here; name the folder of a finished job, "
@@ -105,7 +103,7 @@ def read_job(url: str) -> FinishedJob:
 
 
 def read_provenance(url: str) -> dict[str, Any] | None:
-    """Read with what a job was computed, from its folder; None where that isn't on record.
+    """Read the provenance of a job from its folder; None if there is none.
 
     Raises
     ------
@@ -116,12 +114,12 @@ def read_provenance(url: str) -> dict[str, Any] | None:
 
 
 def read_results(document: Mapping[str, Any], where: str) -> Results:
-    """Make results of ``results.json``.
+    """Convert the content of ``results.json`` to the model of results.
 
     Raises
     ------
     BadInput
-        If they aren't what ``latentscale.results/1`` says.
+        If it doesn't fit the schema ``latentscale.results/1``.
     """
     results = validate(Results, document, where, "")
     models = results_models()
@@ -130,7 +128,7 @@ def read_results(document: Mapping[str, Any], where: str) -> Results:
 
 
 def _known(model: type[Part] | None, part: Any) -> Any:
-    """Return a part of ``measures`` as its model; one that this version doesn't know, as it is."""
+    """Return a part of ``measures`` as its model, or unchanged if this version doesn't know it."""
     try:
         return part if model is None else model.model_validate(part)
     except ValueError:

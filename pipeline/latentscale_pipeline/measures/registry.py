@@ -11,4 +11,4 @@ MEASURES: dict[str, Measure] = {
     "vendi": vendi.MEASURE,
     "baselines": baselines.MEASURE,
 }
-"""A line for each; reports show them in this order."""
+"""All measures, in the order of the report."""

@@ -1,7 +1,7 @@
-"""The models of the measures' results, which say what the results hold in full.
+"""The models of all measures' results.
 
-As a command, ``python -m latentscale_pipeline.measures.results_models``, it writes the schema of
-``results.json`` that the package ships.
+``python -m latentscale_pipeline.measures.results_models`` prints the schema of ``results.json``
+that the package ships.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from latentscale_pipeline.results.schema import results_schema, write_schema
 
 
 def results_models() -> dict[str, type[Part]]:
-    """Return the model of what every measure finds, by name, and of the labels."""
+    """Return the model of every measure's results by name, and that of the labels."""
     models = {name: measure.results for name, measure in MEASURES.items() if measure.results}
     return {**models, "labels": Labels}
 

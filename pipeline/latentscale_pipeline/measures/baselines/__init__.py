@@ -10,7 +10,7 @@ from latentscale_pipeline.measures.baselines.results import BaselinesResults
 
 
 class BaselinesMeasure(Measure):
-    """How the baselines take part in a job."""
+    """The baselines as a measure."""
 
     section = Baselines
     results = BaselinesResults

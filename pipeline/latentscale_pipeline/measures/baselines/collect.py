@@ -28,7 +28,7 @@ OF_ONE: dict[str, tuple[str, str]] = {
     "IntDiv": ("1 - cosine similarity", "high"),
     "GMStds": ("coordinate", "high"),
 }
-"""Unit and better direction of the scores of one corpus."""
+"""Unit of each score of one corpus, and which direction is better."""
 
 OF_PAIR: dict[str, tuple[str, str]] = {
     "FID": ("squared distance", "low"),
@@ -38,7 +38,7 @@ OF_PAIR: dict[str, tuple[str, str]] = {
     "density": ("balls over k", "high"),
     "coverage": ("share", "high"),
 }
-"""The same of the pair."""
+"""The same for scores of the pair."""
 
 OVERLAPS = ("precision", "recall", "density", "coverage")
 
@@ -88,7 +88,7 @@ def _pair(compared: Mapping[str, Any]) -> BaselinesOfPair:
 
 
 def _pair_scores(compared: Mapping[str, Any], *, whole: bool) -> list[Score]:
-    """Rows of ``scores``: exact where all rows were compared, else of a random sample."""
+    """Return rows of ``scores``: exact if all rows were compared, else estimates from a sample."""
     return [
         _pair_score(compared, name, _fields(name, "pair", *fields), whole=whole)
         for name, fields in OF_PAIR.items()

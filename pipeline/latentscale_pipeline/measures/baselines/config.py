@@ -12,12 +12,12 @@ from latentscale_pipeline.config.section import Section
 
 
 class Baselines(Section):
-    """Measures that others compare with: similarity, FID, KID, precision, recall and the like."""
+    """Scores that other tools report: similarity, FID, KID, precision, recall and the like."""
 
     by_default: ClassVar[bool] = False
     equal_dimensions: ClassVar[bool] = True
 
     k: Annotated[int, Field(ge=1, le=100)] = 5
-    """Neighbours that make a row's ball, in precision, recall, density and coverage."""
+    """Neighbour to which the ball of a row reaches, in precision, recall, density, coverage."""
     rows: Annotated[int, Field(ge=2)] = 20_000
-    """Random rows a side for those four and for KID."""
+    """Most rows of each corpus for these four and KID; beyond, random rows are taken."""

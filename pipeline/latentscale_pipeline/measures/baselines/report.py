@@ -22,9 +22,12 @@ class BaselinesReport(MeasureReport):
     )
     scores: ClassVar[Mapping[str, Definition]] = {
         "mean similarity": Definition(
-            "Mean similarity", "Mean cosine similarity of two different rows; lower is diverse."
+            "Mean similarity",
+            "Mean cosine similarity of two different rows; lower means more diverse.",
         ),
-        "IntDiv": Definition("IntDiv", "One less the mean cosine similarity of all pairs of rows."),
+        "IntDiv": Definition(
+            "IntDiv", "One minus the mean cosine similarity of all pairs of rows."
+        ),
         "GMStds": Definition(
             "GMStds", "Geometric mean of the standard deviations of the coordinates."
         ),

@@ -22,7 +22,7 @@ class MomentScores(Part):
     mean_similarity: float | None
     """Mean cosine similarity of two different rows."""
     IntDiv: float | None
-    """1 less the mean cosine similarity of all pairs, each row with itself included."""
+    """1 minus the mean cosine similarity of all pairs, each row with itself included."""
     GMStds: float | None
     """Geometric mean of the coordinates' standard deviations."""
     reason: Absent[Reason] = None
@@ -34,11 +34,11 @@ class KernelDistance(Part):
     value: float
     """The unbiased estimate over all pairs."""
     sampling_error: Spread | None
-    """Standard error over fresh samples; null with too few rows to deal into groups."""
+    """Standard error over fresh samples; null if there are too few rows for groups."""
     block_value: float | None
     """Mean of the unbiased estimates inside the groups, as published code computes it."""
     groups: Count
-    """How many groups each corpus was dealt into."""
+    """Number of groups of each corpus."""
     rounding: Absent[Spread] = None
     """Bound of the error of the value; absent in results of earlier versions."""
 
@@ -49,9 +49,9 @@ class Overlap(Part):
     value: float
     """From exact neighbours."""
     from_graph: float
-    """From neighbours that were searched for approximately."""
+    """From approximate neighbours."""
     agreement: float
-    """1 less the difference of the two."""
+    """1 minus the difference of the two."""
 
 
 class BaselinesOfPair(Part):
@@ -60,13 +60,13 @@ class BaselinesOfPair(Part):
     rows: Annotated[list[Positive], Field(min_length=2, max_length=2)]
     """Rows of corpus and reference that were compared."""
     FID: float | None
-    """Fréchet distance; null where it could not be computed."""
+    """Fréchet distance; null if it could not be computed."""
     KID: KernelDistance
     """Kernel distance."""
     precision: Overlap
     """Share of the corpus inside the reference's manifold."""
     recall: Overlap
-    """Share of the reference inside the corpus' manifold."""
+    """Share of the reference inside the corpus's manifold."""
     density: Overlap
     """Balls of the reference around a row of the corpus, over k."""
     coverage: Overlap
@@ -74,7 +74,7 @@ class BaselinesOfPair(Part):
 
 
 class BaselinesResults(Part):
-    """Scores of other papers, to compare with."""
+    """Scores that other tools report."""
 
     model_config = ConfigDict(title="baselines")
 

@@ -78,7 +78,7 @@ def compare_pair(inputs: Inputs) -> Output:
 
 
 def _draw(corpus: Corpus, rows: int, generator: np.random.Generator) -> np.ndarray[Any, Any]:
-    """Read all rows, or so many random ones."""
+    """Read all rows, or a random sample."""
     if corpus.n <= rows:
         return corpus.read_all()
     return corpus.read_index(np.sort(generator.choice(corpus.n, rows, replace=False)))

@@ -7,7 +7,7 @@ from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, Resu
 
 
 class DuplicatesMeasure(Measure):
-    """How the count of duplicate rows takes part in a job."""
+    """The count of duplicate rows, which is part of every job."""
 
     section = None
 

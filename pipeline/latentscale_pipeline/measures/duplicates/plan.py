@@ -1,4 +1,4 @@
-"""Rows that occur more than once: counted by hashing every row, shard by shard.
+"""The count of rows that occur more than once, by hashes of all rows.
 
 Equal rows have equal hashes, so hashes are cut into groups by their first bits and counted group by
 group: no task needs those of all rows.

@@ -23,7 +23,7 @@ def hash_rows(inputs: Inputs) -> Output:
         for row in rows:
             digests += xxhash.xxh3_128_digest(row)
     hashes = np.frombuffer(digests, dtype=f"V{DIGEST_BYTES}")
-    # Of a row that fills the corpus no more than one hash leaves a part.
+    # Repeats end here, so a very common row can't fill a group.
     distinct = np.unique(hashes)
     groups = inputs.parameters["groups"]
     # The first 32 bits, big-endian, as a fraction of all.

@@ -1,7 +1,7 @@
-"""The distinct rows of a corpus, found by streaming it, and read group by group.
+"""The distinct rows of a corpus: finding them shard by shard, and reading them group by group.
 
 Measures of sets count equal rows once. One pass over the shards projects every row onto one
-direction; only rows whose projections agree are then read together and compared.
+direction. Then only rows with equal projections are read and compared.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def distinct_stage(role: Role, metric: Metric, facts: CorpusFacts, merged: float
     role, metric, facts
         The corpus and how its rows are compared.
     merged : float
-        Distance up to which rows count as one; above 0 all rows are held at once.
+        Distance up to which rows are merged; above 0 all rows are in memory at once.
     """
     held = facts.shard_bytes if merged == 0 else 2 * facts.points_bytes
     return Stage(
@@ -53,7 +53,7 @@ def distinct_stage(role: Role, metric: Metric, facts: CorpusFacts, merged: float
         work=find_rows,
         corpora=(role,),
         parameters={"role": role, "metric": metric, "merge_within": merged},
-        # All projections while shards go by; later rows are numbered, sorted and grouped.
+        # All projections and one shard; then row numbers, sorted and grouped.
         memory_bytes=max(held + 16 * facts.n, 80 * facts.n) + FEW_TILES_BYTES,
         cost_estimate=CostEstimate(
             bytes_read=facts.stored_bytes,
@@ -98,20 +98,20 @@ def _find_distinct(
 
 @dataclass(frozen=True)
 class DistinctRows:
-    """The distinct rows of a corpus, ready to be read.
+    """The distinct rows of a corpus.
 
     Attributes
     ----------
     corpus : Corpus
-        Where they are.
+        The corpus.
     metric : str
-        How they are compared.
+        The metric that compares rows.
     rows : ndarray of int64, shape (m,)
         Their numbers in the corpus, ascending.
     group : ndarray of int64, shape (n,)
-        Which of them every row of the corpus equals.
+        The distinct row that each row of the corpus equals.
     origin : ndarray of float64, shape (d,)
-        The mean of the points, common to all tiles.
+        The mean of the points, the origin of all tiles.
     """
 
     corpus: Corpus
@@ -122,7 +122,7 @@ class DistinctRows:
 
     @classmethod
     def of(cls, inputs: Inputs) -> DistinctRows:
-        """Read what the stage found of the corpus and metric that another stage's task is about."""
+        """Read the distinct rows of a task's corpus and metric."""
         role, metric = inputs.parameters["role"], inputs.parameters["metric"]
         artifact = inputs.results[f"distinct-{metric}-{role}"]
         rows, group, origin = (artifact.array(name) for name in ("rows", "group", "origin"))
@@ -133,20 +133,20 @@ class DistinctRows:
 
     @property
     def distinct(self) -> Distinct:
-        """Which row stands for which."""
+        """The distinct rows and the groups."""
         return Distinct(self.rows, self.group)
 
     @property
     def groups(self) -> RowGroups:
-        """How they are cut: as all rows of the corpus would be, so that the last may be empty."""
+        """Groups of the same size as those of all rows, so the last ones may be empty."""
         return RowGroups(len(self), cut_rows(self.corpus.n, self.corpus.d).size)
 
     def read(self, which: slice | NDArray[np.int64]) -> Points:
-        """Read some of them, by their ascending positions among the distinct rows."""
+        """Read the distinct rows at ascending positions."""
         rows = self.corpus.read_index(self.rows[which])
         return as_points(rows, self.metric).about(self.origin)
 
     def read_groups(self) -> Iterator[Points]:
-        """Read all of them, group after group."""
+        """Read all distinct rows, group by group."""
         for group in range(self.groups.count):
             yield self.read(self.groups.rows(group))

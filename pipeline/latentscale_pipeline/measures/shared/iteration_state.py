@@ -22,7 +22,7 @@ from latentscale_pipeline.storage.artifacts import Artifact, Output
 IterationT = TypeVar("IterationT")
 
 Load = Callable[[Arrays, Mapping[str, Any]], IterationT]
-"""Restores an iteration: its class's ``load``."""
+"""The ``load`` method of an iteration's class."""
 
 
 def read_state(inputs: Inputs) -> Artifact:
@@ -39,7 +39,7 @@ def state_output(
     *,
     apart: str | None = None,
 ) -> Output:
-    """Lay an iteration out for the next pass.
+    """Return the output that stores an iteration for the next pass.
 
     Parameters
     ----------
@@ -60,13 +60,13 @@ def state_output(
 
 
 def restore(load: Load[IterationT], state: Artifact, apart: Arrays | None = None) -> IterationT:
-    """Restore an iteration from a published state, and the array that was laid out apart."""
+    """Restore an iteration from a stored state and the array that was stored in groups."""
     arrays = unpack(state.values["index"], state.array)
     return load({**arrays, **(apart or {})}, state.values["iteration"])
 
 
 def cut_by_groups(vectors: NDArray[Any], groups: RowGroups) -> dict[str, NDArray[Any]]:
-    """Cut vectors by groups of rows, under the names that :func:`read_group` knows."""
+    """Cut vectors by groups of rows, under the names that :func:`read_group` uses."""
     return {_vectors(group): vectors[groups.rows(group)] for group in range(groups.count)}
 
 
@@ -83,7 +83,7 @@ def join_groups(state: Artifact, groups: RowGroups) -> NDArray[Any]:
 def add_group_sums(
     parts: Sequence[Artifact], groups: RowGroups, columns: int
 ) -> NDArray[np.float64]:
-    """Add up the sums of all tasks in their order; each has those of one group or of two."""
+    """Add the sums of all tasks in order; each task has the sums of one or two groups."""
     sums = np.zeros((groups.n, columns))
     for part in parts:
         if not part.values:

@@ -1,4 +1,4 @@
-"""The neighbour graph of a corpus, as a stage: one block of vertices a task.
+"""The neighbour graph of a corpus as a stage, with one block of vertices a task.
 
 With exact neighbours there is one block, and vertices are rows in the order of the corpus. With
 neighbours from cells vertices are positions (:mod:`.cell_passes`), and a block's edges come from
@@ -34,13 +34,13 @@ from latentscale_pipeline.measures.shared.neighbours.sizes import Layout
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 ENTRY_BYTES, LONG_ENTRY_BYTES = 40, 60
-"""Memory of an entry while a graph of one block is formed, below and beyond 2^31 entries."""
+"""Memory of an entry while a graph of one block is built, below and above 2^31 entries."""
 
 BLOCK_ENTRY_BYTES = 100
-"""The same for a listed neighbour of one of many blocks."""
+"""The same for a neighbour in one of many blocks."""
 
 LEADING = "leading"
-"""Object of a block's edges to components of others, a section for each of these blocks."""
+"""Object of a block's edges to components of other blocks, one section for each of these."""
 
 
 def graph_stage(k: int, role: Role, corpus: CorpusFacts, *, in_cells: bool) -> Stage:

@@ -13,18 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 PACK_BYTES = 32 * 2**20
-"""Size up to which arrays share an object."""
+"""Largest size of an object with several arrays."""
 
 Array = NDArray[Any]
 
 Index = list[dict[str, Any]]
-"""Where each array is, as JSON: its name, dtype, shape, object, and first byte there."""
+"""The index of arrays, as JSON: name, dtype, shape, object, and first byte in it."""
 
 
 def pack(
     arrays: Mapping[str, Array], prefix: str, pack_bytes: int = PACK_BYTES
 ) -> tuple[dict[str, Array], Index]:
-    """Lay arrays out in objects of bytes.
+    """Pack arrays into objects.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def pack(
 
 
 def unpack(index: Index, read: Callable[[str], Array]) -> dict[str, Array]:
-    """Restore the arrays, reading every object once.
+    """Unpack the arrays; every object is read once.
 
     Parameters
     ----------

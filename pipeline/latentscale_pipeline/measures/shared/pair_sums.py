@@ -1,4 +1,4 @@
-"""Passes of sums over all pairs of distinct rows, for iterations that ask for them.
+"""Passes over all pairs of distinct rows that compute the sums an iteration requests.
 
 A task takes a pair of groups of rows, computes their part of the sums that the state asks for
 (:class:`latentscale.linalg.iterations.PairRequest`), in both directions, and publishes it; the step
@@ -30,7 +30,7 @@ from latentscale_pipeline.measures.shared.row_groups import cut_rows
 from latentscale_pipeline.storage.artifacts import Output
 
 SINGLE_AND_DOUBLE = 12
-"""Bytes of a coordinate that is held in both precisions."""
+"""Bytes of a coordinate in both precisions."""
 
 IterationT = TypeVar("IterationT", bound=Iteration[PairRequest, PairSums, Any])
 
@@ -53,11 +53,11 @@ def pair_operations(scales: int) -> float:
 
 
 def iterations_cost(facts: CorpusFacts, scales: int, iterations: int) -> CostEstimate:
-    """Work of so many passes over all pairs of rows, at as many scales."""
+    """Cost of a number of passes over all pairs of rows at a number of scales."""
     groups = cut_rows(facts.n, facts.d).count
     pairs = float(facts.n) ** 2 / 2
     vectors = 8 * facts.n * scales
-    # A part reads two groups and publishes sums for both; a state holds some sets of vectors.
+    # A part reads two groups and stores sums for both; a state has several sets of vectors.
     parts, states = 2 * vectors * groups // 2, 4 * vectors
     per_iteration = parts + states + count_pairs(facts) * RESULT_BYTES
     return CostEstimate(
@@ -75,7 +75,7 @@ def sum_pairs(inputs: Inputs) -> Output:
     groups = distinct.groups
     first, second = cut_rows(distinct.corpus.n, distinct.corpus.d).pair(inputs.index)
     if max(first, second) >= groups.count:
-        return Output()  # duplicates left fewer rows than the plan could know of
+        return Output()  # duplicates leave fewer groups than were planned
     a = distinct.read(groups.rows(first))
     b = a if second == first else distinct.read(groups.rows(second))
     sums = block_sums(
@@ -90,7 +90,7 @@ def sum_pairs(inputs: Inputs) -> Output:
     sides = [np.hstack([sums.products_a, sums.gaussians_a])]
     if b is not a:
         sides.append(np.hstack([sums.products_b, sums.gaussians_b]))
-    # One object a part: what a small pass costs is mostly the number of objects it writes.
+    # One object a part, because the number of objects determines the cost of a small pass.
     return Output(values={"groups": sorted({first, second})}, arrays={"sums": np.vstack(sides)})
 
 

@@ -1,4 +1,4 @@
-"""Dataclasses of the mathematics as artifacts: their arrays as arrays, the rest as values."""
+"""Store dataclasses as artifacts: arrays as arrays, other fields as values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def record_arrays(record: DataclassInstance) -> dict[str, NDArray[Any]]:
 
 
 def record_output(record: DataclassInstance) -> Output:
-    """Turn a record whose other fields are JSON into a stage's result."""
+    """Return a record as the output of a stage; fields that aren't arrays must be JSON."""
     arrays = record_arrays(record)
     names = [field.name for field in fields(record) if field.name not in arrays]
     return Output(values={name: getattr(record, name) for name in names}, arrays=arrays)

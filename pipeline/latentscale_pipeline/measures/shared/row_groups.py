@@ -13,15 +13,15 @@ GROUP_BYTES = 96 * 2**20
 """Memory of one group's rows, in both precisions."""
 
 LEAST_ROWS = 2048
-"""Rows below which a task would be over before it is handed out."""
+"""Fewest rows of a group: with fewer, handing out a task takes longer than the task."""
 
 MOST_ROWS = 16384
 
 GROUPS = 4
-"""Groups a corpus is cut into, while they are neither too large nor too small: ten tasks."""
+"""Usual number of groups, which gives ten tasks, within the limits on their size."""
 
 ROUNDED_ROWS = 1024
-"""Groups hold whole tiles."""
+"""Groups consist of whole tiles."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Blocks of consecutive shards: one task reads one block of about equal bytes."""
+"""Blocks of consecutive shards with about equal bytes, one for each task."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def count_blocks(facts: CorpusFacts) -> int:
 
 
 def block_rows(facts: CorpusFacts) -> int:
-    """Rows of a block at most."""
+    """Return the largest number of rows of a block."""
     return min(facts.n, shards_per_block(facts) * facts.shard_rows)
 
 
@@ -41,7 +41,7 @@ def block_bytes(facts: CorpusFacts) -> int:
 
 
 def find_block(inputs: Inputs, corpus: Corpus) -> slice:
-    """Return the rows of this task's block; a view may have fewer shards than were planned."""
+    """Return the rows of this task's block. A view may have fewer shards than planned."""
     per_block = int(inputs.parameters["shards_per_block"])
     first = min(inputs.index * per_block, corpus.shard_count)
     last = min(first + per_block, corpus.shard_count)
@@ -51,7 +51,7 @@ def find_block(inputs: Inputs, corpus: Corpus) -> slice:
 
 
 def read_points(corpus: Corpus, rows: slice, metric: Metric) -> Iterator[tuple[slice, Points]]:
-    """Yield a block's rows as points, a few at a time, each with its row numbers."""
+    """Yield the rows of a block as points, a few at a time, with their row numbers."""
     stored = corpus.read_rows(rows.start, rows.stop)
     size = max(POINTS_BYTES // (8 * corpus.d), 1)
     for piece in row_blocks(len(stored), size):

@@ -1,1 +1,1 @@
-"""The neighbours of every row of a corpus, as stages."""
+"""Stages that find the neighbours of every row of a corpus."""

@@ -34,9 +34,9 @@ Int64Array = NDArray[np.int64]
 
 
 def where_needed(work: Work) -> Work:
-    """Make the work of a search do nothing where the search before it was good enough.
+    """Return work that does nothing if the search before was good enough.
 
-    The result that its parameter ``chosen`` names says into how many cells a row goes: into none.
+    Then the result named by the parameter ``chosen`` has an overlap of 0: rows join no cell.
     """
 
     @wraps(work)
@@ -48,7 +48,7 @@ def where_needed(work: Work) -> Work:
 
 
 def _streams(inputs: Inputs) -> list[np.random.Generator]:
-    """Streams for the sample, the checked rows and the centres: the same in every partition."""
+    """Random streams for sample, checked rows and centres, the same in every partition."""
     return inputs.common_generator().spawn(3)
 
 
@@ -64,7 +64,7 @@ def _draw(inputs: Inputs, corpus: Corpus) -> tuple[Int64Array, Int64Array]:
 
 
 def draw_rows(inputs: Inputs) -> Output:
-    """Read the rows of the sample, and those to check, that are in a block of shards."""
+    """Read the sample's rows and the checked rows of a block of shards."""
     corpus = inputs.corpora[inputs.parameters["role"]]
     block = find_block(inputs, corpus)
     rows = corpus.read_rows(block.start, block.stop)
@@ -76,7 +76,7 @@ def draw_rows(inputs: Inputs) -> Output:
 
 
 def place_cells(inputs: Inputs) -> Output:
-    """Place the centres of the cells, and lay the rows out that will be checked."""
+    """Place the centres of the cells, and store the rows that will be checked."""
     p = inputs.parameters
     corpus = inputs.corpora[p["role"]]
     layout = Layout(corpus.n, corpus.d)
@@ -170,7 +170,7 @@ def choose_overlap(inputs: Inputs) -> Output:
 
 
 def group_by_size(owners: Int64Array, cells: int, n: int, d: int) -> Int64Array:
-    """Choose the cells that are searched together, by those of the sample's rows."""
+    """Choose the cells that are searched together, by sizes estimated from the sample."""
     sizes = expected_sizes(owners, cells, n)
     return group_cells(sizes, GROUP_FILL * Layout(n, d).group_rows)
 

@@ -1,4 +1,4 @@
-"""Exact neighbours of a corpus, as a stage: a block of rows against all rows, streamed."""
+"""Exact neighbours as a stage: each task compares a block of rows with all rows, shard by shard."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def exact_neighbours_stage(
         corpora=(role,),
         parameters={"role": role, "k": k, "metric": settings.metric},
         seed=facts.seed,
-        # One task searches, another puts the lists together.
+        # One task searches, another joins the lists.
         memory_bytes=max(searching + FEW_TILES_BYTES, 2 * lists),
         cost_estimate=CostEstimate(
             bytes_read=(tasks + 1) * corpus.stored_bytes + lists,
@@ -59,7 +59,7 @@ def exact_neighbours_stage(
 
 
 def find_exact_neighbours(inputs: Inputs) -> Output:
-    """Find the neighbours of a block of rows among all rows, streamed shard by shard."""
+    """Find the neighbours of a block of rows among all rows, shard by shard."""
     p = inputs.parameters
     corpus = inputs.corpora[p["role"]]
     start = inputs.index * QUERY_ROWS
@@ -83,7 +83,7 @@ def find_exact_neighbours(inputs: Inputs) -> Output:
 
 
 def join_neighbours(inputs: Inputs) -> Output:
-    """Put the blocks' neighbour lists together."""
+    """Join the neighbour lists of all blocks."""
     arrays = {
         name: np.concatenate([part.array(name) for part in inputs.parts])
         for name in ("indices", "distances")

@@ -34,17 +34,17 @@ from latentscale_pipeline.storage.artifacts import Artifact, Output
 Int64Array = NDArray[np.int64]
 
 TURNED = "turned"
-"""Object of the edges of a block that others need, a section for each of them."""
+"""Object of a block's reversed edges, one section for each block that needs them."""
 
 
 def newest_lists(read: Callable[[str], Artifact], names: Sequence[str]) -> Artifact:
-    """Return the last of some stages that had anything to do."""
+    """Return the last of several stages that did any work."""
     return next(found for found in map(read, reversed(names)) if found.values.get("needed", True))
 
 
 @where_needed
 def merge_lists(inputs: Inputs) -> Output:
-    """Merge the lists of a block of positions, and turn their edges round for other blocks."""
+    """Merge the lists of a block of positions, and reverse their edges for other blocks."""
     p = inputs.parameters
     layout, k, seed = Layout(p["n"], p["d"]), p["k"], inputs.tie_seed
     start = inputs.index * layout.block
@@ -68,7 +68,7 @@ def merge_lists(inputs: Inputs) -> Output:
         indices[place], distances[place] = joined.indices, joined.distances
     turned = _turned_edges(indices, start, inputs.index, layout)
     return Output(
-        # Rows whose groups were too small to hold k others.
+        # Rows whose groups have fewer than k other rows.
         values={"turned": list(turned), "short": int((indices[:, -1] < 0).sum())},
         arrays={"rows": rows, "indices": indices, "distances": distances},
         sections={TURNED: [(str(block), edges) for block, edges in turned.items()]},
@@ -76,7 +76,7 @@ def merge_lists(inputs: Inputs) -> Output:
 
 
 def _lists_of_block(inputs: Inputs, block: int) -> Iterator[NDArray[Any]]:
-    """Yield the lists that every piece has for a block of positions, in the order of pieces."""
+    """Yield the lists of every piece for a block of positions, in the order of pieces."""
     p = inputs.parameters
     searched = inputs.results[p["searched"]]
     for piece, of in searched.array("held").tolist():
@@ -99,7 +99,7 @@ def _turned_edges(
 
 
 def certify_lists(inputs: Inputs) -> Output:
-    """Compare the checked rows' lists with their exact neighbours; lay small corpora's lists out.
+    """Certify the recall with the checked rows; store the lists of a small corpus in row order.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def certify_lists(inputs: Inputs) -> Output:
         owners = cells.array("owners")[:, :more].astype(np.int64)
         group_of = group_by_size(owners, count, p["n"], p["d"])
         return Output({**values, "overlap": more}, {"group_of": group_of})
-    # Which blocks have edges for which, so that nobody has to ask all of them.
+    # Lists which blocks have edges for which, so readers needn't open all of them.
     leading = [(i, to) for i, part in enumerate(inputs.parts) for to in part.values["turned"]]
     arrays = {"leading": np.array(leading, dtype=np.int64).reshape(-1, 2)}
     return Output(values, {**arrays, **_joined_lists(inputs)})
@@ -153,7 +153,7 @@ def _how_it_missed(attempts: list[dict[str, Any]], short: int, k: int, target: f
 
 
 def _joined_lists(inputs: Inputs) -> dict[str, NDArray[Any]]:
-    """Lay the lists out in the order of the corpus, unless they are many."""
+    """Store the lists in the order of the corpus, unless there are many."""
     p = inputs.parameters
     if p["n"] * p["k"] > JOINED_ENTRIES:
         return {}
@@ -170,7 +170,7 @@ def _certify(inputs: Inputs) -> Recall:
     p = inputs.parameters
     checked = inputs.results[f"cells-{p['role']}"].array("checked")
     true = inputs.results[f"checks-{p['role']}"].array("distances")
-    # Pilots decided the overlap, so they don't judge it, unless all rows are looked at.
+    # Pilots chose the overlap, so they are left out of the certificate, unless all rows are in it.
     judging = np.arange(0 if len(checked) == p["n"] else PILOT_ROWS, len(checked))
     ascending = judging[np.argsort(checked[judging])]
     wanted = checked[ascending]

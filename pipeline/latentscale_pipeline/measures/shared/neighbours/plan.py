@@ -71,7 +71,7 @@ from latentscale_pipeline.measures.shared.shard_blocks import (
 
 
 class Shape(NamedTuple):
-    """What sizes follow from; the overlaps that may be chosen are ascending."""
+    """What determines the sizes; the possible overlaps are ascending."""
 
     settings: NeighbourSettings
     corpus: CorpusFacts
@@ -104,7 +104,7 @@ def plan_cell_neighbours(
 
 
 def list_stages(role: Role) -> tuple[str, str]:
-    """Name the stages that merge lists; the second has something to do where the first misses."""
+    """Name the stages that merge lists; the second works only if the first misses its recall."""
     return f"neighbours-{role}", f"neighbours-again-{role}"
 
 
@@ -163,9 +163,9 @@ def _sample_stages(shape: Shape, facts: JobFacts, role: Role) -> list[Stage]:
 def _search_stages(
     shape: Shape, facts: JobFacts, role: Role, why: str, before: str | None = None
 ) -> list[Stage]:
-    """Shuffle the rows, search the groups and merge the lists; again, where the lists before miss.
+    """Plan to shuffle the rows, search the groups and merge the lists.
 
-    The second search goes by what the stage ``before`` chose, whose lists it adds to.
+    A second search uses what the stage ``before`` chose, and adds to its lists.
     """
     settings, corpus, layout, overlaps = shape
     suffix = f"-again-{role}" if before else f"-{role}"
@@ -231,7 +231,7 @@ def _search_stages(
 
 
 def _shuffle_stages(shape: Shape, role: Role, suffix: str, common: dict[str, Any]) -> list[Stage]:
-    """Write every row to the groups of its cells, through coarse groups where groups are many."""
+    """Plan to write rows to the groups of their cells, by way of coarse groups if many."""
     _, corpus, layout, overlaps = shape
     n, d, blocks, rows = corpus.n, corpus.d, count_blocks(corpus), block_rows(corpus)
     coarse = layout.coarse_groups(blocks, overlaps[-1])
@@ -244,7 +244,7 @@ def _shuffle_stages(shape: Shape, role: Role, suffix: str, common: dict[str, Any
     numbers = 32 * (min(blocks, RUNNING_TOTALS) if coarse > 1 else blocks) * layout.cells
     owners = 32 * overlaps[-1] * rows
     centres = 2 * 8 * layout.cells * d
-    # All centres are made ready for every few rows that are points at once.
+    # All centres, and the rows that are points at one time.
     readied = n * d + n * d * 8 / POINTS_BYTES * layout.cells * d
     first = Stage(
         name=f"regroup{suffix}",

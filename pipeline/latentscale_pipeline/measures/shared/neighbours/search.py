@@ -82,7 +82,7 @@ def _search_piece(
 def _read_piece(
     shuffled: Artifact, piece: Int64Array, d: int
 ) -> tuple[NDArray[np.float64], Int64Array, Int64Array, NDArray[np.int32]]:
-    """Read the rows of a group whose rank in it is between two numbers, block by block.
+    """Read the rows of a range of ranks of a group, block by block.
 
     These are their vectors (m, d), numbers, positions, and cells (m, overlap).
     """
@@ -122,12 +122,12 @@ def _list_record(k: int) -> np.dtype[Any]:
 
 
 def lists_name(piece: int, block: int) -> str:
-    """Name the lists that a piece of a group has for a block of positions."""
+    """Return the name of a piece's lists for a block of positions."""
     return f"{piece}/{block}"
 
 
 @where_needed
 def count_lists(inputs: Inputs) -> Output:
-    """Note which pieces have lists for which blocks, so that nobody has to ask all of them."""
+    """List which pieces have lists for which blocks, so readers needn't open all of them."""
     held = sorted(tuple(pair) for part in inputs.parts for pair in part.values["held"])
     return Output(arrays={"held": np.array(held, dtype=np.int64).reshape(-1, 2)})

@@ -1,4 +1,4 @@
-"""What a measure asks of a search for neighbours."""
+"""Settings of a neighbour search."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from latentscale.tiles.distances import Metric
 
 @dataclass(frozen=True)
 class NeighbourSettings:
-    """The neighbours that a measure asks for.
+    """The neighbours that a measure needs.
 
     Attributes
     ----------

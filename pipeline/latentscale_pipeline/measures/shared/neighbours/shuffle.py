@@ -1,4 +1,4 @@
-"""Tasks that shuffle rows, so that rows searched together lie together.
+"""Tasks that shuffle rows, so that rows that are searched together are stored together.
 
 One pass writes every row to the groups of its cells where blocks of shards times groups are few: a
 reader of a group asks every block for its part. Beyond, rows are brought into *coarse groups* of
@@ -29,7 +29,7 @@ GROUPS = "groups"
 """Object of a part's rows, a section for every group, or coarse group."""
 
 RUNNING_TOTALS = 256
-"""Blocks before which the rows of every cell are counted; those between are counted by readers."""
+"""Blocks between stored running totals of the cells' rows; readers count the rest."""
 
 
 def _record(corpus_dtype: np.dtype[Any], d: int, overlap: int) -> np.dtype[Any]:
@@ -83,7 +83,7 @@ def shuffle_block(inputs: Inputs) -> Output:
 
 
 def _coarse_group(group: Int64Array, group_of: Int64Array, coarse: int) -> Int64Array:
-    """Return the coarse groups of groups: consecutive ones, about as many in each."""
+    """Return the coarse group of each group: consecutive groups, about as many in each."""
     count = int(group_of[-1]) + 1
     return np.floor_divide(group * coarse, count)
 
@@ -229,7 +229,7 @@ def _read_coarse(coarse: Artifact, group: int, start: int, stop: int) -> NDArray
 
 @where_needed
 def list_groups(inputs: Inputs) -> Output:
-    """Note which pieces hold the rows of every group, and cut groups that are too large."""
+    """List which pieces have rows of every group, and cut groups that are too large."""
     p = inputs.parameters
     chosen, coarse = inputs.results[p["chosen"]], inputs.results[p["coarsely"]]
     group_of = chosen.array("group_of")
@@ -271,7 +271,7 @@ def positions(first: Int64Array, part: int, records: NDArray[Any]) -> Int64Array
 def parts_of_group(
     shuffled: Artifact, group: int, start: int, stop: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield which parts hold a group's rows from one rank to another, and which of theirs."""
+    """Yield the parts with rows of a range of ranks of a group, and the rows in each."""
     spans = shuffled.array("spans")
     coarse = int(np.searchsorted(spans[:, 1], group, side="right"))
     first, _, begin, end = spans[coarse].tolist()

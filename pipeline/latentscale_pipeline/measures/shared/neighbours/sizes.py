@@ -13,57 +13,57 @@ OVERLAPS = (2, 3, 4, 6)
 """Cells that a row may join, from which ``overlap: auto`` chooses."""
 
 MISSED_BY_CELLS = 0.4
-"""Share, of the neighbours that ``recall`` allows to miss, that may be in no cell with their row.
+"""Share of the misses that ``recall`` allows that may come from rows without a common cell.
 
 What refinement finds of them, and the rest, is for the width of the certificate's interval.
 """
 
 REFINEMENTS = 1
-"""Rounds that try neighbours of neighbours: it takes as long as one more cell for every row."""
+"""Rounds of refinement by neighbours' neighbours; they cost as much as one more cell a row."""
 
 AGAIN = 2
-"""Times as many cells for a row, and rounds of refinement, when a certificate has missed."""
+"""Factor on the overlap, and rounds of refinement, after a certificate has missed."""
 
 HOME_ROWS = 1024
 """Rows whose nearest cell is the same, on average."""
 
 MOST_CELLS = 1 << 16
-"""Cells of the largest corpora; theirs hold more rows, at 10⁹ about as many as a group may."""
+"""Largest number of cells. In larger corpora cells have more rows, at 10⁹ as many as a group."""
 
 SAMPLED_ROWS = 128
-"""Rows of a cell that its centre is placed by."""
+"""Sampled rows for each centre."""
 
 SAMPLE_BYTES = 128 * 2**20
 """Memory of the whole sample as points."""
 
 GROUP_BYTES = 256 * 2**20
 MOST_GROUP_ROWS = 1 << 18
-"""Size of the groups of cells that are searched together: as points, and in rows."""
+"""Size of a group of cells that is searched together, as points and in rows."""
 
 GROUP_FILL = 0.8
-"""Target fill of a group; sizes that are estimated from a sample aren't exact."""
+"""Target fill of a group, because sizes are estimated from a sample."""
 
 MOST_SECTIONS = 1 << 20
-"""Parts of groups that one pass may write; beyond, rows are shuffled in two passes."""
+"""Largest number of sections that one pass writes; beyond, rows are shuffled in two passes."""
 
 PIECE_BLOCKS = 4
 """Blocks of shards that make a piece of a coarse group."""
 
 VERTEX_BLOCK = 1 << 18
 MOST_VERTEX_BLOCKS = 1024
-"""Consecutive positions whose lists are merged together, and how many such blocks at most."""
+"""Positions of a block whose lists are merged by one task, and the largest number of blocks."""
 
 JOINED_ENTRIES = 1 << 24
-"""List entries up to which the lists of all rows are published in the order of the corpus, too."""
+"""Largest number of list entries that are also stored in the order of the corpus."""
 
 PILOT_ROWS = 500
-"""Rows whose neighbours decide the overlap."""
+"""Rows whose neighbours determine the overlap."""
 
 CERTIFIED_ROWS = 1000
-"""Rows, at the least, whose exact neighbours a recall certificate is measured on."""
+"""Fewest rows of a recall certificate."""
 
 DESCENT_BYTES = 280 * 2**20
-"""Memory that a process keeps once it has compiled the nearest neighbour descent."""
+"""Memory that a process keeps after it has compiled nearest neighbour descent."""
 
 DESCENT_ROW_OPERATIONS, DESCENT_COORDINATE_OPERATIONS, DESCENT_START_OPERATIONS = (
     50_000,
@@ -93,7 +93,7 @@ class Layout:
 
     @property
     def cells(self) -> int:
-        """Number of centres that are placed; one where all rows fit a cell."""
+        """Number of centres; one if all rows fit a cell."""
         if self.n <= self.cap:
             return 1
         return min(-(-self.n // min(HOME_ROWS, self.cap // 4)), MOST_CELLS)
@@ -121,7 +121,7 @@ class Layout:
 
     @property
     def sample(self) -> int:
-        """Rows that the centres are placed by."""
+        """Sampled rows that determine the centres."""
         fitting = SAMPLE_BYTES // (8 * self.d)
         return min(self.n, SAMPLED_ROWS * self.cells, max(fitting, 3 * self.cells // 2))
 
@@ -147,11 +147,11 @@ class Layout:
         return max(1, round(overlap * self.n / (GROUP_FILL * self.group_rows)))
 
     def coarse_groups(self, blocks: int, overlap: int) -> int:
-        """Return how many coarse groups rows are brought into first; 1 where one pass does."""
+        """Return the number of coarse groups of a first pass; 1 if one pass is enough."""
         groups = self.searches(overlap)
         if blocks * groups <= MOST_SECTIONS:
             return 1
-        # About as many sections are then written in either pass.
+        # Both passes then write about as many sections.
         return max(2, round(math.sqrt(groups / 2)))
 
     def pairs(self, overlap: int) -> float:
