@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import latentscale
+import latentscale_pipeline
 from latentscale_pipeline.config.job import read_config
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.plan import Plan, make_plan, measure_sections
@@ -79,3 +81,28 @@ def test_auto_turns_to_subsets_beyond_the_budget(tmp_path: Path) -> None:
 def test_what_was_asked_for_and_is_beyond_the_budget_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"corpus: magnitude of 2300 rows visits about 7.9e\+07 row"):
         make(tmp_path, "method: cg", "1.0e+7")
+
+
+DEMO = Path(latentscale_pipeline.__file__).parent / "demo"
+
+
+def count_areas(seeds: range) -> int:
+    """Count extrapolated areas of sentence embeddings that contain the one up to the true scale."""
+    embeddings = np.concatenate([np.load(DEMO / f"{n}.npy") for n in ("corpus", "reference")])
+    truth = latentscale.magnitude_function(embeddings).area.value
+    areas = [
+        latentscale.magnitude_function(embeddings, method="subsample", seed=seed, budget=4e6).area
+        for seed in seeds
+    ]
+    return sum(area.lower <= truth <= area.upper for area in areas)
+
+
+def test_areas_contain_the_one_up_to_the_true_scale() -> None:
+    assert count_areas(range(2)) == 2
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+def test_more_areas_contain_the_one_up_to_the_true_scale() -> None:
+    """The cut-off scale and the function are estimates; without its bracket it was 5 of 24."""
+    assert count_areas(range(100)) >= 75
