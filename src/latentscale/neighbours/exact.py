@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from latentscale.tiles.device import offer_near
 from latentscale.tiles.distances import Float64Array, Points, common_unit, row_blocks
-from latentscale.tiles.top_lists import UInt64Array, content_keys, offer, pair_hash, query_hash
+from latentscale.tiles.top_lists import UInt64Array, content_keys, offer
 
 Int64Array = NDArray[np.int64]
 
@@ -87,7 +87,9 @@ class Neighbours:
     def cut(self, k: int) -> Neighbours:
         """Return the first ``k`` of each list."""
         return Neighbours(
-            *(np.ascontiguousarray(a[:, :k]) for a in (self.indices, self.distances, self.ties))
+            np.ascontiguousarray(self.indices[:, :k]),
+            np.ascontiguousarray(self.distances[:, :k]),
+            np.ascontiguousarray(self.ties[:, :k]),
         )
 
     def tied(self, k: int) -> NDArray[np.bool_]:

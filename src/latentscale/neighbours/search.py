@@ -16,7 +16,6 @@ from collections.abc import Sequence
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from latentscale.neighbours.descent import nearest_neighbour_descent
 from latentscale.neighbours.exact import Int64Array, Neighbours, keys_of, merge, nearest

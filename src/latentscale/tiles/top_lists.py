@@ -22,8 +22,8 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 @numba.njit(cache=True, nogil=True)
-def _mixed(word: np.uint64) -> np.uint64:
-    # The output function of SplitMix64 (Steele, Lea & Flood 2014).
+def mixed(word: np.uint64) -> np.uint64:
+    """Return a hash of a word: the output function of SplitMix64 (Steele, Lea & Flood 2014)."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return word ^ (word >> np.uint64(31))
@@ -54,7 +54,7 @@ def _hash_rows(rows: Float64Array) -> UInt64Array:
             word = np.uint64(0) if rows[i, c] == 0.0 else bits[i, c]  # -0.0 equals 0.0
             state = (state ^ word) * np.uint64(0xFF51AFD7ED558CCD)
             state ^= state >> np.uint64(32)
-        keys[i] = _mixed(state)
+        keys[i] = mixed(state)
     return keys
 
 
@@ -88,20 +88,20 @@ def number_copies(keys: UInt64Array) -> UInt64Array:
 def _hash_copies(keys: UInt64Array, copies: UInt64Array) -> UInt64Array:
     hashed = np.empty_like(keys)
     for i in range(len(keys)):
-        hashed[i] = _mixed(keys[i] + copies[i] * _STEP)
+        hashed[i] = mixed(keys[i] + copies[i] * _STEP)
     return hashed
 
 
 @numba.njit(cache=True, nogil=True)
 def query_hash(key: np.uint64) -> np.uint64:
     """Return the hash of a query's key."""
-    return _mixed(key + _STEP)
+    return mixed(key + _STEP)
 
 
 @numba.njit(cache=True, nogil=True)
 def pair_hash(hash_of_query: np.uint64, candidate_key: np.uint64) -> np.uint64:
     """Return the hash of a query's and a candidate's key, which differs from its reverse."""
-    return _mixed(hash_of_query ^ candidate_key)
+    return mixed(hash_of_query ^ candidate_key)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -128,7 +128,7 @@ def graph_by_identity(rows, k, metric):
 def test_another_order_of_the_rows_gives_the_same_graph(metric, kind):
     generator = np.random.default_rng(11)
     rows = {
-        "lattice": generator.integers(0, 4, (150, 3)) + [1, 0, 0],
+        "lattice": generator.integers(0, 4, (150, 3)) + np.array([1, 0, 0]),
         "bits": np.c_[np.ones(150), generator.integers(0, 2, (150, 7))],
         "copies": duplicated_rows(generator, 150, 4, 60),
         "one row": np.ones((40, 2)),
