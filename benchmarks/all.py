@@ -248,7 +248,7 @@ def find_field(comparison: Comparison, pythons: Mapping[str, str]) -> Field:
 
 
 def can_import(python: str, modules: str) -> bool:
-    """Tell whether an interpreter has these modules."""
+    """Return whether an interpreter has these modules."""
     tried = subprocess.run([python, "-c", f"import {modules}"], capture_output=True, check=False)
     return tried.returncode == 0
 

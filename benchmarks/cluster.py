@@ -1,11 +1,11 @@
-"""The cost of handing out tasks, the speedup by more workers, and the plan's forecast for many.
+"""The overhead of a task, the speedup with more workers, and the plan's forecast for many workers.
 
     python benchmarks/cluster.py --tasks 100000 --output cluster.json
 
-One machine can't run a thousand workers, but it can show what limits them: the processor time for a
-task of the driver, which includes the scheduler (a cluster can keep at most task time over that
-time of workers busy); the speedup by 1, 2 and 4 workers of one thread; and the forecast of
-``latentscale plan`` for 10, 100 and 1000 workers.
+One machine can't run a thousand workers, but it can measure what limits them. The first number is
+the driver's processor time per task, scheduler included: the time of a task divided by it is the
+largest number of workers that can be kept busy. The others are the speedup with 1, 2 and 4 workers
+of one thread, and the forecast of ``latentscale plan`` for 10, 100 and 1000 workers.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ Contestant = Callable[[Inputs], Values]
 
 
 def take_part(contestants: Mapping[str, Contestant], warm_up: Callable[[Inputs], Inputs]) -> bool:
-    """Run one contestant if this process was started for that; tell whether it was."""
+    """Run one contestant if this process was started for that, and return whether it was."""
     if sys.argv[1:2] != ["contestant"]:
         return False
     name, folder = sys.argv[2], Path(sys.argv[3])

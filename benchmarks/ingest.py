@@ -1,10 +1,10 @@
 """The speed of ingest, compared with a plain copy of the same bytes.
 
-    python benchmarks/ingest.py [--gib 4] [--workers 1] [--rounds 3] [--folder FOLDER]
+    python benchmarks/ingest.py [--gib 4] [--workers 1] [--repeats 3] [--folder FOLDER]
 
-Every round copies the file and waits until the copy is on the disk (fsync). Then it ingests the
-file by the command line in a separate process, including its start. Both begin with the source in
-the same state of the system's caches. The peak memory is that of the largest process.
+Every repetition copies the file and waits until the copy is on the disk (fsync). Then it ingests
+the file with the command line in a separate process; the time includes its start. The source is in
+the same state of the system's caches for both. The peak memory is that of the largest process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COPIED_AT_ONCE = 8 << 20
 
 
 def write_source(path: Path, gib: float) -> int:
-    """Write a ``.npy`` of about ``gib`` GiB, and return its size."""
+    """Write a ``.npy`` file of about ``gib`` GiB, and return its size in bytes."""
     rows = int(gib * 2**30 / (4 * DIMENSIONS))
     block = np.random.default_rng(0).standard_normal((BLOCK_ROWS, DIMENSIONS)).astype("f4")
     with path.open("wb") as file:
@@ -43,7 +43,7 @@ def write_source(path: Path, gib: float) -> int:
 
 
 def copy_seconds(source: Path, target: Path) -> float:
-    """Copy a file, wait for the disk, and remove the copy; return the seconds."""
+    """Copy a file to the disk, delete the copy, and return the seconds that copying took."""
     begun = time.perf_counter()
     with source.open("rb") as read, target.open("wb") as write:
         shutil.copyfileobj(read, write, COPIED_AT_ONCE)
@@ -55,7 +55,7 @@ def copy_seconds(source: Path, target: Path) -> float:
 
 
 def ingest_seconds(source: Path, target: Path, workers: int) -> tuple[float, int]:
-    """Ingest a file by the command line; return seconds and the largest process' peak memory."""
+    """Ingest a file with the command line; return seconds and the largest process' peak memory."""
     command = "from latentscale_pipeline.cli import main; main()"
     arguments = ["ingest", str(source), str(target), "--workers", str(workers)]
     begun = time.perf_counter()
@@ -87,7 +87,7 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
 
 
 def measure(folder: Path, gib: float, workers: int, iterations: int) -> dict[str, Any]:
-    """Copy and ingest in turn, and return the figures."""
+    """Copy and ingest in turn, and return rates and memory."""
     source = folder / "source.npy"
     size = write_source(source, gib)
     copies, ingests, peaks = [], [], []
@@ -112,13 +112,13 @@ def measure(folder: Path, gib: float, workers: int, iterations: int) -> dict[str
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--gib", type=float, default=4.0)
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--gib", type=float, default=4.0, help="size of the source")
+    parser.add_argument("--workers", type=int, default=1, help="worker processes of the ingest")
+    parser.add_argument("--repeats", type=int, default=3, help="number of repetitions")
+    parser.add_argument("--folder", type=Path, help="where to write; default: a temporary folder")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
-        for name, value in measure(Path(folder), asked.gib, asked.workers, asked.rounds).items():
+        for name, value in measure(Path(folder), asked.gib, asked.workers, asked.repeats).items():
             print(f"{name}: {value}")
 
 

@@ -45,7 +45,7 @@ def whole_table(record: Record) -> str:
 
 
 def how_measured(record: Record) -> str:
-    """Say when and on which machine it was measured."""
+    """Return when and on which machine a record was measured."""
     return (
         f"{record['started'][:10]}, medians of {record['repeats']} runs in turn, "
         f"{record['threads']} thread{'s' * (record['threads'] > 1)}, {record['machine']['cores']} "

@@ -2,11 +2,11 @@
 
     python reproductions/embedding_models.py
 
-Six ways of embedding the same documents, many subsamples of 300 rows from each, and a classifier
-by the five nearest that has to name the way from one diversity measure alone. The documents are
-the docstrings of Python's standard library, NumPy and SciPy; the six ways are classical (words,
-letters, latent semantics, random indexing, means of word vectors), since neither the paper's models
-nor its documents can be shipped.
+The same documents are embedded in six ways, and many subsamples of 300 rows are drawn from each. A
+5-nearest-neighbour classifier must identify the embedding from one diversity measure alone. The
+documents are the docstrings of Python's standard library, NumPy and SciPy. The six embeddings are
+classical (words, letters, latent semantics, random indexing, means of word vectors), because
+neither the paper's models nor its documents can be shipped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PAPER = {"MagDiff": "0.94 to 0.99", "AvgSim": "0.74 to 0.92", "Vendi score": "0.
 
 
 def six_ways(texts: list[str], dimension: int) -> dict[str, np.ndarray]:
-    """Embed texts in six ways, each brought to one dimension by its singular vectors."""
+    """Embed texts in six ways, all reduced to the same dimension by singular vectors."""
     least = {"min_df": 2, "dtype": np.float64}
     words = TfidfVectorizer(**least).fit_transform(texts)
     plain = TfidfVectorizer(use_idf=False, norm="l1", **least).fit_transform(texts)
@@ -58,14 +58,14 @@ def _centred(rows: np.ndarray) -> np.ndarray:
 
 
 def subsamples(rows: np.ndarray, count: int, size: int, seed: int) -> list[np.ndarray]:
-    """Draw distinct rows; some documents are embedded alike, and zero rows have no cosine."""
+    """Draw distinct, non-zero rows: some documents have equal vectors, and zero has no cosine."""
     distinct = np.unique(rows[np.linalg.norm(rows, axis=1) > 0.5], axis=0)
     generator = np.random.default_rng(seed)
     return [distinct[generator.choice(len(distinct), size, replace=False)] for _ in range(count)]
 
 
 def one_number_summaries(rows: np.ndarray) -> tuple[float, float, float]:
-    """AvgSim, Vendi score and the geometric mean of the deviations."""
+    """Return AvgSim, the Vendi score and the geometric mean of the standard deviations."""
     similarity = float((rows @ rows.T).mean())
     score = vendi_score(moment_spectrum(second_moment(rows), len(rows)), 1).value
     deviations = rows.std(axis=0)
@@ -74,7 +74,7 @@ def one_number_summaries(rows: np.ndarray) -> tuple[float, float, float]:
 
 
 def accuracy(distances: np.ndarray, labels: np.ndarray, seed: int) -> tuple[float, float]:
-    """Share of names found by the nearest, and its deviation over repetitions of all folds."""
+    """Return the accuracy, and its standard deviation over repeated cross-validation."""
     generator = np.random.default_rng(seed)
     shares = []
     for _ in range(REPETITIONS):

@@ -1,10 +1,10 @@
-"""What epsilon and delta do to GeomCA: figure 11 (and 8) of Poklukar et al. (2021).
+"""The effect of epsilon and delta on GeomCA: figures 8 and 11 of Poklukar et al. (2021).
 
     python reproductions/geomca_distances.py
 
-5000 rows a side. The reference is what a fixed random network makes of normal latent vectors; the
-set under evaluation is what it makes of truncated ones, at eleven levels of truncation. The paper
-takes faces and a StyleGAN, seen through VGG16.
+Both sets have 5000 rows. The reference is the output of a fixed random network for normal latent
+vectors; the set under evaluation is its output for truncated ones, at eleven levels of truncation.
+The paper uses VGG16 features of faces and of StyleGAN images.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SETTINGS = (
 
 
 def latent(n: int, bound: float | None, seed: int) -> np.ndarray:
-    """Draw normal entries, those outside the bound drawn again until they are inside."""
+    """Draw from a truncated normal law: entries outside the bound are drawn again."""
     uniform = np.random.default_rng(seed).random((n, LATENT))
     if bound is None:
         return ndtri(uniform)
@@ -40,7 +40,7 @@ def latent(n: int, bound: float | None, seed: int) -> np.ndarray:
 
 
 def network(rows: np.ndarray) -> np.ndarray:
-    """Map latent vectors by a fixed random network of two layers."""
+    """Apply a fixed random network of two layers to latent vectors."""
     fixed = np.random.default_rng(11)
     first = fixed.normal(size=(LATENT, HIDDEN)) / np.sqrt(LATENT)
     second = fixed.normal(size=(HIDDEN, DIMENSION)) / np.sqrt(HIDDEN)
@@ -93,7 +93,7 @@ def reproduce(short: bool) -> Reproduction:
 
 
 def claims(found: np.ndarray, levels: tuple[float, ...]) -> list[Finding]:
-    """State what the paper says of figures 8 and 11."""
+    """Compare the results with the paper's claims about figures 8 and 11."""
     less, paper, wide, only = found
     changed = np.abs(wide - paper)
     order = np.corrcoef(levels, paper[:, 1])[0, 1]

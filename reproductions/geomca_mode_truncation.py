@@ -36,7 +36,7 @@ SCORES = ("precision", "recall", "improved precision", "improved recall")
 
 
 def classes(sizes: tuple[int, ...], kind: str, seed: int) -> list[np.ndarray]:
-    """Draw the encodings of every class; where classes lie is always the same."""
+    """Draw the encodings of every class; the class centres are fixed."""
     deviation, inside = SPREADS[kind]
     fixed = np.random.default_rng(7)
     centres = np.linalg.qr(fixed.normal(size=(DIMENSION, DIMENSION)))[0]
@@ -55,7 +55,7 @@ def shares_of_modes(t: int) -> tuple[float, float]:
 
 
 def overlap(reference: np.ndarray, rows: np.ndarray) -> tuple[float, float]:
-    """Improved precision and recall of as many rows of either, k = 3."""
+    """Return improved precision and recall (k = 3) for equally many rows of both sets."""
     generator = np.random.default_rng(0)
     size = min(len(reference), len(rows))
     parts = [part[generator.permutation(len(part))[:size]] for part in (rows, reference)]
@@ -64,7 +64,7 @@ def overlap(reference: np.ndarray, rows: np.ndarray) -> tuple[float, float]:
 
 
 def reproduce(short: bool) -> Reproduction:
-    """Truncate modes, corrupt them, and look at how classes are separated."""
+    """Run the experiments on truncation, corruption and separation of modes."""
     steps = (0, 6, 11) if short else tuple(range(12))
     kinds = ("separated",) if short else tuple(SPREADS)
     truncated = {kind: truncation(kind, steps) for kind in kinds}
@@ -141,7 +141,7 @@ def truncation(kind: str, steps: tuple[int, ...]) -> dict[str, list[float]]:
 
 
 def classes_in_one_component(membership: np.ndarray, sizes: tuple[int, ...]) -> int:
-    """Count the classes that have most of their rows in the same component, at most."""
+    """Return the largest number of classes that have most of their rows in one component."""
     ends = np.cumsum(sizes)[:-1]
     homes = []
     for ranks in np.split(membership, ends):
@@ -295,12 +295,12 @@ def claims_of_separation(
 
 
 def span(values: list[float]) -> str:
-    """Say from where to where."""
+    """Return the range of values as text."""
     return f"{min(values):.2g} to {max(values):.2g}" if values else "never"
 
 
 def thresholds(found: dict[str, list]) -> list[tuple[str, tuple[list[float], list[float]]]]:
-    """Precision and recall over t for every threshold."""
+    """Return precision and recall over t for every threshold."""
     pairs = []
     for key, etas in (("eta_q", ETAS_Q), ("eta_c", ETAS_C)):
         for k, eta in enumerate(etas):

@@ -1,12 +1,12 @@
-"""IMD hardly moves with the number of rows: figure 7 (left) of Tsitsulin et al. (2020).
+"""IMD hardly depends on the number of rows: figure 7 (left) of Tsitsulin et al. (2020).
 
     python reproductions/imd_sample_size.py
 
-Two laws of clusters, sampled at growing sizes several times; IMD between them with exact
-neighbours, with our approximate ones in cells, and with one NNDescent over all rows, which is what
-the paper takes; FID and KID beside it. Beside the pair of 10 and 40 clusters, pairs of as many
-clusters on both sides say what the number of rows in a cluster does. The paper samples CIFAR-10 and
-CIFAR-100 images.
+Two distributions of clusters are sampled several times at growing sizes. IMD between them is
+computed with exact neighbours, with latentscale's approximate neighbours in cells, and with one
+NNDescent over all rows, as in the paper. FID and KID are computed, too. The main pair has 10 and 40
+clusters; pairs with equal numbers of clusters show the effect of the number of rows in a cluster.
+The paper samples CIFAR-10 and CIFAR-100 images.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Sampled:
 
     @property
     def head(self) -> float:
-        """The trace per vertex at the time 1."""
+        """Return the trace per vertex at time 1."""
         return float(np.interp(HEAD, self.trace.times, self.trace.trace))
 
 
@@ -199,14 +199,14 @@ def reproduce(short: bool) -> Reproduction:
 
 
 def pair_name(pair: tuple[int, int]) -> str:
-    """Say how many clusters the laws of a pair have."""
+    """Return a label with the numbers of clusters of a pair."""
     if pair == (1, 1):
         return "one cluster each"
     return f"{pair[0]} clusters each" if pair[0] == pair[1] else f"{pair[0]} and {pair[1]} clusters"
 
 
 def law_name(which: tuple[int, int]) -> str:
-    """Name a law by its clusters and their dimensions."""
+    """Return a label with the clusters of a distribution and their dimensions."""
     return f"{which[0]} of {which[1]} dimensions"
 
 
@@ -218,7 +218,7 @@ def claims(
     ways: tuple[str, ...],
     half: float,
 ) -> list[Finding]:
-    """State what the paper says of the figure, and what was tried where that doesn't hold."""
+    """Compare the results with the paper's claims, and report what was tried where they differ."""
     mean, deviation = measured.mean(axis=0), measured.std(axis=0, ddof=1)
     later = slice(1, None)
     findings = []
@@ -260,7 +260,7 @@ def claims(
 def reasons(
     by_pair: np.ndarray, graph: dict[tuple[int, int], np.ndarray], sizes: tuple[int, ...]
 ) -> list[Finding]:
-    """Test two reasons for what IMD does at few rows: edges across clusters, and rows in each."""
+    """Test two explanations for IMD at few rows: edges across clusters, and rows per cluster."""
     few, many = ((PAIRS[0][0], INSIDE[0]), (PAIRS[0][1], INSIDE[1]))
     ahead = graph[few][:, 0] - graph[many][:, 0]
     alike = graph[PAIRS[1][1], INSIDE[1]][:, 0]

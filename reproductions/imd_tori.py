@@ -1,10 +1,10 @@
-"""IMD sees what FID and KID don't: the tori of Tsitsulin et al. (2020), appendix C.3.
+"""IMD detects what FID and KID don't: the tori of Tsitsulin et al. (2020), appendix C.3.
 
     python reproductions/imd_tori.py
 
-Points of a torus against a good and a bad sampler of it. The bad one puts some points into the
-hole; both are then moved and scaled, linearly, to the torus' mean and covariance, as a generator
-that has learned the first moments would. The paper trains two small networks instead.
+Points of a torus are compared with a good and a bad sampler of it. The bad sampler puts some points
+into the hole. Both are then transformed linearly to the torus' mean and covariance, like a
+generator that has learned the first moments. The paper trains two small networks instead.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PAPER = {
 
 
 def torus(n: int, generator: np.random.Generator) -> np.ndarray:
-    """Draw evenly by area."""
+    """Draw points of the torus, uniformly by area."""
     rows = np.empty((0, 3))
     while len(rows) < n:
         around, along, keep = generator.random((3, 2 * n))
@@ -48,7 +48,7 @@ def torus(n: int, generator: np.random.Generator) -> np.ndarray:
 
 
 def hole(n: int, generator: np.random.Generator) -> np.ndarray:
-    """Draw evenly from the disk that the hole leaves, with a little height."""
+    """Draw points uniformly from the disk in the hole, with a small height."""
     out = (RADIUS - TUBE) * np.sqrt(generator.random(n))
     angle = 2 * np.pi * generator.random(n)
     height = 0.3 * generator.normal(size=n)
@@ -66,14 +66,14 @@ def samplers(n: int, share: float, generator: np.random.Generator) -> dict[str, 
 
 
 def matched(rows: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Give rows the mean and covariance of others."""
+    """Transform rows linearly to the mean and covariance of others."""
     whiten = np.linalg.inv(np.real(sqrtm(np.cov(rows.T))))
     colour = np.real(sqrtm(np.cov(wanted.T)))
     return (rows - rows.mean(axis=0)) @ whiten @ colour + wanted.mean(axis=0)
 
 
 def imd_of(reference: np.ndarray, rows: np.ndarray, seed: int) -> Estimate:
-    """IMD per vertex, in millionths, which is the authors' code's unit."""
+    """Return IMD per vertex in millionths, the unit of the authors' code."""
     # The distance is symmetric, but for the probes: in this order the recorded numbers come again.
     found = latentscale.imd(reference, rows, seed=seed, times=(0.1, 10.0, 64)).distance
     ends = (UNIT * end for end in (found.value, found.lower, found.upper))
@@ -81,7 +81,7 @@ def imd_of(reference: np.ndarray, rows: np.ndarray, seed: int) -> Estimate:
 
 
 def distances(reference: np.ndarray, rows: np.ndarray, seed: int) -> tuple[list[float], float]:
-    """FID, KID and IMD, and half the width of IMD's bracket."""
+    """Return FID, KID, IMD, and half the width of IMD's bracket."""
     fid = frechet_distance(row_moments(reference), row_moments(rows)).value
     kid = kernel_distance(reference, rows).value
     found = imd_of(reference, rows, seed)
@@ -202,7 +202,7 @@ def reproduce(short: bool) -> Reproduction:
 
 
 def least_share(shares: tuple[float, ...], found: list[list[float]], limit: float) -> str:
-    """Name the least share from which on all runs are beyond what the good sampler reaches."""
+    """Return the smallest share from which on all runs exceed the good sampler's range."""
     beyond = [min(runs) > limit for runs in found]
     told = [share for k, share in enumerate(shares) if all(beyond[k:])]
     return f"{told[0]:.1%}" if told else "none of those tried"

@@ -41,7 +41,7 @@ FEW_VECTORS = 32
 
 
 def cooccurrences(texts: list[list[str]], vocabulary: dict[str, int]) -> csr_array:
-    """Count pairs of words at most ``WINDOW`` apart, nearer ones more."""
+    """Count pairs of words at most ``WINDOW`` apart, with more weight for nearer ones."""
     size = len(vocabulary)
     total = csr_array((size, size))
     codes = [[vocabulary.get(word, -1) for word in text] for text in texts]
@@ -57,13 +57,13 @@ def cooccurrences(texts: list[list[str]], vocabulary: dict[str, int]) -> csr_arr
 
 
 def frequent(texts: list[list[str]], size: int) -> dict[str, int]:
-    """Give the most frequent words numbers."""
+    """Return the numbers of the most frequent words."""
     counts = Counter(word for text in texts for word in text)
     return {word: k for k, (word, _) in enumerate(counts.most_common(size))}
 
 
 def word_vectors(texts: list[list[str]], vocabulary: dict[str, int], dimension: int) -> np.ndarray:
-    """Return one row a word, columns in falling order of their singular values."""
+    """Return one row per word; columns are in descending order of their singular values."""
     pairs = cooccurrences(texts, vocabulary).tocoo()
     sums = np.asarray(pairs.sum(axis=0)).ravel()
     # Contexts by their count to the power of 3/4, as in word2vec.

@@ -1,4 +1,4 @@
-"""A job for keys that the calls for notebooks don't have, run as ``latentscale run`` runs it."""
+"""Run a job in this process, for settings that the notebook functions don't have."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def results_of(
 
 
 def _tell_nobody(event: str, **fields: Any) -> None:
-    """Take no notice of how the job goes."""
+    """Ignore the job's messages."""
 
 
 def _stored(rows: np.ndarray, path: Path) -> str:

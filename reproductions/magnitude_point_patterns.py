@@ -2,10 +2,10 @@
 
     python reproductions/magnitude_point_patterns.py
 
-200 points each of a Poisson process, a Hawkes process (clustered), two Gaussians and one Gaussian,
-several draws. The paper gives neither their parameters nor the cut-off scale; those used here were
-chosen so that the columns that don't depend on the scale, its mean similarity and its Vendi score,
-come out, and are stated on the page.
+Several draws of 200 points each from a Poisson process, a Hawkes process (clustered), two Gaussians
+and one Gaussian. The paper states neither their parameters nor the cut-off scale. Those used here
+are stated on the page; they were chosen to reproduce the paper's mean similarity and Vendi score,
+which don't depend on the scale.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PAPER = {"area": (133, 99, 69, 48), "vendi": (14.6, 13.1, 5.7, 3.1),
 
 
 def hawkes(generator: np.random.Generator) -> np.ndarray:
-    """Draw parents evenly, and offspring near them, generation by generation."""
+    """Draw parents uniformly and offspring near them, generation by generation."""
     pattern = list(generator.uniform(0, SIDE, size=(PARENTS, 2)))
     position = 0
     while len(pattern) < POINTS:
@@ -38,7 +38,7 @@ def hawkes(generator: np.random.Generator) -> np.ndarray:
 
 
 def patterns(seed: int) -> tuple[np.ndarray, ...]:
-    """Draw all four."""
+    """Draw all four patterns."""
     generator = np.random.default_rng(seed)
     centres = np.array([[0.25, 0.25], [0.75, 0.75]]) * SIDE
     return (

@@ -20,7 +20,7 @@ MEASURES = ("MagArea", "Vendi score", "mean similarity", "GMStds")
 
 
 def cases() -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Rows, and those of them that are repeated."""
+    """Return the rows of both cases, and those that are repeated."""
     generator = np.random.default_rng(5)
     gaussian = generator.normal(size=(POINTS, 2)).astype(np.float32)
     outliers = (generator.normal(size=(OUTLIERS, 2)) + 8.0).astype(np.float32)
@@ -32,7 +32,7 @@ def cases() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def measures(rows: np.ndarray, scales: list[float]) -> tuple[list[float], float]:
-    """All four, and half the width of MagArea's bracket."""
+    """Return all four measures, and half the width of MagArea's bracket."""
     area = latentscale.magnitude_function(rows, scales=scales).area
     score = latentscale.vendi_score(rows, kernel="laplacian", bandwidth=1.0, orders=[1])[1]
     separations = np.sqrt(np.square(rows[:, None].astype(float) - rows[None]).sum(axis=2))

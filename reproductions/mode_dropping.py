@@ -2,8 +2,9 @@
 
     python reproductions/mode_dropping.py
 
-Ten modes of equal size lose more and more points to one of them, either all nine at once or one
-after the other. Diversity falls alike in both, as the paper has it, and a good measure shows that.
+Ten modes begin with equal sizes. More and more points move to one of them, either from all nine
+others at once or from one after the other. According to the paper, diversity falls in the same way
+in both cases, and a good measure shows that.
 Modes are normal laws with the means and covariances of the ten classes of scikit-learn's
 handwritten digits, so that any number of points can be drawn from each.
 """
@@ -27,7 +28,7 @@ SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 class Modes:
-    """Normal laws of the digits' classes; pixels that never change carry a little noise."""
+    """Normal laws of the digits' classes; constant pixels get a little noise."""
 
     def __init__(self) -> None:
         pixels, labels = load_digits(return_X_y=True)
@@ -45,7 +46,7 @@ class Modes:
 
 
 def sizes(way: str, preferred: int, share: float, each: int) -> np.ndarray:
-    """Points of every mode when so large a share is on the preferred one."""
+    """Return the number of points of every mode, given the share that has moved."""
     n = CLASSES * each
     moved = round(share * n) - each
     found = np.full(CLASSES, each)
@@ -63,7 +64,7 @@ def sizes(way: str, preferred: int, share: float, each: int) -> np.ndarray:
 
 
 def measure(rows: np.ndarray, cut: float) -> tuple[float, float]:
-    """MagArea up to a scale, and the magnitude at half of it."""
+    """Return MagArea up to a scale, and the magnitude at half of that scale."""
     grid = np.linspace(0.0, cut, SCALES)
     scales = np.sort(np.append(grid, cut / 2))
     estimates = dict(

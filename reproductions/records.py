@@ -1,8 +1,8 @@
-"""What a reproduction leaves: a dated JSON, a figure, and the table on its page.
+"""The output of a reproduction: a dated JSON, a figure, and the table on its page.
 
-A script computes its numbers once, seeded, and hands them to :func:`publish` as a
-:class:`Reproduction`: findings, each a paper's claim beside what came out here; panels for the
-figure; and all numbers. ``--short`` does a smaller form within seconds, which isn't published.
+A script computes its numbers once, with a fixed seed, and passes them to :func:`publish` as a
+:class:`Reproduction`: findings (each a claim of the paper with the result here), panels for the
+figure, and all numbers. ``--short`` runs a smaller version within seconds, which isn't published.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ LIBRARIES = ("latentscale", "numpy", "scipy", "numba")
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim of a paper and what came out here.
+    """A claim of a paper, and the result here.
 
     Attributes
     ----------
     claim, paper, here : str
-        What is said, the paper's number for it, and ours with its bracket.
+        The claim, the paper's number, and the number here with its bracket.
     agrees : bool
-        Whether ours bears the claim out.
+        Whether the result supports the claim.
     """
 
     claim: str
@@ -52,7 +52,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """All that a page shows; ``numbers`` is JSON."""
+    """The content of a page; ``numbers`` is JSON."""
 
     findings: Sequence[Finding]
     panels: Sequence[Panel]
@@ -113,7 +113,7 @@ def with_table(page: str, findings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def bracketed(found: Estimate) -> str:
-    """Write a number with its bracket, as short as both can be read."""
+    """Return a number with its bracket as text, with as few digits as needed."""
     half = (found.upper - found.lower) / 2
     if half <= 1e-6 * abs(found.value):
         return f"{found.value:.4g} ({found.bounds})"
@@ -121,7 +121,7 @@ def bracketed(found: Estimate) -> str:
 
 
 def rounded(value: Any) -> Any:
-    """Keep seven digits of every number; what isn't finite becomes nothing."""
+    """Round every number to seven digits; NaN and infinity become None."""
     if isinstance(value, Mapping):
         return {str(key): rounded(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

@@ -281,7 +281,7 @@ SMALL = (
     "imd.py --rows 300 --repeats 1",
     "magnitude.py compare --rows 200 --repeats 1 --threads 1",
     "heat.py trace --vertices 3000",
-    "ingest.py --gib 0.01 --rounds 1",
+    "ingest.py --gib 0.01 --repeats 1",
 )
 SMALL_BUT_SLOW = (
     "magnitude.py scale --sizes 100,200",

@@ -1,9 +1,8 @@
 """The nightly evaluation as a Prefect flow: python workflows/nightly_flow.py serves it.
 
-Needs the extra ``prefect``. Its schedule is 02:00 UTC, or what NIGHTLY_CRON says; the limit of one
-keeps a slow night from being joined by the next, which waits. The flow fails when a gate fails, so
-Prefect's own automations can tell people; a part that failed (exit 3) is tried again, which resumes
-it.
+Needs the extra ``prefect``. It runs at 02:00 UTC, or according to NIGHTLY_CRON. Only one run is
+allowed at a time; the next one waits. The flow fails if a gate fails, so Prefect's automations can
+notify people. An incomplete run (exit 3) is retried, which resumes it.
 """
 
 import os
@@ -16,18 +15,18 @@ INCOMPLETE = 3
 
 
 class Unfinished(Exception):
-    """A run that can go on where it stopped."""
+    """Raised for an incomplete run, which can be resumed."""
 
 
 def _goes_on(task: object, run: object, state: object) -> bool:
-    """Try again only what trying again can mend."""
+    """Return whether to retry: only an incomplete run."""
     problem = state.result(raise_on_failure=False)  # type: ignore[attr-defined]
     return isinstance(problem, Unfinished)
 
 
 @task(retries=2, retry_delay_seconds=60, retry_condition_fn=_goes_on)
 def evaluate(workflow: str, overrides: list[str]) -> str:
-    """Run the workflow in a process of its own, whose memory ends with it."""
+    """Run the workflow in a separate process, which frees its memory at the end."""
     options = [word for override in overrides for word in ("-o", override)]
     command = [sys.executable, "-m", "latentscale_pipeline.cli", "workflow", "run", workflow]
     ended = subprocess.run(  # noqa: S603 -- a list of words, and no shell
@@ -42,7 +41,7 @@ def evaluate(workflow: str, overrides: list[str]) -> str:
 
 @flow(name="latentscale-nightly")
 def nightly(workflow: str = "workflows/nightly.yaml", overrides: list[str] | None = None) -> str:
-    """Make one evaluation."""
+    """Run one evaluation."""
     return evaluate(workflow, overrides or [])
 
 

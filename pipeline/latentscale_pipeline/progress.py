@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Progress = Callable[[int, int], None]
-"""``progress(done, total)``, called as work proceeds."""
+"""A callback ``progress(done, total)``."""
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -19,14 +19,14 @@ def silent(done: int, total: int) -> None:
 
 @contextmanager
 def reported(title: str, unit: str) -> Iterator[Progress]:
-    """Give a :data:`Progress` that shows on standard error for as long as the work lasts.
+    """Yield a :data:`Progress` that is shown on standard error until the block ends.
 
     Parameters
     ----------
     title : str
-        What is being done, such as ``ingest``.
+        Name of the work, such as ``ingest``.
     unit : str
-        What is counted, such as ``rows``.
+        The unit of the counts, such as ``rows``.
     """
     if sys.stderr.isatty():
         with _bar(title, unit) as progress:

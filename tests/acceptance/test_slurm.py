@@ -79,7 +79,7 @@ def test_a_submitted_job_gives_the_serial_numbers(
     )
     again = latentscale("submit", config, "--quiet")
     assert again.code == 2
-    assert f"its driver is slurm job {told['id']} already" in again.err
+    assert f"its driver is already submitted as slurm job {told['id']}" in again.err
     seen: set[str] = set()
 
     def ended() -> bool:
@@ -150,10 +150,10 @@ def test_refusals(place: Path, latentscale: Command, monkeypatch: pytest.MonkeyP
     config = write(place, "refused", "refused", workers(place))
     partition = latentscale("submit", config, "--quiet", "-o", "driver.queue=absent")
     assert partition.code == 2
-    assert "sbatch doesn't take the driver: sbatch: error: invalid partition" in partition.err
+    assert "sbatch rejected the driver: sbatch: error: invalid partition" in partition.err
     injected = latentscale("submit", config, "-o", 'driver.directives=["--x\\nrm -rf /"]')
     assert injected.code == 2
-    assert "driver.directives.0: it has to be a single line" in injected.err
+    assert "driver.directives.0: it must be a single line" in injected.err
     for key, value in (("queue", '"main; id"'), ("account", '"$(id)"'), ("walltime", "tomorrow")):
         ended = latentscale("submit", config, "-o", f"cluster.{key}={value}")
         assert ended.code == 2
@@ -161,4 +161,4 @@ def test_refusals(place: Path, latentscale: Command, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PATH", os.path.dirname(os.path.realpath("/bin/sh")) + "/absent")
     missing = latentscale("submit", config, "--quiet")
     assert missing.code == 2
-    assert "there is no sbatch here" in missing.err
+    assert "sbatch isn't installed here" in missing.err

@@ -72,7 +72,7 @@ def test_vendi_scores_are_those_of_a_job(kernel: str, rows: np.ndarray, job: dic
         assert (own.bounds, own.method) == (entry["bounds"], entry["method"])
     assert found[1] == found["1"]
     assert found[float("inf")] == found["inf"]
-    with pytest.raises(KeyError, match="order 7 wasn't asked for"):
+    with pytest.raises(KeyError, match="order 7 wasn't computed"):
         found[7]
 
 
@@ -215,7 +215,7 @@ EYE = np.eye(4)
 @pytest.mark.parametrize(
     ("function", "arrays", "options", "message"),
     [
-        ("vendi_score", [np.zeros(5)], {}, r"rows must be numbers in two dimensions, .*\(5,\)"),
+        ("vendi_score", [np.zeros(5)], {}, r"rows must be a two-dimensional numeric .*\(5,\)"),
         ("vendi_score", [np.zeros((0, 3))], {}, r"rows must be .* at least one row; .*\(0, 3\)"),
         ("vendi_score", [np.full((5, 2), np.nan)], {}, "^rows: row 0 holds NaN$"),
         ("vendi_score", [EYE * 1e300], {}, "^rows: row 0 holds a value too large for float32$"),
@@ -225,9 +225,9 @@ EYE = np.eye(4)
         ("vendi_score", [EYE], {"bandwidth": 1.0}, "^kernel: the cosine kernel has no bandwidth$"),
         ("vendi_score", [EYE], {"orders": [-1.0]}, "^orders: "),
         ("vendi_score", [EYE], {"seed": -1}, "^seed: "),
-        ("vendi_score", [EYE], {"weights": [1.0]}, "^weights: there are 4 rows, and weights of"),
+        ("vendi_score", [EYE], {"weights": [1.0]}, r"^weights: shape \(1,\) for 4 rows; give one"),
         ("vendi_score", [EYE], {"weights": [1, 1, -1, 1]}, r"^weights: row 2: weight -1\.0; "),
-        ("vendi_score", [EYE], {"weights": [0, 0, 0, 0]}, "^weights: all are zero$"),
+        ("vendi_score", [EYE], {"weights": [0, 0, 0, 0]}, "^weights: all are zero; at least one"),
         (
             "vendi_score",
             [EYE],
@@ -256,7 +256,7 @@ EYE = np.eye(4)
             "^reference: k is 5 and there are 2 rows; use a smaller k$",
         ),
         ("imd", [EYE, np.full((2, 4), np.inf)], {}, "^reference: row 0 holds infinity$"),
-        ("imd", [EYE[0], EYE], {}, "^corpus must be numbers in two dimensions"),
+        ("imd", [EYE[0], EYE], {}, "^corpus must be a two-dimensional numeric array"),
         (
             "geomca_scores",
             [EYE, EYE[:, :3]],

@@ -1,9 +1,9 @@
 #!/bin/bash
 # A whole job as arrays of plain processes: array.sh CONFIG PROCESSES [-o KEY=VALUE]...
 #
-# No Dask and no open port: processes share nothing but the job's folder. Run it where jobs can be
-# submitted, for as long as the job takes; when it is run again it goes on with what is missing.
-# MEMORY (default 4G) is what a process gets, SBATCH_PARTITION and the like are Slurm's own.
+# It needs no Dask and no open port: the processes share only the job's folder. Run it on a machine
+# that can submit jobs; it ends with the job. A repeated run continues with the missing parts.
+# MEMORY (default 4G) is the memory of a process. Slurm's variables, such as SBATCH_PARTITION, apply.
 set -euo pipefail
 config=$1 processes=$2
 shift 2

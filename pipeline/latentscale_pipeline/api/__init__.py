@@ -1,14 +1,14 @@
-"""The measures of arrays in memory, for notebooks and scripts.
+"""Measure arrays in memory, for notebooks and scripts.
 
-They are reached as ``latentscale.vendi_score`` and so on, which imports this package on first use:
-the mathematics in ``latentscale`` knows nothing of jobs.
+The functions are available as ``latentscale.vendi_score`` and so on, which imports this package on
+first use, because ``latentscale`` itself doesn't depend on jobs.
 
-The numbers are those of ``latentscale run`` on the same rows, with the same keys and seed: the
-same stages compute them, the method is chosen by the same rules, and the same bracket stands
-beside every number. Everything is computed in the calling thread, and nothing is written.
+The numbers equal those of ``latentscale run`` on the same rows with the same settings and seed: the
+same stages compute them, the same rules choose the method, and every number has the same bracket.
+Everything is computed in the calling thread, and nothing is written.
 
-An array of float32 or float16 that is contiguous is read where it is; any other is copied once, in
-the type in which a corpus is stored. Beside that, a call holds what one task of a job holds, and
+A contiguous array of float32 or float16 is read in place; any other array is copied once, in the
+type in which a corpus is stored. In addition, a call needs the memory of one task of a job and of
 the results of its stages.
 """
 

@@ -1,8 +1,7 @@
-"""One measure of arrays, computed in this process.
+"""Compute one measure of arrays in this process.
 
-The measure is planned by the code that plans jobs, and its stages run in the loop that runs jobs,
-one task after another. The rows and the results of the stages stay in memory: there is no folder,
-no lock and no report.
+The measure is planned as in a job, and the engine's loop runs its stages, one task at a time. The
+rows and the results of the stages stay in memory; there is no folder, no lock and no report.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ from latentscale_pipeline.storage.in_memory import InMemoryStore
 
 @dataclass(frozen=True)
 class Computed:
-    """What a measure found, and the arrays of its stages.
+    """The findings of a measure, and the arrays of its stages.
 
     Attributes
     ----------
     section : Part
         The measure's part of a job's results.
     findings : Findings
-        The same with its scores.
+        The measure's scores and section.
     store : InMemoryStore
-        Where the arrays are.
+        The store that holds the arrays.
     """
 
     section: Any
@@ -86,16 +85,16 @@ def compute(
     corpus, reference : array_like
         Rows.
     weights : array_like, optional
-        Of the corpus.
+        Weights of the corpus's rows.
     budget : float, optional
-        Pairs of rows that may be evaluated; by default those of a job.
+        Maximum number of pairs of rows to evaluate; by default as in a job.
     seed : int
-        Of whatever is drawn at random.
+        Seed of the random numbers.
 
     Raises
     ------
     ValueError
-        If the rows or the options can't be used, in one line.
+        If the rows or the options are invalid; the message is one line.
     RuntimeError
         If a task fails, with its traceback.
     """
@@ -116,7 +115,7 @@ def compute(
 def _configure(
     measure: str, section: Mapping[str, Any], compares: bool, budget: float | None, seed: int
 ) -> JobConfig:
-    """Check the options as those of a job."""
+    """Check the options as in a job."""
     document: dict[str, Any] = {
         "name": measure,
         "corpus": "corpus",
@@ -145,7 +144,7 @@ def _compute(measure: str, config: JobConfig, corpora: Mapping[Role, Corpus]) ->
     work = Work(
         store=store,
         stages=list(stages.values()),
-        keys=dict.fromkeys(stages, "0"),  # nothing is kept that a key could name
+        keys=dict.fromkeys(stages, "0"),  # keys aren't needed, because nothing is reused
         corpora={str(role): held for role, held in corpora.items()},
         retries=0,
     )
@@ -165,7 +164,7 @@ def _check_memory(stages: Mapping[str, Stage]) -> None:
     largest = max(stages.values(), key=lambda stage: stage.memory_bytes)
     if largest.memory_bytes > memory_bytes():
         raise BadInput(
-            f"{largest.name} needs {write_gibibytes(largest.memory_bytes)} of memory and this "
+            f"{largest.name} needs {write_gibibytes(largest.memory_bytes)} of memory, but this "
             f"machine has {memory_bytes() / 2**30:.1f}GiB; use fewer rows"
         )
 
@@ -187,23 +186,23 @@ def _log(states: list[StageState], store: InMemoryStore) -> str:
 
 @dataclass
 class _ThisThread:
-    """Runs tasks in the thread of the caller, so that Ctrl-C leaves none behind."""
+    """Runs tasks in the calling thread, so that Ctrl-C stops them."""
 
     window = 1
     task: Task | None = None
 
     def submit(self, task: Task) -> None:
-        """Take the next task."""
+        """Accept the next task."""
         self.task = task
 
     def next_ended(self, seconds: float) -> tuple[Task, Ending] | None:
-        """Run it."""
+        """Run the task."""
         task, self.task = self.task, None
         if task is None:
             return None
         try:
             return task, run_task(task)
-        except Exception as error:  # noqa: BLE001 -- how a task ended is the loop's to judge
+        except Exception as error:  # noqa: BLE001 -- the loop handles it
             return task, error
 
 
@@ -212,7 +211,7 @@ def _tell_nobody(event: str, **fields: Any) -> None:
 
 
 def _in_arguments(message: str, measure: str, compares: bool) -> str:
-    """Replace a message's configuration keys by the function's arguments."""
+    """Replace the configuration keys in a message with the function's arguments."""
     for pattern, words in (
         (r"^arguments: ", ""),
         (rf"\b(?:measures\.)?{measure}\.(?=\w)", ""),

@@ -1,4 +1,4 @@
-"""What the measures of arrays return: numbers with brackets that show themselves in a notebook."""
+"""The return values of the functions that measure arrays, with a display for notebooks."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ Float64Array = NDArray[np.float64]
 
 
 class Findings(ABC):
-    """Shows a title, a few lines and, in a notebook, a picture."""
+    """The display of a title, a few lines and, in a notebook, a picture."""
 
     @property
     @abstractmethod
     def title(self) -> str:
-        """What was measured."""
+        """Return a heading that says what was measured."""
 
     @property
     @abstractmethod
     def lines(self) -> list[tuple[str, str]]:
-        """Names and what to say of them."""
+        """Return names with their texts."""
 
     def picture(self) -> str:
-        """Return SVG that belongs below the lines; empty without one."""
+        """Return an SVG picture to show below the lines; empty if there is none."""
         return ""
 
     def __repr__(self) -> str:
@@ -51,11 +51,11 @@ class VendiFindings(Findings):
     kernel : str
         Its name.
     bandwidth : float or None
-        In units of the Euclidean distance.
+        Bandwidth in units of the Euclidean distance.
     rows : int
         Number of rows, which no score can exceed.
     scores : mapping of str to Estimate
-        By order, as in ``"0.5"``, ``"1"``, ``"inf"``; in effective items.
+        Scores by order, such as ``"0.5"``, ``"1"``, ``"inf"``; in effective items.
     """
 
     kernel: str
@@ -64,21 +64,21 @@ class VendiFindings(Findings):
     scores: Mapping[str, Estimate]
 
     def __getitem__(self, order: float | str) -> Estimate:
-        """Return the score of an order, given as a number or as in ``scores``."""
+        """Return the score of an order, given as a number or as a key of ``scores``."""
         name = order if isinstance(order, str) else f"{float(order):g}"
         if name not in self.scores:
-            raise KeyError(f"order {name} wasn't asked for; there are {', '.join(self.scores)}")
+            raise KeyError(f"order {name} wasn't computed; there are {', '.join(self.scores)}")
         return self.scores[name]
 
     @property
     def title(self) -> str:
-        """What was measured."""
+        """Return a heading that says what was measured."""
         width = "" if self.bandwidth is None else f" of bandwidth {self.bandwidth:.4g}"
         return f"Vendi scores of {self.rows:,} rows, {self.kernel} kernel{width}"
 
     @property
     def lines(self) -> list[tuple[str, str]]:
-        """One an order."""
+        """Return one line per order."""
         return [(f"order {order}", written(found)) for order, found in self.scores.items()]
 
 
@@ -89,15 +89,15 @@ class MagnitudeFindings(Findings):
     Attributes
     ----------
     scales : ndarray of float64, shape (s,)
-        In units of 1/distance.
+        Scales in units of 1/distance.
     estimates : tuple of Estimate
-        The magnitude at each, in effective points.
+        The magnitude at each scale, in effective points.
     rows, points : int
-        Number of rows, and of distinct ones.
+        Number of rows, and of distinct rows.
     convergence_scale, area : Estimate
-        Where the function has nearly reached its limit, and its area up to there.
+        The scale at which the function has nearly reached its limit, and the area up to it.
     weights : ndarray of float64, shape (n,), or None
-        Of every row at the largest scale; None when only subsets were computed.
+        The weight of every row at the largest scale; None if only subsets were computed.
     """
 
     scales: Float64Array
@@ -110,17 +110,17 @@ class MagnitudeFindings(Findings):
 
     @property
     def value(self) -> Float64Array:
-        """The magnitude at each scale, shape (s,)."""
+        """Return the magnitude at each scale, shape (s,)."""
         return np.array([found.value for found in self.estimates])
 
     @property
     def title(self) -> str:
-        """What was measured."""
+        """Return a heading that says what was measured."""
         return f"Magnitude of {self.rows:,} rows ({self.points:,} distinct)"
 
     @property
     def lines(self) -> list[tuple[str, str]]:
-        """Scale, area and the last value."""
+        """Return the convergence scale, the area and the last value."""
         return [
             ("convergence scale", written(self.convergence_scale)),
             ("area", written(self.area)),
@@ -144,11 +144,11 @@ class HeatTraceFindings(Findings):
     times, trace, lower, upper : ndarray of float64, shape (T,)
         Diffusion times, the normalised trace, and its bracket.
     bounds : str
-        What the bracket promises.
+        The kind of the bracket.
     normalization : str
-        What the trace is divided by.
+        The null model that the trace is divided by.
     probes, steps : int
-        Random probes and the Lanczos steps of each; 0 when all eigenvalues were computed.
+        Number of random probes, and of Lanczos steps per probe; 0 if all eigenvalues were computed.
     graph : mapping
         Edges, components, isolated vertices, and the recall of its neighbours.
     """
@@ -165,12 +165,12 @@ class HeatTraceFindings(Findings):
 
     @property
     def title(self) -> str:
-        """What was measured."""
+        """Return a heading that says what was measured."""
         return f"Heat trace, normalised by {self.normalization}, of {self.graph['edges']:,} edges"
 
     @property
     def lines(self) -> list[tuple[str, str]]:
-        """The trace at three times, and the graph."""
+        """Return the trace at three times, and properties of the graph."""
         count = len(self.times)
         chosen = dict.fromkeys([0, count // 2, count - 1])
         found = [
@@ -201,13 +201,13 @@ class ImdFindings(Findings):
     Attributes
     ----------
     distance : Estimate
-        In units of the normalisation. Its bracket says nothing about fresh samples.
+        The distance in units of the normalisation. Its bracket excludes the sampling error.
     time : float
         Diffusion time at which the two traces differ most.
     normalization : str
-        What the traces are divided by.
+        The null model that the traces are divided by.
     unnormalized : Estimate
-        The distance of the traces themselves, as the paper has it.
+        The distance of the traces without normalisation, as in the paper.
     """
 
     distance: Estimate
@@ -217,12 +217,12 @@ class ImdFindings(Findings):
 
     @property
     def title(self) -> str:
-        """What was measured."""
+        """Return a heading that says what was measured."""
         return f"IMD, traces normalised by {self.normalization}"
 
     @property
     def lines(self) -> list[tuple[str, str]]:
-        """The distance in both units, and where it is attained."""
+        """Return the distance in both units, and the time at which it is attained."""
         return [
             ("distance", written(self.distance)),
             ("attained at", f"t = {self.time:.3g}"),
@@ -232,23 +232,23 @@ class ImdFindings(Findings):
 
 @dataclass(frozen=True, repr=False)
 class GeomcaFindings(Findings):
-    """Components that a reference and a set of rows form together.
+    """The components of the joint graph of a reference and a set of rows.
 
     Attributes
     ----------
     epsilon, delta : float
-        Distances below which rows are joined, and to which they are thinned.
+        Distance below which rows are joined, and distance of the thinning.
     scores : mapping of str to Estimate
         ``precision``, ``recall``, ``consistency``, ``quality`` of thinned rows, and
-        ``precision_rows``, ``recall_rows`` of all rows; fractions.
+        ``precision_rows``, ``recall_rows`` of all rows, as fractions.
     sizes : mapping of str to int
-        Rows of both sides before and after thinning.
+        Number of rows of both sides before and after thinning.
     components : tuple of mapping
-        Rank, size, rows of both sides, consistency, quality and edges; the largest 200.
+        Rank, size, rows of both sides, consistency, quality and edges of the 200 largest.
     component_count : int
-        How many there are.
+        Number of components.
     reference_membership, membership : ndarray of int64, shape (n,) and (m,)
-        Rank of the component of every row of the reference, and of the set.
+        Rank of each row's component, for the reference and for the set.
     """
 
     epsilon: float
@@ -262,7 +262,7 @@ class GeomcaFindings(Findings):
 
     @property
     def title(self) -> str:
-        """What was measured."""
+        """Return a heading that says what was measured."""
         return (
             f"GeomCA of {self.sizes['corpus']:,} rows against {self.sizes['reference']:,}, "
             f"epsilon {self.epsilon:.4g}"
@@ -270,13 +270,13 @@ class GeomcaFindings(Findings):
 
     @property
     def lines(self) -> list[tuple[str, str]]:
-        """The scores, and the number of components."""
+        """Return the scores, and the number of components."""
         found = [(name.replace("_", " of "), written(value)) for name, value in self.scores.items()]
         return [*found, ("components", f"{self.component_count:,}")]
 
 
 def written(found: Estimate) -> str:
-    """Write a number with its bracket."""
+    """Format a number with its bracket."""
     value = f"{found.value:.6g}"
     if found.lower == found.upper:
         return f"{value} {found.bounds}"
@@ -284,7 +284,7 @@ def written(found: Estimate) -> str:
 
 
 def draw_table(title: str, lines: Sequence[tuple[str, str]]) -> str:
-    """Return an HTML table of names and what is said of them."""
+    """Return an HTML table of names and their texts."""
     rows = "".join(
         f'<tr><th scope="row" style="text-align:left">{escape(name)}</th>'
         f'<td style="text-align:left">{escape(text)}</td></tr>'

@@ -1,4 +1,4 @@
-"""The functions that measure arrays: arguments in, findings out."""
+"""The functions that measure arrays."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from latentscale_pipeline.api.findings import (
 from latentscale_pipeline.config.job import Budget
 
 ORDERS = (0.1, 0.5, 1.0, 2.0, float("inf"))
-"""Orders of the Vendi score that are computed by default."""
+"""Default orders of the Vendi score."""
 
 BUDGET = Budget().pairs
-"""Pairs of rows that a function may evaluate by default."""
+"""Default budget of pairs of rows."""
 
 
 def vendi_score(
@@ -37,30 +37,30 @@ def vendi_score(
     budget: float = BUDGET,
     seed: int = 0,
 ) -> VendiFindings:
-    """Vendi scores: how many effectively dissimilar rows there are.
+    """Compute Vendi scores: the effective number of dissimilar rows.
 
-    Friedman & Dieng (2023) for order 1, Pasarkar & Dieng (2024) for the others: small orders count
-    rare rows as much as common ones, large orders only the common ones.
+    Order 1 is defined by Friedman & Dieng (2023), the others by Pasarkar & Dieng (2024). Small
+    orders give rare rows the same weight as common ones; large orders count only common ones.
 
     Parameters
     ----------
     rows : array_like, shape (n, d)
         Finite; stored as float16 if they are, else as float32. The cosine kernel takes no zero row.
     kernel : {"cosine", "rbf", "laplacian"}
-        How alike two rows are.
+        Similarity of two rows.
     bandwidth : float or "median", optional
-        Of ``rbf``, exp(-d²/2σ²), and ``laplacian``, exp(-d/σ), in units of the Euclidean distance;
-        by default the median distance of random pairs.
+        Bandwidth σ of ``rbf``, exp(-d²/2σ²), or ``laplacian``, exp(-d/σ), in units of the
+        Euclidean distance; by default the median distance of random pairs.
     orders : sequence of float
-        From 0 to infinity.
+        Orders from 0 to infinity.
     weights : array_like, shape (n,), optional
-        Probabilities up to a factor.
+        Weights of the rows, proportional to their probabilities.
     method : {"auto", "exact", "lanczos", "nystrom", "fourier", "subsample"}
-        How a kernel other than cosine is computed.
+        Method for kernels other than cosine.
     budget : float
-        Pairs of rows that may be evaluated.
+        Maximum number of pairs of rows to evaluate.
     seed : int
-        Of whatever is drawn at random.
+        Seed of the random numbers.
 
     Returns
     -------
@@ -70,12 +70,12 @@ def vendi_score(
     Raises
     ------
     ValueError
-        On rows or options that can't be used, in one line.
+        If the rows or options are invalid; the message is one line.
 
     Notes
     -----
-    The cosine kernel costs n d² operations, any number of rows; others all pairs within the budget,
-    beyond which a subsample is extrapolated.
+    The cosine kernel costs n d² operations for any number of rows. Other kernels evaluate all pairs
+    of rows; if these exceed the budget, a subsample is extrapolated.
     """
     own = {"name": kernel} if bandwidth is None else {"name": kernel, "bandwidth": bandwidth}
     section = {"kernels": [own], "orders": [_order(order) for order in orders], "method": method}
@@ -100,7 +100,7 @@ def magnitude_function(
     budget: float = BUDGET,
     seed: int = 0,
 ) -> MagnitudeFindings:
-    """Magnitude at every scale: how many effectively distinct points there are.
+    """Compute the magnitude at every scale: the effective number of distinct points.
 
     Limbeck et al. (2024), definitions 3.1 to 3.6. Equal rows count once.
 
@@ -109,19 +109,19 @@ def magnitude_function(
     rows : array_like, shape (n, d)
         Finite; stored as float16 if they are, else as float32.
     metric : {"euclidean", "cosine", "manhattan"}
-        How far apart two rows are; cosine is one minus the similarity.
+        Distance of two rows; cosine is one minus the similarity.
     scales : int or sequence of float
-        So many scales from 0 to the convergence scale, or ascending ones, in 1/distance.
+        Number of scales from 0 to the convergence scale, or ascending scales in 1/distance.
     target : float
-        Share of the distinct rows that the magnitude reaches at the convergence scale.
+        Share of the number of distinct rows that the magnitude reaches at the convergence scale.
     method : {"auto", "cholesky", "cg", "subsample", "nystrom"}
         ``auto`` chooses by the number of rows.
     tolerance : float
-        Relative width of a bracket at which iterations may stop.
+        Relative width of a bracket at which iterations stop.
     budget : float
-        Pairs of rows that may be evaluated.
+        Maximum number of pairs of rows to evaluate.
     seed : int
-        Of whatever is drawn at random.
+        Seed of the random numbers.
 
     Returns
     -------
@@ -130,11 +130,12 @@ def magnitude_function(
     Raises
     ------
     ValueError
-        On rows or options that can't be used, in one line.
+        If the rows or options are invalid; the message is one line.
 
     Notes
     -----
-    Costs about ten passes over all pairs of rows beyond 5000 rows, n³/3 operations a scale below.
+    Above 5000 rows it costs about ten passes over all pairs of rows; below, n³/3 operations per
+    scale.
     """
     listed = scales if isinstance(scales, int) else [float(scale) for scale in scales]
     section = {
@@ -181,7 +182,7 @@ def heat_trace(
     tolerance: float = 1e-3,
     seed: int = 0,
 ) -> HeatTraceFindings:
-    """Heat trace of the graph of nearest neighbours: shape at every scale of diffusion.
+    """Compute the heat trace of the k-nearest-neighbour graph at a range of diffusion times.
 
     Tsitsulin et al. (2020), section 3.
 
@@ -190,23 +191,23 @@ def heat_trace(
     rows : array_like, shape (n, d)
         Finite; stored as float16 if they are, else as float32.
     k : int
-        Neighbours of a row.
+        Number of neighbours of a row.
     metric : {"euclidean", "cosine", "manhattan"}
-        How far apart two rows are.
+        Distance of two rows.
     neighbours : {"auto", "exact", "cells"}
-        How they are found; ``auto`` is exact up to 50 000 rows.
+        Search for neighbours; ``auto`` is exact up to 50 000 rows.
     times : tuple of float, float and int
-        First and last diffusion time, and how many, evenly spaced in their logarithm.
+        First and last diffusion time, and the number of times, spaced evenly in the logarithm.
     normalization : {"empty", "none", "complete", "er"}
         Null model that the trace is divided by; ``empty`` is the number of rows.
     laplacian : {"normalized", "unnormalized"}
-        Which Laplacian.
+        The graph Laplacian to use.
     probes, steps : int or "auto"
-        Random probes and the Lanczos steps of each; the paper's are 100 and 10.
+        Number of random probes, and of Lanczos steps per probe; the paper uses 100 and 10.
     tolerance : float
         Relative standard error at which ``probes="auto"`` stops.
     seed : int
-        Of whatever is drawn at random.
+        Seed of the random numbers.
 
     Returns
     -------
@@ -215,12 +216,12 @@ def heat_trace(
     Raises
     ------
     ValueError
-        On rows or options that can't be used, in one line.
+        If the rows or options are invalid; the message is one line.
 
     Notes
     -----
-    Neighbours are exact up to 50 000 rows and cost n² d operations; beyond, they come from cells
-    and their recall is certified.
+    Up to 50 000 rows neighbours are exact and cost n² d operations. Above, they come from an
+    approximate search in cells whose recall is certified.
     """
     section = _heat_section(
         times,
@@ -262,7 +263,7 @@ def imd(
     tolerance: float = 1e-3,
     seed: int = 0,
 ) -> ImdFindings:
-    """Intrinsic multi-scale distance of two sets of rows, of any sizes and dimensions.
+    """Compute the intrinsic multi-scale distance of two sets of rows of any sizes and dimensions.
 
     Tsitsulin et al. (2020), eq. 2, in units of the normalisation.
 
@@ -271,7 +272,7 @@ def imd(
     corpus, reference : array_like, shape (n, d) and (m, e)
         The two sets of rows.
     k, metric, neighbours, times, normalization, laplacian, probes, steps, tolerance, seed
-        As for :func:`heat_trace`, whose errors and costs are the same, too.
+        As for :func:`heat_trace`, which also describes the errors and the cost.
 
     Returns
     -------
@@ -309,26 +310,26 @@ def geomca_scores(
     budget: float = BUDGET,
     seed: int = 0,
 ) -> GeomcaFindings:
-    """Geometric component analysis: which regions of each set the other one covers.
+    """Compute GeomCA scores: which regions of each set the other one covers.
 
     Poklukar et al. (2021).
 
     Parameters
     ----------
     corpus, reference : array_like, shape (n, d) and (m, d)
-        The set E under evaluation and the reference R, of one dimension.
+        The set E under evaluation and the reference R, of equal dimension.
     percentile : float
-        Percentile of distances within the reference that epsilon is.
+        Percentile of the distances within the reference that epsilon is set to.
     epsilon : float, optional
-        Distance below which two rows are joined, in place of the percentile's.
+        Distance below which two rows are joined; replaces the percentile.
     delta : float
-        Distance to which rows are thinned, in units of epsilon.
+        Distance of the thinning, in units of epsilon.
     eta_c, eta_q : float
         Consistency and quality that a component must exceed to count for precision and recall.
     budget : float
-        Pairs of rows that may be evaluated.
+        Maximum number of pairs of rows to evaluate.
     seed : int
-        Of the sample that epsilon is estimated from.
+        Seed of the sample that epsilon is estimated from.
 
     Returns
     -------
@@ -337,11 +338,11 @@ def geomca_scores(
     Raises
     ------
     ValueError
-        On rows or options that can't be used, in one line.
+        If the rows or options are invalid; the message is one line.
 
     Notes
     -----
-    Rows are thinned in their order, and scores depend on it.
+    Rows are thinned in their order, so the scores depend on the order.
     """
     section = {
         "percentile": percentile,
@@ -374,12 +375,12 @@ def _order(order: float) -> float | str:
 
 
 def _estimate(found: Any) -> Estimate:
-    """Read a number with its bracket, from a part of the results.
+    """Return a number with its bracket from a part of the results.
 
     Raises
     ------
     ValueError
-        With the reason, if it couldn't be computed.
+        If it couldn't be computed; the message is the reason.
     """
     if found.value is None:
         reason = getattr(found, "reason", None) or getattr(found, "value_reason", None)

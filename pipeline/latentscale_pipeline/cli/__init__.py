@@ -34,7 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "stage": ("stage:stage", "Compute a job stage by stage, by processes that share only files."),
     "compare": ("compare:compare", "Compare a finished job with a baseline, with gates for CI."),
     "report": ("report:report", "Write the report of a job, a comparison or a series."),
-    "history": ("history:history", "Keep finished jobs: list, plot trends, pick a baseline."),
+    "history": ("history:history", "Register finished jobs: list, plot trends, pick a baseline."),
     "export-metrics": (
         "export_metrics:export_metrics",
         "Export scores to Prometheus, OpenMetrics or MLflow.",
@@ -84,7 +84,7 @@ def cli() -> None:
 
 
 def main() -> NoReturn:
-    """Run the command line and turn every expected ending into one line and an exit code."""
+    """Run the command line, and report every error as one line and an exit code."""
     from latentscale_pipeline.errors import Interrupted, LatentscaleError
 
     try:
@@ -101,17 +101,17 @@ def main() -> NoReturn:
         click.echo(f"latentscale: {_shown(error)}", err=True)
         _leave(error.exit_code)
     except BrokenPipeError:
-        # The reader of the output has closed it; writing the rest at exit would fail again.
+        # The output's reader has closed the pipe, so flushing at exit would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(3)
-    except Exception as error:  # noqa: BLE001 -- the last place where it can become one line
+    except Exception as error:  # noqa: BLE001 -- the top level reports every error in one line
         click.echo(f"latentscale: {_keep_traceback(error)}", err=True)
         sys.exit(3)
     sys.exit(0)
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process; at once when a task still computes in it."""
+    """End the process; immediately if a task is still running in it."""
     if any(thread.name == TASK_THREAD for thread in threading.enumerate()):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -127,7 +127,7 @@ def _shown(said: object) -> str:
 
 
 def _keep_traceback(error: Exception) -> str:
-    """Store a defect's traceback; return one line that says what happened and where the log is."""
+    """Store a bug's traceback; return one line that names the error and the log."""
     with tempfile.NamedTemporaryFile(
         "w", prefix="latentscale-", suffix=".log", delete=False, encoding="utf-8"
     ) as log:

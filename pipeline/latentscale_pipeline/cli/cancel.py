@@ -39,7 +39,9 @@ def cancel(job: str) -> None:
             f"{store.url}: nothing to cancel, the job isn't running: {found.state} ({found.reason})"
         )
     if holder == UNKNOWN:
-        raise BadInput(f"{store.url}: nobody can tell who runs this job; its lock can't be read")
+        raise BadInput(
+            f"{store.url}: its lock can't be read, so the process that runs it is unknown"
+        )
     asked = request_cancel(store, holder)
     who = printable(f"process {holder.pid} on {holder.host}")
     click.echo(f"{who} {'will end within seconds' if asked else 'was asked to end before'}")

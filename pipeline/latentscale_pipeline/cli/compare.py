@@ -70,7 +70,7 @@ def compare(
     if as_json and markdown == STANDARD_OUTPUT:
         raise click.UsageError("--json and --markdown both print; name a file: --markdown FILE")
     if junit is not None and gates_file is None:
-        raise click.UsageError("--junit writes how gates went; name them with --gates FILE")
+        raise click.UsageError("--junit writes the results of gates; name them with --gates FILE")
     comparison, results = compare_with(read_job(baseline), read_job(job), gates_file, allow_unlike)
     if junit is not None and results is not None:
         write_text(junit, junit_xml(comparison, results))

@@ -23,10 +23,10 @@ GATES = {True: "passed", False: "failed", None: ""}
 
 @click.group(no_args_is_help=True)
 def history() -> None:
-    """Keep finished jobs in a registry: list them, plot trends, pick a baseline.
+    """Register finished jobs: list them, plot trends, pick a baseline.
 
     HISTORY is a folder or a URL such as s3://bucket/history, which any number of writers may add to
-    at once. It holds one Parquet file a job, with a row for every score.
+    at once. It holds one Parquet file per job, with a row for every score.
 
     \b
     Example:

@@ -108,7 +108,7 @@ def ingest(
       latentscale ingest 'part-*.parquet' corpus.zarr --vectors emb --ids-column id
     """
     if kind is not None and kind not in FORMATS:
-        raise click.BadParameter(f"{kind!r} is no format; the formats are {', '.join(FORMATS)}")
+        raise click.BadParameter(f"{kind!r} isn't a format; the formats are {', '.join(FORMATS)}")
     if grow and (overwrite or dtype):
         raise click.UsageError(
             "--append keeps the existing rows: leave out --overwrite and --dtype"
@@ -118,7 +118,7 @@ def ingest(
     inside = {name: column for name, column in columns.items() if files[name] is None}
     opened = open_sources(sources, corpus, kind=kind, vectors=vectors, columns=inside)
     for skipped in opened.skipped:
-        click.echo(f"ingest: {skipped}: left out, of no known format", err=True)
+        click.echo(f"ingest: {skipped}: left out, unknown format", err=True)
     with reported("ingest", "rows") as progress:
         run = _runner(opened, workers, memory_limit, progress)
         written = (add_rows if grow else partial(write_corpus, dtype=dtype, overwrite=overwrite))(

@@ -94,7 +94,7 @@ def read_job(path: Path, overrides: Sequence[str]) -> JobConfig:
 
 
 def plan_job(config: JobConfig, *, allow_code: bool, quiet: bool = False) -> Plan:
-    """Plan a job; what isn't a corpus yet is ingested, with progress on standard error."""
+    """Plan a job; sources are ingested if necessary, with progress on standard error."""
     with reported("ingest", "rows") as progress:
         return make_plan(config, progress=silent if quiet else progress, allow_code=allow_code)
 

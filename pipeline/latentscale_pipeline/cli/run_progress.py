@@ -25,10 +25,10 @@ from latentscale_pipeline.storage.events import Event
 from latentscale_pipeline.views.formatting import write_bytes, write_duration
 
 SECONDS_BETWEEN_LINES = 5.0
-"""Between two lines about the parts of one stage."""
+"""Minimum time between two lines about the parts of one stage."""
 
 WIDE = 110
-"""Columns of a terminal that has room for long bars."""
+"""Width of a terminal from which bars are long."""
 
 WARNINGS = {
     **dict.fromkeys(("part_retried", "part_corrupt", "stage_failed"), "{stage}: {problem}"),
@@ -42,14 +42,14 @@ NEWS = {
     "waiting": "{line}",
     "dashboard_opened": "dashboard: {link}",
 }
-"""The same of those that no bar shows."""
+"""Lines for events that no bar shows."""
 
 Say = Callable[[str], None]
 
 
 @contextmanager
 def show_progress(console: Console, *, quiet: bool = False) -> Iterator[Notify]:
-    """Show the events of a run, for the time of a ``with`` block.
+    """Show the events of a run during a ``with`` block.
 
     Parameters
     ----------

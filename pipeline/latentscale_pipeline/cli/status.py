@@ -76,7 +76,7 @@ def status(job: str, watch: bool, as_json: bool) -> None:
         try:
             found = watch_job(store, console, GOING_ON.__contains__)
         except KeyboardInterrupt:
-            return  # leaving the watch leaves the job as it is
+            return  # ending the watch doesn't affect the job
     else:
         found = read_status(store, MarkerCosts(store))
     if as_json:
@@ -177,7 +177,7 @@ def print_status(status: JobStatus, console: Console) -> None:
     if status.stages:
         print_rows([_row(stage) for stage in status.stages], console)
     if status.state in RESUMABLE:
-        print_lines(console, [f"latentscale resume {status.folder} goes on from here"])
+        print_lines(console, [f"latentscale resume {status.folder} continues this job"])
 
 
 def _heading(status: JobStatus) -> Iterator[str]:

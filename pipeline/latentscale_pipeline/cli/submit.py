@@ -96,4 +96,6 @@ def _wait_until_ended(store: ObjectStore, submission: Submission, *, quiet: bool
     look = look_at(submission)
     if look is not None and look.exit_code:
         raise click.exceptions.Exit(look.exit_code)
-    raise Incomplete(f"{store.url}: {found.state} ({found.reason}); latentscale resume goes on")
+    raise Incomplete(
+        f"{store.url}: {found.state} ({found.reason}); continue with latentscale resume"
+    )

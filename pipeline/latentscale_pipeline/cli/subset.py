@@ -73,5 +73,7 @@ def export(corpus: str, target: str, overwrite: bool, **chosen: Any) -> None:
 
 
 def _selection(ids: Path | None, labels: tuple[str, ...], **chosen: Any) -> Selection:
-    wanted = None if ids is None else read_text(ids, "a text file with one id a line").splitlines()
+    wanted = (
+        None if ids is None else read_text(ids, "a text file with one id per line").splitlines()
+    )
     return Selection(ids=wanted, labels=labels or None, **chosen)

@@ -10,7 +10,7 @@ from latentscale_pipeline.errors import BadInput
 
 
 def read_text(path: str | Path, what: str) -> str:
-    """Return a file's text; an error says in one line why it can't be read and to name ``what``."""
+    """Return a file's text; an error is one line with the reason, and asks for ``what``."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:

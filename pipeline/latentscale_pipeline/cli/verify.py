@@ -53,6 +53,6 @@ def verify(place: str, as_json: bool) -> None:
         click.echo("\n".join(bad))
     else:
         counted = f"{found.objects} files, {found.size} bytes"
-        click.echo(f"{about['uri']}: {counted}, all as they should be")
+        click.echo(f"{about['uri']}: {counted}, all intact")
     if bad:
         raise damage(f"{about['uri']}: {len(bad)} of {found.objects} files are bad; {advice}")

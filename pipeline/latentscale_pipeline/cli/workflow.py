@@ -35,7 +35,7 @@ def workflow() -> None:
 @click.option("--allow-code", is_flag=True, help="Run functions and commands that are named.")
 @taking(JSON, QUIET)
 def run(file: Path, overrides: tuple[str, ...], as_json: bool, quiet: bool, **how: bool) -> None:
-    """Make one evaluation: ingest, job, comparison with a baseline, gates, history, messages.
+    """Run one evaluation: ingest, job, comparison with a baseline, gates, history, notifications.
 
     An interrupted evaluation continues when the command is run again. A registered evaluation isn't
     repeated; only its verdict is printed again. While another run of the same workflow is active,

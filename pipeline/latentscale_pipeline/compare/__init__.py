@@ -1,6 +1,5 @@
-"""Comparing a job with a baseline, and gates on what differs.
+"""Compare a job with a baseline, and check gates on the differences.
 
-Only the rows of ``scores`` are compared, so that a new measure takes part by itself; a job's
-identity, its measures' settings and the scales they were taken at decide whether two jobs can be
-compared at all.
+Only the rows of ``scores`` are compared, so new measures need no code here. Whether two jobs can be
+compared at all depends on the settings of their measures, their scales and their corpora.
 """

@@ -1,4 +1,4 @@
-"""The text of every cell of a comparison, for all output formats."""
+"""Format every cell of a comparison, for all output formats."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ WORDS = {
     Verdict.ONLY_IN_JOB: "only in the job",
     Verdict.ONLY_IN_BASELINE: "only in the baseline",
 }
-"""What a reader sees of a verdict; a score that is null shows its reason instead."""
+"""The text of each verdict; a score that is null shows its reason instead."""
 
 COLUMNS = ("measure", "score", "of", "job", "baseline", "difference", "relative", "verdict")
-"""What is shown of a compared score, in this order."""
+"""The columns of a compared score, in order."""
 
 
 @dataclass(frozen=True)
 class ComparedCells:
-    """A compared score, ready to be shown."""
+    """The formatted cells of a compared score."""
 
     measure: str
     score: str
@@ -47,20 +47,20 @@ class ComparedCells:
     significant: bool
 
     def row(self) -> dict[str, str]:
-        """Return the texts by their columns."""
+        """Return the texts by column."""
         return {name: str(getattr(self, name)) for name in COLUMNS}
 
 
 def write_scores(comparison: Comparison, *, typeset: bool = False) -> list[ComparedCells]:
-    """Write every score, grouped by measure in order of appearance.
+    """Format every score, grouped by measure in order of appearance.
 
     Parameters
     ----------
     comparison : Comparison
-        What to write.
+        The comparison.
     typeset : bool
-        Name scores as the papers do and write ``1.3 × 10⁻⁵`` and true minus signs, for pages;
-        else as a gate names them, in plain characters.
+        For web pages: name scores as in the papers, and write ``1.3 × 10⁻⁵`` and true minus
+        signs. Otherwise name scores as gates do, in plain characters.
     """
     order = list(dict.fromkeys(compared.score.measure for compared in comparison.scores))
     arranged = sorted(comparison.scores, key=lambda found: order.index(found.score.measure))
@@ -68,7 +68,7 @@ def write_scores(comparison: Comparison, *, typeset: bool = False) -> list[Compa
 
 
 def write_score(compared: ComparedScore, *, typeset: bool) -> ComparedCells:
-    """Write one score; see :func:`write_scores`."""
+    """Format one score; see :func:`write_scores`."""
     score = compared.score
     verdict = WORDS.get(compared.verdict) or compared.why_not
     return ComparedCells(
@@ -85,12 +85,12 @@ def write_score(compared: ComparedScore, *, typeset: bool) -> ComparedCells:
 
 
 def write_identity(job: FinishedJob) -> str:
-    """Write a job's name, id and place."""
+    """Format a job's name, id and folder."""
     return f"{printable(job.name)} ({printable(job.id)}) · {printable(job.url)}"
 
 
 def write_notes(comparison: Comparison) -> Iterator[str]:
-    """Write what a reader must know of a comparison beside its numbers."""
+    """Yield the mismatches, notes and caveats of a comparison."""
     yield from (f"Unlike: {printable(found)}." for found in comparison.describe_mismatches())
     yield from (f"Note: {printable(note)}." for note in comparison.notes)
     unknown = sum(

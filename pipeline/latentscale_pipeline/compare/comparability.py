@@ -1,12 +1,12 @@
-"""Whether two jobs can be compared: settings, scales and row counts must match.
+"""Check whether two jobs can be compared: settings, scales and row counts must match.
 
-A number means something only together with what it was measured with. Name, place and seed may
-differ, and so may the corpus, which is what a comparison is for. These may not:
+Two scores are comparable only if they were computed in the same way. The jobs may differ in name,
+folder, seed and corpus. They must agree in
 
 * the settings of a measure that both jobs have;
-* the scales of a measure that were derived from data (epsilon, cut-off scale, bandwidths). They are
-  alike when they are equal, or when both were derived from the same vectors: another seed draws
-  other pairs of rows, which is noted, not refused;
+* the scales of a measure that were derived from data (epsilon, cut-off scale, bandwidths). They
+  match if they are equal, or if both were derived from the same vectors. With another seed, other
+  pairs of rows are drawn, so the scales differ a little; this is noted but not refused;
 * the number of rows, for a score that depends on it;
 * the reference's vectors, for a score of the pair.
 """
@@ -26,17 +26,17 @@ from latentscale_pipeline.storage.canonical import plain
 from latentscale_pipeline.views.formatting import printable, write_number
 
 SCALE_TOLERANCE = 1e-6
-"""Relative difference that rounding on another machine may make in a scale."""
+"""Relative difference in a scale that rounding on another machine may cause."""
 
 SHOWN_CHARACTERS = 60
-"""Of a setting's value in a message."""
+"""Maximum length of a setting's value in a message."""
 
 Kind = Literal["setting", "scale", "rows", "reference"]
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """Something that differs between two jobs and keeps scores from being compared."""
+    """A difference between two jobs that makes scores incomparable."""
 
     kind: Kind
     what: str
@@ -54,9 +54,9 @@ class Comparability:
     Attributes
     ----------
     by_measure : mapping
-        What keeps all scores of a measure from being compared.
+        The mismatches that make all scores of a measure incomparable.
     notes : tuple of str
-        What a reader should know, and what doesn't keep anything from being compared.
+        Remarks for the reader on differences that don't prevent a comparison.
     """
 
     job: FinishedJob
@@ -65,7 +65,7 @@ class Comparability:
     notes: tuple[str, ...] = ()
 
     def of(self, score: Score) -> tuple[Mismatch, ...]:
-        """Return why one score can't be compared."""
+        """Return the mismatches that make one score incomparable."""
         return (*self.by_measure.get(score.measure, ()), *self._of_its_corpora(score))
 
     def _of_its_corpora(self, score: Score) -> Iterator[Mismatch]:
@@ -85,10 +85,10 @@ class Comparability:
 
 
 def find_comparability(job: FinishedJob, baseline: FinishedJob) -> Comparability:
-    """Compare what two jobs were measured with."""
+    """Compare the settings, scales and corpora of two jobs."""
     notes = [
         f"{found.url} holds no config.json: the settings of its measures are unknown and were "
-        "taken to be alike"
+        "assumed to match"
         for found in (job, baseline)
         if found.settings is None
     ]
@@ -122,7 +122,7 @@ def _setting_differences(path: str, ours: Any, theirs: Any) -> Iterator[Mismatch
 
 
 def _scale_source(job: FinishedJob) -> str | None:
-    """Return the fingerprint of the vectors that scales were derived from, where they were."""
+    """Return the fingerprint of the vectors that scales were derived from; None if they weren't."""
     source = (job.settings or {}).get("scales_from")
     if source == "auto":
         source = "reference" if "reference" in job.corpora else "corpus"

@@ -1,21 +1,23 @@
-r"""One score in two jobs, and whether it differs beyond the uncertainty.
+r"""Compare one score in two jobs, and decide whether the difference exceeds the uncertainty.
 
 A score's bracket :math:`[l, u]` bounds the measure of *its* corpus; its sampling error :math:`s` is
-the standard error over fresh samples from the same source. Of a job's score a and the baseline's b
-two things can be said:
+the standard error over fresh samples from the same source. Let a be the job's score and b the
+baseline's.
 
-* the measures of the two corpora differ by something in :math:`[l_a - u_b,\; u_a - l_b]`, at least
-  by the *gap* between the brackets, :math:`g = \max(l_a - u_b,\; l_b - u_a,\; 0)`;
-* if both corpora are samples of one source, the scores differ with a standard deviation of
+* The difference between the measures of the two corpora is in :math:`[l_a - u_b,\; u_a - l_b]`. Its
+  absolute value is at least the *gap* between the brackets,
+  :math:`g = \max(l_a - u_b,\; l_b - u_a,\; 0)`.
+* If both corpora are samples of one source, the difference of the scores has the standard deviation
   :math:`\sqrt{s_a^2 + s_b^2}`.
 
-A difference is *significant* when it is beyond both: :math:`g > 1.96 \sqrt{s_a^2 + s_b^2}`. For
-exact scores (zero width) that is the two-sided z-test at 5 %; brackets that have a width make a
-false alarm rarer still. Where either sampling error is unknown nothing is called significant:
-brackets that don't touch then say that the corpora's numbers differ, not that their sources do.
-The Vendi scores of two samples of one mixture, exact as they are, differ by about a percent.
+A difference is *significant* if it exceeds both: :math:`g > 1.96 \sqrt{s_a^2 + s_b^2}`. For exact
+scores, whose brackets have zero width, this is the two-sided z-test at 5 %; wider brackets make a
+false alarm less likely. If either sampling error is unknown, no difference is called significant.
+Disjoint brackets then show that the scores of the corpora differ, not that their sources differ.
+For example, the exact Vendi scores of two samples of one mixture differ by about a percent.
 
-One test is made for each score: of twenty that don't differ, one will seem to.
+There is one test per score, without correction for multiple testing: of twenty scores whose sources
+don't differ, one is expected to appear significant.
 """
 
 from __future__ import annotations
@@ -33,10 +35,10 @@ from latentscale_pipeline.views.scores import score_name, why_null
 Numbers = tuple[float, float, float]
 
 SIGNIFICANT_ERRORS = 1.959963984540054
-"""Standard errors beyond which a normal variable lies in 5 % of all cases, both sides together."""
+"""The two-sided 5 % quantile of the standard normal distribution."""
 
 REPRODUCIBILITY = 1e-6
-"""Relative difference that another kind of machine may make in the same number."""
+"""Relative difference between the same number computed on two kinds of machine."""
 
 
 class Verdict(StrEnum):
@@ -58,9 +60,9 @@ class ComparedScore:
     Attributes
     ----------
     job, baseline : Score or None
-        The same score in either; at least one is there.
+        The score in each job; at least one isn't None.
     mismatches : tuple of Mismatch
-        What keeps the two from being compared, where they are compared all the same.
+        Reasons why the two aren't comparable, if they are compared anyway.
     """
 
     job: Score | None
@@ -69,24 +71,24 @@ class ComparedScore:
 
     @property
     def score(self) -> Score:
-        """The score in the job, or in the baseline where the job doesn't have it."""
+        """Return the score of the job, or of the baseline if the job doesn't have it."""
         return cast(Score, self.job or self.baseline)
 
     @property
     def name(self) -> str:
-        """What a person calls this score: ``vendi cosine, order 1 (corpus)``."""
+        """Return the name of this score for display: ``vendi cosine, order 1 (corpus)``."""
         own = score_name(self.score)
         measure = "" if own == self.score.measure else f"{printable(self.score.measure)} "
         return f"{measure}{own} ({self.score.of})"
 
     @property
     def shared(self) -> bool:
-        """Whether both jobs list this score, be it null."""
+        """Return whether both jobs list this score, even if its value is null."""
         return self.job is not None and self.baseline is not None
 
     @property
     def why_not(self) -> str:
-        """Why there is no difference; empty when there is one."""
+        """Return why there is no difference; empty if there is one."""
         reasons = [
             f"{place}: {'no such score' if score is None else why_null(score)}"
             for place, score in (("job", self.job), ("baseline", self.baseline))
@@ -96,34 +98,34 @@ class ComparedScore:
 
     @property
     def values(self) -> tuple[float, float] | None:
-        """The job's value and the baseline's; None where either is missing or null."""
+        """Return the job's value and the baseline's; None if either is missing or null."""
         return None if self._numbers is None else (self._numbers[0][0], self._numbers[1][0])
 
     @property
     def difference(self) -> float | None:
-        """The job's value minus the baseline's."""
+        """Return the job's value minus the baseline's."""
         return None if self.values is None else _finite(self.values[0] - self.values[1])
 
     @property
     def relative(self) -> float | None:
-        """The difference as a share of the baseline's absolute value; None when that is 0."""
+        """Return the difference divided by the baseline's absolute value; None if that is 0."""
         if self.values is None or self.difference is None or self.values[1] == 0.0:
             return None
         return _finite(self.difference / abs(self.values[1]))
 
     @property
     def lower(self) -> float | None:
-        """The least difference that both brackets allow."""
+        """Return the smallest difference that the two brackets allow."""
         return None if self._numbers is None else _finite(self._numbers[0][1] - self._numbers[1][2])
 
     @property
     def upper(self) -> float | None:
-        """The largest difference that both brackets allow."""
+        """Return the largest difference that the two brackets allow."""
         return None if self._numbers is None else _finite(self._numbers[0][2] - self._numbers[1][1])
 
     @property
     def gap(self) -> float | None:
-        """How far the brackets are apart: the least that the two corpora's numbers differ by."""
+        """Return the distance between the brackets; the measures differ by at least this much."""
         if self._numbers is None:
             return None
         (job, low, high), (baseline, baseline_low, baseline_high) = self._numbers
@@ -133,26 +135,26 @@ class ComparedScore:
 
     @property
     def sampling_error(self) -> float | None:
-        """Standard deviation of the difference over fresh samples; None when it is unknown."""
+        """Return the standard deviation of the difference over fresh samples; None if unknown."""
         errors = [row.sampling_error if row else None for row in (self.job, self.baseline)]
         known = [error for error in errors if error is not None]
         return math.hypot(*known) if len(known) == 2 else None
 
     @property
     def beyond_bounds(self) -> bool | None:
-        """Whether the brackets don't touch; None without two values."""
+        """Return whether the brackets are disjoint; None without two values."""
         return None if self.gap is None else self.gap > 0.0
 
     @property
     def significant(self) -> bool | None:
-        """Whether the difference is beyond bounds and sampling error; None when that is unknown."""
+        """Return whether the difference exceeds bounds and sampling error; None if unknown."""
         if self.gap is None or self.sampling_error is None:
             return None
         return self.gap > SIGNIFICANT_ERRORS * self.sampling_error
 
     @property
     def verdict(self) -> Verdict:
-        """What can be said of the difference."""
+        """Return the verdict on the difference."""
         if self.baseline is None:
             return Verdict.ONLY_IN_JOB
         if self.job is None:

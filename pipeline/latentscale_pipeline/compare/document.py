@@ -1,7 +1,7 @@
-"""A comparison as one JSON document.
+"""Write a comparison as one JSON document.
 
-As in ``results.json``, a number that could not be computed is null beside its reason, and NaN and
-infinity never appear.
+As in ``results.json``, a number that could not be computed is null and has a reason beside it. NaN
+and infinity never appear.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def comparison_document(
     Parameters
     ----------
     comparison : Comparison
-        All of it is in the document.
+        The comparison; all of it is in the document.
     gates : sequence of GateResult, optional
-        Without a gates file, ``gates`` and ``passed`` are null.
+        Results of the gates; if None, ``gates`` and ``passed`` are null.
     """
     scores = comparison.scores
     return {
@@ -56,7 +56,7 @@ def comparison_document(
 
 
 def dump_document(document: dict[str, Any]) -> str:
-    """Write the document, refusing numbers that JSON doesn't have."""
+    """Return the document as JSON text; NaN and infinity raise an error."""
     return json.dumps(document, indent=1, allow_nan=False)
 
 

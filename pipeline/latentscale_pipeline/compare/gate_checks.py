@@ -18,29 +18,29 @@ from latentscale_pipeline.views.formatting import printable, write_number
 from latentscale_pipeline.views.scores import why_null
 
 SHOWN_SCALE = 1e-3
-"""Relative difference up to which a scale is the one meant: tables show four digits."""
+"""Relative tolerance of a gate's ``scale``, because tables show only four digits."""
 
 ROUNDING = 1e-12
-"""Relative amount by which a limit may be missed: 0.99 is a drop of 10 % from 1.1."""
+"""Relative tolerance of a limit against rounding: 0.99 is a drop of 10 % from 1.1."""
 
 DIGITS, MOST_DIGITS = 4, 17
-"""Digits of a number in a message: more where two would look the same."""
+"""Digits of a number in a message; more if two numbers would look the same."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A score that is beyond one limit of a gate.
+    """A score that violates one limit of a gate.
 
     Attributes
     ----------
     score : ComparedScore
-        Which.
+        The score.
     limit : str
         The limit's name.
     message : str
-        By how much, against which limit, in one line.
+        One line that states the violation and the limit.
     excess : float
-        How far beyond the limit, in the limit's own unit; infinite where there is no number.
+        The distance from the limit, in the limit's unit; infinite if there is no number.
     """
 
     score: ComparedScore
@@ -51,7 +51,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class GateResult:
-    """A gate, the scores that it selects, and those that are beyond it, the furthest first."""
+    """A gate, the scores that it selects, and its failures, the largest excess first."""
 
     gate: Gate
     selected: tuple[ComparedScore, ...]
@@ -59,12 +59,12 @@ class GateResult:
 
     @property
     def passed(self) -> bool:
-        """Whether no selected score is beyond a limit."""
+        """Return whether no selected score violates a limit."""
         return not self.failures
 
     @property
     def message(self) -> str:
-        """The worst failure, and how many there are besides, in one line."""
+        """Return the worst failure, and the number of further ones, in one line."""
         if self.passed:
             return ""
         others = len(self.failures) - 1
@@ -75,21 +75,21 @@ class GateResult:
 def check_gates(
     gates: Sequence[Gate], comparison: Comparison, where: str
 ) -> tuple[GateResult, ...]:
-    """Hold a comparison against gates.
+    """Check gates against a comparison.
 
     Parameters
     ----------
     gates : sequence of Gate
-        All must pass.
+        The gates to check.
     comparison : Comparison
-        Scores of either job are selected; one that the job lost doesn't slip through.
+        Scores of either job are selected, so a score that only the baseline has fails its gate.
     where : str
         Name of the gates file, for messages.
 
     Raises
     ------
     BadInput
-        If a gate selects nothing, or asks for a significance that can't be known.
+        If a gate selects no score, or asks for significance where a sampling error is unknown.
     """
     results = []
     for position, gate in enumerate(gates):
@@ -115,7 +115,8 @@ def select(gate: Gate, scores: Sequence[ComparedScore], place: str) -> tuple[Com
     Raises
     ------
     BadInput
-        If there is none: at which field the last were lost, and what it could have been.
+        If there is none. The message names the field that excluded the last scores, and its
+        possible values.
     """
     left = list(scores)
     passed: list[str] = []
@@ -156,7 +157,7 @@ def _refuse_unknown_significance(gate: Gate, selected: Sequence[ComparedScore], 
     limits_value = gate.min is not None or gate.max is not None
     limits_change = gate.max_drop is not None or gate.max_rise is not None
     for score in selected:
-        # A score that is null fails the gate with its reason: nothing is asked of its uncertainty.
+        # A score that is null fails the gate with its reason, so its uncertainty isn't needed.
         compared = limits_change and score.values is not None
         rows = {
             "job": score.job if limits_value or compared else None,
@@ -218,7 +219,7 @@ def _bound(gate: Gate, compared: ComparedScore, limit: str, sign: float) -> Fail
 
 
 def _nearest_likely(score: Score, sign: float) -> float:
-    """Return the value nearest to the right side of a limit that the uncertainty allows."""
+    """Return the most favourable value of a score within its bracket and sampling error."""
     end = score.upper if sign < 0 else score.lower
     likely: float = cast(float, end) - sign * SIGNIFICANT_ERRORS * cast(float, score.sampling_error)
     return likely
@@ -229,7 +230,7 @@ def _beyond(amount: float, limit: float) -> bool:
 
 
 def _written_apart(first: float, second: float) -> tuple[str, str]:
-    """Write two numbers with as many digits as it takes to tell them apart."""
+    """Format two numbers with enough digits to tell them apart."""
     for digits in range(DIGITS, MOST_DIGITS + 1):
         written = write_number(first, digits), write_number(second, digits)
         if written[0] != written[1] or first == second:
@@ -243,4 +244,4 @@ LIMITS: Mapping[str, tuple[Callable[[Gate, ComparedScore, str, float], Failure |
     "min": (_bound, -1.0),
     "max": (_bound, 1.0),
 }
-"""What a gate may limit: what checks it, and the direction that is beyond it."""
+"""The limits of a gate: the function that checks each, and the direction of a violation."""

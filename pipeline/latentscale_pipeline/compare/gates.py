@@ -1,17 +1,17 @@
-"""The gates file: limits on a job's scores, absolute or against a baseline.
+"""Read the gates file: limits on a job's scores, absolute or relative to a baseline.
 
 A gate selects scores by any of their fields and sets limits on them:
 
-* ``min``, ``max``: of the job's own value;
-* ``max_drop``, ``max_rise``: against the baseline, as a share of the baseline's absolute value, or
-  in the score's own unit under ``absolute: true``.
+* ``min``, ``max``: limits on the job's value;
+* ``max_drop``, ``max_rise``: limits on the change from the baseline, as a share of the baseline's
+  absolute value, or in the score's unit with ``absolute: true``.
 
-``significant: true`` counts only what is beyond the uncertainty: a drop or a rise that is
-significant, a value whose whole bracket is on the wrong side of a limit by more than its sampling
-error explains. Where a sampling error is unknown, that question is refused: a gate that could
-never fail would look like one that passed.
+With ``significant: true`` only violations beyond the uncertainty count: a drop or a rise that is
+significant, or a value whose whole bracket is on the wrong side of a limit by more than its
+sampling error explains. If a sampling error is unknown, such a gate is refused, because it could
+never fail.
 
-A gate on a score that is null, or that one of the jobs lacks, fails, and says why.
+A gate on a score that is null, or that one of the jobs lacks, fails with the reason.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.views.formatting import printable, write_number
 
 SELECTORS = ("measure", "of", "score", "kernel", "order", "label", "scale", "unit", "better")
-"""Fields of a score that a gate may select by, from the widest to the narrowest."""
+"""Fields of a score that a gate may select by, from the most general to the most specific."""
 
 
 def _text(value: Any) -> Any:
-    """Take a number for its text: YAML reads a label such as ``7`` as a number."""
+    """Convert a number to text, because YAML reads a label such as ``7`` as a number."""
     if isinstance(value, bool):
-        raise ValueError(f"{str(value).lower()} is no text in YAML; write it in quotes")
+        raise ValueError(f"{str(value).lower()} isn't text in YAML; write it in quotes")
     return str(value) if isinstance(value, int | float) else value
 
 
 def order_text(value: Any) -> Any:
-    """Write an order in one way, be it ``1``, ``1.0`` or ``.inf``."""
+    """Convert an order to its canonical text, whether it is ``1``, ``1.0`` or ``.inf``."""
     text = _text(value)
     try:
         return repr(float(text)).removesuffix(".0")
@@ -104,7 +104,7 @@ class Gate(Section):
 
     @property
     def selectors(self) -> dict[str, Any]:
-        """The fields it selects by, with what they must be."""
+        """Return the fields that it selects by, with the required values."""
         chosen = ((name, getattr(self, name)) for name in SELECTORS)
         return {name: value for name, value in chosen if value is not None}
 
@@ -119,7 +119,8 @@ def read_gates(text: str, where: str) -> tuple[Gate, ...]:
     Raises
     ------
     BadInput
-        One line for the first mistake: which gate, what is wrong, and the nearest known name.
+        If the file has a mistake. One line names the first one: the gate, what is wrong, and the
+        nearest known name.
     """
     document = parse_yaml(text, where)
     document = document if isinstance(document, dict) else {}
@@ -135,7 +136,7 @@ def read_gates(text: str, where: str) -> tuple[Gate, ...]:
 
 
 def gates_of(gates: Sequence[Any], where: str) -> tuple[Gate, ...]:
-    """Check gates that are parsed already; as :func:`read_gates`."""
+    """Check gates that have been parsed already, as :func:`read_gates` does."""
     for position, gate in enumerate(gates):
         if not isinstance(gate, dict):
             raise BadInput(f"{where}: gates.{position}: a gate is a mapping such as score: recall")
@@ -145,7 +146,7 @@ def gates_of(gates: Sequence[Any], where: str) -> tuple[Gate, ...]:
 
 
 def write_field(value: Any) -> str:
-    """Write a field of a gate as the gates file does."""
+    """Format a field of a gate as in the gates file."""
     if isinstance(value, bool):
         return str(value).lower()
     return write_number(value, 6) if isinstance(value, float) else printable(value)

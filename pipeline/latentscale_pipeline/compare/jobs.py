@@ -15,23 +15,23 @@ from latentscale_pipeline.results.kernel_names import complete_names
 from latentscale_pipeline.results.model import Score
 
 SAME_SCALE = 1e-6
-"""Relative difference up to which two scores count as taken at the same scale."""
+"""Relative difference up to which two scales count as equal."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A job against a baseline.
+    """The comparison of a job with a baseline.
 
     Attributes
     ----------
     job, baseline : FinishedJob
-        What is compared.
+        The two jobs.
     scores : tuple of ComparedScore
-        The job's in its order, then those that only the baseline has.
+        The scores of the job in its order, then those that only the baseline has.
     mismatches : tuple of Mismatch
-        What keeps the two from being compared.
+        Reasons why the two aren't comparable.
     notes : tuple of str
-        What a reader should know besides.
+        Further remarks for the reader.
     """
 
     job: FinishedJob
@@ -42,11 +42,11 @@ class Comparison:
 
     @property
     def shared(self) -> tuple[ComparedScore, ...]:
-        """The scores that both jobs list."""
+        """Return the scores that both jobs list."""
         return tuple(score for score in self.scores if score.shared)
 
     def describe_mismatches(self) -> list[str]:
-        """Return what differs, and which measures' scores depend on it."""
+        """Return a line for each mismatch, with the measures whose scores depend on it."""
         return [str(found) + self._dependents(found) for found in self.mismatches]
 
     def _dependents(self, found: Mismatch) -> str:
@@ -59,8 +59,8 @@ class Comparison:
 def compare(job: FinishedJob, baseline: FinishedJob) -> Comparison:
     """Compare every score of two jobs.
 
-    Scores are the same when all that names them is: measure, corpus, score, kernel, order, label
-    and scale. Nothing else is read of them, so a new measure is compared like any other.
+    Two scores are matched if they agree in measure, corpus, score, kernel, order, label and
+    scale. This needs no knowledge of the measure.
     """
     comparability = find_comparability(job, baseline)
     scores = [
@@ -79,7 +79,7 @@ def refuse_incomparable(comparison: Comparison) -> None:
     Raises
     ------
     BadInput
-        Naming everything that differs, and how to compare all the same.
+        If they aren't. The message names all differences, and how to compare anyway.
     """
     if not comparison.mismatches:
         return
@@ -91,7 +91,7 @@ def refuse_incomparable(comparison: Comparison) -> None:
     differing = "; ".join(comparison.describe_mismatches())
     raise BadInput(
         f"{comparison.job.url} and {comparison.baseline.url} are unlike: {differing}; {mend} them "
-        "all the same with --allow-unlike"
+        "anyway with --allow-unlike"
     )
 
 

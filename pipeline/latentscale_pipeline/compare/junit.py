@@ -1,4 +1,4 @@
-"""Gate results as JUnit XML for CI systems, one test case per gate."""
+"""Write gate results as JUnit XML for CI systems, one test case per gate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from latentscale_pipeline.views.formatting import printable
 def junit_xml(comparison: Comparison, gates: Sequence[GateResult]) -> str:
     """Return the gates as one JUnit XML document.
 
-    Names are escaped, and characters that XML can't hold are replaced.
+    Names are escaped, and characters that XML doesn't allow are replaced.
     """
     failures = str(sum(not result.passed for result in gates))
     counts = {"tests": str(len(gates)), "failures": failures, "errors": "0", "time": "0"}

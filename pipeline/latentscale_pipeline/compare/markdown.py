@@ -1,4 +1,4 @@
-"""A comparison in Markdown, for a pull request."""
+"""Write a comparison in Markdown, for a pull request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from latentscale_pipeline.views.markdown import escape_markdown, markdown_table
 def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult] | None = None) -> str:
     """Return a comparison and its gates as GitHub-flavoured Markdown.
 
-    Whatever a user may have named is escaped: it can neither end a cell nor become markup.
+    Names are escaped, so that they can't end a cell or become markup.
     """
     job, baseline = (
         escape_markdown(write_identity(j)) for j in (comparison.job, comparison.baseline)

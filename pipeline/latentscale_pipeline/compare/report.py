@@ -1,7 +1,7 @@
-"""The report of a comparison: two or more finished jobs, one of which is the baseline.
+"""Build the report of a comparison of two or more finished jobs, one of which is the baseline.
 
-Conclusions and tables come from ``scores`` alone. The figures lay the functions of the known
-measures over each other, as far as all jobs' results have them.
+Conclusions and tables come from ``scores`` alone. Figures overlay the functions of the known
+measures, if the results of all jobs have them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from latentscale_pipeline.views.drawing import numbered_styles
 from latentscale_pipeline.views.formatting import counted, printable, write_number
 
 LARGEST_CHANGES = 5
-"""Changes that the opening lists."""
+"""Number of changes that the summary lists."""
 
 
 def comparison_report(
@@ -42,7 +42,7 @@ def comparison_report(
     comparisons : sequence of Comparison
         At least one, all against the same baseline.
     gates : sequence of GateResult, optional
-        How the gates on the first job went.
+        Results of the gates on the first job.
     """
     baseline = comparisons[0].baseline
     jobs = [*(found.job for found in comparisons), baseline]
@@ -101,7 +101,7 @@ def _said(comparison: Comparison, name: str) -> str:
 
 
 def _largest(comparison: Comparison, count: int) -> list[ComparedScore]:
-    """Return the scores of whole corpora that changed most, beyond their brackets."""
+    """Return the scores of whole corpora that changed most, among those with disjoint brackets."""
     changed = [
         compared
         for compared in comparison.shared
@@ -198,7 +198,7 @@ def _table_of_two(rows: Sequence[ComparedCells], names: Sequence[str]) -> Table:
 
 
 def _table_of_many(rows: Sequence[Sequence[ComparedCells]], names: Sequence[str]) -> Table:
-    """Return a row a score: the baseline's value, then every job's with its change."""
+    """Return one row per score: the baseline's value, then each job's value with its change."""
     scores = dict.fromkeys((cells.score, cells.of) for found in rows for cells in found)
     by_job = [{(cells.score, cells.of): cells for cells in found} for found in rows]
     of_baseline = {key: cells.baseline for found in by_job for key, cells in found.items()}
@@ -230,17 +230,18 @@ def _reading(jobs: Sequence[FinishedJob], names: Sequence[str]) -> Section:
     return Section(
         key="method",
         title="How to read this",
-        question="Brackets bound the measure of each very corpus. A difference is significant (*) "
-        "when the brackets are farther apart than 1.96 sampling errors of the difference; where a "
-        "sampling error is unknown, none is called so. One test is made for each score: of twenty "
-        "that don't differ, one will seem to.",
+        question="A bracket bounds the measure of one particular corpus. A difference is "
+        "significant (*) if the gap between the brackets exceeds 1.96 sampling errors of the "
+        "difference. If a sampling error is unknown, no difference is called significant. There is "
+        "one test per score: of twenty scores whose sources don't differ, one is expected to "
+        "appear significant.",
         glossary=[*PROMISES, SAMPLING_ERROR],
         tables=[_jobs_table(jobs, names)],
     )
 
 
 def _jobs_table(jobs: Sequence[FinishedJob], names: Sequence[str]) -> Table:
-    """Return where each job's numbers come from and what they took; the baseline comes last."""
+    """Return a table of the sources and the costs of the jobs; the baseline comes last."""
     rows = [
         {
             "job": name,

@@ -27,29 +27,29 @@ from latentscale_pipeline.views.terminal import (
 )
 
 NARROW_COLUMNS = ("score", "of", "job", "baseline", "difference", "verdict")
-"""What fits on a narrow terminal, under a heading that names the measure."""
+"""Columns on a narrow terminal, under a heading that names the measure."""
 
 NUMBERS = frozenset({"job", "baseline", "difference", "relative"})
 VERDICT_WIDTH = 22
-"""Characters a verdict needs at least; longer ones are folded."""
+"""Minimum width of a verdict in characters; longer verdicts are wrapped."""
 
 NAME_WIDTH = 20
-"""Characters of a score's name that aren't folded."""
+"""Minimum width of a score's name in characters; longer names are wrapped."""
 
 
 def print_comparison(
     comparison: Comparison, gates: Sequence[GateResult] | None, console: Console
 ) -> None:
-    """Print every score of both jobs, what keeps them apart, and how the gates went.
+    """Print every score of both jobs, the mismatches, and the results of the gates.
 
     Parameters
     ----------
     comparison : Comparison
-        What to print.
+        The comparison.
     gates : sequence of GateResult or None
-        None without a gates file.
+        Results of the gates; None if there are no gates.
     console : rich.console.Console
-        A table on a terminal, plain unwrapped lines anywhere else.
+        Where to print: a table on a terminal, plain unwrapped lines elsewhere.
     """
     scores = write_scores(comparison)
     print_lines(
@@ -82,7 +82,7 @@ def _row(cells: ComparedCells, **others: str) -> Row:
 
 
 def _narrow_row(cells: ComparedCells) -> Row:
-    """Return a row of two lines: brackets below values, the share below the difference."""
+    """Return a row of two lines: brackets below values, relative below absolute differences."""
     return _row(
         cells,
         job=f"{cells.job.value}\n{cells.job.bracket}".strip(),

@@ -1,8 +1,8 @@
 """The configuration sections ``cluster`` and ``driver``: where tasks and the driver run.
 
-Nothing in them changes a number. Whatever ends up in the script of a batch system is checked here
-to be a single line of the characters that such a thing is made of, so that no name, however odd,
-becomes a command.
+Nothing in them changes a result. Every value that is written to the script of a batch system is
+checked here: it must be a single line or word of allowed characters, so that no value can inject a
+command.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEAST_MEMORY = 2**30
 """The smallest memory limit that is supported."""
 
 Retries = Annotated[int, Field(ge=0, le=100)]
-"""How often a part that failed is tried again, on another worker where there is one."""
+"""How often a failed part is tried again, on another worker if there is one."""
 
 _WALLTIME = re.compile(r"(?:(\d{1,3})-)?(\d{1,3}):([0-5]\d):([0-5]\d)")
 _WORD = r"[A-Za-z0-9_][A-Za-z0-9_.,:@+/-]*"
@@ -37,7 +37,7 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
 def walltime_seconds(walltime: str) -> int:
-    """Return how long ``HH:MM:SS`` or ``D-HH:MM:SS`` is."""
+    """Return the seconds in a time written as ``HH:MM:SS`` or ``D-HH:MM:SS``."""
     match = _WALLTIME.fullmatch(walltime)
     if match is None:
         raise ValueError(f"{walltime!r} is not a time; write it as 12:00:00, or 2-00:00:00")
@@ -47,19 +47,19 @@ def walltime_seconds(walltime: str) -> int:
 
 def _walltime(walltime: Any) -> Any:
     if walltime_seconds(walltime) < 60:
-        raise ValueError("a walltime is a minute at least")
+        raise ValueError("a walltime must be at least one minute")
     return walltime
 
 
 def _one_line(text: str) -> str:
     if _CONTROL.search(text):
-        raise ValueError("it has to be a single line without control characters")
+        raise ValueError("it must be a single line without control characters")
     return text
 
 
 def _word(text: str) -> str:
     if not re.fullmatch(_WORD, text):
-        raise ValueError(f"{text!r} isn't one word of letters, digits and _ . , : @ + / -")
+        raise ValueError(f"{text!r} must be one word of letters, digits and _ . , : @ + / -")
     return text
 
 
@@ -92,7 +92,7 @@ KubernetesName = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([-a-z0-
 
 
 class Closed(BaseModel):
-    """A part of the configuration: closed to unknown keys, and immutable once read."""
+    """A part of the configuration. Unknown keys are refused, and values can't be changed."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
@@ -100,30 +100,30 @@ class Closed(BaseModel):
 
 
 class Serial(Closed):
-    """One process, one task after another: the reference for every other executor."""
+    """One process that runs one task after another, without workers."""
 
     kind: Literal["serial"]
     """One process, no workers."""
     memory_limit: Bytes = 4 * 2**30
     """Memory of the process."""
     retries: Retries = 2
-    """How often a part that failed is tried again."""
+    """How often a failed part is tried again."""
 
     workers: ClassVar[int] = 1
     threads: ClassVar[int] = 1
 
 
 class Workers(Closed):
-    """What worker processes have in common, wherever they run."""
+    """Settings of worker processes, wherever they run."""
 
     workers: PositiveInt = 2
-    """Worker processes."""
+    """Number of worker processes."""
     threads: PositiveInt = 1
-    """Tasks at once in each."""
+    """Number of tasks that a worker runs at once."""
     memory_limit: Bytes = 4 * 2**30
-    """Memory of a worker. A job with a task that doesn't fit is refused before it runs."""
+    """Memory of a worker. A job with a task that needs more is refused before it runs."""
     retries: Retries = 2
-    """How often a part that failed is tried again, on another worker where there is one."""
+    """How often a failed part is tried again, on another worker if there is one."""
 
 
 class Local(Workers):
@@ -132,115 +132,117 @@ class Local(Workers):
     kind: Literal["local"] = "local"
     """Workers on this machine."""
     dashboard: bool = False
-    """Whether Dask's own pages are served, on loopback."""
+    """Whether to serve Dask's dashboard, on the loopback interface."""
 
 
 class TlsFiles(Closed):
-    """Files with which a scheduler that exists already knows its own."""
+    """Certificate files for the connection to an existing scheduler."""
 
     ca_file: Annotated[str, Field(min_length=1)]
-    """Certificate of the authority."""
+    """Certificate of the authority (CA) that signed the scheduler's certificate."""
     cert: Annotated[str, Field(min_length=1)]
     """Certificate of this client."""
     key: Annotated[str, Field(min_length=1)]
-    """Its key."""
+    """Private key of this client's certificate."""
 
 
 class Address(Workers):
-    """The workers of a Dask scheduler that exists already.
+    """The workers of an existing Dask scheduler.
 
-    ``workers`` of them are waited for, for ``patience`` seconds; more are used, too. Without
-    ``tls`` the files that Dask's own configuration names are taken.
+    The run starts once ``workers`` of them are there, and fails if that takes more than
+    ``patience`` seconds. Without ``tls`` the certificates in Dask's own configuration are used.
     """
 
     kind: Literal["address"]
-    """The workers of a scheduler that exists."""
+    """The workers of an existing scheduler."""
     address: SchedulerAddress
-    """Where the scheduler listens."""
+    """Address of the scheduler."""
     tls: TlsFiles | None = None
-    """Its certificates; null takes those that Dask's own configuration names."""
+    """Certificates for the connection; null uses those in Dask's own configuration."""
     workers: PositiveInt = 1
-    """Workers to wait for; more are used, too."""
+    """Number of workers to wait for; if there are more, they are used, too."""
     patience: Annotated[float, Field(gt=0, le=86400)] = 60.0
-    """Seconds to wait for them."""
+    """Seconds to wait for the workers."""
 
 
 class Elsewhere(Workers):
-    """Workers that something else starts; those that die are replaced.
+    """Workers that a batch system or Kubernetes starts; those that die are replaced.
 
-    For ``patience`` seconds there may be none: while the first of them wait in a queue, say.
+    The run goes on without any worker for up to ``patience`` seconds, for instance while the first
+    workers wait in a queue.
     """
 
     environment: Environment = {}
     """Environment variables of the workers."""
     patience: Annotated[float, Field(gt=0, le=7 * 86400)] = 3600.0
-    """Seconds without any worker before the run gives up; waiting in a queue counts."""
+    """Seconds without any worker before the run gives up; time in a queue counts."""
 
 
 class Batch(Elsewhere):
     """Workers that are jobs of a batch system, one process each.
 
-    With ``minimum`` there are, at any time, only as many as there is work for, between it and
-    ``workers``. ``shared_folder`` is where every machine sees the certificates of a run; the
-    default is in the home folder.
+    With ``minimum`` the number of workers follows the amount of work, between ``minimum`` and
+    ``workers``. ``shared_folder`` holds the certificates of a run, and all machines must see it;
+    the default is in the home folder.
     """
 
     kind: Literal["slurm", "pbs", "lsf", "sge"]
-    """Which batch system."""
+    """The batch system."""
     minimum: Annotated[int, Field(ge=0)] | None = None
-    """Workers that are kept even without work; null keeps all."""
+    """Number of workers to keep even without work; null keeps all."""
     walltime: Walltime = "01:00:00"
-    """Of a worker's job; those that end are replaced."""
+    """Time limit of a worker's job; workers that reach it are replaced."""
     queue: Word | None = None
     """Queue or partition of the workers' jobs."""
     account: Word | None = None
-    """Account that they are charged to."""
+    """Account that the workers' jobs are charged to."""
     directives: list[Line] = []
-    """Further lines for their scripts, without the leading `#SBATCH` or its like."""
+    """Further directives of the workers' jobs, without the leading `#SBATCH`, `#PBS` and so on."""
     interface: Word | None = None
-    """Network interface that workers and scheduler talk by."""
+    """Network interface for the connections between workers and scheduler."""
     shared_folder: Annotated[str, Field(min_length=1)] | None = None
     """Folder that all machines see, for the certificates of a run; null is `~/.latentscale`."""
     dashboard: bool = False
-    """Whether Dask's own pages are served, on loopback."""
+    """Whether to serve Dask's dashboard, on the loopback interface."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Batch:
         if self.minimum is not None and self.minimum > self.workers:
-            raise ValueError("minimum must not be above workers")
+            raise ValueError("minimum must be at most the number of workers")
         return self
 
 
 class Volume(Closed):
-    """A volume that every pod mounts: a claim by its name, at a path."""
+    """A volume that every pod mounts."""
 
     claim: KubernetesName
     """Name of a PersistentVolumeClaim."""
     path: Annotated[str, Field(pattern=r"^/[A-Za-z0-9_./-]*$")]
-    """Where it is mounted."""
+    """Path at which the volume is mounted."""
 
     @model_validator(mode="after")
     def _plain(self) -> Volume:
         if ".." in PurePosixPath(self.path).parts:
-            raise ValueError("path must not have .. in it")
+            raise ValueError("path must not contain ..")
         return self
 
 
 class Kubernetes(Elsewhere):
-    """Workers that are pods, kept by Dask's operator for Kubernetes.
+    """Workers that are pods, managed by Dask's operator for Kubernetes.
 
-    ``secrets`` are the names of secrets whose entries become environment variables of all pods,
-    such as the credentials of an object store.
+    ``secrets`` are the names of Kubernetes secrets whose entries become environment variables of
+    all pods, for instance the credentials of an object store.
     """
 
     kind: Literal["kubernetes"]
-    """Pods, kept by Dask's operator."""
+    """Pods, managed by Dask's operator."""
     image: Annotated[str, Field(max_length=500, pattern=r"^[a-z0-9][A-Za-z0-9_./:@-]*$")]
-    """Image of all pods; it has latentscale in it."""
+    """Container image of all pods, with latentscale installed."""
     namespace: KubernetesName = "default"
     """Namespace of all objects."""
     service_account: KubernetesName | None = None
-    """Account of the driver's pod; it may create workers and their secret."""
+    """Service account of the driver's pod; it must be allowed to create workers and their secret.
+    """
     secrets: list[KubernetesName] = []
     """Secrets whose entries become environment variables of all pods."""
     volumes: list[Volume] = []
@@ -261,27 +263,28 @@ CLUSTERS: dict[str, type[Closed]] = {
     **dict.fromkeys(("slurm", "pbs", "lsf", "sge"), Batch),
     "kubernetes": Kubernetes,
 }
-"""The section of every kind of cluster."""
+"""The section model of every kind of cluster."""
 
 ON_THIS_MACHINE = (Serial, Local)
-"""Kinds whose processes run where the driver does."""
+"""Kinds whose processes run on the driver's machine."""
 
 
 class Driver(Closed):
-    """The process that hands out the tasks; what isn't about its memory is for ``submit``.
+    """The process that hands out the tasks.
 
-    ``kind`` is the scheduler that it is handed to; without it, that of the cluster.
+    All settings except ``memory_limit`` are for ``latentscale submit``, which hands the driver to
+    Slurm or Kubernetes.
     """
 
     kind: Literal["slurm", "kubernetes"] | None = None
-    """Scheduler that the driver is handed to; null is the cluster's."""
+    """Scheduler that the driver is submitted to; null is the cluster's."""
     memory_limit: Bytes = 2 * 2**30
     """Memory of the driver."""
     walltime: Walltime | None = None
-    """Of the driver's job; null leaves it to the scheduler."""
+    """Time limit of the driver's job; null leaves it to the scheduler."""
     queue: Word | None = None
     """Queue or partition of the driver's job."""
     account: Word | None = None
-    """Account that it is charged to."""
+    """Account that the driver's job is charged to."""
     directives: list[Line] = []
-    """Further options of its submission."""
+    """Further options for the driver's submission."""

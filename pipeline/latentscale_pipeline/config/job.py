@@ -1,6 +1,7 @@
 """The job configuration: every key of the YAML file and its default.
 
-Every key is checked; one that isn't known is refused with its path and the nearest name that is.
+Every key is checked. An unknown key is refused; the message names its path and the nearest known
+key.
 """
 
 from __future__ import annotations
@@ -30,68 +31,68 @@ class Replicates(Section):
     """Repetitions with random row orders or, with ``rows``, on random subsamples."""
 
     count: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Random row orders, or subsamples; 1 is the stored order alone."""
+    """Number of random row orders, or of subsamples; 1 is only the stored order."""
     rows: PositiveInt | None = None
     """Rows of a subsample, at most half of each corpus; null for no subsamples."""
 
     @model_validator(mode="after")
     def _enough(self) -> Replicates:
         if self.rows is not None and self.count < 2:
-            raise ValueError("rows needs a count of at least 2, for there to be a spread")
+            raise ValueError("rows needs a count of at least 2, because a spread is measured")
         return self
 
 
 class ExcludedShards(Section):
-    """Shards whose rows are left out of the job, by their keys in the corpus' folder."""
+    """Shards whose rows are left out of the job."""
 
     corpus: list[str] = Field(default=[])
     """Keys in the corpus' folder, such as `vectors/c/3/0`."""
     reference: list[str] = Field(default=[])
-    """The same in the reference's folder."""
+    """Keys in the reference's folder."""
 
 
 class Budget(Section):
-    """Work that a measure may spend on one corpus."""
+    """Limits for the work of a measure on one corpus."""
 
     pairs: PositiveFloat = 2.0e11
-    """Pairs of rows. A method that would need more isn't chosen, a job that can't do without is
-    refused.
+    """Largest number of pairs of rows. Methods that need more aren't chosen; if there is no other
+    method, the job is refused.
     """
 
 
 class JobConfig(Section):
-    """A whole job."""
+    """A complete job."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
-    """Name of the job; the first part of its folder's name."""
+    """Name of the job; its folder's name begins with it."""
     corpus: Annotated[str, Field(min_length=1)]
-    """A corpus, or files of any known format: a path or a URL."""
+    """Path or URL of a corpus, or of files in any known format."""
     reference: Annotated[str, Field(min_length=1)] | None = None
-    """What the corpus is compared with, in the same way. Turns on what needs a reference."""
+    """Path or URL of a second corpus to compare with. Enables measures that need a reference."""
     group_by: Literal["labels"] | None = None
-    """`labels` measures the rows of every label as well."""
+    """`labels` also measures the rows of every label separately."""
     exclude_shards: ExcludedShards = ExcludedShards()
-    """Shards whose rows are left out, most often because they are damaged."""
+    """Shards whose rows are left out, usually because they are damaged."""
     output: Annotated[str, Field(min_length=1)] = "jobs/"
-    """Folder or URL below which the job's own folder is made."""
+    """Folder or URL below which the job's folder is created."""
     storage_options: Annotated[dict[str, dict[str, Any]], Field(repr=False)] = Field(default={})
-    """Options of object stores, by protocol. They reach the workers and are never stored."""
+    """Options of object stores, by protocol. They are sent to the workers, and never stored."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Of whatever is drawn at random."""
+    """Seed of all random numbers."""
     replicates: Replicates = Replicates()
-    """Repetitions under other row orders."""
+    """Repetitions with other row orders, or on subsamples."""
     budget: Budget = Budget()
-    """Work that a measure may spend."""
+    """Limits for the work of a measure."""
     scales_from: str = "auto"
-    """Whose scales count, where measures derive them from data: `auto` is the reference's where
-    there is one, `corpus`, `reference`, or the folder of a finished job.
+    """Source of the scales that measures derive from data: `corpus`, `reference`, the folder of a
+    finished job, or `auto`, which is the reference if there is one and the corpus otherwise.
     """
     measures: dict[str, Any] = Field(default={})
-    """Measures to take, by name; without this key, all that apply and are taken by default."""
+    """Measures to run, by name; without this key, all default measures that apply."""
     cluster: Cluster = Local()
-    """Where tasks run. Changes no number."""
+    """Where tasks run. Doesn't change any result."""
     driver: Driver = Driver()
-    """The process that hands out the tasks. Changes no number."""
+    """The process that hands out the tasks. Doesn't change any result."""
 
     @field_validator("cluster", mode="before")
     @classmethod
@@ -104,7 +105,7 @@ class JobConfig(Section):
     def _groups_have_no_reference(self) -> JobConfig:
         if self.group_by is not None and self.reference is not None:
             raise ValueError(
-                "group_by measures the labels of one corpus; leave out the reference, or group_by"
+                "group_by measures the labels of one corpus; leave out reference or group_by"
             )
         return self
 
@@ -114,7 +115,7 @@ class JobConfig(Section):
             for role in ("corpus", "reference", "output"):
                 if str(getattr(self, role)).startswith("memory://"):
                     raise ValueError(
-                        f"{role} is in the memory of one process, where workers can't reach it; "
+                        f"{role} is in the memory of one process, where workers can't read it; "
                         "set cluster.kind to serial, or choose another place"
                     )
         return self
@@ -139,7 +140,7 @@ def read_config(
     Parameters
     ----------
     text : str
-        YAML.
+        The YAML document.
     where : str
         Name of the file, for messages.
     overrides : sequence of str
@@ -150,12 +151,12 @@ def read_config(
     Returns
     -------
     JobConfig
-        With ``measures`` resolved: a checked section for every measure that is asked for.
+        The configuration; ``measures`` has a checked section for every measure to run.
 
     Raises
     ------
     BadInput
-        One line for the first mistake: its place, what is wrong, and the nearest known name.
+        On the first mistake; the message has its place, the problem, and the nearest known name.
     """
     document = parse_yaml(text, where)
     return resolve_config(document, where, overrides=overrides, measures=measures)
@@ -173,24 +174,24 @@ def read_frozen_config(
     Parameters
     ----------
     text : str
-        JSON.
+        The JSON document.
     where, measures
         As in :func:`read_config`.
     overrides : sequence of str
-        Assignments to keys below ``cluster``, ``driver`` and ``storage_options``: all others would
-        make it another job.
+        Assignments to keys in ``cluster``, ``driver`` and ``storage_options``. All other keys
+        define the job and can't be changed.
 
     Raises
     ------
     BadInput
-        As :func:`read_config`, and for an override of anything else.
+        As :func:`read_config`, and for an override of any other key.
     """
     for override in overrides:
         section = override.partition("=")[0].partition(".")[0].strip()
         if section not in {"cluster", "driver", "storage_options"}:
             raise BadInput(
                 f"-o {override}: only keys of cluster, driver and storage_options can change when "
-                "a job is resumed; use latentscale run for a job that differs"
+                "a job is resumed; use latentscale run to start another job"
             )
     try:
         document = json.loads(text)
@@ -208,10 +209,10 @@ def resolve_config(
     overrides: Sequence[str] = (),
     measures: Mapping[str, type[Section]],
 ) -> JobConfig:
-    """Check a job configuration that is parsed already; see :func:`read_config`."""
+    """Check a parsed job configuration; see :func:`read_config`."""
     if not isinstance(document, dict):
-        raise BadInput(f"{where}: a job must be a mapping of keys such as name and corpus")
-    # A key of one measure doesn't drop the other measures.
+        raise BadInput(f"{where}: a job must be a mapping with keys such as name and corpus")
+    # Setting a key of one measure must keep the default measures, so these are filled in first.
     inner = [override for override in overrides if override.startswith("measures.")]
     for override in overrides:
         if override not in inner:
@@ -229,7 +230,7 @@ def resolve_config(
     found = validate(_job_model(tuple(measures.items())), document, where, "")
     chosen = [name for name in measures if name in found.measures.model_fields_set]
     if not chosen:
-        raise BadInput(f"{where}: measures is empty; name one of {', '.join(measures)}")
+        raise BadInput(f"{where}: measures is empty; name at least one of {', '.join(measures)}")
     for name in chosen:
         if measures[name].compares and found.reference is None:
             raise BadInput(
@@ -237,7 +238,7 @@ def resolve_config(
                 "add reference: or leave it out"
             )
     sections = {name: getattr(found.measures, name) or measures[name]() for name in chosen}
-    # Where none are named, which of them apply is known when the corpora are.
+    # If none are named, those that apply to the corpora are chosen later.
     fields_set = found.model_fields_set - (set() if named else {"measures"})
     return JobConfig.model_construct(fields_set, **{**dict(found), "measures": sections})
 
@@ -252,26 +253,26 @@ def config_schema(measures: Mapping[str, type[Section]]) -> dict[str, Any]:
 
     Notes
     -----
-    It checks names, types and ranges. What relates keys to each other (a measure that needs a
-    reference, kernels listed twice) is checked when the configuration is read.
+    It checks names, types and ranges. Rules that involve several keys (a measure that needs a
+    reference, kernels listed twice) are checked when the configuration is read.
     """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **_job_model(tuple(measures.items())).model_json_schema(),
         "title": "latentscale job",
-        "description": "A job of latentscale.",
+        "description": "A latentscale job.",
     }
 
 
 class _Measures(Section):
-    """Measures to take, by name; without this key, all that apply."""
+    """Measures to run, by name; without this key, all default measures that apply."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
 
 @cache
 def _job_model(measures: tuple[tuple[str, type[Section]], ...]) -> type[Any]:
-    """Return the model of a job's document, which has a section for every known measure."""
+    """Return the model of a job document, with a section for every known measure."""
     sections: Any = {name: (section | None, None) for name, section in measures}
     known = create_model("Measures", __base__=_Measures, __doc__=_Measures.__doc__, **sections)
     chosen: Any = (known, Field(default_factory=known))

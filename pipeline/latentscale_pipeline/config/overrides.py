@@ -18,9 +18,9 @@ def apply_override(document: dict[str, Any], override: str) -> None:
     Parameters
     ----------
     document : dict
-        What a configuration file holds.
+        The parsed configuration.
     override : str
-        The assignment; its value is YAML. Sections that aren't there yet are made.
+        The assignment, whose value is YAML. Missing sections are added.
 
     Raises
     ------
@@ -29,7 +29,7 @@ def apply_override(document: dict[str, Any], override: str) -> None:
     """
     path, separator, value = override.partition("=")
     keys = path.strip().split(".")
-    # A value may be a secret.
+    # Values of storage options may be secret.
     shown = path if keys[0] == "storage_options" else override
     if not separator or not all(keys):
         raise BadInput(f"-o {shown}: write it as section.key=value")
@@ -40,13 +40,13 @@ def apply_override(document: dict[str, Any], override: str) -> None:
         if inner is None:
             inner = here[key] = {}
         if not isinstance(inner, dict):
-            raise BadInput(f"-o {shown}: {key} has no keys below it")
+            raise BadInput(f"-o {shown}: {key} is a value, not a section; check the path")
         here = inner
     here[keys[-1]] = parsed
 
 
 def drop_settings_of_other_kinds(document: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Remove the stored settings that the kind of cluster in the overrides doesn't have."""
+    """Remove stored cluster settings that don't exist for the kind of cluster in the overrides."""
     kinds = [value for key, _, value in (o.partition("=") for o in overrides) if key == KIND]
     model = CLUSTERS.get(kinds[-1].strip()) if kinds else None
     stored = document.get("cluster")

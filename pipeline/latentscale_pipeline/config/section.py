@@ -1,4 +1,4 @@
-"""Base class of configuration sections, and one-line messages for mistakes."""
+"""The base class of configuration sections, and validation with one-line messages."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ Metric = Literal["euclidean", "cosine", "manhattan"]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Tolerance = Annotated[float, Field(gt=0.0, lt=1.0)]
 Length = Annotated[float, Field(ge=1e-100, le=1e100)]
-"""A distance whose square is still a number."""
+"""A positive distance whose square neither overflows nor underflows."""
 
 
 class Section(Closed):
-    """A section of the configuration; the class variables are for sections of measures."""
+    """A section of the configuration. The class variables matter only for measures."""
 
     compares: ClassVar[bool] = False
     """Whether a measure with this section needs a reference."""
 
     by_default: ClassVar[bool] = True
-    """Whether a measure with this section is taken where a job names no measures."""
+    """Whether a measure with this section runs if a job names no measures."""
 
     equal_dimensions: ClassVar[bool] = False
     """Whether a measure with this section compares two corpora coordinate by coordinate."""
 
     @property
     def code(self) -> tuple[str, ...]:
-        """Functions that it names, as ``module:function``, and that a run would call."""
+        """User functions that the section names, as ``module:function``; a run calls them."""
         return ()
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """Parse YAML, or say in which line of ``where`` it isn't."""
+    """Parse YAML; an error names the file ``where`` and the line."""
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError) as error:  # an impossible date is a ValueError
@@ -50,14 +50,14 @@ def parse_yaml(text: str, where: str) -> Any:
 
 
 def validate(model: type[Model], document: Any, where: str, prefix: str) -> Model:
-    """Check a document against a model; a mistake is one line that names its place.
+    """Validate a document against a model, with a one-line message for a mistake.
 
     Parameters
     ----------
     model : type
         A pydantic model.
     document : object
-        What YAML or JSON gave.
+        The parsed YAML or JSON.
     where : str
         Name of the file, for messages.
     prefix : str
@@ -66,7 +66,7 @@ def validate(model: type[Model], document: Any, where: str, prefix: str) -> Mode
     Raises
     ------
     BadInput
-        For the first mistake, with the nearest known name of an unknown key.
+        On a mistake; for an unknown key the message suggests the nearest known one.
     """
     try:
         return model.model_validate(document)
@@ -75,16 +75,16 @@ def validate(model: type[Model], document: Any, where: str, prefix: str) -> Mode
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Write the end of a message about an unknown name: the nearest known one, or all."""
+    """Return the end of a message about an unknown name: the nearest known name, or all names."""
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"; did you mean {close[0]}?" if close else f"; it can be {', '.join(names)}"
 
 
 def _explain(error: ValidationError, model: type[BaseModel], prefix: str) -> str:
-    """Return the most helpful of several mistakes: its path and what is wrong."""
-    # In a union, the mistake of the branch that got furthest helps most; a value that isn't the
-    # only allowed one helps least.
+    """Return path and problem of the most helpful of several mistakes."""
+    # In a union, the error of the branch that matched furthest helps most, and a wrong literal,
+    # which only says that another branch was meant, helps least.
     first = max(
         error.errors(), key=lambda found: (found["type"] != "literal_error", len(found["loc"]))
     )
@@ -98,7 +98,7 @@ def _explain(error: ValidationError, model: type[BaseModel], prefix: str) -> str
         names = _names_beside(model, [str(part) for part in first["loc"]])
         return f"{path} is unknown{nearest(parts[-1], names)}"
     if first["type"] == "missing":
-        return f"{path} is missing"
+        return f"{path} is missing; add this key"
     if first["type"] == "union_tag_invalid":
         allowed = str(first["ctx"]["expected_tags"]).replace("'", "")
         return f"{path}.kind is {first['ctx']['tag']!r}; it can be {allowed}"
@@ -107,18 +107,18 @@ def _explain(error: ValidationError, model: type[BaseModel], prefix: str) -> str
 
 
 def _is_union_tag(before: int | str, part: int | str) -> bool:
-    """Tell whether part of a location names a branch of a union, which no file mentions."""
+    """Return whether part of a location is pydantic's name for a branch of a union, not a key."""
     kind = before == "cluster" and part in CLUSTERS
     return isinstance(part, str) and (kind or not part.isidentifier())
 
 
 def _names_beside(model: type[BaseModel], location: list[str]) -> list[str]:
-    """Return the keys that are known where an unknown one stands."""
+    """Return the known keys at the location of an unknown key."""
     here: type[BaseModel] = model
     for part in location[:-1]:
         field = here.model_fields.get(part)
         annotation = field.annotation if field else None
-        inside = next(iter(get_args(annotation)), annotation)  # of a list, what it is a list of
+        inside = next(iter(get_args(annotation)), annotation)  # the item type of a list
         if part in CLUSTERS:
             here = CLUSTERS[part]
         elif isinstance(inside, type) and issubclass(inside, BaseModel):
@@ -127,7 +127,7 @@ def _names_beside(model: type[BaseModel], location: list[str]) -> list[str]:
 
 
 def _yaml_problem(error: Exception) -> str:
-    """Return what is wrong with YAML, and in which line."""
+    """Return line and problem of a YAML error."""
     mark = getattr(error, "problem_mark", None)
     place = f"line {mark.line + 1}: " if mark is not None else ""
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]

@@ -1,4 +1,4 @@
-"""Sizes in bytes, as people write them: ``4GiB``."""
+"""Sizes in bytes, written with units such as ``4GiB``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SIZES |= {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 
 
 def parse_bytes(size: Any) -> Any:
-    """Turn ``4GiB`` into a number of bytes; numbers pass through."""
+    """Convert text such as ``4GiB`` to a number of bytes; numbers are returned unchanged."""
     if not isinstance(size, str):
         return size
     text = size.strip().lower().replace(" ", "")

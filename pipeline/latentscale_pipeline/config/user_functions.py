@@ -1,7 +1,7 @@
 """Functions that a configuration names by their import path: ``module:function``.
 
-A configuration may come from anyone, so such a function is imported only where the person who
-starts the job has allowed it (``--allow-code``): :func:`refuse_code` stands before every plan.
+A configuration may come from anyone, so such a function is imported only if the person who starts
+the job allows it (``--allow-code``). :func:`refuse_code` is called before every plan.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from latentscale_pipeline.errors import BadInput
 
 
 def refuse_code(measures: Mapping[str, Section], *, allowed: bool) -> None:
-    """Refuse a job that names code where that isn't allowed.
+    """Refuse a job that names user functions, unless they are allowed.
 
     Raises
     ------
     BadInput
-        Naming the functions.
+        If there are any; the message names them.
     """
     named = {code: measure for measure, section in measures.items() for code in section.code}
     if named and not allowed:
         code, measure = next(iter(named.items()))
         raise BadInput(
-            f"measures.{measure} names code, {', '.join(named)}, which would be run; read it, then "
-            f"say --allow-code, or leave {code} out"
+            f"measures.{measure}: the job would run {', '.join(named)}; check that code and add "
+            f"--allow-code, or remove {code} from the configuration"
         )
 
 
 def load_function(path: str) -> Callable[..., Any]:
-    """Import a function.
+    """Import a function by its path ``module:function``.
 
     Raises
     ------
@@ -50,14 +50,14 @@ def load_function(path: str) -> Callable[..., Any]:
     except ImportError as error:
         raise BadInput(f"{path}: {error}; {_WHERE}") from None
     except AttributeError:
-        raise BadInput(f"{path}: the module {module} has no {name}") from None
+        raise BadInput(f"{path}: the module {module} has no {name}; check the name") from None
     if not callable(found):
-        raise BadInput(f"{path} is a {type(found).__name__}, not a function")
+        raise BadInput(f"{path} is a {type(found).__name__}; name a function")
     return found  # type: ignore[no-any-return]
 
 
 def source_checksum(path: str) -> str:
-    """Checksum of the file that a function's module is in, so that another version is noticed.
+    """Return the checksum of a function's source file, so that a changed version is noticed.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""The corpus: vectors in a checked Zarr group.
+"""The corpus: vectors in a Zarr group, with a checksum for every shard.
 
-The folder ``ingest`` makes a corpus from files, ``open_corpus`` opens one, and a :class:`Corpus`
-reads its rows. The format is plain Zarr v3 for anyone, and a manifest with the checksum of every
-shard for us.
+The package ``ingest`` creates a corpus from files, ``open_corpus`` opens one, and a
+:class:`Corpus` reads its rows. Any Zarr v3 reader can open the group. A manifest beside it lists
+every shard with its checksum.
 """
 
 from latentscale_pipeline.corpus.corpus import Corpus, CorruptShard, open_corpus

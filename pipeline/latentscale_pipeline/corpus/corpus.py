@@ -1,8 +1,8 @@
 """An open corpus: its rows and row-aligned arrays, checked on every read.
 
-A shard is fetched as one whole object, and its size and checksum are compared with the manifest
-before a single row is decoded. What differs is refused in one line (:class:`CorruptShard`); it is
-never read as zeros.
+A shard is fetched as one object, and its size and checksum are compared with the manifest before
+any row is decoded. A shard that differs raises :class:`CorruptShard`; a missing shard is never
+read as zeros.
 """
 
 from __future__ import annotations
@@ -30,11 +30,14 @@ from latentscale_pipeline.storage.objects import ObjectStore
 
 GROUP_KEY = "zarr.json"
 OWNERSHIP = {"latentscale": SCHEMA}
-"""Attributes of the Zarr group of every corpus, whole or not: what may be swept and redone."""
+"""Attributes of the Zarr group of every corpus, complete or not.
+
+An ingest deletes or replaces only folders that have them.
+"""
 
 
 class CorruptShard(BadInput):
-    """A stored object that doesn't match the manifest; ``key`` is its key in the corpus."""
+    """Raised for a stored object that doesn't match the manifest; ``key`` is the object's key."""
 
     def __init__(self, message: str, key: str) -> None:
         super().__init__(message, key)
@@ -46,23 +49,25 @@ class CorruptShard(BadInput):
 
 @dataclass(frozen=True)
 class Corpus:
-    """A whole corpus. Get one from :func:`open_corpus` or ``ingest``.
+    """A complete corpus. Get one from :func:`open_corpus` or ``ingest``.
 
-    It pickles to its address and the checksum of its manifest, which a worker reads once.
+    It is pickled as its address and the checksum of its manifest. A worker that unpickles it reads
+    the manifest once.
 
     Attributes
     ----------
     url : str
         Path or URL, without credentials.
     manifest : Manifest
-        Everything that is known about what is stored.
+        Description of all stored objects.
     address : str
-        What another process, in whatever folder, reaches it by; never for a message.
+        Path or URL that works in any process and any working folder. It may contain credentials,
+        so it never appears in a message.
     manifest_checksum : str
-        Of the manifest as it is stored.
+        Checksum of the stored manifest.
     excluded : tuple of str
-        Keys of shards that are left out: their rows don't exist for a reader, and the rows after
-        them move up.
+        Keys of shards that are left out. Readers don't see their rows, and later rows are
+        renumbered.
     """
 
     url: str
@@ -75,40 +80,40 @@ class Corpus:
         return reopen, (self.address, self.manifest_checksum, self.excluded)
 
     def is_current(self) -> bool:
-        """Return whether the corpus at this place is still this one, neither replaced nor grown."""
+        """Return whether the stored corpus is unchanged, neither replaced nor appended to."""
         try:
             return checksum(self._store.read(MANIFEST_KEY)) == self.manifest_checksum
         except (FileNotFoundError, NotADirectoryError):
             return False
 
     def without(self, shards: Collection[str]) -> Corpus:
-        """Return the corpus without the rows of some shards, beside those it lacks already.
+        """Return the corpus without the rows of some shards, in addition to those excluded already.
 
         Parameters
         ----------
         shards : collection of str
-            Keys such as ``vectors/c/3/0``, or the paths that messages name.
+            Keys such as ``vectors/c/3/0``, or paths as they appear in messages.
 
         Raises
         ------
         BadInput
-            If there is no such shard, or none would be left.
+            If there is no such shard, or no shard would be left.
         """
         known = [shard.key for shard in self.manifest.vectors.shards]
         names = {shard.removeprefix(f"{self.url}/") for shard in shards} | set(self.excluded)
         unknown = sorted(names - set(known))
         if unknown:
             raise BadInput(
-                f"{self.url}: there is no shard {unknown[0]} to leave out; its shards are "
+                f"{self.url}: there is no shard {unknown[0]} to exclude; the shards are "
                 f"{known[0]} to {known[-1]}"
             )
         if len(names) == len(known):
-            raise BadInput(f"{self.url}: all of its {len(known)} shards are to be left out")
+            raise BadInput(f"{self.url}: all {len(known)} shards are excluded; keep at least one")
         return replace(self, excluded=tuple(key for key in known if key in names))
 
     @cached_property
     def _kept(self) -> tuple[int, ...]:
-        """Which of the stored shards are there for a reader."""
+        """Indices of the stored shards that aren't excluded."""
         shards = self.manifest.vectors.shards
         return tuple(i for i, shard in enumerate(shards) if shard.key not in self.excluded)
 
@@ -118,31 +123,31 @@ class Corpus:
 
     @property
     def n(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return self.manifest.n - self.excluded_rows
 
     @property
     def excluded_rows(self) -> int:
-        """Rows of the shards that are left out."""
+        """Number of rows in excluded shards."""
         shards = self.manifest.vectors.shards
         return sum(shard.rows for shard in shards if shard.key in self.excluded)
 
     @property
     def d(self) -> int:
-        """Dimensions."""
+        """Number of dimensions."""
         return self.manifest.d
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the stored vectors: float16 or float32."""
+        """Dtype of the stored vectors: float16 or float32."""
         return np.dtype(self.manifest.vectors.dtype)
 
     @property
     def fingerprint(self) -> str:
         """Hash of the vectors' values, dtype and shape.
 
-        With shards left out, a hash of the whole corpus' fingerprint and the rows that are kept:
-        it can be known without reading all of them.
+        If shards are excluded, it is a hash of the complete corpus' fingerprint and the ranges of
+        the remaining rows, which needs no reading of rows.
         """
         if not self.excluded:
             return self.manifest.fingerprint
@@ -150,7 +155,7 @@ class Corpus:
 
     @cached_property
     def zero_rows(self) -> int:
-        """How many rows are all zero; counted anew when there are some and shards are left out."""
+        """Number of rows that are all zero; counted again if shards are excluded."""
         stored = self.manifest.zero_rows.count
         return self._count_zero_rows() if stored and self.excluded else stored
 
@@ -160,34 +165,34 @@ class Corpus:
 
     @property
     def shard_rows(self) -> int:
-        """Rows of a shard at most."""
+        """Largest number of rows in a shard."""
         return max(cut.shard_rows for cut in self.manifest.vectors.cuts)
 
     @property
     def shard_prints(self) -> tuple[str, ...]:
-        """Checksum, bytes and rows of each shard, which identify it."""
+        """Checksum, size in bytes and row count of each shard, which identify it."""
         shards = self.manifest.vectors.shards
         return tuple(f"{shards[i].xxh3}/{shards[i].size}/{shards[i].rows}" for i in self._kept)
 
     @property
     def shard_count(self) -> int:
-        """How many shards hold the vectors."""
+        """Number of shards of the vectors."""
         return len(self._kept)
 
     def shard_range(self, i: int) -> slice:
-        """Return the rows that shard ``i`` holds."""
+        """Return the range of rows in shard ``i``."""
         if not 0 <= i < self.shard_count:
             raise IndexError(f"shard {i} of a corpus of {self.shard_count} shards")
         return slice(int(self._starts[i]), int(self._starts[i + 1]))
 
     @cached_property
     def _starts(self) -> npt.NDArray[np.int64]:
-        """First row of each shard, and the number of rows after the last."""
+        """First row of each shard, followed by the total number of rows."""
         shards = self.manifest.vectors.shards
         return np.cumsum([0, *(shards[i].rows for i in self._kept)])
 
     def _shards_of(self, rows: npt.NDArray[Any] | list[int]) -> npt.NDArray[np.intp]:
-        """Return which shard holds each row."""
+        """Return the index of the shard that holds each row."""
         return np.searchsorted(self._starts, rows, side="right") - 1
 
     def read_shard(self, i: int) -> npt.NDArray[Any]:
@@ -196,7 +201,7 @@ class Corpus:
         Raises
         ------
         CorruptShard
-            When its file is missing, empty, truncated or changed.
+            If its file is missing, empty, truncated or changed.
         """
         self.shard_range(i)
         return self._read_shard("vectors", self._kept[i])
@@ -204,7 +209,7 @@ class Corpus:
     def read_rows(self, start: int, stop: int) -> npt.NDArray[Any]:
         """Return the rows from ``start`` up to ``stop``, shape (stop - start, d).
 
-        The shards that hold them are fetched whole, one at a time.
+        The shards that hold them are fetched completely, one at a time.
         """
         if not 0 <= start <= stop <= self.n:
             raise ValueError(f"rows {start} to {stop} of a corpus of {self.n} rows")
@@ -221,12 +226,12 @@ class Corpus:
         return rows
 
     def read_index(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[Any]:
-        """Return chosen rows, shape (len(rows), d); only the shards that hold them are fetched.
+        """Return the given rows, shape (len(rows), d); only the shards that hold them are fetched.
 
         Parameters
         ----------
         rows : ndarray of int
-            Row numbers in ascending order (repeats are allowed).
+            Row numbers in ascending order; repeats are allowed.
         """
         rows = np.asarray(rows)
         if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
@@ -241,14 +246,14 @@ class Corpus:
         return chosen
 
     def read_blocks(self, name: str, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
-        """Yield stored rows of ``vectors`` or of a row-aligned array, shard by shard.
+        """Yield stored rows of ``vectors`` or of a row-aligned array, one block per shard.
 
         Parameters
         ----------
         name : str
             ``vectors``, ``ids``, ``labels`` or ``weights``.
         start, stop : int
-            Which rows; those of shards that are left out count, too.
+            Range of stored rows, excluded ones included.
         """
         array = self.manifest.array(name)
         first = 0
@@ -259,18 +264,18 @@ class Corpus:
             first += shard.rows
 
     def read_all(self) -> npt.NDArray[Any]:
-        """Return all rows, shape (n, d): for corpora that fit in memory."""
+        """Return all rows, shape (n, d). They must fit in memory."""
         return self.read_rows(0, self.n)
 
     def checksum_of(self, name: str) -> str | None:
-        """Return a checksum of a row-aligned array, excluded rows and all; None without it."""
+        """Return a checksum of a row-aligned array, excluded rows included, or None without one."""
         if name not in self.manifest.arrays:
             return None
         shards = self.manifest.arrays[name].shards
         return checksum("".join(shard.xxh3 for shard in shards).encode())
 
     def companion_blocks(self, name: str) -> Iterator[npt.NDArray[Any]]:
-        """Yield the ``ids``, ``labels`` or ``weights`` of all rows in order; nothing without."""
+        """Yield the ``ids``, ``labels`` or ``weights`` of all rows in order, if there are any."""
         if name not in self.manifest.arrays:
             return
         for start, stop in self._kept_ranges():
@@ -292,9 +297,9 @@ class Corpus:
         Raises
         ------
         CorruptShard
-            When it is missing, empty, truncated or changed.
+            If it is missing, empty, truncated or changed.
         BadInput
-            When the corpus was replaced since it was opened.
+            If the corpus was replaced after it was opened.
         """
         try:
             data = self._store.load(stored.key)
@@ -306,16 +311,16 @@ class Corpus:
         return data
 
     def _refused(self, stored: StoredObject, difference: str) -> BadInput:
-        """Return the error for an object that changed after the corpus was opened."""
+        """Return the error for an object that doesn't match the open manifest."""
         return self._corrupt(stored, difference) if self.is_current() else _replaced(self.url)
 
     def check_sizes(self) -> None:
-        """Refuse a corpus with objects that are missing or of another size (one listing).
+        """Check that every object is there and has the right size, with one listing of the store.
 
         Raises
         ------
         CorruptShard
-            Naming the first of them.
+            Names the first object that is missing or has another size.
         """
         sizes = self._store.sizes()
         for stored in self.manifest.objects():
@@ -338,7 +343,7 @@ class Corpus:
         return decode_shard(data, shard.rows, self.manifest.layout(name, i))
 
     def _kept_ranges(self) -> list[tuple[int, int]]:
-        """Which of the stored rows are there for a reader; ranges that meet are one."""
+        """Ranges of stored rows that aren't excluded; adjacent ranges are merged."""
         shards = self.manifest.vectors.shards
         ends = np.cumsum([shard.rows for shard in shards]).tolist()
         ranges: list[tuple[int, int]] = []
@@ -351,12 +356,12 @@ class Corpus:
 
 
 def open_corpus(url: str) -> Corpus:
-    """Open a corpus by its path or URL: reads the manifest, and no shard.
+    """Open a corpus by its path or URL. Reads the manifest, but no shard.
 
     Raises
     ------
     BadInput
-        When there is nothing, no whole corpus, or a damaged manifest.
+        If nothing is there, the corpus is unfinished, or its manifest is damaged.
     """
     store = ObjectStore(url)
     try:
@@ -368,7 +373,7 @@ def open_corpus(url: str) -> Corpus:
 
 
 def is_unfinished(store: ObjectStore) -> bool:
-    """Return whether an interrupted ingest left something here (only we write such a group)."""
+    """Return whether an interrupted ingest left an unfinished corpus here."""
     if store.exists(MANIFEST_KEY):
         return False
     try:
@@ -381,12 +386,12 @@ def is_unfinished(store: ObjectStore) -> bool:
 def _not_a_corpus(store: ObjectStore) -> BadInput:
     if is_unfinished(store):
         return BadInput(
-            f"{store.url}: not a whole corpus (no {MANIFEST_KEY}: its ingest was interrupted); run "
-            "the same ingest again"
+            f"{store.url}: an unfinished corpus (no {MANIFEST_KEY}: its ingest was interrupted); "
+            "run the same ingest again"
         )
     if store.exists(""):
         return BadInput(
-            f"{store.url}: not a corpus (no {MANIFEST_KEY}); turn it into one first: latentscale "
+            f"{store.url}: not a corpus (no {MANIFEST_KEY}); create one first: latentscale "
             f"ingest {store.url} CORPUS"
         )
     return BadInput(f"{store.url}: no such corpus; check the path, or ingest one there")
@@ -400,7 +405,7 @@ def _replaced(url: str) -> BadInput:
 
 @lru_cache(maxsize=16)
 def reopen(url: str, manifest_checksum: str, excluded: tuple[str, ...]) -> Corpus:
-    """Open a corpus that was open before, perhaps in another process, and refuse another one."""
+    """Reopen a corpus, perhaps in another process, and raise if it was replaced since."""
     corpus = open_corpus(url)
     if corpus.manifest_checksum != manifest_checksum:
         raise _replaced(corpus.url)

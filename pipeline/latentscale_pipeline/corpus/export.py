@@ -1,7 +1,7 @@
-"""Export rows of a corpus to ``.npy``, or to Parquet with ids and labels.
+"""Export rows of a corpus to ``.npy``, or to Parquet with ids, labels and weights.
 
-The file appears when it is whole: it is written under another name first, or, in an object store,
-published when it is closed.
+The file appears only when it is complete: it is written under a temporary name first or, in an
+object store, becomes visible when it is closed.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from latentscale_pipeline.storage.urls import strip_credentials
 def export(
     chosen: Sources, target: str, *, overwrite: bool = False, progress: Progress = silent
 ) -> None:
-    """Write chosen rows of a corpus to a file.
+    """Write the chosen rows of a corpus to a file.
 
     Parameters
     ----------
     chosen : Sources
-        From :func:`.selection.chosen_source`.
+        The result of :func:`.selection.chosen_source`.
     target : str
         Path or fsspec URL that ends in ``.npy`` (vectors alone) or ``.parquet`` (a column
-        ``vector``, and ``ids``, ``labels`` and ``weights`` where the corpus has them).
+        ``vector``, and ``ids``, ``labels`` and ``weights`` if the corpus has them).
     overwrite : bool
-        Replace a file that is there.
+        Replace an existing file.
     progress : callable
         ``progress(rows written, rows in all)``.
 
     Raises
     ------
     BadInput
-        If the file is there already, or its ending is another one.
+        If the file exists already, or its suffix is unknown.
     """
     where = strip_credentials(target)
     suffix = next((suffix for suffix in WRITERS if target.lower().endswith(suffix)), None)
     if suffix is None:
-        raise BadInput(f"{where}: unknown ending; name a file that ends in {' or '.join(WRITERS)}")
+        raise BadInput(f"{where}: unknown suffix; use a path that ends in {' or '.join(WRITERS)}")
     with reaching(where):
         fs, path = fsspec.core.url_to_fs(target)
         if fs.exists(path) and not overwrite:
-            raise BadInput(f"{where}: it exists; give another path, or --overwrite")
+            raise BadInput(f"{where}: the file exists; use another path, or --overwrite")
         with _published(fs, str(path)) as file:
             WRITERS[suffix](chosen, file, where, progress)
 
@@ -102,12 +102,12 @@ WRITERS: dict[str, Callable[[Sources, BinaryIO, str, Progress], None]] = {
     ".npy": _write_npy,
     ".parquet": _write_parquet,
 }
-"""What writes a file, by its ending."""
+"""The writer for every suffix."""
 
 
 @contextlib.contextmanager
 def _published(fs: Any, path: str) -> Iterator[BinaryIO]:
-    """Open a file that is there only when it is whole."""
+    """Open a file for writing that becomes visible only when it is complete."""
     if "file" not in fs.protocol:
         with fs.open(path, "wb") as file:
             yield cast(BinaryIO, file)

@@ -1,9 +1,8 @@
 """Conditions on columns, such as ``lang == 'en' and (year >= 2020 or not draft)``.
 
-The text is parsed by Python's grammar and evaluated by :func:`matching_rows` alone: comparisons of
-columns with literals and with each other, ``in`` and ``not in`` a list of literals, ``and``,
-``or``, ``not`` and parentheses. Nothing is called, imported or looked up but the columns that are
-given.
+A condition is parsed with Python's grammar, but never run as Python code. It may contain
+comparisons of columns with literals and with each other, ``in`` and ``not in`` a list of literals,
+``and``, ``or``, ``not`` and parentheses. Names refer only to the given columns.
 """
 
 from __future__ import annotations
@@ -28,23 +27,23 @@ COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-"""What two columns, or a column and a literal, can be compared by."""
+"""Comparison operators between two columns, or a column and a literal."""
 
 GRAMMAR = (
     *(ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.Compare, ast.In, ast.NotIn),
     *(ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple),
     *COMPARISONS,
 )
-"""Everything that a condition may be made of."""
+"""Syntax nodes that a condition may contain."""
 
 
 def names_in(expression: str) -> list[str]:
-    """List the columns that a condition names.
+    """Return the names of the columns in a condition, sorted.
 
     Raises
     ------
     BadInput
-        If it isn't a condition.
+        If the text isn't a valid condition.
     """
     return sorted({node.id for node in ast.walk(_parsed(expression)) if isinstance(node, ast.Name)})
 
@@ -52,21 +51,21 @@ def names_in(expression: str) -> list[str]:
 def matching_rows(
     expression: str, columns: Mapping[str, npt.NDArray[Any]], rows: int
 ) -> npt.NDArray[np.bool_]:
-    """Return which rows satisfy a condition.
+    """Return a mask of the rows that satisfy a condition.
 
     Parameters
     ----------
     expression : str
         The condition.
     columns : mapping
-        One value a row: text (any array of str) or numbers.
+        The columns by name, one value per row: text (any array of str) or numbers.
     rows : int
-        How many rows there are.
+        Number of rows.
 
     Raises
     ------
     BadInput
-        If it isn't a condition, or names what isn't there.
+        If the text isn't a valid condition, or names an unknown column.
     """
     found = _Evaluation(expression, columns).value(_parsed(expression))
     if not isinstance(found, np.ndarray) or found.dtype != bool:
@@ -76,7 +75,9 @@ def matching_rows(
 
 def _parsed(expression: str) -> ast.expr:
     if len(expression) > MOST_CHARACTERS:
-        raise BadInput(f"a condition of {len(expression)} characters; {MOST_CHARACTERS} are enough")
+        raise BadInput(
+            f"the condition has {len(expression)} characters; shorten it to {MOST_CHARACTERS}"
+        )
     try:
         body = ast.parse(expression.strip(), mode="eval").body
         nodes = list(ast.walk(body))
@@ -98,7 +99,7 @@ class _Evaluation:
         self._columns = columns
 
     def value(self, node: ast.expr) -> Any:
-        """Evaluate one node; whatever isn't listed here is refused."""
+        """Evaluate one node; unknown nodes are refused."""
         match node:
             case ast.Name(id=name):
                 return self._column(name)
@@ -120,7 +121,7 @@ class _Evaluation:
     def _condition(self, node: ast.expr) -> npt.NDArray[np.bool_]:
         value = self.value(node)
         if not isinstance(value, np.ndarray) or value.dtype != bool:
-            raise self._refused(f"{ast.unparse(node)!r} is no condition")
+            raise self._refused(f"{ast.unparse(node)!r} isn't a condition; compare it with a value")
         return value.astype(bool, copy=False)
 
     def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> npt.NDArray[np.bool_]:
@@ -128,15 +129,15 @@ class _Evaluation:
         if isinstance(op, ast.In | ast.NotIn) and isinstance(right, ast.List | ast.Tuple):
             items = [self.value(item) for item in right.elts]
             if any(isinstance(item, np.ndarray) for item in items):
-                raise self._refused("a list may hold literals only")
+                raise self._refused("a list may contain only literals")
             equal = [self._equal(first, item) for item in items]
             among = np.logical_or.reduce([np.zeros(np.shape(first), bool), *equal])
             return np.logical_not(among) if isinstance(op, ast.NotIn) else np.asarray(among)
         if type(op) not in COMPARISONS:
-            raise self._refused("compare by ==, !=, <, <=, >, >=, or in [a, list]")
+            raise self._refused("compare with ==, !=, <, <=, >, >=, or in [a, list]")
         second = self.value(right)
         if not (isinstance(first, np.ndarray) or isinstance(second, np.ndarray)):
-            raise self._refused("a comparison needs a column")
+            raise self._refused("a comparison needs a column on one side")
         self._check_kinds(first, second)
         compared: npt.NDArray[np.bool_] = np.asarray(COMPARISONS[type(op)](first, second), bool)
         return compared
@@ -153,7 +154,7 @@ class _Evaluation:
     def _column(self, name: str) -> npt.NDArray[Any]:
         if name not in self._columns:
             known = ", ".join(sorted(self._columns)) or "none"
-            raise self._refused(f"there is no column {name!r} (there are {known})")
+            raise self._refused(f"there is no column {name!r}; the columns are {known}")
         return self._columns[name]
 
     def _refused(self, reason: str) -> BadInput:

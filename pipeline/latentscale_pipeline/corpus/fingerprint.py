@@ -1,13 +1,13 @@
-"""The fingerprint of a corpus: its vectors' values, dtype and shape, and nothing else.
+"""The fingerprint of a corpus: a hash of its vectors' values, dtype and shape, and nothing else.
 
 Rows are hashed in blocks of 1024 (XXH3-128 over their little-endian bytes in row order; the last
 block may be shorter). The fingerprint is XXH3-128 over the blocks' digests in order, followed by
-one line that states dtype, rows and dimensions. So it doesn't depend on how the rows were cut into
-shards, on the source's format, or on ids and labels; and shards whose rows are a multiple of 1024
-can be hashed apart and combined (:func:`block_digests`, :func:`combine`).
+one line with dtype, rows and dimensions. It doesn't depend on the sizes of shards, the source's
+format, ids or labels. Shards whose row counts are multiples of 1024 can be hashed separately and
+combined (:func:`block_digests`, :func:`combine`).
 
-Some rows of a corpus are named by its fingerprint and their ranges (:func:`of_rows`), without
-reading them: it isn't the fingerprint that a corpus of just these rows would have.
+A subset of rows is identified by the corpus' fingerprint and the row ranges (:func:`of_rows`), so
+no row has to be read. That hash differs from the fingerprint of a corpus of just these rows.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ import numpy.typing as npt
 import xxhash
 
 BLOCK_ROWS = 1024
-"""Rows that are hashed together."""
+"""Rows in a block."""
 
 DIGEST_BYTES = 16
-"""Of the digest of a block."""
+"""Bytes of a block's digest."""
 
 
 class Fingerprint:
-    """The fingerprint of rows that arrive piece by piece, in order.
+    """Computes the fingerprint of rows that arrive in order, any number at a time.
 
     Parameters
     ----------
     dtype : numpy dtype
-        Of the stored vectors.
+        Dtype of the stored vectors.
     dimensions : int
         Length of a row.
     """
@@ -48,7 +48,7 @@ class Fingerprint:
     def after(
         digests: bytes, rows: npt.NDArray[Any], dtype: npt.DTypeLike, dimensions: int
     ) -> Fingerprint:
-        """Go on from the digests of whole blocks, and the rows after them (fewer than 1024)."""
+        """Continue from the digests of full blocks and the rows after them (fewer than 1024)."""
         fingerprint = Fingerprint(dtype, dimensions)
         fingerprint._digests = [digests]
         fingerprint._rows = len(digests) // DIGEST_BYTES * BLOCK_ROWS
@@ -56,11 +56,11 @@ class Fingerprint:
         return fingerprint
 
     def whole_blocks(self) -> bytes:
-        """Return the digests of the whole blocks so far."""
+        """Return the digests of the full blocks so far."""
         return b"".join(self._digests)
 
     def update(self, rows: npt.NDArray[Any]) -> None:
-        """Take the next rows, shape (any number, dimensions)."""
+        """Add the next rows, shape (any number, dimensions)."""
         rows = np.ascontiguousarray(rows, dtype=self._dtype)
         start = 0
         while start < len(rows):
@@ -79,12 +79,12 @@ class Fingerprint:
 
 
 def block_digests(rows: npt.NDArray[Any]) -> bytes:
-    """Return the digests, 16 bytes each, of rows that start at a multiple of 1024.
+    """Return the block digests, 16 bytes each, of rows that start at a multiple of 1024.
 
     Parameters
     ----------
     rows : ndarray, shape (rows, d)
-        In the dtype in which they are stored.
+        Rows in the stored dtype.
     """
     rows = np.ascontiguousarray(rows, dtype=rows.dtype.newbyteorder("<"))
     return b"".join(
@@ -94,14 +94,14 @@ def block_digests(rows: npt.NDArray[Any]) -> bytes:
 
 
 def combine(digests: Iterable[bytes], dtype: npt.DTypeLike, rows: int, dimensions: int) -> str:
-    """Return the fingerprint from the digests of all blocks in order.
+    """Return the fingerprint, given the digests of all blocks in order.
 
     Parameters
     ----------
     digests : iterable of bytes
-        Digests of one block or of several, concatenated in any way.
+        Each item holds the digests of one or more blocks.
     dtype, rows, dimensions
-        Of the whole corpus.
+        Those of the complete corpus.
     """
     whole = xxhash.xxh3_128()
     for digest in digests:
@@ -111,15 +111,15 @@ def combine(digests: Iterable[bytes], dtype: npt.DTypeLike, rows: int, dimension
 
 
 def of_rows(fingerprint: str, ranges: Iterable[tuple[int, int]]) -> str:
-    """Return a name for some rows of a corpus: 32 hexadecimal characters.
+    """Return a hash that identifies a subset of a corpus' rows: 32 hexadecimal characters.
 
     Parameters
     ----------
     fingerprint : str
-        Of all rows.
+        Fingerprint of the complete corpus.
     ranges : iterable of (start, stop)
-        The rows, in order; no range begins where another ends, so that it doesn't matter how the
-        corpus is cut into shards.
+        The rows, in order. Adjacent ranges must be merged, so that the hash doesn't depend on the
+        sizes of shards.
     """
     rows = " ".join(f"{start}:{stop}" for start, stop in ranges)
     return xxhash.xxh3_128_hexdigest(f"{fingerprint}\nrows {rows}\n".encode())

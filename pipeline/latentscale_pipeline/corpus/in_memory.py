@@ -1,7 +1,7 @@
-"""A corpus whose rows are an array of this process; nothing is written.
+"""A corpus whose rows are an array in memory; nothing is written.
 
-Its rows are cut into the shards that an ingest would cut: partitions of stages, and the order in
-which sums are taken, follow the shards, so the numbers are those of a stored corpus.
+It has the same shards that an ingest of the rows would write. Stage partitions and the order of
+sums follow the shards, so the results equal those of a stored corpus.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class InMemoryCorpus(Corpus):
 
     @property
     def shard_prints(self) -> tuple[str, ...]:
-        """Nothing: no part of another job is used again."""
+        """Empty, so that nothing is reused from other jobs."""
         return ()
 
     def _read_shard(self, name: str, i: int) -> npt.NDArray[Any]:
         array = self.manifest.array(name)
         start = i * array.shard_rows
-        # A reader may write to what it has read.
+        # Callers may write to the rows they get.
         return self.held[name][start : start + array.shards[i].rows].copy()
 
 
@@ -54,20 +54,20 @@ def hold_rows(
     weights: npt.ArrayLike | None = None,
     shard_bytes: int = SHARD_BYTES,
 ) -> InMemoryCorpus:
-    """Check rows and make a corpus of them.
+    """Check rows and return a corpus of them.
 
-    An array that is contiguous and of the stored type already is not copied, any other once.
+    A contiguous array in the stored dtype isn't copied; any other array is copied once.
 
     Parameters
     ----------
     rows : array_like, shape (n, d)
-        Finite numbers; held as float16 if they are, else as float32.
+        Finite numbers. float16 stays float16; everything else becomes float32.
     name : str
-        What the caller calls them, for messages.
+        Name of the rows, for messages.
     weights : array_like, shape (n,), optional
-        Not negative.
+        Non-negative weights, not all zero.
     shard_bytes : int
-        About how many bytes a shard has.
+        Approximate size of a shard.
 
     Raises
     ------
@@ -77,10 +77,10 @@ def hold_rows(
     given = np.asarray(rows)
     if given.ndim != 2 or given.dtype.kind not in "fiu" or not given.size:
         raise BadInput(
-            f"{name} must be numbers in two dimensions, at least one row; got shape "
-            f"{given.shape} of {given.dtype}"
+            f"{name} must be a two-dimensional numeric array with at least one row; got shape "
+            f"{given.shape} and dtype {given.dtype}"
         )
-    with np.errstate(over="ignore"):  # what becomes infinite is refused below
+    with np.errstate(over="ignore"):  # _check_rows refuses values that overflow
         stored = np.ascontiguousarray(given, stored_dtype([given.dtype]))
     zeros = _check_rows(stored, given, name)
     held = {"vectors": stored}
@@ -107,7 +107,7 @@ def hold_rows(
 
 
 def _cut(name: str, array: npt.NDArray[Any], shard_rows: int, chunk_rows: int) -> StoredArray:
-    """Cut an array into shards, which have rows but no bytes that anybody could read or check."""
+    """Describe an array as shards with row counts, but without sizes and checksums."""
     shards = tuple(
         Shard(f"{name}/{start}", 0, "", min(shard_rows, len(array) - start))
         for start in range(0, len(array), shard_rows)
@@ -116,7 +116,7 @@ def _cut(name: str, array: npt.NDArray[Any], shard_rows: int, chunk_rows: int) -
 
 
 def _check_rows(stored: npt.NDArray[Any], given: npt.NDArray[Any], name: str) -> ZeroRows:
-    """Refuse rows that aren't finite, and count those that are zero, a few MiB at a time."""
+    """Refuse rows that aren't finite, and count rows that are zero, in blocks to save memory."""
     count, first = 0, None
     for start in range(0, len(stored), BLOCK_ROWS):
         block = stored[start : start + BLOCK_ROWS]
@@ -133,7 +133,9 @@ def _check_rows(stored: npt.NDArray[Any], given: npt.NDArray[Any], name: str) ->
 
 def _check_weights(weights: npt.NDArray[np.float64], n: int) -> npt.NDArray[np.float64]:
     if weights.shape != (n,):
-        raise BadInput(f"weights: there are {n} rows, and weights of shape {weights.shape}")
+        raise BadInput(
+            f"weights: shape {weights.shape} for {n} rows; give one weight per row, shape ({n},)"
+        )
     if not checked_weights(weights, 0, "weights").any():
-        raise BadInput("weights: all are zero")
+        raise BadInput("weights: all are zero; at least one must be positive")
     return weights

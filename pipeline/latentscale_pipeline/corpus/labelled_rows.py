@@ -1,7 +1,8 @@
-"""The rows of a corpus that have one label, as a separate corpus.
+"""The rows of a corpus that have one label, as a corpus.
 
-They keep their order and are cut into shards as the corpus is, so whatever reads a corpus reads a
-label. A shard of a label is gathered from the stored shards that hold its rows, each checked whole.
+They keep their order and have shards of the same size as the corpus, so anything that reads a
+corpus can read a label. A shard of a label is gathered from the stored shards that hold its rows;
+each of those is checked completely.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ class LabelledRows(Corpus):
 
     @property
     def n(self) -> int:
-        """Rows."""
+        """Number of rows with the label."""
         return len(self._rows)
 
     @property
     def shard_count(self) -> int:
-        """How many shards of as many rows as the corpus' they would fill."""
+        """Number of shards, at the corpus' shard size."""
         return -(-self.n // self.shard_rows)
 
     @cached_property
@@ -51,23 +52,23 @@ class LabelledRows(Corpus):
 
     @cached_property
     def zero_rows(self) -> int:
-        """How many of them are all zero; read to be counted when the corpus has some."""
+        """Number of rows that are all zero; they are read and counted if the corpus has any."""
         return self._count_zero_rows() if self._whole.zero_rows else 0
 
     def read_shard(self, i: int) -> npt.NDArray[Any]:
-        """Return some of the rows, shape (rows, d), in the stored dtype; see ``Corpus``."""
+        """Return the rows of one shard, shape (rows, d), in the stored dtype; see ``Corpus``."""
         return self._whole.read_index(self._rows[self.shard_range(i)])
 
     def read_index(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[Any]:
-        """Return chosen rows, numbered among those of the label; see ``Corpus``."""
+        """Return the given rows, numbered within the label; see ``Corpus``."""
         return self._whole.read_index(self._rows[rows])
 
     def read_rows(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Return the rows from ``start`` up to ``stop``, numbered among those of the label."""
+        """Return the rows from ``start`` up to ``stop``, numbered within the label."""
         return self._whole.read_index(self._rows[start:stop])
 
     def companion_blocks(self, name: str) -> Iterator[npt.NDArray[Any]]:
-        """Yield the ids, labels or weights of these rows in order; nothing without."""
+        """Yield the ids, labels or weights of these rows in order, if there are any."""
         blocks = list(self._whole.companion_blocks(name))
         if blocks:
             yield np.concatenate(blocks)[self._rows]
@@ -86,14 +87,14 @@ def _reopen_label(
 
 
 def rows_by_label(corpus: Corpus) -> dict[str, npt.NDArray[np.int64]]:
-    """Return the numbers of the rows of every label, ascending; labels in order of their text.
+    """Return the row numbers of every label, ascending; labels are sorted.
 
     Raises
     ------
     BadInput
         If the corpus has no labels.
     """
-    # A corpus as a value is large; its address and checksum say which it is.
+    # The cache is keyed by address and checksum, because a Corpus is expensive to hash.
     return _rows_by_label(corpus.address, corpus.manifest_checksum, corpus.excluded)
 
 

@@ -1,8 +1,8 @@
-"""The manifest: the list of objects that makes a folder of shards a corpus.
+"""The manifest: the list of all objects of a corpus.
 
-It is written last, as ``manifest.json`` at the corpus' root, and lists every object with its size
-and XXH3-64 checksum, so that a shard that is missing, cut short or changed is refused on reading.
-It carries a checksum of itself.
+It is ``manifest.json`` at the corpus' root, and is written last: a folder without it isn't a corpus
+yet. It lists every object with its size and XXH3-64 checksum, so that a missing, truncated or
+changed shard is refused on reading. It contains a checksum of itself.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from latentscale_pipeline.errors import BadInput
 SCHEMA = "latentscale.corpus/1"
 MANIFEST_KEY = "manifest.json"
 APPENDED = "appended"
-"""Folder of what was added to a corpus: a group of arrays for each time."""
+"""Folder of appended rows, with one Zarr group for each append."""
 
 
 @dataclass(frozen=True)
 class StoredObject:
-    """An object of the corpus: its key below the root, size in bytes and XXH3-64 (16 hex)."""
+    """An object of the corpus: key below the root, size in bytes, XXH3-64 as 16 hex digits."""
 
     key: str
     size: int
     xxh3: str
 
     def difference(self, data: bytes | bytearray) -> str | None:
-        """Return how bytes differ from this description, or None if they don't."""
+        """Return how the data differ from this entry, or None if they match."""
         if len(data) == self.size:
             return None if checksum(data) == self.xxh3 else "its checksum differs (bytes changed)"
         if not data:
@@ -44,21 +44,21 @@ class StoredObject:
 
 @dataclass(frozen=True)
 class Shard(StoredObject):
-    """A shard: an object that holds so many rows."""
+    """A shard: a stored object with its number of rows."""
 
     rows: int
 
 
 @dataclass(frozen=True)
 class Cut:
-    """How the shards of a corpus that has grown are cut, from some shard on.
+    """Shard and chunk sizes from one shard on; every append adds a cut.
 
     Attributes
     ----------
     first : int
-        The first of these shards.
+        Index of the first shard with these sizes.
     shard_rows, chunk_rows : int
-        Rows of each of them but the last, and of a chunk inside it.
+        Rows of each shard except the last, and of a chunk inside it.
     """
 
     first: int
@@ -68,10 +68,10 @@ class Cut:
 
 @dataclass(frozen=True)
 class StoredArray:
-    """One array of the corpus: its dtype, how its rows are cut, and its shards in order.
+    """One array of the corpus: its dtype, its shard and chunk sizes, and its shards in order.
 
-    ``appended`` says how shards are cut that were added later; each such cut is a Zarr array of its
-    own.
+    ``appended`` has the sizes of the shards that were added later, one cut for each append. Each
+    append is a separate Zarr array.
     """
 
     dtype: str
@@ -82,20 +82,20 @@ class StoredArray:
 
     @property
     def rows(self) -> int:
-        """Rows of all shards."""
+        """Number of rows in all shards."""
         return sum(shard.rows for shard in self.shards)
 
     @property
     def cuts(self) -> tuple[Cut, ...]:
-        """How the shards are cut, from the first one on."""
+        """All cuts, in the order of the shards."""
         return Cut(0, self.shard_rows, self.chunk_rows), *self.appended
 
     def cut(self, shard: int) -> Cut:
-        """Return how one shard is cut."""
+        """Return the cut that one shard belongs to."""
         return next(cut for cut in reversed(self.cuts) if cut.first <= shard)
 
     def grown(self, added: StoredArray) -> StoredArray:
-        """Return the array with the shards of another one after its own."""
+        """Return the array followed by the shards of another one."""
         cut = Cut(len(self.shards), added.shard_rows, added.chunk_rows)
         return replace(self, shards=self.shards + added.shards, appended=(*self.appended, cut))
 
@@ -115,11 +115,11 @@ class DroppedRows:
     Attributes
     ----------
     count : int
-        How many.
+        Number of dropped rows.
     rows : tuple of int
-        The positions of the first 1000 among all source rows.
+        Row numbers of the first 1000 of them, among all source rows.
     all_rows : StoredObject or None
-        Where all positions are stored (an int64 ``.npy``) when there are more than 1000.
+        An int64 ``.npy`` with all row numbers, if there are more than 1000.
     """
 
     count: int
@@ -129,7 +129,7 @@ class DroppedRows:
 
 @dataclass(frozen=True)
 class SourceRecord:
-    """A source as it was read: path without credentials, rows, and its own dtype."""
+    """A source as it was read: path without credentials, number of rows, original dtype."""
 
     path: str
     rows: int
@@ -138,27 +138,33 @@ class SourceRecord:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything there is to know about a corpus without opening a shard.
+    """The description of a corpus: sizes, shards, fingerprint and sources.
 
     Attributes
     ----------
     n, d : int
-        Rows and dimensions of the vectors.
+        Number of rows and dimensions of the vectors.
     vectors : StoredArray
-        How the vectors are stored (``float16`` or ``float32``).
+        The stored vectors (``float16`` or ``float32``).
     arrays : dict
-        The row-aligned arrays that are present: ``ids``, ``labels`` (strings), ``weights``
-        (float64).
+        The row-aligned arrays: ``ids`` and ``labels`` (strings), ``weights`` (float64), as far as
+        the corpus has them.
     documents : tuple of StoredObject
         Zarr's metadata documents.
     fingerprint : str
         See :mod:`latentscale_pipeline.corpus.fingerprint`.
+    zero_rows : ZeroRows
+        Rows that are all zero.
+    dropped : DroppedRows
+        Source rows that were left out.
+    sources : tuple of SourceRecord
+        The sources, in order.
     created : str
-        When ingest finished, ISO 8601 in UTC.
+        Time at which the ingest finished, ISO 8601 in UTC.
     version : str
-        The version of latentscale that wrote it.
+        Version of latentscale that wrote the manifest.
     digests : StoredObject or None
-        Of a corpus that has grown: the digests of its blocks, which the fingerprint is made from.
+        The block digests that the fingerprint is computed from; only after an append.
     """
 
     n: int
@@ -175,11 +181,11 @@ class Manifest:
     digests: StoredObject | None = None
 
     def array(self, name: str) -> StoredArray:
-        """Return how ``vectors`` or a row-aligned array is stored."""
+        """Return the stored array ``vectors``, ``ids``, ``labels`` or ``weights``."""
         return self.vectors if name == "vectors" else self.arrays[name]
 
     def layout(self, name: str, shard: int = 0) -> Layout:
-        """Return the layout of the Zarr array that a shard of ``vectors`` or another belongs to."""
+        """Return the layout of the Zarr array that contains a shard of the named array."""
         array = self.array(name)
         cut = array.cut(shard)
         row_shape = (self.d,) if name == "vectors" else ()
@@ -216,19 +222,19 @@ _MANIFEST = TypeAdapter(Manifest)
 
 
 def read_manifest(data: bytes, where: str) -> Manifest:
-    """Parse a manifest and check it against itself.
+    """Parse a manifest, and check its checksum and its consistency.
 
     Parameters
     ----------
     data : bytes
-        The document.
+        The stored document.
     where : str
-        Its path or URL, for the message.
+        Its path or URL, for messages.
 
     Raises
     ------
     BadInput
-        When it is of another schema, damaged or inconsistent.
+        If it has another schema, is damaged, or is inconsistent.
     """
     try:
         document = json.loads(data)
@@ -237,8 +243,8 @@ def read_manifest(data: bytes, where: str) -> Manifest:
         raise _damaged(where, "it isn't a corpus manifest") from error
     if schema != SCHEMA:
         raise BadInput(
-            f"{where}: a manifest of schema {schema!r}, but this version reads {SCHEMA!r}; use the "
-            "version of latentscale that wrote it, or ingest again"
+            f"{where}: the manifest has schema {schema!r}, but this version reads {SCHEMA!r}; use "
+            "the version of latentscale that wrote it, or ingest again"
         )
     stated = document.pop("checksum", None)
     if stated != checksum(_canonical({"schema": SCHEMA, **document})):
@@ -284,7 +290,7 @@ def _inconsistency(manifest: Manifest) -> str | None:
 
 
 def _wrong_cut(name: str, array: StoredArray, rows: int) -> str | None:
-    """Return what is wrong with the row counts of an array's shards."""
+    """Return what is wrong with the row counts of an array's shards, or None."""
     wrong_sum = f"the shards of {name} don't add up to {rows} rows"
     ends = [*(cut.first for cut in array.appended), len(array.shards)]
     for cut, end in zip(array.cuts, ends, strict=True):

@@ -1,8 +1,7 @@
 """Select rows of a corpus by ids, labels, a condition or at random.
 
-Choosing reads ids, labels or columns, 8 to 100 bytes a row, never the vectors. The chosen rows keep
-their order. They are a source like any other, so that a new corpus is made of them by the same
-ingest.
+Selecting reads ids, labels or columns (8 to 100 bytes a row), never the vectors. The selected rows
+keep their order. They become a source, so that the usual ingest can make a new corpus of them.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ from latentscale_pipeline.storage.urls import strip_credentials
 
 @dataclass(frozen=True)
 class Selection:
-    """Which rows to choose: those that meet all that is given.
+    """Criteria for rows; a row is selected if it meets all that are given.
 
     Attributes
     ----------
     ids, labels : collection of str or None
-        Rows with one of these.
+        Select rows with one of these ids or labels.
     where : str or None
         A condition on ``ids``, ``labels``, ``weights`` and the columns of ``table``.
     table : str or None
-        Files with one row for each of the corpus, in natural order.
+        Files with one row for each row of the corpus; several are read in natural order.
     sample : int or None
-        So many of them, at random without replacement.
+        Number of rows to draw at random, without replacement, from those selected.
     seed : int
-        Of the sample.
+        Seed of the draw.
     """
 
     ids: Collection[str] | None = None
@@ -52,12 +51,12 @@ class Selection:
 
 
 def choose_rows(corpus: Corpus, selection: Selection) -> npt.NDArray[np.int64]:
-    """Return the numbers of the chosen rows, ascending.
+    """Return the numbers of the selected rows, ascending.
 
     Raises
     ------
     BadInput
-        If the corpus lacks what is asked for, or no row is left.
+        If the corpus lacks a column that is needed, or no row is selected.
     """
     chosen = np.ones(corpus.n, bool)
     for name, wanted in (("ids", selection.ids), ("labels", selection.labels)):
@@ -72,18 +71,17 @@ def choose_rows(corpus: Corpus, selection: Selection) -> npt.NDArray[np.int64]:
     if selection.sample is not None:
         if selection.sample > len(rows):
             raise BadInput(
-                f"{corpus.url}: {selection.sample} rows asked for and {len(rows)} to draw from; "
-                "ask for fewer"
+                f"{corpus.url}: can't draw {selection.sample} rows from {len(rows)}; ask for fewer"
             )
         generator = np.random.default_rng(selection.seed)
         rows = np.sort(generator.choice(rows, selection.sample, replace=False))
     if not len(rows):
-        raise BadInput(f"{corpus.url}: no row is left; choose others")
+        raise BadInput(f"{corpus.url}: no row matches; relax the conditions")
     return rows.astype(np.int64)
 
 
 def chosen_source(corpus: Corpus, rows: npt.NDArray[np.int64]) -> Sources:
-    """Return rows of a corpus as the source of another one, ids, labels and weights included."""
+    """Return rows of a corpus, with ids, labels and weights, as the source of a new corpus."""
     container = corpus_rows(corpus, rows)
     vectors, *companions = container.fields
     key = xxhash.xxh3_128(corpus.fingerprint.encode())
@@ -100,12 +98,16 @@ def _column(corpus: Corpus, name: str, table: str | None) -> npt.NDArray[Any]:
     for file in find_files(table):
         container, field = open_values(file, "", name)
         if len(field.shape) != 1:
-            raise BadInput(f"{container.locate(field)}: not one value a row; choose another")
+            raise BadInput(
+                f"{container.locate(field)}: the column doesn't have one value per row; use "
+                "another column"
+            )
         blocks += container.blocks(field, 0, field.shape[0])
     rows = sum(map(len, blocks))
     if rows != corpus.n:
         raise BadInput(
-            f"{where}: {rows} rows for {corpus.n} of {corpus.url}; give one for each, in order"
+            f"{where}: the table has {rows} rows, but {corpus.url} has {corpus.n}; give one row "
+            "for each, in the same order"
         )
     return np.concatenate(blocks)
 
@@ -113,5 +115,8 @@ def _column(corpus: Corpus, name: str, table: str | None) -> npt.NDArray[Any]:
 def _companion(corpus: Corpus, name: str) -> npt.NDArray[Any]:
     if name not in corpus.manifest.arrays:
         has = ", ".join(sorted(corpus.manifest.arrays)) or "no ids, labels or weights"
-        raise BadInput(f"{corpus.url}: it has no {name} (it has {has})")
+        raise BadInput(
+            f"{corpus.url}: it has no {name} (it has {has}); use --table, or ingest it again with "
+            f"{name}"
+        )
     return np.concatenate(list(corpus.read_blocks(name, 0, corpus.n)))

@@ -1,13 +1,12 @@
-"""The shards of a corpus: how arrays are cut into them, and the bytes that each is stored as.
+"""The shards of a corpus: their sizes, and how they are encoded.
 
-A corpus array is a Zarr v3 array whose shards hold whole rows, cut into chunks of about one MiB and
-not compressed. Anyone can open it with Zarr. We ourselves use Zarr only to turn rows into the bytes
-of one shard and back (through Zarr's memory store), and move those bytes as whole objects: two Zarr
-writers in one shard lose data silently, and Zarr reads a missing shard as zeros, so neither its
-writing nor its reading of stores is trusted with a corpus.
+A corpus array is a Zarr v3 array. Its shards hold whole rows, in uncompressed chunks of about one
+MiB, and any Zarr reader can open it. This package uses Zarr only to encode and decode single shards
+in memory, and moves their bytes as whole objects. It doesn't let Zarr read or write stores, because
+two Zarr writers in one shard lose data silently, and Zarr reads a missing shard as zeros.
 
-A shard's bytes don't depend on its place in the array: shard *i* is encoded and decoded as the only
-shard of an array that has just its rows. Chunks that are all zero are written like any other.
+A shard's bytes don't depend on its position in the array: every shard is encoded and decoded as the
+only shard of an array that has just its rows. Chunks that are all zero are written, too.
 """
 
 from __future__ import annotations
@@ -26,30 +25,30 @@ from zarr.core.buffer.cpu import Buffer as HostBuffer
 from zarr.storage import MemoryStore
 
 CHUNK_BYTES = 1 << 20
-"""About how many bytes a chunk inside a shard has."""
+"""Approximate size of a chunk inside a shard."""
 
 BLOCK_ROWS = 1024
-"""Shards hold a multiple of so many rows (the last one excepted)."""
+"""The number of rows of a shard is a multiple of this, except in the last shard."""
 
 Separator = Literal["/", "."]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The shape of one array and how its rows are cut.
+    """The shape of one array, and its shard and chunk sizes.
 
     Attributes
     ----------
     rows : int
         Rows of the array.
     row_shape : tuple of int
-        Shape of one row: ``(d,)`` for vectors, ``()`` for one value a row.
+        Shape of one row: ``(d,)`` for vectors, ``()`` for one value per row.
     dtype : str
         ``float16``, ``float32``, ``float64`` or ``string``.
     shard_rows, chunk_rows : int
         Rows of a shard, and of a chunk inside it (a divisor).
     separator : {"/", "."}
-        Of the parts of a shard's key: ``c/12/0`` or ``c.12.0``. It decides no byte of a shard.
+        Separator in shard keys: ``c/12/0`` or ``c.12.0``. It doesn't affect a shard's bytes.
     """
 
     rows: int
@@ -61,14 +60,16 @@ class Layout:
 
 
 def plan_rows(most_rows: int, row_bytes: int, shard_bytes: int) -> tuple[int, int]:
-    """Choose how many rows a shard and a chunk inside it have.
+    """Choose the numbers of rows of a shard and of a chunk inside it.
 
     Parameters
     ----------
     most_rows : int
-        Rows that the array has at most: small arrays get small shards.
-    row_bytes, shard_bytes : int
-        Bytes of a row, and of a shard about.
+        Upper bound for the rows of the array. Small arrays get small shards.
+    row_bytes : int
+        Size of a row.
+    shard_bytes : int
+        Approximate size of a shard.
 
     Returns
     -------
@@ -88,14 +89,14 @@ def plan_rows(most_rows: int, row_bytes: int, shard_bytes: int) -> tuple[int, in
 
 
 def group_document(attributes: dict[str, Any]) -> bytes:
-    """Return the metadata document of a Zarr group (its ``zarr.json``)."""
+    """Return the metadata document (``zarr.json``) of a Zarr group."""
     objects: dict[str, Buffer] = {}
     zarr.create_group(MemoryStore(objects), zarr_format=3, attributes=attributes)
     return objects["zarr.json"].to_bytes()
 
 
 def group_attributes(document: bytes) -> dict[str, Any]:
-    """Return the attributes in a group's metadata document; empty if it isn't one."""
+    """Return the attributes in a group's metadata document; empty if it can't be parsed."""
     try:
         attributes = json.loads(document)["attributes"]
     except (ValueError, KeyError, TypeError):
@@ -104,7 +105,7 @@ def group_attributes(document: bytes) -> dict[str, Any]:
 
 
 def array_document(layout: Layout) -> bytes:
-    """Return the metadata document of an array (its ``zarr.json``)."""
+    """Return the metadata document (``zarr.json``) of an array."""
     objects: dict[str, Buffer] = {}
     _create(objects, layout)
     return objects["zarr.json"].to_bytes()
@@ -116,14 +117,14 @@ def shard_key(layout: Layout, index: int) -> str:
 
 
 def encode_shard(rows: npt.NDArray[Any], layout: Layout) -> bytes:
-    """Return the bytes of the shard that holds these rows.
+    """Return the encoded shard of the given rows.
 
     Parameters
     ----------
     rows : ndarray, shape (at most shard_rows, row_shape)
-        The rows, of the layout's dtype (any array of str for ``string``).
+        The rows, in the layout's dtype (any array of str for ``string``).
     layout : Layout
-        The array's layout; its own number of rows plays no part.
+        The array's layout. Its number of rows is ignored.
     """
     objects: dict[str, Buffer] = {}
     _create(objects, replace(layout, rows=len(rows)))[...] = rows
@@ -131,15 +132,15 @@ def encode_shard(rows: npt.NDArray[Any], layout: Layout) -> bytes:
 
 
 class ShardBuffer:
-    """Memory for one shard: its rows, to be filled, and the bytes that they are stored as.
+    """A buffer for the rows of one shard, which encodes full shards without a copy.
 
-    A whole shard of numbers is its rows followed by an index that depends on the layout alone. So
-    whole shards are stored from where their rows are, without another copy.
+    An encoded full shard of numbers is its rows followed by an index that depends on the layout
+    alone, so the buffer holds the rows with room for the index behind them.
 
     Attributes
     ----------
     rows : ndarray, shape (shard_rows, row_shape)
-        Of the layout's dtype; may be filled again and again.
+        Rows to be filled, in the layout's dtype. The buffer can be filled again for every shard.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -150,7 +151,7 @@ class ShardBuffer:
         self.rows = self._bytes[:size].view(np.dtype(layout.dtype).newbyteorder("<")).reshape(shape)
 
     def encoded(self, count: int) -> bytes | memoryview:
-        """Return the bytes of the shard that holds the first so many rows."""
+        """Return the encoded shard of the first ``count`` rows."""
         index = shard_index(self._layout) if count == self._layout.shard_rows else None
         if index is None:
             return encode_shard(self.rows[:count], self._layout)
@@ -160,18 +161,18 @@ class ShardBuffer:
 
 @lru_cache(maxsize=4)
 def shard_index(layout: Layout) -> bytes | None:
-    """Return what follows the rows in the bytes of a whole shard; None if it isn't that simple."""
+    """Return the index after the rows of a full shard, or None if chunks aren't in row order."""
     rows = np.zeros((layout.shard_rows, *layout.row_shape), layout.dtype)
     data = encode_shard(rows, layout)
-    # Chunks of zeros, in any order, are zeros: their order shows in the index only.
+    # All rows are zero, so only the index shows the order of the chunks.
     return None if _rows_in_place(data, layout) is None else data[rows.nbytes :]
 
 
 def decode_shard(data: bytes | bytearray, rows: int, layout: Layout) -> npt.NDArray[Any]:
-    """Return the rows in the bytes of one shard, as :func:`encode_shard` took them.
+    """Decode the rows of one shard, the inverse of :func:`encode_shard`.
 
-    The bytes are taken at their word: check them against the manifest first. Rows of a whole shard
-    are not copied: they lie in ``data``, and can be written to if it can.
+    The data aren't checked; compare them with the manifest first. Rows of a full shard aren't
+    copied: the result is a view of ``data``, writable if ``data`` is.
     """
     whole = _rows_in_place(data, layout) if rows == layout.shard_rows else None
     if whole is not None:
@@ -183,7 +184,7 @@ def decode_shard(data: bytes | bytearray, rows: int, layout: Layout) -> npt.NDAr
 
 
 def _rows_in_place(data: bytes | bytearray, layout: Layout) -> npt.NDArray[Any] | None:
-    """Return the rows of a whole shard where they are, if its chunks follow each other in order."""
+    """Return a view of the rows of a full shard, or None if its chunks aren't in row order."""
     if layout.dtype == "string":
         return None
     shape = (layout.shard_rows, *layout.row_shape)
@@ -200,7 +201,7 @@ def _rows_in_place(data: bytes | bytearray, layout: Layout) -> npt.NDArray[Any] 
 
 
 def _index_bytes(layout: Layout) -> int:
-    """Return the size of an index: where every chunk is, its size, and a checksum of all that."""
+    """Return the size of a shard's index: offset and size of every chunk, and a checksum."""
     return 16 * (layout.shard_rows // layout.chunk_rows) + 4
 
 

@@ -1,4 +1,4 @@
-"""Verify a corpus: every byte against the manifest, the vectors against the fingerprint."""
+"""Verify a corpus: every object against the manifest, the vectors against the fingerprint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from latentscale_pipeline.progress import Progress, silent
 
 @dataclass(frozen=True)
 class Verification:
-    """The objects and bytes that were read, and one line for each bad object."""
+    """Numbers of objects and bytes read, and one line for each problem."""
 
     objects: int
     size: int
@@ -22,7 +22,7 @@ class Verification:
 def verify(corpus: Corpus, progress: Progress = silent) -> Verification:
     """Read every object of a corpus and compare it with the manifest.
 
-    When all of them are as they should be, the fingerprint is recomputed from the rows as well.
+    If no object differs, the fingerprint is recomputed from the rows, too.
 
     Parameters
     ----------
@@ -50,6 +50,7 @@ def verify(corpus: Corpus, progress: Progress = silent) -> Verification:
         progress(done, len(objects))
     if not problems and fingerprint.finish() != corpus.manifest.fingerprint:
         problems.append(
-            f"{corpus.url}: the rows don't give the manifest's fingerprint; ingest the corpus again"
+            f"{corpus.url}: the rows don't match the manifest's fingerprint; ingest the corpus "
+            "again"
         )
     return Verification(len(objects), size, tuple(problems))

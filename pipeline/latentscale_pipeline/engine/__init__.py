@@ -1,8 +1,8 @@
-"""Stages as data, the work of one task, and the loop that runs what is missing."""
+"""The stages of a job, the tasks of a stage, and the loop that runs missing tasks."""
 
 TASK_THREAD = "latentscale-task"
 """Name of the thread in which a serial executor computes.
 
-It can't be stopped, only left behind: a process that ends early has to end at once, because the
-libraries it computes with can't be unloaded under it.
+A thread can't be stopped. A process that ends early must exit at once, without unloading the
+libraries that this thread still uses.
 """

@@ -1,8 +1,8 @@
-"""Measure how fast one thread of this machine works, in about a second.
+"""Measure the speed of one thread of this machine, in about a second.
 
-An estimated time needs four rates: multiply-adds in matrix products of float64 and of float32,
-elementwise operations, and bytes read from where the corpus is. The first three are measured
-on tiles of the size that stages work on.
+Time estimates need four rates: multiply-adds in matrix products of float64 and of float32,
+elementwise operations, and bytes read from the storage of the corpus. The first three are measured
+on tiles of the size that stages use.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from latentscale_pipeline.engine.cost import CostEstimate
 TILE_ROWS = 1024
 TILE_DIMENSION = 384
 TRY_SECONDS = 0.2
-"""For how long each kind of work is tried."""
+"""How long each kind of work is timed."""
 
 READ_SECONDS = 0.4
-"""After how long no further piece of a corpus is read."""
+"""Time after which no further piece of a corpus is read."""
 
 SLOWEST_READ = 1.0e6
-"""Bytes a second that are assumed where nothing could be read."""
+"""Bytes per second assumed if nothing could be read."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What one thread does in a second.
+    """Operations per second of one thread.
 
     Attributes
     ----------
     float64_multiply_adds, float32_multiply_adds : float
         Multiply-adds in matrix products of float64, of float32.
     elementwise_operations : float
-        Entries of a tile turned from products into distances.
+        Entries of a tile converted from products to distances.
     read_bytes : float
         Bytes of vectors read, checked and decoded.
     """
@@ -49,7 +49,7 @@ class Rates:
     read_bytes: float
 
     def seconds(self, cost_estimate: CostEstimate) -> float:
-        """Return how long one thread takes; writing counts like reading."""
+        """Return the time that one thread takes; a byte written counts as a byte read."""
         return (
             cost_estimate.float64_multiply_adds / self.float64_multiply_adds
             + cost_estimate.float32_multiply_adds / self.float32_multiply_adds
@@ -64,7 +64,7 @@ def calibrate(pieces: Iterator[int]) -> Rates:
     Parameters
     ----------
     pieces : iterator of int
-        Reads a piece of the corpus whenever it is asked for the next, and gives its size in bytes.
+        Each step reads a piece of the corpus and yields its size in bytes.
     """
     rows = np.random.default_rng(0).normal(size=(2, TILE_ROWS, TILE_DIMENSION))
     single = rows.astype(np.float32)
@@ -80,7 +80,7 @@ def calibrate(pieces: Iterator[int]) -> Rates:
 
 
 def _best(work: Callable[[], object]) -> float:
-    work()  # compiled and in the caches
+    work()  # compile, and fill the caches
     best, end = np.inf, time.perf_counter() + TRY_SECONDS
     while time.perf_counter() < end:
         begun = time.perf_counter()

@@ -1,7 +1,7 @@
-"""Explain why a stage is computed again: what changed in its key.
+"""Explain why a stage is recomputed: what changed in its key.
 
-A stage's key is a hash: that it changed says nothing about what changed. So every plan that is
-stored with a job lists what its keys were made from, and the next run compares.
+A stage's key is a hash, which doesn't show what changed. So the stored plan of a job lists the
+inputs of every key, and the next run compares them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 from latentscale_pipeline.storage.canonical import canonical
 
 LISTED_CHANGES = 3
-"""Parameters, or modules, that are named; of more, only how many."""
+"""How many changed parameters, or modules, are named; the rest are counted."""
 
 CONFIGURED = ("seed", "partitions", "work", "iterated")
-"""What follows from the configuration beside a stage's parameters."""
+"""Fields that follow from the configuration, besides a stage's parameters."""
 
 
 def changes(
@@ -23,21 +23,21 @@ def changes(
     now: Mapping[str, Any],
     code: Mapping[str, Mapping[str, str]] | None = None,
 ) -> str:
-    """Say what changed between two lists of what a stage depends on.
+    """Describe the changes between two records of what a stage depends on.
 
     Parameters
     ----------
     before, now : mapping
-        As :func:`~latentscale_pipeline.engine.keys.stage_dependences` gives them.
+        As returned by :func:`~latentscale_pipeline.engine.keys.stage_dependences`.
     code : mapping, optional
-        Digests of modules by the digest that stands for all of them: as far as they are known,
-        the modules that changed are named.
+        Digests of modules by the digest of all of them. Changed modules are named if both sets are
+        known.
 
     Returns
     -------
     str
-        Code, libraries, input, configuration with its values; stages that it needs only when
-        nothing of its own changed. Empty when all is equal.
+        The changed code, libraries, inputs and settings with their values. Changed stages that it
+        needs are listed only if nothing else changed. Empty if everything is equal.
     """
     found = []
     if before.get("code") != now["code"]:
@@ -56,7 +56,7 @@ def changes(
 
 
 def _describe_code(before: Any, now: str, code: Mapping[str, Mapping[str, str]]) -> str:
-    """Name the modules that changed, or only say that some did."""
+    """Name the changed modules, or return ``code`` if they aren't known."""
     if not isinstance(before, str) or not {before, now} <= code.keys():
         return "code"
     names = _differing(code[before], code[now])
@@ -88,7 +88,7 @@ def _configuration(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def _mapping(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a mapping from a stored plan, which anyone may have written."""
+    """Return a mapping from a stored plan, or an empty one if the plan holds something else."""
     found = fields.get(name)
     return found if isinstance(found, Mapping) else {}
 

@@ -1,12 +1,12 @@
-"""The code that a stage's numbers depend on, found from its source without importing it.
+"""Find the code that a stage's numbers depend on, from its source, without importing it.
 
-A function depends on the module that defines it and on what that module imports, to any depth,
-within the packages of this project. Of each module its syntax tree counts, without docstrings and
-blocks that only type checkers see. Comments and layout are in no syntax tree, so they can be
-changed freely.
+A function depends on the module that defines it and on everything that this module imports, to any
+depth, within the packages of this project. The digest of a module is made from its syntax tree,
+without docstrings and blocks that only type checkers see. Syntax trees don't contain comments and
+layout, so changing those doesn't change a digest.
 
-The ``__init__`` of a package counts where the package itself is imported, as in ``from package
-import name``. That a module lies in it is no reason.
+The ``__init__`` of a package is included if the package itself is imported, as in ``from package
+import name``. Importing a module of the package doesn't include it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,9 @@ from pathlib import Path
 PACKAGES = ("latentscale", "latentscale_pipeline")
 
 _IMPLIED = re.compile(r"(, )?\b\w+=(\[\]|(Load|Store|Del)\(\))")
-"""What only some versions of Python write of a syntax tree: empty lists, and the context, which
-follows from where a name is.
+"""Parts of a dumped syntax tree that depend on the version of Python: empty lists, and the context
+of a name, which follows from its position.
 """
-
-_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def code_closure(modules: Sequence[str]) -> dict[str, str]:
@@ -39,7 +37,7 @@ def code_closure(modules: Sequence[str]) -> dict[str, str]:
     Parameters
     ----------
     modules : sequence of str
-        Names of the modules to begin with. They may belong to other packages.
+        Names of the modules to start from. They may belong to other packages.
 
     Returns
     -------
@@ -77,16 +75,16 @@ def _module_code(name: str) -> tuple[str, list[str]]:
 
 
 def _read_source(data: bytes, package: str) -> tuple[str, list[tuple[str, list[str]]]]:
-    """Return the digest of a source, and what it imports; from the user's cache, if it is there.
+    """Return the digest and the imports of a source, from the user's cache if possible.
 
-    Parsing all modules of a closure takes a second, reading and hashing them a hundredth of that.
-    An entry can't be stale: other bytes have another hash. Syntax trees differ between versions of
-    Python.
+    Parsing all modules of a closure takes a second; reading and hashing them takes a hundredth of
+    that. A cache entry can't be stale, because its name contains the hash of the source. There is
+    one cache per version of Python, because syntax trees differ between versions.
     """
     cache_home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     name = f"{_short_hash(data)}-{package}.json"
-    entry = Path(cache_home, "latentscale", f"trees-{version}", name)
+    entry = Path(cache_home, "latentscale", f"syntax-{version}", name)
     try:
         digest, imports = json.loads(entry.read_text("utf-8"))
     except (OSError, ValueError, TypeError):
@@ -94,14 +92,14 @@ def _read_source(data: bytes, package: str) -> tuple[str, list[tuple[str, list[s
         words = _IMPLIED.sub("", ast.dump(tree)).replace("(, ", "(")
         digest = _short_hash(words.encode())
         imports = [found for node in ast.walk(tree) for found in _imported(node, package)]
-        with suppress(OSError):  # then it is parsed again
+        with suppress(OSError):  # without a cache it is parsed again
             entry.parent.mkdir(parents=True, exist_ok=True)
             entry.write_text(json.dumps([digest, imports]), "utf-8")
     return digest, imports
 
 
 def _resolved(imports: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
-    """Name the imported modules: a name is a module of its own, or defined in its base."""
+    """Yield the imported modules: each name is either a module or is defined in its base."""
     for base, names in imports:
         modules = [f"{base}.{name}" for name in names]
         found = [module for module in modules if find_module(module) is not None]
@@ -120,7 +118,7 @@ def package_folders(package: str) -> list[str]:
 
 
 def find_module(name: str) -> Path | None:
-    """Find the file of a module: its source, or what stands for it where there is none."""
+    """Find the file of a module: its source, or its compiled file if there is no source."""
     top, *inner = name.split(".")
     if top not in PACKAGES:
         file = getattr(sys.modules.get(name), "__file__", None)
@@ -138,28 +136,27 @@ def find_module(name: str) -> Path | None:
 
 
 def forget_modules() -> None:
-    """Forget what was read, so that changed sources are read again."""
+    """Clear the caches, so that changed sources are read again."""
     _module_code.cache_clear()
     _closure.cache_clear()
 
 
 class _Essentials(ast.NodeTransformer):
-    """Takes out of a syntax tree what changes no number."""
+    """Removes everything from a syntax tree that can't change a number."""
 
     def visit_If(self, node: ast.If) -> ast.AST | None:
-        """Leave out what only type checkers see."""
+        """Remove blocks that only type checkers see."""
         for_type_checkers = ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
         return None if for_type_checkers else self.generic_visit(node)
 
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        """Leave out the docstring."""
-        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
-            node.body = node.body[1:]
-        return super().generic_visit(node)
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        """Remove docstrings, of attributes as well."""
+        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_text else self.generic_visit(node)
 
 
 def _imported(node: ast.AST, package: str) -> Iterator[tuple[str, list[str]]]:
-    """Return modules of this project that a statement imports, and the names taken of each."""
+    """Yield the modules of this project that a statement imports, with the names from each."""
     if isinstance(node, ast.Import):
         yield from ((alias.name, []) for alias in node.names if _is_ours(alias.name))
     elif isinstance(node, ast.ImportFrom):

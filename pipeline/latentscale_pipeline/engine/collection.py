@@ -1,10 +1,11 @@
 """Garbage collection at the end of a job.
 
-Two things go once the results are written: what was stored under keys that the job no longer has,
-and what of every stage is temporary: parts and states that only the stage itself reads, arrays or
-whole results that only other stages read. A small record is written in its place before anything
-is removed, ``collected.json``: what the stage cost, and which arrays are gone. So wherever a
-collection is cut short, a stage has its result, or its record, or both.
+Once the results are written, two kinds of data are removed: results under keys that the job no
+longer uses, and the temporary data of every stage. Temporary are parts and states that only the
+stage itself reads, and arrays or whole results that only other stages read. Before anything is
+removed, a small record is written, ``collected.json``, with the cost of the stage and the names of
+the removed arrays. So if a collection is interrupted, each stage has its result, its record, or
+both.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from latentscale_pipeline.storage.artifacts import SPENT, Cost, create_marker, r
 from latentscale_pipeline.storage.objects import ObjectStore
 
 PARTS = "parts"
-"""Where the record says whether parts stay with the result."""
+"""Key in the record of whether parts stay with the result."""
 
 
 def has_garbage(work: Work, arrays: Iterable[str]) -> bool:
@@ -30,14 +31,14 @@ def has_garbage(work: Work, arrays: Iterable[str]) -> bool:
 
 
 def collect_job(work: Work, arrays: Iterable[str]) -> None:
-    """Remove what a finished job no longer needs.
+    """Remove data that a finished job no longer needs.
 
     Parameters
     ----------
     work : Work
-        The job. Its results are written.
+        The job. Its results have been written.
     arrays : iterable of str
-        Where the arrays are that the results point to; they stay.
+        Keys of the arrays that the results refer to; they are kept.
     """
     named = frozenset(arrays)
     for folder in list(_superseded(work, named)):
@@ -46,7 +47,7 @@ def collect_job(work: Work, arrays: Iterable[str]) -> None:
         folder = work.folder(stage)
         spent = stage_spending(work.store, stage, folder)
         record_collected(work.store, folder, spent, _gone_arrays(stage, folder, keys), stage)
-        # Markers first: a part without its objects would look damaged, one without a marker absent.
+        # Markers first: a marker without its objects would look damaged.
         for key in keys:
             if key.endswith(".json"):
                 work.store.remove(key)
@@ -60,7 +61,7 @@ def collect_job(work: Work, arrays: Iterable[str]) -> None:
 
 
 def _superseded(work: Work, arrays: Collection[str]) -> Iterator[str]:
-    """Yield the folders of stages, or of keys, that the job no longer has."""
+    """Yield the folders of stages, or of keys, that the job no longer uses."""
     current = {work.folder(stage) for stage in work.stages}
     for name in work.store.folders("stages"):
         for key in work.store.folders(f"stages/{name}"):
@@ -70,7 +71,7 @@ def _superseded(work: Work, arrays: Collection[str]) -> Iterator[str]:
 
 
 def _removable(work: Work, arrays: Collection[str]) -> Iterator[tuple[Stage, Collection[str]]]:
-    """Yield the stages of which something is there that can go, with its keys."""
+    """Yield the stages that have removable objects, with the keys of these."""
     for stage in work.stages:
         folder = work.folder(stage)
         keys = {
@@ -83,7 +84,7 @@ def _removable(work: Work, arrays: Collection[str]) -> Iterator[tuple[Stage, Col
 
 
 def _stays(stage: Stage, inside: str) -> bool:
-    """Return whether an object of a finished stage, by its key in the stage's folder, is needed."""
+    """Return whether an object of a finished stage is kept, by its key in the stage's folder."""
     if inside == f"{COLLECTED}.json":
         return True
     if stage.temporary == "result" or inside.endswith(".log"):
@@ -99,7 +100,7 @@ def _has_lasting_marker(stage: Stage, inside: str) -> bool:
 
 
 def _gone_arrays(stage: Stage, folder: str, keys: Iterable[str]) -> list[str]:
-    """Name the arrays that go of those whose markers stay."""
+    """Return the names of removed arrays whose markers are kept."""
     inside = [key[len(folder) + 1 :] for key in keys if key.endswith(".npy")]
     lasting = [key for key in inside if _has_lasting_marker(stage, key)]
     return sorted({key.rpartition("/")[2].removesuffix(".npy") for key in lasting})
@@ -116,14 +117,14 @@ def record_collected(
     gone: Sequence[str] = (),
     stage: Stage | None = None,
 ) -> None:
-    """Record that a stage isn't needed whole any more, and what it cost."""
+    """Record that a stage's temporary data may be removed, and what the stage cost."""
     cost = Cost(spent["seconds"], spent["peak_memory_bytes"], spent["tasks_at_once"])
     values = {SPENT: dict(spent), GONE: list(gone), PARTS: stage is not None and stage.keeps_parts}
     create_marker(store, f"{folder}/{COLLECTED}", COLLECTED, values, {}, cost)
 
 
 def stage_spending(store: ObjectStore, stage: Stage, folder: str) -> dict[str, Any]:
-    """Add up what a stage cost: seconds, tasks, and the most memory and tasks at once."""
+    """Add up the cost of a stage: seconds, tasks, and the maximum memory and concurrent tasks."""
     record = read_marker(store, f"{folder}/{COLLECTED}")
     if record is not None:
         return dict(record.values[SPENT])

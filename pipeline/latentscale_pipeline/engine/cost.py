@@ -1,4 +1,4 @@
-"""What a stage is expected to cost."""
+"""The expected cost of a stage."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """What all tasks of a stage are expected to take together, from the size of the data.
+    """The expected total cost of a stage's tasks, from the size of the data.
 
-    It says nothing of the result, so it is no part of a stage's key.
+    It doesn't affect the result, so it isn't part of the stage's key.
 
     Attributes
     ----------
     bytes_read, bytes_written : int
-        Of corpora and of earlier results; of the stage's own.
+        Bytes read from corpora and earlier results; bytes written by the stage.
     float64_multiply_adds, float32_multiply_adds : float
         Multiply-adds in matrix products of float64, of float32.
     elementwise_operations : float
-        Entries that are visited one at a time, in units of the time that it takes to turn an entry
-        of a matrix product into a distance (about a nanosecond): distances, exponentials, hashes,
-        edges.
+        Elementwise operations such as distances, exponentials, hashes and edges, in units of the
+        time that it takes to convert an entry of a matrix product to a distance (about a
+        nanosecond).
     iterations : int
-        Expected iterations of an iterated stage; 0 when its first ``advance`` is expected to be its
-        last, 1 when it isn't iterated.
+        Expected iterations of an iterated stage; 0 if its first ``advance`` is expected to be its
+        last, 1 if it isn't iterated.
     method : str
-        How it is computed, where there is a choice.
+        The chosen method, if there is a choice.
     why : str
-        What decided for this method.
+        The reason for this choice.
     """
 
     bytes_read: int = 0
@@ -41,5 +41,5 @@ class CostEstimate:
 
     @property
     def total_multiply_adds(self) -> float:
-        """Multiply-adds in matrix products; a multiply-add is two floating point operations."""
+        """Return all multiply-adds in matrix products; each is two floating-point operations."""
         return self.float64_multiply_adds + self.float32_multiply_adds

@@ -1,4 +1,4 @@
-"""The inspection of a stage's folder: which parts are there and whole."""
+"""Inspect a stage's folder: which parts are present and intact."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from latentscale_pipeline.storage.artifacts import (
 from latentscale_pipeline.storage.objects import ObjectStore
 
 COLLECTED = "collected"
-"""Name of the record that is left where a finished job no longer needs all of a stage."""
+"""Name of the record that replaces the removed data of a stage."""
 
 GONE = "gone"
-"""Where the record names the arrays that were removed from what is still there."""
+"""Key in the record of the arrays that were removed from results that are still there."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,15 @@ class Inspection:
     store : ObjectStore
         The job folder.
     folder : str
-        That of the stage.
+        The stage's folder.
     thorough : bool
-        Read every byte; else only markers are read and sizes are compared.
+        Check every byte; else only markers are read and sizes are compared.
     problems : dict
-        Filled by the inspection: what was wrong with the parts that are damaged.
+        Filled by the inspection: the problem of each damaged part.
     repair : bool
-        Withdraw what is damaged, so that it is computed again; else everything stays as it is.
+        Withdraw damaged parts, so that they are recomputed; else nothing is changed.
     collected : bool
-        Look at what a collection has left as such; else all that it removed is missing.
+        Accept data that a collection removed as removed; else it counts as missing.
     """
 
     store: ObjectStore
@@ -53,7 +53,7 @@ class Inspection:
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:
-        """Sizes of all objects in the stage's folder, by key."""
+        """Return the sizes of all objects in the stage's folder, by key."""
         sizes = self.store.sizes(self.folder)
         if not self.collected:
             sizes.pop(f"{self.folder}/{COLLECTED}.json", None)
@@ -61,17 +61,17 @@ class Inspection:
 
     @cached_property
     def record(self) -> Artifact | None:
-        """What a collection left; None where there was none."""
+        """Return the record of a collection; None if there was no collection."""
         there = f"{self.folder}/{COLLECTED}.json" in self.sizes
         return read_marker(self.store, f"{self.folder}/{COLLECTED}") if there else None
 
     @property
     def gone(self) -> Collection[str]:
-        """Names of arrays that a collection has removed."""
+        """Return the names of arrays that a collection has removed."""
         return () if self.record is None else self.record.values.get(GONE, ())
 
     def has(self, part: str) -> bool:
-        """Return whether a part is there and whole; note what is wrong with a damaged one."""
+        """Return whether a part is present and intact; record the problem of a damaged one."""
         if f"{part}.json" not in self.sizes:
             return False
         try:

@@ -1,11 +1,11 @@
-"""The iteration that an iterated stage is in, read from its folder alone.
+"""Find the current iteration of an iterated stage, from its folder alone.
 
-In iteration ``i`` an iterated stage publishes parts at ``round-i/part-j`` and then, made from them
-and from the state before, the state ``round-i/state``. The last state is the stage's ``result``.
-Iteration 0 has no parts. Once a state is there, the parts of its iteration are removed, and so are
-all states but the newest two: a result that turns out damaged later costs one iteration. Where
-parts read those of the iteration before, the parts of the newest two finished iterations are kept
-as well, so that a damaged one can be computed again by itself.
+In iteration ``i`` an iterated stage publishes its parts ``round-i/part-j``, and then the state
+``round-i/state``, which is made from them and the previous state. The last state is the stage's
+``result``. Iteration 0 has no parts. Once a state is published, the parts of its iteration and all
+states but the newest two are removed, so repairing a damaged result repeats one iteration. If parts
+read those of the previous iteration, the parts of the newest two finished iterations are kept as
+well, so that a single damaged part can be recomputed.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.storage.objects import ObjectStore
 
 KEPT_STATES = 2
-"""States that outlive their iteration: the newest, and the one it was made from."""
+"""Number of states that are kept: the newest, and the one that it was made from."""
 
 _ROUND = re.compile(r"round-(\d{4,})")
 _STATE = re.compile(r"round-(\d{4,})/state\.json")
 
 
 def iteration_folder(folder: str, number: int) -> str:
-    """Name the folder of an iteration."""
+    """Return the folder of an iteration."""
     return f"{folder}/round-{number:04d}"
 
 
 def find_iteration(inspection: Inspection, stage: Stage) -> tuple[int, list[int]]:
-    """Find the iteration that comes after the newest whole state.
+    """Find the iteration that follows the newest intact state.
 
-    What turns out to be damaged or missing is withdrawn, so that it is computed again.
+    Damaged results are withdrawn, so that they are recomputed.
 
     Returns
     -------
     int
-        Which one, counted from 0.
+        The iteration, counted from 0.
     list of int
-        Its parts that aren't there; empty when only its state is.
+        Its missing parts; empty if only its state is missing.
     """
     keys = (key[len(inspection.folder) + 1 :] for key in inspection.sizes)
     states = {int(match[1]) for key in keys if (match := _STATE.fullmatch(key))}
@@ -49,7 +49,7 @@ def find_iteration(inspection: Inspection, stage: Stage) -> tuple[int, list[int]
 
 
 def _iteration_after(inspection: Inspection, stage: Stage, number: int) -> tuple[int, list[int]]:
-    """Find what comes after a state: the next iteration, or what it would miss of the last."""
+    """Find the iteration after a state, or this one if the next would need its missing parts."""
     if stage.reads_last_iteration and number > 0:
         lost = _missing(inspection, stage, number)
         if lost:
@@ -66,18 +66,18 @@ def _missing(inspection: Inspection, stage: Stage, number: int) -> list[int]:
 def remove_finished_iterations(
     store: ObjectStore, stage: Stage, folder: str, finished: int
 ) -> None:
-    """Remove what is of no more use once the state of an iteration, or the result, is there.
+    """Remove what isn't needed any more once an iteration's state, or the result, is published.
 
     Parameters
     ----------
     store : ObjectStore
         The job folder.
     stage : Stage
-        The stage whose iteration it is.
+        The iterated stage.
     folder : str
         The stage's folder.
     finished : int
-        The iteration that was finished.
+        The finished iteration.
     """
     inside = iteration_folder(folder, finished)
     going_on = f"{inside}/state.json" in store.keys(inside)
@@ -93,7 +93,7 @@ def remove_finished_iterations(
 
 
 def _remove_parts(store: ObjectStore, inside: str) -> None:
-    # Markers first: a part without its objects would look damaged, one without a marker absent.
+    # Markers first: a marker without its objects would look damaged.
     for key in store.keys(inside):
         if key.startswith(f"{inside}/part-") and key.endswith(".json"):
             store.remove(key)

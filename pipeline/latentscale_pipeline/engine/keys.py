@@ -1,8 +1,8 @@
-"""What the result of a stage depends on, and the key that is made of it.
+"""List what the result of a stage depends on, and hash it to the stage's key.
 
 A result depends on the stage's parameters and inputs, on the code that computes it, and on the
-versions of the libraries whose numbers may change from one release to the next. A docstring, a
-comment, or another measure's code changes no key.
+versions of libraries whose numbers may differ between releases. A change to a docstring, a comment
+or the code of another measure changes no key.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LIBRARIES = ("numpy", "scipy", "numba", "pynndescent")
 
 @cache
 def code_version() -> str:
-    """Hash every source file of the project: for provenance, and to compare workers.
+    """Hash every source file of the project, for provenance and for comparing workers.
 
     Stage keys don't depend on it; see :func:`stage_dependences`.
     """
@@ -44,13 +44,13 @@ def library_versions() -> dict[str, str]:
 
 
 def stage_code(stage: Stage) -> dict[str, str]:
-    """Digest the code that computes a stage, by module: see :func:`code_closure`."""
+    """Return the digests of the code that computes a stage, by module; see :func:`code_closure`."""
     works = [work for work in (stage.work, stage.finalise, stage.advance) if work is not None]
     return code_closure([module for work in works for module in _modules_of(work)])
 
 
 def _modules_of(work: Work) -> list[str]:
-    """Name the modules of a function; of a callable object also the module of its class."""
+    """Return the modules of a function; for a callable object also the module of its class."""
     modules = [work.__module__]
     if not isinstance(work, FunctionType):
         modules.append(type(work).__module__)
@@ -58,17 +58,17 @@ def _modules_of(work: Work) -> list[str]:
 
 
 def code_by_digest(stages: Sequence[Stage]) -> dict[str, dict[str, str]]:
-    """Return the code that stages depend on, by the digest that ``code`` refers to it by."""
+    """Return the code of stages, by the digest that a stage's ``code`` field refers to."""
     return {code_digest(code): code for code in map(stage_code, stages)}
 
 
 def code_digest(code: Mapping[str, str]) -> str:
-    """Hash the digests of modules, to sixteen hex digits."""
+    """Hash the digests of modules to sixteen hexadecimal digits."""
     return digest(code)[:16]
 
 
 def work_name(work: Work) -> str:
-    """Name the code of a stage."""
+    """Return the qualified name of a stage's function."""
     return f"{work.__module__}.{work.__qualname__}"
 
 
@@ -80,26 +80,26 @@ def stage_dependences(
     Parameters
     ----------
     stages : sequence of Stage
-        In an order in which every stage comes after those it needs.
+        The stages, each after those that it needs.
     fingerprints : mapping
         Fingerprint of each corpus by its role.
 
     Returns
     -------
     dict
-        By stage name; what :func:`stage_key` is made from. ``needs`` has the keys of the stages
-        that it needs.
+        By stage name, the input of :func:`stage_key`. ``needs`` holds the keys of the stages that
+        a stage needs.
 
     Raises
     ------
     ValueError
-        If a name occurs twice or a stage needs one that doesn't come before it.
+        If a name occurs twice, or a stage precedes one that it needs.
     """
     found: dict[str, dict[str, Any]] = {}
     for stage in stages:
         missing = [name for name in stage.needs if name not in found]
         if missing or stage.name in found:
-            raise ValueError(f"stage {stage.name}: out of order, or twice (needs {missing})")
+            raise ValueError(f"stage {stage.name}: out of order or duplicate (needs {missing})")
         found[stage.name] = {
             "stage": stage.name,
             "work": work_name(stage.work),
@@ -116,18 +116,18 @@ def stage_dependences(
 
 
 def stage_key(dependences: Mapping[str, Any]) -> str:
-    """Hash everything that a stage's result depends on, to sixteen hex digits."""
+    """Hash everything that a stage's result depends on to sixteen hexadecimal digits."""
     return digest(dependences)[:16]
 
 
 def stage_keys(stages: Sequence[Stage], fingerprints: Mapping[str, str]) -> dict[str, str]:
-    """Compute the key of every stage, by name; see :func:`stage_dependences`."""
+    """Return the key of every stage by name; see :func:`stage_dependences`."""
     found = stage_dependences(stages, fingerprints)
     return {name: stage_key(dependences) for name, dependences in found.items()}
 
 
 def part_keys(stage: Stage) -> tuple[str, ...]:
-    """Keys of a stage's partitions that don't depend on the rest; empty where all do."""
+    """Return the keys of a stage's parts that have ``part_inputs``; empty if the stage has none."""
     if not stage.part_inputs:
         return ()
     common = {

@@ -1,9 +1,9 @@
-"""The loop that runs the missing parts of a job's stages.
+"""Run the missing parts of a job's stages.
 
-A run begins with the state of every stage and hands what is missing to an executor, in the order in
-which needs are met. Stages that don't depend on each other run side by side. A
-part that fails is tried again, elsewhere where there is an elsewhere; when it keeps failing the
-stages that need it are given up, the rest goes on, and the run ends incomplete.
+A run begins with the state of every stage and submits missing parts to an executor as soon as the
+stages that they need are done. Independent stages run concurrently. A part that fails is retried,
+on another worker if there is one. If it keeps failing, the stages that need it are skipped, the
+others are finished, and the run ends incomplete.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from latentscale_pipeline.storage.cancellation import Check, never
 from latentscale_pipeline.storage.objects import ObjectStore
 
 LOOKING_UP_SECONDS = 0.5
-"""Time that the loop waits for a task before it checks for cancellation."""
+"""How long the loop waits for a task before it checks for cancellation."""
 
 REPAIRS = 2
-"""How often one damaged result is replaced in one run."""
+"""How many times one damaged result is replaced in a run."""
 
 
 class Notify(Protocol):
-    """Receives what happens: an event's name and its fields."""
+    """Receives events, each as its name and fields."""
 
     def __call__(self, event: str, **fields: Any) -> None:
-        """Take note of an event."""
+        """Receive an event."""
 
 
 def run_stages(
@@ -58,32 +58,32 @@ def run_stages(
     notify: Notify,
     check: Check = never,
 ) -> None:
-    """Compute what is missing.
+    """Run all missing parts.
 
     Parameters
     ----------
     work : Work
-        The stages and where they live.
+        The stages and the job's folder.
     stage_states : sequence of StageState
-        What :func:`~latentscale_pipeline.engine.state.inspect_stages` found; brought up to date.
+        As returned by :func:`~latentscale_pipeline.engine.state.inspect_stages`; updated in place.
     open_executor : callable
-        Starts the executor; not called when nothing is missing.
+        Starts the executor; not called if nothing is missing.
     attempt : str
-        Identifies this run in the names of what it writes.
+        Identifies this run in the names of the objects that it writes.
     notify : callable
-        Told of every event.
+        Receives every event.
     check : callable
-        Asked between tasks, and during a long one: what it raises ends the run, whatever is
-        under way.
+        Called between tasks and during long ones. An exception that it raises ends the run, even
+        if tasks are running.
 
     Raises
     ------
     BadInput
-        If a corpus turns out to be damaged.
+        If a corpus is damaged.
     Incomplete, TargetMissed
-        If parts kept failing; everything that doesn't depend on them is done.
+        If parts kept failing. All stages that don't depend on them are done.
     StoreFailed
-        If the job folder can't be reached or written to.
+        If the job folder can't be reached or written.
     """
     for stage_state in stage_states:
         if stage_state.done:
@@ -109,7 +109,7 @@ def run_stages(
 def repair(
     store: ObjectStore, stage_states: Sequence[StageState], problem: CorruptResult, notify: Notify
 ) -> StageState | None:
-    """Withdraw a damaged result; return the stage that computes it again, None if none does."""
+    """Withdraw a damaged result and return the stage that recomputes it; None if none does."""
     owner = find_owner(stage_states, problem)
     if owner is not None:
         redo(store, stage_states, owner, problem)
@@ -118,7 +118,7 @@ def repair(
 
 
 def _told(store: ObjectStore, stage_state: StageState) -> str:
-    """Say in one line which part of a stage failed, why, and where its log is."""
+    """Return one line that names the failed part of a stage, the reason, and the log."""
     where = stage_state.failed.label if stage_state.failed else stage_state.stage.name
     failure = stage_state.failure
     if isinstance(failure, TaskFailed):
@@ -246,9 +246,9 @@ class _Loop:
         stage_state.waiting.extend(range(stage_state.stage.partitions))
 
     def _repair(self, stage_state: StageState, task: Task, problem: CorruptResult) -> None:
-        """Redo the damaged part of an earlier result, and then this task."""
+        """Recompute the damaged part of an earlier result, and then this task."""
         if self._submitted[task.part] < self._withdrawn.get(problem.part, -1):
-            # It read the damaged result before that was withdrawn on another reader's word.
+            # Another task reported the damage, and the result was withdrawn after this one read it.
             stage_state.waiting.append(task.index)
             return
         self._repairs[problem.part] += 1
@@ -280,7 +280,7 @@ class _Loop:
         stage_state.waiting.append(task.index)
 
     def _log_death(self, task: Task, death: WorkerDied) -> TaskFailed:
-        """Write the log that a worker could not write, and say what killed it most likely."""
+        """Write the log that the dead worker couldn't write, with the likely cause of its death."""
         self._deaths[task.part] += 1
         times = self._deaths[task.part]
         projected = task.stage.memory_bytes + idle_memory(self._work.stages)
@@ -297,6 +297,6 @@ class _Loop:
 
     def _fail(self, stage_state: StageState, task: Task, error: Exception) -> None:
         if isinstance(error, StoreFailed):
-            raise error  # the other stages would only fail on it, too
+            raise error  # the other stages would fail in the same way
         stage_state.failure, stage_state.failed = error, task
         self._notify("stage_failed", stage=task.stage.name, part=task.index, problem=str(error))

@@ -1,11 +1,11 @@
-"""Measure the wall time and the peak memory of a piece of work.
+"""Measure the wall time and the peak memory of a task.
 
-Memory belongs to a process, not to a task: with several threads a worker's tasks share one figure.
-Each cost therefore says how many tasks ran in the process at once; where that is 1, the peak is
-that task's own, an idle worker included.
+Memory is measured per process, so the concurrent tasks of a worker share one figure. Each cost
+therefore includes how many tasks ran in the process at once. If that is 1, the peak belongs to that
+task alone; it includes the memory of an idle worker.
 
-The peak is sampled, and raised to the peak that the system itself has kept since the process began
-where that has grown in the meantime: samples are missed while a library holds Python's lock.
+The peak is sampled. Samples are missed while a library holds the GIL, so if the system's own record
+of the process's peak has grown during the task, that value is used.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ SAMPLING_SECONDS = 0.05
 
 
 _running: list[Measurement] = []
-"""What is measured in this process now."""
+"""Measurements under way in this process."""
 
 _lock = threading.Lock()
 
 
 @contextmanager
 def measured() -> Iterator[Measurement]:
-    """Measure a block; :meth:`Measurement.cost` tells what it has taken so far, or took."""
+    """Measure a block; :meth:`Measurement.cost` returns its cost, also while it is running."""
     measurement = Measurement()
     with _lock:
         _running.append(measurement)
@@ -60,19 +60,19 @@ class Measurement:
         self._thread = threading.Thread(target=self._sample, daemon=True)
 
     def cost(self) -> Cost:
-        """Return what the block has taken."""
+        """Return the cost of the block so far, or in total once it has ended."""
         seconds = time.perf_counter() - self._begun if self._seconds is None else self._seconds
         grown = _lifetime_peak()
         peak = max(self._peak, self._resident(), grown if grown > self._lifetime_peak else 0)
         return Cost(round(seconds, 3), peak, self.tasks_at_once)
 
     def start(self) -> None:
-        """Begin to measure."""
+        """Start to measure."""
         self._begun = time.perf_counter()
         self._thread.start()
 
     def stop(self) -> None:
-        """Cease to measure."""
+        """Stop measuring."""
         self._seconds = time.perf_counter() - self._begun
         self._end.set()
         self._thread.join()
@@ -88,7 +88,7 @@ class Measurement:
 
 
 def _lifetime_peak() -> int:
-    """Return the most that this process has ever held, in bytes; 0 where it isn't known."""
+    """Return the peak memory of this process since its start, in bytes; 0 if unknown."""
     if sys.platform == "win32":
         return 0
     import resource

@@ -1,7 +1,7 @@
-"""Results that other jobs have under the same key: found, and copied.
+"""Find and copy results that other jobs have under the same key.
 
-Another job's folder may be private, damaged, or changing while it is read. Whatever goes wrong
-there only means that a result is computed here.
+Another job's folder may be private, damaged, or changing while it is read. If anything goes wrong
+there, the result is computed here instead.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ def reuse_result(work: Work, stage: Stage, *, copy: bool, read: bool) -> str | N
     stage : Stage
         The stage.
     copy : bool
-        Copy the result, checking every byte; else the other job's result is only looked at, so
-        one with a flipped bit counts as whole.
+        Copy the result and check every byte. Otherwise only markers and sizes are checked, so a
+        flipped bit isn't noticed.
     read : bool
-        Whether other stages are going to read it; else its values, and what the results name, do.
+        Whether other stages will read it. Otherwise its values, and the arrays that the results
+        refer to, are enough.
     """
     folder = work.folder(stage)
     for cache in work.caches(work.keys[stage.name]):
@@ -49,7 +50,7 @@ def reuse_result(work: Work, stage: Stage, *, copy: bool, read: bool) -> str | N
 
 
 def reuse_parts(work: Work, stage: Stage, waiting: Iterable[int], *, copy: bool) -> list[int]:
-    """Find those of a stage's missing parts that other jobs have, and return their indices.
+    """Find the missing parts of a stage that other jobs have, and return their indices.
 
     Parameters
     ----------
@@ -77,9 +78,9 @@ def reuse_parts(work: Work, stage: Stage, waiting: Iterable[int], *, copy: bool)
 
 
 def reuse_record(work: Work, stage: Stage, *, copy: bool) -> str | None:
-    """Find another job that has computed and removed a temporary result; return its name.
+    """Find another job that computed and then removed a temporary result; return its name.
 
-    With ``copy``, what the result cost there is recorded here.
+    With ``copy``, the cost of the result in that job is recorded here.
     """
     part = f"{work.folder(stage)}/{COLLECTED}"
     for cache in work.caches(work.keys[stage.name]):

@@ -1,8 +1,8 @@
-"""A stage as data: its name, needs, partitions and work.
+"""The definition of a stage: its name, needs, partitions and work.
 
-A stage's work is a pure function of the corpora it names, the results of the stages it needs, its
-parameters and, where it draws at random, its own stream of random numbers. That is what its *key*
-is made of, and why a result can be used again wherever the key is the same.
+The work of a stage is a pure function of the corpora that it reads, the results of the stages that
+it needs, its parameters and, if it draws random numbers, its own stream of them. The *key* of the
+stage is a hash of these, so a result can be reused wherever the key is the same.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from latentscale_pipeline.storage.artifacts import Artifact, Output
 Work = Callable[["Inputs"], Output]
 
 Temporary = Literal["parts", "arrays", "result"]
-"""What of a stage goes when the job is finished.
+"""The data of a stage that is removed when the job is finished.
 
-``parts``: what only the stage itself reads. ``arrays``: its arrays as well, which other stages
-read; its values stay. ``result``: everything.
+``parts``: the data that only the stage itself reads. ``arrays``: also its arrays, which other
+stages read; its values are kept. ``result``: everything.
 """
 
 
@@ -35,45 +35,45 @@ class Stage:
     Attributes
     ----------
     name : str
-        Unique within the job; names its folder.
+        Unique within the job; also the name of its folder.
     work : callable
         Computes one partition. Defined at module level, so that a worker can import it.
     memory_bytes : int
-        Arrays that one task holds at its peak, beyond an idle worker.
+        Peak memory of one task's arrays, in addition to an idle worker.
     partitions : int
-        How many independent tasks; a function of the data and the measure's configuration only.
+        Number of independent tasks; depends on the data and the measure's configuration only.
     needs : tuple of str
         Stages whose results this one reads.
     corpora : tuple of str
-        Which corpora it reads: ``corpus``, ``reference`` or both.
+        The corpora that it reads: ``corpus``, ``reference`` or both.
     parameters : mapping
         JSON values that determine the result.
     seed : int or None
-        The job's seed when the stage draws at random.
+        The job's seed if the stage draws random numbers.
     finalise : callable or None
-        Combines the partitions' results into the stage's; needed with several partitions.
+        Combines the results of the partitions; required with several partitions.
     advance : callable or None
-        Makes the stage *iterated*: its partitions are computed once an iteration. Called first
-        with no parts and no state, then after every iteration with its parts and the state before.
-        Gives the next state, and at last, marked as finished, the stage's result.
+        Makes the stage *iterated*: its partitions are computed once per iteration. Called first
+        without parts and state, then after every iteration with its parts and the previous state.
+        Returns the next state or, marked as finished, the stage's result.
     reads_last_iteration : bool
-        The parts of an iteration read those of the one before.
+        Whether the parts of an iteration read those of the previous one.
     cost_estimate : CostEstimate
-        What all its tasks take together.
+        Expected total cost of its tasks.
     part_inputs : tuple of str
-        For every partition what its result depends on beside code, where that is less than the
-        stage depends on: a run of shards, say. Parts of jobs on other corpora, such as this one
-        before it grew, are then used again.
+        For each partition, the inputs of its result besides code, if they are fewer than those of
+        the stage: for example a range of shards. Such parts can be reused from jobs on other
+        corpora, for example on the same corpus before it grew.
     lasting_bytes : int
-        Memory that a process keeps once it has run such a task: libraries loaded and compiled.
+        Memory that a process keeps after such a task, for loaded and compiled libraries.
     temporary : str
-        What of it is removed when the job is finished. Where other stages read that, it is computed
-        again if one of those has to be. Arrays that the results name stay.
+        The data that is removed when the job is finished. If a stage that reads it has to be
+        recomputed, so is this data. Arrays that the results refer to are kept.
     passing : tuple of str
-        Arrays of its result and its parts that nobody needs once the job is finished.
+        Arrays of its result and its parts that aren't needed once the job is finished.
     lasting_parts : bool
-        Its parts are read by other stages, and stay with its result. They do as well where several
-        have ``part_inputs``.
+        Whether other stages read its parts, which are then kept with its result. Several parts with
+        ``part_inputs`` are also kept.
     """
 
     name: str
@@ -99,29 +99,29 @@ class Stage:
             raise ValueError(f"stage {self.name}: either finalise or advance, not both")
         combined = self.finalise is not None or self.advance is not None
         if self.partitions < 1 or (self.partitions > 1 and not combined):
-            raise ValueError(f"stage {self.name}: several partitions need a finalise")
+            raise ValueError(f"stage {self.name}: several partitions need finalise or advance")
         if self.part_inputs and len(self.part_inputs) != self.partitions:
-            raise ValueError(f"stage {self.name}: part_inputs for every partition, or for none")
+            raise ValueError(f"stage {self.name}: part_inputs needs one entry for every partition")
 
     @property
     def folder(self) -> str:
-        """Where in the job folder its results are."""
+        """Return the folder of its results within the job's folder."""
         return f"stages/{self.name}"
 
     @property
     def keeps_parts(self) -> bool:
-        """Whether its parts outlive the job that computed them."""
+        """Return whether its parts are kept when the job is finished."""
         several = self.partitions > 1 and bool(self.part_inputs)
         return self.temporary == "parts" and (self.lasting_parts or several)
 
     @property
     def side_by_side(self) -> int:
-        """How many of its tasks can run at the same time."""
+        """Return how many of its tasks can run at the same time."""
         return self.partitions if self.cost_estimate.iterations else 1
 
     @property
     def tasks(self) -> int:
-        """How many tasks it takes, those that combine parts included; expected when iterated."""
+        """Return its number of tasks, including those that combine parts; estimated if iterated."""
         if self.advance is not None:
             return self.cost_estimate.iterations * (self.partitions + 1) + 1
         return self.partitions + (self.finalise is not None)
@@ -129,26 +129,26 @@ class Stage:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the work of one task may read.
+    """The inputs of one task.
 
     Attributes
     ----------
     stage : Stage
-        The stage that is worked on.
+        The task's stage.
     index : int
-        Which partition; -1 in ``finalise`` and ``advance``.
+        The partition; -1 in ``finalise`` and ``advance``.
     corpora : mapping of str to Corpus
-        The corpora the stage names, opened.
+        The corpora that the stage reads, opened.
     results : mapping of str to Artifact
-        The final result of every stage it needs.
+        The final result of every stage that it needs.
     parts : sequence of Artifact
         In ``finalise`` and ``advance``: the results of the partitions, in order.
     state : Artifact or None
-        In an iterated stage: the state before this iteration; None in the very first ``advance``.
+        In an iterated stage: the state before this iteration; None in the first ``advance``.
     iteration : int
-        In an iterated stage: which iteration, 0 for the first ``advance``.
+        In an iterated stage: the iteration; 0 in the first ``advance``.
     last_iteration : sequence of Artifact
-        Where a stage's parts read those of the iteration before: these, in order; none in
+        If a stage's parts read those of the previous iteration: these parts, in order; empty in
         iteration 1.
     """
 
@@ -163,25 +163,25 @@ class Inputs:
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """The stage's parameters."""
+        """Return the stage's parameters."""
         return self.stage.parameters
 
     @property
     def tie_seed(self) -> int:
-        """The seed that breaks ties between equal distances, one for all partitions."""
+        """Return the seed that breaks ties between distances, the same in every partition."""
         return int(self.stage.seed or 0)
 
     def common_generator(self) -> np.random.Generator:
-        """Return the stage's stream of random numbers: the same in every partition."""
+        """Return the stage's stream of random numbers, the same in every partition."""
         return replace(self, index=-1).generator()
 
     def generator(self) -> np.random.Generator:
         """Return this partition's own stream of random numbers.
 
-        Streams are spawned from the job's seed by stage and partition, so no two are related.
+        Streams are spawned from the job's seed by stage and partition, so they are independent.
         """
         if self.stage.seed is None:
-            raise ValueError(f"stage {self.stage.name} has no seed: it may not draw at random")
+            raise ValueError(f"stage {self.stage.name} has no seed and can't draw random numbers")
         words = np.frombuffer(xxhash.xxh3_128_digest(self.stage.name.encode()), dtype=">u4")
         spawn_key = (*(int(word) for word in words), self.index + 1)
         if self.stage.advance is not None:

@@ -1,8 +1,8 @@
-"""The state of every stage of a job, found by inspecting the job's folder.
+"""Find the state of every stage of a job by inspecting the job's folder.
 
-The folder is the truth: an inspection says which results are there and whole, takes over what other
-jobs have under the same keys, and withdraws what is damaged, so that it is computed again. What is
-temporary is missed only while a stage that reads it isn't done.
+An inspection finds the results that are present and intact, copies results that other jobs have
+under the same keys, and withdraws damaged results, so that they are recomputed. A missing temporary
+result is recomputed only if a stage that reads it isn't done.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class StageState:
     Attributes
     ----------
     finalised : bool
-        Whether the result that is made from all parts is there.
+        Whether the result that combines all parts is there.
     collected : bool
-        The stage is done; its temporary results are removed, as all their readers are done.
+        Whether the stage is done and its temporary results were removed.
     found : int
-        Parts that were there at the beginning.
+        Number of parts that were there when the run began.
     origin : str
-        Where the result comes from, or why it has to be computed.
+        The source of the result, or why it has to be computed.
     problems : dict
-        What was wrong with results that had to be withdrawn, by part.
+        The problem of each withdrawn result, by part.
     """
 
     stage: Stage
@@ -59,7 +59,7 @@ class StageState:
 
     @property
     def reason(self) -> str:
-        """Why the stage is, or isn't, computed in this run."""
+        """Return why the stage is or isn't computed in this run."""
         if not self.problems:
             return self.origin
         first, *others = self.problems
@@ -68,26 +68,26 @@ class StageState:
         return what if self.origin == "computed" else f"{self.origin}; {what}"
 
     def part_reason(self, part: str) -> str:
-        """Why one part is computed."""
+        """Return why one part is computed."""
         if part not in self.problems:
             return self.origin
         return f"recomputed: {self.problems[part].removeprefix(f'{self.folder}/')}"
 
 
 def is_complete(work: Work) -> bool:
-    """Return whether no stage of a job misses anything; nothing is changed."""
+    """Return whether every stage of a job is complete; nothing is changed."""
     return all(is_stage_complete(work, stage) for stage in work.stages)
 
 
 def is_stage_complete(work: Work, stage: Stage) -> bool:
-    """Return whether a stage has its result, or had it for as long as it was needed."""
+    """Return whether a stage has its result, or a record that it was collected."""
     inspection = Inspection(work.store, work.folder(stage), repair=False)
     collected = stage.temporary == "result" and inspection.record is not None
     return collected or _has_all(stage, inspection)
 
 
 def has_result(work: Work, stage: Stage) -> bool:
-    """Return whether all that others read of a stage is there and whole, by its sizes."""
+    """Return whether everything that others read of a stage is present, with the right sizes."""
     inspection = Inspection(work.store, work.folder(stage), repair=False)
     collected = stage.temporary == "arrays" and inspection.record is not None
     return not collected and _has_all(stage, inspection)
@@ -101,7 +101,7 @@ def _has_all(stage: Stage, inspection: Inspection) -> bool:
 
 
 def _lost_parts(stage: Stage, inspection: Inspection) -> bool:
-    """Return whether a stage's parts went when its result was all that was needed."""
+    """Return whether a stage's parts were removed when only its result was needed."""
     return inspection.record is not None and not stage.keeps_parts
 
 
@@ -111,15 +111,15 @@ def inspect_stages(work: Work, *, thorough: bool = False, repair: bool = True) -
     Parameters
     ----------
     work : Work
-        The stages and where they live.
+        The stages and the job's folder.
     thorough : bool
-        Check every byte of every result; else presence and sizes.
+        Check every byte of every result; else only presence and sizes.
     repair : bool
-        Withdraw what is damaged and copy what other jobs have. Without it nothing is changed, and
-        other jobs' results aren't read to the last byte.
+        Withdraw damaged results and copy results of other jobs. Otherwise nothing is changed, and
+        only the presence and sizes of other jobs' results are checked.
     """
     states: dict[str, StageState] = {}
-    # Readers come first: they decide if temporary results are needed.
+    # Readers first: they decide whether temporary results are needed.
     for stage in reversed(work.stages):
         reader = next((r.name for r in work.readers(stage) if not states[r.name].done), None)
         states[stage.name] = _inspect(work, stage, thorough, repair, reader)
@@ -127,12 +127,12 @@ def inspect_stages(work: Work, *, thorough: bool = False, repair: bool = True) -
 
 
 def inspect_stage(work: Work, stage: Stage, *, repair: bool) -> StageState:
-    """Inspect one stage of a job, as :func:`inspect_stages` does all of them."""
+    """Inspect one stage of a job, as :func:`inspect_stages` does for all stages."""
     return _inspect(work, stage, False, repair, _waiting_reader(work, stage))
 
 
 def _waiting_reader(work: Work, stage: Stage) -> str | None:
-    """Name a stage that has yet to be computed from this one."""
+    """Return the name of a stage that reads this one and isn't done; None if there is none."""
     for reader in work.readers(stage):
         needed = reader.temporary != "result" or _waiting_reader(work, reader)
         if needed and not is_stage_complete(work, reader):
@@ -182,14 +182,14 @@ def _inspect(
 def _forget_collection(
     store: ObjectStore, state: StageState, *, thorough: bool = False, repair: bool = True
 ) -> Inspection:
-    """Inspect a stage as if nothing had been collected: what is missing is to be computed."""
+    """Inspect a stage as if nothing had been collected: removed results count as missing."""
     if repair:
         withdraw(store, f"{state.folder}/{COLLECTED}")
     return Inspection(store, state.folder, thorough, state.problems, repair, collected=False)
 
 
 def _inspect_unneeded(work: Work, state: StageState, repair: bool) -> StageState:
-    """Note that a temporary result was removed and that no stage needs it."""
+    """Record that a temporary result was removed and that no stage needs it."""
     cache = reuse_record(work, state.stage, copy=repair)
     if cache is not None:
         return _collected(state, f"reused from {cache}")
@@ -206,7 +206,7 @@ def _collected(state: StageState, origin: str) -> StageState:
 
 
 def _take_parts(work: Work, state: StageState, repair: bool) -> int:
-    """Take missing parts that other jobs have; return how many those are."""
+    """Reuse missing parts that other jobs have; return their number."""
     reused = reuse_parts(work, state.stage, tuple(state.waiting), copy=repair)
     for index in reused:
         state.waiting.remove(index)
@@ -217,7 +217,7 @@ def _take_parts(work: Work, state: StageState, repair: bool) -> int:
 
 
 def _inspect_own(state: StageState, inspection: Inspection, whole: bool) -> None:
-    """Find the missing parts of a stage, or of the iteration that it is in."""
+    """Find the missing parts of a stage, or of its current iteration."""
     stage = state.stage
     if stage.advance is not None:
         state.done = whole
@@ -230,7 +230,7 @@ def _inspect_own(state: StageState, inspection: Inspection, whole: bool) -> None
         return
     parts = [part_key(state.folder, stage, index) for index in range(stage.partitions)]
     gone = whole and _lost_parts(stage, inspection)
-    # The only part of a stage may be its result, which has been inspected.
+    # The only part of a stage may be its result, which has been inspected already.
     there = [
         gone or (whole if part.endswith("/result") else inspection.has(part)) for part in parts
     ]
@@ -267,7 +267,7 @@ def _origin(work: Work, state: StageState) -> str:
 
 
 def make_task(work: Work, state: StageState, index: int, attempt: str) -> Task:
-    """Describe one part of a stage, in the iteration that it is in, for any process to do."""
+    """Make the task for one part of a stage in its current iteration."""
     stage = state.stage
     return Task(
         store=work.store,
@@ -288,9 +288,9 @@ def find_owner(states: Sequence[StageState], problem: CorruptResult) -> StageSta
 def redo(
     store: ObjectStore, states: Sequence[StageState], owner: StageState, problem: CorruptResult
 ) -> None:
-    """Withdraw a damaged result of a stage, so that it is computed again.
+    """Withdraw a damaged result of a stage, so that it is recomputed.
 
-    Temporary results that this takes, and that are gone, are computed again as well.
+    Temporary results that this needs and that were removed are recomputed as well.
     """
     withdraw(store, problem.part)
     owner.problems[problem.part] = problem.problem
@@ -298,7 +298,7 @@ def redo(
     _restore_needs(store, {state.stage.name: state for state in states}, owner)
     collected = Inspection(store, owner.folder).record is not None
     if collected and problem.part == f"{owner.folder}/result":
-        # Of what it was made of nothing may be left.
+        # The results that it was made from may have been removed.
         _inspect_again(store, owner)
         return
     if owner.stage.advance is not None:
@@ -331,14 +331,14 @@ def _restore_needs(
 
 
 def _inspect_again(store: ObjectStore, state: StageState) -> None:
-    """Find what is to be computed of a stage that had been collected."""
+    """Find what has to be computed of a stage that was collected."""
     inspection = _forget_collection(store, state)
     state.collected = state.done = False
     _inspect_own(state, inspection, inspection.has(f"{state.folder}/result"))
 
 
 def return_to_iteration(store: ObjectStore, state: StageState) -> None:
-    """Go on from the newest whole state, once nothing of a damaged one is under way."""
+    """Continue from the newest intact state, once no task of a damaged iteration is running."""
     state.damaged = False
     state.waiting.clear()
     inspection = Inspection(store, state.folder, problems=state.problems)

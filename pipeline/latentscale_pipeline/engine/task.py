@@ -1,7 +1,7 @@
-"""Run one task: read its inputs, compute with one thread, write the artifact.
+"""Run one task: read its inputs, compute on one thread, write its result.
 
-A task is a value that says everything: a worker needs nothing but the job folder and the corpora.
-Running a task twice, or two attempts at once, gives the same published result as running it once.
+A task is self-contained: besides it, a worker needs only the job folder and the corpora. Running a
+task twice, even concurrently, publishes the same result as running it once.
 """
 
 from __future__ import annotations
@@ -41,24 +41,25 @@ NOTHING_SPENT = {"seconds": 0.0, "tasks": 0, "peak_memory_bytes": 0, "tasks_at_o
 
 @dataclass(frozen=True)
 class Task:
-    """One partition of a stage (or its finalising), to be attempted once.
+    """One attempt at a partition of a stage, or at finalising the stage.
 
     Attributes
     ----------
     store : ObjectStore
         The job folder.
     stage : Stage
-        The stage that it is a part of.
+        The stage that it belongs to.
     index : int
-        Which partition, or :data:`FINALISE`.
+        The partition, or :data:`FINALISE`.
     folders : mapping
-        Folder of the stage's and its needs' results by name; it names the stage key.
+        Folders of the results of the stage and the stages that it needs, by name; each contains the
+        stage's key.
     corpora : mapping
-        The corpora by role; a worker opens them again, and refuses one that was replaced.
+        The corpora by role. A worker opens them again, and refuses a corpus that was replaced.
     attempt : str
-        Names the run and the try; each execution adds something of its own.
+        Identifies the run and the attempt; each execution adds a random suffix.
     iteration : int
-        Of an iterated stage: which iteration.
+        The iteration of an iterated stage.
     """
 
     store: ObjectStore
@@ -71,12 +72,12 @@ class Task:
 
     @property
     def folder(self) -> str:
-        """Where the stage's results are."""
+        """Return the folder of the stage's results."""
         return self.folders[self.stage.name]
 
     @property
     def part(self) -> str:
-        """Key of what is published, without ending; a state that finishes becomes the result."""
+        """Return the part's key, without extension; the last state becomes the result instead."""
         if self.stage.advance is None:
             return part_key(self.folder, self.stage, self.index)
         inside = iteration_folder(self.folder, self.iteration)
@@ -84,7 +85,7 @@ class Task:
 
     @property
     def label(self) -> str:
-        """Name of the task for people."""
+        """Return the name of the task for display."""
         stage = self.stage
         name = stage.name if stage.advance is None else f"{stage.name}, iteration {self.iteration}"
         if self.index == FINALISE:
@@ -95,7 +96,7 @@ class Task:
 
 
 class TaskFailed(Exception):
-    """An attempt at a task failed: why, in one line, and the key of its whole log."""
+    """An attempt at a task failed: a one-line reason, and the key of the full log."""
 
     def __init__(self, reason: str, log: str) -> None:
         super().__init__(reason, log)
@@ -107,16 +108,16 @@ class TaskFailed(Exception):
 
 
 class WorkerDied(Exception):
-    """The process that worked on a task is gone.
+    """The worker process of a task died.
 
     Attributes
     ----------
     worker : str
-        Which one it was.
+        Name of the worker.
     memory_limit : int
-        What it was allowed to hold, in bytes.
+        Its memory limit, in bytes.
     held : int or None
-        Memory that it held when it was killed for exceeding the limit; None if unknown.
+        Its memory when it was killed for exceeding the limit, in bytes; None if unknown.
     """
 
     def __init__(self, worker: str, memory_limit: int, held: int | None = None) -> None:
@@ -127,36 +128,36 @@ class WorkerDied(Exception):
 
 
 def part_key(folder: str, stage: Stage, index: int) -> str:
-    """Name a part within its stage's folder; a stage's own result is ``result``."""
+    """Return the key of a part in its stage's folder; the stage's result is named ``result``."""
     if index == FINALISE or (stage.finalise is None and stage.partitions == 1):
         return f"{folder}/result"
     return f"{folder}/part-{index:05d}"
 
 
 def lasting_parts(folder: str, stage: Stage) -> list[str]:
-    """Name the parts of a finished stage, its result last; those of iterations are gone by then."""
+    """Return the parts of a finished stage, its result last; those of iterations are gone."""
     indices = range(stage.partitions if stage.advance is None else 0)
     parts = [part_key(folder, stage, index) for index in indices]
     return list(dict.fromkeys([*parts, f"{folder}/result"]))
 
 
 def run_task(task: Task) -> Cost:
-    """Compute one task and publish its result, unless that is there already.
+    """Compute one task and publish its result, unless the result is there already.
 
     Raises
     ------
     LatentscaleError
-        When the input is at fault; nothing would change by trying again.
+        If the input is at fault, so retrying would fail again.
     CorruptResult
-        When the result of an earlier stage turns out to be damaged.
+        If the result of an earlier stage is damaged.
     TaskFailed
-        Anything else, its traceback stored beside the part.
+        On any other error; its traceback is stored beside the part.
     """
     store = task.store
     done = _found(store, task)
     if done is not None:
         return done.cost
-    # An executor may start a task again while a first, cut-off worker still runs it.
+    # An executor may restart a task while a disconnected worker still runs it.
     attempt = f"{task.attempt}-{uuid.uuid4().hex[:8]}"
     try:
         with threadpool_limits(limits=1), measured() as measurement:
@@ -168,7 +169,7 @@ def run_task(task: Task) -> Cost:
         cost = measurement.cost()
         values = dict(output.values)
         if advanced:
-            # What all iterations so far cost: their parts don't outlive them.
+            # A state holds the cost of all iterations so far, because their parts are removed.
             before = {} if inputs.state is None else inputs.state.values[SPENT]
             costs = [cost, *(part.cost for part in inputs.parts)]
             values[SPENT] = add_costs(costs, {**NOTHING_SPENT, **before})
@@ -177,7 +178,7 @@ def run_task(task: Task) -> Cost:
         raise BadInput(f"{damage}{_way_out(task, damage)}") from None
     except (LatentscaleError, CorruptResult):
         raise
-    except Exception as error:  # noqa: BLE001 -- whatever a measure raises is logged and retried
+    except Exception as error:  # noqa: BLE001 -- every error of a measure is logged and retried
         log = f"{task.part}.{attempt}.log"
         store.write(log, without_credentials(traceback.format_exc()).encode())
         reason = without_credentials(str(error).splitlines()[0] if str(error) else "")
@@ -185,7 +186,7 @@ def run_task(task: Task) -> Cost:
 
 
 def _way_out(task: Task, damage: CorruptShard) -> str:
-    """Say how a job can do without the rows of a damaged shard."""
+    """Return a hint on how to exclude a damaged shard from the job; empty if that is impossible."""
     for role, corpus in task.corpora.items():
         shards = {shard.key: shard for shard in corpus.manifest.vectors.shards}
         if str(damage).startswith(f"{corpus.url}/{damage.key}: ") and damage.key in shards:
@@ -238,7 +239,7 @@ def _inputs(store: ObjectStore, task: Task) -> Inputs:
 
 
 class _Parts(Sequence[Artifact]):
-    """The parts of an iteration, each looked up when it's asked for: a task needs few of many."""
+    """The parts of an iteration, loaded on demand because a task needs only a few of them."""
 
     def __init__(self, store: ObjectStore, folder: str, count: int) -> None:
         self._store, self._folder, self._count = store, folder, count
@@ -255,7 +256,7 @@ class _Parts(Sequence[Artifact]):
 def add_costs(
     costs: Sequence[Cost], before: Mapping[str, float] = NOTHING_SPENT
 ) -> dict[str, float]:
-    """Add up what tasks cost: seconds, their number, and the most memory and tasks at once."""
+    """Add up the costs of tasks: seconds, number, and the maximum memory and concurrent tasks."""
     return {
         "seconds": math.fsum([before["seconds"], *(cost.seconds for cost in costs)]),
         "tasks": before["tasks"] + len(costs),

@@ -1,4 +1,4 @@
-"""What a run works on: the stages of a job, their keys, and where results may already be."""
+"""The work of a run: the stages of a job, their keys, and where their results may already be."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from latentscale_pipeline.storage.objects import ObjectStore
 
 @dataclass(frozen=True)
 class Earlier:
-    """What a stage depended on in an earlier plan.
+    """The dependences of a stage in an earlier plan.
 
     Attributes
     ----------
     when : str
-        Which plan that was, in words.
+        The name of that plan, for display.
     dependences : mapping
-        What the stage's key was made from then.
+        The inputs of the stage's key in that plan.
     code : mapping
-        Digests of modules by the digest that stands for all of them.
+        Digests of modules, by the digest of all of them.
     """
 
     when: str
@@ -38,31 +38,31 @@ def _nowhere(key: str) -> tuple[()]:
 
 @dataclass(frozen=True)
 class Work:
-    """Everything a run works on.
+    """The work of a run.
 
     Attributes
     ----------
     store : ObjectStore
         The job folder.
     stages : sequence of Stage
-        Each after those it needs.
+        The stages, each after those that it needs.
     keys : mapping
         Stage keys by name.
     corpora : mapping
         The corpora by role.
     caches : callable
-        For a stage key: other job folders that planned the same stage and may have its result.
+        Takes a stage key; returns the folders of other jobs that may have that stage's result.
     part_caches : callable
-        For a part key (:func:`~latentscale_pipeline.engine.keys.part_keys`): job folders, and
-        parts in them that may have the same.
+        Takes a part key (:func:`~latentscale_pipeline.engine.keys.part_keys`); returns the folders
+        of other jobs that may have that part, with its place in each.
     dependences : mapping
-        By stage name: what its key was made from.
+        The inputs of each stage's key, by stage name.
     earlier : callable
-        For a stage name: the same, from plans before this one.
+        Takes a stage name; returns the same from earlier plans.
     code : mapping
-        Digests of modules by the digest that stands for all of them in ``dependences``.
+        Digests of modules, by the digest of all of them that ``dependences`` refers to.
     retries : int
-        How often a part that failed is tried again.
+        How many times a failed part is retried.
     """
 
     store: ObjectStore
@@ -77,7 +77,7 @@ class Work:
     retries: int = 2
 
     def folder(self, stage: Stage) -> str:
-        """Where a stage's results are: its name and its key."""
+        """Return the folder of a stage's results, which contains its name and its key."""
         return f"{stage.folder}/{self.keys[stage.name]}"
 
     def result(self, stage: Stage) -> Artifact:

@@ -16,16 +16,16 @@ from latentscale_pipeline.executors.dask.remote import Tell
 
 
 def open_cluster(settings: Any, job: Job, tell: Tell) -> AbstractContextManager[DaskExecutor]:
-    """Have the workers that a configuration asks for, for the time of a ``with`` block.
+    """Provide the workers that a configuration asks for during a ``with`` block.
 
     Parameters
     ----------
     settings : Local, Address, Batch or Kubernetes
         The section ``cluster`` of the configuration.
     job : Job
-        Whose tasks they will do.
+        The job that the workers will run.
     tell : callable
-        Told, in a line each, of what a person may have to see to.
+        Called with a one-line warning for the user.
     """
     if isinstance(settings, Local):
         return local_cluster(settings, job.idle_bytes)

@@ -15,9 +15,9 @@ from latentscale_pipeline.engine.task import Task, run_task
 class SerialExecutor(AbstractContextManager["SerialExecutor"]):
     """Runs one task after another in this process, in the order of submission.
 
-    A thread computes and the caller waits, so that signals and requests to stop are heard during
-    a long task. Such a task is left behind when the executor closes: it ends with the process,
-    and what it would still publish is harmless.
+    A thread computes while the caller waits, so that signals and requests to stop are handled
+    during a long task. A task that is running when the executor closes isn't stopped: it ends with
+    the process, and an artifact that it still publishes does no harm.
     """
 
     window = 1
@@ -35,7 +35,7 @@ class SerialExecutor(AbstractContextManager["SerialExecutor"]):
         self._waiting.append(task)
 
     def next_ended(self, seconds: float) -> tuple[Task, Ending] | None:
-        """Run the oldest task, or wait on for the one that is running."""
+        """Start the oldest task, unless one is running, and wait for it to end."""
         if not self._computing:
             task = self._waiting.popleft()
             self._computing = True

@@ -1,13 +1,12 @@
-"""One stage in three steps, each of which may be a process of its own that knows no other.
+"""One stage in three steps, which can run in separate processes without a connection.
 
-A cluster whose machines can't reach each other can still run an array of plain processes that see
-the same files. That is enough, because a task reads files and writes files: *init* inspects the
-stage and says how many parts are missing, *work* computes some of them, *finalise* makes the
-stage's result from all. An iterated stage takes the three steps once an iteration, until there is a
-result; its first task, which needs no parts, belongs to the first *init*.
+If the machines of a cluster can't reach each other, an array of plain processes that share a file
+system can still run a stage, because tasks only read and write files. *Init* inspects the stage and
+reports how many parts are missing, *work* computes some of them, and *finalise* computes the
+stage's result from all parts. An iterated stage needs the three steps once for every iteration,
+until there is a result; its first task, which needs no parts, runs in the first *init*.
 
-No lock is held. Other processes, those of the same array included, can only try to publish the
-same parts again, and the first one published wins.
+No lock is held. If several processes compute the same part, the first one published wins.
 """
 
 from __future__ import annotations
@@ -33,42 +32,44 @@ from latentscale_pipeline.storage.artifacts import CorruptResult, Cost, collect_
 
 @dataclass(frozen=True)
 class Share:
-    """The ``number``-th of ``of`` processes, counted from 1: every ``of``-th part is its own."""
+    """The share of process ``number`` of ``of``, counted from 1: every ``of``-th part."""
 
     number: int = 1
     of: int = 1
 
     def __post_init__(self) -> None:
         if not 1 <= self.number <= self.of:
-            raise ValueError(f"there is no process {self.number} of {self.of}")
+            raise ValueError(f"there is no process {self.number} of {self.of}; count from 1")
 
     def take(self, parts: Iterable[int]) -> list[int]:
-        """Return the parts that are this process' own.
+        """Return the parts in this share.
 
-        That depends only on their numbers, so a process that is started again has the same parts to
-        do, even if the others have done theirs.
+        They depend only on the parts' numbers, so a process that is started again has the same
+        parts, even if other processes have finished theirs.
         """
         return [part for part in parts if part % self.of == self.number - 1]
 
 
 def find_stage(work: Work, name: str) -> Stage:
-    """Return the stage of a job that has this name.
+    """Return the stage of a job with the given name.
 
     Raises
     ------
     BadInput
-        Listing those there are.
+        If there is none; the message lists all stages.
     """
     for stage in work.stages:
         if stage.name == name:
             return stage
-    raise BadInput(f"{name}: this job's stages are {', '.join(s.name for s in work.stages)}")
+    raise BadInput(
+        f"{name}: unknown stage; the stages are {', '.join(s.name for s in work.stages)}"
+    )
 
 
 def init_stage(work: Work, stage: Stage, attempt: str) -> StageState:
-    """Get a stage ready: withdraw what is damaged, take over what other jobs have.
+    """Prepare a stage: withdraw damaged artifacts, and reuse those of other jobs.
 
-    Of an iterated stage that hasn't begun, the first task is computed here.
+    The first task of an iterated stage, if it isn't done yet, is computed here.
 
     Raises
     ------
@@ -81,19 +82,23 @@ def init_stage(work: Work, stage: Stage, attempt: str) -> StageState:
     needed = [other for other in work.stages if other.name in stage.needs]
     undone = [other.name for other in needed if not has_result(work, other)]
     if undone:
-        raise Incomplete(f"stage {stage.name} needs {', '.join(undone)}, which isn't done yet")
+        raise Incomplete(
+            f"stage {stage.name} needs {', '.join(undone)}, which isn't done yet; finalise it first"
+        )
     if stage.advance is not None and state.iteration == 0:
         state = _finalise(work, state, attempt)
     return state
 
 
 def work_on_stage(work: Work, stage: Stage, share: Share, attempt: str) -> int:
-    """Compute those of the missing parts that are one process' share; return how many there were.
+    """Compute the missing parts in one process' share, and return their number.
 
     Raises
     ------
+    BadInput
+        If the stage hasn't been initialised.
     Incomplete
-        If parts failed; the others of the share are done.
+        If parts failed; the other parts of the share are done.
     """
     state = inspect_stage(work, stage, repair=False)
     if stage.advance is not None and state.iteration == 0 and not state.done:
@@ -104,7 +109,7 @@ def work_on_stage(work: Work, stage: Stage, share: Share, attempt: str) -> int:
 
 
 def finalise_stage(work: Work, stage: Stage, attempt: str) -> StageState:
-    """Make the result of a stage, or the state of its iteration, from its parts.
+    """Compute the result of a stage, or the next state of an iterated one, from its parts.
 
     Raises
     ------
@@ -117,7 +122,7 @@ def finalise_stage(work: Work, stage: Stage, attempt: str) -> StageState:
         listed = ", ".join(str(part + 1) for part in missing[:5])
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         raise Incomplete(
-            f"stage {stage.name}: of {stage.partitions} parts these are missing: {listed}{more}; "
+            f"stage {stage.name}: missing parts of {stage.partitions}: {listed}{more}; "
             "run latentscale stage work again"
         )
     if not state.done:
@@ -128,12 +133,12 @@ def finalise_stage(work: Work, stage: Stage, attempt: str) -> StageState:
 
 
 def missing_parts(state: StageState) -> list[int]:
-    """Return the parts to be computed before a stage, or its iteration, can be finalised."""
+    """Return the parts that must be computed before a stage or its iteration can be finalised."""
     return [part for part in state.waiting if part != FINALISE]
 
 
 def _finalise(work: Work, state: StageState, attempt: str) -> StageState:
-    """Run a stage's finalise or advance, tidy up behind it, and inspect the stage again."""
+    """Run a stage's finalise or advance, remove what isn't needed, and inspect the stage again."""
     _run(work, state, [FINALISE], attempt)
     if state.stage.advance is not None:
         remove_finished_iterations(work.store, state.stage, state.folder, state.iteration)
@@ -144,7 +149,7 @@ def _finalise(work: Work, state: StageState, attempt: str) -> StageState:
 
 
 def _run(work: Work, stage_state: StageState, parts: Iterable[int], attempt: str) -> None:
-    """Compute parts one after another; those that fail don't keep the others from being tried."""
+    """Compute parts one after another; after a failure the other parts are still computed."""
     failures = list(_failures(work, stage_state, parts, attempt))
     if failures:
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
@@ -154,7 +159,7 @@ def _run(work: Work, stage_state: StageState, parts: Iterable[int], attempt: str
 def _failures(
     work: Work, stage_state: StageState, parts: Iterable[int], attempt: str
 ) -> Iterator[str]:
-    """Compute parts; say of each that failed which it was and why."""
+    """Compute parts, and yield label and reason of each that failed."""
     with SerialExecutor() as executor:
         for index in parts:
             task = make_task(work, stage_state, index, f"{attempt}-{max(index, 0)}")
@@ -179,8 +184,8 @@ def _failures(
 
 
 def _withdraw(work: Work, damage: CorruptResult) -> str:
-    """Withdraw what a task found damaged, so that it is computed again, and say what to do."""
+    """Withdraw an artifact that a task found damaged, and return what to do, for a message."""
     withdraw(work.store, damage.part)
     owner = next((s for s in work.stages if damage.part.startswith(f"{work.folder(s)}/")), None)
     name = "the stage that it belongs to" if owner is None else f"stage {owner.name}"
-    return f"{work.store.locate(damage.problem)}; it was withdrawn: init {name} again"
+    return f"{work.store.locate(damage.problem)}; it was withdrawn: run init of {name} again"

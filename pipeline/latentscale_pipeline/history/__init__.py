@@ -1,5 +1,5 @@
 """The history of evaluations: a registry of finished jobs, trends over time, baselines.
 
-A registry is a folder or URL with one Parquet file a job, which any number of writers add to and
-any tool reads. Only ``scores`` go into it, and what identifies the job they are of.
+A registry is a folder or URL with one Parquet file per job. Any number of writers can add to it,
+and any tool can read it. An entry holds only the job's ``scores`` and its identification.
 """

@@ -1,7 +1,7 @@
 """A registry entry: one evaluated job as a Parquet file with a row per score.
 
-Every row repeats what identifies the job, so that a query over all files of a registry needs no
-join: ``select finished, value from 'history/entries/*.parquet' where measure = 'vendi'``.
+Every row repeats the identification of the job, so that a query over all files of a registry needs
+no join: ``select finished, value from 'history/entries/*.parquet' where measure = 'vendi'``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.storage.urls import strip_credentials
 
 PARQUET_MISSING = (
-    "a history is kept in Parquet, which needs pyarrow; pip install 'latentscale[history]'"
+    "a history is stored in Parquet, which needs pyarrow; pip install 'latentscale[history]'"
 )
 
 
@@ -33,22 +33,22 @@ class Entry:
     finished, registered : str
         UTC times in ISO 8601.
     version : str
-        Of the program that computed it.
+        Version of the program that computed it.
     corpus_fingerprint, reference_fingerprint : str or None
-        What was measured.
+        Fingerprints of the corpora.
     corpus_rows : int
-        How much of it.
+        Number of rows of the corpus.
     seconds, peak_memory_bytes : float or None, int or None
-        What it took: all stages together, and the most that a process held.
+        Total time of all stages, and the peak memory of a process.
     workflow, evaluation, baseline : str or None
-        The workflow that ran it, what that evaluation is known by, and the job it was compared
-        with; None for a job that was added by hand.
+        The workflow that ran it, the key of that evaluation, and the job that it was compared with;
+        None for a job that was added by hand.
     passed : bool or None
-        Whether its gates passed; None where there were none.
+        Whether its gates passed; None if there were none.
     failures : str
-        What the gates said, one line each.
+        The messages of failed gates, one line each.
     scores : tuple of Score
-        In the order of its results.
+        Its scores, in the order of its results.
     """
 
     job: str
@@ -71,22 +71,22 @@ class Entry:
 
     @property
     def key(self) -> str:
-        """Where the registry keeps it: the same job and evaluation have the same place."""
+        """Return its key in the registry; the same job and evaluation have the same key."""
         return f"entries/{self.job}{'.' + self.evaluation if self.evaluation else ''}.parquet"
 
 
 JOB_COLUMNS = tuple(field.name for field in fields(Entry) if field.name != "scores")
-"""Columns that say which job the scores are of and what was made of them."""
+"""Columns that describe the job and its evaluation."""
 
 SCORE_COLUMNS = tuple(Score.model_fields)
-"""Columns that differ from row to row, as in ``results.json``."""
+"""Columns of a single score, as in ``results.json``."""
 
 NUMBERS: Mapping[str, str] = {
     **dict.fromkeys(("scale", "value", "lower", "upper", "sampling_error", "seconds"), "float64"),
     **dict.fromkeys(("corpus_rows", "peak_memory_bytes"), "int64"),
     **dict.fromkeys(("passed", "size_dependent"), "bool_"),
 }
-"""Arrow's types of the columns that aren't text."""
+"""Arrow types of the columns that aren't text."""
 
 
 def make_entry(
@@ -105,7 +105,7 @@ def make_entry(
         name=job.name,
         url=strip_credentials(job.url),
         finished=job.finished,
-        # Finer than a second: jobs that finished in one are told apart by it.
+        # Microseconds order the jobs that finished in the same second.
         registered=datetime.now(UTC).isoformat(timespec="microseconds"),
         version=job.version,
         corpus_fingerprint=job.corpora["corpus"].fingerprint,
@@ -123,15 +123,15 @@ def make_entry(
 
 
 def score_columns(score: Score) -> dict[str, Any]:
-    """Return what a score has in each of its columns."""
+    """Return the value of a score in each of its columns."""
     return {name: getattr(score, name) for name in SCORE_COLUMNS}
 
 
 def dump_entry(entry: Entry) -> bytes:
-    """Write an entry as a Parquet file."""
+    """Return an entry as a Parquet file."""
     pyarrow, parquet = _arrow()
     job = {name: getattr(entry, name) for name in JOB_COLUMNS}
-    # A job without any score is still a job: one row, all of whose score columns are null.
+    # A job without scores is stored as one row whose score columns are null.
     scores = [score_columns(score) for score in entry.scores] or [dict.fromkeys(SCORE_COLUMNS)]
     types = {name: getattr(pyarrow, NUMBERS.get(name, "string"))() for name in {**job, **scores[0]}}
     rows = [{**job, **score} for score in scores]
@@ -141,12 +141,12 @@ def dump_entry(entry: Entry) -> bytes:
 
 
 def load_entry(data: bytes, where: str) -> Entry:
-    """Read an entry.
+    """Parse an entry.
 
     Raises
     ------
     BadInput
-        If it isn't one.
+        If it isn't an entry.
     """
     pyarrow, parquet = _arrow()
     try:

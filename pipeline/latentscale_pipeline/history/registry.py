@@ -1,9 +1,9 @@
 """A registry of finished jobs: a folder or URL with any number of writers.
 
-Nothing in it is ever changed. An entry is a file of its own, created only if its place is free, so
-two writers of one evaluation agree on the first. A tag is a list of files,
-``tags/<tag>/000001.json`` and so on, of which the highest number counts; to move a tag is to create
-the next one, which one contender can.
+Objects in a registry are never changed. Each entry is a separate file that is created only if it is
+absent, so of two writers of one evaluation the first wins. A tag is a series of files,
+``tags/<tag>/000001.json`` and so on, of which the highest number is current. Moving a tag creates
+the next file; only one of several contenders can do so.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.views.formatting import printable
 
 READERS = 16
-"""Entries that are read at once: a remote store is slow to answer."""
+"""Number of entries read concurrently, to hide the latency of a remote store."""
 
 LATEST = "latest"
-"""The word that names the newest job whose gates didn't fail."""
+"""The name of the newest job whose gates didn't fail."""
 
 MOVES = 20
-"""How often the next number of a tag is tried for while others take it."""
+"""How many times moving a tag is tried while others move it too."""
 
 _TAG = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _MOVE = re.compile(r"tags/(?P<tag>[^/]+)/(?P<number>\d{6})\.json")
@@ -40,11 +40,11 @@ class Registry:
 
     @staticmethod
     def at(url: str) -> Registry:
-        """Return the registry at a folder or URL, be there anything yet or not."""
+        """Return the registry at a folder or URL, which need not exist yet."""
         return Registry(ObjectStore(url))
 
     def add(self, entry: Entry) -> bool:
-        """Register a job; False if it was registered before, which changes nothing."""
+        """Register a job; if it is registered already, change nothing and return False."""
         if self.store.exists(entry.key):
             return False
         return self.store.create(entry.key, dump_entry(entry))
@@ -55,12 +55,12 @@ class Registry:
         Parameters
         ----------
         name : str, optional
-            Only those of this name or workflow.
+            Only jobs of this name or workflow.
 
         Raises
         ------
         BadInput
-            If one of them is damaged.
+            If an entry is damaged.
         """
         keys = [key for key in self.store.keys("entries") if key.endswith(".parquet")]
         with ThreadPoolExecutor(READERS) as pool:
@@ -69,18 +69,18 @@ class Registry:
         return sorted(chosen, key=lambda entry: (entry.finished, entry.registered, entry.job))
 
     def tag(self, tag: str, job: str) -> None:
-        """Give a job a tag, taking it from the one that had it.
+        """Move a tag to a job.
 
         Raises
         ------
         BadInput
-            If there is no such job, or the tag is no word of small letters, digits, dots and
+            If there is no such job, or the tag isn't a word of lower-case letters, digits, dots and
             dashes.
         """
         if not _TAG.fullmatch(tag) or tag == LATEST:
             raise BadInput(
-                f"{printable(tag)!r} can't be a tag; write small letters, digits, dots and dashes, "
-                f"and not {LATEST}"
+                f"{printable(tag)!r} can't be a tag; use lower-case letters, digits, dots and "
+                f"dashes, but not {LATEST}"
             )
         if job not in {entry.job for entry in self.entries()}:
             raise BadInput(f"{self.store.url}: no job {printable(job)} here; add it first")
@@ -88,16 +88,16 @@ class Registry:
             last = max(self._moves().get(tag, {0: ""}))
             if self.store.create(f"tags/{tag}/{last + 1:06d}.json", json.dumps(job).encode()):
                 return
-        raise Incomplete(f"{self.store.url}: the tag {tag} is moved by others; try again")
+        raise Incomplete(f"{self.store.url}: other processes are moving the tag {tag}; try again")
 
     def tags(self) -> dict[str, str]:
-        """Return the job that every tag is at."""
+        """Return the job of every tag."""
         found = {}
         for tag, moves in self._moves().items():
             try:
                 found[tag] = str(json.loads(self.store.read(moves[max(moves)])))
             except (ValueError, FileNotFoundError):
-                continue  # damaged: as good as no tag, and said where it is asked for
+                continue  # a damaged tag counts as missing
         return found
 
     def _moves(self) -> dict[str, dict[int, str]]:
@@ -115,13 +115,13 @@ class Registry:
 def pick_baseline(registry: Registry, rule: str, name: str | None = None) -> Entry | None:
     """Return the job that a rule names.
 
-    ``latest`` is the newest job whose gates didn't fail: a job that failed must not become what
-    the next one is measured against. Anything else is a tag.
+    ``latest`` is the newest job whose gates didn't fail: a failed job must not become the baseline
+    of the next one. Any other rule is a tag.
 
     Parameters
     ----------
     registry : Registry
-        Where to look.
+        The registry.
     rule : str
         ``latest`` or a tag.
     name : str, optional
@@ -130,7 +130,7 @@ def pick_baseline(registry: Registry, rule: str, name: str | None = None) -> Ent
     Returns
     -------
     Entry or None
-        None where ``latest`` finds no job.
+        None if ``latest`` finds no job.
 
     Raises
     ------

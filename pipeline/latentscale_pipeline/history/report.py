@@ -1,4 +1,4 @@
-"""The report of a series: every score over time."""
+"""Build the report of a series of jobs: every score over time."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from latentscale_pipeline.views.formatting import counted, printable, write_numb
 from latentscale_pipeline.views.scores import whole_scores, written_score
 
 SPREAD = 10.0
-"""Ratio of the largest to the smallest value of a figure beyond which its axis is logarithmic."""
+"""Ratio of a figure's largest to its smallest value above which its axis is logarithmic."""
 
 Key = tuple[str, str, str, str | None, str | None, float | None]
 
 Trend = Sequence[tuple[Entry, Score]]
-"""A score in one job after the other."""
+"""A score over a series of jobs."""
 
 
 def series_report(
@@ -52,11 +52,11 @@ def series_report(
     Parameters
     ----------
     entries : sequence of Entry
-        The oldest first, at least one.
+        The jobs, the oldest first; at least one.
     title : str
-        What the series is called.
+        The title of the series.
     tags : mapping, optional
-        The job that each tag is at.
+        The job of each tag.
     """
     entries = _with_complete_kernels(entries)
     measures = dict.fromkeys(score.measure for entry in entries for score in entry.scores)
@@ -71,7 +71,7 @@ def series_report(
             Section(
                 key="method",
                 title="The jobs of this series",
-                question="Brackets bound the measure of each very corpus; sampling error is apart.",
+                question="A bracket bounds the measure of one corpus, without sampling error.",
                 tables=[_jobs_table(entries, tags or {})],
                 glossary=[*PROMISES, SAMPLING_ERROR],
             ),
@@ -80,7 +80,7 @@ def series_report(
 
 
 def _with_complete_kernels(entries: Sequence[Entry]) -> list[Entry]:
-    """Name every kernel with its bandwidth, so that a score of an earlier version goes on."""
+    """Complete kernel names with bandwidths, so that series continue across versions."""
     names = complete_names(score.kernel for entry in entries for score in entry.scores)
     return [
         replace(
@@ -167,7 +167,7 @@ def _section(place: int, measure: str, entries: Sequence[Entry]) -> Section:
 
 
 def _trends(measure: str, entries: Sequence[Entry]) -> list[Trend]:
-    """Return each score of whole corpora wherever it has a value, the oldest first."""
+    """Return the series of each score of whole corpora, without nulls, the oldest first."""
     found: dict[Key, list[tuple[Entry, Score]]] = {}
     for entry in entries:
         for score in whole_scores(entry.scores, measure):
@@ -181,7 +181,7 @@ def _named(score: Score) -> str:
 
 
 def _figures(prefix: str, trends: Sequence[Trend]) -> list[Figure]:
-    """Return a figure for each score and kernel; orders and scales are lines of one figure."""
+    """Return one figure per score and kernel, with a line for each order or scale."""
     groups: dict[tuple[str, str | None, bool], list[Trend]] = {}
     for trend in trends:
         score = trend[0][1]

@@ -1,1 +1,1 @@
-"""Jobs from beginning to end: plan, run, resume, status, submission."""
+"""The life of a job: plan, run, resume, status, submission."""

@@ -1,4 +1,4 @@
-"""results.json: one document with every number of a job, its bracket, and how it came about."""
+"""Assemble results.json: every number of a job, its bracket, and how it was computed."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ def assemble_results(
     started: str,
     finished: str,
 ) -> model.Results:
-    """Collect what the stages published into the results of the job.
+    """Collect the results of all stages into the results of the job.
 
     Parameters
     ----------
     plan : Plan
         The job.
     work : Work
-        Where its stages' results are.
+        Access to the results of its stages.
     stage_states : sequence of StageState
-        How each stage came about in this run.
+        What this run did for each stage: reused or computed it, and why.
     started, finished : str
         UTC times in ISO 8601.
 
     Returns
     -------
     results.model.Results
-        What ``results.json`` is written from; every number finite.
+        The content of ``results.json``; every number is finite.
     """
     stages = {stage.name: stage for stage in plan.stages}
 

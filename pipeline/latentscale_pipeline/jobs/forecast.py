@@ -1,10 +1,10 @@
 """Forecast what a job will do and cost before it runs.
 
-A forecast reads manifests, headers of sources that aren't corpora yet, and what earlier runs left
-below the output; it writes nothing. Work is what the stages state of themselves; time is that work
-at the rates of a short calibration, divided among as many tasks as workers, memory and partitions
-allow at once. Stages side by side share the workers, so a job takes at least as long as its longest
-chain of stages, and at least its whole work divided by the workers.
+A forecast reads manifests, the headers of sources that aren't ingested yet, and the results of
+earlier runs below the output; it writes nothing. Each stage estimates its own work. A short
+calibration converts work to time, which is divided by the number of tasks that workers, memory and
+partitions allow at once. Concurrent stages share the workers, so a job takes at least as long as
+its longest chain of stages, and at least its total work divided by the number of workers.
 """
 
 from __future__ import annotations
@@ -46,36 +46,36 @@ from latentscale_pipeline.storage.urls import storage_options, strip_credentials
 PLAN_SCHEMA = "latentscale.plan/1"
 
 TASK_SECONDS = 0.05
-"""What a task costs beyond its work: scheduling, opening the corpus, its marker."""
+"""Overhead of a task: scheduling, opening the corpus, writing its marker."""
 
 STARTUP_SECONDS = 4.0
-"""Until worker processes have started and imported everything."""
+"""Time until the worker processes have started and imported everything."""
 
 INGEST_OPERATIONS = 4
-"""Elementwise operations of an ingest on a coordinate: conversion, checks, hashes."""
+"""Operations of an ingest per coordinate: conversion, checks, hashes."""
 
 REPORT_BYTES = 6 * 2**20
-"""About what the report and the results take."""
+"""Approximate size of the report and the results."""
 
 
 @dataclass(frozen=True)
 class StageForecast:
-    """What is expected of one stage.
+    """The forecast of one stage.
 
     Attributes
     ----------
     stage : Stage
         The stage.
     worker_pool : WorkerPool
-        Who does it.
+        The workers that run it.
     reuse : str
-        What earlier runs have to do with it.
+        How much of it can be reused from earlier runs.
     left : float
-        Share of it that remains to be done.
+        Share of its work that remains.
     copied : bool
         Whether its result is copied from another job.
     work_seconds : float
-        What remains to be done, on one thread.
+        Time that the remaining work takes on one thread.
     """
 
     stage: Stage
@@ -87,7 +87,7 @@ class StageForecast:
 
     @property
     def seconds(self) -> float:
-        """Time from its first task to its end, when it has the workers for itself."""
+        """Return the time from its first task to its end if no other stage uses the workers."""
         parts = max(1, math.ceil(self.left * self.stage.side_by_side))
         at_once = min(parts, self.worker_pool.slots(self.stage))
         crowding = max(1.0, at_once / self.worker_pool.cores)
@@ -95,7 +95,7 @@ class StageForecast:
 
     @property
     def share_seconds(self) -> float:
-        """The same when other stages take what it leaves idle."""
+        """Return the time if other stages use the workers that this stage leaves idle."""
         return self.work_seconds / min(self.worker_pool.slots(self.stage), self.worker_pool.cores)
 
 
@@ -117,8 +117,8 @@ def forecast_job(config: JobConfig, *, allow_code: bool = False) -> dict[str, An
     Raises
     ------
     BadInput
-        If a corpus can't be had, or the job can't fit budget, memory or disk: in one line that
-        names the setting that would make it fit, and its value.
+        If a corpus can't be opened, or the job doesn't fit the budget, the memory or the disk. The
+        message is one line and names the setting, and the value, that would make it fit.
     """
     refuse_code(config.measures, allowed=allow_code)
     with storage_options(config.storage_options):
@@ -138,7 +138,7 @@ def _forecast(config: JobConfig) -> dict[str, Any]:
     plan = identify_plan(config, corpora, facts, stages) if len(corpora) == len(found) else None
     rates = calibrate(_pieces(found["corpus"]))
     worker_pool = WorkerPool.of(config, stages)
-    # Without fingerprints nothing that earlier runs left can be recognised.
+    # Results of earlier runs are found by keys that contain the corpora's fingerprints.
     inspected = [] if plan is None else inspect_stages(work_with_caches(plan), repair=False)
     stage_states = {stage_state.stage.name: stage_state for stage_state in inspected}
     previewed = [
@@ -181,7 +181,7 @@ def _forecast(config: JobConfig) -> dict[str, Any]:
 
 
 def _pieces(corpus: Corpus | Prospect) -> Iterator[int]:
-    """Read a corpus, or the source it will be made from, piece by piece."""
+    """Read a corpus, or the source to ingest, piece by piece."""
     if isinstance(corpus, Corpus):
         for i in range(corpus.shard_count):
             yield corpus.read_shard(i).nbytes
@@ -206,7 +206,7 @@ def _forecast_stage(
 
 
 def _share_left(stage_state: StageState) -> float:
-    """Share of a stage's tasks that remain; at least one where it isn't done."""
+    """Return the share of a stage's tasks that remain; at least one task if it isn't done."""
     stage = stage_state.stage
     if stage_state.done:
         return 0.0
@@ -289,13 +289,13 @@ def _disk(
 
 
 def _kept_bytes(stage: Stage) -> int:
-    """Return the most bytes a stage has on disk: of an iterated one two states and an iteration."""
+    """Return the peak disk use of a stage; an iterated stage holds two states and an iteration."""
     iterations = max(1, stage.cost_estimate.iterations)
     return stage.cost_estimate.bytes_written * min(iterations, 3) // iterations
 
 
 def _free_bytes(output: ObjectStore) -> int | None:
-    """Return what is free on the disk of a local output; nobody knows that of a store."""
+    """Return the free bytes on the disk of a local output; None for a remote store."""
     if not output.is_local:
         return None
     place = Path(output.url).absolute()
@@ -310,12 +310,12 @@ def check_disk(config: JobConfig, disk: Mapping[str, int | None]) -> None:
     Raises
     ------
     BadInput
-        With what is needed and what is free.
+        If more is needed than is free; the message gives both.
     """
     missing, free = disk["missing_bytes"], disk["free_bytes"]
     if missing is not None and free is not None and missing > free:
         raise BadInput(
             f"output {strip_credentials(config.output)}: the job writes "
             f"{write_gibibytes(missing)} and {free / 2**30:.1f}GiB are free there; set output to "
-            f"a place with more, or free {write_gibibytes(missing - free)}"
+            f"a larger disk, or free {write_gibibytes(missing - free)}"
         )

@@ -1,9 +1,8 @@
 """The identity of a job: a hash of everything that determines its numbers.
 
-A job is identified by what determines its numbers: the corpora's fingerprints, the seed,
-replicates, budget, where scales come from, and the measures; not by its name, its output place or
-the cluster it runs on. A stage is identified the same way, so that its results can be used again
-by any job that asks for the same.
+The hash covers the corpora's fingerprints, the seed, the replicates, the budget, the source of the
+scales, and the measures. It doesn't cover the job's name, its output folder or the cluster it runs
+on. Stages are identified the same way, so any job that needs the same stage can reuse its result.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ def config_hash(
     corpus, reference : str
         Fingerprints of the corpora.
     fixed_scales : mapping, optional
-        The scales that come from a finished job: they count, not where that job is.
+        The scales taken from a finished job. Their values are hashed, not the job's address.
     beside : mapping, optional
-        Checksums of what measures read beside the vectors.
+        Checksums of what measures read besides the vectors.
     """
     return digest(
         {
@@ -49,24 +48,24 @@ def config_hash(
 
 
 def job_id(config: JobConfig, hashed: str) -> str:
-    """Name a job's folder: its slug and eight digits of its hash."""
+    """Return the name of a job's folder: its slug and eight hexadecimal digits of its hash."""
     return f"{slug(config.name)}-{hashed[:8]}"
 
 
 def short_name(job: str, folder: str) -> str:
-    """Name a job for schedulers of clusters, which take few characters and know many folders.
+    """Return a short name of a job for cluster schedulers, which limit the length of names.
 
     Parameters
     ----------
     job : str
-        As :func:`job_id` gives it.
+        The name that :func:`job_id` returns.
     folder : str
-        Where it is: jobs of the same identity in two places are two jobs.
+        The job's folder. Jobs of the same identity in two folders get two names.
 
     Returns
     -------
     str
-        At most 36 characters of ``a-z``, ``0-9`` and hyphens, the first one a letter.
+        At most 36 characters of ``a-z``, ``0-9`` and hyphens, starting with a letter.
     """
     name, _, hashed = job.rpartition("-")
     return f"ls-{name[:15].strip('-')}-{hashed}-{digest(folder)[:8]}"

@@ -1,9 +1,9 @@
-"""An ingest on worker processes: the runtime of jobs, for the partitions of a corpus.
+"""Run an ingest on worker processes, with the engine that runs jobs.
 
-The partitions that are missing become those of one stage, which the engine's loop hands to the
-workers: what dies is tried again elsewhere, memory is kept to its limit, and nothing that matters
-lives in the workers. What has been encoded is told by the records in the corpus
-(:mod:`latentscale_pipeline.corpus.ingest.encoding`); the stage itself lasts as long as one run.
+The missing partitions of the corpus become the partitions of one stage, which the engine's loop
+hands to the workers. So failed tasks are retried on other workers, memory stays within its limit,
+and the workers hold no state. The records in the corpus list the partitions that have been encoded
+(:mod:`latentscale_pipeline.corpus.ingest.encoding`); the stage itself exists for one run only.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.storage.artifacts import Output
 
 WORTH_WORKERS_BYTES = 16 << 30
-"""Below so many bytes of sources one process is nearly as fast: it keeps a disk busy alone."""
+"""Size of the sources below which one process is nearly as fast: it saturates a disk alone."""
 
 
 @dataclass(frozen=True)
 class _Partition:
-    """The work of one partition: a partition of the corpus."""
+    """A task of the stage: encode one partition of the corpus."""
 
     work: Work
     partitions: tuple[int, ...]
@@ -41,7 +41,7 @@ class _Partition:
 
 
 def _combine(inputs: Inputs) -> Output:
-    """End the stage: the records say everything."""
+    """Return an empty result: the records in the corpus are the result."""
     return Output()
 
 
@@ -51,18 +51,18 @@ def ingest_runner(
     progress: Progress = silent,
     worth_workers_bytes: int = WORTH_WORKERS_BYTES,
 ) -> Run:
-    """Return what runs the partitions of an ingest: workers where they are worth their start.
+    """Return the function that runs the partitions of an ingest, on workers if that is faster.
 
     Parameters
     ----------
     cluster : Cluster
         The runtime, as in a job's configuration.
     sources : Sources
-        What is ingested.
+        The sources to ingest.
     progress : callable
         ``progress(rows read, rows in all)``.
     worth_workers_bytes : int
-        Bytes of sources from which on workers are worth their start.
+        Size of the sources from which workers are started.
     """
     size = sum(source.size for source in sources.items)
     if isinstance(cluster, Local) and cluster.workers > 1 and size >= worth_workers_bytes:
@@ -71,7 +71,7 @@ def ingest_runner(
 
 
 def worker_runner(cluster: Local, rows: int = 0, progress: Progress = silent) -> Run:
-    """Return what runs the partitions of an ingest on workers of this machine."""
+    """Return the function that runs the partitions of an ingest on workers of this machine."""
 
     def run(work: Work, partitions: Sequence[int], memory_bytes: int) -> None:
         stage = Stage(

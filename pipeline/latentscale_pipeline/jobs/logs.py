@@ -1,4 +1,4 @@
-"""The log of a job: events of all its runs, and logs of failed tasks."""
+"""Read the log of a job: the events of all its runs, and the logs of failed tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.views.formatting import write_bytes, write_duration
 
 FAILURES = frozenset({"part_retried", "part_corrupt", "stage_failed"})
-"""Events that tell of something that went wrong in a stage."""
+"""Events that report a failure in a stage."""
 
 _LOG = re.compile(
     r"stages/(?P<stage>[^/]+)/[^/]+/(?:round-(?P<round>\d+)/)?"
@@ -25,20 +25,20 @@ _LOG = re.compile(
 
 @dataclass(frozen=True)
 class TaskLog:
-    """Where the log of a failed task is.
+    """The address of a failed task's log.
 
     Attributes
     ----------
     stage : str
         The stage.
     part : int or None
-        Which part of it, counted from 0; None for the task that makes the stage's result.
+        The part, counted from 0; None for the task that makes the stage's result.
     round : int or None
         Iteration of an iterated stage.
     attempt : str
-        The run and the try that failed.
+        The run and the attempt that failed.
     key : str
-        Of the log in the job's folder.
+        Key of the log in the job's folder.
     """
 
     stage: str
@@ -49,7 +49,7 @@ class TaskLog:
 
     @property
     def title(self) -> str:
-        """What failed, for people; parts are counted from 1, as everywhere people read them."""
+        """Return a title for display; parts are counted from 1 there."""
         where = [] if self.round is None else [f"iteration {self.round}"]
         where += [] if self.part is None else [f"part {self.part + 1}"]
         return f"{', '.join([self.stage, *where])}: {self.key}"
@@ -62,7 +62,7 @@ def read_driver_logs(store: ObjectStore) -> dict[str, str]:
 
 
 def read_runs(store: ObjectStore) -> list[tuple[Holder, list[Event]]]:
-    """Return the process and the events of every run of a job, the first run first."""
+    """Return the process and the events of every run of a job, the oldest run first."""
     return [(holder, read_events(store, holder.attempt)) for holder in read_holders(store)]
 
 
@@ -82,7 +82,7 @@ def find_task_logs(store: ObjectStore) -> list[TaskLog]:
 
 
 def read_task_log(store: ObjectStore, log: TaskLog) -> str:
-    """Return the text of a failed task's log; empty if it was removed meanwhile."""
+    """Return the text of a failed task's log; empty if it has been removed since."""
     try:
         return store.read(log.key).decode("utf-8", "replace")
     except FileNotFoundError:
@@ -90,7 +90,7 @@ def read_task_log(store: ObjectStore, log: TaskLog) -> str:
 
 
 def describe_event(event: Event) -> str:
-    """Write an event as a line; one of another version as its name and fields."""
+    """Return an event as a line of text; an unknown event as its name and fields."""
     write = _WRITERS.get(event.name)
     try:
         text = write(event.fields) if write else f"{event.name} {json.dumps(dict(event.fields))}"

@@ -1,4 +1,4 @@
-"""Describe the machine: processor, cores, memory."""
+"""Describe this machine: processor, cores, memory."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import psutil
 
 CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""Where a container's limit on memory is written."""
+"""Files that hold the memory limit of a container."""
 
 
 def describe_machine() -> dict[str, Any]:
-    """Return processor, cores, memory and system as JSON values; nothing that names the machine."""
+    """Return processor, cores, memory and system as JSON values, without the machine's name."""
     return {
         "processor": processor_model(),
         "architecture": platform.machine(),
@@ -37,14 +37,14 @@ def processor_model() -> str:
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def memory_bytes() -> int:
-    """Return the memory of the machine, or of the container if that has less."""
+    """Return the memory of the machine, or the limit of the container if that is lower."""
     limits = [int(psutil.virtual_memory().total)]
     for name in CONTAINER_LIMITS:
         try:

@@ -1,7 +1,7 @@
 """Plan a job: corpora, stages, keys and identity from its configuration.
 
-A plan is made from the configuration and from the size and fingerprint of the corpora alone;
-nothing of the cluster enters it, so the same job has the same plan everywhere.
+A plan depends on the configuration and on the sizes and fingerprints of the corpora alone. It
+doesn't depend on the cluster, so the same job has the same plan everywhere.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class Plan:
     Attributes
     ----------
     config : JobConfig
-        With its measures resolved.
+        The configuration, with its measures resolved.
     corpora : mapping of role to Corpus
-        ``corpus``, and ``reference`` when there is one.
+        ``corpus``, and ``reference`` if there is one.
     facts : JobFacts
-        What the stages were planned from.
+        The facts that the stages were planned from.
     stages : tuple of Stage
-        Each after those it needs.
+        All stages, each after those that it needs.
     config_hash : str
-        Identity of everything that determines the numbers.
+        Hash of everything that determines the numbers.
     """
 
     config: JobConfig
@@ -59,40 +59,40 @@ class Plan:
 
     @property
     def id(self) -> str:
-        """Name of the job's folder."""
+        """Return the name of the job's folder."""
         return job_id(self.config, self.config_hash)
 
     @property
     def store(self) -> ObjectStore:
-        """The job's folder."""
+        """Return the job's folder."""
         return ObjectStore(self.config.output).child(self.id)
 
     @cached_property
     def fingerprints(self) -> dict[str, str]:
-        """Fingerprint of each corpus by role."""
+        """Return the fingerprint of each corpus by role."""
         return {role: corpus.fingerprint for role, corpus in self.corpora.items()}
 
     @cached_property
     def dependences(self) -> dict[str, dict[str, Any]]:
-        """What the result of each stage depends on, by name."""
+        """Return what the result of each stage depends on, by the stage's name."""
         return stage_dependences(self.stages, self.fingerprints)
 
     @cached_property
     def keys(self) -> dict[str, str]:
-        """Key of each stage by name."""
+        """Return the key of each stage by name."""
         return {name: stage_key(found) for name, found in self.dependences.items()}
 
     @cached_property
     def idle_bytes(self) -> int:
-        """Resident memory of a worker that runs no task."""
+        """Return the resident memory of a worker that runs no task."""
         return idle_memory(self.stages)
 
     def projected_bytes(self, stage: Stage) -> int:
-        """Peak resident memory of a worker that runs one task of a stage."""
+        """Return the peak resident memory of a worker that runs one task of a stage."""
         return self.idle_bytes + stage.memory_bytes
 
     def describe(self) -> dict[str, Any]:
-        """Return the plan as JSON: what each stage is made from, needs, and will take."""
+        """Return the plan as JSON: the inputs, the needs and the cost of each stage."""
         return {
             "job": self.id,
             "config_hash": self.config_hash,
@@ -115,7 +115,7 @@ class Plan:
 
 
 def describe_stage(stage: Stage, idle_bytes: int) -> dict[str, Any]:
-    """Return as JSON what a stage needs and what all its tasks take together."""
+    """Return as JSON what a stage needs and the total cost of its tasks."""
     cost_estimate = stage.cost_estimate
     return {
         "stage": stage.name,
@@ -142,7 +142,7 @@ def make_plan(
     scales: Mapping[str, float] | None = None,
     allow_code: bool = False,
 ) -> Plan:
-    """Open the corpora (ingesting sources that aren't one yet) and plan every stage.
+    """Open the corpora, ingesting sources where necessary, and plan every stage.
 
     Parameters
     ----------
@@ -151,15 +151,15 @@ def make_plan(
     progress : callable
         ``progress(rows read, rows in all)`` of an ingest.
     corpora, scales : mapping, optional
-        Those of a job that was planned before, instead of what the configuration names.
+        Corpora and scales of a stored plan, to use instead of those that the configuration names.
     allow_code : bool
         Whether functions that the configuration names may be imported and run.
 
     Raises
     ------
     BadInput
-        If code is named and not allowed, a corpus can't be had, a measure doesn't fit the
-        corpora, or a task doesn't fit the memory limit: before any work is done.
+        If code is named and not allowed, a corpus can't be opened, a measure doesn't fit the
+        corpora, or a task doesn't fit the memory limit. No stage has been run by then.
     """
     refuse_code(config.measures, allowed=allow_code)
     with storage_options(config.storage_options):
@@ -181,7 +181,7 @@ def make_plan(
 def leave_out_what_does_not_apply(
     config: JobConfig, corpora: Mapping[Role, Corpus | Prospect]
 ) -> JobConfig:
-    """Leave measures out that need equal dimensions where there are none and none were named."""
+    """Leave out measures that need equal dimensions if the corpora differ and none were named."""
     named = "measures" in config.model_fields_set
     if named or len({corpus.d for corpus in corpora.values()}) == 1:
         return config
@@ -192,12 +192,12 @@ def leave_out_what_does_not_apply(
 
 
 def corpus_sources(config: JobConfig) -> dict[Role, tuple[str, list[str]]]:
-    """Return where the corpora of a job come from, and which shards are left out, by role.
+    """Return the URL and the excluded shards of each corpus of a job, by role.
 
     Raises
     ------
     BadInput
-        If shards of a reference are left out and there is none.
+        If shards of a reference are excluded and there is no reference.
     """
     sources: dict[Role, tuple[str, list[str]]] = {
         "corpus": (config.corpus, config.exclude_shards.corpus)
@@ -205,7 +205,7 @@ def corpus_sources(config: JobConfig) -> dict[Role, tuple[str, list[str]]]:
     if config.reference is not None:
         sources["reference"] = (config.reference, config.exclude_shards.reference)
     elif config.exclude_shards.reference:
-        raise BadInput("exclude_shards.reference names shards and there is no reference")
+        raise BadInput("exclude_shards.reference names shards, but there is no reference")
     return sources
 
 
@@ -214,7 +214,7 @@ def job_facts(
     corpora: Mapping[Role, Corpus] | Mapping[Role, Corpus | Prospect],
     fixed_scales: Mapping[str, float],
 ) -> JobFacts:
-    """Gather what the stages are planned from."""
+    """Gather the facts that the stages are planned from."""
     return JobFacts(
         corpora={role: corpus_facts(corpus) for role, corpus in corpora.items()},
         seed=config.seed,
@@ -244,7 +244,7 @@ def plan_stages(config: JobConfig, facts: JobFacts) -> tuple[Stage, ...]:
     Raises
     ------
     BadInput
-        If a measure doesn't fit the corpora or the budget, or a task the memory limit.
+        If a measure doesn't fit the corpora or the budget, or a task doesn't fit the memory limit.
     """
     stages = [
         stage
@@ -262,7 +262,7 @@ def identify_plan(
     facts: JobFacts,
     stages: tuple[Stage, ...],
 ) -> Plan:
-    """Put a plan together once the fingerprints of its corpora are known."""
+    """Assemble the plan; this needs the fingerprints of the corpora."""
     prints = {role: corpus.fingerprint for role, corpus in corpora.items()}
     hashed = config_hash(
         config,
@@ -275,7 +275,7 @@ def identify_plan(
 
 
 def _beside(config: JobConfig, facts: JobFacts) -> dict[str, Any]:
-    """Checksums of the weights and labels that a measure of the job reads, or that group it."""
+    """Return the checksums of the weights and labels that the job reads."""
     read = {
         name
         for name in ("weights", "labels")
@@ -291,7 +291,7 @@ def _beside(config: JobConfig, facts: JobFacts) -> dict[str, Any]:
 
 
 def measures_of(config: JobConfig) -> dict[str, Any]:
-    """Return the settings of every measure of a job; None for those that are part of every job."""
+    """Return the settings of every measure of a job; None for measures that have no settings."""
     always = {name: None for name, measure in MEASURES.items() if measure.section is None}
     return {**always, **config.measures}
 
@@ -304,7 +304,7 @@ def measure_sections() -> dict[str, type[Section]]:
 
 
 def corpus_facts(corpus: Corpus | Prospect) -> CorpusFacts:
-    """Return what a plan may depend on of a corpus, or of one that is yet to be."""
+    """Return the facts of a corpus, or of a source to ingest, that a plan may depend on."""
     return CorpusFacts(
         n=corpus.n,
         d=corpus.d,
@@ -320,7 +320,7 @@ def corpus_facts(corpus: Corpus | Prospect) -> CorpusFacts:
 
 def _scale_role(config: JobConfig) -> Role:
     if config.scales_from == "reference" and config.reference is None:
-        raise BadInput("scales_from is reference and there is no reference")
+        raise BadInput("scales_from is reference, but there is no reference")
     if config.scales_from in {"auto", "reference"} and config.reference is not None:
         return "reference"
     return "corpus"

@@ -1,9 +1,8 @@
 """Provenance of a job: data, code, libraries, machine, and the command of every run.
 
-``provenance.json`` says of a job what it measures, and of each run that worked on it with what and
-on what; the last of them is the one that finished it. It holds no environment, no names of people
-or machines, and nothing that opens a door: URLs lose user info and query strings wherever they
-stand.
+``provenance.json`` records what a job measures, and for each of its runs the software and the
+machine; the last run is the one that finished the job. It records no environment variables, no
+names of people or machines, and no credentials: user info and query strings are removed from URLs.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ PROVENANCE_KEY = "provenance.json"
 PROVENANCE_SCHEMA = "latentscale.provenance/1"
 
 LISTED_SOURCES = 100
-"""Sources of a corpus that are named; the corpus' manifest has them all."""
+"""Number of sources listed per corpus; the corpus' manifest lists them all."""
 
 GIT_SECONDS = 5.0
 
@@ -41,7 +40,7 @@ GIT_SECONDS = 5.0
 def write_provenance(
     store: ObjectStore, plan: Plan, *, attempt: str, started: str, command: Sequence[str]
 ) -> dict[str, Any]:
-    """Add this run to a job's provenance; only the holder of the job's lock may.
+    """Add this run to a job's provenance; the caller must hold the job's lock.
 
     Parameters
     ----------
@@ -50,16 +49,16 @@ def write_provenance(
     plan : Plan
         The job.
     attempt : str
-        Names the run.
+        The name of the run.
     started : str
-        When it began, ISO 8601.
+        When it began, in ISO 8601.
     command : sequence of str
-        Arguments of the command line, empty when there was none.
+        Arguments of the command line; empty if there was none.
 
     Returns
     -------
     dict
-        What was written.
+        The document that was written.
     """
     run = {
         "attempt": attempt,
@@ -88,7 +87,7 @@ def write_provenance(
 
 
 def describe_software() -> dict[str, Any]:
-    """Return versions of Python, of this package and its libraries, and the linear algebra."""
+    """Return the versions of Python, this package and its libraries, and the BLAS in use."""
     return {
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "latentscale": {"version": __version__, "code": code_version()},
@@ -141,13 +140,13 @@ def _earlier_runs(store: ObjectStore) -> list[Any]:
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:
-    """Return commit and cleanliness of the repository that a folder is in.
+    """Return the commit of the repository that a folder is in, and whether it has changes.
 
     Returns
     -------
     dict or None
-        ``commit`` (None before the first) and ``dirty`` (None when it takes too long to tell);
-        None outside a repository, or without git.
+        ``commit`` (None before the first commit) and ``dirty`` (None if git takes too long to
+        answer); None outside a repository or without git.
     """
     if _git(folder, "rev-parse", "--is-inside-work-tree") != "true":
         return None
@@ -159,7 +158,7 @@ def git_state(folder: Path) -> dict[str, Any] | None:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    # A repository may name programs to run for its status; what is measured here may be anyone's.
+    # git status may run programs that the repository's configuration names; it isn't trusted.
     safe = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
     try:
         ended = subprocess.run(  # noqa: S603 -- fixed arguments, no shell

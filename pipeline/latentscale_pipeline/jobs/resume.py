@@ -1,8 +1,8 @@
 """Plan a job again from its folder: the same stages, the same identity.
 
-The frozen configuration says what was asked for. Where the corpora are and which scales were
-lent is in the stored plan, so the sources that a corpus was made from, or the job that shared its
-scales, may be gone. Credentials aren't stored: they come from the environment.
+The settings come from the stored configuration. The addresses of the corpora and the values of
+shared scales come from the stored plan, so the sources of a corpus, or the job that the scales came
+from, may have been removed. Credentials aren't stored; they come from the environment.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def plan_again(
     Raises
     ------
     BadInput
-        If the folder isn't a job, a corpus is gone or was replaced, or this version of the
-        program would make another job of it.
+        If the folder isn't a job, a corpus has been removed or replaced, or this version of the
+        program would plan a different job.
     """
     store = ObjectStore(folder)
     output, _, name = folder.rstrip("/").rpartition("/")
@@ -68,7 +68,7 @@ def plan_again(
     plan = make_plan(config, corpora=corpora, scales=scales, allow_code=allow_code)
     if plan.id != name:
         raise BadInput(
-            f"{store.url}: its configuration and corpora make the job {plan.id}, not this one: the "
+            f"{store.url}: its configuration and corpora give the job {plan.id}, not this one: the "
             "folder was renamed, or comes from another version; use latentscale run for a new job"
         )
     return plan
@@ -91,13 +91,13 @@ def _read_config(store: ObjectStore, output: str, overrides: Sequence[str]) -> J
 
 def _incomplete(store: ObjectStore, name: str) -> BadInput:
     return BadInput(
-        f"{store.url}: it has no {name} that says how to go on; name a job's folder, "
+        f"{store.url}: no readable {name} to resume from; name a job's folder, "
         "or use latentscale run with the job's configuration"
     )
 
 
 def _find(role: Role, uri: str, fingerprint: str, output: str, excluded: Collection[str]) -> Corpus:
-    """Open a corpus where it was, or among the corpora that moved with the job's folder."""
+    """Open a corpus at its old place, or among the corpora that moved with the job's folder."""
     moved = f"{output}/corpora/{uri.rstrip('/').rpartition('/')[2]}"
     try:
         corpus = open_corpus(moved).without(excluded)
@@ -107,6 +107,6 @@ def _find(role: Role, uri: str, fingerprint: str, output: str, excluded: Collect
     if corpus.fingerprint != fingerprint:
         raise BadInput(
             f"{role}: {corpus.url} isn't the corpus that this job was planned with (fingerprint "
-            f"{corpus.fingerprint}, not {fingerprint}); bring that one back, or run a new job"
+            f"{corpus.fingerprint}, not {fingerprint}); restore that corpus, or run a new job"
         )
     return corpus

@@ -1,4 +1,4 @@
-"""Run a job: lock its folder, compute missing stages, write results and report."""
+"""Run a job: lock its folder, compute the missing stages, write the results and the report."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ MISSING_DASHBOARD = (
 
 @dataclass(frozen=True)
 class Finished:
-    """A finished job: its folder, its results, and whether anything had to be computed."""
+    """A finished job: its folder, its results, and whether this run computed anything."""
 
     store: ObjectStore
     results: Results
@@ -77,27 +77,28 @@ def run_job(
     keep: bool = False,
     command: Sequence[str] = (),
 ) -> Finished:
-    """Run a job to its end; existing results aren't computed again.
+    """Run a job to its end; existing results are reused.
 
     Parameters
     ----------
     plan : Plan
         The job.
     notify : callable
-        Told of every event, for progress.
+        Receives every event, for progress.
     wait, take_over : bool
-        What to do when another run holds the job's folder.
+        If another run holds the job's lock: wait until it ends, or take the lock over even if that
+        run seems alive.
     verify : bool
-        Check every byte of what is there already, and compute again what is damaged.
+        Check every byte of the existing results, and recompute damaged ones.
     keep : bool
-        Keep temporary results, and what was stored under keys that the job no longer has.
+        Keep temporary results, and results under keys that the job no longer uses.
     command : sequence of str
-        Arguments of the command line that asked for this, for the provenance.
+        Arguments of the command line, for the provenance.
 
     Raises
     ------
     LatentscaleError
-        With one line and an exit code.
+        If the job can't be finished; the error has a one-line message and an exit code.
     """
 
     def tell_waiting(line: str) -> None:
@@ -119,7 +120,7 @@ def run_job(
             hold_lock(store, wait=wait, take_over=take_over, tell=tell_waiting) as holder,
             stop_when_asked(store, holder) as check,
         ):
-            # Whoever held the job until now may have finished it.
+            # The previous holder of the lock may have finished the job.
             previous = None if verify else _previous_results(plan, work)
             if previous is not None:
                 return finish(previous, computed=False)
@@ -147,7 +148,7 @@ def _recorded(plan: Plan, events: EventLog, notify: Notify) -> Iterator[Notify]:
         events.record("run_ended", ending="finished")
     except BaseException as error:
         ending, problem = _ending(error)
-        with contextlib.suppress(LatentscaleError):  # perhaps the store is what failed
+        with contextlib.suppress(LatentscaleError):  # the store itself may have failed
             events.record("run_ended", ending=ending, error=problem)
         raise
     finally:
@@ -156,7 +157,7 @@ def _recorded(plan: Plan, events: EventLog, notify: Notify) -> Iterator[Notify]:
 
 
 def _ending(error: BaseException) -> tuple[str, str]:
-    """Return how a run ended, in one word, and what it said."""
+    """Return how a run ended, as one word, and its message."""
     problem = str(error) or type(error).__name__
     if isinstance(error, Cancelled):
         return "cancelled", problem
@@ -175,7 +176,7 @@ def _compute(
     """Run the missing stages, and write the job's documents."""
     started = _now()
     store = work.store
-    # Results say that everything is there: they can't stand beside what is about to be redone.
+    # results.json marks a complete job, so it has to go before any stage is recomputed.
     store.remove("results.json")
     _write_plan(plan)
     provenance = write_provenance(store, plan, attempt=attempt, started=started, command=command)
@@ -197,7 +198,7 @@ def _compute(
             if repair(store, stage_states, problem, notify) is None:
                 raise
     store.write_checked("report.html", render_report(results, provenance).encode())
-    # Last: its presence says that everything else is there.
+    # Written last: its presence means that everything else is there.
     store.write_checked("results.json", results.dump())
     store.collect_partial()
     return results
@@ -226,7 +227,7 @@ def _executor(plan: Plan, notify: Notify) -> Callable[[], AbstractContextManager
 
 
 def _described(plan: Plan) -> Job:
-    """Return what a cluster has to know about a job."""
+    """Return the description of a job that a cluster needs."""
     from latentscale_pipeline.executors.dask.readiness import Job
 
     store = plan.store
@@ -243,7 +244,7 @@ def _described(plan: Plan) -> Job:
 
 
 def job_work(plan: Plan) -> Work:
-    """Return what a run of a job works on; it knows nothing of other jobs."""
+    """Return the work of a job, without access to the results of other jobs."""
     return Work(
         store=plan.store,
         stages=plan.stages,
@@ -254,7 +255,7 @@ def job_work(plan: Plan) -> Work:
 
 
 def work_with_caches(plan: Plan) -> Work:
-    """Return the same with what other jobs below the same output have."""
+    """Return the work of a job, with access to the results of other jobs below the same output."""
     return replace(
         job_work(plan),
         caches=find_caches(plan),
@@ -272,12 +273,12 @@ def is_finished(plan: Plan) -> bool:
 
 
 def prepare_job(plan: Plan, *, even_if_running: bool = False) -> None:
-    """Write a job's folder without running anything: its plan and configuration.
+    """Write the plan and the configuration of a job to its folder, without running anything.
 
     Raises
     ------
     BadInput
-        If the job is running: the files that this run reads mustn't change.
+        If the job is running: the files that the run reads must not change.
     """
     if not even_if_running:
         refuse_if_running(plan.store)
@@ -285,7 +286,7 @@ def prepare_job(plan: Plan, *, even_if_running: bool = False) -> None:
 
 
 def _write_plan(plan: Plan) -> None:
-    """Write the documents that a job is resumed from, and enter its stages in the index."""
+    """Write the documents needed to resume a job, and add its stages to the index."""
     store = plan.store
     store.write_checked("plan.json", _describe(plan, read_plan(store)))
     store.write_checked("config.json", frozen_config(plan.config))
@@ -293,7 +294,7 @@ def _write_plan(plan: Plan) -> None:
 
 
 def _describe(plan: Plan, previous: StoredPlan) -> bytes:
-    """Return the plan as it is stored, with what its stages depended on when their keys changed."""
+    """Return the plan to store; it keeps the earlier dependences of stages whose keys changed."""
     description = plan.describe()
     stored = planned_stages(previous)
     code, known = code_by_digest(plan.stages), planned_code(previous)
@@ -308,7 +309,7 @@ def _describe(plan: Plan, previous: StoredPlan) -> bytes:
 
 
 def _previous_results(plan: Plan, work: Work) -> Results | None:
-    """Return the results of an earlier run when nothing at all is missing; change nothing."""
+    """Return the results of an earlier run if nothing is missing, else None; change nothing."""
     store = work.store
     try:
         results = read_results(json.loads(store.read("results.json")), "results.json")
@@ -320,10 +321,9 @@ def _previous_results(plan: Plan, work: Work) -> Results | None:
 
 
 def frozen_config(config: JobConfig) -> bytes:
-    """Return the configuration as it is stored with the job: complete, without credentials.
+    """Return the complete configuration as it is stored with the job, without credentials.
 
-    Options of storage may be credentials, and which of them are is each library's own affair: none
-    is stored.
+    Storage options are left out: any of them may be a credential, depending on the storage library.
     """
     frozen = {
         **config.model_dump(mode="json", exclude={"measures", "storage_options"}),

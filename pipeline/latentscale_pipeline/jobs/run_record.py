@@ -1,7 +1,7 @@
-"""The record of a run, summed from its events: state, cost and pace of each stage.
+"""The record of a run, built from its events: state, cost and rate of each stage.
 
-The same record is kept by the run itself, for its display, and made again from the stored events
-by whoever looks at the job's folder, on any machine.
+A run keeps this record for its own display. ``latentscale status`` rebuilds it from the stored
+events, on any machine that can read the job's folder.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from latentscale_pipeline.storage.artifacts import Cost
 from latentscale_pipeline.storage.events import Event
 
 FINALISING = -1
-"""What events call the task that finalises a stage, or an iteration of it."""
+"""Part number in events of the task that finalises a stage, or an iteration of it."""
 
 
 @dataclass
@@ -24,19 +24,19 @@ class StageRecord:
     Attributes
     ----------
     parts, done : int
-        Parts in all and those there are; of the current iteration of an iterated stage.
+        Number of parts, and of finished parts; in the current iteration of an iterated stage.
     iteration : int or None
-        The iteration of an iterated stage that is under way; how many there will be isn't known.
+        Current iteration of an iterated stage; the number of iterations isn't known in advance.
     reason : str
-        Why it was computed, or wasn't.
+        Why it was or wasn't computed.
     problem : str
-        What went wrong last.
+        The last error.
     started, complete, failed : bool
-        How far it came.
+        Its progress.
     costs : dict
-        Cost of what this run computed, by iteration (0 where there are none) and part.
+        Cost of the parts that this run computed, by iteration (0 if not iterated) and part.
     begun, last : float or None
-        When the first of these began and the last one ended, in seconds since 1970.
+        When the first of these parts began and the last one ended, in seconds since 1970.
     """
 
     parts: int = 0
@@ -53,22 +53,22 @@ class StageRecord:
 
     @property
     def peak_memory_bytes(self) -> int | None:
-        """The most memory that a process was measured to hold during any of its parts."""
+        """Return the peak memory of a process, measured while it ran a part of this stage."""
         return max((cost.peak_memory_bytes for cost in self.costs.values()), default=None)
 
     @property
     def rate(self) -> float | None:
-        """Parts a second, from when work on the first began to when the last one ended."""
+        """Return parts per second, from the start of the first part to the end of the last."""
         computed = sum(part != FINALISING for _, part in self.costs)
         if not computed or self.begun is None or self.last is None or self.last <= self.begun:
             return None
         return computed / (self.last - self.begun)
 
     def seconds_left(self, now: float) -> float | None:
-        """Estimate how long the missing parts take at the rate so far.
+        """Estimate how long the missing parts will take at the rate so far.
 
-        None before the first part is done, when only finalising is left, and in an iterated stage:
-        nobody knows how many iterations are to come.
+        None before the first part is done, when only finalising is left, and for an iterated stage,
+        whose number of iterations isn't known.
         """
         rate = self.rate
         if self.done >= self.parts or self.iteration is not None:
@@ -80,20 +80,20 @@ class StageRecord:
 
 @dataclass
 class RunRecord:
-    """One run.
+    """The record of one run.
 
     Attributes
     ----------
     started, ended : float or None
         Seconds since 1970.
     ending : str
-        ``finished``, ``cancelled``, ``interrupted`` or ``failed``; empty while it lasts.
+        ``finished``, ``cancelled``, ``interrupted`` or ``failed``; empty while it is running.
     problem : str
-        What it said at its end.
+        The error message at its end.
     dashboard : str
-        Address of the scheduler's pages.
+        Address of the Dask dashboard.
     stages : dict
-        Those that were spoken of, by name.
+        The stages that have had events, by name.
     """
 
     started: float | None = None
@@ -105,7 +105,7 @@ class RunRecord:
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> RunRecord:
-        """Add up events."""
+        """Build the record from events."""
         record = cls()
         for event in events:
             record.take(event)
@@ -151,7 +151,7 @@ def _take_part(event: Event, stage: StageRecord) -> None:
     number = 0
     if "round" in fields:
         number = _whole(fields["round"])
-        # The state of an iteration is there: the next one begins, with none of its parts.
+        # The state of an iteration has been written, so the next iteration begins without parts.
         stage.iteration = number + (part == FINALISING)
         stage.done = 0 if part == FINALISING else stage.done
     stage.costs[number, part] = Cost(seconds, _whole(fields.get("peak_memory_bytes")))

@@ -1,7 +1,7 @@
-"""Query and cancel drivers through the schedulers' own commands.
+"""Query and cancel submitted drivers through their schedulers' interfaces.
 
-Commands are lists of arguments, never a shell's line, and what isn't fixed in them was checked to
-be an id.
+Commands are lists of arguments and never pass through a shell. Variable arguments have been checked
+to be ids.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from latentscale_pipeline.errors import Incomplete
 from latentscale_pipeline.jobs.submission_records import Submission
 
 ASKING_SECONDS = 20.0
-"""How long a scheduler may take to answer."""
+"""Timeout of a query to a scheduler."""
 
 Phase = Literal["waiting", "running", "ended"]
 
@@ -27,12 +27,12 @@ _PHASES: dict[str, Phase] = {
     **dict.fromkeys(_WAITING, "waiting"),
     **dict.fromkeys(_RUNNING, "running"),
 }
-"""Of Slurm's words; every other one says that a job has ended."""
+"""States of Slurm. Every state that isn't in these two lists means that the job has ended."""
 
 
 @dataclass(frozen=True)
 class DriverState:
-    """How a scheduler sees a driver: its phase, the scheduler's own word, and its exit code."""
+    """The state of a driver: its phase, the scheduler's name for that state, and its exit code."""
 
     phase: Phase
     word: str
@@ -40,26 +40,26 @@ class DriverState:
 
 
 def look_at(submission: Submission) -> DriverState | None:
-    """Ask a scheduler how it sees a driver; None when it can't be asked from here."""
+    """Return the state of a driver; None if its scheduler can't be queried from here."""
     if submission.scheduler == "slurm":
         return _look_at_slurm(submission)
     return _look_at_kubernetes(submission)
 
 
 def withdraw(submission: Submission) -> None:
-    """Tell a scheduler to end a driver, or not to start it.
+    """Cancel a driver, whether it is running or still queued.
 
     Raises
     ------
     Incomplete
-        If it can't be told from here.
+        If the scheduler can't be reached from here.
     """
     if submission.scheduler == "slurm":
         _ask(submission, "scancel", submission.id)
         return
     try:
         _kubernetes_job(submission).delete(propagation_policy="Background")
-    except Exception as error:  # noqa: BLE001 -- whatever keeps it from being told, it can't be
+    except Exception as error:  # noqa: BLE001 -- any failure means that it can't be withdrawn
         raise Incomplete(f"{submission.label} can't be withdrawn from here: {error}") from None
 
 
@@ -69,7 +69,7 @@ def _look_at_slurm(submission: Submission) -> DriverState | None:
     try:
         said = _ask(submission, "scontrol", "--oneliner", "show", "job", submission.id)
     except Incomplete as error:
-        # Slurm forgets jobs some time after their end.
+        # Slurm forgets jobs some time after they end.
         return DriverState("ended", "no longer known") if "Invalid job id" in str(error) else None
     word = re.search(r"\bJobState=(\w+)", said)
     code = re.search(r"\bExitCode=(\d+):(\d+)", said)
@@ -86,9 +86,7 @@ def _ask(submission: Submission, *command: str) -> str:
             command, capture_output=True, text=True, timeout=ASKING_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Incomplete(
-            f"{submission.label}: {command[0]} can't be asked here ({error})"
-        ) from None
+        raise Incomplete(f"{submission.label}: {command[0]} can't be run here ({error})") from None
     if ended.returncode != 0:
         said = (ended.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise Incomplete(f"{submission.label}: {command[0]} says: {said}")
@@ -102,7 +100,7 @@ def _look_at_kubernetes(submission: Submission) -> DriverState | None:
             return DriverState("ended", "no longer known")
         found.refresh()
         status: dict[str, Any] = dict(found.raw.get("status", {}))
-    except Exception:  # noqa: BLE001 -- whatever keeps it from being asked, it can't be
+    except Exception:  # noqa: BLE001 -- any failure means that its state is unknown
         return None
     for condition in status.get("conditions", ()):
         if condition["type"] in {"Complete", "Failed"} and condition.get("status") == "True":

@@ -1,8 +1,8 @@
-"""Shared scales: scales taken from a finished job, so that two jobs can be compared.
+"""Take scales from a finished job, so that two jobs can be compared.
 
-A bandwidth, an epsilon or a cut-off scale that was derived from data is part of what a number
-means. ``scales_from`` may name a finished job; each scale that the new job needs is then taken from
-the place where that job derived it, under the same metric, or the job is refused.
+Two numbers are comparable only if they were computed with the same bandwidth, epsilon or cut-off
+scale. ``scales_from`` may name a finished job; each scale that the new job needs is then taken from
+that job, if it derived the scale under the same metric. Otherwise the new job is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.storage.objects import ObjectStore
 
 WORDS = ("auto", "corpus", "reference")
-"""What ``scales_from`` may say instead of naming a job."""
+"""Values of ``scales_from`` that don't name a job."""
 
 
 def read_scales(config: JobConfig) -> dict[str, float]:
@@ -23,7 +23,7 @@ def read_scales(config: JobConfig) -> dict[str, float]:
     Returns
     -------
     dict
-        By name, as far as they are needed; empty when scales are derived from the job's own
+        The scales that the job needs, by name; empty if scales are derived from the job's own
         corpora.
 
     Raises

@@ -1,9 +1,9 @@
-"""What other jobs below the same output have, found without reading their plans.
+"""Find the results of other jobs below the same output, without reading their plans.
 
-Every job that stores its plan enters the keys of its stages, and of parts that don't depend on the
-rest, into an index beside the jobs: ``.index/<key>/<job>``, which says where in the job the result
-is, or will be. So a key is looked up by listing one small folder, however many jobs there are. An
-entry promises nothing: whoever follows it checks what is there.
+When a job stores its plan, it adds the keys of its stages, and of parts with keys of their own, to
+an index beside the jobs. An entry ``.index/<key>/<job>`` holds the place of the result within the
+job. So a lookup lists one small folder, however many jobs there are. An entry doesn't guarantee
+that the result exists; the reader checks it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from latentscale_pipeline.jobs.stored_plan import planned_code, planned_stages, 
 from latentscale_pipeline.storage.objects import ObjectStore
 
 INDEX = ".index"
-"""Folder of the index, below the output."""
+"""Folder of the index below the output."""
 
 EARLIER_JOBS = 8
-"""Jobs of the same name that are asked why a stage is computed again."""
+"""How many jobs of the same name are searched for the reason why a stage is recomputed."""
 
 WRITERS = 16
-"""Entries that are written at once: a remote store is slow to answer."""
+"""Number of entries written concurrently, to hide the latency of a remote store."""
 
 _PART = re.compile(r"stages/([^/]+)/[0-9a-f]{16}/(?:part-\d{5,}|result)")
 
 
 def enter_in_index(plan: Plan) -> None:
-    """Let other jobs find what this one has, or will have."""
+    """Add the stages and parts of this job to the index, so that other jobs can find them."""
     output = ObjectStore(plan.config.output)
     entries: dict[str, str] = {}
     for stage in plan.stages:
@@ -53,7 +53,7 @@ def enter_in_index(plan: Plan) -> None:
 
 
 def find_caches(plan: Plan) -> Callable[[str], list[ObjectStore]]:
-    """Return a function that finds the other jobs with a stage of a given key."""
+    """Return a function that finds the other jobs that have a stage with a given key."""
     output = ObjectStore(plan.config.output)
     return lambda key: [output.child(job) for job in _jobs(output, key) if job != plan.id]
 
@@ -70,7 +70,7 @@ def find_part_caches(plan: Plan) -> Callable[[str], Iterator[tuple[ObjectStore, 
             except (OSError, LatentscaleError):
                 continue
             match = _PART.fullmatch(place)
-            # An entry from elsewhere must not lead out of its job.
+            # Entries aren't trusted: they must not lead out of their job's folder.
             if job != plan.id and match and match[1] in names:
                 yield output.child(job), place
 
@@ -87,7 +87,7 @@ def _jobs(output: ObjectStore, key: str) -> list[str]:
 def find_earlier(plan: Plan) -> Callable[[str], Iterable[Earlier]]:
     """Return a function that finds what a stage depended on in earlier plans.
 
-    In this job first, then in a few jobs of the same name. Plans are read when they're asked for.
+    It searches this job first, then a few jobs of the same name. Plans are read on demand.
     """
     output = ObjectStore(plan.config.output)
     named = plan.id.rpartition("-")[0]

@@ -1,20 +1,20 @@
-"""The status of a job, read from its folder alone.
+"""Read the status of a job from its folder alone.
 
-The *lock* says who ran the job last and whether that run ended tidily; a *heartbeat* says whether
-it still lives. The *events* of that run say how it ended, why each stage was computed and how fast
-it goes; the *markers* say what is there and what it cost. A job is
+The *lock* names the last run of the job and records whether that run released it; a *heartbeat*
+shows whether the run is alive. The *events* of the run record how it ended, why each stage was
+computed, and its rate; the *markers* record which results exist and what they cost. A job is
 
-- ``running`` when the lock is held and its holder lives;
-- ``finished`` when its results are there: they are written last, and removed before anything is
-  redone;
-- ``dead`` when the lock is held and its holder is gone, or has had no heartbeat for a minute;
-- ``cancelled``, ``interrupted`` or ``failed`` as its last run said at its end: it was asked to end,
-  was ended by a signal, or something went wrong;
-- ``queued`` when its driver was handed to a scheduler and hasn't started;
-- ``planned`` when it was never started.
+- ``running`` if the lock is held and its holder is alive;
+- ``finished`` if its results are there: they are written last, and removed before anything is
+  recomputed;
+- ``dead`` if the lock is held and its holder is gone, or has had no heartbeat for a minute;
+- ``cancelled``, ``interrupted`` or ``failed`` if its last run recorded that it was cancelled, was
+  ended by a signal, or failed;
+- ``queued`` if its driver was submitted to a scheduler and hasn't started;
+- ``planned`` if it was never started.
 
-That takes one listing of the folder, a few small objects, and the markers of those parts that the
-last run didn't compute itself.
+Reading a status takes one listing of the folder, a few small objects, and the markers of the parts
+that the last run didn't compute.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ State = Literal[
 ]
 
 ENDED: tuple[State, ...] = ("cancelled", "interrupted", "failed")
-"""How a run may say that it ended without results."""
+"""States of a job whose last run ended without results."""
 
 READERS = 16
-"""Markers, or jobs, that are read at once: a remote store is slow to answer."""
+"""Number of markers, or jobs, read concurrently, to hide the latency of a remote store."""
 
 _MARKER = re.compile(
     r"(?P<folder>stages/[^/]+/[^/]+)/(?P<name>(?:round-\d{4,}/)?(?:part-\d{5,}|[a-z]+))\.json"
@@ -79,17 +79,17 @@ class StageStatus:
     reason : str
         Why it was computed, what it waits for, or what went wrong.
     parts, parts_done : int
-        Parts in all, and those there are; of the current iteration of an iterated stage.
+        Number of parts, and of finished parts; in the current iteration of an iterated stage.
     round : int or None
-        The iteration of an iterated stage that isn't done.
+        The current iteration of an iterated stage that isn't done.
     seconds : float or None
-        Work that went into what is there; None when nothing is.
+        Compute time of the existing results; None if there are none.
     peak_memory_bytes : int or None
-        The most that any process was measured to hold during it.
+        Peak memory of a process, measured while it ran a part of the stage.
     projected_memory_bytes : int or None
-        What was planned for.
+        The peak memory that was planned for.
     parts_per_second, seconds_left : float or None
-        While it is running, from the parts that this run has computed.
+        Only while it is running; derived from the parts that this run has computed.
     """
 
     stage: str
@@ -107,9 +107,9 @@ class StageStatus:
 
 @dataclass(frozen=True)
 class LastRun:
-    """Who ran a job last, and when, in UTC and ISO 8601.
+    """The process that ran a job last, and when, in UTC and ISO 8601.
 
-    ``heartbeat_age_seconds`` tells how long ago a run that goes on, or died, gave a sign of life.
+    ``heartbeat_age_seconds`` is the age of the last heartbeat; None if the run released the lock.
     """
 
     attempt: str
@@ -127,17 +127,17 @@ class JobStatus:
     Attributes
     ----------
     job, folder : str
-        Its id, and where it is.
+        Its id, and the URL of its folder.
     state, reason : str
-        One word, and how one can tell.
+        One word, and the evidence for it.
     stages_done, stages_total : int
-        How many stages are done, and how many there are; 0 until there is a plan.
+        Number of finished stages, and of all stages; 0 until there is a plan.
     runs : int
-        How often it was started.
+        How many times it was started.
     run : LastRun or None
-        The last of them.
+        The last run.
     dashboard : str or None
-        Address of the scheduler's pages on the machine that runs it.
+        Address of the Dask dashboard on the machine that runs it.
     stages : tuple of StageStatus
         In the order of the plan; empty until there is one.
     """
@@ -156,10 +156,10 @@ class JobStatus:
 
 @dataclass(frozen=True)
 class _Progress:
-    """How far the markers of a stage go.
+    """The progress of a stage according to its markers.
 
-    ``counted`` are the markers whose costs add up to what the stage has cost so far, with the
-    round and part that events call them by; None where a marker covers all iterations before.
+    ``counted`` holds the markers whose costs add up to the cost of the stage so far, with the
+    iteration and the part of the event for each; None if a marker covers all earlier iterations.
     """
 
     done: int
@@ -169,14 +169,14 @@ class _Progress:
 
 
 class MarkerCosts:
-    """What parts cost, as their markers say; each marker is read once."""
+    """Reads the costs of parts from their markers, each marker once."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._known: dict[str, Cost] = {}
 
     def read(self, parts: Iterable[str]) -> list[Cost]:
-        """Return the costs of those parts that have a whole marker."""
+        """Return the costs of the parts that have a valid marker."""
         wanted = list(parts)
         unknown = [part for part in wanted if part not in self._known]
         if unknown:
@@ -203,17 +203,17 @@ def open_job(url: str) -> ObjectStore:
     Raises
     ------
     BadInput
-        If it isn't one; the message says what it may be instead.
+        If it isn't a job's folder; the message suggests what to name instead.
     """
     store = ObjectStore(url)
     if is_job(store):
         return store
     if not store.exists(""):
-        raise BadInput(f"{store.url}: there is nothing; name the folder of a job")
+        raise BadInput(f"{store.url}: nothing is there; name the folder of a job")
     jobs = [name for name in store.folders() if is_job(store.child(name))]
     if jobs:
         raise BadInput(
-            f"{store.url}: it holds jobs but isn't one itself; name one of them, such as "
+            f"{store.url}: the folder holds jobs but isn't a job; name one of them, such as "
             f"{store.locate(jobs[0])}, or use latentscale list {store.url}"
         )
     raise BadInput(
@@ -238,7 +238,7 @@ def list_statuses(output: str) -> list[JobStatus]:
     store = ObjectStore(output)
     names = [name for name in store.folders() if name != "corpora"]
     if not names and not store.exists(""):
-        raise BadInput(f"{store.url}: there is nothing; name the output folder of jobs")
+        raise BadInput(f"{store.url}: nothing is there; name the output folder of jobs")
 
     def look(name: str) -> JobStatus | None:
         job = store.child(name)
@@ -256,14 +256,14 @@ def read_status(store: ObjectStore, costs: MarkerCosts | None = None) -> JobStat
     store : ObjectStore
         The job's folder.
     costs : MarkerCosts, optional
-        Of the same folder; without it, only what the last run computed itself has costs.
+        Costs of the same folder; without it, only the parts that the last run computed have costs.
     """
     lock = read_lock(store)
     life = None
     if lock.holder is not None and not lock.released:
         life = look_for_life(store, lock.holder)
         if not life.alive and read_lock(store) != lock:
-            return read_status(store, costs)  # it ended while we looked
+            return read_status(store, costs)  # the run ended between two reads
     keys = store.sizes()
     record = _last_record(store, lock)
     state, reason = _state(store, keys, lock, life, record)
@@ -297,7 +297,7 @@ def _last_run(holder: Holder | None, life: Life | None, record: RunRecord) -> La
 
 
 def _last_record(store: ObjectStore, lock: Lock) -> RunRecord:
-    """Add up the events of the last run that had any to tell."""
+    """Build the record of the last run that recorded events."""
     record = _record(store, lock.holder)
     if record.started is not None or not lock.released:
         return record
@@ -423,7 +423,7 @@ def _progress(folder: str, planned: int, markers: Collection[str]) -> _Progress:
     for part in parts:
         counted[f"{folder}/{inside}part-{part:05d}"] = (newest + 1, part)
     if result:
-        # An iterated stage's result covers all its iterations, whose parts are gone by then.
+        # The result of an iterated stage covers all its iterations, whose parts have been removed.
         iterated = bool(states) or (planned > 1 and not parts)
         counted[f"{folder}/result"] = None if iterated else (0, FINALISING if parts else 0)
     complete = result and (not parts or len(parts) >= planned)
@@ -432,7 +432,7 @@ def _progress(folder: str, planned: int, markers: Collection[str]) -> _Progress:
 
 
 def _number(marker: str) -> int:
-    """Return the number of a part, or of the iteration that a state is of."""
+    """Return the number of a part, or the iteration of a state."""
     return int(marker.removesuffix("/state").rpartition("-")[2])
 
 

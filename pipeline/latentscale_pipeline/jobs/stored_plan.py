@@ -1,4 +1,4 @@
-"""The plan that is stored with a job, which anyone may have written."""
+"""Read the plan that is stored with a job, as untrusted input."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from latentscale_pipeline.storage.objects import ObjectStore
 
 StoredPlan = Mapping[str, Any]
-"""What ``plan.json`` holds: stages with name, key and partitions at least."""
+"""The content of ``plan.json``: at least the name, key and partitions of each stage."""
 
 
 def read_plan(store: ObjectStore) -> StoredPlan:
-    """Return the plan of a job's folder; an empty one where there is none to read."""
+    """Return the plan in a job's folder; an empty one if there is no readable plan."""
     try:
         plan: StoredPlan = json.loads(store.read("plan.json"))
         for stage in plan["stages"]:
@@ -35,5 +35,5 @@ def planned_code(plan: StoredPlan) -> Mapping[str, Mapping[str, str]]:
 
 
 def stage_folder(stage: Mapping[str, Any]) -> str:
-    """Name the folder of a planned stage."""
+    """Return the folder of a planned stage."""
     return f"stages/{stage['stage']}/{stage['key']}"

@@ -1,14 +1,14 @@
-"""Submit a job's driver to a scheduler, and follow its state.
+"""Submit a job's driver to a scheduler.
 
-What is handed over is one process, ``latentscale resume`` on the job's folder; everything else it
-finds there. Slurm gets a script on its standard input and options as arguments, so no name, however
-odd, is ever read by a shell without quotes; credentials go by the environment, which Slurm hands
-on, and never into a script.
+The driver is one process, ``latentscale resume`` on the job's folder, where it finds everything
+else. For Slurm, ``sbatch`` gets the script on its standard input and the options as arguments, and
+every name in the script is quoted. Credentials are passed in the environment, which Slurm forwards,
+and never in a script.
 
-The script waits for the driver and passes on what it is told: Slurm warns a minute before the
-walltime, and the driver ends tidily. With ``--requeue`` it puts itself back into the queue when the
-driver had to leave or died. Nothing is lost: the next one goes on from the folder, and what a first
-copy that still runs somewhere writes can only lose.
+The script waits for the driver and forwards signals to it. Slurm sends one a minute before the
+walltime, so that the driver can stop cleanly. With ``--requeue`` the script requeues itself if the
+driver ran out of time or died. The next driver resumes from the folder and takes the job's lock
+over, so an earlier copy that is still running can't publish anything.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options
 
 WARNING_SECONDS = 60
-"""How long before its walltime a driver is told to end."""
+"""How long before its walltime a driver is signalled to stop."""
 
 RESUBMISSIONS = 6
-"""How often a driver is put back into the queue."""
+"""How many times a driver is requeued."""
 
 OVERHEAD_BYTES = 256 << 20
-"""What every process needs beside its own limit: those that watch it."""
+"""Memory per process beyond its own limit, for the processes that supervise it."""
 
 SUBMITTING_SECONDS = 60.0
 
 UNREACHABLE = ("establish a configuration source", "contact slurm controller")
-"""What sbatch says on a machine that belongs to no cluster, or whose controller is down."""
+"""Messages of sbatch on a machine outside any cluster, or if the controller is down."""
 
 _SCRIPT = """#!/bin/bash
-{directives}# The driver of a job of latentscale. It finds in the job's folder what there is to do.
+{directives}# The driver of a latentscale job. It resumes the job from its folder.
 {command} &
 driver=$!
 leaving=
@@ -86,16 +86,16 @@ fi
 
 @dataclass(frozen=True)
 class SubmissionSpec:
-    """What a scheduler is handed.
+    """What is submitted to a scheduler.
 
     Attributes
     ----------
     scheduler, place : str
         As in :class:`~latentscale_pipeline.jobs.submission_records.Submission`.
     command : list of str
-        What takes it.
+        The command that submits it.
     text : str
-        What that reads: a script, or manifests.
+        The standard input of the command: a script, or manifests.
     """
 
     scheduler: str
@@ -108,7 +108,7 @@ class SubmissionSpec:
 
 
 def plan_submission(plan: Plan, *, requeue: bool, keep: bool, allow_code: bool) -> SubmissionSpec:
-    """Tell what would be handed over, exactly; nothing is written.
+    """Return exactly what would be submitted; nothing is written.
 
     Raises
     ------
@@ -131,22 +131,22 @@ def plan_submission(plan: Plan, *, requeue: bool, keep: bool, allow_code: bool) 
 
 
 def submit_job(plan: Plan, spec: SubmissionSpec, *, requeue: bool) -> Submission:
-    """Write a job's folder and hand its driver, as it was planned, to a scheduler.
+    """Write a job's folder and submit its driver.
 
     Raises
     ------
     BadInput
-        If a run of it lives or a driver already waits, or there is no such scheduler here.
+        If the job is running or its driver is queued, or the scheduler isn't available here.
     Incomplete
-        If the scheduler doesn't take it.
+        If the scheduler doesn't accept the driver.
     """
     if isinstance(plan.config.cluster, Batch):
-        # The driver would find out only when its turn in the queue has come.
+        # Fail now: the driver would fail only after it has waited in the queue.
         import_jobqueue(plan.config.cluster)
     with storage_options(plan.config.storage_options):
         store = plan.store
         ended = _refuse_second(store)
-        # A driver that its scheduler has seen end needs no minute without a heartbeat.
+        # If the scheduler reports that the driver ended, there is no need to wait for a heartbeat.
         prepare_job(plan, even_if_running=ended)
         runs = read_lock(store).generation
         if spec.scheduler == "slurm":
@@ -161,15 +161,15 @@ def submit_job(plan: Plan, spec: SubmissionSpec, *, requeue: bool) -> Submission
 
 
 def _refuse_second(store: ObjectStore) -> bool:
-    """Refuse a job whose driver waits or runs; tell whether the last one is known to have ended."""
+    """Refuse a job whose driver is queued or running; return whether the last one has ended."""
     submission = last_submission(store)
     look = None if submission is None else look_at(submission)
     if submission is None or (look is not None and look.phase == "ended"):
         return submission is not None
     if look is not None or read_lock(store).generation <= submission.runs:
         raise BadInput(
-            f"{store.url}: its driver is {submission.label} already; see latentscale status, or "
-            "withdraw it with latentscale cancel"
+            f"{store.url}: its driver is already submitted as {submission.label}; see latentscale "
+            "status, or withdraw it with latentscale cancel"
         )
     return False
 
@@ -201,7 +201,7 @@ def _for_slurm(plan: Plan, arguments: list[str], requeue: bool) -> SubmissionSpe
 
 
 def _size(plan: Plan) -> tuple[int, int]:
-    """Return the cores and the bytes that a driver needs, with the workers that are its own."""
+    """Return the cores and the memory in bytes that a driver needs, including its local workers."""
     cluster, memory = plan.config.cluster, plan.config.driver.memory_limit
     if isinstance(cluster, Serial):
         return 1, max(memory, cluster.memory_limit) + OVERHEAD_BYTES
@@ -212,7 +212,7 @@ def _size(plan: Plan) -> tuple[int, int]:
 
 
 def _log_pattern(store: ObjectStore) -> str:
-    """Name the file that a driver's words go to, as Slurm writes it: %j is the id."""
+    """Return the file name of the driver's output, as a Slurm pattern: %j is the job id."""
     if store.is_local and "\\" not in store.url:
         return f"{store.url.replace('%', '%%')}/driver/%j.log"
     return "latentscale-%j.log"
@@ -220,8 +220,8 @@ def _log_pattern(store: ObjectStore) -> str:
 
 def _hand_to_slurm(spec: SubmissionSpec, options: Mapping[str, Mapping[str, Any]]) -> str:
     if shutil.which(spec.command[0]) is None:
-        raise BadInput("there is no sbatch here; submit the job on a machine that has Slurm")
-    # As fsspec reads them from the environment.
+        raise BadInput("sbatch isn't installed here; submit the job on a machine that has Slurm")
+    # fsspec reads its options from variables of these names.
     own = {f"FSSPEC_{name.upper()}": json.dumps(dict(v)) for name, v in options.items()}
     try:
         ended = subprocess.run(  # noqa: S603 -- a list of arguments, no shell
@@ -239,7 +239,7 @@ def _hand_to_slurm(spec: SubmissionSpec, options: Mapping[str, Mapping[str, Any]
         said = " ".join(ended.stderr.split()) or "no reason given"
         if any(words in said for words in UNREACHABLE):
             raise BadInput(f"Slurm can't be reached from here; submit on a login node ({said})")
-        raise BadInput(f"sbatch doesn't take the driver: {said}; see driver in the configuration")
+        raise BadInput(f"sbatch rejected the driver: {said}; see driver in the configuration")
     return ended.stdout.strip().partition(";")[0]
 
 
@@ -249,7 +249,7 @@ def _for_kubernetes(plan: Plan, arguments: list[str], requeue: bool) -> Submissi
         raise BadInput("driver.kind kubernetes needs cluster.kind kubernetes, which has the image")
     if plan.config.storage_options:
         raise BadInput(
-            "storage_options can't be handed to Kubernetes without being written down; put them "
+            "storage_options would be stored in plain text by Kubernetes; put them "
             "into a secret, as FSSPEC_… variables, and name it in cluster.secrets"
         )
     manifest = driver_job(
@@ -274,5 +274,5 @@ def _hand_to_kubernetes(spec: SubmissionSpec) -> str:
         raise
     except Exception as error:
         reason = first_line(error)
-        raise Incomplete(f"Kubernetes doesn't take the driver: {reason}") from error
+        raise Incomplete(f"Kubernetes rejected the driver: {reason}") from error
     return str(manifest["metadata"]["name"])

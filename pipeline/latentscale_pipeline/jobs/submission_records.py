@@ -1,8 +1,9 @@
-"""Records of a job's submissions, in its folder.
+"""Record the submissions of a job in its folder.
 
-``submissions/000001.json``, ``…2.json``, …: one object for each time. It names the scheduler and
-its id for the driver, and how many runs had held the job's lock by then: once there is another, the
-driver has started. A driver that was withdrawn before has ``….cancelled`` beside.
+Each submission writes one object: ``submissions/000001.json``, ``submissions/000002.json``, …. It
+records the scheduler, the scheduler's id of the driver, and how many runs had held the job's lock
+by then; a higher number now means that the driver has started. If the driver was withdrawn before
+it started, there is also ``submissions/000001.cancelled``.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ _ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
 @dataclass(frozen=True)
 class Submission:
-    """A driver that was handed to a scheduler.
+    """A driver that was submitted to a scheduler.
 
     Attributes
     ----------
     scheduler : str
         ``slurm`` or ``kubernetes``.
     id : str
-        What that calls it.
+        The scheduler's id of the driver.
     place : str
-        Namespace or cluster, where there may be several; else empty.
+        Namespace or cluster, if there may be several; else empty.
     runs : int
-        How many runs had held the job's lock before.
+        How many runs had held the job's lock before the submission.
     requeue : bool
-        Whether the scheduler starts it again when it dies.
+        Whether the scheduler restarts it if it dies.
     time : float
-        When, in seconds since 1970.
+        When it was submitted, in seconds since 1970.
     """
 
     scheduler: str
@@ -47,7 +48,7 @@ class Submission:
 
     @property
     def label(self) -> str:
-        """Name it for people."""
+        """Return its name for display."""
         return f"{self.scheduler} job {self.id}"
 
 
@@ -60,14 +61,14 @@ def record_submission(store: ObjectStore, made: Submission) -> Submission:
 
 
 def last_submission(store: ObjectStore, keys: Iterable[str] | None = None) -> Submission | None:
-    """Return the last driver that was submitted and not withdrawn; None without one.
+    """Return the last submitted driver; None if there is none or it was withdrawn.
 
     Parameters
     ----------
     store : ObjectStore
         The job's folder.
     keys : iterable of str, optional
-        Its objects, where they are known.
+        The keys of the folder's objects, if they have been listed already.
     """
     known = set(store.keys("submissions") if keys is None else keys)
     numbers = _numbers(known)
@@ -75,7 +76,7 @@ def last_submission(store: ObjectStore, keys: Iterable[str] | None = None) -> Su
         return None
     try:
         found = Submission(**json.loads(store.read(_key(max(numbers)))))
-        # Both become arguments of commands.
+        # Both are passed to commands as arguments.
         whole = _ID.fullmatch(found.id) and _ID.fullmatch(found.place or "-")
     except (FileNotFoundError, ValueError, TypeError):
         return None
@@ -83,7 +84,7 @@ def last_submission(store: ObjectStore, keys: Iterable[str] | None = None) -> Su
 
 
 def withdraw_submission(store: ObjectStore) -> None:
-    """Note that the last driver was withdrawn before it started."""
+    """Record that the last driver was withdrawn before it started."""
     numbers = _numbers(store.keys("submissions"))
     if numbers:
         store.create(_withdrawn(max(numbers)), b"")

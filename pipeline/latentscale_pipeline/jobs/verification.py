@@ -1,7 +1,7 @@
-"""Verify a job: every stored byte against its marker.
+"""Verify a job: check every stored byte against its marker.
 
-A run compares sizes only, and checks bytes when it reads them; a finished job isn't read again. So
-this is how damage is found before somebody opens an array.
+A run compares only the sizes of existing results, and checks the bytes that it reads. Damage to a
+finished job would stay unnoticed until an array is opened.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _FOLDER = re.compile(r"[A-Za-z0-9_.-]*[A-Za-z0-9_-]")
 def verify_job(store: ObjectStore, progress: Progress = silent) -> Verification:
     """Read every object of a job's planned stages and compare it with its marker.
 
-    Nothing is changed: that is left to a run, which knows how to compute it again. What an
-    unfinished job lacks isn't damage.
+    Nothing is changed: a run repairs damage by recomputing. What an unfinished job hasn't computed
+    yet isn't damage.
 
     Parameters
     ----------
     store : ObjectStore
         The job folder.
     progress : callable
-        ``progress(parts read, parts in all)``.
+        ``progress(parts read, total parts)``.
 
     Raises
     ------
@@ -69,20 +69,20 @@ def verify_job(store: ObjectStore, progress: Progress = silent) -> Verification:
 def _planned_stages(store: ObjectStore) -> list[Mapping[str, Any]]:
     plan, place = read_plan(store), store.locate("plan.json")
     if not plan:
-        raise BadInput(f"{place}: not the plan of a job; run the job again to write it")
+        raise BadInput(f"{place}: not the plan of a job; run the job again to rewrite it")
     for stage in plan["stages"]:
         if not _FOLDER.fullmatch(stage["stage"]) or not _FOLDER.fullmatch(stage["key"]):
-            raise BadInput(f"{place}: {stage['stage']!r} is no stage's name")
+            raise BadInput(f"{place}: {stage['stage']!r} isn't the name of a stage")
     return list(plan["stages"])
 
 
 def _parts(
     store: ObjectStore, stage: Mapping[str, Any], finished: bool
 ) -> tuple[list[str], list[str], Collection[str]]:
-    """List the parts of a stage that have a marker, those that lack one, and arrays that are gone.
+    """List a stage's parts that have a marker, those that lack one, and its removed arrays.
 
-    What was temporary and is gone has left a record. The states that an iterated stage leaves
-    beside its result are of use only if that is damaged, and are checked then.
+    Temporary results that were removed have left a record. The states of an iterated stage are
+    needed only if its result is damaged, and are checked only then.
     """
     folder = stage_folder(stage)
     there = [key.removesuffix(".json") for key in store.keys(folder) if key.endswith(".json")]
@@ -110,7 +110,7 @@ def _iterated(stage: Mapping[str, Any]) -> bool:
 
 
 def check_documents(store: ObjectStore, finished: bool) -> list[str]:
-    """Return a line for each document beside the stages that is missing or can't be read."""
+    """Return a line for each document of the job that is missing or can't be read."""
     names = ["config.json", "plan.json", *(["results.json"] if finished else [])]
     problems = [problem for name in names if (problem := _unreadable(store, name))]
     if finished and not store.exists("report.html"):

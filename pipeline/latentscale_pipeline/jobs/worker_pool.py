@@ -15,20 +15,20 @@ from latentscale_pipeline.jobs.machine import usable_cores
 
 @dataclass(frozen=True)
 class WorkerPool:
-    """Who does the work: how many tasks a cluster runs at once, and on how many cores.
+    """The workers of a job: how many tasks they run at once, and on how many cores.
 
     Attributes
     ----------
     workers, threads : int
-        Worker processes, and tasks at once in each.
+        Number of worker processes, and of concurrent tasks in each.
     memory_limit : int
-        Of each process.
+        Memory limit of each process, in bytes.
     idle_bytes : int
-        What a process of this job holds without a task.
+        Memory of a process that runs no task, in bytes.
     cores : int
-        Cores there are for all of them.
+        Number of cores for all of them.
     here : bool
-        Whether they are processes of this machine.
+        Whether they run on this machine.
     """
 
     workers: int
@@ -40,7 +40,7 @@ class WorkerPool:
 
     @staticmethod
     def of(config: JobConfig, stages: Sequence[Stage]) -> WorkerPool:
-        """Return the worker pool of a job; remote workers have a core for each of their tasks."""
+        """Return the worker pool of a job; remote workers have one core per task."""
         cluster = config.cluster
         here = isinstance(cluster, ON_THIS_MACHINE)
         return WorkerPool(
@@ -53,26 +53,26 @@ class WorkerPool:
         )
 
     def slots(self, stage: Stage) -> int:
-        """How many tasks of a stage fit at once, however many there are."""
+        """Return how many tasks of a stage fit at once, however many tasks it has."""
         fit = tasks_that_fit(stage, self.memory_limit, self.idle_bytes)
         return self.workers * min(self.threads, fit)
 
     def at_once(self, stage: Stage) -> int:
-        """How many tasks of a stage run at once."""
+        """Return how many tasks of a stage run at once."""
         return min(self.slots(stage), stage.side_by_side)
 
     def memory(self, stage: Stage) -> int:
-        """Bytes that all processes hold while a stage runs."""
+        """Return the memory in bytes of all processes while a stage runs."""
         return self.workers * self.idle_bytes + self.at_once(stage) * stage.memory_bytes
 
 
 def check_machine(worker_pool: WorkerPool, stages: Sequence[Stage], memory: int) -> None:
-    """Refuse a job whose processes don't fit into the memory of a machine together.
+    """Refuse a job whose processes together don't fit in the memory of a machine.
 
     Raises
     ------
     BadInput
-        With the number of workers that would.
+        If they don't fit; the message gives the number of workers that would.
     """
     for stage in stages if worker_pool.here else ():
         alone, together = worker_pool.idle_bytes + stage.memory_bytes, worker_pool.memory(stage)

@@ -1,4 +1,4 @@
 """Export scores to monitoring systems: Prometheus, OpenMetrics, MLflow.
 
-Only ``scores`` and the job's identity are read, so a new measure is exported by itself.
+Only ``scores`` and the job's identity are read, so new measures need no code here.
 """

@@ -1,9 +1,9 @@
-"""Scores in Prometheus' text format, or in OpenMetrics.
+"""Write scores in Prometheus' text format, or in OpenMetrics.
 
-A score is a gauge, ``latentscale_score``, told from others by its labels; its bracket and sampling
-error are gauges of the same labels. The job's id isn't among them: it changes with every corpus,
-and a series would end every night. It stands in ``latentscale_job_info``. A score that is null has
-no sample, as a series that wasn't measured has none.
+Scores are samples of the gauge ``latentscale_score``, distinguished by labels. Brackets and
+sampling errors are gauges with the same labels. The job's id isn't a label, because it changes with
+every corpus, so that every job would start a new series. It is in ``latentscale_job_info``. A score
+that is null has no sample.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def write_metrics(jobs: Sequence[FinishedJob], *, openmetrics: bool = False) -> 
     Parameters
     ----------
     jobs : sequence of FinishedJob
-        Of different names: one name is one set of series.
+        Jobs with different names; the jobs of one name form one set of series.
     openmetrics : bool
         Write OpenMetrics, which ends with ``# EOF``, instead of Prometheus' text format.
 
@@ -54,7 +54,7 @@ def write_metrics(jobs: Sequence[FinishedJob], *, openmetrics: bool = False) -> 
     names = [job.name for job in jobs]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise BadInput(f"two jobs are named {twice!r}, and would be one series; export one of them")
+        raise BadInput(f"two jobs are named {twice!r} and would share a series; export one of them")
     try:
         from prometheus_client import CollectorRegistry
         from prometheus_client import exposition as text
@@ -70,7 +70,7 @@ def write_metrics(jobs: Sequence[FinishedJob], *, openmetrics: bool = False) -> 
 
 
 class _Collector:
-    """What prometheus-client asks for metrics."""
+    """A collector for prometheus-client."""
 
     def __init__(self, jobs: Sequence[FinishedJob]) -> None:
         self._jobs = jobs

@@ -1,6 +1,6 @@
-"""Scores as a run of MLflow: one metric for each end of a score's bracket.
+"""Log scores to MLflow: metrics for the value, bracket and sampling error of each score.
 
-A job is one run, found again by its tag, so logging twice logs once.
+Each job is one run. The run is found by its tag, so logging a job twice has no effect.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ MLFLOW_MISSING = "MLflow isn't installed; pip install 'latentscale[mlflow]'"
 
 JOB_TAG = "latentscale.job"
 MOST_METRICS = 1000
-"""Metrics that a server takes at once."""
+"""Maximum number of metrics per request."""
 
 KEY_CHARACTERS = 200
 _OTHER = re.compile(r"[^A-Za-z0-9_.\- ]")
 
 
 def log_to_mlflow(job: FinishedJob, tracking_uri: str, experiment: str) -> bool:
-    """Log a finished job as a run; False if it was logged before.
+    """Log a finished job as a run; return False if it was logged before.
 
     Parameters
     ----------
     job : FinishedJob
-        What to log.
+        The job to log.
     tracking_uri : str
-        A server's address or a folder, as MLflow takes it.
+        A server's address or a folder, in MLflow's format.
     experiment : str
-        Made where there is none of this name.
+        Name of the experiment, which is created if absent.
 
     Raises
     ------
     BadInput
         If MLflow isn't installed.
     StoreFailed
-        If its server can't be reached or refuses.
+        If the server can't be reached or rejects the request.
     """
     try:
         from mlflow import MlflowClient
@@ -52,7 +52,7 @@ def log_to_mlflow(job: FinishedJob, tracking_uri: str, experiment: str) -> bool:
         raise BadInput(MLFLOW_MISSING) from None
     try:
         return _log(MlflowClient(tracking_uri=tracking_uri), job, experiment)
-    except ImportError as error:  # stores in databases want more than servers do
+    except ImportError as error:  # database stores need further packages
         raise BadInput(f"MLflow: this kind of store needs {error.name}, which is missing") from None
     except MlflowException as error:
         problem = (str(error).splitlines() or ["it failed"])[0]
@@ -68,7 +68,7 @@ def _log(client: Any, job: FinishedJob, experiment: str) -> bool:
     moment = _milliseconds(job.finished)
     if known and known[0].info.status == RunStatus.to_string(RunStatus.FINISHED):
         return False
-    # A run that was begun and not ended is what an interrupted logger left: go on with it.
+    # An unfinished run was left by an interrupted call: continue it.
     run = known[0] if known else _new_run(client, place, job, moment)
     logged = run.data.metrics
     metrics = [Metric(key, number, moment, 0) for key, number in _metrics(job) if key not in logged]
@@ -92,10 +92,10 @@ def _metrics(job: FinishedJob) -> Iterator[tuple[str, float]]:
 
 
 def metric_key(score: Score) -> str:
-    """Name a score in the characters that MLflow allows: ``vendi/cosine/order 1/corpus``.
+    """Return a score's name in the characters that MLflow allows: ``vendi/cosine/order 1/corpus``.
 
-    Parts are levels, as in MLflow's own folders; the ends of the bracket are one level below. What
-    had to be replaced or cut is told from others by a hash of all of it.
+    The parts are levels, as in MLflow's folders; the ends of the bracket are one level below. A
+    name that had to be changed or cut ends with a hash of the full name, so it stays unique.
     """
     words = (
         *(score.measure, score.score if score.score != score.measure else None, score.kernel),

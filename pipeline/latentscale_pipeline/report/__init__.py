@@ -1,7 +1,7 @@
-"""Reports: of a finished job, of a comparison, of a series.
+"""Reports of a job, a comparison or a series.
 
-What a report says (:mod:`content`) is apart from how it is written: one HTML page that needs no
-network, Markdown, or JSON.
+The content of a report (:mod:`~latentscale_pipeline.views.content`) is separate from its formats:
+one HTML page that needs no network, Markdown, and JSON.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ FORMATS: Mapping[str, Callable[[Report], str]] = {
     "md": write_markdown,
     "json": write_json,
 }
-"""How a report can be written."""
+"""The formats of a report, with the function that writes each."""
 
 
 def render_report(results: Results, provenance: dict[str, Any] | None = None) -> str:

@@ -1,4 +1,4 @@
-"""A report as one JSON document."""
+"""Write a report as one JSON document."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def report_document(report: Report) -> dict[str, Any]:
 
 
 def write_json(report: Report) -> str:
-    """Return a report as JSON, refusing numbers that JSON doesn't have."""
+    """Return a report as JSON text; NaN and infinity raise an error."""
     return json.dumps(report_document(report), indent=1, allow_nan=False, default=sorted) + "\n"

@@ -1,9 +1,9 @@
-"""A report as one HTML page that needs no network.
+"""Write a report as one HTML page that needs no network.
 
-Whatever a user may have named (the job, a corpus, a label, a measure) reaches the page through the
-template's escaping; figures travel as JSON whose ``<``, ``>`` and ``&`` are written as escapes, so
-that no text can end the element that holds it. The page carries its own content security policy:
-only its two scripts run, and nothing is fetched.
+Names chosen by users (of jobs, corpora, labels, measures) are escaped by the template. Figures are
+embedded as JSON in which ``<``, ``>`` and ``&`` are escaped, so that no text can end the enclosing
+element. The page has its own content security policy: only its two scripts run, and nothing is
+fetched.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def write_html(report: Report) -> str:
     Returns
     -------
     str
-        HTML of about 5 MB, nearly all of it the plotting library; needs no network.
+        HTML of about 5 MB, nearly all of it the plotting library.
     """
-    # What only pages need, and comparisons on a terminal shouldn't wait for.
+    # Imported here because comparisons on a terminal don't need them.
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
@@ -33,7 +33,7 @@ def write_html(report: Report) -> str:
     )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
     figures = {figure.key: figure for part in report.sections for figure in part.figures}
-    # Without figures there is nothing to draw, and no reason to carry what draws.
+    # A report without figures doesn't need the plotting library.
     scripts = [_newlines(get_plotlyjs()), _text("page.js")] if figures else []
     return environment.from_string(_text("page.html.j2")).render(
         report=report,
@@ -49,7 +49,7 @@ def _text(name: str) -> str:
 
 
 def _newlines(text: str) -> str:
-    """Write line ends as a browser does before it hashes a script."""
+    """Normalise line ends as a browser does before it hashes a script."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -1,6 +1,6 @@
-"""The report of one finished job.
+"""Build the report of one finished job.
 
-Measures of the registry have a section with figures, any other has one with its scores.
+A registered measure has a section with figures; any other has a section with its scores only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def job_report(results: Results, provenance: dict[str, Any] | None = None) -> Re
     Parameters
     ----------
     results : Results
-        What it found.
+        The results of the job.
     provenance : dict, optional
         The job's document of the schema ``latentscale.provenance/1``.
     """
@@ -44,7 +44,7 @@ def job_report(results: Results, provenance: dict[str, Any] | None = None) -> Re
 
 
 def _measure_sections(results: Results) -> list[Section]:
-    """Return one section for each measure that was asked for, the known ones first."""
+    """Return one section per measure, the known measures first."""
     scored = list(dict.fromkeys(score.measure for score in results.scores))
     known = [name for name in MEASURES if name in scored or name in results.measures]
     titled = [name for name in known if report_of(name).title]

@@ -1,4 +1,4 @@
-"""Scores of single labels: one table and one figure a measure, the largest labels first."""
+"""Tables and figures of the scores by label, one each per measure, the largest labels first."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from latentscale_pipeline.views.formatting import printable
 from latentscale_pipeline.views.scores import written_score
 
 SHOWN_LABELS = 100
-"""Labels in a table; all are in ``results.json``."""
+"""Maximum number of labels in a table; ``results.json`` has all."""
 
 DRAWN_LABELS = 40
-"""Labels in a figure."""
+"""Maximum number of labels in a figure."""
 
 
 def label_tables(scores: Sequence[Score], counts: Mapping[str, int]) -> list[Table]:
-    """Return tables of the scores by label: one row a label, one column a score.
+    """Return tables of the scores by label: one row per label, one column per score.
 
     Parameters
     ----------
     scores : sequence of Score
-        Of one measure, each of a label.
+        Scores of one measure, each of one label.
     counts : mapping
-        Rows of the corpus by label, as far as that is known.
+        Number of rows per label, for the labels whose count is known.
     """
     if not scores:
         return []
@@ -51,11 +51,11 @@ def label_tables(scores: Sequence[Score], counts: Mapping[str, int]) -> list[Tab
 
 
 def label_figures(key: str, scores: Sequence[Score], counts: Mapping[str, int]) -> list[Figure]:
-    """Return one figure: the score that a measure lists first, by label, with its brackets."""
+    """Return one figure: the main score of a measure by label, with brackets."""
     known = [score for score in scores if score.numbers]
     if not known:
         return []
-    # Order 1 stands for its measure where there are orders.
+    # For measures with orders, order 1 is the main score.
     headline = next((score for score in known if score.order == "1"), known[0])
     title = _title(headline)
     chosen = {_label(score): score.numbers for score in reversed(known) if _title(score) == title}

@@ -1,4 +1,4 @@
-"""A report in Markdown: all of its words and tables; of figures, what they show."""
+"""Write a report in Markdown: all text and tables; figures are reduced to their captions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from latentscale_pipeline.views.markdown import escape_markdown, markdown_table
 def write_markdown(report: Report) -> str:
     """Return a report as GitHub-flavoured Markdown.
 
-    Whatever a user may have named is escaped: it can neither end a cell nor become markup.
+    Names are escaped, so that they can't end a cell or become markup.
     """
     return "\n\n".join(_blocks(report)) + "\n"
 

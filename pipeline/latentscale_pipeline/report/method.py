@@ -1,4 +1,4 @@
-"""The method section of a report: parameters, algorithms, time, memory, provenance."""
+"""Build the method section of a report: parameters, algorithms, time, memory, provenance."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 
 def method_section(results: Results, provenance: Json | None) -> Section:
-    """Return how the numbers are to be read, and everything behind them."""
+    """Return the section on methods, definitions, cost and provenance."""
     tables = [
         _method(results),
         _timings_table(results.timings),
@@ -33,8 +33,8 @@ def method_section(results: Results, provenance: Json | None) -> Section:
     return Section(
         key="method",
         title="Method, time and provenance",
-        question="Every number stands with a bracket [lower, upper] that bounds the measure of "
-        "this very corpus. How it was obtained says what its ends promise.",
+        question="Every number has a bracket [lower, upper] that bounds the measure of this "
+        "particular corpus. The kind of the bracket says what its ends guarantee.",
         glossary=[*PROMISES, SAMPLING_ERROR],
         tables=[table for table in tables if table.rows],
     )
@@ -46,7 +46,7 @@ PROMISES = [
 
 SAMPLING_ERROR = Definition(
     "sampling error",
-    "kept apart from the bracket: the standard error over fresh samples from the same source.",
+    "not part of the bracket: the standard error over fresh samples from the same source.",
 )
 
 
@@ -100,7 +100,7 @@ def _provenance_tables(results: Results) -> list[Table]:
 
 
 def _run_tables(provenance: Json | None) -> list[Table]:
-    """Return with what, and on what, the run worked that finished the job."""
+    """Return the software and the machine of the run that finished the job."""
     if not provenance or not provenance["runs"]:
         return []
     run = provenance["runs"][-1]
@@ -185,17 +185,17 @@ def _timings_table(timings: Sequence[Timing]) -> Table:
 
 
 COSTS = ("time", "peak memory")
-"""What a whole job took."""
+"""Columns of the cost of a whole job."""
 
 
 def written_cost(seconds: float | None, peak_memory_bytes: int | None) -> dict[str, str]:
-    """Write what a whole job took: its time and the most memory of a process."""
+    """Format the cost of a whole job: its time and the peak memory of a process."""
     time = "unknown" if seconds is None else write_duration(seconds)
     return dict(zip(COSTS, (time, _size(peak_memory_bytes)), strict=True))
 
 
 def _peak(timing: Timing) -> str:
-    """Write a peak, and of how many tasks together where it is that of several."""
+    """Format a memory peak, with the number of concurrent tasks if there were several."""
     peak, tasks = _size(timing.peak_memory_bytes), timing.tasks_at_once or 1
     return peak if tasks == 1 else f"{peak} of {tasks} tasks"
 

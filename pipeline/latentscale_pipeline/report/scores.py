@@ -1,4 +1,4 @@
-"""Scores of one measure: as a table, by their names, with what they mean."""
+"""Tables, names and definitions of the scores of one measure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from latentscale_pipeline.views.scores import bracket_kind, score_name, written_
 
 
 def report_of(name: str) -> MeasureReport:
-    """Return what the report says of a measure; nothing of one that isn't known."""
+    """Return the report texts of a measure; empty ones for an unknown measure."""
     return MEASURES[name].report if name in MEASURES else MeasureReport()
 
 
 def section_of(name: str, place: int) -> Section:
-    """Return the heading of a measure's section, of one without a title by its name and place."""
+    """Return the heading of a measure's section, made from its name if it has no title."""
     report = report_of(name)
     return Section(
         key=name if report.title else f"further-{place}",
@@ -30,7 +30,7 @@ def section_of(name: str, place: int) -> Section:
 
 
 def replicated_scores() -> str:
-    """Name the scores whose sampling error replicates measure."""
+    """Return the names of the scores whose sampling error replicates can estimate."""
     return ", ".join(m.report.replicated for m in MEASURES.values() if m.report.replicated)
 
 
@@ -41,7 +41,7 @@ def scores_table(scores: Sequence[Score]) -> Table:
 
 
 def score_title(score: Score) -> str:
-    """Return the name of a score in the papers, with its qualifiers."""
+    """Return the name of a score as in the papers, with its qualifiers."""
     name = score_name(score)
     definition = report_of(score.measure).scores.get(score.score)
     if definition is None or score.score == score.measure:
@@ -50,7 +50,7 @@ def score_title(score: Score) -> str:
 
 
 def title_apart(score: Score) -> str:
-    """Name a score where nothing around it says of what measure and corpus it is."""
+    """Return a name of a score that includes its measure and corpus."""
     report = report_of(score.measure)
     title = score_title(score)
     if not report.title and score.score != score.measure:
@@ -76,7 +76,7 @@ def _score_cells(score: Score) -> dict[str, str]:
 
 
 def definitions_of(scores: Sequence[Score]) -> list[Definition]:
-    """Return the sentence of every score among some of one measure."""
+    """Return the definitions of the given scores of one measure."""
     glossary = report_of(scores[0].measure).scores if scores else {}
     names = dict.fromkeys(score.score for score in scores)
     return [glossary[name] for name in names if name in glossary]

@@ -1,4 +1,4 @@
-"""The summary at the top of a job's report."""
+"""Build the summary at the top of a job's report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def answers(results: Results) -> list[Answer]:
 
 
 def conclusions(results: Results) -> list[str]:
-    """Return the main findings in whole sentences."""
+    """Return the main findings as sentences."""
     said = [report.conclusions(results.scores) for report in _by_precedence()]
     return [
         _size_said(results),
@@ -108,7 +108,7 @@ def _how_certain(results: Results) -> Answer:
 
 
 def _widest_bracket(scores: Sequence[Score]) -> list[Fact]:
-    """Return the score whose bracket is the widest in relation to its value."""
+    """Return the score with the widest bracket relative to its value."""
     shares = [
         (half_width(*numbers), score)
         for score in scores
@@ -139,7 +139,7 @@ def _compared_with_what(results: Results) -> Answer:
 
 
 def sampling_warning(scores: Sequence[Score]) -> str:
-    """Say of how many scores the sampling error is unknown, and what follows; empty if of none."""
+    """Return a warning about scores whose sampling error is unknown; empty if there are none."""
     unknown = sum(score.sampling_error is None for score in scores)
     if not unknown:
         return ""
@@ -147,7 +147,7 @@ def sampling_warning(scores: Sequence[Score]) -> str:
     hint = f" Of {known}, replicates with a count and rows measures it." if known else ""
     many = "every score" if unknown == len(scores) else f"{unknown} of {len(scores)} scores"
     return (
-        f"The sampling error of {many} is unknown. Brackets bound the numbers of this very "
+        f"The sampling error of {many} is unknown. Brackets bound the scores of this particular "
         "corpus; another sample from the same source would score differently, so a difference in "
         f"such a score can't be called significant.{hint}"
     )

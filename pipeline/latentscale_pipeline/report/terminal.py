@@ -1,7 +1,7 @@
-"""The terminal summary of a finished job.
+"""Print the terminal summary of a finished job.
 
-It reads nothing but ``job``, ``corpora`` and ``scores``, so that a new measure appears in it by
-itself. On a terminal it is a table, elsewhere one line a score.
+It reads only ``job``, ``corpora`` and ``scores``, so new measures need no code here. On a terminal
+it is a table; elsewhere it is one line per score.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from latentscale_pipeline.views.terminal import (
 
 COLUMNS = ("measure", "score", "of", "value", "bracket", "sampling error", "how", "unit")
 NARROW_COLUMNS = ("score", "of", "value", "bracket", "how")
-"""What still fits on a narrow terminal, under a heading that names the measure and its units."""
+"""Columns on a narrow terminal, under a heading that names the measure and its units."""
 
 RIGHT_ALIGNED = frozenset({"value", "sampling error"})
 FOLDED = frozenset({"unit", "bracket"})
 UNIT_WIDTH = 12
-"""Characters a unit needs at least; longer ones are folded."""
+"""Minimum width of a unit in characters; longer units are wrapped."""
 
 FINGERPRINT_DIGITS = 12
 
 LABELLED_ROWS = 20
-"""Scores of single labels beyond which they are counted and not shown."""
+"""Number of scores by label above which they are only counted."""
 
 Cells = dict[str, str]
 
 
 def print_summary(results: Results, console: Console) -> None:
-    """Print what a job found: its corpora, then every score with its bracket.
+    """Print the results of a job: its corpora, then every score with its bracket.
 
     Parameters
     ----------
     results : Results
         ``job``, ``corpora`` and ``scores`` are read.
     console : rich.console.Console
-        Where to print: a table on a terminal, plain unwrapped lines anywhere else.
+        Where to print: a table on a terminal, plain unwrapped lines elsewhere.
     """
     labelled = sum(score.label is not None for score in results.scores)
     hidden = labelled if labelled > LABELLED_ROWS else 0
@@ -103,13 +103,13 @@ def _cells(score: Score) -> Cells:
 
 
 def _widths(columns: Sequence[str], rows: Sequence[Cells]) -> dict[str, int]:
-    """Return the columns' widths; a reason, which may be long, doesn't widen the brackets'."""
+    """Return the widths of the columns; long reasons don't widen the column of brackets."""
     known = [row for row in rows if row["how"]]
     return {name: column_width(name, known if name == "bracket" else rows) for name in columns}
 
 
 def _units(rows: Sequence[Cells]) -> list[str]:
-    """Return each unit of a measure, with its scores where there are several units."""
+    """Return the units of a measure; if there are several, each with its scores."""
     units = list(dict.fromkeys(row["unit"] for row in rows))
     if len(units) == 1:
         return units
@@ -120,7 +120,7 @@ def _units(rows: Sequence[Cells]) -> list[str]:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Cells], *, gap: int = 2) -> Table:
-    """Return a table in which a measure is named once, apart from the one before it."""
+    """Return a table that names each measure once and separates the measures."""
     shown: list[Row] = []
     for before, cells in zip([None, *rows], rows, strict=False):
         first = before is None or before["measure"] != cells["measure"]

@@ -1,1 +1,1 @@
-"""The results of a job: assembled, described by a schema, and read again."""
+"""The results of a job: their model, their JSON Schema, reading and writing."""

@@ -1,4 +1,4 @@
-"""Kernels of scores, which earlier versions named without their bandwidth."""
+"""Kernel names in scores; earlier versions wrote them without the bandwidth."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def complete_names(kernels: Iterable[str | None]) -> dict[str, str]:
-    """Map each kernel without a bandwidth to the one of that name that has one, if there is one.
+    """Map each kernel name without a bandwidth to the only name with one, if there is exactly one.
 
     >>> complete_names(["cosine", "rbf", "rbf median"])
     {'rbf': 'rbf median'}
@@ -22,5 +22,5 @@ def complete_names(kernels: Iterable[str | None]) -> dict[str, str]:
 
 
 def is_kernel(kernel: str, wanted: str) -> bool:
-    """Tell whether a kernel is the one wanted, which may leave the bandwidth out."""
+    """Return whether a kernel is the wanted one, which may be given without its bandwidth."""
     return kernel == wanted or kernel.startswith(f"{wanted} ")

@@ -1,7 +1,7 @@
-"""The results of a job: what measures find, what ``results.json`` holds, what everything reads.
+"""The model of ``results.json``, which all readers and writers of results use.
 
-A measure describes its own part of ``measures`` in a model beside it. What isn't such a part, from
-a measure or of a form that this version doesn't know, is kept as plain JSON.
+Each measure has a model of its own part of ``measures``. Parts of unknown measures, or of another
+version's form, are kept as plain JSON.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from latentscale_pipeline.results.part import (
 )
 
 RESULTS_SCHEMA = "latentscale.results/1"
-"""The value of ``schema`` in the results that this version writes."""
+"""The value of ``schema`` that this version writes."""
 
 ROLES: Mapping[str, tuple[Role, ...]] = {
     "corpus": ("corpus",),
     "reference": ("reference",),
     "pair": ("corpus", "reference"),
 }
-"""The corpora that a score says something of."""
+"""The corpora that a score depends on, by its ``of``."""
 
 _BRACKETED: JsonDict = {
     "if": {"properties": {"value": {"type": "null"}}, "required": ["value"]},
@@ -49,22 +49,22 @@ _BRACKETED: JsonDict = {
 
 
 class Score(Part):
-    """One row of ``scores``: a number of a measure, and how well it is known.
+    """One row of ``scores``: a number of a measure, with its bracket.
 
-    A score counts as one that depends on the number of rows unless its measure says that it is
-    made to compare corpora of different sizes (``size_dependent=False``).
+    A score is treated as dependent on the number of rows, unless its measure declares that it can
+    be compared between corpora of different sizes (``size_dependent=False``).
     """
 
     model_config = ConfigDict(json_schema_extra=_BRACKETED)
 
     measure: Text
-    """Which measure."""
+    """Name of the measure."""
     of: Literal["corpus", "reference", "pair"]
-    """Whether it is of the corpus, the reference or the pair of them."""
+    """Whether the score describes the corpus, the reference, or both together."""
     score: Text
     """Name of the score."""
     value: float | None
-    """The number; null where it could not be computed."""
+    """The number; null if it could not be computed."""
     lower: float | None = None
     """Lower end of the bracket."""
     upper: float | None = None
@@ -72,22 +72,22 @@ class Score(Part):
     bounds: BoundsOrNull = None
     """What the bracket promises."""
     unit: str = ""
-    """What it is counted in."""
+    """Unit of the number."""
     better: Annotated[str, WithJsonSchema({"enum": ["high", "low", "none"]})] = "none"
-    """Which direction is the better one."""
+    """Whether high or low values are better, or neither."""
     kernel: Absent[str] = None
-    """Kernel, where there is a choice."""
+    """Kernel, if the score has one."""
     order: Absent[str] = None
-    """Order, where there is one; `inf` for infinity."""
+    """Order, if the score has one; `inf` for infinity."""
     label: Absent[str] = None
     """Label whose rows were measured."""
     scale: Absent[float] = None
-    """Scale, where there is one."""
+    """Scale, if the score has one."""
     reason: Absent[Reason] = None
     sampling_error: NonNegativeFloat | None = None
-    """Standard error over fresh samples from the same source; null where it is unknown."""
+    """Standard error over new samples from the same source; null if unknown."""
     size_dependent: Absent[bool] = True
-    """Whether the score depends on the number of rows; true where absent."""
+    """Whether the score depends on the number of rows; true if absent."""
 
     @model_validator(mode="after")
     def _bracketed(self) -> Score:
@@ -100,27 +100,27 @@ class Score(Part):
 
 
 class Corpus(Part):
-    """What was measured of one corpus."""
+    """One measured corpus."""
 
     explained = ("duplicates",)
 
     uri: Expected[str] = None
-    """Without user info and query string."""
+    """Path or URL, without user info and query string."""
     n: Positive
-    """Rows."""
+    """Number of rows."""
     d: Expected[Positive] = None
-    """Columns."""
+    """Number of dimensions."""
     dtype: Expected[Annotated[str, WithJsonSchema({"enum": ["float16", "float32"]})]] = None
     """Type that the vectors are stored in."""
     fingerprint: Text
-    """Hash of the vectors, whatever files they came in."""
+    """Hash of the vectors, independent of the source's format."""
     duplicates: Count | None = None
-    """Rows that repeat an earlier one."""
+    """Number of rows that repeat an earlier one."""
     duplicates_reason: Absent[Reason] = None
     excluded_shards: Absent[Annotated[list[str], Field(min_length=1)]] = None
-    """Shards whose rows were left out; n and every number are without them."""
+    """Shards whose rows were left out of n and of all results."""
     excluded_rows: Absent[Positive] = None
-    """Rows of those shards."""
+    """Number of rows in those shards."""
 
 
 class Corpora(Part):
@@ -129,12 +129,12 @@ class Corpora(Part):
     model_config = ConfigDict(json_schema_extra={"inline": True})
 
     reference: Corpus | None = None
-    """What it was compared with; null without one."""
+    """The corpus that it was compared with; null without one."""
     corpus: Expected[Corpus] = None
     """The corpus under evaluation."""
 
     def by_role(self) -> dict[Role, Corpus]:
-        """Return the corpora that there are."""
+        """Return the corpora of the job by role."""
         both: dict[Role, Corpus | None] = {"corpus": self.corpus, "reference": self.reference}
         return {role: corpus for role, corpus in both.items() if corpus is not None}
 
@@ -145,90 +145,89 @@ class Job(Part):
     model_config = ConfigDict(json_schema_extra={"inline": True})
 
     id: str
-    """The job's folder."""
+    """Name of the job's folder."""
     name: str
-    """As configured."""
+    """Name of the job, as configured."""
     config_hash: Expected[Annotated[str, Field(pattern="^[0-9a-f]{8,}$")]] = None
-    """Hash of all that determines the numbers."""
+    """Hash of everything that determines the results."""
     seed: Expected[Count] = None
-    """As configured."""
+    """Random seed, as configured."""
     version: str = ""
-    """Of latentscale."""
+    """Version of latentscale."""
     started: str | None = None
-    """When the first run began, in UTC."""
+    """Start of the first run, in UTC."""
     finished: str | None = None
-    """When the results were written, in UTC."""
+    """Time at which the results were written, in UTC."""
     cluster: Expected[dict[str, Any]] = None
-    """Where it ran, as configured."""
+    """Section `cluster` of the configuration."""
     provenance: Absent[str] = None
-    """Where versions, machine, sources and commands are, relative to the job's folder."""
+    """Path of the file with versions, machine, sources and commands, relative to the job's folder.
+    """
 
 
 class Timing(Part):
-    """What one stage took."""
+    """Time and memory of one stage."""
 
     stage: Expected[str] = None
     """Name of the stage."""
     seconds: Annotated[float, Field(ge=0)]
-    """Time that its tasks took together."""
+    """Total time of its tasks."""
     tasks: Expected[Count] = None
-    """How many tasks."""
+    """Number of tasks."""
     peak_memory_bytes: Count | None = None
-    """Most resident memory of a process while it ran one of the tasks, the idle worker and other
-    tasks in it included.
+    """Peak resident memory of a process while it ran one of the tasks, including the idle worker
+    and other tasks in the process.
     """
     tasks_at_once: Absent[Positive] = None
-    """Most tasks that ran in one process while one of these did; above 1 the peak is that of them
-    all.
+    """Largest number of tasks that ran in a process at the same time as one of these; above 1, the
+    peak memory includes all of them.
     """
     projected_memory_bytes: Absent[Count] = None
-    """What was projected for a process that runs one of the tasks: idle worker and task arrays."""
+    """Projected memory of a process that runs one of the tasks: idle worker and task arrays."""
     resumed: Expected[bool] = None
     """Whether parts of an earlier run were used."""
     reason: str | None = None
-    """What was computed again and why, or where it was taken from; null where there is nothing to
-    say.
-    """
+    """What was computed again and why, or which job it was reused from; null otherwise."""
 
 
 class Labels(Part):
-    """Which labels were measured each by itself."""
+    """The labels that were measured separately."""
 
     measured: dict[str, Positive]
-    """Rows of every label that was measured."""
+    """Number of rows of every measured label."""
     left_out: dict[str, Count]
-    """Rows of every label that has too few."""
+    """Number of rows of every label with too few rows."""
     least_rows: Positive
-    """Rows that a label needs."""
+    """Number of rows that a label needs to be measured."""
 
 
 class Results(Part):
-    """What a job found.
+    """The results of a job.
 
-    A measure that wasn't asked for is absent; a number that could not be computed is null beside a
-    reason; NaN and infinity never appear.
+    A measure that the job doesn't include is absent. A number that could not be computed is null,
+    with a reason beside it. NaN and infinity never appear.
     """
 
     kind: Literal["latentscale.results/1"] = Field(default="latentscale.results/1", alias="schema")
     """Name and version of this schema."""
     job: Job
-    """Which job it was."""
+    """The job."""
     corpora: Corpora
-    """What was measured."""
+    """The measured corpora."""
     scores: list[Score]
-    """Every number as a row of its own: what tools should read."""
+    """All scores, one in each row. Tools should read this list."""
     measures: dict[str, Any] = Field(default_factory=dict)
-    """One entry a measure; one that could not be computed is null, with <name>_reason."""
+    """One entry for each measure; null if it could not be computed, with <name>_reason."""
     arrays: dict[str, str] = Field(default_factory=dict)
-    """Name of an array: its path relative to the job folder."""
+    """Paths of stored arrays by name, relative to the job folder."""
     timings: list[Timing] = Field(default_factory=list)
-    """What each stage took."""
+    """Time and memory of each stage."""
 
     def part(self, measure: str) -> Any:
-        """Return what a measure found; None where there is nothing, or nothing that is known."""
+        """Return the part of a measure, or None if it is absent, null or of an unknown form."""
         found = self.measures.get(measure)
         return found if isinstance(found, Part) else None
 
     def dump(self) -> bytes:
-        """Write ``results.json``, refusing numbers that JSON doesn't have."""
+        """Return the content of ``results.json``; NaN and infinity raise an error."""
         return (json.dumps(self.document(), indent=1, allow_nan=False) + "\n").encode()

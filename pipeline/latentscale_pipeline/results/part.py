@@ -1,9 +1,8 @@
-"""What every part of the results shares: how it is read, written, and described by the schema.
+"""The base class of all parts of the results: reading, writing and schema.
 
 A field is always written, unless it is marked as :data:`Absent` or :data:`AbsentOrNull`. Reading is
-lenient: a field that another version didn't write takes its default (:data:`Expected`: None), and
-one that only a later version knows is kept as it is. The schema is strict: it closes every part to
-other names.
+lenient: a field that another version didn't write gets its default (None for :data:`Expected`), and
+an unknown field of a later version is kept. The schema is strict: it allows no other names.
 """
 
 from __future__ import annotations
@@ -34,9 +33,10 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class _LeftOut:
-    """Marks a field that isn't written where it is None, or where it has its default.
+    """Marks a field that isn't written if it is None or has its default.
 
-    ``null``: unless null was given. ``required``: the present version always has it.
+    With ``null`` it is written if null was given explicitly. With ``required`` the current version
+    always writes it.
     """
 
     null: bool = False
@@ -55,17 +55,17 @@ class _LeftOut:
 
 
 Absent = Annotated[Value | None, _LeftOut()]
-"""A field that is left out where it doesn't apply, and never null."""
+"""A field that is left out if it doesn't apply, and never null."""
 
 AbsentOrNull = Annotated[Value | None, _LeftOut(null=True)]
-"""A field that is left out, or null, where it doesn't apply."""
+"""A field that is left out, or null, if it doesn't apply."""
 
 Expected = Annotated[Value | None, _LeftOut(required=True)]
-"""A field that the present version always writes, and that a file of another may lack."""
+"""A field that the current version always writes; files of other versions may lack it."""
 
 KINDS = ("exact", "certified", "interval95", "estimate")
 
-# A string: a later version may know further kinds.
+# Not a Literal, because a later version may have further kinds.
 Bounds = TypeAliasType(
     "Bounds",
     Annotated[
@@ -80,7 +80,7 @@ Bounds = TypeAliasType(
         ),
     ],
 )
-"""What the two ends of a bracket promise."""
+"""What a bracket guarantees."""
 
 BoundsOrNull = Annotated[str | None, WithJsonSchema({"enum": [*KINDS, None]})]
 
@@ -108,24 +108,24 @@ Role = Literal["corpus", "reference"]
 
 
 class Part(BaseModel):
-    """A part of the results; its name in the schema is its class' title."""
+    """A part of the results; the class' title is its name in the schema."""
 
     model_config = ConfigDict(
         extra="allow", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
 
     explained: ClassVar[tuple[str, ...]] = ()
-    """Fields that need ``<name>_reason`` beside them where they are null."""
+    """Fields that need a ``<name>_reason`` if they are null."""
 
     @classmethod
     def from_estimate(cls, estimate: Estimate | None, **others: Any) -> Self:
-        """Make a part of an estimate, as far as it has fields for it, or of nulls without one."""
+        """Return a part with the fields of an estimate that it has; all are None without one."""
         names = (field.name for field in fields(Estimate) if field.name in cls.model_fields)
         return cls(**{name: getattr(estimate, name, None) for name in names}, **others)
 
     @property
     def numbers(self) -> tuple[float, float, float] | None:
-        """The value of a part that has one, and the ends of its bracket; None where it is null."""
+        """Value, lower and upper end of the bracket, or None if there is no value."""
         value, lower, upper = (getattr(self, name, None) for name in ("value", "lower", "upper"))
         return None if value is None or lower is None or upper is None else (value, lower, upper)
 
@@ -161,7 +161,7 @@ class Part(BaseModel):
 
 
 def when_null(name: str, needed: str) -> dict[str, Any]:
-    """Return the condition that a field needs another one beside it where it is null."""
+    """Return the schema condition that one field must be present if another is null."""
     return {
         "if": {"properties": {name: {"type": "null"}}, "required": [name]},
         "then": {"required": [needed]},

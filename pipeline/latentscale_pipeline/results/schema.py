@@ -1,6 +1,6 @@
 """The JSON Schema of ``results.json``: generated from the model, shipped with the package.
 
-Everything that reads results relies on its names: they may be added to, never renamed.
+Readers of results rely on its names: names may be added, but never renamed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 REFERENCE = "#/$defs/"
 
 DROPPED = frozenset({"title", "default", "inline"})
-"""Keywords that say nothing of what a document may hold."""
+"""Keywords of generated schemas that don't restrict a document."""
 
 
 def load_schema() -> Json:
@@ -38,7 +38,7 @@ def results_schema(measures: Mapping[str, type[Part]]) -> Json:
     Parameters
     ----------
     measures : mapping
-        The model of every part of ``measures``, by its name.
+        The model of each measure's part, by the measure's name.
     """
     models: list[type[Part]] = [Results, *measures.values()]
     places, made = models_json_schema([(model, "validation") for model in models])
@@ -69,12 +69,12 @@ def results_schema(measures: Mapping[str, type[Part]]) -> Json:
 
 
 def write_schema(schema: Json) -> str:
-    """Write a schema as the package ships it."""
+    """Return a schema as text, in the form that the package ships."""
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 def _plain(schema: Json, raw: Mapping[str, Json]) -> Json:
-    """Rewrite what pydantic generates: names in snake case, one branch for null, no defaults."""
+    """Simplify a schema of pydantic: names in snake case, one branch for null, no defaults."""
     if "$ref" in schema:
         key = schema["$ref"].removeprefix(REFERENCE)
         if not raw[key].get("inline", False):
@@ -104,7 +104,7 @@ def _value(key: str, value: Any, raw: Mapping[str, Json]) -> Any:
 
 
 def _or_null(schema: Json, description: str | None) -> Json:
-    """Allow null; a mistake in what isn't null is still told by its place."""
+    """Allow null, so that errors in values that aren't null still name their location."""
     said = {} if description is None else {"description": description}
     if "$ref" in schema or "properties" in schema:
         return {"if": {"not": {"type": "null"}}, "then": schema, **said}
@@ -116,5 +116,5 @@ def _meaning(model: type[Part]) -> str:
 
 
 def _name(key: str, part: Json) -> str:
-    """Name a definition by its model's title, in snake case."""
+    """Return the name of a definition: its model's title in snake case."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", part.get("title", key)).lower()

@@ -1,1 +1,1 @@
-"""Where bytes are kept: URLs, objects, artifacts, locks, events."""
+"""Storage: URLs, objects, artifacts, locks, cancellation, events."""

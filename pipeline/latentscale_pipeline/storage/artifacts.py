@@ -1,13 +1,13 @@
 """Artifacts: store the result of a task so that repeated attempts are harmless.
 
-Each attempt writes its own objects below ``<part>.<attempt>/``. When they are all there, the
+Each attempt writes its own objects below ``<part>.<attempt>/``. When all of them are stored, the
 attempt tries to create the part's *marker* ``<part>.json``, which names the attempt, its objects
 with size and checksum, and its small values. Creation succeeds only if there is no marker yet, so
-one attempt wins; the others remove what they wrote. Readers follow markers only and check every
-byte, so an attempt that was cut short, or that still runs somewhere, can't be seen.
+one attempt wins, and the others delete their objects. Readers follow markers only and check every
+byte, so they never see the objects of an attempt that was interrupted or is still running.
 
-Many small arrays of which readers want one each go into one object as its *sections*: ``.npy``
-arrays one after another, each with its place and checksum in the marker.
+Many small arrays that are read one at a time are stored in one object as its *sections*: ``.npy``
+arrays one after another, each with its position and checksum in the marker.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from latentscale_pipeline.storage.objects import Bytes, CutShort, ObjectStore
 Array = NDArray[Any]
 
 SPENT = "spent"
-"""Name under which the state of an iterated stage says what all its iterations cost."""
+"""Name of the value in an iterated stage's state that holds the cost of all its iterations."""
 
 _ATTEMPT = re.compile(r"[A-Za-z0-9-]+")
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 
 
 class CorruptResult(Exception):
-    """A stored result is missing, cut short or altered: it has to be computed again.
+    """Raised if a stored result is missing, truncated or altered and must be computed again.
 
-    ``problem`` begins with the key of the object that is at fault.
+    ``problem`` begins with the key of the damaged object.
     """
 
     def __init__(self, part: str, problem: str) -> None:
@@ -53,19 +53,19 @@ class CorruptResult(Exception):
 
 @dataclass(frozen=True)
 class Output:
-    """What one piece of work produced.
+    """The output of one task.
 
     Attributes
     ----------
     values : mapping
         Small JSON values.
     arrays : mapping
-        Arrays by name, an object each.
+        Arrays by name; each is stored as one object.
     finished : bool
-        False only for a state that an iterated stage goes on from.
+        False only for a state from which an iterated stage continues.
     sections : mapping
-        For the name of an object, pairs of name and array of what is in it. They may be made while
-        they're stored, so that they needn't all be there at once.
+        For the name of an object, an iterable of (name, array) pairs, its sections. A generator
+        will do, so that the arrays needn't all be in memory at once.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -76,16 +76,16 @@ class Output:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one piece of work took.
+    """Time and memory of one task.
 
     Attributes
     ----------
     seconds : float
         Wall time.
     peak_memory_bytes : int
-        Most resident memory of the process meanwhile, whatever else ran in it included.
+        Peak resident memory of the process during the task, other tasks in it included.
     tasks_at_once : int
-        Most tasks that ran in that process at the same time, this one included.
+        Largest number of tasks that ran in the process at the same time, this one included.
     """
 
     seconds: float
@@ -95,9 +95,9 @@ class Cost:
 
 @dataclass(frozen=True)
 class Artifact:
-    """The winning result of a part, as its marker describes it.
+    """The published result of a part, as its marker describes it.
 
-    Arrays are read on demand; each read checks size and checksum.
+    Arrays are read on demand, and each read checks size and checksum.
     """
 
     store: ObjectStore
@@ -118,12 +118,12 @@ class Artifact:
         return _decode(_read_checked(self.store, self.part, self.objects[name]))
 
     def section(self, name: str, section: str) -> Array:
-        """Read one array of an object of several.
+        """Read one section of an object.
 
         Raises
         ------
         CorruptResult
-            If its object is missing or differs from the marker there.
+            If its object is missing, or the section differs from the marker.
         """
         key, sections = self.objects[name]["key"], self.objects[name]["sections"]
         start, stop, checksum = sections[section]
@@ -133,18 +133,18 @@ class Artifact:
         )
 
     def path(self, name: str) -> str:
-        """Return where an array is, relative to the job folder."""
+        """Return the path of an array, relative to the job folder."""
         return str(self.objects[name]["key"])
 
     def partition(self, index: int) -> Artifact:
-        """Return the result of one partition of the stage that this is the result of."""
+        """Return the result of one partition of the stage that this artifact belongs to."""
         return need_marker(self.store, f"{self.part.rpartition('/')[0]}/part-{index:05d}")
 
 
 def write_arrays(
     store: ObjectStore, part: str, attempt: str, output: Output
 ) -> dict[str, dict[str, Any]]:
-    """Store an attempt's arrays, which nobody sees yet, and describe them for its marker."""
+    """Store an attempt's arrays and return their descriptions for the marker."""
     objects = {}
     for name, array in output.arrays.items():
         objects[name] = _write(store, part, attempt, name, _encode(array))
@@ -162,7 +162,7 @@ def create_marker(
     objects: Mapping[str, Mapping[str, Any]],
     cost: Cost,
 ) -> Artifact:
-    """Try to make an attempt whose arrays are stored the part's result.
+    """Try to publish an attempt, whose arrays are stored already, as the part's result.
 
     Returns
     -------
@@ -185,7 +185,7 @@ def create_marker(
 
 
 def read_marker(store: ObjectStore, part: str) -> Artifact | None:
-    """Return a part's result, or None when it has none that can be trusted."""
+    """Return a part's result, or None if its marker is missing or damaged."""
     try:
         return _parse_marker(store, part, store.read(f"{part}.json"))
     except FileNotFoundError:
@@ -207,12 +207,18 @@ def _parse_marker(store: ObjectStore, part: str, data: bytes) -> Artifact | None
         )
     except (ValueError, KeyError, AttributeError, TypeError):
         return None
-    # A marker from elsewhere must not lead out of its own part.
+    # A manipulated marker must not refer to objects outside its own part.
     return artifact if inside else None
 
 
 def need_marker(store: ObjectStore, part: str) -> Artifact:
-    """Return a part's result; CorruptResult when it has none that can be trusted."""
+    """Return a part's result.
+
+    Raises
+    ------
+    CorruptResult
+        If its marker is missing or damaged.
+    """
     found = read_marker(store, part)
     if found is None:
         raise CorruptResult(part, f"{part}.json is missing or damaged")
@@ -220,14 +226,14 @@ def need_marker(store: ObjectStore, part: str) -> Artifact:
 
 
 def check_sizes(artifact: Artifact, sizes: Mapping[str, int], gone: Collection[str] = ()) -> None:
-    """Check that all objects of a result are there with the right sizes, reading none.
+    """Check that all objects of a result exist and have the right sizes, without reading them.
 
-    Those whose names are in ``gone`` may be missing.
+    Objects whose names are in ``gone`` may be missing.
 
     Raises
     ------
     CorruptResult
-        Naming the first that isn't.
+        Names the first object that is missing or has another size.
     """
     for name, described in artifact.objects.items():
         key, size = described["key"], described["size"]
@@ -240,20 +246,20 @@ def check_sizes(artifact: Artifact, sizes: Mapping[str, int], gone: Collection[s
 
 
 def check_bytes(artifact: Artifact, gone: Collection[str] = ()) -> int:
-    """Check every byte of a result, one object in memory at a time; return how many there are.
+    """Check every byte of a result, one object at a time, and return the number of bytes.
 
     Objects whose names are in ``gone`` may be missing.
 
     Raises
     ------
     CorruptResult
-        Naming the first object that is missing, cut short or altered.
+        Names the first object that is missing, truncated or altered.
     """
     return sum(len(data) for _, data in _read_objects(artifact, gone))
 
 
 def _read_objects(artifact: Artifact, gone: Collection[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield the key and the checked bytes of every object, those left out that are gone."""
+    """Yield key and checked bytes of every object; those in ``gone`` may be missing."""
     for name, described in artifact.objects.items():
         if name not in gone or artifact.store.exists(described["key"]):
             yield described["key"], _read_checked(artifact.store, artifact.part, described)
@@ -269,7 +275,7 @@ def reuse_stage(
     Returns
     -------
     bool
-        False when the other job hasn't got it whole; nothing that counts was written then.
+        False if the other job doesn't have the complete stage; then no marker was created.
     """
     try:
         parts = [key.removesuffix(".json") for key in origin.keys(folder) if key.endswith(".json")]
@@ -282,27 +288,27 @@ def reuse_stage(
             for key, data in _read_objects(marker, gone):
                 target.write(key, data)
     except (CorruptResult, OSError, LatentscaleError):
-        # Another job's folder may be private, damaged, or changing under our eyes.
+        # Another job's folder may be private, damaged, or changing at this moment.
         return False
-    # The stage's own marker goes last: without it the rest is only parts.
+    # The stage's own marker is created last, because it declares the stage complete.
     for part in sorted(parts, key=lambda part: part.endswith("/result")):
         target.create(f"{part}.json", markers[part])
     return True
 
 
 def reuse_part(origin: ObjectStore, source: str, target: ObjectStore, part: str) -> bool:
-    """Make another job's part, checked to the last byte, the result of a part of this one.
+    """Copy a part of another job, checking every byte, and publish it as a part of this job.
 
     Returns
     -------
     bool
-        False when the other job hasn't got it whole.
+        False if the other job doesn't have the complete part.
     """
     try:
         found = need_marker(origin, source)
         read = {name: _read_checked(origin, source, found.objects[name]) for name in found.objects}
     except (CorruptResult, OSError, LatentscaleError):
-        return False  # another job's folder may be private, damaged, or changing under our eyes
+        return False  # another job's folder may be private, damaged, or changing at this moment
     objects = {
         name: {**found.objects[name], **_write(target, part, found.attempt, name, data)}
         for name, data in read.items()
@@ -312,7 +318,7 @@ def reuse_part(origin: ObjectStore, source: str, target: ObjectStore, part: str)
 
 
 def withdraw(store: ObjectStore, part: str) -> None:
-    """Remove a part's marker and everything any attempt at it wrote."""
+    """Delete a part's marker and the objects of all attempts at it."""
     store.remove(f"{part}.json")
     folder, _, name = part.rpartition("/")
     for other in store.folders(folder):
@@ -321,12 +327,12 @@ def withdraw(store: ObjectStore, part: str) -> None:
 
 
 def collect_garbage(store: ObjectStore, folder: str) -> list[str]:
-    """Remove the objects in a stage's folder that no marker names.
+    """Delete the objects in a stage's folder that no marker names.
 
     Returns
     -------
     list of str
-        The keys removed.
+        The deleted keys.
     """
     keys = store.keys(folder)
     parts = [key.removesuffix(".json") for key in keys if key.endswith(".json")]
@@ -352,7 +358,7 @@ def _decode(data: bytes) -> Array:
 
 
 def _join_sections(sections: Iterable[tuple[str, Array]]) -> tuple[bytearray, dict[str, list[Any]]]:
-    """Write arrays one after another; note where each begins and ends, and its checksum."""
+    """Join arrays to one object; return it with start, stop and checksum of each array."""
     whole, places = bytearray(), {}
     for name, array in sections:
         data, start = _encode(array), len(whole)
@@ -363,7 +369,8 @@ def _join_sections(sections: Iterable[tuple[str, Array]]) -> tuple[bytearray, di
 
 def _write(store: ObjectStore, part: str, attempt: str, name: str, data: Bytes) -> dict[str, Any]:
     key = f"{part}.{attempt}/{name}.npy"
-    # Readers check every byte against the marker: what a power cut takes is computed again.
+    # Readers check every byte against the marker, so data lost in a power failure are computed
+    # again.
     store.write(key, data, durable=False)
     return {"key": key, "size": len(data), "xxh3": xxhash.xxh3_64_hexdigest(data)}
 
@@ -376,13 +383,13 @@ def _read_checked(store: ObjectStore, part: str, recorded: Mapping[str, Any]) ->
 def _checked(
     part: str, key: str, checksum: str, read: Callable[[], bytes], size: int | None = None
 ) -> bytes:
-    """Read an object, or what is asked for of it, and compare it with its marker."""
+    """Read an object, or a section of it, and compare it with its marker."""
     try:
         data = read()
     except FileNotFoundError:
         raise CorruptResult(part, f"{key} is missing") from None
     except CutShort:
-        raise CorruptResult(part, f"{key} is cut short") from None
+        raise CorruptResult(part, f"{key} is truncated") from None
     if size is not None and len(data) != size:
         raise CorruptResult(part, f"{key} has {len(data)} bytes, not {size}")
     if xxhash.xxh3_64_hexdigest(data) != checksum:

@@ -1,12 +1,12 @@
 """Cancellation: stop a run on request, or when another run has taken over its job.
 
-A run is cancelled by creating ``cancel/<attempt>.json``; the run looks for it every few seconds. A
-request names its run, so a late request can't end another run. The run also checks that it still
-holds the lock. It ends if another run has taken over, because this one was suspended for too long
-or was told to make way.
+A run is cancelled by creating ``cancel/<attempt>.json``; the run checks for it every second. A
+request names its run, so a late request can't end another run. Less often, the run checks that it
+still holds the lock. It ends if another run has taken over, either because this one was suspended
+for too long or because of ``--take-over``.
 
-A thread looks for requests, because a store may answer slowly; the run only reads what the thread
-found.
+The checks happen in a thread, because a store may respond slowly; the run only reads the thread's
+result.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from latentscale_pipeline.storage.lock import Holder, read_lock
 from latentscale_pipeline.storage.objects import ObjectStore
 
 LOOKING_SECONDS = 1.0
-"""Between two looks for a request to cancel."""
+"""Pause between checks for a request to cancel."""
 
 LOOKS_PER_LOCK = 10
-"""How many of these looks go by before the lock is looked at."""
+"""Number of these checks for each check of the lock."""
 
 Check = Callable[[], None]
-"""Raises what the run should end with, if it should."""
+"""Raises the error that the run should end with, if it should end."""
 
 
 def never() -> None:
-    """Find no reason to stop."""
+    """Never stop."""
 
 
 def request_cancel(store: ObjectStore, holder: Holder) -> bool:
@@ -43,14 +43,14 @@ def request_cancel(store: ObjectStore, holder: Holder) -> bool:
     Returns
     -------
     bool
-        False if it had been asked before.
+        False if there was a request already.
     """
     request = {"time": time.time(), "host": socket.gethostname()}
     return store.create(_key(holder), json.dumps(request).encode())
 
 
 def read_cancel_request(store: ObjectStore, holder: Holder) -> dict[str, Any] | None:
-    """Return the request to cancel a run: when and on which host it was made; None without one."""
+    """Return the request to cancel a run, with its time and host, or None without one."""
     try:
         request = json.loads(store.read(_key(holder)))
     except FileNotFoundError:
@@ -64,16 +64,16 @@ def read_cancel_request(store: ObjectStore, holder: Holder) -> dict[str, Any] | 
 def stop_when_asked(
     store: ObjectStore, me: Holder, looking_seconds: float = LOOKING_SECONDS
 ) -> Iterator[Check]:
-    """Look for reasons to stop for the time of a ``with`` block.
+    """Check for reasons to stop during a ``with`` block, which gets the function to call.
 
     Parameters
     ----------
     store : ObjectStore
         The job folder.
     me : Holder
-        This run, which holds the lock. Requests that were meant for others are removed.
+        This run, which holds the lock. Requests to earlier runs are deleted.
     looking_seconds : float
-        Between two looks.
+        Pause between checks.
     """
     for key in store.keys("cancel"):
         if key != _key(me):
@@ -85,7 +85,7 @@ def stop_when_asked(
         looks = 0
         while not reasons and not end.wait(looking_seconds):
             looks += 1
-            with suppress(LatentscaleError, OSError):  # the store may answer the next time
+            with suppress(LatentscaleError, OSError):  # the next check may succeed
                 reasons.extend(_cancelled(store, me))
                 if not reasons and looks % LOOKS_PER_LOCK == 0:
                     reasons.extend(_succeeded(store, me))
@@ -106,8 +106,8 @@ def _cancelled(store: ObjectStore, me: Holder) -> Iterator[LatentscaleError]:
     if request is not None:
         place = f" from {request['host']}" if "host" in request else ""
         yield Cancelled(
-            f"cancelled{place}; run the same command again, or latentscale resume "
-            f"{store.url}, to go on"
+            f"cancelled{place}; to continue, run the same command again, or latentscale resume "
+            f"{store.url}"
         )
 
 
@@ -115,7 +115,7 @@ def _succeeded(store: ObjectStore, me: Holder) -> Iterator[LatentscaleError]:
     holder = read_lock(store).holder
     if holder is not None and holder.attempt not in {me.attempt, "unknown"}:
         yield Incomplete(
-            f"{store.url}: process {holder.pid} on {holder.host} has taken this job over"
+            f"{store.url}: process {holder.pid} on {holder.host} has taken over this job"
         )
 
 

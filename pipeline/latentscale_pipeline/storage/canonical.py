@@ -1,4 +1,4 @@
-"""Canonical JSON and its digest."""
+"""Canonical JSON and its digest, and folder names."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any
 
 
 def slug(name: str) -> str:
-    """Turn any text into a folder name made of ``a-z``, ``0-9`` and single hyphens."""
+    """Return a folder name made of ``a-z``, ``0-9`` and single hyphens for any text."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:80].strip("-") or "job"
 
 
 def canonical(value: Any) -> str:
-    """Write a JSON value in its one canonical form: sorted keys, no spaces, infinity as text."""
+    """Return a JSON value in canonical form: sorted keys, no spaces, infinity as text."""
     return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def plain(value: Any) -> Any:
-    """Turn a value into what JSON has: infinity becomes text, a tuple a list."""
+    """Convert a value to valid JSON: infinity becomes text, and a tuple a list."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -13,15 +13,15 @@ from latentscale_pipeline.errors import LatentscaleError
 from latentscale_pipeline.storage.objects import ObjectStore
 
 FLUSH_SECONDS = 2.0
-"""How long an event may take to be seen by others."""
+"""Shortest pause between writes of the log, after the first."""
 
 LEAST_PAUSE = 20.0
-"""Pause between two writings of the log, in units of the time that the last one took."""
+"""Shortest pause between writes of the log, in units of the time that the last write took."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened in a run: its name, when (seconds since 1970), and its fields."""
+    """An event of a run: its name, its time (seconds since 1970), and its fields."""
 
     name: str
     time: float
@@ -31,10 +31,9 @@ class Event:
 class EventLog:
     """The events of one run, written to ``events/<attempt>.jsonl``.
 
-    Objects can't be appended to, so the whole log is written again from time to time: within two
-    seconds of an event, or less often once writing takes long. A thread does that, so a slow store
-    doesn't hold up the run; what it can't write is written with a later event, or by the last
-    :meth:`flush`.
+    Objects can't be appended to, so the complete log is written again: within two seconds of an
+    event, or later if writing is slow. A thread writes it, so a slow store doesn't delay the run.
+    If a write fails, the events are written with a later one, or by the last :meth:`flush`.
     """
 
     def __init__(self, store: ObjectStore, attempt: str) -> None:
@@ -48,7 +47,7 @@ class EventLog:
         self._writing = threading.Lock()
 
     def record(self, event: str, **fields: Any) -> None:
-        """Note an event with the time and any JSON fields."""
+        """Record an event with the current time and any JSON fields."""
         line = json.dumps({"time": time.time(), "event": event, **fields})
         with self._lines_lock:
             self._lines.append(line)
@@ -58,7 +57,7 @@ class EventLog:
                 self._timer.start()
 
     def flush(self) -> None:
-        """Write what isn't written yet."""
+        """Write all events that aren't written yet."""
         with self._lines_lock:
             if self._timer is not None:
                 self._timer.cancel()
@@ -86,7 +85,7 @@ class EventLog:
 
 
 def read_events(store: ObjectStore, attempt: str) -> list[Event]:
-    """Read what a run has told so far; nothing if it told nothing, and no line that is damaged."""
+    """Return the events of a run so far; damaged lines are skipped."""
     try:
         lines = store.read(f"events/{attempt}.jsonl").decode("utf-8", "replace").splitlines()
     except FileNotFoundError:

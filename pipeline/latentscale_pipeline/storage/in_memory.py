@@ -1,4 +1,4 @@
-"""Objects in the memory of this process, for results that nobody reads afterwards."""
+"""Objects in the memory of this process, for results that aren't kept."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from latentscale_pipeline.storage.objects import ObjectStore
 
 
 class InMemoryStore(ObjectStore):
-    """A store that shares nothing with other stores and ends with its last reference.
+    """A separate store in memory that is freed with its last reference.
 
-    ``memory://`` URLs all name one store of the process, which would outlive a call and be written
-    to by several threads.
+    All ``memory://`` URLs refer to one store of the process, which would outlive a call and be
+    shared between threads.
     """
 
     def __init__(self) -> None:
         super().__init__("memory://")
-        # fsspec gives all instances the dictionary of the class.
+        # In fsspec all instances share the dictionary of the class.
         self._fs = MemoryFileSystem(skip_instance_cache=True)
         self._fs.store, self._fs.pseudo_dirs = {}, [""]

@@ -1,14 +1,15 @@
 """The job lock: one run at a time per job folder, built on *create if absent*.
 
-The lock is a series of objects ``lock/000001.json``, ``lock/000002.json``, …; the highest number
-holds the lock. A run takes it over by creating the next one; only one of several contenders can. A
-holder that ends cleanly creates ``….released``. While it runs, it rewrites its heartbeat object.
+The lock is a series of objects ``lock/000001.json``, ``lock/000002.json``, …, one for each run; the
+run with the highest number holds the lock. A run takes it over by creating the next one, which only
+one of several contenders can. A holder that ends cleanly creates ``….released``. While it runs, it
+rewrites its heartbeat object.
 
 If the holder's process ran here and is gone, another run takes over at once. If it ran elsewhere,
 its heartbeat must be over a minute old. *Here* means the same boot of the same machine and the same
 namespace of process ids. A host name isn't enough: containers on one machine may have the same name
-and the same process ids. Workers that outlive their run do no harm: what they publish was either
-missing, and is correct, or is refused.
+and the same process ids. Workers that outlive their run do no harm: an artifact that they publish
+is correct if it was missing, and refused otherwise.
 """
 
 from __future__ import annotations
@@ -33,29 +34,29 @@ from latentscale_pipeline.storage.objects import ObjectStore
 HEARTBEAT_SECONDS = 10.0
 STALE_SECONDS = 60.0
 WAITING_SECONDS = 2.0
-"""Between two looks at a lock that is waited for."""
+"""Pause between checks of a lock that another run holds."""
 
 GRACE_SECONDS = 1.0
-"""A killed process takes a moment to disappear; running again at once must not fail on that."""
+"""How long a killed holder may take to disappear before a new run gives up."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who runs a job: enough to tell whether the process still lives.
+    """The process that runs a job, with enough data to tell whether it is still alive.
 
     Attributes
     ----------
     host : str
-        Name of the machine or container, for people.
+        Name of the machine or container, for messages.
     pid : int
         Process id, within ``pid_space``.
     process_start : float
-        When the process started, in seconds since 1970.
+        Start time of the process, in seconds since 1970.
     attempt : str
-        Id of this run alone.
+        Unique id of this run.
     pid_space : str
-        What process ids count within, see :func:`pid_space`; empty where that isn't known, as in
-        locks of earlier versions. The host name decides then.
+        Scope of the process id, see :func:`pid_space`. Empty if unknown, as in locks of earlier
+        versions; then the host name is compared instead.
     """
 
     host: str
@@ -66,25 +67,25 @@ class Holder:
 
     @classmethod
     def here(cls) -> Holder:
-        """Describe this process and give its run an attempt id of its own."""
+        """Return a holder for this process, with a new attempt id."""
         pid = os.getpid()
         started = psutil.Process(pid).create_time()
         return cls(socket.gethostname(), pid, started, uuid.uuid4().hex[:12], pid_space())
 
     def is_here(self) -> bool:
-        """Return whether its process id means the same process here as where it was noted."""
+        """Return whether its process id is valid in this process' machine and namespace."""
         here = pid_space()
         if self.pid_space and here:
             return self.pid_space == here
         return self.host == socket.gethostname()
 
     def is_gone(self) -> bool:
-        """Return whether this is a process of this machine that no longer exists."""
+        """Return whether it ran on this machine and no longer exists."""
         if not self.is_here():
             return False
         try:
             process = psutil.Process(self.pid)
-            # A killed process whose parent hasn't collected it is gone all the same.
+            # A zombie is gone; its parent just hasn't reaped it.
             return (
                 abs(process.create_time() - self.process_start) > 1.0
                 or process.status() == psutil.STATUS_ZOMBIE
@@ -94,12 +95,12 @@ class Holder:
 
 
 def pid_space() -> str:
-    """Name what process ids count within: this boot of this machine, and its namespace of them.
+    """Return the scope of process ids: this boot of this machine, and its PID namespace.
 
     Returns
     -------
     str
-        Empty where the system doesn't tell, which is everywhere but on Linux.
+        Empty if it is unknown, which is the case on all systems except Linux.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -109,14 +110,14 @@ def pid_space() -> str:
 
 
 UNKNOWN = Holder("an unknown host", 0, 0.0, "unknown")
-"""Whoever holds a lock that can't be read."""
+"""Stands for the holder of a lock that can't be read."""
 
 _ATTEMPT = re.compile(r"[A-Za-z0-9-]+")
 _LOCK = re.compile(r"\d{6,}\.json")
 
 
 class Held(BadInput):
-    """A lock that someone else holds; ``holder`` says who."""
+    """Raised if another process holds the lock; ``holder`` names it."""
 
     def __init__(self, message: str, holder: str) -> None:
         super().__init__(message)
@@ -130,11 +131,11 @@ class Lock:
     Attributes
     ----------
     generation : int
-        How many runs have held it; 0 when none ever did.
+        Number of runs that have held it so far.
     holder : Holder or None
-        The last of them.
+        The last holder.
     released : bool
-        Whether that one ended cleanly; True if the lock was never held.
+        Whether the last holder ended cleanly; True if the lock was never held.
     """
 
     generation: int
@@ -144,16 +145,16 @@ class Lock:
 
 @dataclass(frozen=True)
 class Life:
-    """Whether a lock's holder lives, and how one can tell.
+    """Whether a lock's holder is alive, and the evidence.
 
     Attributes
     ----------
     alive : bool
-        False once others may take over.
+        False if another run may take over.
     sign : str
-        In words.
+        The evidence, for messages.
     heartbeat_age : float or None
-        Seconds since its last heartbeat by the clock of this machine; None without one.
+        Seconds since its last heartbeat, by this machine's clock; None without a heartbeat.
     """
 
     alive: bool
@@ -171,30 +172,30 @@ def hold_lock(
     grace_seconds: float = GRACE_SECONDS,
     waiting_seconds: float = WAITING_SECONDS,
 ) -> Iterator[Holder]:
-    """Hold a job folder's lock for the time of a ``with`` block.
+    """Hold a job folder's lock during a ``with`` block.
 
     Parameters
     ----------
     store : ObjectStore
         The job folder.
     wait : bool
-        Wait until the present holder ends instead of giving up.
+        Wait until the current holder ends instead of giving up.
     take_over : bool
-        Succeed the present holder whether or not it lives.
+        Take the lock from the current holder even if it is alive.
     tell : callable
-        Told in one line who is waited for.
+        Called with a line that names the holder, when waiting begins.
     grace_seconds : float
-        How long a holder that has just been killed may take to disappear.
+        How long a killed holder may take to disappear.
     waiting_seconds : float
-        Between two looks at a lock that is waited for.
+        Pause between checks of the lock while waiting.
 
     Raises
     ------
     BadInput
-        If someone else holds the lock; the message names them.
+        If another run holds the lock; the message names it.
     """
     me = Holder.here()
-    # A holder without a heartbeat counts as dead on other hosts, so the heart beats first.
+    # Other hosts take a holder without a heartbeat for dead, so write one before taking the lock.
     _beat_once(store, me)
     try:
         generation = _acquire(store, me, wait, take_over, tell, grace_seconds, waiting_seconds)
@@ -209,7 +210,8 @@ def hold_lock(
     finally:
         stop.set()
         beating.join(timeout=HEARTBEAT_SECONDS)
-        # A store that fails must not hide why the run ended; its process being gone is enough.
+        # A failing store must not hide why the run ended. Without the release, others see from the
+        # missing process or heartbeat that the lock is free.
         with suppress(LatentscaleError):
             store.create(f"lock/{generation:06d}.released", b"")
             store.remove(f"heartbeats/{me.attempt}.json")
@@ -235,8 +237,8 @@ def _acquire(
             created = store.create(key, json.dumps(asdict(me)).encode())
             if created and store.create(key, b"{}"):
                 raise BadInput(
-                    f"{store.url}: this store overwrites objects that it was told to create only "
-                    "if absent, so a job can't be locked there; choose another, or a newer driver"
+                    f"{store.url}: this store overwrites objects that should only be created if "
+                    "absent, so it can't lock jobs; use another store, or a newer driver"
                 )
             # Other runs may have taken the lock since it was read.
             if created and read_lock(store).generation == mine:
@@ -247,7 +249,7 @@ def _acquire(
                 who = f"process {holder.pid} on {holder.host}"
                 raise Held(
                     f"{store.url}: {who} is running this job; "
-                    "use --wait to wait for it or --take-over to succeed it",
+                    "use --wait to wait for it or --take-over to take its place",
                     who,
                 )
             if tell is not None and holder != waiting_for:
@@ -258,12 +260,12 @@ def _acquire(
 
 
 def refuse_if_running(store: ObjectStore) -> None:
-    """Refuse a job whose lock's holder lives; it may be taken a moment later, of course.
+    """Raise if a job is running. Another process may still start it a moment later.
 
     Raises
     ------
     BadInput
-        Naming the holder.
+        If the holder of the job's lock is alive; the message names it.
     """
     lock = read_lock(store)
     if lock.holder is not None and not lock.released:
@@ -276,7 +278,7 @@ def refuse_if_running(store: ObjectStore) -> None:
 
 
 def read_lock(store: ObjectStore) -> Lock:
-    """Return the state of a job folder's lock: three requests at most."""
+    """Return the state of a job folder's lock."""
     keys = {key.removeprefix("lock/") for key in store.keys("lock")}
     generation = max(_generations(keys), default=0)
     if generation == 0:
@@ -285,7 +287,7 @@ def read_lock(store: ObjectStore) -> Lock:
 
 
 def read_holders(store: ObjectStore) -> list[Holder]:
-    """Return everyone who ever held a job folder's lock, in order."""
+    """Return all holders of a job folder's lock so far, in order."""
     keys = {key.removeprefix("lock/") for key in store.keys("lock")}
     return [_read_holder(store, generation) for generation in sorted(_generations(keys))]
 
@@ -301,17 +303,17 @@ def _key(generation: int) -> str:
 def _read_holder(store: ObjectStore, generation: int) -> Holder:
     try:
         holder = Holder(**json.loads(store.read(_key(generation))))
-        # The attempt becomes part of the keys of other objects.
+        # The attempt id is checked because it becomes part of other objects' keys.
         known = isinstance(holder.pid, int) and isinstance(holder.pid_space, str)
         whole = known and _ATTEMPT.fullmatch(holder.attempt)
     except (ValueError, TypeError, FileNotFoundError):
-        # It may be half written at this moment, so it doesn't count as free.
+        # The lock may be half written at this moment, so it isn't free.
         return UNKNOWN
     return holder if whole else UNKNOWN
 
 
 def look_for_life(store: ObjectStore, holder: Holder) -> Life:
-    """Return whether the holder of a lock that wasn't released is still there."""
+    """Return whether the holder of a lock that wasn't released is alive."""
     who = f"process {holder.pid} on {holder.host}"
     age = _heartbeat_age(store, holder)
     if holder == UNKNOWN:
@@ -319,7 +321,7 @@ def look_for_life(store: ObjectStore, holder: Holder) -> Life:
     if holder.is_here():
         if holder.is_gone():
             return Life(False, f"{who} is gone", age)
-        # A process that was stopped, or can't reach the store, still holds its job.
+        # A process that is suspended, or can't reach the store, still holds the lock.
         stale = age is not None and age >= STALE_SECONDS
         return Life(True, f"{who}, without a heartbeat for {age:.0f} s" if stale else who, age)
     if age is None:
@@ -338,7 +340,7 @@ def _heartbeat_age(store: ObjectStore, holder: Holder) -> float | None:
 
 def _beat(store: ObjectStore, me: Holder, stop: threading.Event) -> None:
     while not stop.wait(HEARTBEAT_SECONDS):
-        with suppress(LatentscaleError):  # the next beat may get through; a minute without counts
+        with suppress(LatentscaleError):  # one failure is harmless: the next beat may get through
             _beat_once(store, me)
 
 

@@ -1,17 +1,17 @@
-"""Whole objects by key, on a local disk or in an object store.
+"""Objects by key, on a local disk or in an object store.
 
-Everything that is stored goes through :class:`ObjectStore`: whole objects are written once and read
-whole, and the one primitive that several writers may race for is *create if absent*
-(:meth:`ObjectStore.create`). No rename, append or shared mutable object is relied on, so the same
-protocol holds on a disk and on S3.
+Everything that is stored goes through :class:`ObjectStore`. Objects are written and read as a
+whole. The only operation in which writers may compete is *create if absent*
+(:meth:`ObjectStore.create`). Nothing relies on renaming, appending or shared mutable objects, so
+the same protocol works on a disk and on S3.
 
-Requests are repeated while an error may be temporary: an unreachable store, a network file system
-without its server, for some time a full disk. A permanent error becomes one line that names the
-object.
+Requests are repeated while an error may be temporary: the store is unreachable, the server of a
+network file system is down, or, for a shorter time, the disk is full. A permanent error becomes a
+one-line message that names the object.
 
-An answer proves little. Libraries and proxies between a writer and an object store retry, give up,
-or lose what they acknowledged. So every write is checked afterwards, and after a creation the
-stored object is read and compared: only that decides.
+A successful response isn't trusted: libraries and proxies between a writer and an object store
+retry, give up, or lose data that they acknowledged. So every write is checked afterwards, and a
+created object is read back and compared.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ Bytes = bytes | bytearray | memoryview
 Move = Callable[[Path, Path], None]
 
 PATIENCE_SECONDS = 120.0
-"""How long a store that can't be reached is waited for."""
+"""How long requests to an unreachable store are repeated."""
 
 SHORT_PATIENCE_SECONDS = 8.0
-"""How long a full disk is waited for, and a remote error that may or may not pass."""
+"""How long requests are repeated if the disk is full, or a remote error may be permanent."""
 
 FIRST_DELAY, LONGEST_DELAY = 0.2, 15.0
-"""Seconds between the first two attempts, and what doubling them leads to."""
+"""Pause between the first two attempts, and the longest pause, in seconds; pauses double."""
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""What a file system answers when there is no room."""
+"""Errors of a file system without free space."""
 
 PASSING = {
     getattr(errno, name)
@@ -68,46 +68,46 @@ PASSING = {
     )
     if hasattr(errno, name)
 }
-"""What network file systems and servers answer while they are away or overloaded."""
+"""Errors of network file systems and servers that are temporarily down or overloaded."""
 
 UNREACHABLE = {
     *("ConnectionError", "HTTPClientError", "TimeoutError", "ClientConnectionError"),
     *("ClientPayloadError", "IncompleteRead", "ResponseParserError"),
     *("ServiceRequestError", "ServiceResponseError"),
 }
-"""Names under which the libraries of object stores, which are optional, say the same."""
+"""Names of the same errors in the libraries of object stores, which may not be installed."""
 
 OVERLOADED = {408, 429, 500, 502, 503, 504}
-"""What servers answer that may do better the next time."""
+"""HTTP status codes after which a request is repeated."""
 
 SENDINGS = 4
-"""How often an object is sent that a store acknowledges and then hasn't got."""
+"""How often an object is sent if a store acknowledges it but doesn't have it."""
 
 WITHOUT_CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError"}
-"""Names of their errors for missing credentials."""
+"""Names of the errors of these libraries for missing credentials."""
 
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
-"""What file systems without hard links answer."""
+"""Errors of file systems without hard links."""
 
 NO_FOLDER_SYNC = {errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
-"""What file systems answer that can't sync a folder."""
+"""Errors of file systems that can't sync a folder."""
 
 READ_AHEAD = 8 << 20
-"""Bytes that are fetched at once of an object that is read as a file."""
+"""Bytes per request when an object is read as a file."""
 
 _READ_BACK_BYTES = 1 << 20
 _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")
 
 
 class CutShort(LatentscaleError):
-    """An object ends before what was asked of it."""
+    """Raised if an object ends before the requested range."""
 
 
 ANSWERS = (
     *(FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError),
     LatentscaleError,
 )
-"""What a store that works may answer: told at once, as it is."""
+"""Errors that a working store may raise: neither repeated nor converted."""
 
 
 class ObjectStore:
@@ -139,35 +139,35 @@ class ObjectStore:
 
     @property
     def address(self) -> str:
-        """What another process, in whatever folder, reaches it by; never for a message."""
+        """Path or URL for other processes; may contain credentials, so never use it in messages."""
         return self.url if self.is_local else self._given
 
     @cached_property
     def is_local(self) -> bool:
-        """Whether the objects are files of this machine's file systems."""
+        """Whether the objects are files in a local file system."""
         return isinstance(self._fs, LocalFileSystem)
 
     def child(self, prefix: str) -> ObjectStore:
-        """Return the store rooted at a prefix of this one."""
+        """Return a store whose root is a prefix of this one."""
         return ObjectStore(f"{self._given.rstrip('/')}/{prefix}")
 
     def locate(self, key: str) -> str:
-        """Name an object for a message: its path or URL without credentials."""
+        """Return an object's path, or its URL without credentials, for messages."""
         return f"{self.url}/{key}" if key else self.url
 
     def read(self, key: str) -> bytes:
-        """Return a whole object.
+        """Return an object's bytes.
 
         Raises
         ------
         FileNotFoundError
-            If there is none.
+            If there is no such object.
         """
         data: bytes = self._attempt(lambda: self._fs.cat_file(self._path(key)), key)
         return data
 
     def load(self, key: str) -> bytearray:
-        """Return a whole object in memory of the caller's own; errors of :meth:`read`."""
+        """Return an object in a buffer that the caller may change; raises as :meth:`read`."""
 
         def load() -> bytearray:
             with Path(self._path(key)).open("rb", buffering=0) as file:
@@ -181,16 +181,16 @@ class ObjectStore:
         return self._attempt(load, key) if self.is_local else bytearray(self.read(key))
 
     def open(self, key: str = "", read_ahead: int = READ_AHEAD) -> BinaryIO:
-        """Open an object for reading from any place in it, one request for ``read_ahead`` bytes.
+        """Open an object as a seekable file that fetches ``read_ahead`` bytes per request.
 
-        On a disk it isn't buffered. In an object store every request is waited for as in
-        :meth:`read`, so that reading goes on where it was once a store is back.
+        On a disk the file isn't buffered. In an object store every request is repeated as in
+        :meth:`read`, so that reading continues when an unreachable store is back.
         """
         path = self._path(key)
         if self.is_local:
             return cast(BinaryIO, Path(path).open("rb", buffering=0))
         size = self._attempt(lambda: self._fs.info(path), key)["size"]
-        if size is None:  # some servers don't tell, nor give parts
+        if size is None:  # such servers don't support range requests either
             return cast(BinaryIO, self._fs.open(path, "rb"))
         return cast(BinaryIO, io.BufferedReader(_Ranges(self, key, int(size)), read_ahead))
 
@@ -200,7 +200,7 @@ class ObjectStore:
         Raises
         ------
         CutShort
-            If it ends before ``stop``.
+            If the object ends before ``stop``.
         """
 
         def read() -> bytes:
@@ -209,34 +209,35 @@ class ObjectStore:
                 data = bytes(self._fs.cat_file(self._path(key), start=start, end=stop))
             except (FileNotFoundError, LatentscaleError):
                 raise
-            except Exception as error:  # noqa: BLE001 -- stores refuse what is beyond the end
+            except Exception as error:  # noqa: BLE001 -- stores refuse ranges beyond the end
                 problem = error
             if len(data) == stop - start:
                 return data
             size = int(self._fs.info(self._path(key))["size"] or 0)
             if size < stop:
                 raise CutShort(f"{self.locate(key)} has {size} bytes, not {stop} or more")
-            came = f"{len(data)} bytes came instead of {stop - start}"
+            came = f"received {len(data)} bytes instead of {stop - start}"
             raise problem or OSError(errno.EIO, came)
 
-        # No request can ask for nothing.
+        # HTTP has no empty ranges.
         return cast(bytes, self._attempt(read, key)) if start < stop else b""
 
     def write(self, key: str, data: Bytes, *, durable: bool = True) -> None:
-        """Store a whole object, replacing one of the same key.
+        """Store an object, replacing one with the same key.
 
-        A reader never sees half of it: local files are written beside and moved into place. In an
-        object store its size is looked up afterwards, and it is sent again if it isn't there.
+        A reader never sees part of it: a local file is written under a temporary name and moved
+        into place. In an object store its size is checked afterwards, and it is sent again if it
+        is missing.
 
         Parameters
         ----------
         key : str
-            Where.
+            Key of the object.
         data : bytes
-            What.
+            Its content.
         durable : bool
-            Wait until a local disk has it. Waiting takes longer than writing; an object whose
-            loss in a power cut is noticed and made good can do without.
+            Wait until a local disk has stored it (fsync), which takes longer than writing. Not
+            needed if the loss of the object in a power failure is detected and repaired.
         """
         if self.is_local:
             self._locally(key, data, os.replace, durable=durable)
@@ -248,17 +249,17 @@ class ObjectStore:
         raise self._lost(key)
 
     def write_checked(self, key: str, data: Bytes) -> str:
-        """Store a whole object, read it back and compare; again if what came back differs.
+        """Store an object, read it back and compare; repeat if it differs.
 
         Returns
         -------
         str
-            Its XXH3-64, 16 hexadecimal characters.
+            XXH3-64 of the object, 16 hexadecimal characters.
 
         Raises
         ------
         StoreFailed
-            If it keeps differing.
+            If it still differs after the last attempt.
         """
         checksum = xxhash.xxh3_64_hexdigest(data)
         for _ in range(SENDINGS):
@@ -273,7 +274,7 @@ class ObjectStore:
         if not self.is_local:
             whole.update(self._fs.cat_file(self._path(key)))
             return whole.hexdigest()
-        # Allocating memory for a large object takes longer than filling it.
+        # One small buffer: allocating memory for a large object takes longer than reading it.
         block = bytearray(_READ_BACK_BYTES)
         with Path(self._path(key)).open("rb", buffering=0) as file:
             while count := file.readinto(block):
@@ -281,15 +282,16 @@ class ObjectStore:
         return whole.hexdigest()
 
     def create(self, key: str, data: bytes) -> bool:
-        """Store a whole object only if its key is free.
+        """Store an object only if its key is free.
 
-        Of any number of racing writers exactly one gets True, as long as what they write differs.
-        After a lost answer the object may turn out to be our own: that counts as created.
+        Of several writers of the same key exactly one gets True, if their data differ. If a
+        response was lost, the existing object may be the one that this call wrote. That counts as
+        created, so the result depends on whether the stored data are equal.
 
         Raises
         ------
         StoreFailed
-            If an object store acknowledges it and hasn't got it, again and again.
+            If an object store acknowledges the object several times but doesn't have it.
         """
         if self.is_local:
             try:
@@ -305,7 +307,7 @@ class ObjectStore:
         raise self._lost(key)
 
     def exists(self, key: str) -> bool:
-        """Return whether there is an object or a folder of this key."""
+        """Return whether there is an object or a folder with this key."""
         if self.is_local:
             return bool(self._attempt(lambda: self._fs.exists(self._path(key)), key))
         # Some libraries return False for any error of the request.
@@ -339,12 +341,12 @@ class ObjectStore:
         )
 
     def remove(self, key: str) -> None:
-        """Delete an object; one that is already gone is no error."""
+        """Delete an object, if it exists."""
         with contextlib.suppress(FileNotFoundError):
             self._attempt(lambda: self._fs.rm_file(self._path(key)), key)
 
     def remove_all(self, prefix: str = "") -> None:
-        """Delete everything below a prefix, partial files of killed writers included."""
+        """Delete everything below a prefix, including temporary files of killed writers."""
         for _ in range(SENDINGS):
             with contextlib.suppress(FileNotFoundError):
                 self._attempt(lambda: self._fs.rm(self._path(prefix), recursive=True), prefix)
@@ -365,7 +367,7 @@ class ObjectStore:
         return f"{self._root}/{key}".rstrip("/") if key else self._root
 
     def _size(self, key: str) -> int | None:
-        """Return the size of an object, 0 of a folder, None if there is neither."""
+        """Return the size of an object, 0 for a folder, or None if there is neither."""
         try:
             about = self._attempt(lambda: self._fs.info(self._path(key)), key)
         except (FileNotFoundError, NotADirectoryError):
@@ -378,7 +380,7 @@ class ObjectStore:
         except FileNotFoundError:
             raise BadInput(
                 f"{self.locate(key)}: there is no such bucket or container; create it, "
-                "or choose another place"
+                "or choose another one"
             ) from None
 
     def _put_if_absent(self, path: str, data: bytes) -> None:
@@ -387,7 +389,7 @@ class ObjectStore:
         except (FileExistsError, FileNotFoundError):
             raise
         except Exception as error:
-            # Servers report an existing key in many ways, and libraries don't know them all.
+            # Servers report an existing key in different ways, and libraries don't know them all.
             if self._is_there(path):
                 raise FileExistsError(path) from error
             raise
@@ -395,7 +397,7 @@ class ObjectStore:
     def _is_there(self, path: str) -> bool:
         try:
             self._fs.info(path)
-        except Exception:  # noqa: BLE001 -- the error that made someone ask is told instead
+        except Exception:  # noqa: BLE001 -- the caller reports its own error
             return False
         return True
 
@@ -408,7 +410,7 @@ class ObjectStore:
     def _locally(self, key: str, data: Bytes, move: Move, *, durable: bool = True) -> None:
         path = Path(self._path(key))
         in_the_way = BadInput(
-            f"{self.locate(key)}: a file is in the way of a folder; choose another place"
+            f"{self.locate(key)}: a file is where a folder is needed; choose another place"
         )
 
         def place() -> None:
@@ -426,14 +428,14 @@ class ObjectStore:
             except (IsADirectoryError, NotADirectoryError):
                 raise in_the_way from None
             except FileNotFoundError as error:
-                gone = error  # somebody removed the folder meanwhile
+                gone = error  # another process removed the folder meanwhile
         raise gone
 
     def _attempt(self, operation: Callable[[], Any], key: str) -> Any:
-        """Run an operation, again after a pause as long as what is wrong with the store may pass.
+        """Run an operation, and repeat it while its error may be temporary.
 
-        Once a store has been given up on it isn't waited for again at once: whatever ends because
-        of it ends soon.
+        After a store was unreachable for too long, later operations fail at once for a while, so
+        that the run ends soon.
         """
 
         def patience(error: Exception) -> float:
@@ -457,14 +459,14 @@ class ObjectStore:
 def again_while_away(
     operation: Callable[Parameters, Result],
 ) -> Callable[Parameters, Result]:
-    """Make a function that only reads begin again while a store is away, for as long as usual.
+    """Decorate a function that only reads, so that it is repeated while a store is unreachable.
 
-    It is for those that reach stores in other ways than through :class:`ObjectStore`, and raise
-    :class:`Incomplete` from what a library raised.
+    It is for functions that use stores without :class:`ObjectStore`, and raise :class:`Incomplete`
+    from the error of a library.
     """
 
     def patience(error: Exception) -> float:
-        # A store that was waited for already has had its time.
+        # StoreFailed means that the request was repeated already.
         if not isinstance(error, Incomplete) or isinstance(error, StoreFailed):
             return 0.0
         cause = error.__cause__
@@ -478,15 +480,15 @@ def again_while_away(
 
 
 def _retry(operation: Callable[[], Result], patience: Callable[[Exception], float]) -> Result:
-    """Call an operation until it succeeds, with pauses that double.
+    """Call an operation until it succeeds, with doubling pauses.
 
     Parameters
     ----------
     operation : callable
-        What to call.
+        The operation, without arguments.
     patience : callable
-        For how many seconds, from the first call on, an error may be waited for. Once they are
-        over, the error is raised.
+        Returns for how many seconds after the first call an error may be retried. After that the
+        error is raised.
     """
     begun = time.monotonic()
     delay = FIRST_DELAY
@@ -502,9 +504,10 @@ def _retry(operation: Callable[[], Result], patience: Callable[[Exception], floa
 
 @contextlib.contextmanager
 def placed(path: Path, move: Move = os.replace, *, durable: bool = True) -> Iterator[BinaryIO]:
-    """Open a file of a local disk that is there only when it is whole.
+    """Open a local file for writing that appears under its name only when it is complete.
 
-    It is written beside its place and moved there; ``durable`` as in :meth:`ObjectStore.write`.
+    It is written under a temporary name in the same folder and then moved; ``durable`` as in
+    :meth:`ObjectStore.write`.
     """
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
     try:
@@ -521,14 +524,14 @@ def placed(path: Path, move: Move = os.replace, *, durable: bool = True) -> Iter
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until a local disk has the names of a folder's files, not only their content.
+    """Wait until a local disk has stored a folder's entries, not only the content of its files.
 
-    Without it a file that was renamed into place, or linked, can be gone after a power cut although
-    its bytes are on the disk. Systems that can't open or sync a folder are left alone.
+    Otherwise a file that was moved into place, or linked, can be missing after a power failure
+    although its bytes are on the disk. Does nothing on systems that can't open or sync a folder.
     """
     try:
         opened = os.open(folder, os.O_RDONLY)
-    except PermissionError:  # Windows; or a folder that may be written to and not be listed
+    except PermissionError:  # on Windows, or if the folder is writable but not readable
         return
     try:
         os.fsync(opened)
@@ -540,7 +543,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _make_folder(folder: Path, *, durable: bool) -> None:
-    """Create a folder and those above it; ``durable`` as in :meth:`ObjectStore.write`."""
+    """Create a folder and its parents; ``durable`` as in :meth:`ObjectStore.write`."""
     made: list[Path] = []
     if durable:
         made = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -550,7 +553,7 @@ def _make_folder(folder: Path, *, durable: bool) -> None:
 
 
 class _Ranges(io.RawIOBase):
-    """An object of known size as a file; every reading is a request of its own."""
+    """A file for an object of known size; every read is a separate request."""
 
     def __init__(self, store: ObjectStore, key: str, size: int) -> None:
         self._store, self._key, self._size, self._at = store, key, size, 0
@@ -581,7 +584,7 @@ class _Ranges(io.RawIOBase):
 
 
 def _link(temporary: Path, path: Path) -> None:
-    """Give the finished file its name unless the name is taken (atomic on POSIX)."""
+    """Link a finished file to its name, unless the name is taken (atomic on POSIX)."""
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -589,8 +592,8 @@ def _link(temporary: Path, path: Path) -> None:
     except OSError as error:
         if error.errno not in NO_HARD_LINKS:
             raise
-        # No hard links here: exclusive creation still has one winner, and a reader refuses a
-        # marker that was cut short because its content doesn't parse.
+        # Without hard links: exclusive creation still has one winner. Readers refuse a truncated
+        # marker, because it can't be parsed.
         with path.open("xb") as file:
             file.write(temporary.read_bytes())
             file.flush()
@@ -598,7 +601,7 @@ def _link(temporary: Path, path: Path) -> None:
 
 
 def _patience(error: Exception, is_local: bool) -> float:
-    """Say for how many seconds it makes sense to wait for an error to pass."""
+    """Return for how many seconds an error is worth retrying; 0 if it is permanent."""
     if isinstance(error, PermissionError):
         return 0.0
     number = error.errno if isinstance(error, OSError) else None
@@ -618,8 +621,8 @@ def _explained(error: Exception, where: str) -> LatentscaleError:
             "same command again"
         )
     if number in {errno.EACCES, errno.EPERM, errno.EROFS} or isinstance(error, PermissionError):
-        return BadInput(f"{where}: permission denied; choose another place or change its rights")
+        return BadInput(f"{where}: permission denied; choose another place or change permissions")
     if type(error).__name__ in WITHOUT_CREDENTIALS:
-        return BadInput(f"{where}: no credentials; put them into the environment")
+        return BadInput(f"{where}: no credentials; set them in the environment")
     reason = without_credentials(first_line(error))
-    return StoreFailed(f"{where}: {reason}; run the same command again once this is mended")
+    return StoreFailed(f"{where}: {reason}; run the same command again once this is fixed")

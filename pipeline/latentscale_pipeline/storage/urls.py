@@ -1,8 +1,8 @@
-"""URLs: their file system, storage options, and how to show them without secrets.
+"""URLs: their file systems, storage options, and display without secrets.
 
-Options of a kind of storage (an endpoint, a region, credentials) come from the environment, as its
-own library reads it, from fsspec's (``FSSPEC_S3_ENDPOINT_URL=…``), or from the configuration of a
-job. They are never stored, and no message or record holds more of a URL than what names a place.
+Options of a storage protocol (endpoint, region, credentials) come from the environment variables of
+its library, those of fsspec (``FSSPEC_S3_ENDPOINT_URL=…``), or the configuration of a job. They are
+never stored. Messages and records contain URLs without user info, query string and fragment.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import fsspec
 from latentscale_pipeline.errors import BadInput, first_line
 
 Options = Mapping[str, Mapping[str, Any]]
-"""Options of the kinds of storage, by protocol (``s3``, ``gs``, ``az``, …)."""
+"""Storage options by protocol (``s3``, ``gs``, ``az``, …)."""
 
 EXTRAS = {
     **dict.fromkeys(("s3", "s3a"), "s3"),
     **dict.fromkeys(("gs", "gcs"), "gs"),
     **dict.fromkeys(("az", "abfs", "abfss"), "az"),
 }
-"""The extra that installs what a protocol needs."""
+"""The package extra that installs the library of each protocol."""
 
 _CREDENTIALS = re.compile(
     r"(\w[\w+.-]*://)(?:[^/\s@:]+:\S*@|[^/\s]*@)?([^\s?#'\"]*)([?#][^\s'\"]*)?"
@@ -40,7 +40,7 @@ def open_url(url: str) -> tuple[Any, str]:
     Raises
     ------
     BadInput
-        If its protocol is unknown, or what it needs isn't installed or can't be set up.
+        If its protocol is unknown, or the protocol's library isn't installed or refuses the URL.
     """
     shown = strip_credentials(url)
     try:
@@ -49,29 +49,29 @@ def open_url(url: str) -> tuple[Any, str]:
         protocol = urlsplit(url).scheme
         extra = EXTRAS.get(protocol)
         hint = f"pip install 'latentscale[{extra}]'" if extra else without_credentials(str(error))
-        raise BadInput(f"{shown}: what {protocol}:// needs isn't installed; {hint}") from None
+        raise BadInput(f"{shown}: the library for {protocol}:// isn't installed; {hint}") from None
     except (ValueError, TypeError) as error:
         reason = without_credentials(first_line(error))
-        raise BadInput(f"{shown}: can't open this kind of URL ({reason})") from None
+        raise BadInput(f"{shown}: can't open this kind of URL ({reason}); check it") from None
     return fs, str(path)
 
 
 @contextmanager
 def storage_options(options: Options) -> Iterator[None]:
-    """Reach storage with these options for the time of a ``with`` block.
+    """Use storage options during a ``with`` block.
 
-    They are fsspec's defaults meanwhile, above those of the environment: whatever opens a URL, be
-    it a library, uses them.
+    They become fsspec's defaults and override those of the environment, so that every library that
+    opens a URL uses them.
 
     Raises
     ------
     BadInput
-        If there is no such protocol.
+        If a protocol is unknown.
     """
     for protocol in options:
         if protocol not in fsspec.available_protocols():
             raise BadInput(
-                f"storage_options.{protocol}: no such kind of storage; name one such as s3 or gs"
+                f"storage_options.{protocol}: unknown protocol; use one such as s3 or gs"
             )
     before = options_in_force()
     use_options(options)
@@ -83,18 +83,18 @@ def storage_options(options: Options) -> Iterator[None]:
 
 
 def use_options(options: Options) -> None:
-    """Reach storage with these options from now on, in this process."""
+    """Use storage options in this process from now on."""
     for protocol, values in options.items():
         fsspec.config.conf.setdefault(protocol, {}).update(copy.deepcopy(dict(values)))
 
 
 def options_in_force() -> dict[str, dict[str, Any]]:
-    """Return the options that storage is reached with, for another process."""
+    """Return the current storage options, to pass them to another process."""
     return copy.deepcopy(dict(fsspec.config.conf))
 
 
 def strip_credentials(url: str) -> str:
-    """Remove user info, query string and fragment from a URL; paths are left as they are."""
+    """Remove user info, query string and fragment from a URL; paths are returned unchanged."""
     parts = urlsplit(url)
     if not parts.scheme or "://" not in url:
         return url
@@ -103,10 +103,10 @@ def strip_credentials(url: str) -> str:
 
 
 def without_credentials(value: Any) -> Any:
-    """Return a JSON value whose texts hold no user info and no query string of any URL.
+    """Return a JSON value with user info and query strings removed from all URLs in its texts.
 
-    Rather too much is removed than too little: a password may hold slashes. Of an assignment to
-    ``storage_options`` only the name is left.
+    It removes too much rather than too little, because a password may contain slashes. Of an
+    assignment to ``storage_options`` only the name is left.
     """
     if isinstance(value, str):
         return _OVERRIDE.sub(r"\1…", _CREDENTIALS.sub(r"\1\2", value))
@@ -118,6 +118,6 @@ def without_credentials(value: Any) -> Any:
 
 
 def _settled(url: str) -> dict[str, Any]:
-    # A listing remembered from before another process wrote is a wrong listing.
+    # A cached listing is wrong once another process has written.
     remote = "://" in url and not url.startswith(("file://", "memory://"))
     return {"use_listings_cache": False} if remote else {}

@@ -1,8 +1,7 @@
 """The content of a report, independent of its output format.
 
-A report opens with its conclusions and the answers to a few questions, then has a section for each
-measure and ends with how everything was found. All texts are plain; whoever writes them down
-escapes them.
+A report begins with its conclusions and the answers to a few questions, then has a section for each
+measure, and ends with the methods. All texts are plain; the output formats escape them.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One plot: a key for its element, a title, a caption and plotly's document."""
+    """One plot: the id of its element, a title, a caption and a plotly document."""
 
     key: str
     title: str
@@ -58,7 +57,7 @@ class Table:
 def table_of(
     caption: str, rows: Sequence[Mapping[str, str]], *, numeric: Collection[str] = ()
 ) -> Table:
-    """Return a table of rows whose cells are named by their columns."""
+    """Return a table from rows whose cells are keyed by column."""
     header = tuple(rows[0]) if rows else ()
     places = frozenset(place for place, name in enumerate(header) if name in numeric)
     return Table(caption, header, [tuple(row.values()) for row in rows], places)
@@ -66,7 +65,7 @@ def table_of(
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One measure: what it asks, its figures, its scores and what a reader must know."""
+    """The section of one measure: its question, figures, scores and notes."""
 
     key: str
     title: str
@@ -81,22 +80,22 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All of a report.
+    """The content of a report.
 
     Attributes
     ----------
     kind : str
-        What it is of: one job, a comparison of several, or a series over time.
+        Whether it describes one job, a comparison of several, or a series over time.
     title, subtitle : str
-        Its name, and what else identifies it.
+        Its name, and further identification.
     conclusions : sequence of str
-        What a person in a hurry should take away, in whole sentences.
+        The main findings, as sentences.
     answers : sequence of Answer
         The numbers behind them.
     warnings : sequence of str
-        What a reader must not overlook.
+        Caveats that a reader must not overlook.
     sections : sequence of Section
-        The measures, then how everything was found.
+        The measures, then the methods.
     """
 
     kind: Literal["job", "comparison", "series"]

@@ -1,9 +1,9 @@
 """Building blocks of figures: axes, layouts, lines with bands, colours.
 
-A figure is a plain plotly document: traces and a layout as dictionaries. Colours are written as
-names such as ``@corpus``; the page replaces them by the colours of the scheme (light, dark, print)
-it is shown in. The palette is Okabe and Ito's, which people with any colour vision can tell apart;
-lines also differ by their dashes and markers by their shapes.
+A figure is a plotly document: traces and a layout as dictionaries. Colours are names such as
+``@corpus``, which the page replaces with the colours of its scheme (light, dark or print). The
+palette is by Okabe and Ito and is safe for colour-blind readers; lines also differ in their dashes,
+and markers in their shapes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from latentscale_pipeline.views.formatting import printable, write_number
 Json = dict[str, Any]
 
 ROLES = ("corpus", "reference")
-"""The corpora of a job, in the order in which they are drawn: dashes over a solid line."""
+"""The corpora of a job in drawing order: the dashed line is drawn over the solid one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ ROLE_STYLES = {
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _SYMBOLS = ("circle", "diamond", "square", "triangle-up", "x", "star")
 COLOURS = 6
-"""Colours of things that are told apart by number; beyond, dashes and symbols go on."""
+"""Number of colours for numbered styles; further styles differ in dashes and symbols."""
 
 
 def numbered_styles(names: Sequence[str]) -> list[Style]:
-    """Return a style for each of several things, such as the jobs of a comparison."""
+    """Return a style for each name, such as the jobs of a comparison."""
     return [
         Style(
             in_plot(name),
@@ -56,13 +56,13 @@ def numbered_styles(names: Sequence[str]) -> list[Style]:
 
 
 def present(found: Any) -> list[tuple[Style, Any]]:
-    """Return what a measure found for each corpus that there is, and how that is drawn."""
+    """Return the style and the findings of a measure for each corpus that has any."""
     parts = {role: getattr(found, role, None) for role in ROLES}
     return [(ROLE_STYLES[role], part) for role, part in parts.items() if part]
 
 
 def in_plot(text: object) -> str:
-    """Escape a text for plotly, which reads some markup in labels and hover texts."""
+    """Escape a text for plotly, which interprets some markup in labels and hover texts."""
     return escape(printable(text), quote=False)
 
 
@@ -98,9 +98,10 @@ def banded_line(
     beside: Sequence[Iterable[str]] = (),
     mode: str = "lines",
 ) -> list[Json]:
-    """Draw a line over its uncertainty band: two invisible edges, the upper one filled.
+    """Return a line over its uncertainty band: two invisible edges with the area between filled.
 
-    A point says its value and its bracket in the format ``number``, then what is ``beside`` it.
+    The hover text of a point is its value and bracket in the format ``number``, then the texts of
+    ``beside``.
     """
     edge: Json = {"legendgroup": style.name, "showlegend": False, "hoverinfo": "skip"}
     filled: Json = {**edge, "fill": "tonexty", "fillcolor": f"@{style.colour}-band"}
@@ -151,12 +152,12 @@ def widest(brackets: Iterable[tuple[float, float, float]]) -> str:
 
 
 def half_width(value: float, lower: float, upper: float) -> float:
-    """Return how far a bracket reaches from its value, as a share of that."""
+    """Return the larger distance of a bracket's ends from its value, as a share of the value."""
     return max(upper - value, value - lower) / abs(value)
 
 
 def axis(title: str, *, log: bool = False) -> Json:
-    """Return an axis with its title, linear or with plain numbers at 1, 2 and 5 of every power."""
+    """Return an axis, linear or logarithmic with ticks at 1, 2 and 5 times powers of ten."""
     plain: Json = {
         "title": {"text": f"{title} (logarithmic)" if log else title, "standoff": 8},
         "automargin": True,

@@ -1,8 +1,8 @@
 """Format numbers with as many digits as their bracket supports.
 
-A bracket decides the digits of its value: two digits of the bracket's width are shown, and the
-ends are rounded outward, so that what is printed still contains the truth. A bracket narrower than
-the printed digits is written as ``± x``.
+The bracket determines the digits of its value: two digits of the bracket's width are shown, and the
+ends are rounded outward, so that the printed bracket contains the exact one. A bracket narrower
+than the printed digits is written as ``± x``.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 
 MOST_DIGITS = 6
-"""Significant digits of a value whose bracket is narrower than a reader needs."""
+"""Maximum number of significant digits of a value, however narrow its bracket."""
 
 FEWEST_DIGITS = 2
-"""Significant digits of a value whose bracket is wide."""
+"""Minimum number of significant digits of a value, however wide its bracket."""
 
 PLAIN_EXPONENTS = range(-3, 9)
-"""Decimal exponents of numbers written without a power of ten."""
+"""Decimal exponents of numbers that are written without a power of ten."""
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A value and its bracket, ready to be shown."""
+    """A formatted value and its bracket."""
 
     value: str
     bracket: str
@@ -38,14 +38,14 @@ class Written:
 def write_estimate(
     value: float, lower: float | None, upper: float | None, *, typeset: bool = False
 ) -> Written:
-    """Write a value and its bracket to the digits that the bracket's width supports.
+    """Format a value and its bracket with the digits that the bracket's width supports.
 
     Parameters
     ----------
     value : float
         A finite number.
     lower, upper : float or None
-        The ends of its bracket; without them the bracket is written as "unknown".
+        The ends of its bracket; if None, the bracket is written as "unknown".
     typeset : bool
         Write ``1.3 × 10⁻⁵`` and a true minus sign instead of ``1.3e-05``.
     """
@@ -81,7 +81,7 @@ def write_estimate(
 
 
 def write_number(number: float, digits: int = 4, *, typeset: bool = False) -> str:
-    """Write a number that has no bracket, without trailing zeros."""
+    """Format a number without a bracket, without trailing zeros."""
     leading = _leading_exponent(number)
     exponent = 0 if leading in PLAIN_EXPONENTS else leading
     step = Decimal(1).scaleb(leading - digits + 1)
@@ -91,12 +91,12 @@ def write_number(number: float, digits: int = 4, *, typeset: bool = False) -> st
 
 
 def write_share(share: float) -> str:
-    """Write a share of 1 as a percentage."""
+    """Format a fraction as a percentage."""
     return f"{write_number(100 * share, 3)} %"
 
 
 def write_bytes(count: float) -> str:
-    """Write a size in binary units."""
+    """Format a size in binary units."""
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
@@ -106,7 +106,7 @@ def write_bytes(count: float) -> str:
 
 
 def write_duration(seconds: float) -> str:
-    """Write a duration in the units a person would use."""
+    """Format a duration in seconds, minutes or hours."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -117,19 +117,19 @@ def write_duration(seconds: float) -> str:
 
 
 def printable(text: object) -> str:
-    """Replace control and direction characters, which could disguise what a terminal shows."""
+    """Replace control and bidirectional characters, which could falsify terminal output."""
     return "".join(
         mark if mark.isprintable() else "\N{REPLACEMENT CHARACTER}" for mark in str(text)
     )
 
 
 def counted(count: int, singular: str, plural: str | None = None) -> str:
-    """Write how many there are of something."""
+    """Format a count with its noun."""
     return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 
 
 def listed(names: Iterable[str | None]) -> str:
-    """Write names in a row, each once."""
+    """Join names to a list, without duplicates."""
     return ", ".join(printable(name) for name in dict.fromkeys(names) if name)
 
 
@@ -153,7 +153,7 @@ def _decimal_places(width: float, leading: int) -> int:
 
 
 def _rounded_up(number: float, typeset: bool) -> str:
-    """Write a half width with one digit, never narrower than it is."""
+    """Format a half width with one digit, rounded up."""
     exponent = _decimal(number).adjusted()
     step = Decimal(1).scaleb(exponent)
     amount = _decimal(number).quantize(step, rounding=ROUND_CEILING, context=_WIDE)

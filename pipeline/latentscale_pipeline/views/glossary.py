@@ -1,4 +1,4 @@
-"""What scores mean, how brackets are obtained, and which direction is better, in words."""
+"""The words for scores, for kinds of brackets, and for which direction is better."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class BoundKind:
-    """A way to obtain a bracket and what its two ends promise."""
+    """A kind of bracket, and what its two ends guarantee."""
 
     name: str
     sentence: str
@@ -29,7 +29,7 @@ BOUNDS: dict[str, BoundKind] = {
     ),
     "estimate": BoundKind("estimate", "a heuristic at one end or both"),
 }
-"""How a bracket was obtained, and what that promises."""
+"""The kinds of brackets."""
 
 BETTER: dict[str, str] = {"high": "higher", "low": "lower", "none": "neither"}
-"""Which direction of a score is the better one."""
+"""The word for the direction in which a score is better."""

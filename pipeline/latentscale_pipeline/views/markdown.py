@@ -1,16 +1,16 @@
-"""Text and tables as GitHub-flavoured Markdown."""
+"""Write text and tables as GitHub-flavoured Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 _SPECIAL = {mark: f"\\{mark}" for mark in "\\`*_[]<>|~#!&$"}
-# A word joiner, which nothing shows, keeps a name from calling a person or linking an issue.
+# An invisible word joiner keeps a name from mentioning a user or linking an issue.
 _ESCAPES = str.maketrans({**_SPECIAL, "@": "@\N{WORD JOINER}", "#": "\\#\N{WORD JOINER}"})
 
 
 def escape_markdown(text: str) -> str:
-    """Escape a line of text: it can neither end a table's cell nor become markup."""
+    """Escape a line of text, so that it can't end a table cell or become markup."""
     return text.translate(_ESCAPES)
 
 
@@ -24,7 +24,7 @@ def markdown_table(
     header, rows : sequence of str
         Plain text.
     escaped : bool
-        Whether the rows hold markup already.
+        Whether the rows are Markdown already.
     """
     shown = rows if escaped else ([escape_markdown(cell) for cell in row] for row in rows)
     lines = [[escape_markdown(name) for name in header], ["---"] * len(header), *shown]

@@ -1,4 +1,4 @@
-"""Figures of rarefaction curves."""
+"""Draw rarefaction curves."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from latentscale_pipeline.views.drawing import (
 Json = dict[str, Any]
 
 APART = "\N{NO-BREAK SPACE}\N{NO-BREAK SPACE}"
-"""Between the end of a curve and what stands there."""
+"""Gap between the end of a curve and its label."""
 
 ROOM_FOR_NAMES = 84
-"""Pixels right of the plot, for what its curves are of."""
+"""Pixels to the right of the plot for the labels of the curves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Means over random subsets by their size, and what they were continued to at all rows.
+    """Mean scores of random subsets by size, and their extrapolation to all rows.
 
-    ``of`` tells the curves of one corpus apart: an order, a scale.
+    ``of`` distinguishes the curves of one corpus: an order or a scale.
     """
 
     of: str
@@ -42,7 +42,7 @@ class Curve:
 
 
 def draw_rarefaction(key: str, curves: Sequence[Curve], unit: str) -> Figure | None:
-    """Draw rarefaction curves, or nothing where nothing was sampled."""
+    """Return a figure of rarefaction curves; None if nothing was sampled."""
     if not curves:
         return None
     data: list[Json] = []
@@ -65,7 +65,7 @@ def draw_rarefaction(key: str, curves: Sequence[Curve], unit: str) -> Figure | N
                 name=f"{style.name}, {of}, continued",
                 size=8,
                 error_y=error_bars(style, y, lower, upper),
-                # What a curve is of stands at its end, once for all corpora.
+                # The label at the end of a curve, once for all corpora.
                 text=["", "" if curve.of in named else f"{APART}{of}"],
                 textposition="middle right",
                 cliponaxis=False,
@@ -73,7 +73,7 @@ def draw_rarefaction(key: str, curves: Sequence[Curve], unit: str) -> Figure | N
             ),
         ]
         if style.name not in drawn:
-            # Stands for all curves of a corpus in the legend.
+            # One entry in the legend for all curves of a corpus.
             data.append(scatter(style, [None], [None], legendgroup=style.name))
         named.add(curve.of)
         drawn.add(style.name)
@@ -81,9 +81,9 @@ def draw_rarefaction(key: str, curves: Sequence[Curve], unit: str) -> Figure | N
     layout["margin"]["r"] = ROOM_FOR_NAMES
     layout["hovermode"] = "closest"
     caption = (
-        "What random subsets of growing size score on average, and the value for all rows that "
-        "this was continued to, with its bracket. A curve that still rises at its end says that "
-        "more rows would score higher: compare corpora of like size."
+        "Mean scores of random subsets of growing size, and the extrapolated value for all rows "
+        "with its bracket. If a curve still rises at its end, more rows would score higher: "
+        "compare corpora of similar size."
     )
     document = {"data": data, "layout": layout}
     return Figure(key, "Growth with the number of rows", caption, document)

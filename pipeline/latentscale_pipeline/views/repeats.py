@@ -1,4 +1,4 @@
-"""How many rows of a corpus equal an earlier one, in words."""
+"""Describe how many rows of a corpus duplicate an earlier row."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from latentscale_pipeline.results.model import Corpus
 from latentscale_pipeline.views.formatting import write_share
 
 REPEATS = "duplicates"
-"""What such rows are called."""
+"""The word for such rows."""
 
 
 def write_repeats(corpus: Corpus) -> tuple[str, str, str]:
-    """Write how many there are: as a number, in brief, and in a sentence's place."""
+    """Return the number of duplicate rows as a number, as a short text and as a note."""
     count = corpus.duplicates
     if count is None:
         return "unknown", f"{REPEATS} unknown", f"{REPEATS} unknown"

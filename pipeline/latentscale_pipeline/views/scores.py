@@ -1,4 +1,4 @@
-"""A score in words: its name, its value, its bracket, and what stands beside it."""
+"""Format a score: its name, its value, its bracket and its notes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from latentscale_pipeline.views.glossary import BOUNDS
 
 
 def score_name(score: Score) -> str:
-    """Write the name of a score with what distinguishes it from its neighbours.
+    """Return the name of a score with its qualifiers.
 
-    A score named like its measure is written by its qualifiers alone: "cosine, order 1".
+    A score with the name of its measure is named by its qualifiers alone: "cosine, order 1".
     """
     words = [
         score.kernel or "",
@@ -35,7 +35,7 @@ def why_null(score: Score) -> str:
 
 
 def written_score(score: Score, *, typeset: bool = True) -> Written:
-    """Write a score's value and bracket; of one that is null, the reason."""
+    """Format a score's value and bracket; a score that is null has its reason instead."""
     if score.value is None:
         return Written("none", why_null(score))
     return write_estimate(score.value, score.lower, score.upper, typeset=typeset)
@@ -47,7 +47,7 @@ def bracket_kind(score: Score) -> str:
 
 
 def whole_scores(scores: Iterable[Score], measure: str, **wanted: object) -> list[Score]:
-    """Return the scores of a measure that are of whole corpora and have these fields."""
+    """Return the scores of a measure for whole corpora whose fields have the given values."""
     return [
         score
         for score in scores
@@ -59,13 +59,13 @@ def whole_scores(scores: Iterable[Score], measure: str, **wanted: object) -> lis
 def find_known(
     scores: Iterable[Score], measure: str, **wanted: object
 ) -> tuple[float, float, float] | None:
-    """Return the value and the bracket of the first of these scores that has a value."""
+    """Return the value and the bracket of the first such score that has a value."""
     found = (score.numbers for score in whole_scores(scores, measure, **wanted))
     return next((numbers for numbers in found if numbers is not None), None)
 
 
 def score_fact(name: str, score: Score, note: str = "") -> Fact:
-    """Return a score as a fact of a report's opening."""
+    """Return a score as a fact of a report's summary."""
     written = written_score(score)
     if score.value is None:
         return Fact(name, written.value, "", written.bracket)
@@ -77,7 +77,7 @@ def score_fact(name: str, score: Score, note: str = "") -> Fact:
 
 
 def fact_beside_reference(name: str, scores: Iterable[Score], remark: str = "") -> list[Fact]:
-    """Return the corpus's score as a fact, with the reference's in its note."""
+    """Return the corpus's score as a fact, with the reference's score in its note."""
     by_role = {score.of: score for score in scores}
     if "corpus" not in by_role:
         return []

@@ -1,7 +1,7 @@
-"""Draw curves as one reproducible SVG, without a plotting library.
+"""Draw curves as one reproducible SVG document, without a plotting library.
 
-Colours are Okabe and Ito's, which people with any colour vision can tell apart, and dashes differ
-as well. A single curve takes the colour of the text around it.
+The palette is by Okabe and Ito and is safe for colour-blind readers; dashes differ as well. A
+single curve has the colour of the surrounding text.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 WIDTH, HEIGHT = 420, 256
-"""Of one panel, in pixels."""
+"""Size of one panel, in pixels."""
 
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 40, 44
-"""Margins of one panel."""
+"""Margins of one panel, in pixels."""
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 DASHES = ("", "6 3", "2 2", "8 3 2 3")
@@ -27,18 +27,18 @@ LEGEND_ROW, LEGEND_CHARACTER = 18, 6.4
 
 @dataclass(frozen=True)
 class Curve:
-    """A line over its band, or points with their brackets.
+    """A line with its band, or points with their brackets.
 
     Attributes
     ----------
     name : str
-        Curves of one name look the same in all panels; the legend shows each once.
+        Curves of the same name have the same style in all panels and one entry in the legend.
     x, y : array_like, shape (m,)
-        What isn't finite is left out.
+        Coordinates; points that aren't finite are left out.
     lower, upper : array_like, shape (m,), optional
-        Ends of the bracket; none without.
+        Ends of the bracket; without them no bracket is drawn.
     points : bool
-        Points instead of a line.
+        Draw points instead of a line.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """Curves on one pair of axes; a logarithmic axis leaves out what isn't positive."""
+    """Curves on one pair of axes; a logarithmic axis leaves out values that aren't positive."""
 
     title: str
     x_label: str
@@ -71,7 +71,7 @@ def draw_panels(panels: Sequence[Panel], *, columns: int = 3, paper: str | None 
     columns : int
         Panels in a row.
     paper : str, optional
-        Colour of the background; without, what is below shows through.
+        Colour of the background; transparent by default.
     """
     names = list(dict.fromkeys(curve.name for panel in panels for curve in panel.curves))
     styles = {name: _style(place, len(names)) for place, name in enumerate(names)}
@@ -97,7 +97,7 @@ def draw_panels(panels: Sequence[Panel], *, columns: int = 3, paper: str | None 
 
 @dataclass(frozen=True)
 class _Axis:
-    """Where values are on one side of a panel."""
+    """An axis: maps values to positions on one side of a panel."""
 
     low: float
     high: float
@@ -125,7 +125,7 @@ class _Axis:
 
 
 def _round_steps(low: float, high: float) -> list[float]:
-    """Return four to nine multiples of 1, 2 or 5 times a power of ten."""
+    """Return four to nine ticks at multiples of 1, 2 or 5 times a power of ten."""
     rough = (high - low) / 4 or 1.0
     power = 10.0 ** math.floor(math.log10(rough))
     step = next((power * factor for factor in (5, 2) if power * factor <= rough), power)
@@ -214,7 +214,7 @@ def _curve(curve: Curve, style: tuple[str, str], across: _Axis, down: _Axis) -> 
 
 
 def _legend(styles: dict[str, tuple[str, str]], width: float) -> tuple[str, float]:
-    """Return names beside pieces of their lines, in rows, and the height of these."""
+    """Return the legend, in rows of line samples with their names, and its height."""
     x, y, drawn = float(LEFT), 12.0, []
     for name, (colour, dash) in styles.items():
         needed = 44 + LEGEND_CHARACTER * len(name)

@@ -1,4 +1,4 @@
-"""Tables on a terminal, as aligned lines of plain text where there is none."""
+"""Print tables on a terminal, or as aligned lines of plain text elsewhere."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 Row = Mapping[str, str | Text]
-"""Cells by the name of their column; a column that isn't there is empty."""
+"""Cells by column name; a missing column is an empty cell."""
 
 
 def print_lines(console: Console, lines: Iterable[str]) -> None:
-    """Print lines as they are, however narrow the terminal is."""
+    """Print lines without wrapping, however narrow the terminal is."""
     for line in lines:
         console.print(Text(line), soft_wrap=True)
 
@@ -26,7 +26,7 @@ def print_table(
     right: Collection[str] = (),
     folded: Collection[str] = (),
 ) -> None:
-    """Print a table on a terminal, and lines of plain text anywhere else."""
+    """Print a table on a terminal, or lines of plain text elsewhere."""
     if console.is_terminal:
         console.print(rich_table(columns, rows, right=right, folded=folded))
     else:
@@ -36,16 +36,16 @@ def print_table(
 def format_table(
     columns: Sequence[str], rows: Sequence[Row], widths: Mapping[str, int] | None = None
 ) -> list[str]:
-    """Return a line for the header and one for each row, in aligned columns.
+    """Return one line for the header and one per row, in aligned columns.
 
     Parameters
     ----------
     columns : sequence of str
         Names of the columns, which are their headings.
     rows : sequence of mapping
-        Cells by the name of their column; styles are left out.
+        Cells by column name; styles are ignored.
     widths : mapping, optional
-        Of the columns, where they aren't those of their widest cells.
+        Widths of columns; by default that of the widest cell.
     """
     wide = widths or {name: column_width(name, rows) for name in columns}
     return [
@@ -64,24 +64,24 @@ def rich_table(
     gap: int = 2,
     title: str | None = None,
 ) -> Table:
-    """Return a table without lines.
+    """Return a rich table without rules.
 
     Parameters
     ----------
     columns : sequence of str
         Names of the columns, which are their headings.
     rows : iterable of mapping
-        Cells by the name of their column, with styles or without; markup in them is text.
+        Cells by column name, with or without styles; markup in them is shown as text.
     right : collection of str
-        Columns that are aligned to the right.
+        Right-aligned columns.
     folded : collection of str
-        Columns that go on in the next line where the terminal is narrow.
+        Columns that wrap on a narrow terminal.
     least : mapping, optional
-        Characters below which columns aren't narrowed.
+        Minimum widths of columns in characters.
     gap : int
-        Characters between two columns.
+        Number of characters between two columns.
     title : str, optional
-        What stands above it.
+        Heading above the table.
     """
     table = Table(
         title=title,
@@ -106,5 +106,5 @@ def rich_table(
 
 
 def column_width(name: str, rows: Iterable[Row]) -> int:
-    """Return the characters of the widest line of a column, its heading among them."""
+    """Return the width of a column's widest line, including its heading, in characters."""
     return max(len(line) for row in ({}, *rows) for line in str(row.get(name, name)).split("\n"))

@@ -70,7 +70,7 @@ class Notification(Section):
 
     @property
     def key(self) -> str:
-        """What it is, wherever it stands in the list; a hash, because an address may be secret."""
+        """Return its identity, independent of its position; hashed, as an address may be secret."""
         return digest(self.model_dump())[:16]
 
 
@@ -100,7 +100,7 @@ class Workflow(Section):
     @field_validator("baseline", mode="before")
     @classmethod
     def _none_is_a_word(cls, baseline: Any) -> Any:
-        # YAML reads a bare null as nothing; the word none stays a word.
+        # A null in YAML is None here; the word none is a string.
         return "none" if baseline is None else baseline
 
 
@@ -119,7 +119,7 @@ def read_workflow(text: str, where: str, overrides: Sequence[str] = ()) -> Workf
     Raises
     ------
     BadInput
-        One line for the first mistake.
+        If the file has a mistake; one line names the first one.
     """
     document = parse_yaml(text, where)
     if not isinstance(document, dict):
@@ -130,7 +130,7 @@ def read_workflow(text: str, where: str, overrides: Sequence[str] = ()) -> Workf
 
 
 def read_job_config(workflow: Workflow, where: str) -> JobConfig:
-    """Return the job that a workflow runs; a file is looked for beside the workflow's.
+    """Return the job of a workflow; its file is relative to the workflow's file.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def read_job_config(workflow: Workflow, where: str) -> JobConfig:
 
 
 def read_workflow_gates(workflow: Workflow, where: str) -> tuple[Gate, ...]:
-    """Return the gates of a workflow; a file is looked for beside the workflow's.
+    """Return the gates of a workflow; their file is relative to the workflow's file.
 
     Raises
     ------
@@ -167,7 +167,7 @@ def read_workflow_gates(workflow: Workflow, where: str) -> tuple[Gate, ...]:
 
 
 def _read_beside(where: str, key: str, name: str) -> tuple[str, str]:
-    """Return the path and the text of a file that a key of the workflow names."""
+    """Return the path and the text of the file that a key of the workflow names."""
     path = Path(where).parent / name
     try:
         return str(path), path.read_text(encoding="utf-8")

@@ -1,18 +1,18 @@
 """Run one evaluation: ingest, job, gates, registry, notifications.
 
-An evaluation is known by what determines its verdict: the workflow, the job's identity (and so the
-corpora's fingerprints), the rule that picks the baseline, and the gates. The registry holds one
-entry for each, written after everything else. So
+An evaluation is identified by everything that determines its verdict: the workflow, the job's
+identity (and so the corpora's fingerprints), the rule that picks the baseline, and the gates. The
+registry holds one entry per evaluation, written after everything else. So
 
-* an evaluation that is registered isn't made again: its verdict is given again;
-* one that was interrupted goes on where it stopped: the job resumes, the baseline is picked again;
-* two runs of one workflow don't meet: the second finds the workflow's lock held and steps aside.
+* a registered evaluation isn't repeated; its verdict is returned again;
+* an interrupted evaluation continues: the job resumes, and the baseline is picked again;
+* two runs of one workflow don't overlap: the second finds the workflow's lock held and ends.
 
 The baseline rule also fixes the scales (bandwidths, epsilon, cut-off scale): the job takes them
-from its baseline, which took them from its own. Derived anew each night, they would follow a corpus
-that shifts and hide the shift. The first job of a series has no baseline; it derives its scales, is
-compared with itself, so that limits on its own values hold, and becomes the baseline of the next.
-A job whose gates failed never becomes ``latest``.
+from its baseline, which took them from its own baseline. Scales derived anew each time would follow
+a drifting corpus and hide the drift. The first job of a series has no baseline. It derives its
+scales and is compared with itself, so that gates on absolute values are checked, and it becomes the
+baseline of the next job. A job whose gates failed never becomes ``latest``.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Outcome:
     Attributes
     ----------
     entry : Entry or None
-        What is registered; None where another run of the workflow was under way.
+        The registry entry; None if another run of the workflow held its lock.
     again : bool
         Whether it had been registered before.
     comparison : str
-        Where the comparison with the baseline is, as a page.
+        URL of the HTML comparison with the baseline.
     """
 
     entry: Entry | None
@@ -76,29 +76,29 @@ def evaluate(
     allow_code: bool = False,
     command: Sequence[str] = (),
 ) -> Outcome:
-    """Bring one evaluation of a workflow to its end.
+    """Run one evaluation of a workflow to its end.
 
     Parameters
     ----------
     workflow : Workflow
-        What to evaluate.
+        The workflow.
     where : str
-        Its file, beside which a job's and gates' files are looked for.
+        Its file; the files of its job and gates are relative to it.
     notify : callable
-        Told of every event of the job, for progress.
+        Receives every event of the job, for progress.
     say : callable
-        Told in one line what is going on.
+        Receives progress messages, each one line.
     keep : bool
         Keep temporary results of the job.
     allow_code : bool
-        Whether functions and commands that are named may be run.
+        Whether functions and commands that the workflow names may be run.
     command : sequence of str
         Arguments of the command line, for the provenance.
 
     Raises
     ------
     LatentscaleError
-        With one line and an exit code.
+        If the evaluation fails; the error has a one-line message and an exit code.
     """
     refuse_commands(workflow.notify, allowed=allow_code)
     config = read_job_config(workflow, where)
@@ -159,7 +159,8 @@ def _baseline(workflow: Workflow, registry: Registry) -> str | None:
 def _key(workflow: Workflow, plan: Plan, gates: Sequence[Gate], baseline: str | None) -> str:
     """Hash what determines an evaluation's verdict.
 
-    Under ``latest`` the baseline isn't part of it: once a job is registered it would be its own.
+    With the rule ``latest`` the baseline isn't included, because a registered job would become its
+    own baseline and change the key.
     """
     moving = workflow.baseline == "latest"
     return digest(
@@ -195,13 +196,13 @@ def _tell_all(workflow: Workflow, registry: Registry, entry: Entry, say: Say) ->
         try:
             tell(notification, document)
         except NotTold as problem:
-            say(f"notification {place}: {problem}; running the workflow again tries again")
+            say(f"notification {place}: {problem}; run the workflow again to retry")
             continue
         registry.store.create(told, b"{}")
 
 
 def notification_document(entry: Entry) -> dict[str, Any]:
-    """Return the document that is sent about an evaluation."""
+    """Return the notification of an evaluation as a JSON document."""
     words = {True: "passed", False: "failed", None: "has no gates"}
     lines = [f"{entry.workflow}: {entry.job} {words[entry.passed]}", *entry.failures.splitlines()]
     return {

@@ -1,8 +1,8 @@
-"""Notifications of an evaluation's outcome: a webhook or a command.
+"""Send notifications of an evaluation's outcome, to a webhook or a command.
 
-What is sent is one JSON document, with a sentence in ``text`` that chat services show. A webhook's
-address is often a secret: no message names more of it than its host, and redirects aren't followed.
-A command is a list of arguments, run without a shell, and only where ``--allow-code`` was said.
+A notification is one JSON document, with a summary in ``text`` that chat services display. A
+webhook's address is often secret, so messages name only its host, and redirects aren't followed. A
+command is a list of arguments, run without a shell, and only with ``--allow-code``.
 """
 
 from __future__ import annotations
@@ -21,42 +21,42 @@ from latentscale_pipeline.views.formatting import printable
 from latentscale_pipeline.workflow.config import Notification
 
 SECONDS = 10.0
-"""How long a server may take to answer."""
+"""Timeout of a request."""
 
 PAUSES = (1.0, 4.0)
 """Seconds before the second and the third attempt."""
 
 COMMAND_SECONDS = 60.0
-"""How long a command may run."""
+"""Timeout of a command."""
 
 
 class NotTold(Exception):
-    """A notification that didn't get through, and why."""
+    """A notification couldn't be delivered."""
 
 
 def refuse_commands(notifications: Sequence[Notification], *, allowed: bool) -> None:
-    """Refuse a workflow that names commands where that isn't allowed.
+    """Refuse a workflow that names commands unless that is allowed.
 
     Raises
     ------
     BadInput
-        Naming the first one.
+        If it names a command that isn't allowed; the message names the first one.
     """
     for notification in notifications:
         if notification.command is not None and not allowed:
             raise BadInput(
                 f"notify names a command, {printable(notification.command[0])}, which would be "
-                "run; read it, then say --allow-code, or leave it out"
+                "run; check it, then add --allow-code, or leave it out"
             )
 
 
 def tell(notification: Notification, document: Mapping[str, Any]) -> None:
-    """Send a document to whom a notification names.
+    """Deliver a document to the recipient of a notification.
 
     Raises
     ------
     NotTold
-        If it didn't get through.
+        If it couldn't be delivered.
     """
     body = json.dumps(document, allow_nan=False).encode()
     if notification.command is not None:

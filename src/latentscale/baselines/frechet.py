@@ -66,6 +66,10 @@ def frechet_distance(a: Moments, b: Moments) -> Estimate:
     # the root of that, and is multiplied with the other factor.
     rounding = 4.0 * a.dimension * EPSILON * (spread + float(difference @ difference))
     rounding += 2.0 * a.dimension * math.sqrt(EPSILON * largest_first * largest_second)
+    # The means of blocks stand in the covariances as well.
+    moved = float(np.linalg.norm(a.mean_error) + np.linalg.norm(b.mean_error))
+    length = math.sqrt(float(difference @ difference))
+    rounding += 2.0 * moved * (length + math.sqrt(spread)) + moved**2
     return Estimate(value, max(0.0, value - rounding), value + rounding, "exact", "moments")
 
 

@@ -10,6 +10,18 @@ estimates the discrepancy of the two distributions without bias, so it may be ne
 code averages it over small random blocks. Here every pair is visited once, and the value is that of
 all rows.
 
+Far from the origin the three terms are large and nearly equal, and their difference would be
+rounding. So the kernel is replaced by one that has the same distance. Let c be any vector, :math:`A
+= |c|^2/d + 1`, and for rows :math:`x = c + x'`, :math:`y = c + y'` let :math:`u = c \cdot x'/d`,
+:math:`v = c \cdot y'/d`, :math:`g = x' \cdot y'/d` and :math:`w = u + v + g`. Then :math:`k = (A +
+w)^3`, and what depends on one of the two rows alone adds nothing to KID. Without it remains
+
+.. math:: h(x, y) = 3 A^2 g + 3 A (w^2 - u^2 - v^2) + (w^3 - u^3 - v^3),
+
+where nothing large is left, with c among the rows. The error of h is at most :math:`\gamma` times
+the same expression in lengths, whose mean over pairs follows from the means of the powers of the
+rows' lengths.
+
 *Sampling error.* Rows are divided into groups, and the kernel is summed between every two groups.
 These sums give the value without any one group of either corpus. The delete-one-group jackknife
 turns those values into a standard error (Arvesen 1969 for functions of this kind). The mean of the
@@ -21,6 +33,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -34,6 +47,11 @@ GROUPS = 20
 
 LEAST_ROWS = 2
 """Rows that a group needs to contain pairs of different rows."""
+
+MEDIAN_ROWS = 1000
+"""Rows of each corpus whose median is the centre."""
+
+UNIT_ROUNDOFF = 0.5 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -50,12 +68,15 @@ class KernelDistance:
         Mean of the unbiased estimates inside the groups, as published code computes it.
     groups : int
         Number of groups of each corpus.
+    rounding : float
+        Bound of the error of ``value``.
     """
 
     value: float
     sampling_error: float | None
     block_value: float | None
     groups: int
+    rounding: float
 
 
 def kernel_distance(first: ArrayLike, second: ArrayLike) -> KernelDistance:
@@ -85,14 +106,16 @@ def kernel_distance(first: ArrayLike, second: ArrayLike) -> KernelDistance:
             f"a kernel distance needs equal dimensions, got {x.shape[1]} and {y.shape[1]}"
         )
     groups = max(1, min(GROUPS, len(x) // LEAST_ROWS, len(y) // LEAST_ROWS))
-    sums = _Sums(_within_sums(x, groups), _within_sums(y, groups), _group_sums(x, y, groups))
+    centre = _middle(x, y)
+    sums = _Sums(*(_group_sums(*pair, centre, groups) for pair in ((x, x), (y, y), (x, y))))
     sizes = tuple(np.bincount(np.arange(len(rows)) % groups) for rows in (x, y))
-    value = _unbiased(sums, *sizes)
-    if not math.isfinite(value):
+    value, rounding = _unbiased(sums, *sizes), _rounding(x, y, centre)
+    if not math.isfinite(value + rounding):
         raise ValueError("rows must be finite, and their cubed products must not overflow")
     if groups < 2:
-        return KernelDistance(value, None, None, groups)
-    return KernelDistance(value, _jackknife(sums, *sizes), _block_mean(sums, *sizes), groups)
+        return KernelDistance(value, None, None, groups, rounding)
+    error, block_value = _jackknife(sums, *sizes), _block_mean(sums, *sizes)
+    return KernelDistance(value, error, block_value, groups, rounding)
 
 
 @dataclass(frozen=True)
@@ -147,28 +170,84 @@ def _block_mean(sums: _Sums, n: NDArray[np.int64], m: NDArray[np.int64]) -> floa
     return float(inside.mean())
 
 
-def _within_sums(rows: NDArray[np.floating], groups: int) -> Float64Array:
-    sums = _group_sums(rows, rows, groups)
-    own = np.zeros(groups)
-    for block in row_blocks(len(rows), BLOCK_ROWS):
-        part = np.asarray(rows[block], dtype=np.float64)
-        kernel = (np.einsum("ij,ij->i", part, part) / part.shape[1] + 1.0) ** 3
-        own += np.bincount(np.arange(block.start, block.stop) % groups, kernel, minlength=groups)
-    sums[np.diag_indices(groups)] -= own
+def _middle(x: NDArray[np.floating], y: NDArray[np.floating]) -> Float64Array:
+    """Return a point among the rows that a few far ones don't move."""
+    few = [rows[:: -(-len(rows) // MEDIAN_ROWS)].astype(np.float64) for rows in (x, y)]
+    return np.asarray(np.median(np.concatenate(few), axis=0))
+
+
+def _group_sums(
+    x: NDArray[np.floating], y: NDArray[np.floating], centre: Float64Array, groups: int
+) -> Float64Array:
+    """Sum h over the pairs of different rows of every two groups."""
+    sums = np.zeros((groups, groups))
+    for rows in row_blocks(len(x), BLOCK_ROWS):
+        left = x[rows] - centre
+        dealt_left = _membership(rows, groups)
+        for columns in row_blocks(len(y), BLOCK_ROWS):
+            tile = _kernel_tile(left, y[columns] - centre, centre)
+            if y is x and rows == columns:
+                np.fill_diagonal(tile, 0.0)
+            sums += dealt_left.T @ tile @ _membership(columns, groups)
     return sums
 
 
-def _group_sums(x: NDArray[np.floating], y: NDArray[np.floating], groups: int) -> Float64Array:
-    sums = np.zeros((groups, groups))
-    for rows in row_blocks(len(x), BLOCK_ROWS):
-        left = np.asarray(x[rows], dtype=np.float64)
-        dealt_left = _membership(rows, groups)
-        for columns in row_blocks(len(y), BLOCK_ROWS):
-            tile = left @ np.asarray(y[columns], dtype=np.float64).T
-            tile /= left.shape[1]
-            tile += 1.0
-            tile *= tile * tile
-            sums += dealt_left.T @ tile @ _membership(columns, groups)
+def _kernel_tile(x: Float64Array, y: Float64Array, centre: Float64Array) -> Float64Array:
+    """Compute h between rows about the centre."""
+    d = len(centre)
+    a = float(centre @ centre) / d + 1.0
+    tile = x @ y.T
+    tile /= d
+    _reduce_kernel(tile, x @ centre / d, y @ centre / d, a)
+    return tile
+
+
+@numba.njit(cache=True, nogil=True)
+def _reduce_kernel(tile: Float64Array, u: Float64Array, v: Float64Array, a: float) -> None:
+    """Replace g by h, without what cancels in w² - u² - v² and w³ - u³ - v³."""
+    for i in range(tile.shape[0]):
+        for j in range(tile.shape[1]):
+            g, own = tile[i, j], u[i] + v[j]
+            near = a + own
+            constant = u[i] * v[j] * (6.0 * a + 3.0 * own)
+            tile[i, j] = constant + g * (3.0 * near * near + g * (3.0 * near + g))
+
+
+def _rounding(x: NDArray[np.floating], y: NDArray[np.floating], centre: Float64Array) -> float:
+    """Bound the rounding of the value by the means of h in lengths."""
+    d = len(centre)
+    share = (d + 2.0 * BLOCK_ROWS + (len(x) + len(y)) / BLOCK_ROWS + 64.0) * UNIT_ROUNDOFF
+    c = math.sqrt(float(centre @ centre) / d)
+    a = c * c + 1.0
+    # Coefficients of r^i s^j for lengths r and s over the root of d.
+    terms = {
+        (1, 1): 3.0 * a * a + 6.0 * a * c * c,
+        (1, 2): 3.0 * c**3 + 6.0 * a * c,
+        (1, 3): 3.0 * c * c,
+        (2, 2): 6.0 * c * c + 3.0 * a,
+        (2, 3): 3.0 * c,
+        (3, 3): 1.0,
+    }
+    p, q = _power_sums(x, centre), _power_sums(y, centre)
+    total = 0.0
+    for (i, j), factor in terms.items():
+        ways = {(i, j), (j, i)}
+        for sums in (p, q):
+            n = sums[0]
+            # The margin covers the rounding of the difference.
+            apart = sums[i] * sums[j] * (1.0 + 1e-13) - sums[i + j]
+            total += factor * len(ways) * max(0.0, apart) / (n * (n - 1.0))
+        total += 2.0 * factor * sum(p[a] * q[b] for a, b in ways) / (p[0] * q[0])
+    return share * total
+
+
+def _power_sums(rows: NDArray[np.floating], centre: Float64Array) -> Float64Array:
+    """Sum the powers 0 to 6 of the rows' distances from the centre, over the root of d."""
+    sums = np.zeros(7)
+    for block in row_blocks(len(rows), BLOCK_ROWS):
+        moved = rows[block] - centre
+        lengths = np.sqrt(np.einsum("ij,ij->i", moved, moved) / len(centre))
+        sums += (lengths[:, None] ** np.arange(7.0)).sum(axis=0)
     return sums
 
 

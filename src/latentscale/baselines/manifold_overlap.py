@@ -14,6 +14,10 @@ density
 coverage
     the share of the rows of R whose ball contains a row of E (eq. 4).
 
+Balls are closed. A row is at the border if the float64 sum of its squared differences, taken in
+the order of the coordinates, equals that of the k-th neighbour: no other rounding decides. (The
+authors' package ``prdc`` takes open balls. This differs only where distances are equal.)
+
 *Exact* scores visit every pair. *Approximate* scores use only the neighbours that the approximate
 search in cells finds. Radii come from the neighbour lists of each set; memberships come from the
 neighbour lists of both sets together. Neighbours that the search misses lower all four scores a
@@ -25,20 +29,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.neighbours.exact import exact_neighbours
 from latentscale.neighbours.search import approximate_neighbours
-from latentscale.tiles.distances import Float64Array, Points, distance_tile, row_blocks
+from latentscale.tiles.device import decide
+from latentscale.tiles.distances import Float64Array, Points, common_unit, row_blocks
+from latentscale.tiles.pairs import squared_distance
 
 TILE_ROWS = 1024
 
 JOINT_SHARE = 8
 """Neighbours searched among both sets together, as a multiple of k."""
-
-CLOSED = 1.0 + 1e-9
-"""Factor on every radius: a row at the border of a ball counts as inside despite rounding."""
 
 OVERLAP = 3
 """Cells that each row joins in the approximate search."""
@@ -73,20 +77,21 @@ def exact_overlap(evaluated: Points, reference: Points, k: int) -> ManifoldOverl
     -----
     Costs ``2 (m + n)² d`` operations at most and memory for tiles and k neighbours of every row.
     """
-    radii_e = exact_neighbours(evaluated, k).distances[:, -1] * CLOSED
-    radii_r = exact_neighbours(reference, k).distances[:, -1] * CLOSED
-    origin = reference.rows.mean(axis=0)
+    balls_e, balls_r = _squared_radii(evaluated, k), _squared_radii(reference, k)
+    origin = np.asarray(np.median(reference.rows, axis=0))
     evaluated, reference = evaluated.about(origin), reference.about(origin)
+    unit = common_unit(evaluated, reference)
     holders = np.zeros(len(evaluated))
     recalled = np.zeros(len(reference), dtype=bool)
     covered = np.zeros(len(reference), dtype=bool)
     for rows in row_blocks(len(evaluated), TILE_ROWS):
         for columns in row_blocks(len(reference), TILE_ROWS):
-            tile = distance_tile(evaluated.take(rows), reference.take(columns))
-            inside = tile <= radii_r[columns]
+            e = evaluated.take(rows).tile_rows("single", unit)
+            r = reference.take(columns).tile_rows("single", unit)
+            inside = decide(e, r, balls_r[columns], strict=False)
             holders[rows] += inside.sum(axis=1)
             covered[columns] |= inside.any(axis=0)
-            recalled[columns] |= (tile <= radii_e[rows, None]).any(axis=0)
+            recalled[columns] |= decide(r, e, balls_e[rows], strict=False).any(axis=1)
     return _scores(holders, recalled, covered, k)
 
 
@@ -111,6 +116,19 @@ def approximate_overlap(
     covered[r[inside]] = True
     recalled[r[distances <= radii[0][e]]] = True
     return _scores(holders, recalled, covered, k)
+
+
+def _squared_radii(points: Points, k: int) -> Float64Array:
+    farthest = exact_neighbours(points, k).indices[:, -1]
+    return _squared_distances(points.rows, points.rows, farthest)
+
+
+@numba.njit(cache=True, nogil=True)
+def _squared_distances(a: Float64Array, b: Float64Array, chosen: NDArray[np.int64]) -> Float64Array:
+    found = np.empty(len(chosen))
+    for i in range(len(chosen)):
+        found[i] = squared_distance(a[i], b[chosen[i]])
+    return found
 
 
 def _scores(

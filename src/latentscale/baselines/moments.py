@@ -8,6 +8,14 @@ two sets are joined by
 (Chan, Golub and LeVeque 1983). Nothing cancels, however far from the origin the rows lie. So a
 corpus of any size can be processed block by block, and blocks can be merged in any order. The sum
 of the unit rows is kept as well, for similarities.
+
+Rounding
+--------
+Sums run over at most :data:`BLOCK_ROWS` rows one after the other, and then over blocks. Let
+:math:`\epsilon_n` be the unit roundoff times that number of additions. The error of the sum of unit
+rows is at most :math:`n \epsilon_n`. The error of a mean is at most :math:`\delta = \epsilon_n
+\sqrt{\mu^2 + \sigma^2}`. A variance :math:`\sigma^2` contains the means of blocks, so its relative
+error is at most :math:`\epsilon_n + 2 \delta / \sigma + (\delta / \sigma)^2`.
 """
 
 from __future__ import annotations
@@ -20,10 +28,13 @@ from functools import reduce
 import numpy as np
 from numpy.typing import ArrayLike
 
+from latentscale.estimate import Estimate
 from latentscale.tiles.distances import Float64Array, row_blocks
 
 BLOCK_ROWS = 4096
 """Rows whose scatter is computed by one matrix product."""
+
+UNIT_ROUNDOFF = 0.5 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,13 @@ class Moments:
     def dimension(self) -> int:
         """Number of coordinates of a row."""
         return len(self.mean)
+
+    @property
+    def mean_error(self) -> Float64Array:
+        """Bound of the error of each coordinate of the mean."""
+        variances = np.diagonal(self.scatter) / self.count
+        share = _additions(self.count) * UNIT_ROUNDOFF
+        return np.asarray(share * np.sqrt(self.mean**2 + variances))
 
     def covariance(self) -> Float64Array:
         """Return the unbiased covariance, shape (d, d).
@@ -109,7 +127,8 @@ def merge_row_moments(parts: Iterable[Moments]) -> Moments:
 
 def _block_moments(rows: np.ndarray[tuple[int, int], np.dtype[np.floating]]) -> Moments:
     block = np.asarray(rows, dtype=np.float64)
-    mean = block.mean(axis=0)
+    # About a row, so that the mean of a constant column is that constant.
+    mean = block[0] + (block - block[0]).mean(axis=0)
     deviations = block - mean
     # Correct for the rounding of the mean (Chan et al., eq. 1.7).
     rest = deviations.sum(axis=0)
@@ -137,29 +156,44 @@ def _join(a: Moments, b: Moments) -> Moments:
     )
 
 
-def mean_similarity(moments: Moments) -> float:
-    r"""Return the mean cosine similarity of all ordered pairs, including each row with itself.
+def mean_similarity(moments: Moments) -> Estimate:
+    r"""Return the mean cosine similarity of two different rows.
 
-    It is :math:`\frac{1}{n^2} \sum_{ij} \cos(x_i, x_j) = \|\sum_i u_i\|^2 / n^2` for unit rows
-    ``u``, so no pair has to be visited. Its complement is IntDiv (Friedman & Dieng 2023, section
-    5).
+    It is :math:`(\|\sum_i u_i\|^2 - n) / (n (n - 1))` for unit rows ``u``, so no pair has to be
+    visited.
+
+    Raises
+    ------
+    ValueError
+        If a row is zero and so has no direction, or there is only one row.
+    """
+    if moments.count < 2:
+        raise ValueError("there is only one row: there are no two different rows")
+    n, mean, rounding = moments.count, *_squared_mean_direction(moments)
+    value = (mean * n - 1.0) / (n - 1.0)
+    reach = rounding * n / (n - 1.0)
+    lower, upper = max(-1.0, value - reach), min(1.0, value + reach)
+    return Estimate(min(max(value, lower), upper), lower, upper, "exact", "moments")
+
+
+def internal_diversity(moments: Moments) -> Estimate:
+    r"""Return IntDiv with the cosine kernel.
+
+    It is one minus the mean similarity of all :math:`n^2` ordered pairs, each row with itself
+    included (Friedman & Dieng 2023, section 5).
 
     Raises
     ------
     ValueError
         If a row is zero and so has no direction.
     """
-    if moments.zero_rows:
-        raise ValueError(f"{moments.zero_rows} rows are zero: they have no direction")
-    return float(moments.directions @ moments.directions) / moments.count**2
+    mean, rounding = _squared_mean_direction(moments)
+    value = min(max(1.0 - mean, 0.0), 1.0)
+    lower, upper = max(0.0, value - rounding), min(1.0, value + rounding)
+    return Estimate(value, lower, upper, "exact", "moments")
 
 
-def internal_diversity(moments: Moments) -> float:
-    """Return IntDiv with the cosine kernel: one minus :func:`mean_similarity`."""
-    return 1.0 - mean_similarity(moments)
-
-
-def geometric_mean_deviation(moments: Moments) -> float:
+def geometric_mean_deviation(moments: Moments) -> Estimate:
     """Return the geometric mean of the standard deviations of all coordinates (GMStds).
 
     Limbeck et al. 2024, appendix C.1, eq. 2; variances are sums divided by ``n``. The result is 0
@@ -167,5 +201,29 @@ def geometric_mean_deviation(moments: Moments) -> float:
     """
     variances = np.diagonal(moments.scatter) / moments.count
     if (variances <= 0).any():
-        return 0.0
-    return math.exp(0.5 * float(np.log(variances).mean()))
+        return Estimate.exact(0.0, "moments")
+    ratio = moments.mean_error / np.sqrt(variances)
+    share = _additions(moments.count) * UNIT_ROUNDOFF
+    errors = np.minimum(share + 2.0 * ratio + ratio**2, 1.0)
+    value = math.exp(0.5 * float(np.log(variances).mean()))
+    lower = 0.0
+    if errors.max() < 1.0:
+        lower = value * math.exp(0.5 * float(np.log1p(-errors).mean()))
+    upper = value * math.exp(0.5 * float(np.log1p(errors).mean()))
+    slack = 64 * UNIT_ROUNDOFF
+    return Estimate(value, lower * (1.0 - slack), upper * (1.0 + slack), "exact", "moments")
+
+
+def _squared_mean_direction(moments: Moments) -> tuple[float, float]:
+    """Return the squared length of the mean unit row, and a bound of its error."""
+    if moments.zero_rows:
+        raise ValueError(f"{moments.zero_rows} rows are zero: they have no direction")
+    mean = moments.directions / moments.count
+    value = float(mean @ mean)
+    share = (_additions(moments.count) + 2.0 * moments.dimension) * UNIT_ROUNDOFF
+    return value, 2.0 * share * math.sqrt(value) + share**2 + share * value
+
+
+def _additions(n: int) -> float:
+    """Bound how many numbers are added one after the other."""
+    return min(n, BLOCK_ROWS) + n / BLOCK_ROWS + 16.0

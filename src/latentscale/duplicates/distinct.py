@@ -51,9 +51,9 @@ class Distinct:
     Attributes
     ----------
     rows : ndarray of int64, shape (m,)
-        The input row that stands for each distinct row, ascending; the first of several equal rows.
+        The input row that represents each distinct row, ascending; the first of several equal rows.
     group : ndarray of int64, shape (n,)
-        The distinct row that stands for each input row, as a position in ``rows``.
+        The distinct row that represents each input row, as a position in ``rows``.
     """
 
     rows: Int64Array
@@ -65,7 +65,7 @@ class Distinct:
         return len(self.group) - len(self.rows)
 
     def share(self, values: Float64Array) -> Float64Array:
-        """Divide the value of each distinct row equally among the input rows it stands for."""
+        """Divide the value of each distinct row equally among the input rows that it represents."""
         sizes = np.bincount(self.group, minlength=len(self.rows))
         shares: Float64Array = (values / sizes)[self.group]
         return shares
@@ -182,7 +182,7 @@ def merge_within(points: Points, tolerance: float) -> Distinct:
     Returns
     -------
     Distinct
-        Each input row is within the tolerance of the row that stands for it. No two distinct rows
+        Each input row is within the tolerance of the row that represents it. No two distinct rows
         are within the tolerance of each other.
 
     Raises

@@ -56,7 +56,7 @@ class GeomcaScores:
     consistency, quality : float
         Of the whole graph (definition 2.4).
     precision_rows, recall_rows : float
-        Like precision and recall, but each sparse point counts as all the rows it stands for.
+        Like precision and recall, but each sparse point counts as all the rows that it represents.
     """
 
     precision: float
@@ -85,7 +85,7 @@ def geomca_scores(
         Thresholds in [0, 1]. A component counts when its consistency and its quality are both
         strictly above theirs.
     reference_rows, corpus_rows : ndarray of int
-        Rows that each sparse point stands for (``Sparsification.rows``).
+        Rows that each sparse point represents (``Sparsification.rows``).
 
     Returns
     -------

@@ -1,4 +1,4 @@
-r"""Greedy geometric sparsification: a subset of rows that stands for all.
+r"""Greedy geometric sparsification: a subset of rows that represents all rows.
 
 A row is kept if no earlier kept row is within :math:`\delta` (Poklukar et al., ICML 2021,
 definition 3.1). Rows are processed greedily in their order, as by GUDHI's ``sparsify_point_set``.
@@ -44,7 +44,7 @@ UNDECIDED = -1
 
 @dataclass(frozen=True)
 class Sparsification:
-    """The kept rows of a set, and the kept row that stands for each row.
+    """The kept rows of a set, and the kept row that represents each row.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Sparsification:
 
     @property
     def rows(self) -> Int64Array:
-        """Number of rows that each kept row stands for, including itself; shape of ``kept``."""
+        """Number of rows that each kept row represents, including itself; shape of ``kept``."""
         return np.bincount(self.representative)[self.kept].astype(np.int64, copy=False)
 
 

@@ -3,7 +3,7 @@ r"""Connected components of the epsilon-graph on two sets, without storing its e
 The graph on :math:`R \cup E` joins rows closer than :math:`\varepsilon` (Poklukar et al., ICML
 2021, definition 2.1: strictly). Its vertices are the rows of R, numbered from 0, and then those of
 E. A tile's edges are counted by type (two rows of R, two of E, one of each), merged into a
-union–find forest, and discarded. The memory is 32 bytes a vertex, whatever the number of edges.
+union–find forest, and discarded. It needs 32 bytes per vertex, independent of the number of edges.
 
 The tiles may be divided among any number of processes. Each process returns its :class:`Forest`:
 the vertices that it found to be connected, and the numbers of edges, counted at one vertex of each

@@ -1,4 +1,4 @@
-"""The heat trace of a graph that fits in no single process: Lanczos by blocks of rows.
+"""The heat trace of a graph that is too large for one process: Lanczos by blocks of rows.
 
 A Lanczos step takes two passes over the blocks. In the first pass every block multiplies its rows
 by the vectors. In the second pass it makes the product orthogonal to the last vectors, with the
@@ -87,7 +87,7 @@ class RowRequest:
 
     @classmethod
     def load(cls, values: Mapping[str, Any]) -> RowRequest:
-        """Restore it from :meth:`values`."""
+        """Restore a request from :meth:`values`."""
         arrays = {name: np.array(values[name]) for name in ("share", "scale", "coupling")}
         return cls(**{**values, **arrays})
 
@@ -214,7 +214,7 @@ class TraceByRows:
     times : ndarray of float64, shape (T,)
         Positive ascending times.
     seed, wanted, steps : int
-        Seed of the hash of random entries; number of vectors in all; steps of each.
+        Seed of the hash of random entries; total number of vectors; steps of each.
     phase : {"multiply", "orthogonalise"}
         The half of a step that is requested.
     recurrence : Recurrence
@@ -324,7 +324,7 @@ class TraceByRows:
         )
 
     def _wants_more_steps(self) -> bool:
-        """Tell whether the first batch needs more steps; later batches take as many as it did."""
+        """Return whether the first batch needs more steps; later batches take as many as it did."""
         settings = self.settings
         most = min(MOST_STEPS, settings.n)
         if settings.steps is not None or len(self.all_lengths) > 0 or self.steps >= most:

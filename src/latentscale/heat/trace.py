@@ -87,7 +87,7 @@ from latentscale.linalg.random_vectors import Distribution
 Float64Array = NDArray[np.float64]
 
 DENSE_VERTICES = 500
-"""Vertices up to which an automatic number of probes means exact eigenvalues."""
+"""Number of vertices up to which automatic probes are replaced by exact eigenvalues."""
 
 PILOT_PROBES = 8
 LEAST_PROBES = 4
@@ -286,14 +286,14 @@ def with_imd_times(times: Float64Array) -> Float64Array:
 
 
 def moments_in_budget(laplacian: csr_array[Any, Any], budget: float | None = None) -> bool:
-    """Tell whether computing tr L³ and tr L⁴ fits the budget, from Σ deg².
+    """Return whether computing tr L³ and tr L⁴ fits the budget, from Σ deg².
 
     Parameters
     ----------
     laplacian : csr_array of float64, shape (n, n)
         Symmetric.
     budget : float, optional
-        Multiply-adds of L L; by default 10¹⁰, or 1000 a row if that is more.
+        Multiply-adds of L L; by default 10¹⁰, or 1000 per row if that is more.
     """
     if budget is None:
         budget = max(PRODUCT_WORK, PRODUCT_WORK_OF_A_ROW * laplacian.shape[0])
@@ -301,7 +301,7 @@ def moments_in_budget(laplacian: csr_array[Any, Any], budget: float | None = Non
 
 
 def is_known(heat: HeatTrace, tolerance: float) -> bool:
-    """Tell whether the standard error is within the tolerance at every time."""
+    """Return whether the standard error is within the tolerance at every time."""
     return bool((heat.standard_error <= tolerance * heat.trace).all())
 
 
@@ -346,7 +346,7 @@ def sufficient_steps(
 def quadrature_suffices(
     gauss: Rule, radau: Rule, times: Float64Array, tolerance: float, known: float = 0.0
 ) -> bool:
-    """Tell whether every probe's quadratic form is bracketed within a tenth of the tolerance.
+    """Return whether every probe's quadratic form is bracketed within a tenth of the tolerance.
 
     Parameters
     ----------
@@ -365,7 +365,7 @@ def quadrature_suffices(
         True when this holds at every time.
     """
     below, above = _heat_seen(gauss, times), _heat_seen(radau, times)
-    # Take the widest bracket: few of the probes may have a share in the rest of the spectrum.
+    # Take the widest bracket, because only a few probes may overlap with the rest of the spectrum.
     width, trace = np.abs(above - below).max(axis=0), known + below.mean(axis=0)
     return bool((0.5 * width <= QUADRATURE_SHARE * tolerance * trace).all())
 

@@ -113,12 +113,12 @@ meaningful. At most as many further steps are spent on it as the magnitude took.
 PRECONDITIONED_ROWS = 2000
 """Rows from which a preconditioner is considered."""
 
-FORETOLD_STEPS = 5
-"""Predicted steps from which a preconditioner pays. All scales share a pass over the pairs, so the
-slowest scales determine the number of passes."""
+PRECONDITIONED_STEPS = 5
+"""Predicted number of steps from which a preconditioner pays off. All scales share a pass over the
+pairs, so the slowest scales determine the number of passes."""
 
-FORETOLD_SHARE = 1e-4
-"""Relative gain at which the predicted steps end."""
+PREDICTED_GAIN = 1e-4
+"""Relative gain at which the iteration is predicted to stop."""
 
 SINGLE_ROWS = 4096
 """Rows from which steps use single precision; with fewer rows double precision is fast enough."""
@@ -411,9 +411,13 @@ class ConjugateGradients:
             k
             for k in self._running()
             if predicted_steps(
-                landmarks, self._courses[k].scale, self._values["n"], FORETOLD_SHARE, FORETOLD_STEPS
+                landmarks,
+                self._courses[k].scale,
+                self._values["n"],
+                PREDICTED_GAIN,
+                PRECONDITIONED_STEPS,
             )
-            >= FORETOLD_STEPS
+            >= PRECONDITIONED_STEPS
         ][: most_preconditioners(self._values["n"])]
         if not slow:
             return
@@ -568,7 +572,7 @@ class ConjugateGradients:
         return math.inf if wanted is None or k + 1 < len(self._courses) else wanted
 
     def _certain_soon(self, course: _Course) -> bool:
-        """Tell whether the certified bracket will be narrow enough in a few more steps."""
+        """Return whether the certified bracket will be narrow enough in a few more steps."""
         goal = CERTIFIED_SHARE * self._values["tolerance"]
         if len(course.widths) < 3 or not math.isfinite(course.widths[-1]):
             return False

@@ -53,8 +53,7 @@ ROWS_FOR_A_LANDMARK = 40
 
 FEWEST_LANDMARKS, MOST_LANDMARKS = 250, 2000
 """Bounds of the number of landmarks; for few rows it is a tenth of the rows. A factor takes 32 MB
-at most. With a thousand landmarks for a hundred thousand clustered rows, a step at the smallest
-scale gained only one tenth."""
+at most."""
 
 FACTORS_BYTES = 320 * 2**20
 """Memory for the landmarks' factors of all scales."""
@@ -466,7 +465,7 @@ class Solved:
     corrected : ndarray, shape (n,)
         The residual after ``correction`` has been added to the solution.
     correction : ndarray of float64, shape (m,) or None
-        The correction at the landmarks; None where there is none.
+        The correction at the landmarks; None if there is none.
     """
 
     solution: NDArray[np.floating]

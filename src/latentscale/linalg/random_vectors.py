@@ -33,7 +33,7 @@ def draw_vectors(
 ) -> Float64Array:
     """Draw vectors of about unit length, shape (n, width): entries of variance 1 / n.
 
-    Each takes the same draws whatever the width of its block.
+    Each vector consumes the same draws for every block width.
     """
     return _DRAWS[distribution](n, width, generator)
 
@@ -62,7 +62,7 @@ def hashed_vectors(
 
 
 def _random_signs(n: int, width: int, generator: np.random.Generator) -> Float64Array:
-    """Draw columns of ±1 / √n; each takes the same draws whatever the width of its block."""
+    """Draw columns of ±1 / √n; each consumes the same draws for every block width."""
     octets = np.empty((width, -(-n // 8)), dtype=np.uint8)
     for column in octets:
         column[:] = np.frombuffer(generator.bytes(len(column)), dtype=np.uint8)

@@ -125,7 +125,7 @@ def assign(points: Points, centres: Float64Array, overlap: int) -> Int64Array:
     centres : ndarray of float64, shape (c, d)
         Cell centres.
     overlap : int
-        Cells of a row; all of them where there are fewer.
+        Number of cells of a row; all cells if there are fewer.
 
     Returns
     -------

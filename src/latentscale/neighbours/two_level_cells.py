@@ -145,7 +145,7 @@ def assign_two_level_cells(
     cells : TwoLevelCells
         ``c`` cells.
     overlap : int
-        Cells of a row; all of them where there are fewer.
+        Number of cells of a row; all cells if there are fewer.
     searched : int, optional
         Number of nearest coarse cells whose cells are searched for a row, by default
         :data:`SEARCHED_COARSE_CELLS`.

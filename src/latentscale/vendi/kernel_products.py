@@ -19,7 +19,13 @@ import numpy as np
 from latentscale.tiles.device import exponentials
 from latentscale.tiles.distances import Float64Array, Points, block_pairs, row_blocks
 from latentscale.tiles.exponential_products import DistanceTiles
-from latentscale.vendi.kernels import Kernel, KernelFunction, check_kernel, function_tile
+from latentscale.vendi.kernels import (
+    Kernel,
+    KernelFunction,
+    SimilarityRounding,
+    check_kernel,
+    function_tile,
+)
 
 FUNCTION_ROWS = 512
 """Rows a side of the blocks that a kernel function gets."""
@@ -35,6 +41,8 @@ class KernelSums:
         Products with the other block's vectors.
     squares : float
         Sum of the squared similarities times both rows' masses, over both orders of every pair.
+    squared_errors : float
+        Bound of the same sum of their squared errors.
     least : float
         A lower bound of all similarities.
     """
@@ -42,6 +50,7 @@ class KernelSums:
     products_a: Float64Array
     products_b: Float64Array
     squares: float
+    squared_errors: float
     least: float
 
 
@@ -71,7 +80,7 @@ def kernel_block_products(
     vectors_a, vectors_b : ndarray of float64, shapes (m, s) and (n, s)
         The vectors' entries for the rows of either block.
     masses_a, masses_b : ndarray of float64, shapes (m,) and (n,), optional
-        Needed for the squares, which are 0 without them.
+        Needed for the squares and their errors, which are 0 without them.
 
     Returns
     -------
@@ -89,7 +98,9 @@ def kernel_block_products(
     products_b = np.zeros((len(b), vectors_a.shape[1]))
     right = vectors_a if itself else vectors_b
     masses = masses_a if itself else masses_b
-    squares, least = 0.0, math.inf if callable(kernel) else 0.0
+    squares, squared_errors, least = 0.0, 0.0, math.inf if callable(kernel) else 0.0
+    if masses_a is not None:
+        rounding_a, rounding_b = (SimilarityRounding.of(side, kernel, bandwidth) for side in (a, b))
     for rows, columns, tile in _similarity_tiles(a, None if itself else b, kernel, bandwidth):
         if callable(kernel):
             least = min(least, float(tile.min()))
@@ -99,9 +110,16 @@ def kernel_block_products(
             target = products_a if itself else products_b
             target[columns] += tile.T @ vectors_a[rows]
         if masses_a is not None and masses is not None:
+            found = rounding_a.take(rows).of_tile(
+                tile,
+                rounding_b.take(columns),
+                (masses_a[rows], masses[columns]),
+                diagonal=not twice,
+            )
+            squared_errors += (1 + twice) * found
             np.square(tile, out=tile)
             squares += (1 + twice) * float(masses_a[rows] @ (tile @ masses[columns]))
-    return KernelSums(products_a, products_b, squares, least)
+    return KernelSums(products_a, products_b, squares, squared_errors, least)
 
 
 def _similarity_tiles(

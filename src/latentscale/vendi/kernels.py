@@ -15,17 +15,40 @@ Its values are checked on a few rows.
 
 The bandwidth :math:`\sigma` is a distance in the units of the vectors. The usual choice is the
 median distance of random row pairs (:func:`median_bandwidth`).
+
+Rounding
+--------
+The error of a separation is at most :math:`\gamma S`, with S the sum of both squared lengths about
+the origin, and :math:`\gamma s` where the separation s is below a share p of S, because such values
+are computed again (:mod:`latentscale.tiles.host.separations`). So the error of a similarity
+:math:`k_{ij}` is at most :math:`k_{ij} (r_i + r_j)` with
+
+.. math:: r_i = \frac{\gamma \|x_i\|^2}{2\sigma^2} \;\text{(RBF)}, \qquad
+          r_i = \frac{\gamma \|x_i\|}{2\sigma\sqrt p} \;\text{(Laplacian)},
+
+plus the rounding of the exponential. Far from the origin this is too much, but an error never
+exceeds :math:`\gamma / (e p)`, because :math:`S < s / p` where nothing was computed again, and
+:math:`z e^{-z} \le 1/e`. :class:`SimilarityRounding` takes the smaller one.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from latentscale.tiles.device import exponentials, inner_products
+from latentscale.estimate import Estimate
+from latentscale.tiles.device import (
+    EXPONENTIAL_ERROR,
+    RECOMPUTED_SHARE,
+    exponentials,
+    inner_products,
+    rounding_share,
+    rounding_unit,
+)
 from latentscale.tiles.distances import Float64Array, Metric, Points, distance_tile, squared_tile
 
 KernelName = Literal["cosine", "rbf", "laplacian"]
@@ -51,6 +74,9 @@ MEDIAN_PAIRS = 100_000
 """Row pairs for the median bandwidth. The standard deviation of the median's rank is 0.16 %."""
 
 PAIRS_AT_ONCE = 4096
+
+SUMS_ROUNDING = 1e-12
+"""Relative allowance for the rounding of sums in a bracket, in addition to n roundings."""
 
 TRIED_ROWS = 64
 """Rows on which a kernel function is tried before it is used."""
@@ -201,6 +227,121 @@ def kernel_tile(a: Points, b: Points, kernel: Kernel, bandwidth: float | None) -
         tile = distance_tile(a, b)
         exponentials(tile, -1.0 / bandwidth)
     return tile
+
+
+@dataclass(frozen=True)
+class KernelNorm:
+    r"""The Frobenius norm of a kernel matrix A of trace 1.
+
+    Attributes
+    ----------
+    squares : float
+        :math:`\sum \lambda_i^2 = \|A\|_F^2`, as computed.
+    error : float
+        Bound of the Frobenius norm of the error of A.
+    size : int
+        Number of rows.
+    """
+
+    squares: float
+    error: float
+    size: int
+
+    @property
+    def least(self) -> float:
+        """Lower bound of the sum of squares; at least that of equal eigenvalues."""
+        root = max(math.sqrt(self.squares) - self.error, 0.0)
+        return max(root**2 * (1.0 - self._sums), 1.0 / self.size)
+
+    @property
+    def most(self) -> float:
+        """Upper bound of the sum of squares; at most that of one eigenvalue."""
+        return min((math.sqrt(self.squares) + self.error) ** 2 * (1.0 + self._sums), 1.0)
+
+    @property
+    def _sums(self) -> float:
+        return SUMS_ROUNDING + self.size * 2.0 * rounding_unit("double")
+
+    def score(self) -> Estimate:
+        """Return the Vendi score of order 2, which is the reciprocal of the sum of squares."""
+        lower, upper = 1.0 / self.most, 1.0 / self.least
+        value = min(max(1.0 / self.squares, lower), upper)
+        return Estimate(value, lower, upper, "exact", "exact")
+
+
+@dataclass(frozen=True)
+class SimilarityRounding:
+    r"""Bounds of the errors of similarities: the smaller of k_ij (r_i + r_j) and a constant.
+
+    Attributes
+    ----------
+    shares : ndarray of float64, shape (n,)
+        r_i of every row.
+    largest : float
+        Bound of the error of every similarity.
+    """
+
+    shares: Float64Array
+    largest: float
+
+    @classmethod
+    def of(cls, points: Points, kernel: Kernel, bandwidth: float | None) -> SimilarityRounding:
+        """Bound the errors of :func:`kernel_tile` between these rows.
+
+        The values of a function count as exact.
+        """
+        n, unit = len(points), rounding_unit("double")
+        if callable(kernel):
+            return cls(np.zeros(n), 0.0)
+        gamma = rounding_share(points.dimension, "double") + 8 * unit
+        if kernel == "cosine":
+            # The product, and the scaling of both rows to unit length.
+            return cls(np.full(n, np.inf), 2.0 * gamma)
+        assert bandwidth is not None  # noqa: S101  (check_kernel has seen to it)
+        share = RECOMPUTED_SHARE["double"]
+        lengths = np.sqrt(points.tile_rows("double", 1.0).sizes) / bandwidth
+        own = EXPONENTIAL_ERROR * unit
+        if kernel == "rbf":
+            shares = 0.5 * gamma * lengths**2
+        else:
+            shares = 0.5 * gamma / math.sqrt(share) * lengths
+        return cls(np.asarray(shares + own), gamma / (math.e * share) + 2.0 * own)
+
+    def take(self, rows: slice) -> SimilarityRounding:
+        """Return the bounds of some of the rows."""
+        return replace(self, shares=self.shares[rows])
+
+    def of_tile(
+        self,
+        tile: Float64Array,
+        columns: SimilarityRounding,
+        masses: tuple[Float64Array, Float64Array],
+        *,
+        diagonal: bool,
+    ) -> float:
+        """Bound the sum of the squared errors of a tile, each times the masses of both rows.
+
+        Parameters
+        ----------
+        tile : ndarray of float64, shape (m, n)
+            Similarities of these rows to others.
+        columns : SimilarityRounding
+            Of the other rows.
+        masses : tuple of ndarray of float64
+            Masses of these rows and of the others.
+        diagonal : bool
+            Whether both are the same rows. Their similarity to themselves has no error.
+        """
+        squares = np.square(tile)
+        if diagonal:
+            np.fill_diagonal(squares, 0.0)
+        found = np.full(len(squares), np.inf)
+        if np.isfinite(self.shares).all():
+            a, b = self.shares, columns.shares
+            powers = b[:, None] ** np.arange(3.0)
+            sums = squares @ (masses[1][:, None] * powers)
+            found = a**2 * sums[:, 0] + 2.0 * a * sums[:, 1] + sums[:, 2]
+        return float(masses[0] @ np.minimum(found, self.largest**2 * float(masses[1].sum())))
 
 
 def median_bandwidth(

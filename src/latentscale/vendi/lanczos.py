@@ -61,7 +61,7 @@ from latentscale.linalg.lanczos import Recurrence, take_off_before, take_off_own
 from latentscale.linalg.quadrature import Rule, gauss_rule, radau_rule, tridiagonal_matrices
 from latentscale.tiles.distances import Float64Array, Points
 from latentscale.vendi.kernel_products import kernel_block_products
-from latentscale.vendi.kernels import FUNCTION_TOLERANCE, Kernel
+from latentscale.vendi.kernels import FUNCTION_TOLERANCE, Kernel, KernelNorm
 from latentscale.vendi.scores import EPSILON, check_order
 
 DEFLATED = 32
@@ -112,11 +112,14 @@ class KernelProducts:
         A times the vectors.
     squares, least : float
         Squared Frobenius norm of A, and a lower bound of its entries; used only where requested.
+    squared_errors : float
+        Bound of the squared Frobenius norm of the error of A.
     """
 
     products: Float64Array
     squares: float
     least: float
+    squared_errors: float
 
 
 @dataclass(frozen=True)
@@ -140,8 +143,8 @@ class KernelTraces:
         Squared lengths of the first Lanczos vectors.
     recurrence : Recurrence
         The tridiagonal matrices so far, of c - 1 columns.
-    squares : float
-        Squared Frobenius norm of A.
+    squares, squared_errors : float
+        Squared Frobenius norm of A, and a bound of that of its error.
     nonnegative : bool
         Whether no entry of A is negative.
     largest : tuple of float
@@ -157,6 +160,7 @@ class KernelTraces:
     lengths: Float64Array
     recurrence: Recurrence
     squares: float
+    squared_errors: float
     nonnegative: bool
     largest: tuple[float, float]
     orders: tuple[float, ...]
@@ -207,6 +211,7 @@ class KernelTraces:
             lengths=np.empty(0),
             recurrence=Recurrence.begin(np.ones(DEFLATED + probes)),
             squares=math.nan,
+            squared_errors=0.0,
             nonnegative=False,
             largest=(0.0, 1.0),
             orders=tuple(orders),
@@ -238,7 +243,13 @@ class KernelTraces:
             basis = np.linalg.qr(products)[0][:, : self.vectors.shape[1] - 1]
             power = _positive(products[:, 0])
             vectors = np.column_stack([power, basis])
-            return replace(known, phase="basis", squares=sums.squares, vectors=vectors)
+            return replace(
+                known,
+                phase="basis",
+                squares=sums.squares,
+                squared_errors=sums.squared_errors,
+                vectors=vectors,
+            )
         if self.phase == "basis":
             return known._begin_quadrature(products[:, 1:])
         return known._step(products)
@@ -356,6 +367,7 @@ class KernelTraces:
             "phase": self.phase,
             "finished": self.finished,
             "squares": None if math.isnan(self.squares) else self.squares,
+            "squared_errors": self.squared_errors,
             "nonnegative": self.nonnegative,
             "largest": list(self.largest),
             "orders": [repr(order) for order in self.orders],
@@ -369,6 +381,7 @@ class KernelTraces:
             phase=values["phase"],
             vectors=arrays["vectors"],
             squares=math.nan if squares is None else squares,
+            squared_errors=values["squared_errors"],
             nonnegative=values["nonnegative"],
             largest=(values["largest"][0], values["largest"][1]),
             orders=tuple(float(order) for order in values["orders"]),
@@ -400,7 +413,9 @@ def kernel_scores(
         sums = kernel_block_products(
             points, points, kernel, bandwidth, vectors, vectors, masses_a=wanted
         )
-        return KernelProducts(roots[:, None] * sums.products_a, sums.squares, sums.least)
+        return KernelProducts(
+            roots[:, None] * sums.products_a, sums.squares, sums.least, sums.squared_errors
+        )
 
     return iterate(traces, compute)
 
@@ -525,22 +540,24 @@ def _relative_width(lower: float, upper: float, order: float) -> float:
 
 def _scores(traces: KernelTraces) -> dict[float, Estimate]:
     n = len(traces.vectors)
-    least, most = (1.0 / bound for bound in reversed(traces.largest))
+    error = math.sqrt(traces.squared_errors)
+    low_largest, high_largest = traces.largest
+    least, most = 1.0 / (high_largest + error), 1.0 / max(low_largest - error, 1.0 / n)
     slack = SLACK + n * EPSILON
-    second = 1.0 / traces.squares
+    by_squares = KernelNorm(traces.squares, error, n).score()
     scores: dict[float, Estimate] = {}
     floor = max(1.0, least)
     for order in sorted(traces.orders, reverse=True):
         if order == math.inf:
-            low, high = max(1.0, least), min(most, second * (1.0 + slack))
+            low, high = max(1.0, least), min(most, by_squares.upper)
             scores[order] = Estimate(min(most, high), low, high, "certified", "lanczos")
             continue
         if order == 2:
-            scores[order] = Estimate.exact(second, "exact")
-            floor = max(floor, second * (1.0 - slack))
+            scores[order] = by_squares
+            floor = max(floor, by_squares.lower)
             continue
-        cap = float(n) if order < 2 else second * (1.0 + slack)
-        bottom = max(floor, second * (1.0 - slack)) if order < 2 else floor
+        cap = float(n) if order < 2 else by_squares.upper
+        bottom = max(floor, by_squares.lower) if order < 2 else floor
         if order == 0:
             # Products don't determine the rank. It is at least the score of the smallest order, and
             # at most the number of rows.

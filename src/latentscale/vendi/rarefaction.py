@@ -7,7 +7,7 @@ kind of row occurs often. The magnitude's curve runs between the same extremes, 
 extrapolated in the same way (:mod:`latentscale.magnitude.subsamples`): the interval is the envelope
 of several fits and a back-test.
 
-Unlike the magnitude, the Vendi score of a subset is no bound: rows that are rare in the whole may
+Unlike the magnitude, the Vendi score of a subset isn't a bound: rows that are rare in the whole may
 be over-represented in it.
 """
 

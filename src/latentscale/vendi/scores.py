@@ -31,13 +31,18 @@ Rounding
 --------
 A solver returns zero eigenvalues as noise of about machine epsilon, and small orders amplify this
 noise: :math:`(10^{-16})^{0.1} = 0.025`. A :class:`Spectrum` therefore contains the tolerance of the
-computation, and eigenvalues at or below it count as zero.
+computation. The value counts eigenvalues at or below it as zero; the bracket doesn't, because some
+of them may be positive.
 
-Where the matrix has a known error of Frobenius norm :math:`\epsilon` beyond that rounding, the
-differences :math:`\delta_i` of the eigenvalues satisfy :math:`\sum \delta_i^2 \le \epsilon^2`
-(Hoffman and Wielandt 1953). So :math:`|\sum f(\lambda_i) - \sum f(\hat\lambda_i)| \le
+If the computed matrix has an error of Frobenius norm :math:`\epsilon`, the differences
+:math:`\delta_i` of the eigenvalues satisfy :math:`\sum \delta_i^2 \le \epsilon^2` (Hoffman and
+Wielandt 1953). So :math:`|\sum f(\lambda_i) - \sum f(\hat\lambda_i)| \le
 \epsilon\,\|f'\|_2`, with each derivative taken where it is largest within :math:`\epsilon`.
 Eigenvalues within :math:`\epsilon` of 0 may be anything from 0 on.
+
+The error :math:`\epsilon` is the sum of three: that of the entries
+(:class:`latentscale.vendi.kernels.SimilarityRounding`, or the rounding of a second moment), that of
+the solver, n roundings of :math:`\|A\|_F`, and that of scaling the eigenvalues to their true sum.
 """
 
 from __future__ import annotations
@@ -56,8 +61,16 @@ from latentscale.linalg.eigenvalues import symmetric_eigenvalues
 from latentscale.linalg.majorisation import pour_on_largest, raise_smallest
 from latentscale.linalg.power_sums import Proportions, least_hill_number
 from latentscale.tiles.device import Precision
-from latentscale.tiles.distances import Float64Array, Points, as_points, block_pairs, row_blocks
-from latentscale.vendi.kernels import Kernel, check_kernel, check_semidefinite, kernel_tile
+from latentscale.tiles.distances import Float64Array, Points, block_pairs, row_blocks
+from latentscale.vendi.kernels import (
+    SUMS_ROUNDING,
+    Kernel,
+    KernelNorm,
+    SimilarityRounding,
+    check_kernel,
+    check_semidefinite,
+    kernel_tile,
+)
 from latentscale.vendi.second_moments import (
     BLOCK_ROWS,
     SecondMoment,
@@ -71,8 +84,11 @@ TILE_ROWS = 1024
 SINGLE_TOLERANCE = 5e-7
 """Largest relative error that single precision may add to a score."""
 
-BRACKET_SLACK = 1e-12
-"""Relative allowance for rounding of sums in a certified bracket, in addition to n roundings."""
+EVALUATION = 1e-13
+"""Relative rounding of the Hill number of given proportions."""
+
+MEDIAN_ROWS = 1000
+"""Rows whose median is the origin of distances."""
 
 EPSILON = float(np.finfo(np.float64).eps)
 
@@ -91,14 +107,13 @@ class Spectrum:
     size : int
         Number of rows of the corpus.
     error : float
-        Bound of the Euclidean norm of the eigenvalues' errors beyond the rounding that
-        ``tolerance`` covers; 0 if there are none.
+        Bound of the Euclidean norm of the eigenvalues' errors.
     """
 
     eigenvalues: Float64Array
     tolerance: float
     size: int
-    error: float = 0.0
+    error: float
 
 
 @dataclass(frozen=True)
@@ -110,17 +125,14 @@ class NystromSpectrum:
     eigenvalues : ndarray of float64
         Eigenvalues of the projected matrix, descending and positive, at most one for each landmark.
         The i-th is a lower bound of the i-th eigenvalue of the whole matrix.
-    squares : float
-        :math:`\sum \lambda_i^2 = \|K/n\|_F^2` of the whole matrix, exact.
-    size : int
-        Number of rows of the corpus.
+    norm : KernelNorm
+        Of the whole matrix.
     landmarks : ndarray of int64, ascending
         Row numbers of the landmarks.
     """
 
     eigenvalues: Float64Array
-    squares: float
-    size: int
+    norm: KernelNorm
     landmarks: NDArray[np.int64]
 
     @property
@@ -142,7 +154,7 @@ def moment_spectrum(moment: SecondMoment, n: int) -> Spectrum:
     Returns
     -------
     Spectrum
-        With ``d`` eigenvalues.
+        With ``d`` eigenvalues, or ``n`` if there are fewer rows.
 
     Raises
     ------
@@ -157,12 +169,16 @@ def moment_spectrum(moment: SecondMoment, n: int) -> Spectrum:
         raise ValueError(f"the number of rows must be at least 1, got {n}")
     if not moment.total > 0:
         raise ValueError("all weights are 0: there is nothing to measure")
-    eigenvalues = np.asarray(eigvalsh(moment.matrix / moment.total), dtype=np.float64)
-    error = moment.rounding.error / moment.total
-    if error > 0:
-        # Scaling the eigenvalues to their true sum moves each of them in proportion to its size.
-        error += abs(float(eigenvalues.sum()) - 1.0) * float(np.linalg.norm(eigenvalues))
-    return _spectrum(eigenvalues, max(moment.dimension, min(n, BLOCK_ROWS)), n, error)
+    # At most n eigenvalues are positive, so the others are rounding.
+    eigenvalues = np.asarray(eigvalsh(moment.matrix / moment.total), dtype=np.float64)[-n:]
+    in_single = moment.rounding.error / moment.total
+    spectrum = _spectrum(
+        eigenvalues,
+        max(moment.dimension, min(n, BLOCK_ROWS)),
+        n,
+        in_single + _moment_rounding(moment.dimension, n),
+    )
+    return replace(spectrum, tolerance=max(spectrum.tolerance, in_single))
 
 
 def sufficient_precision(vectors: ArrayLike, orders: Sequence[float], n: int) -> Precision:
@@ -212,7 +228,7 @@ def spectrum_of_rows(rows: Float64Array, total: float) -> Spectrum:
     """
     m, d = rows.shape
     product = rows @ rows.T if m <= d else rows.T @ rows
-    return _spectrum(eigvalsh(product / total), max(m, d), m)
+    return _spectrum(eigvalsh(product / total), max(m, d), m, _moment_rounding(d, max(m, d)))
 
 
 def kernel_spectrum(
@@ -260,17 +276,26 @@ def kernel_spectrum(
     masses = masses / total
     roots = np.sqrt(masses)
     points = _centred(points, kernel)
+    rounding = SimilarityRounding.of(points, kernel, bandwidth)
+    squared_errors = []
     # Only the lower triangle is read; column-major, so that LAPACK works in place.
     matrix = np.empty((n, n), order="F")
     for columns, rows in block_pairs(n, TILE_ROWS):
         tile = kernel_tile(points.take(rows), points.take(columns), kernel, bandwidth)
+        found = rounding.take(rows).of_tile(
+            tile,
+            rounding.take(columns),
+            (masses[rows], masses[columns]),
+            diagonal=rows == columns,
+        )
+        squared_errors.append(found if rows == columns else 2.0 * found)
         tile *= roots[rows, None]
         tile *= roots[columns]
         matrix[rows, columns] = tile
     np.fill_diagonal(matrix, masses)
     eigenvalues = symmetric_eigenvalues(matrix)
     check_semidefinite(float(eigenvalues[0]), kernel)
-    return _spectrum(eigenvalues, n, n)
+    return _spectrum(eigenvalues, n, n, math.sqrt(math.fsum(squared_errors)))
 
 
 def vendi_score(spectrum: Spectrum, order: float) -> Estimate:
@@ -287,7 +312,8 @@ def vendi_score(spectrum: Spectrum, order: float) -> Estimate:
     Returns
     -------
     Estimate
-        Exact: the bracket has zero width, or that of the spectrum's error.
+        Exact: the bracket is the rounding of the spectrum. Below order 1 it can be wide: no
+        computation in floating point tells tiny eigenvalues from 0, and small orders count them.
 
     Raises
     ------
@@ -299,10 +325,10 @@ def vendi_score(spectrum: Spectrum, order: float) -> Estimate:
     score = hill_number(positive / positive.sum(), order)
     # Rounding may raise the score of completely dissimilar rows slightly above their number.
     score = min(score, float(spectrum.size))
-    if spectrum.error == 0:
-        return Estimate.exact(score, "exact")
     lower, upper = _within_reach(spectrum.eigenvalues, spectrum.error, order)
     most = float(min(spectrum.size, len(spectrum.eigenvalues)))
+    slack = EVALUATION if order > 0 else 0.0  # ranks are whole
+    lower, upper = lower * (1.0 - slack), upper * (1.0 + slack)
     lower, upper = max(1.0, min(lower, score)), min(max(upper, score), max(score, most))
     return Estimate(score, lower, upper, "exact", "exact")
 
@@ -395,7 +421,9 @@ def nystrom_spectrum(
     With C the similarities of all rows to the landmarks and W those among the landmarks,
     :math:`\hat K = C W^{+} C^\top` satisfies :math:`0 \preceq \hat K \preceq K`. W is shifted by a
     multiple of machine epsilon. The inequality still holds, and the shift exceeds the rounding of
-    the inverse.
+    the inverse. The computed similarities have an error of Frobenius norm :math:`\epsilon`. With
+    :math:`\epsilon` added to their diagonal they are positive semidefinite, so the inequality holds
+    for them too, and each eigenvalue may be too high by :math:`2 \epsilon`.
 
     Parameters
     ----------
@@ -429,22 +457,30 @@ def nystrom_spectrum(
     if not 1 <= landmarks <= n:
         raise ValueError(f"landmarks must be from 1 to the {n} rows, got {landmarks}")
     points = _centred(points, kernel)
+    norm = _kernel_norm(points, kernel, bandwidth)
+    added = n * norm.error
     chosen = np.sort(generator.choice(n, landmarks, replace=False))
     anchors = points.take(chosen)
     core = kernel_tile(anchors, anchors, kernel, bandwidth)
-    np.fill_diagonal(core, 1.0)
+    core = np.tril(core, -1) + np.tril(core, -1).T
+    np.fill_diagonal(core, 1.0 + added)
     strengths, directions = eigh(core)
     shift = landmarks * EPSILON * float(strengths[-1])
     whitening = directions / np.sqrt(np.maximum(strengths, 0.0) + shift)
     gram = np.zeros((landmarks, landmarks))
     for block in row_blocks(n, TILE_ROWS):
-        features = kernel_tile(points.take(block), anchors, kernel, bandwidth) @ whitening
+        tile = kernel_tile(points.take(block), anchors, kernel, bandwidth)
+        inside = (chosen >= block.start) & (chosen < block.stop)
+        tile[chosen[inside] - block.start] = core[inside]
+        features = tile @ whitening
         gram += features.T @ features
-    ascending = np.asarray(eigvalsh(gram), dtype=np.float64) / n
-    # Each eigenvalue may be too high by the rounding of the solver.
-    bounds = ascending[::-1] - landmarks * EPSILON * float(ascending[-1])
-    squares = _mean_squared_similarity(points, kernel, bandwidth)
-    return NystromSpectrum(bounds[bounds > 0], squares, n, chosen.astype(np.int64, copy=False))
+    ascending = np.asarray(eigvalsh(gram), dtype=np.float64)
+    # Each eigenvalue may be too high by the rounding of the solver, and of the similarities: by
+    # their error, and by as much again that was added to the diagonal.
+    rounding = landmarks * EPSILON * float(ascending[-1]) + 2.0 * added
+    bounds = (ascending[::-1] - rounding) / n
+    positive = bounds[bounds > 0]
+    return NystromSpectrum(positive, norm, chosen.astype(np.int64, copy=False))
 
 
 def vendi_bracket(nystrom: NystromSpectrum, order: float) -> Estimate:
@@ -460,8 +496,7 @@ def vendi_bracket(nystrom: NystromSpectrum, order: float) -> Estimate:
     Returns
     -------
     Estimate
-        ``certified``: the bracket contains the score of :func:`kernel_spectrum` of the same rows.
-        Order 2 is exact.
+        ``certified``; order 2 is exact.
 
     Raises
     ------
@@ -476,8 +511,7 @@ def vendi_bracket(nystrom: NystromSpectrum, order: float) -> Estimate:
     bound all of them. Adding :math:`\tau` to the largest eigenvalues, each up to its limit, gives a
     spectrum that majorises all others. Raising the smallest eigenvalues to a common level gives one
     that all others majorise. Hill numbers are Schur-concave, so the two give the lower and the
-    upper bound. Eigenvalues at or below the tolerance of the dense solver count as zero, so the
-    number of eigenvalues beyond the landmarks is at most :math:`\tau` over the tolerance.
+    upper bound.
 
     The sum of squares narrows this bracket: below order 2 the smallest score with that sum is
     bounded by duality (:mod:`latentscale.linalg.power_sums`), above it :math:`VS_q \le VS_2 = 1/s`,
@@ -488,36 +522,31 @@ def vendi_bracket(nystrom: NystromSpectrum, order: float) -> Estimate:
     """
     check_order(order)
     if order == 2:
-        return Estimate.exact(1.0 / nystrom.squares, "exact")
-    n, rounding = nystrom.size, nystrom.size * EPSILON
-    slack = BRACKET_SLACK + rounding
-    # Eigenvalues that the dense solver certainly counts, and their distances from the true ones.
-    known = nystrom.eigenvalues[nystrom.eigenvalues > 2.0 * rounding * math.sqrt(nystrom.squares)]
-    lost = max(0.0, 1.0 - math.fsum(known))
-    excess = max(0.0, nystrom.squares * (1.0 + slack) - math.fsum(known**2))
+        return nystrom.norm.score()
+    norm, known, lost = nystrom.norm, nystrom.eigenvalues, nystrom.lost_trace
+    n = norm.size
+    slack = SUMS_ROUNDING + n * EPSILON if order > 0 else 0.0  # ranks are whole
+    excess = max(0.0, norm.most - math.fsum(known**2))
     padded = np.concatenate([known, np.zeros(n - len(known))])
-    # The dense solver drops at most this trace and scales the rest up to 1.
-    dropped = min(lost, n * rounding * math.sqrt(nystrom.squares), 0.5)
-    limits = np.sqrt(padded**2 + excess) / (1.0 - dropped)
+    limits = np.sqrt(padded**2 + excess)
     poured = pour_on_largest(padded, limits, lost)
-    counted = min(n, len(known) + int(2.0 * lost / (rounding * float(known[0]))))
-    level = raise_smallest(padded[:counted], lost)
+    level = raise_smallest(padded, lost)
     lower, upper = _tighten(
         hill_number(poured[poured > 0] / poured.sum(), order),
-        hill_number(level / level.sum(), order),
+        hill_number(level[level > 0] / level.sum(), order),
         order,
-        nystrom.squares,
+        norm.least,
         Proportions(
             lower=known,
             upper=np.minimum(limits, padded + lost)[: len(known)],
             others=n - len(known),
             limit=min(float(limits[-1]), lost) if lost > 0 else 1.0,
-            squares=nystrom.squares * (1.0 + slack) / (1.0 - dropped) ** 2,
+            squares=norm.most,
         ),
     )
     lower, upper = lower * (1.0 - slack), upper * (1.0 + slack)
-    likely = _likely_spectrum(known, lost, nystrom.squares, n)
-    likely = likely[likely > rounding * likely[0]]
+    likely = _likely_spectrum(known, lost, norm.squares, n)
+    likely = likely[likely > n * EPSILON * likely[0]]
     value = hill_number(likely / likely.sum(), order)
     return Estimate(min(max(value, lower), upper), lower, upper, "certified", "nystrom")
 
@@ -573,23 +602,35 @@ def check_order(order: float) -> None:
 
 
 def _centred(points: Points, kernel: Kernel) -> Points:
-    """Move the origin to the mean of Euclidean points, which reduces rounding of distances.
+    """Give Euclidean points an origin among them, which reduces the rounding of distances.
 
     The error of a squared distance is a share of the squared norms, so vectors far from the
-    origin would add noise to the kernel that small orders count.
+    origin would add noise to the kernel that small orders count. A median isn't moved by a few far
+    rows.
     """
     if points.metric != "euclidean" or callable(kernel):
         return points
-    return as_points(points.rows - points.rows.mean(axis=0), "euclidean")
+    few = points.rows[:: -(-len(points) // MEDIAN_ROWS)]
+    return points.about(np.asarray(np.median(few, axis=0)))
 
 
-def _mean_squared_similarity(points: Points, kernel: Kernel, bandwidth: float | None) -> float:
-    sums = []
-    for first, second in block_pairs(len(points), TILE_ROWS):
+def _kernel_norm(points: Points, kernel: Kernel, bandwidth: float | None) -> KernelNorm:
+    n = len(points)
+    rounding = SimilarityRounding.of(points, kernel, bandwidth)
+    masses = np.full(n, 1.0 / n)
+    sums, errors = [], []
+    for first, second in block_pairs(n, TILE_ROWS):
         tile = kernel_tile(points.take(first), points.take(second), kernel, bandwidth)
-        squares = float(np.vdot(tile, tile))
-        sums.append(squares if first == second else 2.0 * squares)
-    return math.fsum(sums) / len(points) ** 2
+        twice = 1.0 if first == second else 2.0
+        sums.append(twice * float(np.vdot(tile, tile)))
+        found = rounding.take(first).of_tile(
+            tile,
+            rounding.take(second),
+            (masses[first], masses[second]),
+            diagonal=first == second,
+        )
+        errors.append(twice * found)
+    return KernelNorm(math.fsum(sums) / n**2, math.sqrt(math.fsum(errors)), n)
 
 
 def _tighten(
@@ -603,7 +644,7 @@ def _tighten(
         upper = min(upper, 1.0 / squares)
     # A power between the two orders: p^q >= p^2 largest^(q - 2) for q < 2, <= for q > 2.
     if 1 < order < 2:
-        logarithm = math.log(squares) + (order - 2) * largest - BRACKET_SLACK
+        logarithm = math.log(squares) + (order - 2) * largest - SUMS_ROUNDING
         upper = math.exp(min(math.log(upper), logarithm / (1 - order)))
     elif 2 < order < math.inf:
         logarithm = math.log(proportions.squares) + (order - 2) * largest
@@ -639,8 +680,22 @@ def _likely_spectrum(known: Float64Array, lost: float, squares: float, n: int) -
     return np.concatenate([known * (1.0 + share * growth), tail * (1.0 - share)])
 
 
-def _spectrum(ascending: ArrayLike, roundings: int, n: int, error: float = 0.0) -> Spectrum:
-    eigenvalues = np.maximum(np.asarray(ascending, dtype=np.float64)[::-1], 0.0)
-    eigenvalues /= eigenvalues.sum()
-    tolerance = max(roundings * EPSILON * float(eigenvalues[0]), error)
-    return Spectrum(eigenvalues, tolerance, n, error)
+def _moment_rounding(dimension: int, n: int) -> float:
+    """Bound the Frobenius norm of the rounding of a second moment in double, divided by its trace.
+
+    Rows are scaled to unit length, at most :data:`BLOCK_ROWS` products are added one after the
+    other, and then the blocks.
+    """
+    return (min(n, BLOCK_ROWS) + n / BLOCK_ROWS + 2 * dimension + 16) * 0.5 * EPSILON
+
+
+def _spectrum(ascending: ArrayLike, roundings: int, n: int, error: float) -> Spectrum:
+    """Return the spectrum of a matrix with a known error, from the solver's eigenvalues."""
+    found = np.asarray(ascending, dtype=np.float64)[::-1]
+    error += len(found) * EPSILON * float(np.linalg.norm(found))
+    eigenvalues = np.maximum(found, 0.0)
+    total = float(eigenvalues.sum())
+    # Scaling to the true sum moves each eigenvalue in proportion to its size.
+    error += abs(total - 1.0) * float(np.linalg.norm(eigenvalues))
+    eigenvalues /= total
+    return Spectrum(eigenvalues, roundings * EPSILON * float(eigenvalues[0]), n, error)

@@ -63,7 +63,7 @@ def single_precision() -> list[object]:
     return [
         mock.patch.object(conjugate_gradients, "SINGLE_ROWS", 0),
         mock.patch.object(conjugate_gradients, "PRECONDITIONED_ROWS", 20),
-        mock.patch.object(conjugate_gradients, "FORETOLD_STEPS", 3),
+        mock.patch.object(conjugate_gradients, "PRECONDITIONED_STEPS", 3),
         mock.patch.object(preconditioning, "landmark_count", lambda n: n // 4),
     ]
 

@@ -95,7 +95,7 @@ def test_it_goes_on_from_what_it_stored(rows: np.ndarray) -> None:
     for stored in (False, True):
         traces = KernelTraces.start(150, ORDERS, np.random.default_rng(4), probes=8)
         while (request := traces.request) is not None:
-            products = KernelProducts(matrix @ request.vectors, float((matrix**2).sum()), 0.0)
+            products = KernelProducts(matrix @ request.vectors, float((matrix**2).sum()), 0.0, 0.0)
             traces = traces.advance(products)
             if stored:
                 traces = KernelTraces.load(traces.arrays(), traces.values())

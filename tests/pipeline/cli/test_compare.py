@@ -121,7 +121,7 @@ def test_unlike_jobs_are_refused_unless_told(
         f"latentscale: {jobs[0]} and {other} are unlike: measures.heat.k is 5 here and 7 in the "
         'baseline; measures.heat.times is {"start": 0.1, "stop": 10.0} here and null in the '
         "baseline; n of the corpus is 100 here and 50 in the baseline (vendi depends on it); "
-        "compare them all the same with --allow-unlike\n"
+        "compare them anyway with --allow-unlike\n"
     )
     ended = latentscale("compare", jobs[0], other, "--allow-unlike")
     assert ended.code == 0
@@ -201,7 +201,10 @@ def test_bad_input_is_one_line_and_exit_code_2(
     ("arguments", "message"),
     [
         (["a"], "Missing argument 'BASELINE'"),
-        (["a", "b", "--junit", "x.xml"], "--junit writes how gates went; name them with --gates"),
+        (
+            ["a", "b", "--junit", "x.xml"],
+            "--junit writes the results of gates; name them with --gates",
+        ),
         (["a", "b", "--json", "--markdown"], "--json and --markdown both print; name a file"),
     ],
 )

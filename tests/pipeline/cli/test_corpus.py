@@ -57,7 +57,7 @@ def test_ingest_info_and_verify_as_a_user_runs_them(source: Path, tmp_path: Path
     assert json.loads(ended.stdout) == described
     ended = in_a_process("verify", target)
     assert ended.returncode == 0
-    assert ended.stdout.endswith("all as they should be\n")
+    assert ended.stdout.endswith("all intact\n")
 
 
 def test_a_bad_file_and_a_bad_shard_as_a_user_sees_them(source: Path, tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_files_left_out_are_named(latentscale: Command, source: Path, tmp_path: 
     (tmp_path / "notes.txt").write_text("notes")
     ended = latentscale("ingest", tmp_path, tmp_path.parent / f"{tmp_path.name}.zarr")
     assert ended.code == 0
-    assert f"ingest: {tmp_path}/notes.txt: left out, of no known format\n" in ended.err
+    assert f"ingest: {tmp_path}/notes.txt: left out, unknown format\n" in ended.err
 
 
 def test_options_reach_the_corpus(latentscale: Command, source: Path, tmp_path: Path) -> None:
@@ -141,13 +141,13 @@ def test_options_reach_the_corpus(latentscale: Command, source: Path, tmp_path: 
             ["info", "{}/none"],
             "latentscale: {}/none: no such corpus; check the path, or ingest one",
         ),
-        (["verify", "{}/v.npy"], "latentscale: {}/v.npy: not a corpus (no manifest.json); turn it"),
+        (["verify", "{}/v.npy"], "latentscale: {}/v.npy: not a corpus (no manifest.json); create"),
         (["ingest", "{}/no.npy", "{}/c"], "latentscale: {}/no.npy: no such file or folder; check"),
         (["ingest", "{}/*.x", "{}/c"], "latentscale: {}/*.x: no file matches; check the pattern"),
-        (["ingest", "{}/v.npy", "{}"], "latentscale: {}: the corpus would replace its own source"),
+        (["ingest", "{}/v.npy", "{}"], "latentscale: {}: the corpus would overwrite its source"),
         (
             ["ingest", "{}/v.npy", "{}/c", "--labels", "{}/v.npy"],
-            "latentscale: {}/v.npy: labels must be text or integers, one a row, but this is an",
+            "latentscale: {}/v.npy: labels must be text or integers, one per row, but this is an",
         ),
     ],
 )

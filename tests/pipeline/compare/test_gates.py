@@ -366,7 +366,7 @@ def test_significance_is_refused_where_a_sampling_error_is_unknown(
         ),
         ("gates: [{measure: a, min: 1, absolute: true}]", "gates.0: absolute says how max_drop"),
         ("gates: [{measure: a, min: 2, max: 1}]", "gates.0: min is above max"),
-        ("gates: [{measure: a, label: no, min: 1}]", "gates.0.label: false is no text in YAML; w"),
+        ("gates: [{measure: a, label: no, min: 1}]", "gates.0.label: false isn't text in YAML; w"),
         ("gates: [{measure: [a], min: 1}]", "gates.0.measure: Input should be a valid string"),
         ("gates: [{of: both, min: 1}]", "gates.0.of: Input should be 'corpus', 'reference' or"),
         ("gates: [vendi]", "gates.0: a gate is a mapping such as score: recall"),

@@ -276,7 +276,7 @@ def test_settings_of_a_shared_measure_may_not(path: str, value: Any, message: st
         return
     text = refusal(ours, job(row(1.0), name="release"))
     assert message in text
-    assert text.endswith("; compare them all the same with --allow-unlike")
+    assert text.endswith("; compare them anyway with --allow-unlike")
 
 
 def test_infinity_is_the_same_setting_however_it_was_stored() -> None:
@@ -299,7 +299,7 @@ def test_the_number_of_rows_may_differ_for_scores_that_do_not_depend_on_it() -> 
     text = refusal(job(*rows, **places), job(*rows, name="release", n=101, **places))
     assert text == (
         "n of the corpus is 100 here and 101 in the baseline (toy, geomca depend on it); compare "
-        "them all the same with --allow-unlike"
+        "them anyway with --allow-unlike"
     )
     text = refusal(job(*rows, **places), job(*rows, name="release", reference=(51, "ref")))
     assert "n of the reference is 50 here and 51 in the baseline (vendi, geomca depend" in text
@@ -406,7 +406,7 @@ def test_a_folder_without_configuration_is_compared_with_a_note() -> None:
     [note] = found.notes
     assert note == (
         "jobs/release-1a2b3c4d holds no config.json: the settings of its measures are unknown "
-        "and were taken to be alike"
+        "and were assumed to match"
     )
 
 

@@ -96,14 +96,17 @@ def test_an_override_of_one_measure_keeps_the_others() -> None:
             "name: a\ncorpus: c\ncluster: {kind: moon}\n",
             "cluster.kind is 'moon'; it can be serial, local, address, slurm, pbs, lsf, sge",
         ),
-        ("name: a\ncorpus: c\ncluster: {kind: address}\n", "cluster.address is missing"),
+        (
+            "name: a\ncorpus: c\ncluster: {kind: address}\n",
+            "cluster.address is missing; add this key",
+        ),
         (
             "name: a\ncorpus: c\ncluster: {kind: address, address: 'tls://u:p@h:1'}\n",
             "cluster.address: write it as tls://host:8786",
         ),
         (
             "name: a\ncorpus: c\ncluster: {kind: slurm, queue: 'a b'}\n",
-            "cluster.queue: 'a b' isn't one word",
+            "cluster.queue: 'a b' must be one word",
         ),
         (
             "name: a\ncorpus: c\ncluster: {kind: pbs, walltime: soon}\n",
@@ -111,10 +114,10 @@ def test_an_override_of_one_measure_keeps_the_others() -> None:
         ),
         (
             "name: a\ncorpus: c\ncluster: {kind: slurm, minimum: 5}\n",
-            "cluster: minimum must not be above workers",
+            "cluster: minimum must be at most the number of workers",
         ),
-        ("name: a\n", "corpus is missing"),
-        ("name: a\ncorpus: c\nmeasures: {}\n", "measures is empty; name one of heat, geomca"),
+        ("name: a\n", "corpus is missing; add this key"),
+        ("name: a\ncorpus: c\nmeasures: {}\n", "measures is empty; name at least one of heat"),
         (
             "name: a\ncorpus: c\nmeasures: {geomca: {}}\n",
             "measures.geomca compares with a reference",
@@ -157,7 +160,7 @@ def test_an_override_of_one_measure_keeps_the_others() -> None:
         ),
         ("name: a\ncorpus: c\nmeasures: {heat: false}\n", "measures.heat: Input should be a valid"),
         ("name: a\ncorpus: c\noutput: ''\n", "output: String should have at least 1 character"),
-        ("- a\n", "a job must be a mapping of keys"),
+        ("- a\n", "a job must be a mapping with keys"),
         ("name: [\n", "not valid YAML: line 2"),
     ],
 )

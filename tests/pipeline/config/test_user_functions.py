@@ -75,8 +75,9 @@ def test_code_is_run_only_where_that_is_allowed(folder: Path) -> None:
         ended = run(folder, command, config)
         assert ended.returncode == 2
         assert last_line(ended) == (
-            "latentscale: measures.vendi names code, similarities:jaccard, which would be run; "
-            "read it, then say --allow-code, or leave similarities:jaccard out"
+            "latentscale: measures.vendi: the job would run similarities:jaccard; check that "
+            "code and add "
+            "--allow-code, or remove similarities:jaccard from the configuration"
         )
     assert not (folder / "ran").exists()
     assert run(folder, "plan", config, "--allow-code").returncode == 0
@@ -112,7 +113,7 @@ def test_another_version_of_the_function_is_another_stage(folder: Path) -> None:
     [
         ("nowhere.at.all:f", "nowhere.at.all:f: No module named 'nowhere'; install it, or name"),
         ("similarities:missing", "similarities:missing: the module similarities has no missing"),
-        ("similarities:number", "similarities:number is a int, not a function"),
+        ("similarities:number", "similarities:number is a int; name a function"),
         ("similarities:indefinite", "isn't positive semidefinite: 64 rows have"),
     ],
 )

@@ -234,10 +234,10 @@ def test_leaving_out_what_is_not_there_or_everything_is_refused(corpus: Corpus) 
     with pytest.raises(BadInput) as raised:
         corpus.without(["vectors/c/7/0"])
     assert str(raised.value) == (
-        f"{corpus.url}: there is no shard vectors/c/7/0 to leave out; its shards are "
+        f"{corpus.url}: there is no shard vectors/c/7/0 to exclude; the shards are "
         "vectors/c/0/0 to vectors/c/2/0"
     )
-    with pytest.raises(BadInput, match="all of its 3 shards are to be left out"):
+    with pytest.raises(BadInput, match="all 3 shards are excluded"):
         corpus.without([f"vectors/c/{i}/0" for i in range(3)])
 
 
@@ -325,7 +325,7 @@ def test_verify_recomputes_the_fingerprint(corpus: Corpus) -> None:
     document["fingerprint"] = "0" * 32
     path.write_bytes(restated(document))
     assert verify(open_corpus(corpus.url)).problems == (
-        f"{corpus.url}: the rows don't give the manifest's fingerprint; ingest the corpus again",
+        f"{corpus.url}: the rows don't match the manifest's fingerprint; ingest the corpus again",
     )
 
 
@@ -407,7 +407,7 @@ def test_a_manifest_of_another_schema_is_one_line(corpus: Corpus) -> None:
 def test_what_is_not_a_corpus_says_so(corpus: Corpus, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="none: no such corpus; check the path"):
         open_corpus(str(tmp_path / "none"))
-    with pytest.raises(BadInput, match=r"v\.npy: not a corpus \(no manifest\.json\); turn it into"):
+    with pytest.raises(BadInput, match=r"v\.npy: not a corpus \(no manifest\.json\); create one"):
         open_corpus(str(tmp_path / "v.npy"))
     Path(corpus.url, MANIFEST_KEY).unlink()
     with pytest.raises(BadInput, match="its ingest was interrupted"):

@@ -105,31 +105,35 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str]] = {
         cut(-9),
         r"damaged, truncated or unknown Parquet within its \d",
     ),
-    "parquet ragged": ("list.parquet", ragged, "row 7 has 3 dimensions and row 0 has 4; make all"),
-    "parquet null": ("list.parquet", gaps, r"row 9 has a gap \(null\)"),
+    "parquet ragged": ("list.parquet", ragged, "row 7 has 3 dimensions, but row 0 has 4"),
+    "parquet null": ("list.parquet", gaps, "row 9 contains a null"),
     "parquet no vector": ("list.parquet", missing_vector, "row 5 has no vector"),
     "arrow cut": ("v.arrow", cut(-9), "damaged, truncated or unknown Arrow within its"),
     "stream cut": ("stream.arrow", cut(700), "damaged, truncated or unknown Arrow within its 700"),
-    "feather 1": ("v.arrow", put(0, b"FEA1"), "the first version of Feather"),
+    "feather 1": ("v.arrow", put(0, b"FEA1"), "Feather version 1"),
     "hdf5 cut": ("v.h5", cut(-9), "damaged, truncated or unknown HDF5 within its"),
     "safetensors cut": ("v.safetensors", cut(-9), "truncated: a tensor ends at byte"),
     "safetensors length": (
         "v.safetensors",
         put(0, b"\xff" * 7),
-        "header would have .* from byte 8",
+        "bytes 0 to 7 state a header of .* bytes",
     ),
-    "safetensors dtype": ("v.safetensors", header(tensor(dtype="F64")), "640 bytes for shape"),
+    "safetensors dtype": (
+        "v.safetensors",
+        header(tensor(dtype="F64")),
+        "640 bytes don't match shape",
+    ),
     "safetensors place": (
         "v.safetensors",
         header(tensor(data_offsets=[-8, 632])),
-        "isn't a tensor's place",
+        "invalid shape .* or offsets",
     ),
     "safetensors not JSON": ("v.safetensors", put(9, b"]]"), "damaged header in bytes 8 to"),
     "csv ragged": ("v.csv", line(3, "1,2"), r"row 2, at byte \d+, has 2 fields instead of 4"),
-    "csv word": ("v.csv", line(4, "1,2,x,4"), r"row 3, at byte \d+: 'x' isn't a number; mend it"),
-    "csv hole": ("v.csv", line(4, "1,2,,4"), r"row 3, at byte \d+: '' isn't a number; mend it"),
+    "csv word": ("v.csv", line(4, "1,2,x,4"), r"row 3, at byte \d+: 'x' isn't a number; fix it"),
+    "csv hole": ("v.csv", line(4, "1,2,,4"), r"row 3, at byte \d+: '' isn't a number; fix it"),
     "csv bytes": ("v.csv", put(300, b"\xff\xfe"), r"at byte 300, isn't UTF-8"),
-    "word2vec rows": ("v.vec", line(0, "41 4"), "first line states 41 rows and 40 follow up to"),
+    "word2vec rows": ("v.vec", line(0, "41 4"), "first line states 41 rows, but it has 40"),
     "word2vec ragged": (
         "v.vec",
         line(7, "w 1 2 3"),
@@ -163,17 +167,17 @@ def test_nan_an_empty_file_and_a_folder_in_place_of_a_file(
     ended = latentscale("ingest", tmp_path / name, tmp_path / "c")
     assert ended.code == 2
     assert f"{tmp_path}/{name}" in ended.err
-    assert "row 11 holds NaN; mend the source, or leave such rows out with --on-inv" in ended.err
+    assert "row 11 holds NaN; fix the source, or leave such rows out with --on-inv" in ended.err
     if not name.endswith(".zarr"):
         (tmp_path / "empty").mkdir()
         (tmp_path / "empty" / name).touch()
         ended = latentscale("ingest", tmp_path / "empty" / name, tmp_path / "c")
         assert (ended.code, ended.err.count("\n")) == (2, 1)
-        assert "an empty file (0 bytes)" in ended.err
+        assert "the file is empty; write it again" in ended.err
         (tmp_path / "folder" / name).mkdir(parents=True)
         ended = latentscale("ingest", tmp_path / "folder" / name, tmp_path / "c")
         assert (ended.code, ended.err.count("\n")) == (2, 1)
-        assert "an empty folder; name the files that hold the vectors" in ended.err
+        assert "the folder is empty; name the files that hold the vectors" in ended.err
 
 
 @settings(max_examples=150, deadline=None)
@@ -244,8 +248,8 @@ def test_hdf5_that_points_to_other_files_is_refused(secret: Path, tmp_path: Path
         file.create_dataset("vectors", (40, 4), "f4", chunks=(8, 4))[:8] = 1
     for name, message in [
         ("link.h5", "no two-dimensional float array"),
-        ("virtual.h5", "its values are kept in other files, which aren't read"),
-        ("external.h5", "its values are kept in other files, which aren't read"),
+        ("virtual.h5", "its values are in other files, which aren't read"),
+        ("external.h5", "its values are in other files, which aren't read"),
         ("unwritten.h5", "4 of its 5 chunks were never written and would be read as zeros"),
     ]:
         with pytest.raises(BadInput, match=message):
@@ -260,7 +264,7 @@ def test_zarr_that_points_out_of_its_folder_is_refused(secret: Path, tmp_path: P
     chunk = place / "link.zarr/c/0/0"
     chunk.unlink()
     chunk.symlink_to(secret / "secret.zarr/c/0/0")
-    with pytest.raises(BadInput, match=r"c/0/0: a link that leads out of .*link\.zarr; put the"):
+    with pytest.raises(BadInput, match=r"c/0/0: a link that leads out of .*link\.zarr; replace"):
         open_sources([str(place / "link.zarr")])
     zarr.create_group(str(place / "folder.zarr"))
     (place / "folder.zarr/vectors").symlink_to(secret / "secret.zarr")

@@ -105,12 +105,12 @@ def test_a_second_bad_shard_is_added_to_the_first(
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("exclude_shards.corpus=[c/1/0]", "there is no shard c/1/0 to leave out"),
-        ("exclude_shards.reference=[vectors/c/1/0]", "names shards and there is no reference"),
+        ("exclude_shards.corpus=[c/1/0]", "there is no shard c/1/0 to exclude"),
+        ("exclude_shards.reference=[vectors/c/1/0]", "names shards, but there is no reference"),
         ("exclude_shards.corups=[vectors/c/1/0]", "corups is unknown; did you mean corpus?"),
         (
             "exclude_shards.corpus=[vectors/c/0/0, vectors/c/1/0, vectors/c/2/0]",
-            "all of its 3 shards are to be left out",
+            "all 3 shards are excluded; keep at least one",
         ),
     ],
 )

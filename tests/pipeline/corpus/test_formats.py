@@ -193,7 +193,7 @@ def test_structure_tells_the_binary_families_apart_without_a_name(tmp_path: Path
         [source] = open_sources([str(tmp_path / str(i))]).items
         assert (source.rows, source.d, source.dtype) == (30, 4, np.dtype(dtype))
     write_bin(tmp_path / "neighbours.ibin", np.zeros((30, 4), "<i4"))
-    with pytest.raises(BadInput, match="of no known format"):
+    with pytest.raises(BadInput, match="unknown format"):
         open_sources([str(tmp_path / "neighbours.ibin")])
 
 
@@ -288,12 +288,12 @@ def test_several_candidates_are_listed_and_one_is_named(
         ended = latentscale("ingest", tmp_path / name, tmp_path / "c")
         assert ended.code == 2
         assert ended.err.count("\n") == 1
-        assert "several two-dimensional float arrays (it holds " in ended.err
+        assert "there are several two-dimensional float arrays (it holds " in ended.err
         assert "text float32 (20, 3)" in ended.err
         assert "image float32 (20, 6)" in ended.err
         [source] = open_sources([str(tmp_path / name)], vectors="image").items
         np.testing.assert_array_equal(np.concatenate(list(source.blocks())), image)
-    with pytest.raises(BadInput, match=r"there is no 'video' in it \(it holds .*name one of these"):
+    with pytest.raises(BadInput, match=r"there is no 'video' in it \(it holds .*name one of those"):
         open_sources([str(tmp_path / "v.h5")], vectors="video")
 
 
@@ -331,7 +331,7 @@ def test_an_unknown_format_is_one_line(latentscale: Command, tmp_path: Path) -> 
     np.save(tmp_path / "v.npy", rows())
     ended = latentscale("ingest", tmp_path / "v.npy", tmp_path / "c", "--format", "tiff")
     assert ended.code == 2
-    assert "'tiff' is no format; the formats are npy, npz, parquet" in ended.err
+    assert "'tiff' isn't a format; the formats are npy, npz, parquet" in ended.err
     assert set(FORMATS) >= {"csv", "tsv", "word2vec", "u8bin", "safetensors", "zarr"}
 
 

@@ -116,8 +116,8 @@ def test_ids_from_a_file_and_a_random_sample(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--label", "zz"], "no row is left; choose others"),
-        (["--sample", "9999"], "9999 rows asked for and 2600 to draw from"),
+        (["--label", "zz"], "no row matches; relax the conditions"),
+        (["--sample", "9999"], "can't draw 9999 rows from 2600; ask for fewer"),
         (["--where", "year > 3"], "it has no year (it has ids, labels, weights)"),
         (["--where", "labels > 3"], "text and numbers can't be compared"),
         (["--where", "labels =="], "not a condition"),
@@ -140,7 +140,7 @@ def test_what_can_not_be_chosen_is_one_line(
         assert not (tmp_path / target).exists()
     ended = latentscale("export", corpus.url, tmp_path / "new.csv")
     assert ended.code == 2
-    assert "unknown ending; name a file that ends in .npy or .parquet" in ended.err
+    assert "unknown suffix; use a path that ends in .npy or .parquet" in ended.err
 
 
 LITERALS = st.integers(-3, 3).map(str)

@@ -80,6 +80,7 @@ ALL = {"moments", "magnitude", "regroup", "part"}
         ("engine/stage.py", r"\Z", "\n# A comment.\n", set()),
         ("engine/stage.py", r"One step of a job", "A step of a job", set()),
         ("engine/stage.py", r"\A", "\n\n", set()),
+        ("measures/baselines/tasks.py", "Shards whose moments", "Shards of which moments", set()),
         ("cli/run.py", r"\Z", "\nADDED = 1\n", set()),
         ("report/html.py", r"\Z", "\nADDED = 1\n", set()),
         ("jobs/run.py", r"\Z", "\nADDED = 1\n", set()),

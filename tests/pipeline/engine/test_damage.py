@@ -198,7 +198,7 @@ def test_a_finished_job_is_verified_and_mended(job: Job, latentscale: Callable[.
     ended = latentscale("verify", folder)
     assert ended.code == 0
     assert ended.out.startswith(f"{folder}: ")
-    assert ended.out.endswith("all as they should be\n")
+    assert ended.out.endswith("all intact\n")
     trace = job.parts("heat-corpus")[-1].path("trace")
     flip(job.store, trace, np.random.default_rng(5))
     graph = Path(folder, job.parts("graph-reference")[-1].path("indptr"))
@@ -290,8 +290,8 @@ def test_a_plan_that_can_not_be_read_is_told(job: Job, latentscale: Callable[...
     hostile = json.loads(whole)
     hostile["stages"][0]["stage"] = "../../elsewhere"
     for content, message in (
-        ("{", "not the plan of a job; run the job again to write it"),
-        (json.dumps(hostile), "'../../elsewhere' is no stage's name"),
+        ("{", "not the plan of a job; run the job again to rewrite it"),
+        (json.dumps(hostile), "'../../elsewhere' isn't the name of a stage"),
     ):
         plan.write_text(content)
         ended = latentscale("verify", job.store.url)

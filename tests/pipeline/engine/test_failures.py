@@ -269,7 +269,7 @@ def test_a_scheduler_that_dies_is_told(tmp_path: Path) -> None:
         assert time.monotonic() - begun < 10
         timer.join()
     assert message == (
-        "the scheduler is gone, and with it the workers; run the same command again to go on"
+        "the scheduler is gone, and so are the workers; run the same command again to continue"
     )
 
 
@@ -279,8 +279,8 @@ def test_no_workers_at_all_is_told(tmp_path: Path) -> None:
         executor = DaskExecutor(client, GIB)
         message, _ = failing_run(work, lambda: nullcontext(executor))
     assert message == (
-        "no worker is left and none could be started; look at the free memory of this machine, "
-        "then run the same command again to go on"
+        "no worker is left and none could be started; check the free memory of this machine, "
+        "then run the same command again to continue"
     )
 
 
@@ -294,8 +294,8 @@ def test_workers_that_die_before_they_begin_are_told(
     work = Work(ObjectStore(str(tmp_path)), [stage], keys, bomb)
     message, events = failing_run(work, lambda: nullcontext(executor))
     assert message == (
-        "2 workers died one after another without ending any task; look at the free memory of "
-        "this machine, then run the same command again to go on"
+        "2 workers died one after another without ending any task; check the free memory of "
+        "this machine, then run the same command again to continue"
     )
     assert told(events, "part_retried") == []
 

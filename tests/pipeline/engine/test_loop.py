@@ -354,7 +354,7 @@ def test_keys_cover_everything_a_result_depends_on() -> None:
     ],
 )
 def test_stages_out_of_order_are_refused(stages: list[Stage]) -> None:
-    with pytest.raises(ValueError, match="out of order, or twice"):
+    with pytest.raises(ValueError, match="out of order or duplicate"):
         stage_keys(stages, {})
 
 
@@ -380,7 +380,7 @@ def test_a_task_that_can_not_fit_is_refused() -> None:
     with pytest.raises(BadInput) as caught:
         check_memory(stages, 2**30 + IDLE_WORKER_BYTES - 1)
     assert str(caught.value).startswith(
-        "stage large needs 1.4GiB in one process and cluster.memory_limit is 1.3GiB; set "
+        "stage large needs 1.4GiB in one process, but cluster.memory_limit is 1.3GiB; set "
         "cluster.memory_limit to 1.4GiB or more"
     )
     check_memory(stages, parse_bytes("1.4GiB"))

@@ -73,7 +73,7 @@ def test_what_is_missing_or_damaged_is_said_and_computed_again(tmp_path: Path) -
         init_stage(work, square, "a")
     init_stage(work, draw, "a")
     work_on_stage(work, draw, Share(1, 2), "b")
-    with pytest.raises(Incomplete, match="of 4 parts these are missing: 2, 4;"):
+    with pytest.raises(Incomplete, match="missing parts of 4: 2, 4;"):
         finalise_stage(work, draw, "c")
     work_on_stage(work, draw, Share(2, 2), "d")
     assert work_on_stage(work, draw, Share(2, 2), "e") == 0, "what is there isn't computed again"
@@ -160,7 +160,7 @@ def test_refusals_in_one_line(
     job = latentscale("stage", "prepare", config("jobs")).out.strip()
     unknown = latentscale("stage", "init", job, "heat")
     assert unknown.code == 2
-    assert "this job's stages are" in unknown.err
+    assert "unknown stage; the stages are" in unknown.err
     for share in ("0/3", "4/3", "3", "a/b"):
         ended = latentscale("stage", "work", job, "duplicates-corpus", "--partition", share)
         assert ended.code == 2

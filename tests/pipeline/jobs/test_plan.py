@@ -536,7 +536,7 @@ def test_a_full_disk_is_foreseen(
     monkeypatch.setattr(forecast.shutil, "disk_usage", usage)
     line = refusal(latentscale("plan", job))
     assert f"output {tmp_path / 'jobs'}: the job writes 0.1GiB and 0.0GiB are free there" in line
-    assert line.endswith("set output to a place with more, or free 0.1GiB")
+    assert line.endswith("set output to a larger disk, or free 0.1GiB")
     assert asked == [tmp_path], "the folder that the output will be made in"
 
 

@@ -585,7 +585,7 @@ def test_a_missing_bucket_and_a_file_in_the_way(
     (tmp_path / "file").write_text("x")
     for output, message in (
         ("s3://no-such-bucket/jobs", "no such bucket or container"),
-        (str(tmp_path / "file"), "a file is in the way of a folder"),
+        (str(tmp_path / "file"), "a file is where a folder is needed"),
         ("''", "output: String should have at least 1 character"),
     ):
         ended = latentscale("run", job(output=output))

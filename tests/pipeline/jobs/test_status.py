@@ -257,9 +257,9 @@ def test_a_remote_job_is_seen_from_its_folder(
         (("cancel", folder), "nothing to cancel, the job isn't running: finished (in "),
         (
             ("status", output),
-            f"it holds jobs but isn't one itself; name one of them, such as {output}",
+            f"the folder holds jobs but isn't a job; name one of them, such as {output}",
         ),
-        (("logs", f"{output}/nowhere"), "there is nothing; name the folder of a job"),
+        (("logs", f"{output}/nowhere"), "nothing is there; name the folder of a job"),
     ):
         ended = latentscale(*command)
         assert ended.code == 2
@@ -292,7 +292,7 @@ def test_a_killed_run_is_dead(cli_job: Path, latentscale: Command, tmp_path: Pat
     assert ended.code == 0
     lines = ended.out.splitlines()
     assert re.fullmatch(rf"{folder.name}: dead \(process {process.pid} on .* is gone\)", lines[0])
-    assert lines[-1] == f"latentscale resume {folder} goes on from here"
+    assert lines[-1] == f"latentscale resume {folder} continues this job"
     assert re.search(r"^duplicates-corpus +done +1 of 1 ", ended.out, re.MULTILINE)
     assert re.search(r"^heat-corpus +waiting +0 of 1 ", ended.out, re.MULTILINE)
     cancelled = latentscale("cancel", folder)
@@ -375,7 +375,7 @@ def test_logs_can_be_narrowed(failed_job: ObjectStore, latentscale: Command) -> 
     assert "failing" not in ended.out
     ended = latentscale("logs", failed_job.url, "--stage", "slide")
     assert ended.code == 2
-    assert "this job's stages are failing, after, draw, square, side" in ended.err
+    assert "unknown stage; the stages are failing, after, draw, square, side" in ended.err
 
 
 def test_logs_name_the_round_and_the_part(tmp_path: Path, latentscale: Command) -> None:

@@ -83,7 +83,7 @@ def test_a_request_ends_the_run_it_was_meant_for(tmp_path: Path) -> None:
         check()
         assert request_cancel(store, holder)
         wait_for(lambda: raised_by(check) is not None, seconds=5)
-        assert str(raised_by(check)).startswith(f"cancelled from {os.uname().nodename}; run ")
+        assert str(raised_by(check)).startswith(f"cancelled from {os.uname().nodename}; to ")
         assert not request_cancel(store, holder), "it was asked before"
 
 
@@ -96,7 +96,7 @@ def test_a_run_that_was_succeeded_ends(tmp_path: Path) -> None:
         other = {**asdict(Holder.here()), "host": "elsewhere", "pid": 12}
         store.write("lock/000002.json", json.dumps(other).encode())
         wait_for(lambda: raised_by(check) is not None, seconds=5)
-        assert str(raised_by(check)).endswith("process 12 on elsewhere has taken this job over")
+        assert str(raised_by(check)).endswith("process 12 on elsewhere has taken over this job")
 
 
 def test_a_store_that_does_not_answer_is_asked_again(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_run_is_watched_cancelled_and_resumed(
     assert process.returncode == 3
     last = err.strip().splitlines()[-1]
     assert last.startswith("latentscale: cancelled from ")
-    assert last.endswith(f"or latentscale resume {folder}, to go on")
+    assert last.endswith(f"or latentscale resume {folder}")
     assert "Traceback" not in err
     wait_for(lambda: gone(children), seconds=10)
 
@@ -345,11 +345,11 @@ def test_what_can_not_be_resumed_is_said_in_one_line(
         ((finished, "-o", "cluster.worker=3"), "cluster.worker is unknown"),
         (
             (copies["renamed"],),
-            f"make the job {finished.name}, not this one: the folder was renamed",
+            f"give the job {finished.name}, not this one: the folder was renamed",
         ),
-        ((copies["planless"],), "it has no plan.json that says how to go on"),
+        ((copies["planless"],), "no readable plan.json to resume from"),
         ((copies["altered"],), "not this one"),
-        ((tmp_path / "nowhere",), "it has no config.json that says how to go on"),
+        ((tmp_path / "nowhere",), "no readable config.json to resume from"),
     ):
         ended = latentscale("resume", *arguments)
         assert ended.code == 2, ended.err

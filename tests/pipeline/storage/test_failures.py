@@ -74,7 +74,7 @@ def test_one_that_stays_away_is_told_and_not_waited_for_twice(
         store.write("key", b"data")
     assert str(caught.value) == (
         f"{tmp_path}/key: [Errno {errno.ESTALE}] Stale file handle; run the same command again "
-        "once this is mended"
+        "once this is fixed"
     )
     assert 100 < sum(pauses) < objects.PATIENCE_SECONDS
     assert max(pauses) == objects.LONGEST_DELAY
@@ -212,7 +212,7 @@ def test_a_disk_that_turns_read_only_then_full_loses_nothing(
     _, err = process.communicate(timeout=60)
     assert process.returncode == 2
     assert f"latentscale: {disk.path}/" in last_line(err)
-    assert last_line(err).endswith(": permission denied; choose another place or change its rights")
+    assert last_line(err).endswith("permission denied; choose another place or change permissions")
 
     first = markers()
     disk.remount("rw")
@@ -323,7 +323,7 @@ def test_an_object_store_that_is_away_is_told(
     assert ended.code == 3
     assert last_line(ended.err).startswith(f"latentscale: s3://{server.bucket}/jobs")
     assert "Could not connect to the endpoint URL" in last_line(ended.err)
-    assert last_line(ended.err).endswith("; run the same command again once this is mended")
+    assert last_line(ended.err).endswith("; run the same command again once this is fixed")
 
 
 def test_missing_credentials_are_told_at_once(
@@ -338,7 +338,7 @@ def test_missing_credentials_are_told_at_once(
         monkeypatch.delenv(name)
     ended = latentscale("run", job(f"s3://{server.bucket}/jobs"))
     assert ended.code == 2
-    assert last_line(ended.err).endswith(": no credentials; put them into the environment")
+    assert last_line(ended.err).endswith(": no credentials; set them in the environment")
 
 
 IMPATIENT = """
@@ -367,7 +367,7 @@ def test_a_job_whose_store_stayed_away_is_resumed(
     _, err = process.communicate(timeout=200)
     assert process.returncode == 3, err
     assert last_line(err).startswith(f"latentscale: s3://{server.bucket}/jobs/store-")
-    assert last_line(err).endswith("; run the same command again once this is mended")
+    assert last_line(err).endswith("; run the same command again once this is fixed")
     server.start()
     there = len(server.objects("/result.json"))
     ended = latentscale(*arguments, "--json")

@@ -128,7 +128,7 @@ def test_workers_are_told_that_memory_is_out_of_reach(
     ended = latentscale("run", write_job(rows, "memory://jobs", cluster={"kind": "local"}))
     assert ended.code == 2
     assert ended.err.strip().endswith(
-        "output is in the memory of one process, where workers can't reach it; set cluster.kind "
+        "output is in the memory of one process, where workers can't read it; set cluster.kind "
         "to serial, or choose another place"
     )
 
@@ -217,7 +217,7 @@ def test_options_on_a_command_line_leave_no_trace(
     [
         ({"output": "s3://no-such-bucket/jobs"}, "there is no such bucket or container"),
         ({"corpus": "s3://latentscale-tests/nothing.npy"}, "no such file or folder"),
-        ({"storage_options": {"s4": {"key": KEY}}}, "storage_options.s4: no such kind of storage"),
+        ({"storage_options": {"s4": {"key": KEY}}}, "storage_options.s4: unknown protocol"),
         ({"storage_options": {"s3": SECRET}}, "storage_options.s3: Input should be a valid dict"),
         (
             {"storage_options": {"s3": {"endpoint_url": f"http://{KEY}:{SECRET}@127.0.0.1:1"}}},
@@ -284,7 +284,7 @@ def test_what_is_missing_is_named(
         open_corpus(url)
     protocol = url.partition(":")[0]
     assert str(caught.value) == (
-        f"{url}: what {protocol}:// needs isn't installed; pip install 'latentscale[{extra}]'"
+        f"{url}: the library for {protocol}:// isn't installed; pip install 'latentscale[{extra}]'"
     )
 
 

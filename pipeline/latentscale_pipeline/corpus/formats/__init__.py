@@ -1,9 +1,9 @@
-"""The input formats: one module each, and the table of all of them.
+"""The input formats: one module for each, and the table of all of them.
 
-What a file is, is found from its first bytes, in the order of :data:`FORMATS`; formats without a
-signature of their own come last and go by the structure of the file, and by its name only where
-the structure leaves a choice. Libraries that only one format needs are optional: they are imported
-when a file of that format is met.
+The format is detected from a file's first bytes, in the order of :data:`FORMATS`. Formats without a
+signature come last. They are recognised by the structure of the file, and by its suffix if the
+structure is ambiguous. Libraries that only one format needs are optional, and are imported when a
+file of that format is opened.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from latentscale_pipeline.errors import BadInput
 
 @dataclass(frozen=True)
 class Format:
-    """How files of one format are known and opened.
+    """How files of one format are recognised and opened.
 
     Attributes
     ----------
     recognises : callable
-        ``recognises(file, first bytes)``.
+        ``recognises(file, first bytes)`` returns whether the file has this format.
     opens : callable
-        Returns what a file of this format holds.
+        ``opens(file)`` returns a :class:`Container`.
     """
 
     recognises: Callable[[File, bytes], bool]
@@ -42,7 +42,7 @@ def _begins(*signatures: bytes) -> Callable[[File, bytes], bool]:
 
 
 def _never(file: File, head: bytes) -> bool:
-    """Leave a format to those who name it."""
+    """Never recognise the format; it is used only when it is named."""
     return False
 
 
@@ -54,7 +54,7 @@ def _optional(module: str, opener: str, extra: str) -> Callable[[File], Containe
             reader = importlib.import_module(f"{__name__}.{module}")
         except ImportError as error:
             raise BadInput(
-                f"{file.name}: reading it needs {error.name or module}; install it with: pip "
+                f"{file.name}: this format needs {error.name or module}; install it with: pip "
                 f"install 'latentscale[{extra}]'"
             ) from None
         return cast(Container, getattr(reader, opener)(file))
@@ -63,14 +63,14 @@ def _optional(module: str, opener: str, extra: str) -> Callable[[File], Containe
 
 
 def _is_arrow(file: File, head: bytes) -> bool:
-    # A stream begins with a mark and the length of its first message.
+    # A stream begins with a marker and the length of its first message.
     length = int.from_bytes(head[4:8], "little")
     stream = head.startswith(b"\xff\xff\xff\xff") and 0 < length <= file.size - 8
     return head.startswith((b"ARROW1", b"FEA1")) or stream
 
 
 def _is_hdf5(file: File, head: bytes) -> bool:
-    # Behind a user's block of any power of two, if there is one.
+    # The signature comes after an optional user block, whose size is a power of two.
     return any(head[at : at + 8] == b"\x89HDF\r\n\x1a\n" for at in (0, 512, 1024, 2048, 4096, 8192))
 
 
@@ -89,36 +89,42 @@ FORMATS: dict[str, Format] = {
     "word2vec": Format(_never, partial(text.open_text, delimiter=text.WHITESPACE)),
     "zarr": Format(_never, zarr.open_zarr),
 }
-"""Every format by its name; ``csv``, ``tsv`` and ``word2vec`` are taken when they are named."""
+"""Every format by its name.
+
+``csv``, ``tsv`` and ``word2vec`` are used only when they are named; detection finds ``text``.
+"""
 
 SUFFIXES = {
     ".npy": "npy", ".npz": "npz", ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow",
     ".h5": "hdf5", ".hdf5": "hdf5", ".safetensors": "safetensors", ".csv": "csv", ".tsv": "tsv",
     ".vec": "word2vec", **{f".{kind}": kind for kind in (*raw.BIN_DTYPES, *raw.VECS_DTYPES)},
 }  # fmt: skip
-"""What a file was meant to be whose content looks like nothing; in a folder it must be readable."""
+"""The format that a suffix stands for, used if the content isn't recognised.
+
+In a folder, files with these suffixes must be readable; others are skipped.
+"""
 
 
 def open_container(file: File, must: bool, kind: str | None = None) -> Container | None:
-    """Open a file by its content.
+    """Open a file, in the format that its content shows.
 
     Parameters
     ----------
     file : File
     must : bool
-        Whether it has to be of a known format.
+        Whether an unknown format is an error.
     kind : str, optional
-        Its format, instead of what its content looks like.
+        Name of the format; by default it is detected.
 
     Returns
     -------
     Container or None
-        None if it is of no known format and needn't be.
+        None if the format is unknown and ``must`` is false.
 
     Raises
     ------
     BadInput
-        When it can't be read: one line that names it.
+        If the file can't be read.
     """
     with reaching(file.name):
         if file.is_folder:
@@ -130,27 +136,27 @@ def open_container(file: File, must: bool, kind: str | None = None) -> Container
         if found is not None:
             return found
         if not start and must:
-            raise BadInput(f"{file.name}: an empty file (0 bytes); write it again or leave it out")
+            raise BadInput(f"{file.name}: the file is empty; write it again or leave it out")
         if start and file.suffix in SUFFIXES:
             return FORMATS[SUFFIXES[file.suffix]].opens(file)
     if not must:
         return None
     raise BadInput(
-        f"{file.name}: of no known format (it begins with {start[:8]!r}); name it with --format, "
-        "or convert it with numpy.save"
+        f"{file.name}: unknown format (it begins with {start[:8]!r}); name the format with "
+        "--format, or convert the file with numpy.save"
     )
 
 
 def open_values(file: File, kinds: str, column: str | None) -> tuple[Container, Field]:
-    """Open a file that has one value a row: a column of any format, or text of one a line.
+    """Open a file with one value per row: a column in any format, or text with one value a line.
 
     Parameters
     ----------
     file : File
     kinds : str
-        Kinds of numpy dtypes that will do.
+        Accepted kinds of numpy dtypes.
     column : str, optional
-        Which field of the file it is.
+        Name of the field. Without it, the file must have only one suitable field.
     """
     values = FORMATS.keys() - {"text", *raw.BIN_DTYPES, *raw.VECS_DTYPES}
     with reaching(file.name):
@@ -164,7 +170,7 @@ def open_values(file: File, kinds: str, column: str | None) -> tuple[Container, 
 
 
 def _by_content(file: File, start: bytes, kinds: Collection[str]) -> Container | None:
-    """Open a file whose first bytes are those of one of these formats."""
+    """Open a file in the first of these formats that recognises it, or return None."""
     for kind, known in FORMATS.items():
         if start and kind in kinds and known.recognises(file, start):
             return known.opens(file)
@@ -173,5 +179,5 @@ def _by_content(file: File, start: bytes, kinds: Collection[str]) -> Container |
 
 def _first_bytes(file: File) -> bytes:
     if file.is_local and not Path(file.path).is_file():
-        raise BadInput(f"{file.name}: not a regular file; write the vectors to one first")
+        raise BadInput(f"{file.name}: not a regular file; write the vectors to a regular file")
     return file.head()

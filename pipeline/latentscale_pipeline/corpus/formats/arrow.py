@@ -1,9 +1,9 @@
-"""Parquet and Arrow tables: vectors in a list column, or one dimension a column.
+"""Parquet and Arrow tables: vectors in a list column, or one dimension per column.
 
-A column of lists, of fixed or equal length, or of fixed-shape tensors is a field of vectors; so are
-numbered float columns together (:func:`.container.joined_fields`). Rows are decoded in batches of a
-few MiB. Arrow's file format, known as Feather as well, gives access to any batch; its stream format
-is read from the beginning.
+A column of lists, of fixed or equal length, or of fixed-shape tensors is a field of vectors.
+Numbered float columns are joined to one (:func:`.container.joined_fields`). Rows are decoded in
+batches of a few MiB. Arrow's file format, also known as Feather 2, gives access to any batch; its
+stream format is read from the beginning.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Table(Container):
     kind : str
         ``parquet``, ``arrow file`` or ``arrow stream``.
     groups : tuple of int
-        Rows of each row group (Parquet) or record batch (Arrow).
+        Number of rows of each row group (Parquet) or record batch (Arrow).
     """
 
     path: str
@@ -45,7 +45,7 @@ class Table(Container):
     groups: tuple[int, ...]
 
     def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
-        """Yield rows of one field; row groups and batches before them aren't decoded."""
+        """Yield rows of one field; earlier row groups or batches aren't decoded."""
         names = field.columns or (field.name,)
         row = start
         with decoding(self.path, self.kind, self.file.size):
@@ -56,14 +56,14 @@ class Table(Container):
                     row = first + high
         if row < stop:
             raise BadInput(
-                f"{self.path}: it ends after row {row} of {stop} that its metadata names; copy or "
-                "write it again"
+                f"{self.path}: truncated: it ends after {row} of the {stop} rows that its metadata "
+                "states; copy or write it again"
             )
 
     def _batches(
         self, names: Sequence[str], field: Field, start: int, stop: int
     ) -> Iterator[tuple[int, Any]]:
-        """Yield batches that hold the rows, each with its first row's number."""
+        """Yield the batches that hold the rows, each with the number of its first row."""
         ends = list(itertools.accumulate(self.groups))
         wanted = [
             (end - rows, index)
@@ -85,7 +85,7 @@ class Table(Container):
                     first += batch.num_rows
 
     def _values(self, batch: Any, field: Field, first: int) -> npt.NDArray[Any]:
-        """Turn a batch of one field's columns into an array."""
+        """Convert a batch of one field's columns to an array."""
         if field.columns:
             columns = [self._column(batch.column(n), n, first) for n in field.columns]
             return np.stack(columns, axis=1).astype(field.dtype, copy=False)
@@ -114,23 +114,23 @@ class Table(Container):
             wrong = np.flatnonzero(lengths != d)
             if wrong.size:
                 raise BadInput(
-                    f"{where}: row {first + wrong[0]} has {lengths[wrong[0]]} dimensions and row 0 "
-                    f"has {d}; make all rows equally long"
+                    f"{where}: row {first + wrong[0]} has {lengths[wrong[0]]} dimensions, but row "
+                    f"0 has {d}; give all rows the same length"
                 )
         values = array.flatten()
-        _refuse_gaps(values, where, first, "has a gap (null); fill it in or leave the row out", d)
+        _refuse_gaps(values, where, first, "contains a null; fill it in or leave the row out", d)
         return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(-1, d)
 
 
 def _refuse_gaps(array: Any, where: str, first: int, fault: str, row_values: int = 1) -> None:
-    """Refuse nulls in the values of rows from number ``first`` on."""
+    """Refuse nulls in the values of rows; ``first`` is the number of the first row."""
     if array.null_count:
         nulls = array.is_null().to_numpy(zero_copy_only=False)
         raise BadInput(f"{where}: row {first + nulls.argmax() // row_values} {fault}")
 
 
 def open_parquet(file: File) -> Table:
-    """Open a Parquet file: its metadata, and the first row of columns of lists."""
+    """Open a Parquet file: read its metadata, and the first row of its list columns."""
     with decoding(file.name, "Parquet", file.size), _opened(file) as source:
         opened = pq.ParquetFile(source, pre_buffer=False)
         about = opened.metadata
@@ -144,11 +144,11 @@ def open_parquet(file: File) -> Table:
 
 
 def open_arrow(file: File) -> Table:
-    """Open an Arrow file or stream: the numbers of rows of its batches, and its first batch."""
+    """Open an Arrow file or stream: read the row counts of its batches, and its first row."""
     if file.head(4) == b"FEA1":
         raise BadInput(
-            f"{file.name}: the first version of Feather, which is no Arrow format yet; write it "
-            "again as Feather 2 or Parquet"
+            f"{file.name}: Feather version 1, which isn't supported; write it again as Feather 2 "
+            "or Parquet"
         )
     is_file = file.head(6) == b"ARROW1"
     groups: list[int] = []
@@ -196,7 +196,7 @@ def _parquet_batches(
 
 
 def _only(source: Any, names: Sequence[str]) -> Any:
-    """Ask for these columns alone: the others needn't be unpacked."""
+    """Return options that read these columns only, so that the others aren't decompressed."""
     schema = pa.ipc.open_file(source).schema
     return pa.ipc.IpcReadOptions(
         included_fields=[schema.get_field_index(name) for name in names], use_threads=False
@@ -204,7 +204,10 @@ def _only(source: Any, names: Sequence[str]) -> Any:
 
 
 def _fields(schema: Any, rows: int, first: Any) -> tuple[Field, ...]:
-    """Describe the columns that could be of use; ``first`` is a batch that begins at row 0."""
+    """Return the fields of a table: its vectors, text and numbers.
+
+    ``first`` is a batch that begins at row 0, or None; it shows the length of lists.
+    """
     fields: list[Field] = []
     floats: dict[str, np.dtype[Any]] = {}
     for column in schema:
@@ -223,7 +226,7 @@ def _fields(schema: Any, rows: int, first: Any) -> tuple[Field, ...]:
 
 
 def _list_type(kind: Any) -> Any | None:
-    """Return the type of a list's numbers; None for columns that aren't lists of numbers."""
+    """Return the type of a list's values, or None if the column isn't a list of numbers."""
     kind = _storage(kind)
     is_list = (
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)

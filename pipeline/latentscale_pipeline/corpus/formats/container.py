@@ -1,8 +1,8 @@
 """The content of an input file in any format: named fields of rows.
 
-Every format module turns a file into a :class:`Container`. Which field holds the vectors, and which
-a row's id, label or weight, is chosen here, in one way for all formats: the only two-dimensional
-float field is taken; several are listed and one has to be named.
+Every format module turns a file into a :class:`Container`. The fields that hold vectors, ids,
+labels and weights are chosen here, in the same way for all formats: if there is only one
+two-dimensional float field, it holds the vectors; if there are several, the user must name one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from latentscale_pipeline.errors import BadInput
 
 STRINGS = np.dtypes.StringDType()
-"""Type of columns that hold text."""
+"""Dtype of text columns."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Field:
     Attributes
     ----------
     name : str
-        Empty when a file holds nothing else.
+        Empty if the file holds a single array.
     shape : tuple of int
-        Rows first.
+        Shape; the first axis is the rows.
     dtype : numpy dtype
-        Of the values as they are read.
+        Dtype of the values as they are read.
     columns : tuple of str
-        Of a field that joins several columns of a table: their names, in order.
+        Names of the table's columns that the field joins, in order; empty for other fields.
     """
 
     name: str
@@ -50,20 +50,20 @@ class Field:
 
 
 class Container(ABC):
-    """An opened file with known contents, whose rows can be read any number of times.
+    """An open file with known fields, whose rows can be read any number of times.
 
-    It can be pickled, so that other processes read from it without opening it anew.
+    It can be pickled, so that other processes can read from it without parsing its header again.
 
     Attributes
     ----------
     path : str
         Path or URL without credentials.
     fields : tuple of Field
-        What it holds.
+        The fields of the file.
     sequential : bool
-        Whether reading rows means reading all rows before them.
+        Whether a row can only be reached by reading all rows before it.
     single : bool
-        Whether the format holds one array and nothing else, so that there is nothing to choose.
+        Whether the file holds exactly one array, so that there is nothing to choose.
     """
 
     path: str
@@ -73,29 +73,29 @@ class Container(ABC):
 
     @abstractmethod
     def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
-        """Yield rows of a field from ``start`` up to ``stop``, in order, in blocks of some MiB."""
+        """Yield the rows of a field from ``start`` up to ``stop``, in blocks of a few MiB."""
 
     def locate(self, field: Field) -> str:
-        """Name a field for records and messages."""
+        """Return the path and name of a field, for records and messages."""
         return f"{self.path}:{field.name}" if field.name else self.path
 
     def check(self, field: Field) -> None:  # noqa: B027 -- most formats have nothing to check
-        """Refuse a field that can't be whole, before any of its rows is read."""
+        """Refuse a field that can't be complete, before any of its rows is read."""
 
 
 def joined_fields(columns: Mapping[str, np.dtype[np.floating]], rows: int) -> list[Field]:
-    """Join the float columns of a table, of which each has one dimension, to fields of vectors.
+    """Join float columns of a table, one for each dimension, to fields of vectors.
 
-    Columns whose names differ in a number at their end belong together, in the order of the
-    numbers: ``emb_0 … emb_383`` is one field, ``emb_*``. Where no columns are numbered, all float
-    columns together are one field, ``*``.
+    Columns whose names differ only in a number at the end belong together, in the order of the
+    numbers: ``emb_0 … emb_383`` become one field, ``emb_*``. If no columns are numbered, all float
+    columns become one field, ``*``.
 
     Parameters
     ----------
     columns : mapping of str to numpy dtype
         The float columns, in the table's order.
     rows : int
-        How many rows the table has.
+        Number of rows of the table.
     """
     numbered: defaultdict[str, dict[int, str]] = defaultdict(dict)
     for name in columns:
@@ -124,14 +124,14 @@ def choose_vectors(
     ----------
     container : Container
     name : str, optional
-        Its name; without one it is the only two-dimensional float field.
+        Name of the field; by default the only two-dimensional float field.
     used : collection of str
-        Columns that hold ids, labels or weights.
+        Columns that hold ids, labels or weights, which aren't part of a vector.
 
     Raises
     ------
     BadInput
-        When there is none, or several to choose from (they are listed).
+        If there is no such field, or several (the message lists them), or it doesn't hold vectors.
     """
     fields = [_without(field, used) for field in container.fields]
     if name is not None:
@@ -143,37 +143,37 @@ def choose_vectors(
     where = container.locate(field)
     if len(field.shape) != 2:
         raise BadInput(
-            f"{where}: an array of shape {field.shape}; vectors must be two-dimensional (rows, "
-            "dimensions), so reshape it"
+            f"{where}: the array has shape {field.shape}, but vectors must have two dimensions "
+            "(rows, dimensions); reshape it"
         )
     if field.dtype.kind not in "fiu":
         raise BadInput(
-            f"{where}: values of dtype {field.dtype}; vectors must be real numbers (float or "
-            "integer), so convert them"
+            f"{where}: the values have dtype {field.dtype}, but vectors must be floats or "
+            "integers; convert them"
         )
     if not field.shape[1]:
-        raise BadInput(f"{where}: rows of no dimensions (shape {field.shape})")
+        raise BadInput(f"{where}: the rows are empty (shape {field.shape}); leave the file out")
     if not field.shape[0]:
-        raise BadInput(f"{where}: no rows (shape {field.shape}); leave it out")
+        raise BadInput(f"{where}: there are no rows (shape {field.shape}); leave the file out")
     container.check(field)
     return field
 
 
 def choose_column(container: Container, name: str | None, kinds: str) -> Field:
-    """Choose the field that holds one value a row.
+    """Choose the field that holds one value per row.
 
     Parameters
     ----------
     container : Container
     name : str, optional
-        Its name; without one it is the only one-dimensional field of these kinds.
+        Name of the field; by default the only one-dimensional field of these kinds.
     kinds : str
-        Kinds of numpy dtypes that will do.
+        Accepted kinds of numpy dtypes.
 
     Raises
     ------
     BadInput
-        When there is none, or several to choose from (they are listed).
+        If there is no such field, or several (the message lists them).
     """
     if name is not None:
         return _named(container, container.fields, name)
@@ -182,7 +182,7 @@ def choose_column(container: Container, name: str | None, kinds: str) -> Field:
     suitable = [f for f in container.fields if len(f.shape) == 1 and f.dtype.kind in kinds]
     if len(suitable) == 1:
         return suitable[0]
-    what = "several columns would do" if suitable else "no column would do"
+    what = "several columns are suitable" if suitable else "no column is suitable"
     raise BadInput(
         f"{container.path}: {what} (it holds {_listed(container.fields)}); name one of them"
     )
@@ -200,12 +200,12 @@ def _only_candidate(container: Container, fields: list[Field]) -> Field:
         return candidates[0]
     if candidates:
         raise BadInput(
-            f"{container.path}: several two-dimensional float arrays (it holds "
-            f"{_listed(fields)}); name one of them with --vectors"
+            f"{container.path}: there are several two-dimensional float arrays (it holds "
+            f"{_listed(fields)}); name one with --vectors"
         )
     raise BadInput(
-        f"{container.path}: no two-dimensional float array (it holds {_listed(fields)}); name "
-        "what to take with --vectors, or save the vectors in a .npy of their own"
+        f"{container.path}: there is no two-dimensional float array (it holds {_listed(fields)}); "
+        "name the array to use with --vectors, or save the vectors as .npy"
     )
 
 
@@ -215,7 +215,7 @@ def _named(container: Container, fields: Collection[Field], name: str) -> Field:
             return field
     raise BadInput(
         f"{container.path}: there is no {name!r} in it (it holds {_listed(fields)}); name one of "
-        "these"
+        "those"
     )
 
 

@@ -1,7 +1,7 @@
 """Files that rows are read from, on a disk or in an object store.
 
-Reaching a file and understanding it go wrong in different ways: what may pass
-(:func:`reaching`) is told apart from bytes that aren't what they should be (:func:`decoding`).
+Two kinds of errors are distinguished: failures to reach a file, many of which are temporary
+(:func:`reaching`), and content that can't be decoded (:func:`decoding`).
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import strip_credentials
 
 BLOCK_BYTES = 8 << 20
-"""About how many bytes of rows are decoded at a time."""
+"""Approximate number of bytes that are decoded at a time."""
 
 PLAIN_BYTES = 1 << 20
-"""About how many bytes are read at a time where nothing has to be decoded: it fits the caches."""
+"""Approximate number of bytes that are read at a time from plain arrays; fits the CPU's caches."""
 
 HEAD_BYTES = 16384  # numpy refuses headers of more than 10 000 characters
 
-_CHANGES = ("ETag", "etag", "mtime", "LastModified")  # what tells that a file was changed
-_STORE_LIBRARIES = {"botocore", "aiohttp", "google", "azure"}  # they raise kinds of their own
+_CHANGES = ("ETag", "etag", "mtime", "LastModified")  # entries that differ once a file changed
+_STORE_LIBRARIES = {"botocore", "aiohttp", "google", "azure"}  # their errors aren't OSErrors
 
 
 @dataclass(frozen=True)
 class File:
-    """A file or folder that was found, with its file system and its entry in the listing.
+    """A file or folder with its file system and its entry in a listing.
 
-    ``changed`` is its etag, or the time of its last change.
+    ``changed`` is its etag or modification time.
     """
 
     fs: Any
@@ -47,14 +47,14 @@ class File:
 
     @staticmethod
     def of(fs: Any, about: dict[str, Any]) -> File:
-        """Return the file that an entry of a listing describes."""
+        """Return the file for an entry of a listing."""
         path = str(about["name"]).rstrip("/")
         changed = next((str(about[key]) for key in _CHANGES if key in about), None)
         return File(fs, path, about["type"] == "directory", int(about["size"] or 0), changed)
 
     @property
     def is_local(self) -> bool:
-        """Whether it is on one of this machine's file systems."""
+        """Whether it is on a local file system."""
         return isinstance(self.fs, LocalFileSystem)
 
     @property
@@ -66,21 +66,21 @@ class File:
 
     @property
     def address(self) -> str:
-        """Path or URL that opens it."""
+        """Path or URL that opens it; may contain credentials."""
         return self.path if self.is_local else str(self.fs.unstrip_protocol(self.path))
 
     @property
     def suffix(self) -> str:
-        """Ending of its name, in small letters, such as ``.fbin``."""
+        """Suffix of its name in lower case, such as ``.fbin``."""
         name = self.path.rsplit("/", 1)[-1].lower()
         return name[name.rfind(".") :] if "." in name else ""
 
     def open(self) -> BinaryIO:
-        """Open it for reading; unbuffered on a disk, read ahead in a store."""
+        """Open the file for reading; unbuffered on a disk, with read-ahead in a store."""
         return ObjectStore(self.address).open()
 
     def head(self, size: int = HEAD_BYTES) -> bytes:
-        """Return the first bytes: one small request in a store."""
+        """Return the first bytes, with a single request in a store."""
         if self.is_local:
             with self.open() as file:
                 return file.read(size)
@@ -88,7 +88,7 @@ class File:
 
 
 def fill(file: BinaryIO, block: npt.NDArray[Any]) -> int:
-    """Read bytes into a contiguous array until it is full or the file ends; return how many."""
+    """Read into a contiguous array until it is full or the file ends; return the bytes read."""
     view = block.reshape(-1).view(np.uint8).data
     filled = 0
     while filled < len(view):
@@ -100,12 +100,12 @@ def fill(file: BinaryIO, block: npt.NDArray[Any]) -> int:
 
 
 def block_ranges(start: int, stop: int, row_bytes: int) -> Iterator[tuple[int, int]]:
-    """Cut a range of rows into ranges of about :data:`BLOCK_BYTES`."""
+    """Divide a range of rows into ranges of about :data:`BLOCK_BYTES`."""
     return _ranges(start, stop, BLOCK_BYTES // max(1, row_bytes))
 
 
 def plain_ranges(start: int, stop: int, row_bytes: int) -> Iterator[tuple[int, int]]:
-    """Cut a range of rows into ranges of about :data:`PLAIN_BYTES`."""
+    """Divide a range of rows into ranges of about :data:`PLAIN_BYTES`."""
     return _ranges(start, stop, PLAIN_BYTES // max(1, row_bytes))
 
 
@@ -116,34 +116,38 @@ def _ranges(start: int, stop: int, step: int) -> Iterator[tuple[int, int]]:
 
 @contextlib.contextmanager
 def reaching(where: str) -> Iterator[None]:
-    """Turn errors of access to a file into one line."""
+    """Convert errors of access to a file to :class:`BadInput` or, if temporary, ``Incomplete``."""
     try:
         yield
     except FileNotFoundError:
         raise BadInput(f"{where}: no such file or folder; check the path") from None
     except (IsADirectoryError, NotADirectoryError):
         raise BadInput(
-            f"{where}: a folder where a file should be, or the other way round; check the path"
+            f"{where}: a folder where a file is expected, or a file where a folder is; check the "
+            "path"
         ) from None
     except PermissionError as error:
-        raise BadInput(f"{where}: permission denied; change its rights or yours") from error
+        raise BadInput(f"{where}: permission denied; change the file's permissions") from error
     except OSError as error:
         reason = error.strerror or first_line(error)
         raise Incomplete(
-            f"{where}: can't be read ({reason}); run the same command again once this is mended"
+            f"{where}: can't be read ({reason}); run the same command again once this is fixed"
         ) from error
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in _STORE_LIBRARIES:
             raise
         raise Incomplete(
-            f"{where}: can't be reached ({first_line(error)}); check address and "
+            f"{where}: can't be reached ({first_line(error)}); check the address and the "
             "credentials, then run the same command again"
         ) from error
 
 
 @contextlib.contextmanager
 def decoding(where: str, what: str, size: int) -> Iterator[None]:
-    """Turn whatever a format's library raises on a damaged file of so many bytes into one line."""
+    """Convert any error that a format's library raises on a damaged file to :class:`BadInput`.
+
+    ``what`` is the format and ``size`` the file's size in bytes, for the message.
+    """
     with reaching(where):
         try:
             yield

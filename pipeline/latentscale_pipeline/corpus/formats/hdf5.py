@@ -1,8 +1,8 @@
 """HDF5: datasets by their paths inside the file.
 
-Only what is in the file itself is read: links to other files aren't followed, and datasets whose
-values are kept in other files (external storage, virtual datasets) are refused. HDF5 gives zeros
-for values that were never written, so a dataset with such values is refused as well.
+Only the file itself is read: links to other files aren't followed, and datasets whose values are
+in other files (external storage, virtual datasets) are refused. HDF5 returns zeros for values that
+were never written, so a dataset with such values is refused, too.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Hdf5(Container):
     file: File
 
     def check(self, field: Field) -> None:
-        """Refuse a dataset that isn't wholly in this file."""
+        """Refuse a dataset that isn't completely stored in this file."""
         where = self.locate(field)
         with decoding(where, "HDF5", self.file.size), _opened(self.file) as file:
             dataset = file[field.name]
             if dataset.is_virtual or dataset.external:
                 raise BadInput(
-                    f"{where}: its values are kept in other files, which aren't read; name those, "
-                    "or copy the dataset into one file"
+                    f"{where}: its values are in other files, which aren't read; name those "
+                    "files, or copy the dataset into one file"
                 )
             if dataset.chunks:
                 grid = zip(dataset.shape, dataset.chunks, strict=True)
@@ -66,7 +66,7 @@ class Hdf5(Container):
 
 
 def open_hdf5(file: File) -> Hdf5:
-    """Open an HDF5 file and list its datasets; links out of it are left out."""
+    """Open an HDF5 file and list its datasets; links to other files are ignored."""
     fields: list[Field] = []
 
     def note(name: str, node: object) -> None:
@@ -77,7 +77,7 @@ def open_hdf5(file: File) -> Hdf5:
                 fields.append(Field(name, node.shape, node.dtype))
 
     with decoding(file.name, "HDF5", file.size), _opened(file) as opened:
-        opened.visititems(note)  # goes through hard links only
+        opened.visititems(note)  # follows hard links only
     return Hdf5(file.name, tuple(fields), file)
 
 
@@ -92,10 +92,10 @@ def _opened(file: File) -> Iterator[Any]:
 
 
 class _Remote:
-    """A file of a store for HDF5, which asks for bytes with its one lock held.
+    """A file in a store, for h5py; it disables garbage collection while bytes are fetched.
 
-    Other threads fetch them. Were one of these to collect garbage meanwhile, with an object of
-    HDF5's in it, it would wait for that lock, and whoever holds it for the bytes.
+    h5py holds its global lock while it waits for the bytes, which other threads fetch. If one of
+    those threads collected an h5py object as garbage, it would wait for the same lock: a deadlock.
     """
 
     def __init__(self, file: BinaryIO) -> None:

@@ -1,7 +1,6 @@
-"""NumPy's ``.npy``: one array behind a header.
+"""NumPy's ``.npy``: a header followed by one array.
 
-Nothing is ever unpickled, and a header is checked against the bytes there are before any row is
-believed.
+Nothing is ever unpickled, and the header is checked against the file's size before any row is read.
 """
 
 from __future__ import annotations
@@ -22,23 +21,25 @@ MAGIC = b"\x93NUMPY"
 
 
 def read_header(file: BinaryIO, where: str) -> Place:
-    """Read the header at the beginning of a file.
+    """Read the header of an array, with the file positioned at its beginning.
 
     Raises
     ------
     BadInput
-        When there is no NPY header, it is damaged, or the array holds Python objects.
+        If the header is missing or damaged, or the array holds Python objects.
     """
     counted = _Counted(file)
     try:
         version = np.lib.format.read_magic(counted)
-        with warnings.catch_warnings(action="ignore"):  # headers that Python 2 wrote are fine
+        with warnings.catch_warnings(action="ignore"):  # headers written by Python 2 are valid
             if version == (1, 0):
                 shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(counted)
             elif version == (2, 0):
                 shape, fortran_order, dtype = np.lib.format.read_array_header_2_0(counted)
             else:
-                raise BadInput(f"{where}: NPY version {version}, which plain arrays don't have")
+                raise BadInput(
+                    f"{where}: unsupported .npy version {version}; save a plain numeric array"
+                )
     except (
         ValueError, SyntaxError, TypeError, KeyError, AttributeError, OverflowError, MemoryError,
         RecursionError, tokenize.TokenError,
@@ -50,13 +51,13 @@ def read_header(file: BinaryIO, where: str) -> Place:
         ) from error
     if dtype.hasobject:
         raise BadInput(
-            f"{where}: holds Python objects, which are never unpickled; save a plain numeric array"
+            f"{where}: contains Python objects, which aren't unpickled; save a plain numeric array"
         )
     return Place(shape, dtype, counted.count, fortran_order)
 
 
 def open_npy(file: File) -> PlainArrays:
-    """Open a ``.npy``: its header is checked against its size."""
+    """Open a ``.npy`` file and check its header against its size."""
     place = read_header(io.BytesIO(file.head()), file.name)
     check_size(place, file.size, file.name)
     field = Field("", place.shape, place.dtype)
@@ -64,7 +65,7 @@ def open_npy(file: File) -> PlainArrays:
 
 
 class _Counted(io.RawIOBase):
-    """A file that counts what is read from it."""
+    """A file that counts the bytes read from it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

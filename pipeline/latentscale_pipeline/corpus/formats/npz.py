@@ -1,7 +1,7 @@
-"""NumPy's ``.npz``: a ZIP archive of ``.npy`` members, stored or packed.
+"""NumPy's ``.npz``: a ZIP archive of ``.npy`` members, stored or compressed.
 
-Members are read as streams from their beginning and never written anywhere, so that a member's
-name leads nowhere, and its checksum is compared when its end is reached.
+Members are read as streams and never extracted to disk, so a malicious member name does no harm.
+A member's checksum is compared when its end is reached.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _SKIPPED_AT_ONCE = 8 << 20
 
 @dataclass(frozen=True)
 class Npz(PlainArrays):
-    """A ``.npz`` archive; ``places`` are those within its members."""
+    """A ``.npz`` archive; ``places`` are relative to the beginning of each member."""
 
     sequential = True
 
     def check(self, field: Field) -> None:
-        """Refuse a member whose bytes are fewer or more than its header says."""
+        """Refuse a member whose size differs from that in its header."""
         with self.file.open() as file, zipfile.ZipFile(file) as archive:
             size = archive.getinfo(_member(archive, field.name)).file_size
         check_size(self.place(field), size, self.locate(field))
 
     def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
-        """Yield rows; those before them are unpacked and left out."""
+        """Yield rows; earlier rows are decompressed and skipped."""
         place, where = self.place(field), self.locate(field)
         with (
             decoding(where, ".npz", self.file.size),
@@ -54,22 +54,22 @@ class Npz(PlainArrays):
         ):
             values = cast(BinaryIO, packed)
             if place.fortran_order:
-                # Going back in a packed member would unpack it again: columns come from memory.
+                # Seeking back in a compressed member would decompress it again from its beginning.
                 values = io.BytesIO(packed.read())
             else:
                 _skip(packed, place.offset + start * place.row_bytes)
             yield from read_blocks(values, place, start, stop, where)
             if stop == place.shape[0]:
-                packed.read(1)  # the end of the member: its checksum is compared here
+                packed.read(1)  # zipfile compares the checksum when the end is reached
 
 
 def open_npz(file: File) -> Npz:
-    """Open a ``.npz``: the header of every member is read; what isn't an array is left out."""
+    """Open a ``.npz`` archive and read the header of every array; other members are ignored."""
     places: dict[str, Place] = {}
     unpacking = decoding(file.name, ".npz", file.size)
     with unpacking, file.open() as opened, zipfile.ZipFile(opened) as archive:
         if any(member.flag_bits & 1 for member in archive.infolist()):
-            raise BadInput(f"{file.name}: it is encrypted; save it without a password")
+            raise BadInput(f"{file.name}: the archive is encrypted; save it without a password")
         for member in archive.namelist():
             with archive.open(member) as packed:
                 if cast(io.BufferedReader, packed).peek(8).startswith(npy.MAGIC):
@@ -88,5 +88,5 @@ def _skip(packed: zipfile.ZipExtFile | Any, count: int) -> None:
     while count > 0:
         skipped = len(packed.read(min(count, _SKIPPED_AT_ONCE)))
         if not skipped:
-            return  # what follows finds that nothing is left
+            return  # the member is truncated: read_blocks reports it
         count -= skipped

@@ -1,8 +1,8 @@
-"""Values as plain bytes: arrays that lie in a file as in memory, behind a header.
+"""Plain arrays: values stored after a header exactly as in memory.
 
-Rows are read in blocks, of any range of rows, and never mapped: a file that is cut short while it
-is mapped ends the process, and pages of a mapping count as its memory. One reader serves files,
-objects in a store and members of an archive.
+Any range of rows can be read, in blocks. Files aren't memory-mapped: if a mapped file is truncated
+while it is read, the process is killed, and mapped pages count as the process's memory. The same
+reader serves files, objects in a store and members of an archive.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from latentscale_pipeline.errors import BadInput
 
 @dataclass(frozen=True)
 class Place:
-    """Where an array's values begin in a file, and how they lie there."""
+    """Position, shape, dtype and order of an array's values in a file."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -31,16 +31,16 @@ class Place:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row of the first axis."""
+        """Size of one row (an entry of the first axis) in bytes."""
         return self.dtype.itemsize * math.prod(self.shape[1:])
 
     @property
     def end(self) -> int:
-        """The byte after the last value."""
+        """Offset of the byte after the last value."""
         return self.offset + self.dtype.itemsize * math.prod(self.shape)
 
     def row_at(self, byte: int) -> str:
-        """Say which row a byte is in; nothing where rows don't follow each other."""
+        """Return which row contains a byte, for messages; empty in Fortran order."""
         row = max(0, byte - self.offset) // max(1, self.row_bytes)
         return "" if self.fortran_order else f", in row {row} of {self.shape[0]}"
 
@@ -56,7 +56,7 @@ class PlainArrays(Container):
     single: bool = False
 
     def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
-        """Yield rows, converted from the file's order of bytes and axes as needed."""
+        """Yield rows of one field."""
         place = self.place(field)
         first = start
         with reaching(self.path), self.file.open() as file:
@@ -67,28 +67,28 @@ class PlainArrays(Container):
                 first += len(block)
 
     def place(self, field: Field) -> Place:
-        """Return where a field is."""
+        """Return the place of a field."""
         return self.places[[known.name for known in self.fields].index(field.name)]
 
     def values(self, block: npt.NDArray[Any], field: Field, first: int) -> npt.NDArray[Any]:
-        """Turn rows as they are stored, from number ``first`` on, into those of a field."""
+        """Convert stored rows to rows of the field; ``first`` is the number of the first row."""
         return block
 
 
 def check_size(place: Place, size: int, where: str) -> None:
-    """Refuse a file that has fewer or more bytes than the array needs.
+    """Check that a file ends where its array ends.
 
     Raises
     ------
     BadInput
-        Naming the offset and the row at which it ends.
+        If it is too short, with the offset and the row at which it ends, or too long.
     """
     if size < place.end:
         raise _truncated(place, size, where)
     if size > place.end:
         raise BadInput(
             f"{where}: {size - place.end} bytes follow the array, which ends at byte "
-            f"{place.end}; save one array a file"
+            f"{place.end}; save one array per file"
         )
 
 
@@ -100,19 +100,19 @@ def read_blocks(
     Parameters
     ----------
     file : binary file
-        Positioned at row ``start``. One in Fortran order must be seekable; it is read column by
-        column.
+        The file, positioned at row ``start``. In Fortran order it must be seekable, and is read
+        column by column.
     place : Place
-        Where and how the array lies in it.
+        The array's place in the file.
     start, stop : int
-        Which rows.
+        Range of rows.
     where : str
-        Its name, for messages.
+        Name of the array, for messages.
 
     Raises
     ------
     BadInput
-        When the file ends early.
+        If the file is truncated.
     """
     by_columns = place.fortran_order and len(place.shape) == 2
     for first, last in plain_ranges(start, stop, place.row_bytes):

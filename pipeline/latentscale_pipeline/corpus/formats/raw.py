@@ -1,10 +1,10 @@
-"""Rows as plain bytes: the big-ann family and the ``vecs`` family.
+"""Raw vectors: the formats of the big-ann benchmarks, and the ``vecs`` formats.
 
-The big-ann files (``.fbin .f16bin .u8bin .i8bin``) begin with the numbers of rows and of
-dimensions, unsigned 32-bit, and go on with the rows. In ``.fvecs`` and ``.bvecs`` every row has its
-number of dimensions, signed 32-bit, before it. Everything is little-endian, and neither says what
-its values are: that is known from the size of the file (4, 2 or 1 byte a value), and for bytes from
-the name.
+The big-ann files (``.fbin .f16bin .u8bin .i8bin``) begin with the numbers of rows and dimensions,
+each an unsigned 32-bit integer, followed by the rows. In ``.fvecs`` and ``.bvecs`` every row is
+preceded by its number of dimensions, a signed 32-bit integer. Everything is little-endian. Neither
+states the type of its values. It follows from the suffix or, without a known one, from the size of
+the file (4 or 2 bytes a value; one-byte big-ann files need their suffix).
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from latentscale_pipeline.corpus.formats.plain import Place, PlainArrays
 from latentscale_pipeline.errors import BadInput
 
 BIN_DTYPES = {"fbin": "<f4", "f16bin": "<f2", "u8bin": "u1", "i8bin": "i1"}
-"""Values of each format of the big-ann family."""
+"""Dtype of each big-ann format."""
 
 VECS_DTYPES = {"fvecs": "<f4", "bvecs": "u1"}
-"""Values of each format of the ``vecs`` family."""
+"""Dtype of each ``vecs`` format."""
 
 INTEGER_SUFFIXES = {".ibin", ".ivecs"}
-"""Lists of neighbours in the same layouts: they hold row numbers, not vectors."""
+"""Suffixes of neighbour lists in the same layouts, which hold row numbers, not vectors."""
 
 _HEADER = struct.Struct("<II")
 
 
 @dataclass(frozen=True)
 class Vecs(PlainArrays):
-    """Rows of which each states its dimensions before its values."""
+    """Rows that are each preceded by their number of dimensions."""
 
     def values(self, block: npt.NDArray[Any], field: Field, first: int) -> npt.NDArray[Any]:
-        """Take what rows state off them: all have to state the same."""
+        """Return the values of rows without the dimensions before them, which must be equal."""
         stated, d = block["dimensions"], field.shape[1]
         wrong = np.flatnonzero(stated != d)
         if wrong.size:
             row = first + int(wrong[0])
             raise BadInput(
                 f"{self.path}: row {row}, at byte {row * block.itemsize}, states "
-                f"{stated[wrong[0]]} dimensions instead of {d}; write the file again, all rows "
-                "equally long"
+                f"{stated[wrong[0]]} dimensions instead of {d}; write the file again with rows of "
+                "equal length"
             )
         return np.ascontiguousarray(block["values"])
 
 
 def is_bin(kind: str, file: File, head: bytes) -> bool:
-    """Return whether a file is of the big-ann family, by its name, or by 4 or 2 bytes a value."""
+    """Return whether a file has a big-ann format, by its suffix, or by its header and size."""
     if file.suffix in {f".{name}" for name in BIN_DTYPES}:
         return file.suffix == f".{kind}"
     if file.suffix in INTEGER_SUFFIXES or len(head) < _HEADER.size or kind.endswith("8bin"):
@@ -62,12 +62,12 @@ def is_bin(kind: str, file: File, head: bytes) -> bool:
 
 
 def open_bin(kind: str, file: File) -> PlainArrays:
-    """Open a file of the big-ann family: its header is checked against its size."""
+    """Open a file in a big-ann format and check its header against its size."""
     head = file.head(_HEADER.size)
     if len(head) < _HEADER.size:
         raise BadInput(
-            f"{file.name}: its header ends at byte {len(head)} of {_HEADER.size}; copy or "
-            "write it again"
+            f"{file.name}: truncated: its header ends at byte {len(head)} of {_HEADER.size}; copy "
+            "or write it again"
         )
     place = _bin_place(kind, *_HEADER.unpack(head))
     if place.end != file.size:
@@ -100,14 +100,14 @@ def _wrong_size(file: File, head: bytes, kind: str) -> str:
 
 
 def is_vecs(kind: str, file: File, head: bytes) -> bool:
-    """Return whether a file is of the ``vecs`` family: by name, or by what rows state."""
+    """Return whether a file has a ``vecs`` format, by its suffix, or by its first two rows."""
     if file.suffix in {f".{name}" for name in VECS_DTYPES}:
         return file.suffix == f".{kind}"
     if file.suffix in INTEGER_SUFFIXES or len(head) < 4:
         return False
     d = int.from_bytes(head[:4], "little", signed=True)
     record = _record_bytes(d, kind)
-    # At least two rows that say the same: fewer could be anything.
+    # A single row is too little evidence: the first two must have the same dimensions.
     return (
         d > 0
         and file.size % record == 0
@@ -117,7 +117,7 @@ def is_vecs(kind: str, file: File, head: bytes) -> bool:
 
 
 def open_vecs(kind: str, file: File) -> Vecs:
-    """Open a file of the ``vecs`` family: what row 0 states is checked against its size."""
+    """Open a file in a ``vecs`` format and check the dimensions of row 0 against its size."""
     head = file.head(4)
     d = int.from_bytes(head, "little", signed=True)
     turned = int.from_bytes(head, "big", signed=True)

@@ -1,13 +1,13 @@
-"""Text: CSV, TSV, the text format of word2vec (and GloVe), and one value a line.
+"""Text: CSV, TSV, the text format of word2vec (and GloVe), and one value per line.
 
-A line is a row. Fields are separated by tabs, commas, semicolons or blanks; a first line without
-numbers names the columns, and without one they are called by their numbers, from 0. A first line
-of two whole numbers, rows and dimensions, is word2vec's. Columns of numbers are joined to vectors
-as in other tables (:func:`.container.joined_fields`); a column that holds whole numbers only,
-beside others that don't, is no part of them. Empty lines are skipped.
+Each line is a row. Fields are separated by tabs, commas, semicolons or blanks. If the first line
+has no numbers, it names the columns; otherwise their names are their numbers, from 0. A first line
+with two whole numbers (rows and dimensions) is word2vec's header. Numeric columns are joined to
+vectors as in other tables (:func:`.container.joined_fields`). If some named columns have fractions,
+those with whole numbers only are left out of the vectors. Empty lines are skipped.
 
-To read from the middle of a file, its first reading (which counts the lines) notes where every
-4096th row begins.
+The first pass counts the lines and records the offset of every 4096th row, so that later reads can
+start in the middle of a file.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File, reaching
 from latentscale_pipeline.errors import BadInput
 
 NOTED_ROWS = 4096
-"""Rows between two that are found without reading those before them."""
+"""Distance between rows whose offsets are recorded."""
 
 SNIFFED_BYTES = 1 << 20
 SNIFFED_ROWS = 50
 
 WHITESPACE = " "
-"""Stands for any run of blanks between two fields."""
+"""Delimiter that stands for any run of blanks."""
 
 WHOLE_LINE = ""
-"""Stands for none: a line is one value."""
+"""Delimiter that stands for none: each line is one value."""
 
 _TEXT_BYTES = 128
-"""About how many bytes a text takes."""
+"""Approximate size of a text value in memory."""
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|nan|inf(inity)?)", re.I)
 _WHOLE = re.compile(r"[+-]?\d+")
@@ -49,18 +49,18 @@ _WHOLE = re.compile(r"[+-]?\d+")
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a text file is to be read.
+    """Delimiter, columns and header of a text file.
 
     Attributes
     ----------
     delimiter : str
-        Between two fields, or :data:`WHITESPACE`, or :data:`WHOLE_LINE`.
+        A character, :data:`WHITESPACE` or :data:`WHOLE_LINE`.
     names : tuple of str
-        Of the columns.
+        Names of the columns.
     skipped : int
-        Lines before the first row.
+        Number of lines before the first row.
     stated : tuple of int or None
-        Rows and dimensions as word2vec's first line states them.
+        Rows and dimensions in a word2vec header.
     """
 
     delimiter: str
@@ -69,7 +69,7 @@ class Dialect:
     stated: tuple[int, int] | None = None
 
     def split(self, line: str) -> list[str]:
-        """Cut a line into fields."""
+        """Split a line into fields."""
         if self.delimiter == WHOLE_LINE:
             return [line]
         if self.delimiter == WHITESPACE:
@@ -79,13 +79,13 @@ class Dialect:
         return line.split(self.delimiter)
 
     def is_row(self, line: bytes) -> bool:
-        """Return whether a line counts: an empty one is a value only where a line is one."""
+        """Return whether a line is a row; empty lines are rows only if each line is one value."""
         return self.delimiter == WHOLE_LINE or bool(line.strip())
 
 
 @dataclass(frozen=True)
 class Text(Container):
-    """A text file; ``starts`` are the offsets of every 4096th row."""
+    """An open text file; ``starts`` are the offsets of every 4096th row."""
 
     path: str
     fields: tuple[Field, ...]
@@ -95,7 +95,7 @@ class Text(Container):
     single: bool = False
 
     def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
-        """Yield rows of one column, or of several that are joined to vectors."""
+        """Yield rows of one column, or of columns that are joined to vectors."""
         is_text = field.dtype.kind == "T"
         places = [self.dialect.names.index(name) for name in field.columns or (field.name,)]
         most = max(1, BLOCK_BYTES // (_TEXT_BYTES if is_text else 8 * len(places)))
@@ -112,7 +112,7 @@ class Text(Container):
             yield values if field.columns else values[:, 0]
 
     def _rows(self, start: int, stop: int) -> Iterator[tuple[int, int, list[str]]]:
-        """Yield the number, offset and fields of each row."""
+        """Yield row number, byte offset and fields of each row."""
         with _opened(self.file) as opened:
             offset, row = self.starts[start // NOTED_ROWS], start // NOTED_ROWS * NOTED_ROWS
             opened.seek(offset)
@@ -141,7 +141,7 @@ class Text(Container):
         if len(cells) != len(self.dialect.names):
             raise BadInput(
                 f"{self.path}: row {row}, at byte {offset}, has {len(cells)} fields instead of "
-                f"{len(self.dialect.names)}; mend the line"
+                f"{len(self.dialect.names)}; fix the line"
             )
         return cells
 
@@ -153,12 +153,12 @@ class Text(Container):
             pattern, what = (_WHOLE, "a whole number") if whole else (_NUMBER, "a number")
             wrong = next((cell for cell in cells if not pattern.fullmatch(cell.strip())), cells[0])
             raise BadInput(
-                f"{self.path}: row {row}, at byte {offset}: {wrong[:40]!r} isn't {what}; mend it"
+                f"{self.path}: row {row}, at byte {offset}: {wrong[:40]!r} isn't {what}; fix it"
             ) from None
 
 
 def open_lines(file: File) -> Text:
-    """Open a text file of one value a line (ids, labels or weights): its lines are counted."""
+    """Open a text file with one value per line (ids, labels or weights), and count its lines."""
     dialect = Dialect(WHOLE_LINE, ("",), 0)
     rows, starts = _count(file, dialect)
     return Text(file.name, (Field("", (rows,), STRINGS),), file, dialect, starts, single=True)
@@ -170,7 +170,7 @@ def is_text_vectors(file: File, head: bytes) -> bool:
 
 
 def open_text(file: File, delimiter: str | None = None) -> Text:
-    """Open text with a given delimiter; None finds it from the first lines."""
+    """Open a text file; without a delimiter it is detected from the first lines."""
     head = file.head(SNIFFED_BYTES)
     dialect = _sniffed(file, head, delimiter)
     if dialect is None:
@@ -181,8 +181,8 @@ def open_text(file: File, delimiter: str | None = None) -> Text:
     rows, starts = _count(file, dialect)
     if dialect.stated is not None and rows != dialect.stated[0]:
         raise BadInput(
-            f"{file.name}: its first line states {dialect.stated[0]} rows and {rows} follow "
-            f"up to byte {file.size}; copy or write it again"
+            f"{file.name}: its first line states {dialect.stated[0]} rows, but it has {rows} "
+            f"(up to byte {file.size}); copy or write it again"
         )
     return Text(file.name, _fields(head, dialect, rows), file, dialect, starts)
 
@@ -190,7 +190,7 @@ def open_text(file: File, delimiter: str | None = None) -> Text:
 def _sniffed(file: File, head: bytes, delimiter: str | None) -> Dialect | None:
     lines = _first_lines(head, file.size)
     if lines and len(lines) < 2 and len(head) < file.size and len(head) < SNIFFED_BYTES:
-        with reaching(file.name):  # rows may be long
+        with reaching(file.name):  # long rows: two lines don't fit in the first bytes
             lines = _first_lines(file.head(SNIFFED_BYTES), file.size)
     if not lines:
         return None
@@ -217,38 +217,38 @@ def _sniffed(file: File, head: bytes, delimiter: str | None) -> Dialect | None:
 
 
 def _names_columns(cells: list[str]) -> bool:
-    """Return whether a first line holds names, or the numbers that data frames count columns by."""
+    """Return whether a first line holds column names or a data frame's column numbers."""
     counted = [str(place) for place in range(len(cells))]
     return cells in (counted, ["", *counted[:-1]]) or not any(map(_NUMBER.fullmatch, cells))
 
 
 def _first_lines(head: bytes, size: int) -> list[str]:
-    """Decode the whole lines of a file's beginning; none when it isn't text."""
+    """Return the complete lines at the beginning of a file; none if it isn't text."""
     if b"\0" in head:
         return []
     whole = head if len(head) >= size else head[: head.rfind(b"\n") + 1] or head
-    # What isn't UTF-8 is told with its place when it is read.
+    # Invalid UTF-8 is reported with its position when the row is read.
     text = whole.removeprefix(b"\xef\xbb\xbf").decode(errors="replace")
     return [line for line in text.splitlines() if line.strip()][: SNIFFED_ROWS + 1]
 
 
 def _fields(head: bytes, dialect: Dialect, rows: int) -> tuple[Field, ...]:
-    """Describe the columns from the first rows: text, whole numbers, or numbers."""
+    """Return the fields of a text file, with column types detected from the first rows."""
     lines = _first_lines(head, len(head))[dialect.skipped : dialect.skipped + SNIFFED_ROWS]
     table = [dialect.split(line) for line in lines]
     table = [row for row in table if len(row) == len(dialect.names)] or [[""] * len(dialect.names)]
     dtypes: dict[str, np.dtype[Any]] = {}
-    numbers: dict[str, bool] = {}  # by name: whether they are whole ones
+    numbers: dict[str, bool] = {}  # numeric columns, and whether all their values are whole
     for place, name in enumerate(dialect.names):
         cells = [row[place].strip() for row in table]
         matching = sum(bool(_NUMBER.fullmatch(cell)) for cell in cells)
         whole = all(map(_WHOLE.fullmatch, cells))
-        # A column of numbers with a flaw is still one of numbers: reading it tells the flaw.
+        # Some cells may be malformed: the column stays numeric, and reading it reports them.
         if 2 * matching > len(cells):
             numbers[name] = whole
         as_numbers = np.dtype(np.int64 if whole else np.float64)
         dtypes[name] = as_numbers if matching == len(cells) else cast("np.dtype[Any]", STRINGS)
-    # Without names a column of whole numbers is as likely one of values as any.
+    # With names, a column of whole numbers may be an id; without names, it is taken as values.
     unnamed = dialect.skipped == 0 or dialect.stated is not None
     taken = unnamed or all(numbers.values())
     joined = {name: np.dtype(np.float64) for name, whole in numbers.items() if taken or not whole}
@@ -257,7 +257,7 @@ def _fields(head: bytes, dialect: Dialect, rows: int) -> tuple[Field, ...]:
 
 
 def _count(file: File, dialect: Dialect) -> tuple[int, tuple[int, ...]]:
-    """Count the rows, and note where every 4096th begins."""
+    """Count the rows, and return the offset of every 4096th."""
     rows, offset = -dialect.skipped, 0
     starts: list[int] = []
     with _opened(file) as opened:

@@ -1,7 +1,7 @@
-"""Existing Zarr arrays and groups, of version 2 or 3, and whole corpora.
+"""Existing Zarr arrays and groups, version 2 or 3, and corpora.
 
-Zarr gives zeros for chunks that were never written, so an array with such chunks is refused. Links
-on a disk that lead out of the Zarr's folder aren't followed.
+Zarr returns zeros for chunks that were never written, so an array with such chunks is refused. A
+local Zarr with symbolic links to files outside its folder is refused, too.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from latentscale_pipeline.errors import BadInput, first_line
 from latentscale_pipeline.storage.objects import ObjectStore
 
 DOCUMENTS = ("zarr.json", ".zarray", ".zgroup")
-"""Any of them makes a folder a Zarr."""
+"""A folder with any of these is a Zarr."""
 
 _NEVER_WRITTEN = 2**64 - 1
 
 
 @dataclass(frozen=True)
 class Zarr(Container):
-    """An existing Zarr; the names of its fields are the arrays' paths in the group."""
+    """An existing Zarr; its fields are named by the arrays' paths in the group."""
 
     path: str
     fields: tuple[Field, ...]
@@ -44,11 +44,11 @@ class Zarr(Container):
     single: bool = False
 
     def locate(self, field: Field) -> str:
-        """Name an array by its path."""
+        """Return the path of an array."""
         return f"{self.path}/{field.name}".rstrip("/")
 
     def check(self, field: Field) -> None:
-        """Refuse an array of which chunks were never written: Zarr would read them as zeros."""
+        """Refuse an array with chunks that were never written; Zarr would read them as zeros."""
         with _decoding(self.path):
             array, sizes = self._array(field), ObjectStore(self.file.address).sizes()
             prefix = f"{field.name}/" if field.name else ""
@@ -66,12 +66,12 @@ class Zarr(Container):
                     first = place[0] * grid[0]
                     rows = f"rows {first} to {min(first + grid[0], array.shape[0]) - 1}"
                     raise BadInput(
-                        f"{key} ({rows}) {what}; write it again, or all of the array with "
+                        f"{key} ({rows}) {what}; write it again, or write the array with "
                         "write_empty_chunks"
                     )
 
     def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
-        """Yield rows of one array, in whole shards (or chunks) of some MiB at least."""
+        """Yield rows of one array, in whole shards (or chunks), several together if small."""
         with _decoding(self.locate(field)):
             array = self._array(field)
             whole = max(1, (array.shards or array.chunks)[0])
@@ -87,12 +87,12 @@ class Zarr(Container):
         return _arrays(self.file)[field.name]
 
     def _absent_chunks(self, array: zarr.Array[Any], place: tuple[int, ...], key: str) -> int:
-        """Count the chunks of one shard that its index says were never written."""
+        """Count the chunks of one shard that were never written, according to its index."""
         codecs = getattr(array.metadata, "codecs", ())
         codec = codecs[0] if codecs else None
         if not (
             isinstance(codec, ShardingCodec)
-            # An enumeration's member in older versions of Zarr, plain text in newer ones.
+            # An enum member in older versions of Zarr, a string in newer ones.
             and getattr(codec.index_location, "value", codec.index_location) == "end"
             and [type(step) for step in codec.index_codecs] == [BytesCodec, Crc32cCodec]
         ):
@@ -114,9 +114,9 @@ class Zarr(Container):
 
 @dataclass(frozen=True)
 class CorpusRows(Container):
-    """Rows of a whole corpus, checked on reading, and what accompanies them.
+    """Rows of a corpus with their ids, labels and weights; shards are checked on reading.
 
-    ``rows`` are the numbers of chosen ones, ascending; None for all.
+    ``rows`` are the numbers of the chosen rows, ascending; None means all.
     """
 
     path: str
@@ -125,11 +125,11 @@ class CorpusRows(Container):
     rows: npt.NDArray[np.int64] | None = None
 
     def locate(self, field: Field) -> str:
-        """Name the corpus, or a companion of its vectors."""
+        """Return the corpus' path for the vectors, and an array's path for other fields."""
         return self.path if field.name == "vectors" else f"{self.path}/{field.name}"
 
     def blocks(self, field: Field, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
-        """Yield rows; every shard that holds some is read once."""
+        """Yield rows; every shard that holds some of them is read once."""
         if self.rows is None:
             yield from self.corpus.read_blocks(field.name, start, stop)
             return
@@ -144,7 +144,7 @@ class CorpusRows(Container):
 
 
 def corpus_rows(corpus: Corpus, rows: npt.NDArray[np.int64] | None = None) -> CorpusRows:
-    """Return the rows of a corpus, or chosen ones, as a container."""
+    """Return all or chosen rows of a corpus as a container."""
     count = corpus.n if rows is None else len(rows)
     fields = [Field("vectors", (count, corpus.d), corpus.dtype)]
     for name, array in corpus.manifest.arrays.items():
@@ -154,15 +154,15 @@ def corpus_rows(corpus: Corpus, rows: npt.NDArray[np.int64] | None = None) -> Co
 
 
 def is_zarr(file: File) -> bool:
-    """Return whether a folder is a Zarr, or was meant to be."""
-    # A corpus that has lost its Zarr documents is still a corpus, and is refused as one.
+    """Return whether a folder is a Zarr, by its suffix or its documents."""
+    # A damaged corpus may lack its Zarr documents. It must be refused, not read as a plain folder.
     return file.path.endswith(".zarr") or any(
         file.fs.exists(f"{file.path}/{document}") for document in DOCUMENTS
     )
 
 
 def open_zarr(file: File) -> Container:
-    """Open a Zarr: the documents of its arrays, or the manifest of a corpus."""
+    """Open a Zarr: read the metadata of its arrays, or the manifest of a corpus."""
     store = ObjectStore(file.address)
     if store.exists(MANIFEST_KEY):
         return corpus_rows(open_corpus(store.url))
@@ -181,10 +181,10 @@ def open_zarr(file: File) -> Container:
 
 
 def _arrays(file: File) -> dict[str, zarr.Array[Any]]:
-    """Return the arrays of an existing Zarr by their paths in its group, which may be empty."""
+    """Return the arrays of an existing Zarr by their paths; the path of a single array is empty."""
     address = file.address
     store = LocalStore(address, read_only=True) if file.is_local else FsspecStore.from_url(address)
-    # A group's summary of what is below it may be wrong, or name what isn't below it.
+    # Consolidated metadata may be outdated, so it isn't used.
     node = zarr.open(store, mode="r", use_consolidated=False)
     if isinstance(node, zarr.Array):
         return {"": node}
@@ -201,13 +201,13 @@ def _check_links(root: Path) -> None:
                 real = os.path.realpath(path)
                 if os.path.commonpath([inside, real]) != inside:
                     raise BadInput(
-                        f"{path}: a link that leads out of {root}; put the file itself there"
+                        f"{path}: a link that leads out of {root}; replace it with the file"
                     )
 
 
 @contextlib.contextmanager
 def _decoding(where: str) -> Iterator[None]:
-    """Turn what may go wrong in a Zarr into one line: its codecs raise many kinds."""
+    """Convert errors of Zarr and its codecs, which raise many types, to :class:`BadInput`."""
     with reaching(where):
         try:
             yield

@@ -1,1 +1,1 @@
-"""Ingest: read sources, write shards, publish the manifest."""
+"""Ingest: read sources, write shards and the manifest."""

@@ -1,8 +1,8 @@
 """Append rows to a corpus as new shards; existing shards are never rewritten.
 
-What is added is a piece of its own below ``appended/``: the last shard of the rows before it may be
-a short one, and filling it up would change an object that others read. Until the manifest is
-replaced, which comes last, the corpus is what it was, whatever happens.
+The new rows are written as a separate piece below ``appended/``. The last shard before it may be
+short; it isn't filled up, because others may be reading it. The manifest is replaced last, and
+until then the corpus is unchanged, even if the process is killed.
 """
 
 from __future__ import annotations
@@ -64,16 +64,17 @@ def append(
 ) -> Corpus:
     """Append the rows of sources to a corpus.
 
-    The parameters are those of ``ingest``; the stored dtype is the corpus' own. A corpus with ids,
-    labels or weights needs them for what is added, too. The first append reads the whole corpus
-    once, for its fingerprint; later ones read only what is new.
+    The parameters are those of ``ingest``; the dtype is that of the corpus. If the corpus has ids,
+    labels or weights, the new rows need them, too. The first append reads the complete corpus once,
+    to compute its block digests; later ones read only the last incomplete block.
 
     Raises
     ------
     BadInput
-        On anything wrong with the sources, or where they don't fit the corpus. It stays as it was.
+        If the sources are invalid or don't match the corpus, which stays unchanged.
     Incomplete
-        When a store can't be reached, or someone else changed the corpus: running it again goes on.
+        If a store can't be reached, or another process changed the corpus. A repeated call
+        continues.
     """
     before = open_corpus(corpus_url)
     before.check_sizes()
@@ -105,16 +106,16 @@ def append(
 
 def _check_fit(corpus: Corpus, sources: Sources, gets: set[str]) -> None:
     if any(s.path == corpus.url or s.path.startswith(corpus.url + "/") for s in sources.items):
-        raise BadInput(f"{corpus.url}: a corpus can't be added to itself; copy it first")
+        raise BadInput(f"{corpus.url}: a corpus can't be appended to itself; copy it first")
     if sources.d != corpus.d:
         raise BadInput(
             f"{sources.items[0].path}: rows of {sources.d} dimensions, but {corpus.url} has "
-            f"{corpus.d}; ingest them into a corpus of their own"
+            f"{corpus.d}; ingest them into a separate corpus"
         )
     has = set(corpus.manifest.arrays)
     for name in sorted(has ^ gets):
         raise BadInput(
-            f"{corpus.url}: it has {name} and what is to be added has none; give them with --{name}"
+            f"{corpus.url}: it has {name}, but the new rows have none; give them with --{name}"
             if name in has
             else f"{corpus.url}: it has no {name}, so none can be added; leave out --{name}"
         )
@@ -123,7 +124,7 @@ def _check_fit(corpus: Corpus, sources: Sources, gets: set[str]) -> None:
 def _finalise(
     before: Corpus, encoding: Encoding, piece: Piece, documents: Sequence[StoredObject]
 ) -> None:
-    """Replace the manifest by one that knows of the new piece."""
+    """Replace the manifest with one that includes the new piece."""
     store = encoding.store
     old = before.manifest
     added = replace(
@@ -145,13 +146,13 @@ def _finalise(
     grown = replace(added, fingerprint=fingerprint.finish(), digests=digests)
     if not before.is_current():
         raise Incomplete(
-            f"{store.url}: it was changed while rows were added; run the same command again"
+            f"{store.url}: it was changed while rows were appended; run the same command again"
         )
     store.write(MANIFEST_KEY, grown.to_bytes())
 
 
 def _fingerprint(corpus: Corpus) -> Fingerprint:
-    """Return the fingerprint of the rows so far, ready to go on."""
+    """Return the fingerprint of the existing rows, to be updated with the new ones."""
     digests = corpus.manifest.digests
     if digests is not None:
         rest = corpus.n % BLOCK_ROWS
@@ -174,7 +175,7 @@ def _zero_rows(old: Manifest, piece: Piece) -> ZeroRows:
 
 
 def _dropped(before: Corpus, encoding: Encoding, piece: Piece) -> DroppedRows:
-    """Count the rows that were left out on among all source rows of the corpus."""
+    """Return the record of all dropped rows, numbered among all source rows of the corpus."""
     known = before.manifest.dropped
     if not len(piece.dropped):
         return known
@@ -188,7 +189,7 @@ def _dropped(before: Corpus, encoding: Encoding, piece: Piece) -> DroppedRows:
 
 
 def _collect_garbage(store: ObjectStore, corpus: Corpus) -> None:
-    """Delete what earlier, abandoned appends left."""
+    """Delete the objects of earlier appends that weren't completed."""
     wanted = {stored.key for stored in corpus.manifest.objects()}
     done = len(corpus.manifest.vectors.appended)
     for folder in store.folders(APPENDED):

@@ -1,16 +1,15 @@
-"""From sources to a corpus, in partitions that any process can encode, and little memory.
+"""Ingest sources into a new corpus, in partitions that any process can encode, with little memory.
 
-An ingest has three steps. *Init* reads the headers and decides how the rows are cut, *encode*
-writes the shards, partition by partition (:mod:`.encoding`), and *finalise* writes the manifest,
-which makes them a corpus. Every shard is written whole, read back and compared. An ingest that was
-interrupted at any moment goes on with the partitions that are missing when it is run again. Files
-that no ingest wrote are never touched.
+An ingest has three steps. *Init* reads the headers and chooses the shard size. *Encode* writes the
+shards, partition by partition (:mod:`.encoding`). *Finalise* writes the manifest, which completes
+the corpus. Every shard is read back and compared after it is written. An interrupted ingest that is
+run again continues with the missing partitions. Files that no ingest wrote are never touched.
 
-A corpus that is replaced stays whole and readable until the new one is. Both are in the same folder
-meanwhile, and need room there: Zarr knows two ways to write the key of a shard, ``c/12/0`` and
-``c.12.0``, and the new shards have the one that the old ones don't. Neither disks nor object stores
-need more than replacing one object, the manifest. Readers of the old corpus are refused once its
-shards are deleted.
+A corpus that is being replaced stays complete and readable until the new one is complete. Until
+then both are in the same folder and need space there. Zarr has two forms of shard keys, ``c/12/0``
+and ``c.12.0``; the new shards use the one that the old shards don't. So the replacement itself
+replaces only single objects, which is atomic on disks and in object stores. Readers of the old
+corpus get an error once its shards are deleted.
 """
 
 from __future__ import annotations
@@ -91,23 +90,24 @@ def ingest(
     Parameters
     ----------
     sources : Sources or sequence of str
-        What :func:`open_sources` returns, or its argument.
+        The result of :func:`open_sources`, or its argument.
     corpus_url : str
-        A path or fsspec URL where there is nothing yet, or what an interrupted ingest left.
+        A path or fsspec URL where nothing exists yet, or where an ingest was interrupted.
     ids, labels, weights : str, optional
-        Files with one value a source row: a column of any format, or text with one value a line.
+        Files with one value per source row: a column in any format, or text with one value a line.
     columns : mapping, optional
-        Which column of these files it is; for a name without a file, which column of the sources.
+        The column for ``ids``, ``labels`` or ``weights``: of its file or, without a file, of the
+        sources.
     on_invalid : {"error", "drop"}
         What to do with a row that holds NaN or infinity, or a value too large for the stored dtype.
     dtype : {"float16", "float32"}, optional
-        Stored dtype. Default: float16 if all sources are, else float32.
+        Stored dtype. Default: float16 if all sources are float16, else float32.
     shard_bytes : int
-        About how many bytes a shard has. A few times as much memory is needed.
+        Approximate size of a shard. The ingest needs a few times as much memory.
     overwrite : bool
-        Replace a corpus that is there already. It stays until the new one is whole.
+        Replace an existing corpus. It stays until the new one is complete.
     run : callable
-        Encodes the partitions: one after another in this process, or elsewhere.
+        Runs the partitions; by default one after another in this process.
     progress : callable
         ``progress(rows read, rows in all)``.
 
@@ -118,10 +118,10 @@ def ingest(
     Raises
     ------
     BadInput
-        On anything wrong with the sources, the sidecars or the target: one line, and what was
-        there stays.
+        If the sources, their ids, labels or weights, or the target are invalid. An existing corpus
+        stays unchanged.
     Incomplete
-        When a store can't be reached: running it again goes on.
+        If a store can't be reached. A repeated call continues.
     """
     if on_invalid not in {"error", "drop"}:
         raise ValueError(f"on_invalid must be 'error' or 'drop', not {on_invalid!r}")
@@ -139,7 +139,7 @@ def ingest(
 
     with taking_back(take_back):
         group = {GROUP_KEY: group_document(OWNERSHIP)}
-        if before is None:  # whose folder this is has to be known from the first object on
+        if before is None:  # mark the folder as ours before anything else is written there
             write_documents(store, group)
         encoding = init_encoding(
             store,
@@ -161,16 +161,16 @@ def ingest(
 
 @dataclass(frozen=True)
 class Prospect:
-    """A corpus that isn't there yet: what an ingest of its source will make, by the headers.
+    """A corpus that doesn't exist yet; its properties are known from its source's headers.
 
     Attributes
     ----------
     url : str
         The source, without credentials.
     target : str
-        Where the corpus will be.
+        Path or URL of the future corpus.
     sources : Sources
-        What will be read.
+        The source, opened.
     excluded : tuple of str
         Keys of shards that are left out.
     """
@@ -181,48 +181,48 @@ class Prospect:
     excluded: tuple[str, ...] = ()
 
     def without(self, shards: Collection[str]) -> Prospect:
-        """Return what will be there without the rows of some shards; see ``Corpus.without``."""
+        """Return the prospect without the rows of some shards; see ``Corpus.without``."""
         return replace(self, excluded=tuple(shards))
 
     @property
     def n(self) -> int:
-        """Rows, those of excluded shards left out."""
+        """Number of rows, without those of excluded shards."""
         return max(1, self.sources.rows - self.shard_rows * len(self.excluded))
 
     @property
     def d(self) -> int:
-        """Dimensions."""
+        """Number of dimensions."""
         return self.sources.d
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the vectors as they will be stored."""
+        """Dtype in which the vectors will be stored."""
         return _stored_dtype(self.sources, None)
 
     @property
     def shard_rows(self) -> int:
-        """Rows of every shard but the last."""
+        """Rows of every shard except the last."""
         row_bytes = self.d * self.dtype.itemsize
         return plan_rows(self.sources.rows, row_bytes, SHARD_BYTES)[0]
 
     @property
     def shard_count(self) -> int:
-        """How many shards will hold these rows."""
+        """Number of shards."""
         return -(-self.n // self.shard_rows)
 
     @property
     def zero_rows(self) -> int:
-        """How many rows are known to be zero: reading all of them tells, so none is."""
+        """Zero: the rows haven't been read, so no row is known to be all zero."""
         return 0
 
     def checksum_of(self, name: str) -> str | None:
-        """Tell that nothing is known of a row-aligned array: a source on the fly has vectors."""
+        """Return None: a source without its own ingest has no ids, labels or weights."""
         del name
         return None
 
     @property
     def source_bytes(self) -> int:
-        """Size of the vectors as they are in the source."""
+        """Size of the vectors in the source."""
         return sum(source.rows * source.d * source.dtype.itemsize for source in self.sources.items)
 
 
@@ -232,19 +232,19 @@ def ensure_corpus(
     progress: Progress | None = None,
     run_for: Callable[[Sources], Run] | None = None,
 ) -> Corpus:
-    """Open a corpus, or make one of a source that isn't a corpus yet.
+    """Open a corpus, or ingest a source that isn't a corpus yet.
 
     Parameters
     ----------
     url : str
         A corpus, or any single source: a file, glob, folder or Zarr.
     output_store_url : str
-        Where the corpora of such sources are kept: ``corpora/<key>.zarr`` below it. The key hashes
-        path, size and modification time, so a source that hasn't changed is ingested once.
+        Folder in which ingested sources are kept, as ``corpora/<key>.zarr``. The key is a hash of
+        path, size and modification time, so an unchanged source is ingested only once.
     progress : callable, optional
         ``progress(rows read, rows in all)``.
     run_for : callable, optional
-        Says what encodes the partitions of given sources; see :func:`ingest`.
+        Returns the ``run`` argument of :func:`ingest` for given sources.
 
     Raises
     ------
@@ -264,14 +264,14 @@ def ensure_corpus(
 
 
 def find_corpus(url: str, output_store_url: str) -> Corpus | Prospect:
-    """Open what :func:`ensure_corpus` would open, or describe what it would make.
+    """Return the corpus that :func:`ensure_corpus` would open, or a prospect of a new one.
 
     Reads manifests and headers only, and writes nothing.
 
     Raises
     ------
     BadInput, Incomplete
-        As :func:`open_corpus`, and :func:`open_sources`.
+        As :func:`open_corpus` and :func:`open_sources`.
     """
     store = ObjectStore(url)
     if store.exists(MANIFEST_KEY) or is_unfinished(store):
@@ -296,7 +296,7 @@ def _stored_dtype(sources: Sources, dtype: str | None) -> np.dtype[Any]:
 def _check_target(store: ObjectStore, sources: Sources, overwrite: bool) -> None:
     places = {source.path for source in sources.items}
     if any(place == store.url or place.startswith(store.url + "/") for place in places):
-        raise BadInput(f"{store.url}: the corpus would replace its own source; give another path")
+        raise BadInput(f"{store.url}: the corpus would overwrite its source; give another path")
     if store.exists(MANIFEST_KEY):
         if not overwrite:
             raise BadInput(
@@ -304,16 +304,19 @@ def _check_target(store: ObjectStore, sources: Sources, overwrite: bool) -> None
             )
         if not _owned(store):
             raise BadInput(
-                f"{store.url}: there is a {MANIFEST_KEY} that no ingest wrote; give another path"
+                f"{store.url}: the {MANIFEST_KEY} there isn't a corpus manifest; give another path"
             )
     elif store.exists("") and not is_unfinished(store) and store.keys():
         raise BadInput(
-            f"{store.url}: it exists and is not a corpus; give a path where there is nothing yet"
+            f"{store.url}: it exists and isn't a corpus; give a path that doesn't exist yet"
         )
 
 
 def _owned(store: ObjectStore) -> bool:
-    """Return whether an ingest wrote the group or the manifest here: one of them may be damaged."""
+    """Return whether an ingest wrote the group or the manifest here.
+
+    One is enough, because the other may be damaged.
+    """
     with contextlib.suppress(FileNotFoundError):
         attributes = group_attributes(store.read(GROUP_KEY))
         if OWNERSHIP.items() <= attributes.items():
@@ -322,17 +325,17 @@ def _owned(store: ObjectStore) -> bool:
 
 
 def _corpus_there(store: ObjectStore) -> Corpus | None:
-    """Open the corpus that is there; None without one, or without a manifest that can be read."""
+    """Open the existing corpus, or return None if there is none or its manifest can't be read."""
     with contextlib.suppress(BadInput):
         return open_corpus(store.address)
     return None
 
 
 def _free_separator(store: ObjectStore, before: Corpus | None) -> Separator:
-    """Choose keys for the shards that no shard of the corpus that is there has."""
+    """Choose the separator of shard keys that the existing corpus doesn't use."""
     if before is not None:
         taken = before.manifest.vectors.shards[0].key.startswith("vectors/c/")
-    else:  # a manifest that can't be read may be restored, or be another version's
+    else:  # keep shards of a manifest that can't be read: it may be restored, or be a newer one
         taken = store.exists(MANIFEST_KEY) and "c" in store.folders("vectors")
     return "." if taken else "/"
 
@@ -340,11 +343,11 @@ def _free_separator(store: ObjectStore, before: Corpus | None) -> Separator:
 def _finalise(
     encoding: Encoding, piece: Piece, group: dict[str, bytes], before: Corpus | None
 ) -> Manifest:
-    """Replace the existing corpus by what was written.
+    """Write the metadata documents and the manifest, replacing those of an existing corpus.
 
-    The new shards have keys of their own, but Zarr's documents have the same keys as before. So the
-    manifest is replaced twice: by one that vouches for no document, while they are replaced, and by
-    the whole one.
+    The new shards have new keys, but Zarr's documents have the same keys as before. So the manifest
+    is replaced twice: first by one that lists no documents, while they are replaced, and then by
+    the complete one.
     """
     store = encoding.store
     manifest = Manifest(
@@ -371,7 +374,7 @@ def _finalise(
 
 
 def _collect_garbage(store: ObjectStore, manifest: Manifest | None, started: float) -> None:
-    """Delete objects that ingests have written here and the manifest doesn't list."""
+    """Delete the objects of ingests that the manifest doesn't list; all of them without one."""
     if manifest is None:
         for name in ("vectors", *DTYPES, APPENDED):
             store.remove_all(name)
@@ -385,5 +388,5 @@ def _collect_garbage(store: ObjectStore, manifest: Manifest | None, started: flo
         if key not in wanted:
             store.remove(key)
     store.remove_all(RECORDS)
-    # A partial file older than this ingest has no living writer: a shard takes seconds.
+    # A temporary file older than this ingest has no living writer: a shard takes seconds.
     store.collect_partial(older_than=time.time() - started)

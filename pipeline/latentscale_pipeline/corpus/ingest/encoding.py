@@ -1,13 +1,13 @@
-"""From rows of sources to shards, partition by partition, in any order and in any process.
+"""Encode rows of sources as shards, partition by partition, in any order and in any process.
 
-The shards that an ingest will write are known before it reads a row: they are cut into *partitions*
-of a few shards each. A partition is encoded by :func:`encode_partition`, which needs nothing but an
-:class:`Encoding`, writes whole shards under their own keys, reads each back, and at last stores a
-*record* of what it wrote. An ingest that was killed goes on with the partitions that have no
-record. Two processes that encode the same partition write the same bytes.
+The shards of an ingest are known before any row is read. They are divided into *partitions* of a
+few shards each. :func:`encode_partition` encodes one, given only an :class:`Encoding`: it writes
+complete shards under their keys, reads each back, and finally stores a *record* of them. An ingest
+that was killed continues with the partitions that have no record. Two processes that encode the
+same partition write the same bytes.
 
-Rows that hold NaN or infinity can be left out. Which they are is found first, by a pass of its own
-(:func:`scan_partition`), because every row after them moves up.
+Rows with NaN or infinity can be dropped. A separate pass finds them first
+(:func:`scan_partition`), because all later rows move up.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.storage.objects import ObjectStore
 
 PARTITION_BYTES = 256 << 20
-"""About how many bytes of shards make a partition: what a kill can cost of the work done."""
+"""Approximate size of a partition's shards: the work that is lost if a process is killed."""
 
 RECORDS = "ingest"
-"""Folder of the records below a corpus that isn't whole yet."""
+"""Folder of the records in an unfinished corpus."""
 
 _SCAN_ROWS = 1024
 _MOST_UNPACKED_BYTES = 1 << 30
@@ -44,24 +44,24 @@ _MOST_UNPACKED_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class Encoding:
-    """All that the processes of one ingest have to agree on.
+    """The parameters that all processes of an ingest share.
 
     Attributes
     ----------
     store : ObjectStore
         The corpus.
     prefix : str
-        What the keys of this piece begin with below it: nothing, or a folder and a slash.
+        Prefix of the keys of this piece: empty, or a folder with a slash.
     sources : Sources
-        What is read.
+        The sources.
     layout : Layout
-        How the vectors are cut; its rows are those that are kept.
+        Layout of the vectors; its rows are those that are kept.
     key : str
-        Names the sources and everything else that the shards depend on.
+        Hash of the sources and everything else that the shards depend on.
     partition_shards : int
-        Shards of a partition.
+        Number of shards of a partition.
     dropped : ndarray of int64
-        Numbers of the source rows that are left out, ascending.
+        Numbers of the source rows that are dropped, ascending.
     """
 
     store: ObjectStore
@@ -74,37 +74,37 @@ class Encoding:
 
     @property
     def shards(self) -> int:
-        """How many shards there will be."""
+        """Number of shards."""
         return -(-self.layout.rows // self.layout.shard_rows)
 
     @property
     def partitions(self) -> int:
-        """How many partitions there are."""
+        """Number of partitions."""
         return -(-self.shards // self.partition_shards)
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that encoding needs: rows, bytes of their shard, bytes read back, a block."""
+        """Memory for encoding a partition: three shards, and 64 MiB for the rows being read."""
         row_bytes = self.layout.row_shape[0] * np.dtype(self.layout.dtype).itemsize
         return 3 * self.layout.shard_rows * row_bytes + (64 << 20)
 
     def record_key(self, index: int) -> str:
-        """Where the record of a partition is."""
+        """Return the key of a partition's record."""
         return f"{RECORDS}/{self.key}/part-{index:05d}.json"
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Record of what was written for a partition.
+    """The record of an encoded partition.
 
     Attributes
     ----------
     shards : tuple of Shard
-        In order.
+        The shards, in order.
     digests : bytes
-        Of their rows in blocks of 1024; see :mod:`.fingerprint`.
+        Digests of their rows in blocks of 1024; see :mod:`.fingerprint`.
     zero_rows : tuple of int
-        How many rows are all zero, and the number of the first (-1 if there is none).
+        Number of rows that are all zero, and the number of the first such row (-1 if none).
     """
 
     shards: tuple[Shard, ...]
@@ -127,16 +127,16 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Work:
-    """The work on a partition, as a value that can be sent to another process.
+    """The function that processes a partition, which can be sent to another process.
 
     Attributes
     ----------
     encoding : Encoding
-        What is encoded.
+        The parameters of the ingest.
     record : callable
-        Does the partition of a number and returns its record.
+        Processes the partition with a given index and returns its record.
     progress : callable
-        ``progress(rows read, rows in all)``, in this process alone.
+        ``progress(rows read, rows in all)``; isn't sent to other processes.
     """
 
     encoding: Encoding
@@ -144,7 +144,7 @@ class Work:
     progress: Progress = silent
 
     def __call__(self, index: int) -> None:
-        """Do one partition and store its record."""
+        """Process one partition and store its record."""
         record = self.record(self.encoding, index, self.progress)
         self.encoding.store.write(self.encoding.record_key(index), record)
 
@@ -153,17 +153,19 @@ class Work:
 
 
 Run = Callable[[Work, Sequence[int], int], None]
-"""``run(work, partitions, memory bytes of one)`` does all of them, in any order and anywhere."""
+"""``run(work, partitions, memory bytes of one)`` processes all partitions, in any order."""
 
 
 def shards_per_partition(sources: Sources, shard_bytes: int) -> int:
-    """Return how many shards make a partition: all, where only a whole file can be read.
+    """Return the number of shards of a partition.
+
+    All shards are one partition if a large source can only be read from its beginning.
 
     Parameters
     ----------
     sources : Sources
     shard_bytes : int
-        Of a whole shard.
+        Size of a full shard.
     """
     items = sources.items
     if any(s.container.sequential and s.size > _MOST_UNPACKED_BYTES for s in items):
@@ -172,7 +174,7 @@ def shards_per_partition(sources: Sources, shard_bytes: int) -> int:
 
 
 def run_serially(work: Work, partitions: Sequence[int], memory_bytes: int) -> None:
-    """Do the partitions in this process."""
+    """Process the partitions one after another in this process."""
     for partition in partitions:
         work(partition)
 
@@ -183,9 +185,9 @@ def encode_partition(encoding: Encoding, index: int, progress: Progress) -> byte
     Raises
     ------
     BadInput
-        If a row holds NaN or infinity, or can't be read: one line that names it.
+        If a row holds NaN or infinity, or can't be read; the message names it.
     Incomplete
-        If what is read back differs from what was written.
+        If the data read back differ from those written.
     """
     layout = encoding.layout
     first = index * encoding.partition_shards
@@ -197,7 +199,7 @@ def encode_partition(encoding: Encoding, index: int, progress: Progress) -> byte
         for shard in range(first, last):
             buffer = buffers[shard % len(buffers)]
             if len(stored) >= len(buffers):
-                stored[-len(buffers)].result()  # the shard that was in it is stored
+                stored[-len(buffers)].result()  # wait until the shard in this buffer is stored
             start = shard * layout.shard_rows
             stop = min(start + layout.shard_rows, layout.rows)
             filled = 0
@@ -214,7 +216,7 @@ def encode_partition(encoding: Encoding, index: int, progress: Progress) -> byte
 def _store_shard(
     encoding: Encoding, shard: int, buffer: ShardBuffer, count: int
 ) -> tuple[Shard, bytes, npt.NDArray[np.intp]]:
-    """Store a shard that is filled; return its record, digests, and which rows are all zero."""
+    """Store a filled shard; return its entry, its digests and the numbers of its zero rows."""
     key = f"{encoding.prefix}vectors/{shard_key(encoding.layout, shard)}"
     written = write_checked(encoding.store, key, buffer.encoded(count))
     rows = buffer.rows[:count]
@@ -223,8 +225,8 @@ def _store_shard(
 
 
 def scan_partition(encoding: Encoding, index: int, progress: Progress) -> bytes:
-    """Return the numbers of the source rows of one partition that can't be stored, as NPY."""
-    del progress  # the rows are read once more
+    """Return the numbers of the source rows in one partition that can't be stored, as NPY."""
+    del progress  # only encoding, the second pass, reports progress
     rows = encoding.partition_shards * encoding.layout.shard_rows
     start, stop = index * rows, min((index + 1) * rows, encoding.sources.rows)
     found = [np.empty(0, np.int64)]
@@ -234,7 +236,7 @@ def scan_partition(encoding: Encoding, index: int, progress: Progress) -> bytes:
 
 
 def npy_bytes(array: npt.NDArray[Any]) -> bytes:
-    """Return an array as a ``.npy``."""
+    """Return an array in ``.npy`` format."""
     file = io.BytesIO()
     np.save(file, array)
     return file.getvalue()
@@ -243,7 +245,7 @@ def npy_bytes(array: npt.NDArray[Any]) -> bytes:
 def encoded_partitions(encoding: Encoding) -> dict[int, Encoded]:
     """Return the records of the partitions that are encoded already.
 
-    A record counts when all shards that it names are there and of the right size.
+    A record is valid only if all its shards exist and have the right size.
     """
     sizes = encoding.store.sizes(f"{encoding.prefix}vectors")
     records = set(encoding.store.keys(f"{RECORDS}/{encoding.key}"))
@@ -285,7 +287,7 @@ def _kept_pieces(
     """Yield the kept rows from ``start`` up to ``stop`` in the stored dtype."""
     dropped = encoding.dropped
     total = encoding.sources.rows
-    # How many rows are kept before each dropped one; so many more come before the n-th kept row.
+    # The number of kept rows before each dropped row converts kept row numbers to source rows.
     before = dropped - np.arange(len(dropped))
     low, high = (int(row + np.searchsorted(before, row, side="right")) for row in (start, stop - 1))
     for source, at, row, piece in _pieces(encoding.sources, low, high + 1):
@@ -301,7 +303,7 @@ def _kept_pieces(
 
 
 def kept_rows(dropped: npt.NDArray[np.int64], row: int, count: int) -> npt.NDArray[np.bool_]:
-    """Return which of some consecutive rows, starting at ``row``, are kept."""
+    """Return a mask of the kept rows among ``count`` consecutive ones, starting at ``row``."""
     kept = np.ones(count, bool)
     kept[dropped[slice(*np.searchsorted(dropped, [row, row + count]))] - row] = False
     return kept
@@ -310,9 +312,9 @@ def kept_rows(dropped: npt.NDArray[np.int64], row: int, count: int) -> npt.NDArr
 def _pieces(
     sources: Sources, start: int, stop: int
 ) -> Iterator[tuple[Source, int, int, npt.NDArray[Any]]]:
-    """Yield source rows in pieces that fit the caches.
+    """Yield source rows in pieces that fit the CPU's caches.
 
-    Each comes with its source, and the number of its first row there and among all rows.
+    Each comes with its source and the number of its first row, in the source and among all rows.
     """
     first = 0
     for source in sources.items:
@@ -328,7 +330,7 @@ def _pieces(
 
 
 def _cast(piece: npt.NDArray[Any], dtype: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """Return rows in the stored dtype, and which of them are finite."""
+    """Return rows in the stored dtype, and a mask of the finite ones."""
     with np.errstate(over="ignore", invalid="ignore"):
         values = piece.astype(dtype, copy=False)
     finite = np.isfinite(values)
@@ -345,13 +347,16 @@ def _invalid(
     row: int,
     dtype: str,
 ) -> BadInput:
-    """Explain the first invalid row of a piece that begins at a row of its source."""
+    """Return the error for the first invalid row of a piece.
+
+    ``at`` is the number of the piece's first row in its source, ``row`` that among all rows.
+    """
     bad = int(invalid[0])
     what = fault(piece[bad], dtype)
     more = f"; {invalid.size} such rows up to row {at + len(piece) - 1}" if invalid.size > 1 else ""
     whole = f" (row {row + bad} of all sources)" if row > at else ""
     return BadInput(
-        f"{source.path}: row {at + bad}{whole} {what}{more}; mend the source, or leave such rows "
+        f"{source.path}: row {at + bad}{whole} {what}{more}; fix the source, or leave such rows "
         "out with --on-invalid drop"
     )
 

@@ -1,8 +1,8 @@
-"""Row-aligned companions of the vectors: ids, labels and weights.
+"""Ids, labels and weights: one value for every row of the vectors.
 
-They are a column of the sources themselves, or come from files of their own, in the same order of
-rows: any known format with one column that will do (or whose column is named), or UTF-8 text with
-one value a line. They are read as streams, so they may be longer than memory.
+They are columns of the sources, or come from separate files in the same row order: a file in any
+known format with one suitable or named column, or UTF-8 text with one value a line. They are read
+as streams, so they may be larger than memory.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from latentscale_pipeline.storage.objects import again_while_away
 from latentscale_pipeline.storage.urls import strip_credentials
 
 DTYPES = {"ids": "string", "labels": "string", "weights": "float64"}
-"""The arrays a corpus may have beside its vectors, and how they are stored."""
+"""Stored dtypes of the arrays that a corpus may have in addition to its vectors."""
 
 KINDS = {"ids": "USTiu", "labels": "USTiub", "weights": "fiu"}
-"""Kinds of numpy dtypes that each of them may have in a file."""
+"""Accepted kinds of numpy dtypes in a file, for each of them."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Sidecar:
     name : str
         ``ids``, ``labels`` or ``weights``.
     path : str
-        Where it comes from, without credentials.
+        File or column it comes from, without credentials.
     rows : int
-        How many values there are.
+        Number of values.
     blocks : callable
         ``blocks()`` yields the values in order: arrays of str, or of float64 for weights.
     """
@@ -52,23 +52,23 @@ class Sidecar:
 
 @again_while_away
 def open_sidecar(name: str, url: str, rows: int, column: str | None = None) -> Sidecar:
-    """Open a file of ids, labels or weights and check that it has one value a row.
+    """Open a file of ids, labels or weights, and check that it has one value per row.
 
     Parameters
     ----------
     name : str
         ``ids``, ``labels`` or ``weights``.
     url : str
-        Path or fsspec URL of a file, or of several: a folder or a glob, in natural order.
+        Path or fsspec URL of a file, or of several (a folder or a glob, in natural order).
     rows : int
-        Rows of the sources, before any is dropped.
+        Number of rows of the sources, before any are dropped.
     column : str, optional
-        Which of the file's columns it is.
+        Name of the column in the file.
 
     Raises
     ------
     BadInput
-        When it can't be read, or the number of values differs.
+        If the file can't be read, or has another number of values.
     """
     where = strip_credentials(url)
     opened = [open_values(file, KINDS[name], column) for file in find_files(url)]
@@ -76,14 +76,14 @@ def open_sidecar(name: str, url: str, rows: int, column: str | None = None) -> S
     sidecar = _sidecar(name, where, opened)
     if counted != rows:
         raise BadInput(
-            f"{where}: {counted} {name} for {rows} rows of vectors; give exactly one a row, "
+            f"{where}: {counted} {name} for {rows} rows of vectors; give exactly one per row, "
             "in the order of the sources"
         )
     return sidecar
 
 
 def column_sidecar(name: str, sources: Sources) -> Sidecar:
-    """Take ids, labels or weights from a column that every source has."""
+    """Return ids, labels or weights from a column of the sources."""
     first = sources.items[0]
     where = first.container.locate(first.columns[name])
     return _sidecar(name, where, [(s.container, s.columns[name]) for s in sources.items])
@@ -91,13 +91,13 @@ def column_sidecar(name: str, sources: Sources) -> Sidecar:
 
 def _sidecar(name: str, where: str, opened: Sequence[tuple[Container, Field]]) -> Sidecar:
     for container, field in opened:
-        # A text file of one value a line has no type of its own: its values tell.
+        # A text file with one value a line has no type; its values are checked when they are read.
         kinds = KINDS[name] + ("T" if container.single else "")
         if len(field.shape) != 1 or field.dtype.kind not in kinds:
             wanted = "numbers" if name == "weights" else "text or integers"
             raise BadInput(
-                f"{container.locate(field)}: {name} must be {wanted}, one a row, but this is an "
-                f"array of shape {field.shape} and dtype {field.dtype}"
+                f"{container.locate(field)}: {name} must be {wanted}, one per row, but this is an "
+                f"array of shape {field.shape} and dtype {field.dtype}; use another column"
             )
 
     def blocks() -> Iterator[npt.NDArray[Any]]:
@@ -138,18 +138,21 @@ def _numbers(lines: list[str], row: int, where: str) -> npt.NDArray[np.float64]:
         try:
             values[i] = float(line)
         except ValueError:
-            raise BadInput(f"{where}: row {row + i}: {line!r} isn't a number; mend it") from None
+            raise BadInput(f"{where}: row {row + i}: {line!r} isn't a number; fix it") from None
     return values
 
 
 def checked_weights(
     values: npt.NDArray[np.float64], row: int, where: str
 ) -> npt.NDArray[np.float64]:
-    """Refuse weights, from row number ``row`` on, that aren't finite or are negative."""
+    """Return weights, and refuse any that aren't finite or are negative.
+
+    ``row`` is the number of the first row, for the message.
+    """
     bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
     if bad.size:
         raise BadInput(
-            f"{where}: row {row + bad[0]}: weight {values[bad[0]]}; weights must be finite and not "
-            "negative"
+            f"{where}: row {row + bad[0]}: weight {values[bad[0]]}; weights must be finite and "
+            "non-negative"
         )
     return values

@@ -1,9 +1,9 @@
 """The source files of a corpus: find, order and check them before reading rows.
 
-Arguments are taken in the order given. A folder stands for the files below it, and a glob for what
-it matches, each in natural order (``img_2`` before ``img_10``). The format is detected from
-the first bytes (:mod:`.formats`). Opening reads headers only; rows are read in order, any range of
-them, in blocks of a few MiB (a Zarr in blocks of its own shards).
+Arguments are used in the given order. A folder stands for the files below it, and a glob for the
+files it matches, each in natural order (``img_2`` before ``img_10``). The format is detected from
+the content (:mod:`.formats`). Opening reads only headers, except that the lines of text files are
+counted. Any range of rows can be read, in blocks of a few MiB (of a Zarr, in whole shards).
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Source:
     Attributes
     ----------
     container : Container
-        What it is read from.
+        The open file.
     field : Field
-        Which of its fields holds the vectors.
+        The field with the vectors.
     columns : mapping of str to Field
-        Which of its fields hold ids, labels or weights, where they are columns of the source.
+        The fields with ids, labels or weights, if they are columns of the source.
     """
 
     container: Container
@@ -57,35 +57,35 @@ class Source:
 
     @property
     def rows(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return self.field.shape[0]
 
     @property
     def d(self) -> int:
-        """Dimensions."""
+        """Number of dimensions."""
         return self.field.shape[1]
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the values as they are stored there."""
+        """Dtype of the values in the source."""
         return self.field.dtype
 
     @property
     def size(self) -> int:
-        """Bytes of its values, as they are stored there."""
+        """Size of the values in bytes, in the source's dtype."""
         return self.rows * self.d * self.dtype.itemsize
 
     def blocks(self, start: int = 0, stop: int | None = None) -> Iterator[npt.NDArray[Any]]:
-        """Yield the rows from ``start`` up to ``stop`` in order; by default all."""
+        """Yield the rows from ``start`` up to ``stop`` in order; by default all rows."""
         return self.container.blocks(self.field, start, self.rows if stop is None else stop)
 
 
 @dataclass(frozen=True)
 class Sources:
-    """All sources of a corpus in order; every one has rows of ``d`` dimensions.
+    """All sources of a corpus in order; all have ``d`` dimensions.
 
-    ``skipped`` names the files in folders that are none of the known formats; ``key`` stands for
-    the content of the files and what was chosen in them (see :func:`source_key`).
+    ``skipped`` names the files in folders whose format is unknown. ``key`` is a hash of the files'
+    states (see :func:`source_key`) and of the chosen fields.
     """
 
     items: tuple[Source, ...]
@@ -94,12 +94,12 @@ class Sources:
 
     @property
     def rows(self) -> int:
-        """Rows of all sources together."""
+        """Number of rows of all sources together."""
         return sum(source.rows for source in self.items)
 
     @property
     def d(self) -> int:
-        """Dimensions."""
+        """Number of dimensions."""
         return self.items[0].d
 
 
@@ -119,18 +119,18 @@ def open_sources(
     patterns : sequence of str
         Files, globs, folders, Zarr arrays or groups, corpora; paths or fsspec URLs.
     target : str, optional
-        Where results go: what folders and globs find there is no source.
+        The output, which is skipped if a folder or glob contains it.
     kind : str, optional
-        The format of all files (a key of ``FORMATS``), instead of what their content looks like.
+        The format of all files (a key of ``FORMATS``); by default it is detected.
     vectors : str, optional
-        Name of the field that holds the vectors, where a file holds several.
+        Name of the field that holds the vectors, if a file holds several.
     columns : mapping, optional
-        Which columns hold ``ids``, ``labels`` or ``weights``.
+        The columns that hold ``ids``, ``labels`` or ``weights``.
 
     Raises
     ------
     BadInput
-        When something isn't there, can't be read, or can't be a source: one line that names it.
+        If a file doesn't exist, can't be read, or doesn't hold vectors; the message names it.
     """
     items: list[Source] = []
     skipped: list[str] = []
@@ -148,7 +148,7 @@ def open_sources(
     if not items:
         raise BadInput(
             f"{' '.join(patterns) or 'no source given'}: none of the {len(skipped)} files there "
-            "is of a known format; name the files that hold the vectors"
+            "has a known format; name the files that hold the vectors"
         )
     for source in items[1:]:
         if source.d != items[0].d:
@@ -175,9 +175,9 @@ def _source(container: Container, vectors: str | None, columns: Mapping[str, str
 
 @again_while_away
 def source_key(patterns: Sequence[str], target: str | None = None) -> str:
-    """Name the content of sources without reading it: 32 hexadecimal characters.
+    """Return a hash of the state of sources without reading them: 32 hexadecimal characters.
 
-    It hashes path, size and modification time (or etag) of every file, in order; the arguments are
+    It covers path, size and modification time (or etag) of every file, in order. The arguments are
     those of :func:`open_sources`.
     """
     whole = xxhash.xxh3_128()
@@ -188,7 +188,7 @@ def source_key(patterns: Sequence[str], target: str | None = None) -> str:
 
 
 def _identity(file: File) -> bytes:
-    """Return what tells one state of a file, or of all files of a folder, from another."""
+    """Return path, size and modification time (or etag) of a file, or of all files in a folder."""
     files = [file]
     if file.is_folder:
         with reaching(file.name):
@@ -199,7 +199,7 @@ def _identity(file: File) -> bytes:
 
 
 def natural_order(path: str) -> list[tuple[int, int, str]]:
-    """Return a sort key in which runs of digits count as numbers, folder by folder."""
+    """Return a sort key that compares runs of digits as numbers, folder by folder."""
     parts = re.findall(r"\d+|/|[^\d/]+", path)
     return [
         (0, 0, "") if part == "/" else (1, int(part), part) if part.isdecimal() else (2, 0, part)
@@ -208,18 +208,18 @@ def natural_order(path: str) -> list[tuple[int, int, str]]:
 
 
 def find_files(pattern: str, target: str | None = None) -> list[File]:
-    """List the files and Zarr folders that one argument stands for, in order.
+    """Return the files and Zarr folders that one argument stands for, in order.
 
     Raises
     ------
     BadInput
-        When there is none.
+        If there are none.
     """
     results = ObjectStore(target).url if target else None
     shown = strip_credentials(pattern)
     with reaching(shown):
         fs, path = open_url(pattern)
-        fs.invalidate_cache()  # a remembered listing may be older than the files
+        fs.invalidate_cache()  # a cached listing may be outdated
         path = path.rstrip("/") or "/"
         if fs.exists(path):
             given = [File.of(fs, fs.info(path))]
@@ -227,7 +227,7 @@ def find_files(pattern: str, target: str | None = None) -> list[File]:
             matches = fs.glob(path, detail=True)
             matching = {str(match).rstrip("/"): about for match, about in matches.items()}
             entries = [File.of(fs, matching[m]) for m in sorted(matching, key=natural_order)]
-            # A folder that matches stands for all that is below it.
+            # A matching folder includes everything below it, so matches inside it are left out.
             given = [
                 entry
                 for entry in entries
@@ -239,18 +239,18 @@ def find_files(pattern: str, target: str | None = None) -> list[File]:
             raise BadInput(f"{shown}: no such file or folder; check the path")
         found = [entry for item in given for entry in _below(item, results)]
     if not found:
-        raise BadInput(f"{shown}: an empty folder; name the files that hold the vectors")
+        raise BadInput(f"{shown}: the folder is empty; name the files that hold the vectors")
     return found
 
 
 def _above(path: str) -> list[str]:
-    """Return the paths of all folders that a path lies in."""
+    """Return the paths of all folders that contain a path."""
     parts = path.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
 
 def _below(entry: File, results: str | None) -> list[File]:
-    """Return the entry itself, or what a plain folder holds at any depth."""
+    """Return the entry itself or, for a plain folder, all files and Zarr folders below it."""
     if not entry.is_folder or is_zarr(entry):
         return [entry]
     listed = [File.of(entry.fs, about) for about in entry.fs.ls(entry.path, detail=True)]

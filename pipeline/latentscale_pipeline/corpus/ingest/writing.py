@@ -1,7 +1,8 @@
 """Write a piece of a corpus: vectors with their ids, labels and weights.
 
-A corpus is one piece when it is ingested, and gets another one with every append. A piece is a
-Zarr group of its own kind: ``vectors`` and, row for row, ``ids``, ``labels`` and ``weights``.
+An ingest writes the first piece of a corpus, and every append adds one. A piece is a Zarr group
+with the array ``vectors`` and the row-aligned arrays ``ids``, ``labels`` and ``weights``, as far as
+they are given.
 """
 
 from __future__ import annotations
@@ -62,8 +63,9 @@ SHARD_BYTES = 64 << 20
 LISTED_DROPPED_ROWS = 1000
 
 DROPPED_KEYS: dict[Separator, str] = {"/": "dropped.npy", ".": "dropped.2.npy"}
-"""Where the rows that were left out are listed; by the separator in the shards' keys, because the
-list of a corpus that is replaced stays as long as its shards.
+"""Keys of the list of dropped rows, by the separator in shard keys.
+
+There are two, so that a corpus that is being replaced keeps its own list.
 """
 
 _SIDECAR_ROWS = 1 << 18
@@ -72,25 +74,25 @@ _ATTEMPTS = 4
 
 @dataclass(frozen=True)
 class Piece:
-    """What was written of a piece.
+    """A piece whose shards are written.
 
     Attributes
     ----------
     vectors : StoredArray
-        The vectors' shards.
+        The shards of the vectors.
     arrays : dict
-        Those of ids, labels and weights.
+        The shards of ids, labels and weights, by name.
     documents : dict
-        Zarr's metadata documents by their keys. They aren't stored yet, because they replace those
-        of a corpus that may be there.
+        Zarr's metadata documents by their keys. They aren't stored yet, because they may replace
+        those of an existing corpus.
     digests : bytes
-        Of the vectors in blocks of 1024 rows; see :mod:`.fingerprint`.
+        Digests of the vectors in blocks of 1024 rows; see :mod:`.fingerprint`.
     zero_rows : ZeroRows
-        How many rows are all zero, and the number of the first.
+        Rows that are all zero.
     dropped : ndarray of int64
-        Numbers of the source rows that were left out.
+        Numbers of the source rows that were dropped.
     sources : tuple of SourceRecord
-        What was read, in order.
+        The sources, in order.
     """
 
     vectors: StoredArray
@@ -103,7 +105,7 @@ class Piece:
 
     @property
     def rows(self) -> int:
-        """Rows that were written."""
+        """Number of rows."""
         return sum(shard.rows for shard in self.vectors.shards)
 
 
@@ -113,18 +115,18 @@ def open_given(
     files: dict[str, str | None],
     columns: dict[str, str],
 ) -> tuple[Sources, list[Sidecar]]:
-    """Open sources and, for each name, the file or the column that accompanies them.
+    """Open sources, and the files or columns with their ids, labels and weights.
 
     Parameters
     ----------
     sources : Sources or sequence of str
-        What :func:`open_sources` returns, or its argument.
+        The result of :func:`open_sources`, or its argument.
     target : str
-        Where the corpus is.
+        Path or URL of the corpus.
     files : dict
-        For ``ids``, ``labels`` and ``weights``: a file, or None.
+        For each of ``ids``, ``labels`` and ``weights`` a file, or None.
     columns : dict
-        Which column of these files it is; for a name without a file, which column of the sources.
+        The column for each of these names: of its file or, without a file, of the sources.
     """
     if not isinstance(sources, Sources):
         inside = {name: column for name, column in columns.items() if files[name] is None}
@@ -140,20 +142,20 @@ def open_given(
 
 
 def stored_dtype(dtypes: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
-    """Return the dtype that vectors are stored in: float16 if all are, else float32."""
+    """Return the dtype to store vectors in: float16 if all sources are float16, else float32."""
     halves = all(dtype.kind == "f" and dtype.itemsize == 2 for dtype in dtypes)
     return np.dtype(np.float16 if halves else np.float32)
 
 
 @contextlib.contextmanager
 def taking_back(take_back: Callable[[], None]) -> Iterator[None]:
-    """Remove what was written if the input is bad or the disk is full."""
+    """Call ``take_back``, which removes what was written, if the input is bad or the disk full."""
     try:
         yield
     except (BadInput, StoreFull) as error:
         with contextlib.suppress(BadInput, Incomplete, OSError):
             take_back()
-        if isinstance(error, StoreFull):  # it took the space back: there is nothing to resume
+        if isinstance(error, StoreFull):  # what was written is removed: there is nothing to resume
             raise BadInput(str(error)) from error
         raise
 
@@ -166,10 +168,10 @@ def init_encoding(
     prefix: str = "",
     separator: Separator = "/",
 ) -> Encoding:
-    """Decide how the vectors of a piece are cut, and what its objects are called.
+    """Choose shard and partition sizes of a piece, and the keys of its objects.
 
-    Records of partitions that were encoded for anything else are removed: their shards may have
-    the same keys.
+    Records of partitions with other parameters are deleted, because their shards may have the same
+    keys.
     """
     row_bytes = sources.d * dtype.itemsize
     shard_rows, chunk_rows = plan_rows(sources.rows, row_bytes, shard_bytes)
@@ -189,22 +191,22 @@ def init_encoding(
 def encode_piece(
     encoding: Encoding, sidecars: Sequence[Sidecar], drop: bool, run: Run, progress: Progress
 ) -> Piece:
-    """Write the vectors and their companions.
+    """Write the vectors with their ids, labels and weights.
 
     Raises
     ------
     BadInput
-        On anything wrong with the sources or the sidecars.
+        If the sources, or their ids, labels or weights, are invalid.
     Incomplete
-        When another process interferes, or a store can't be reached.
+        If another process interferes, or a store can't be reached.
     """
     sources = encoding.sources
     if drop:
         encoding = find_dropped(encoding, run)
     if not encoding.layout.rows:
         raise BadInput(
-            f"{sources.items[0].path}: none of the {sources.rows} rows is free of NaN and "
-            "infinity, so there is nothing to store; check how the vectors were made"
+            f"{sources.items[0].path}: all {sources.rows} rows hold NaN, infinity or a value too "
+            "large for the stored dtype; check how the vectors were made"
         )
     encoded = _encode(encoding, run, progress)
     layout = encoding.layout
@@ -227,27 +229,27 @@ def encode_piece(
 
 
 def _encode(encoding: Encoding, run: Run, progress: Progress) -> list[Encoded]:
-    """Encode the partitions that are missing and return the records of all."""
+    """Encode the missing partitions and return the records of all partitions."""
     for _ in range(_ATTEMPTS):
         found = encoded_partitions(encoding)
         missing = [index for index in range(encoding.partitions) if index not in found]
         if not missing:
             return [found[index] for index in range(encoding.partitions)]
         run(Work(encoding, encode_partition, progress), missing, encoding.memory_bytes)
-    # Another ingest of the same sources may end, and remove objects, while this one is at work.
+    # Another ingest of the same sources may have ended meanwhile and deleted objects.
     raise interfered(encoding.store)
 
 
 def interfered(store: ObjectStore) -> Incomplete:
-    """Return the error for a corpus that another process has changed during this ingest."""
+    """Return the error for a corpus that another process changed during this ingest."""
     return Incomplete(
-        f"{store.url}: another process changed it during ingest; run the same command again once "
-        "that has ended"
+        f"{store.url}: another process changed it during the ingest; run the same command again "
+        "once that process has ended"
     )
 
 
 def _write_sidecar(encoding: Encoding, sidecar: Sidecar) -> tuple[StoredArray, bytes]:
-    """Write the ids, labels or weights of the rows that are kept; return their document, too."""
+    """Write ids, labels or weights of the kept rows; return the array and its metadata document."""
     shard_rows, chunk_rows = plan_rows(sidecar.rows, 8, 8 * _SIDECAR_ROWS)
     layout = replace(
         encoding.layout,
@@ -264,7 +266,7 @@ def _write_sidecar(encoding: Encoding, sidecar: Sidecar) -> tuple[StoredArray, b
         shards.append(Shard(key, written.size, written.xxh3, len(values)))
         all_zero = all_zero and not values.any()
     if all_zero:
-        raise BadInput(f"{sidecar.path}: all weights are zero; leave them out or mend them")
+        raise BadInput(f"{sidecar.path}: all weights are zero; leave them out or fix them")
     return StoredArray(layout.dtype, shard_rows, chunk_rows, tuple(shards)), array_document(layout)
 
 
@@ -276,7 +278,7 @@ def _kept_values(encoding: Encoding, sidecar: Sidecar) -> Iterator[npt.NDArray[A
 
 
 def _regrouped(blocks: Iterable[npt.NDArray[Any]], rows: int) -> Iterator[npt.NDArray[Any]]:
-    """Yield the same values in blocks of so many rows; the last one may be shorter."""
+    """Yield the values in blocks of ``rows`` rows; the last block may be shorter."""
     waiting: list[npt.NDArray[Any]] = []
     for block in blocks:
         waiting.append(block)
@@ -294,7 +296,7 @@ def write_documents(store: ObjectStore, documents: Mapping[str, bytes]) -> tuple
 
 
 def record_dropped(encoding: Encoding, dropped: npt.NDArray[np.int64]) -> DroppedRows:
-    """Store the numbers of rows that were left out: in the manifest, or beside it if many."""
+    """Return the record of dropped rows for the manifest; many are stored in an extra object."""
     all_rows = None
     if len(dropped) > LISTED_DROPPED_ROWS:
         key = f"{encoding.prefix}{DROPPED_KEYS[encoding.layout.separator]}"

@@ -1,1 +1,1 @@
-"""Executors on Dask: the only package that imports the distributed scheduler."""
+"""Executors on Dask. Only this package imports ``distributed``."""

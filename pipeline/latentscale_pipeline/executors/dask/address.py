@@ -1,9 +1,9 @@
-"""A Dask scheduler that exists already, with its workers.
+"""The workers of an existing Dask scheduler.
 
-It belongs to someone else: it is not configured, started or stopped here, and its dashboard and
-other users' tasks are left alone. It is reached over TLS with the files that the configuration
-names, or Dask's own. An address without TLS is accepted with a warning, but nothing that may be
-secret is sent there.
+The scheduler isn't configured, started or stopped here, and its dashboard and other users' tasks
+aren't touched. The connection uses TLS, with the certificates in the job's or in Dask's
+configuration. An address without TLS is accepted with a warning, but storage options, which may be
+secret, aren't sent there.
 """
 
 from __future__ import annotations
@@ -29,35 +29,36 @@ from latentscale_pipeline.storage.urls import options_in_force
 CONNECTING_SECONDS = "30s"
 
 UNENCRYPTED = (
-    "cluster.address {address} has no TLS: whoever reaches it can read along and run code on its "
-    "workers, and on this machine; start the scheduler with TLS and write tls://"
+    "cluster.address {address} has no TLS: anyone who can reach it can read the traffic and run "
+    "code on its workers and on this machine; start the scheduler with TLS and use tls://"
 )
 
 
 @contextmanager
 def existing_scheduler(settings: Address, job: Job, tell: Tell) -> Iterator[RemoteExecutor]:
-    """Use the workers of a scheduler for the time of a ``with`` block.
+    """Use the workers of an existing scheduler during a ``with`` block.
 
     Raises
     ------
     BadInput
-        If it can't be spoken to safely, or a worker isn't fit for the job.
+        If there is no secure connection for storage options, certificates are missing, too few
+        workers are there, or a worker isn't ready for the job.
     Incomplete
-        If it can't be reached, or no worker comes.
+        If the scheduler can't be reached.
     """
     if settings.address.startswith("tcp://"):
         if options_in_force():
             raise BadInput(
-                f"cluster.address {settings.address} has no TLS, and options of storage, which may "
-                "be secret, would be sent there; start the scheduler with TLS, or give the "
-                "options to the workers by their environment and not to this process"
+                f"cluster.address {settings.address} has no TLS, and storage options, which may be "
+                "secret, would be sent there; start the scheduler with TLS, or set the options in "
+                "the environment of the workers only"
             )
         tell(UNENCRYPTED.format(address=settings.address))
 
     def problem(reason: str) -> str:
         return (
-            f"cluster.address {settings.address}: the scheduler doesn't answer, or doesn't take "
-            f"these certificates ({reason})"
+            f"cluster.address {settings.address}: the scheduler doesn't respond, or refuses the "
+            f"certificates ({reason}); check cluster.address and cluster.tls"
         )
 
     with undisturbed(_connected(settings, tell), problem) as executor:
@@ -85,7 +86,7 @@ def _connected(settings: Address, tell: Tell) -> Iterator[RemoteExecutor]:
 
 
 def _security(settings: Address) -> Security:
-    """Return the certificates to show and to trust."""
+    """Return the certificates for the connection."""
     configured = {
         "ca_file": dask.config.get("distributed.comm.tls.ca-file", None),
         "cert": dask.config.get("distributed.comm.tls.client.cert", None),
@@ -95,13 +96,13 @@ def _security(settings: Address) -> Security:
     if files is None:
         if None in configured.values():
             raise BadInput(
-                f"cluster.address {settings.address}: name the certificates, as cluster.tls."
+                f"cluster.address {settings.address}: no certificates; name them as cluster.tls."
                 "{ca_file, cert, key}, or in Dask's own configuration (distributed.comm.tls)"
             )
         files = TlsFiles(**configured)
     for name, path in files:
         if not Path(path).is_file():
-            raise BadInput(f"cluster.tls.{name}: there is no file {path}")
+            raise BadInput(f"cluster.tls.{name}: there is no file {path}; check the path")
     return security_of(files)
 
 
@@ -110,7 +111,7 @@ def _wait_for_workers(client: distributed.Client, settings: Address) -> None:
         client.wait_for_workers(settings.workers, timeout=settings.patience)
     except TimeoutError:
         raise NotReady(
-            f"cluster.address {settings.address}: {len(client.nthreads())} workers are there and "
-            f"{settings.workers} are asked for (cluster.workers); no more came within "
-            f"{settings.patience:.0f} s (cluster.patience)"
+            f"cluster.address {settings.address}: only {len(client.nthreads())} of "
+            f"{settings.workers} workers came within {settings.patience:.0f} s; start more, or "
+            "change cluster.workers or cluster.patience"
         ) from None

@@ -1,15 +1,15 @@
 """Workers that are jobs of a batch system: Slurm, PBS, LSF or SGE, through dask-jobqueue.
 
 The scheduler runs in the driver's process, and every worker is a separate batch job with one
-process. ``adapt`` with equal bounds keeps their number: a job that was killed, or whose node
-failed, is replaced; ``scale`` would submit it only once. A worker leaves by itself before its
-walltime, and its successor continues. These times are spread, so that not all leave at once. When
-the driver ends, its workers end, too: a clean end cancels their jobs, and if the driver is killed,
-they end as soon as the scheduler is gone.
+process. ``adapt`` with equal bounds keeps their number constant: a job that was killed, or whose
+node failed, is replaced; ``scale`` would submit it only once. A worker exits before its walltime
+and is replaced. The times are staggered, so that the workers don't exit together. When the driver
+ends, its workers end, too: a clean end cancels their jobs, and if the driver is killed, they exit
+because the scheduler is gone.
 
-Everything speaks TLS with certificates of this run, and every other port is closed. What becomes a
-line of a script was checked to be one (:mod:`latentscale_pipeline.config.cluster`), and what
-comes from the environment is quoted.
+All connections use TLS with certificates of this run, and every other port is closed. Values that
+become lines of a script are validated (:mod:`latentscale_pipeline.config.cluster`), and environment
+variables are quoted.
 """
 
 from __future__ import annotations
@@ -33,23 +33,26 @@ from latentscale_pipeline.executors.dask.readiness import Job
 from latentscale_pipeline.executors.dask.remote import RemoteExecutor, Tell
 
 DEATH_SECONDS = 60
-"""How long a worker looks for a scheduler that doesn't answer."""
+"""How long a worker tries to reach a scheduler that doesn't respond, in seconds."""
 
 LEAVING_SHARE, LEAVING_SECONDS = 0.05, 300.0
-"""A worker leaves once this share of its walltime, or so many seconds, is left; at most."""
+"""Upper limits of the margin before a worker's walltime: a share of the walltime, and seconds.
+
+A worker exits one to two margins before its walltime.
+"""
 
 NANNY_BYTES = 256 << 20
-"""What the process that watches a worker holds, beside the worker's own limit."""
+"""Memory of the process that monitors a worker (Dask's nanny), beyond the worker's limit."""
 
 ELASTIC_SETTINGS = SETTINGS | {
-    # A queue may be long: the driver says when it has waited enough.
+    # A queue may be long: the driver's own timeout is cluster.patience.
     "distributed.scheduler.no-workers-timeout": None,
     # Assumed duration of a task until one has ended. With Dask's default of half a second, a
     # handful of long tasks wouldn't start a second worker.
     "distributed.scheduler.unknown-task-duration": "60s",
     "distributed.comm.timeouts.tcp": TCP_SECONDS,
 }
-"""Dask's settings where workers come and go."""
+"""Settings of Dask for workers that join and leave during a run."""
 
 SYSTEMS = {
     "slurm": ("SLURMCluster", "sbatch"),
@@ -57,21 +60,21 @@ SYSTEMS = {
     "lsf": ("LSFCluster", "bsub"),
     "sge": ("SGECluster", "qsub"),
 }
-"""Of each batch system: dask-jobqueue's class for it, and the command that takes jobs."""
+"""For each batch system, the class of dask-jobqueue and the command that submits jobs."""
 
 
 @contextmanager
 def batch_cluster(settings: Batch, job: Job, tell: Tell) -> Iterator[RemoteExecutor]:
-    """Have workers in a batch system for the time of a ``with`` block.
+    """Provide workers in a batch system during a ``with`` block.
 
     Parameters
     ----------
     settings : Batch
-        How many, how large, for how long, and where.
+        The section ``cluster`` of the configuration.
     job : Job
-        The workers' logs go below ``workers/`` of its folder, if that is on a disk.
+        The job. The workers' logs are in ``workers/`` in its folder, if that is on a disk.
     tell : callable
-        Told of workers that aren't fit.
+        Called with a one-line warning about a worker that isn't ready.
 
     Raises
     ------
@@ -84,8 +87,8 @@ def batch_cluster(settings: Batch, job: Job, tell: Tell) -> Iterator[RemoteExecu
 
     def problem(reason: str) -> str:
         return (
-            f"cluster.kind {settings.kind}: the workers can't be asked for ({reason}); look "
-            "at the queue, then run the same command again to go on"
+            f"cluster.kind {settings.kind}: the workers can't be submitted ({reason}); check "
+            "the queue, then run the same command again to continue"
         )
 
     with (
@@ -96,7 +99,7 @@ def batch_cluster(settings: Batch, job: Job, tell: Tell) -> Iterator[RemoteExecu
 
 
 def import_jobqueue(settings: Batch) -> Any:
-    """Import what submits the workers, or say how it is installed."""
+    """Return dask-jobqueue; if it is missing, the error says how to install it."""
     try:
         return importlib.import_module("dask_jobqueue")
     except ImportError:
@@ -138,7 +141,7 @@ def _started(
 
 
 def _log_folder(job_folder: Path | None, made: TlsFiles) -> str:
-    """Choose where workers write what they say; a script takes no name of odd characters."""
+    """Choose the folder of the workers' logs; in a script, its name must not need quotes."""
     if job_folder is not None:
         folder = str(job_folder.absolute() / "workers")
         if shlex.quote(folder) == folder:
@@ -147,7 +150,7 @@ def _log_folder(job_folder: Path | None, made: TlsFiles) -> str:
 
 
 def _job_options(settings: Batch, job: str, log_folder: str) -> dict[str, Any]:
-    """Return what dask-jobqueue makes the script of a worker's job from."""
+    """Return dask-jobqueue's options for the jobs of the workers."""
     seconds = walltime_seconds(settings.walltime)
     leaving = min(LEAVING_SHARE * seconds, LEAVING_SECONDS)
     options: dict[str, Any] = {
@@ -177,7 +180,7 @@ def _job_options(settings: Batch, job: str, log_folder: str) -> dict[str, Any]:
 
 
 def _walltime(kind: str, seconds: int) -> str:
-    """Write a walltime as a batch system wants it: LSF has no seconds."""
+    """Return a walltime in the format of the batch system; LSF's has no seconds."""
     hours, rest = divmod(seconds, 3600)
     minutes, rest = divmod(rest, 60)
     if kind == "lsf":
@@ -191,7 +194,7 @@ def _accounted(settings: Batch) -> dict[str, Any]:
 
 
 def _reserved(settings: Batch) -> dict[str, Any]:
-    """Ask for the memory of a worker and of the process that watches it."""
+    """Return the options that request memory for a worker and its nanny."""
     size = settings.memory_limit + NANNY_BYTES
     mebibytes = -(-size // 2**20)
     if settings.kind == "slurm":

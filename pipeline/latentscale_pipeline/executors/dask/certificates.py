@@ -1,8 +1,8 @@
 """TLS certificates of one run, readable by its own workers only.
 
-They are in a folder that every machine sees and that only its owner can read, outside the job's
-folder. The default is a folder in ``~/.latentscale``. The folder is removed at the end; if a run
-was killed, the next run of the same job removes it. A key is valid for one run.
+They are in a folder that all machines see and only its owner can read, outside the job's folder. By
+default it is in ``~/.latentscale``. The folder is deleted at the end; if a run was killed, the next
+run of the same job deletes it. Every run has a new key.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from latentscale_pipeline.errors import BadInput, Incomplete
 DEFAULT_FOLDER = "~/.latentscale"
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./+=@-]+")
-"""Paths that can stand in a script of a batch system as they are."""
+"""Paths that need no quotes in the script of a batch system."""
 
 
 def security_of(files: TlsFiles) -> Security:
-    """Return what a scheduler, a worker or a client with these files shows and trusts."""
+    """Return the TLS configuration of scheduler, workers and client with these files."""
     return Security(
         tls_ca_file=files.ca_file,
         **{
@@ -42,21 +42,23 @@ def security_of(files: TlsFiles) -> Security:
 
 @contextmanager
 def certificates(job: str, job_folder: Path | None, place: str | None) -> Iterator[TlsFiles]:
-    """Keep the certificates of a run for the time of a ``with`` block.
+    """Create the certificates of a run for the duration of a ``with`` block.
 
     Parameters
     ----------
     job : str
-        What tells the runs of this job from those of others: plain characters.
+        Unique name of the job, without special characters.
     job_folder : Path or None
-        Where nothing may be written that is secret; None for one that isn't on a disk.
+        The job's folder, in which no secret may be written; None if it isn't on a disk.
     place : str or None
         Folder that all machines see; None for :data:`DEFAULT_FOLDER`.
 
     Raises
     ------
     BadInput
-        If the folder isn't private, is the job's, or has a name that can't stand in a script.
+        If the folder isn't private, is in the job's folder, or its name needs quotes in a script.
+    Incomplete
+        If the folder can't be created.
     """
     base = _private_folder(place or DEFAULT_FOLDER, job_folder)
     for left in base.glob(f"{job}.*"):
@@ -77,7 +79,7 @@ def _private_folder(place: str, job_folder: Path | None) -> Path:
     base = Path(os.path.expanduser(place)).absolute()
     if not _PLAIN.fullmatch(str(base)):
         raise BadInput(
-            f"cluster.shared_folder {str(base)!r}: its name can't stand in a script; choose one of "
+            f"cluster.shared_folder {str(base)!r}: special characters in its name; choose one of "
             "letters, digits and _ . / + = @ -"
         )
     try:
@@ -85,7 +87,7 @@ def _private_folder(place: str, job_folder: Path | None) -> Path:
         found = base.stat()
     except OSError as error:
         raise Incomplete(
-            f"cluster.shared_folder {base}: it can't be made ({error.strerror}); choose another"
+            f"cluster.shared_folder {base}: can't create it ({error.strerror}); choose another"
         ) from None
     if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise BadInput(
@@ -94,7 +96,7 @@ def _private_folder(place: str, job_folder: Path | None) -> Path:
         )
     if job_folder is not None and base.resolve().is_relative_to(job_folder.resolve()):
         raise BadInput(
-            f"cluster.shared_folder {base} is in the job's folder, where no key may be; choose "
-            "another"
+            f"cluster.shared_folder {base} is in the job's folder, which must not contain keys; "
+            "choose another"
         )
     return base

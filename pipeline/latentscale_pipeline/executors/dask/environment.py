@@ -1,4 +1,4 @@
-"""The environment of worker processes, wherever they are started."""
+"""Environment variables and Dask settings of workers and schedulers."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ WORKER_ENVIRONMENT = {
     "MKL_NUM_THREADS": "1",
     "NUMBA_NUM_THREADS": "1",
     "VECLIB_MAXIMUM_THREADS": "1",
-    # Freed arrays go back to the system at once, so that what a task holds is what it needs.
+    # Return freed memory to the system at once, so that a worker's memory is what its tasks need.
     "MALLOC_TRIM_THRESHOLD_": "65536",
 }
-"""One thread inside a task: what a task computes must not depend on how many run beside it."""
+"""One thread in each task, because results must not depend on the number of threads."""
 
 TCP_SECONDS = "20s"
-"""After how long a connection that carries nothing is given up."""
+"""Timeout of a connection without traffic."""
 
 
 WORKER_SETTINGS = {
-    # Nothing of size lives in a worker's care, so there is nothing to spill; only the limit counts.
+    # Workers hold no large data for Dask, so there is nothing to spill; only the limit matters.
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.pause": False,
     "distributed.worker.memory.terminate": 0.98,
-    # No pages and no logs over unencrypted HTTP.
+    # Serve no pages and no logs over unencrypted HTTP.
     "distributed.worker.http.routes": [],
 }
-"""Dask's settings of every worker."""
+"""Dask settings of every worker."""
 
 SCHEDULER_SETTINGS = {
-    # Report a task at once when its worker died: the job's configuration limits the retries.
+    # Report a task at once if its worker died; cluster.retries limits the attempts.
     "distributed.scheduler.allowed-failures": 0,
     "distributed.scheduler.http.routes": [],
 }
-"""Dask's settings of every scheduler."""
+"""Dask settings of every scheduler."""
 
 _AWAY = {"distributed.comm.timeouts.tcp": TCP_SECONDS, "distributed.comm.require-encryption": True}
 
 
 def worker_environment() -> dict[str, str]:
-    """Return the environment of a worker that isn't started by a nanny of ours."""
+    """Return the environment of a worker that runs outside this machine's local cluster."""
     return WORKER_ENVIRONMENT | _variables(WORKER_SETTINGS | _AWAY)
 
 
 def scheduler_environment() -> dict[str, str]:
-    """Return the environment of a scheduler that runs in a process of its own."""
+    """Return the environment of a scheduler in a separate process."""
     return _variables(SCHEDULER_SETTINGS | _AWAY)
 
 
 def _variables(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables by which Dask takes its settings from an environment."""
+    """Return Dask settings as environment variables."""
     names = {key: key.upper().replace(".", "__").replace("-", "_") for key in settings}
     return {f"DASK_{names[key]}": str(value) for key, value in settings.items()}

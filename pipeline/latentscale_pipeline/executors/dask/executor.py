@@ -1,8 +1,8 @@
 """Tasks on Dask workers.
 
-The scheduler holds nothing that matters: a task returns only its cost, and its result is in the
-job folder. Each task reserves its projected memory, so a worker's memory limit decides only how
-many tasks run at once, never what they compute.
+The scheduler holds no results: a task returns only its cost, and its result is in the job folder.
+Each task reserves its projected memory, so a worker's memory limit decides only how many tasks run
+at once, never what they compute.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from latentscale_pipeline.engine.task import Task, WorkerDied, run_task
 from latentscale_pipeline.errors import Incomplete, LatentscaleError, first_line
 
 BEGUN = "latentscale-begun"
-"""Topic under which workers say which task they begin."""
+"""Topic of events in which workers report that they begin a task."""
 
 OVER_LIMIT = "worker-restart-memory"
-"""Topic under which Dask's nannies say that they end a worker for the memory it holds."""
+"""Topic of events in which Dask's nannies report that they kill a worker for its memory use."""
 
 IDLE_DEATHS = 10
-"""Workers that may die before they begin a task, as long as no task ends in between."""
+"""Number of workers that may die before they begin a task, while no other task ends."""
 
 
 class DaskExecutor:
-    """Hands tasks to the workers of a Dask client.
+    """Runs tasks on the workers of a Dask client.
 
     A failed task is sent to another worker, if there is one. When a worker dies, only the tasks
     that it had begun are reported as failed; tasks that waited on it are sent again.
@@ -43,13 +43,13 @@ class DaskExecutor:
     Parameters
     ----------
     client : distributed.Client
-        Connected to a scheduler whose workers offer ``memory``.
+        A client whose workers offer the resource ``memory``.
     memory_limit : int
-        What one worker may hold, in bytes.
+        Memory limit of a worker, in bytes.
     dashboard : str or None
-        Address of the scheduler's pages, when they are served.
+        Address of the dashboard, if it is served.
     idle_deaths : int
-        Workers that may die before they begin a task, as long as no task ends in between.
+        Number of workers that may die before they begin a task, while no other task ends.
     """
 
     window = 10_000
@@ -81,7 +81,7 @@ class DaskExecutor:
         client.subscribe_topic(OVER_LIMIT, self._note_over_limit)
 
     def submit(self, task: Task) -> None:
-        """Send a task to whichever worker has room for it."""
+        """Send a task to any worker with enough free memory."""
         key = f"{task.label}-{task.attempt}-{self._sent}".replace(" ", "-")
         self._sent += 1
         self._tasks[key] = task
@@ -98,21 +98,21 @@ class DaskExecutor:
             self._loop.add_callback(self._collect, key, future)
 
     async def _collect(self, key: str, future: distributed.Future[Any]) -> None:
-        """Fetch how a task ended.
+        """Fetch the outcome of a task and queue it.
 
-        A worker may have finished a task and not answer, because it is suspended or its next task
-        holds Python's lock. :meth:`next_ended` doesn't wait for such a worker.
+        A worker that has finished a task may not respond, because it is suspended or its next task
+        holds the GIL. :meth:`next_ended` doesn't wait for such a worker.
         """
         outcome: Any
         try:
             outcome = await self.client.gather(future, asynchronous=True)
-        except BaseException as error:  # noqa: BLE001 -- how a task ended is judged elsewhere
+        except BaseException as error:  # noqa: BLE001 -- _ending handles it
             outcome = error
         future.release()
         self._ended.put((key, outcome))
 
     def _elsewhere(self, task: Task) -> dict[str, Any]:
-        """Ask for other workers than those that a task has failed on."""
+        """Return options that send a task to workers on which it hasn't failed yet."""
         failed_on = self._failed_on.get(task.part)
         if not failed_on:
             return {}
@@ -142,7 +142,7 @@ class DaskExecutor:
             self.submit(task)
 
     def _ending(self, key: str, outcome: Any) -> Ending | None:
-        """Say how a task ended; None when it hadn't begun."""
+        """Return how a task ended, or None if it hadn't begun and must be sent again."""
         worker: str
         ending: Ending | None
         if key in self._recalled:
@@ -160,13 +160,13 @@ class DaskExecutor:
         return ending
 
     def _mishap(self, key: str, error: BaseException) -> tuple[str, Ending | None]:
-        """Explain what ended a task other than its own doing."""
+        """Return the worker and the ending of a task that the scheduler ended with an error."""
         if isinstance(error, OSError | CancelledError | asyncio.CancelledError):
             raise error
         if isinstance(error, NoWorkerError | NoValidWorkerError):
             raise Incomplete(
-                "no worker is left and none could be started; look at the free memory of this "
-                "machine, then run the same command again to go on"
+                "no worker is left and none could be started; check the free memory of this "
+                "machine, then run the same command again to continue"
             )
         if not isinstance(error, KilledWorker):
             return "", error
@@ -178,12 +178,12 @@ class DaskExecutor:
         if len(self._died_idle) > self._idle_deaths:
             raise Incomplete(
                 f"{len(self._died_idle)} workers died one after another without ending any task; "
-                "look at the free memory of this machine, then run the same command again to go on"
+                "check the free memory of this machine, then run the same command again to continue"
             )
         return worker, None
 
     def _recall(self) -> None:
-        """Send the tasks again that haven't begun, as if they were new to the scheduler."""
+        """Cancel all tasks that haven't begun, so that they are submitted again as new tasks."""
         waiting = [key for key in self._tasks if key not in self._begun]
         self._recalled.update(waiting)
         self.client.cancel([self._futures[key] for key in waiting])
@@ -197,12 +197,12 @@ class DaskExecutor:
 
 @contextmanager
 def _scheduler_needed() -> Iterator[None]:
-    """Say in one line that the scheduler can't be reached."""
+    """Convert errors of an unreachable scheduler to :class:`Incomplete`."""
     try:
         yield
     except (OSError, CancelledError, asyncio.CancelledError) as error:
         raise Incomplete(
-            "the scheduler is gone, and with it the workers; run the same command again to go on"
+            "the scheduler is gone, and so are the workers; run the same command again to continue"
         ) from error
 
 
@@ -210,11 +210,11 @@ def run_on_worker(task: Task) -> tuple[str, Ending]:
     """Run a task on a Dask worker; return the worker's address and how the task ended."""
     worker = distributed.get_worker()
     begun = {"key": worker.get_current_task(), "worker": worker.address}
-    # Waits for the scheduler to know: a task that kills its worker at once has begun, too.
+    # Wait until the scheduler has the event: a task may kill its worker at once.
     sync(worker.loop, worker.scheduler.log_event, topic=BEGUN, msg=begun)
     try:
         return worker.address, run_task(task)
-    except Exception as error:  # noqa: BLE001 -- how a task ended is the caller's to judge
+    except Exception as error:  # noqa: BLE001 -- the caller handles it
         return worker.address, error
 
 
@@ -225,16 +225,16 @@ AnyExecutor = TypeVar("AnyExecutor", bound=DaskExecutor)
 def undisturbed(
     cluster: AbstractContextManager[AnyExecutor], problem: Callable[[str], str]
 ) -> Iterator[AnyExecutor]:
-    """Start a cluster and stop it at the end, both in a thread that no signal reaches.
+    """Start a cluster and stop it at the end, both in a thread that receives no signals.
 
-    Whoever interrupts the main thread must not find it half started or half stopped.
+    An interrupt of the main thread must not leave the cluster half started or half stopped.
 
     Parameters
     ----------
     cluster : context manager
-        Of the executor.
+        The cluster; yields the executor.
     problem : callable
-        What to say when it can't be started, from the reason.
+        Returns the error message if the cluster can't be started, given the reason.
     """
 
     def start() -> AnyExecutor:
@@ -255,7 +255,7 @@ def undisturbed(
 
 @contextmanager
 def explained(problem: Callable[[str], str]) -> Iterator[None]:
-    """Say in one line what keeps a cluster from being used, whatever a library raises."""
+    """Convert any error of a library to :class:`Incomplete` with a one-line message."""
     try:
         yield
     except LatentscaleError:

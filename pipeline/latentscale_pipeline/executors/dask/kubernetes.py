@@ -1,13 +1,13 @@
-"""Workers that are pods, kept by Dask's operator for Kubernetes.
+"""Workers that are pods, managed by Dask's operator for Kubernetes.
 
-The driver creates two objects and removes them at its end: a secret with the certificates of this
-run, and a ``DaskCluster``, from which the operator makes a scheduler and the workers, and replaces
-those that die. Both belong to the driver's pod, so they go with it however it ends; what a run that
-was killed has left behind is removed by the next one of the same job.
+The driver creates two objects and deletes them at its end: a secret with the certificates of this
+run, and a ``DaskCluster``, for which the operator starts a scheduler and the workers, and replaces
+workers that die. Both objects are owned by the driver's pod, so Kubernetes deletes them with it
+even if the driver is killed. Without such a pod, the next run of the same job deletes them.
 
 The objects are plain data (:mod:`latentscale_pipeline.executors.dask.manifests`). dask-kubernetes'
-own ``KubeCluster`` isn't used, because it speaks with its scheduler without TLS; for the same
-reason the operator's autoscaler, which would have to ask the scheduler, isn't either.
+``KubeCluster`` isn't used, because it connects to the scheduler without TLS. The operator's
+autoscaler isn't used for the same reason.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ IN_A_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 @contextmanager
 def kubernetes_cluster(settings: Kubernetes, job: Job, tell: Tell) -> Iterator[RemoteExecutor]:
-    """Have workers in Kubernetes for the time of a ``with`` block.
+    """Provide workers in Kubernetes during a ``with`` block.
 
     Raises
     ------
     BadInput
-        If the library that speaks with Kubernetes isn't installed.
+        If kr8s, the client library for Kubernetes, isn't installed.
     Incomplete
         If Kubernetes refuses the objects, or the scheduler doesn't start.
     """
@@ -63,9 +63,9 @@ def kubernetes_cluster(settings: Kubernetes, job: Job, tell: Tell) -> Iterator[R
 
     def problem(reason: str) -> str:
         return (
-            f"cluster.kind kubernetes: the workers can't be asked for ({reason}); look at "
-            f"kubectl -n {settings.namespace} describe daskcluster {job.name}, and whether Dask's "
-            "operator is installed"
+            f"cluster.kind kubernetes: the workers can't be started ({reason}); check that Dask's "
+            f"operator is installed, and see kubectl -n {settings.namespace} describe daskcluster "
+            f"{job.name}"
         )
 
     with undisturbed(_started(library, settings, job, tell), problem) as executor:
@@ -95,18 +95,18 @@ def _started(library: Any, settings: Kubernetes, job: Job, tell: Tell) -> Iterat
 
 
 def close_http(dask_scheduler: Any) -> None:
-    """Close the port of a scheduler on which nobody is asked who they are."""
+    """Close the scheduler's HTTP port, which has no authentication."""
     dask_scheduler.http_server.stop()
 
 
 def _owner() -> dict[str, str] | None:
-    """Return the pod that this driver is, when it is one."""
+    """Return name and uid of the driver's pod, or None if it doesn't run in one."""
     name, uid = (os.environ.get(variable) for variable in OWNER)
     return {"name": name, "uid": uid} if name and uid and IN_A_POD.exists() else None
 
 
 def _connected(address: str, security: Security) -> distributed.Client:
-    """Connect once the scheduler has started: until then its name isn't even known."""
+    """Connect to the scheduler, retrying until it has started and its name resolves."""
     until = time.monotonic() + SCHEDULER_SECONDS
     while True:
         try:

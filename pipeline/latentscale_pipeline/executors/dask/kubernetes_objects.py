@@ -1,7 +1,7 @@
-"""Objects of Kubernetes, created and removed: for the workers of a run, and for a driver.
+"""Create and delete Kubernetes objects, for the workers of a run and for a driver.
 
-They are plain data (:mod:`latentscale_pipeline.executors.dask.manifests`); kr8s, which is optional,
-speaks with Kubernetes.
+The objects are plain data (:mod:`latentscale_pipeline.executors.dask.manifests`). The client
+library is kr8s, which is optional.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ DELETION_SECONDS = 60.0
 """How long an object of an earlier run may take to be deleted."""
 
 LOOKING_SECONDS = 1.0
-"""Between two looks at whether it is."""
+"""Pause between checks whether it is deleted."""
 
 
 def import_kr8s(setting: str) -> Any:
-    """Return the library that speaks with Kubernetes.
+    """Return kr8s, the client library for Kubernetes.
 
     Parameters
     ----------
     setting : str
-        What in the configuration asks for it, for the message.
+        The setting that needs it, for the message.
 
     Raises
     ------
@@ -48,25 +48,25 @@ def create_object(
     deletion_seconds: float = DELETION_SECONDS,
     looking_seconds: float = LOOKING_SECONDS,
 ) -> None:
-    """Create an object, in place of one of the same name that an earlier run has left.
+    """Create an object, and replace one with the same name that an earlier run left.
 
     Kubernetes deletes in the background, and refuses a name that isn't free yet.
 
     Parameters
     ----------
     library : module
-        From :func:`import_kr8s`.
+        The result of :func:`import_kr8s`.
     manifest : mapping
         The object.
     deletion_seconds : float
-        How long an object of an earlier run may take to be deleted.
+        How long the deletion of an earlier run's object may take.
     looking_seconds : float
-        Between two looks at whether it is.
+        Pause between checks whether it is deleted.
 
     Raises
     ------
     Incomplete
-        If the earlier one is still there after ``deletion_seconds``.
+        If the earlier object still exists after ``deletion_seconds``.
     """
     made = library.object_from_spec(dict(manifest), allow_unknown_type=True)
     if made.exists():
@@ -84,7 +84,7 @@ def create_object(
 
 
 def remove_object(library: Any, manifest: Mapping[str, Any]) -> None:
-    """Ask Kubernetes to delete an object and what belongs to it, if it is there."""
+    """Ask Kubernetes to delete an object and those that it owns, if it exists."""
     found = library.object_from_spec(dict(manifest), allow_unknown_type=True)
     if found.exists():
         found.delete(propagation_policy="Foreground")

@@ -1,4 +1,4 @@
-"""Workers that are processes of this machine, with their scheduler in the driver."""
+"""Worker processes on this machine, with the scheduler in the driver's process."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ SETTINGS: dict[str, Any] = {
     **WORKER_SETTINGS,
     **SCHEDULER_SETTINGS,
     "distributed.nanny.pre-spawn-environ": WORKER_ENVIRONMENT,
-    # Workers that die are started again within seconds; none at all means none will come.
+    # Workers that die are restarted within seconds; without any for longer, none will come.
     "distributed.scheduler.no-workers-timeout": "60s",
     "distributed.admin.tick.limit": "60s",
-    # Errors that matter come back as a task's exception and are reported in one line.
+    # Errors come back as a task's exception and are reported in one line.
     "logging.distributed": "critical",
 }
 
 
 class StorageOptions(distributed.WorkerPlugin):
-    """Lets every worker, whenever it starts, reach storage with the options of this process."""
+    """Sets the storage options of this process in every worker when it starts."""
 
     name = "latentscale-storage-options"
 
@@ -50,18 +50,18 @@ class StorageOptions(distributed.WorkerPlugin):
         self._options = options
 
     def setup(self, worker: distributed.Worker) -> None:
-        """Put the options in force, and close the port on which nobody is asked who they are."""
+        """Set the options, and close the worker's HTTP port, which has no authentication."""
         worker.http_server.stop()
         use_options(self._options)
 
 
 class CompilerStart(distributed.WorkerPlugin):
-    """Starts the compiler of every worker ahead of its first task, which would take a second."""
+    """Loads the compiler in every worker when it starts, which takes a second, before any task."""
 
     name = "latentscale-compiler-start"
 
     async def setup(self, worker: distributed.Worker) -> None:
-        """Call something small that is compiled, beside the worker's loop."""
+        """Call a small compiled function in a thread."""
         await asyncio.to_thread(_scale_one_row)
 
 
@@ -73,10 +73,10 @@ def _scale_one_row() -> None:
 def local_cluster(settings: Local, idle_bytes: int = IDLE_WORKER_BYTES) -> Iterator[DaskExecutor]:
     """Start worker processes on this machine and stop them at the end.
 
-    Traffic is encrypted with keys made for this run alone, because loopback isn't private on a
-    shared machine. For the same reason the dashboard, which asks nobody who they are, is off
-    unless it is asked for; it listens on loopback only and serves pages that can't be acted on.
-    Scheduler and nannies live in this process: when it dies, its workers end at once.
+    Traffic is encrypted with keys made for this run, because loopback isn't private on a shared
+    machine. For the same reason the dashboard, which has no authentication, is off by default; it
+    listens on loopback only, and its pages are read-only. Scheduler and nannies are in this
+    process: when it dies, its workers end at once.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def local_cluster(settings: Local, idle_bytes: int = IDLE_WORKER_BYTES) -> Itera
         Workers, threads, the memory limit of each worker, and whether to serve the dashboard. It
         needs bokeh; without it the executor has no ``dashboard``.
     idle_bytes : int
-        What a worker holds of its limit without any task.
+        Memory of a worker without any task, which counts against its limit.
 
     Raises
     ------
@@ -105,8 +105,8 @@ def local_cluster(settings: Local, idle_bytes: int = IDLE_WORKER_BYTES) -> Itera
 @contextmanager
 def _started(settings: Local, idle_bytes: int) -> Iterator[DaskExecutor]:
     if sys.platform != "win32":
-        # Workers inherit this: Ctrl-C reaches all processes of a terminal, and only the one that
-        # hands out the tasks is to act on it. Starting the tracker would lift the block.
+        # Ctrl-C is sent to all processes of a terminal, but only the driver must act on it. Workers
+        # inherit the block. The tracker is started first, because starting it lifts the block.
         resource_tracker.ensure_running()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     options = {
@@ -137,27 +137,27 @@ def scheduler_here(
     *,
     dashboard: bool,
 ) -> Iterator[tuple[Any, distributed.Client, str | None]]:
-    """Run a scheduler in this process for the time of a ``with`` block.
+    """Run a scheduler in this process during a ``with`` block.
 
     Parameters
     ----------
     make : callable
-        Makes the cluster from options of its scheduler.
+        Creates the cluster, given the options of its scheduler.
     settings : mapping
-        Dask's, meanwhile.
+        Dask settings during the block.
     dashboard : bool
-        Whether its pages are served, on loopback, if bokeh is installed.
+        Whether to serve the dashboard, on loopback, if bokeh is installed.
 
     Yields
     ------
     cluster, client, str or None
-        The last is the address of the pages.
+        The last is the address of the dashboard.
     """
     dashboard = dashboard and importlib.util.find_spec("bokeh") is not None
     port = free_port() if dashboard else 0
     options = {"dashboard": dashboard, "dashboard_address": f"127.0.0.1:{port}"}
     with (
-        # Also while everything closes, when one side finds the other gone.
+        # The outermost block, so that errors of closing connections aren't logged either.
         silence_logging_cmgr("CRITICAL"),
         dask.config.set({**settings, **(dashboard_settings(port) if dashboard else {})}),
         make(options) as cluster,
@@ -169,17 +169,17 @@ def scheduler_here(
 
 
 def dashboard_settings(port: int) -> dict[str, Any]:
-    """Return which of Dask's settings change when the dashboard is asked for."""
+    """Return the Dask settings for the dashboard on a port."""
     application = "distributed.scheduler.dashboard.bokeh-application"
     return {
         "distributed.scheduler.http.routes": ["distributed.http.statics"],
-        # Pages of other sites in the same browser must not read it.
+        # Prevent pages of other sites in the same browser from reading it.
         f"{application}.allow_websocket_origin": [f"127.0.0.1:{port}", f"localhost:{port}"],
         "distributed.dashboard.link": "http://127.0.0.1:{port}/status",
     }
 
 
 def free_port() -> int:
-    """Return a port of loopback that nobody listens on."""
+    """Return a free port on the loopback interface."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])

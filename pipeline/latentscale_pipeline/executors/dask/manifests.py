@@ -1,9 +1,9 @@
-"""Kubernetes manifests of a job's driver and workers, as plain data: ``manifests.yaml``, filled in.
+"""Kubernetes manifests of a job's driver and workers, from the templates in ``manifests.yaml``.
 
-The driver is a ``Job`` that runs ``latentscale resume`` on the job's folder. It asks Dask's
-operator for a ``DaskCluster`` and hands over, in a ``Secret``, certificates of this run. Pods run
-as an arbitrary user, without privileges, with a read-only root file system. The driver's pod owns
-all objects of a run, so Kubernetes removes them with it.
+The driver is a ``Job`` that runs ``latentscale resume`` on the job's folder. It creates a
+``DaskCluster``, which Dask's operator starts, and a ``Secret`` with the certificates of the run.
+Pods run as an arbitrary user, without privileges, with a read-only root file system. The driver's
+pod owns all objects of a run, so Kubernetes deletes them with it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from latentscale_pipeline.executors.dask.environment import (
 TLS_FILES = ("certificate.pem", "key.pem")
 
 RESUBMISSIONS = 6
-"""How often Kubernetes starts a driver again that died."""
+"""How often Kubernetes restarts a driver that died."""
 
 OWNER = ("LATENTSCALE_POD_NAME", "LATENTSCALE_POD_UID")
-"""Variables that tell a driver which pod it is in."""
+"""Environment variables with the name and uid of the driver's pod."""
 
 Manifest = dict[str, Any]
 
@@ -41,13 +41,13 @@ def driver_job(
     Parameters
     ----------
     name : str
-        Its name.
+        Name of the ``Job``.
     arguments : list of str
-        Of ``latentscale``.
+        Arguments of ``latentscale``.
     cluster, driver : Kubernetes, Driver
-        The configuration.
+        The sections of the configuration.
     requeue : bool
-        Whether a driver that died is started again.
+        Whether to restart a driver that died.
     """
     return _manifest(
         "driver",
@@ -71,10 +71,10 @@ def tls_secret(
 
 
 def dask_cluster(name: str, cluster: Kubernetes, owner: Mapping[str, str] | None) -> Manifest:
-    """Return the ``DaskCluster`` of a run: a scheduler, and workers that are kept at their number.
+    """Return the ``DaskCluster`` of a run: a scheduler and a fixed number of workers.
 
-    Everything that listens asks for a certificate of the run. The operator gives a worker its name
-    and starts another one in the place of one that died.
+    All servers require a certificate of the run. The operator names the workers, and replaces
+    those that die.
     """
     certificate, key = (f"/tls/{file}" for file in TLS_FILES)
     return _manifest(
@@ -94,7 +94,7 @@ def dask_cluster(name: str, cluster: Kubernetes, owner: Mapping[str, str] | None
 
 
 def scheduler_address(name: str, cluster: Kubernetes) -> str:
-    """Return where the scheduler of a ``DaskCluster`` is reached."""
+    """Return the address of the scheduler of a ``DaskCluster``."""
     return f"tls://{name}-scheduler.{cluster.namespace}.svc:8786"
 
 
@@ -105,7 +105,7 @@ def _manifest(
     owner: Mapping[str, str] | None = None,
     **values: Any,
 ) -> Manifest:
-    """Fill in a template, with the values that several of them have."""
+    """Fill in a template, with the given values and those that all templates share."""
     labels = {"name": "latentscale", "instance": name, "component": kind}
     volumes = [(f"data-{i}", volume) for i, volume in enumerate(cluster.volumes)]
     common = {
@@ -134,7 +134,7 @@ def _templates() -> Manifest:
 
 
 def _filled(template: Any, values: Mapping[str, Any]) -> Any:
-    """Put values into a template; they stay as they are, whatever they contain."""
+    """Replace the variables in a template by values, which aren't interpreted any further."""
     if isinstance(template, dict):
         filled = {key: _filled(item, values) for key, item in template.items()}
         return {key: item for key, item in filled.items() if item is not None}

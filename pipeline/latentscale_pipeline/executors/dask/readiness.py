@@ -1,10 +1,10 @@
 """Check that a remote worker is ready: versions, corpora and job folder.
 
-It may run another version of the code, which would publish other numbers under the same keys. It
-may not see the job's folder or a corpus. Its numba may already compute with many threads. So a
-worker offers the resource that every task needs only after these checks. All workers that exist
-when a run begins are checked, and the first unfit one ends the run with one line. An unfit worker
-that joins later gets no work.
+A worker may run another version of the code, which would publish different numbers under the same
+keys. It may not see the job's folder or a corpus. Its numba may already use many threads. So a
+worker offers the resource ``memory``, which every task needs, only after these checks. If a worker
+fails them at the beginning of a run, the run ends with a one-line message. A worker that fails them
+later gets no tasks.
 """
 
 from __future__ import annotations
@@ -32,32 +32,33 @@ PACKAGES = (
     *("latentscale", "numpy", "scipy", "numba", "pynndescent"),
     *("threadpoolctl", "zarr", "fsspec", "xxhash", "dask", "distributed", "cloudpickle"),
 )
-"""Packages that have to be the same in the driver and in every worker."""
+"""Packages whose versions must be the same in the driver and in every worker."""
 
 
 READY = "latentscale-ready"
-"""Topic under which workers say that they take tasks."""
+"""Topic of events in which workers report that they are ready."""
 
 NOT_READY = "latentscale-not-ready"
-"""Topic under which workers say why they take no tasks."""
+"""Topic of events in which workers report why they aren't ready."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a cluster has to know of a job, and what its tasks need of a worker.
+    """What a cluster needs to know about a job.
 
     Attributes
     ----------
     name : str
-        Plain characters, of this job alone among all of the same user.
+        A name without special characters, unique among the user's jobs.
     folder : Path or None
-        The job's folder; None where it isn't on a disk.
+        The job's folder; None if it isn't on a disk.
     documents : mapping
-        For each place that has to be reached, in words, its URL and the key of an object there.
+        For each place that workers must reach, described in words, its URL and the key of an object
+        to read there.
     idle_bytes : int
-        What a process holds without a task.
+        Memory of a process without a task.
     largest_bytes : int
-        What the largest task holds beside.
+        Memory of the largest task, in addition.
     """
 
     name: str
@@ -68,21 +69,21 @@ class Job:
 
 
 class NotReady(BadInput):
-    """A worker that can't do the job's work; says which, why, and what to do."""
+    """Raised for a worker that can't run the job; the message says which, why, and what to do."""
 
 
 class Readiness(distributed.WorkerPlugin):
-    """Makes every worker, whenever it starts, ready for tasks, or leaves it without any.
+    """Checks every worker when it starts, and lets it take tasks only if it is ready.
 
     Parameters
     ----------
     job : Job
-        Whose tasks it will do.
+        The job to run.
     memory_limit : int
-        What a worker may hold where it has no limit of its own.
+        Memory limit in bytes; a worker's own limit applies if it is lower.
     ours : bool
-        Whether the worker was started for this job: its HTTP port, which asks nobody who they are,
-        is closed.
+        Whether the worker was started for this job. Then its HTTP port, which has no
+        authentication, is closed.
     """
 
     name = "latentscale-readiness"
@@ -96,7 +97,7 @@ class Readiness(distributed.WorkerPlugin):
         self._versions = installed_versions()
 
     async def setup(self, worker: distributed.Worker) -> None:
-        """Look, and then offer memory for tasks."""
+        """Run the checks, and then offer memory for tasks."""
         if self._ours:
             worker.http_server.stop()
         where = f"worker {worker.address} on {platform.node()}"
@@ -118,13 +119,13 @@ class Readiness(distributed.WorkerPlugin):
             raise BadInput(differing)
         if code_version() != self._code:
             raise BadInput(
-                "its latentscale has other code than the one that hands out the work; install the "
-                "same version for both"
+                "its latentscale has different code from the driver's; install the same version "
+                "for both"
             )
         needed = self._job.idle_bytes + self._job.largest_bytes
         if limit < needed:
             raise BadInput(
-                f"its memory limit is {limit / 2**30:.1f}GiB and the largest task needs "
+                f"its memory limit is {limit / 2**30:.1f}GiB, but the largest task needs "
                 f"{write_gibibytes(needed)}; start workers with more, or set cluster.memory_limit"
             )
         for what, (url, key) in self._job.documents.items():
@@ -132,12 +133,12 @@ class Readiness(distributed.WorkerPlugin):
 
 
 def compute_with_one_thread() -> None:
-    """See to it that numba computes with one thread in this process.
+    """Make numba use one thread in this process.
 
     Raises
     ------
     BadInput
-        If it has begun to use more, which can't be undone.
+        If it already uses more, which can't be changed any more.
     """
     os.environ.update(WORKER_ENVIRONMENT)
     numba = sys.modules.get("numba")
@@ -147,18 +148,20 @@ def compute_with_one_thread() -> None:
         numba.config.reload_config()
     except RuntimeError:
         raise BadInput(
-            f"its numba already uses {numba.config.NUMBA_NUM_THREADS} threads, and a result must "
-            "not depend on how many there are; start it with NUMBA_NUM_THREADS=1"
+            f"its numba already uses {numba.config.NUMBA_NUM_THREADS} threads, but results must "
+            "not depend on the number of threads; start it with NUMBA_NUM_THREADS=1"
         ) from None
 
 
 def reach(what: str, url: str, key: str) -> None:
-    """Read an object.
+    """Check that an object can be read from this machine.
+
+    ``what`` describes its place in the message.
 
     Raises
     ------
     BadInput
-        If it can't be read from here.
+        If it can't be read.
     """
     shown = strip_credentials(url)
     try:
@@ -173,17 +176,17 @@ def reach(what: str, url: str, key: str) -> None:
 
 
 def check_versions(versions: Mapping[str, Any]) -> None:
-    """Compare the versions of the client with those of the workers that are there.
+    """Compare the client's package versions with those of the workers.
 
     Parameters
     ----------
     versions : mapping
-        As Dask's client gives them.
+        The result of ``get_versions`` of Dask's client.
 
     Raises
     ------
     NotReady
-        Naming the first that differs.
+        Names the first worker and package that differ.
     """
     mine = versions["client"]["packages"]
     for address, theirs in versions["workers"].items():
@@ -204,13 +207,13 @@ def installed_versions() -> dict[str, str | None]:
 
 
 def _difference(mine: Mapping[str, str | None], theirs: Mapping[str, str | None]) -> str:
-    """Say what the first difference between the versions of two machines is; empty without one."""
+    """Return the first difference between the versions of two processes, or an empty text."""
     for name in ("python", *PACKAGES):
         here, there = (_comparable(name, versions.get(name)) for versions in (mine, theirs))
         if there is None:
             return (
-                f"{name} isn't installed there; install latentscale in the version that the job is "
-                "started with"
+                f"{name} isn't installed there; install the version of latentscale that starts the "
+                "job"
             )
         if here != there:
             return f"{name} is {there} there and {here} here; install the same versions for both"

@@ -1,8 +1,9 @@
-"""An executor on workers that this process didn't start itself.
+"""An executor for workers that run on other machines, started by other systems.
 
-They start when a queue allows it, leave before their walltime, and may not be fit for the job.
-Tasks are submitted to the scheduler at once and wait there. So a run can be cancelled while it
-waits for its first worker, and workers can join and leave without special treatment.
+They start when a queue allows it, leave before their walltime, and may not be ready for the job
+(for instance because of another version). Tasks are submitted to the scheduler at once and wait
+there. So a run can be cancelled while it waits for its first worker, and workers can join and leave
+at any time.
 """
 
 from __future__ import annotations
@@ -27,26 +28,27 @@ from latentscale_pipeline.executors.dask.readiness import (
 )
 
 Tell = Callable[[str], None]
-"""Told in one line of what a person may have to see to."""
+"""Called with a one-line warning for the user."""
 
 Event = tuple[float, dict[str, str]]
-"""When a worker said something, and what."""
+"""Time and message of an event that a worker logged."""
 
 LOOKING_SECONDS = 5.0
-"""Between two looks at how many workers there are, while no task ends."""
+"""Pause between checks for workers, while no task ends."""
 
 
 class RemoteExecutor(DaskExecutor):
-    """Hands tasks to workers that were found fit for them.
+    """Runs tasks on workers that passed the checks in :mod:`.readiness`.
 
     Parameters
     ----------
     client, dashboard
-        As of :class:`DaskExecutor`.
+        As for :class:`DaskExecutor`.
     settings : Address, Batch or Kubernetes
-        What a worker may hold, and for how many seconds there may be no worker at all.
+        The section ``cluster``, with the workers' memory limit and ``patience``.
     tell : callable
-        Told of workers that aren't fit, once others have shown that the job goes on without them.
+        Called with a one-line warning about a worker that isn't ready, once another worker has
+        finished a task.
     """
 
     def __init__(
@@ -73,9 +75,9 @@ class RemoteExecutor(DaskExecutor):
         Raises
         ------
         NotReady
-            If a worker isn't fit and no task has ended yet.
+            If a worker isn't ready and no task has ended yet.
         Incomplete
-            If the scheduler is gone, or for too long there was no worker.
+            If the scheduler is gone, or there was no worker for too long.
         """
         ended = super().next_ended(seconds)
         if ended is not None:
@@ -92,21 +94,21 @@ class RemoteExecutor(DaskExecutor):
         return None
 
     def make_ready(self, job: Job, *, ours: bool) -> None:
-        """See to it that every worker, now and later, looks whether it is fit.
+        """Make every worker, present and future, check whether it is ready.
 
         Raises
         ------
         NotReady
-            Of the workers that are there, the first that isn't.
+            If one of the present workers isn't.
         """
         plugin = Readiness(job, self._memory_limit, ours=ours)
         self._ready |= set(self.client.register_plugin(plugin) or ())
 
     def _welcome_workers(self) -> None:
-        """Let the tasks that waited while there was no worker go to the first that is fit.
+        """Submit waiting tasks again when the first ready worker arrives after a time without any.
 
-        A scheduler looks at those tasks only in the moment in which a worker arrives, and then that
-        one hasn't yet said that it is fit.
+        Dask's scheduler assigns such tasks only at the moment a worker joins, and then the worker
+        doesn't offer memory yet, because its checks haven't finished.
         """
         arrived = set[str]()
         while not self._arrivals.empty():
@@ -127,6 +129,6 @@ class RemoteExecutor(DaskExecutor):
             self._seen = now
         elif now - self._seen > self._patience:
             raise Incomplete(
-                f"no worker has been there for {now - self._seen:.0f} s (cluster.patience); look "
-                "at the workers' logs and at the queue, then run the same command again to go on"
+                f"there has been no worker for {now - self._seen:.0f} s (cluster.patience); check "
+                "the workers' logs and the queue, then run the same command again to continue"
             )

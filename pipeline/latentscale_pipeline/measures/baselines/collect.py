@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from latentscale.estimate import Estimate
 from latentscale_pipeline.measures.base import (
     Findings,
     JobFacts,
@@ -52,13 +51,13 @@ def collect_baselines(section: Baselines, facts: JobFacts, results: Results) -> 
     for role in facts.corpora:
         values = results(f"moments-{role}").values["scores"]
         for name, (unit, better) in OF_ONE.items():
-            exact = Estimate.exact(values[name], "moments") if name in values else None
-            reason = values["reason"] if exact is None else None
+            reason = values[name].get("reason")
+            exact = None if reason else load_estimate(values[name])
             fields = _fields(name, role, unit, better)
             scores.append(Score.from_estimate(exact, reason=reason, **fields))
         found[role] = MomentScores(
-            **{name.replace(" ", "_"): values.get(name) for name in OF_ONE},
-            reason=values.get("reason"),
+            **{name.replace(" ", "_"): values[name].get("value") for name in OF_ONE},
+            reason=next((found["reason"] for found in values.values() if "reason" in found), None),
         )
     if len(facts.corpora) > 1:
         compared = results("baselines").values
@@ -107,7 +106,7 @@ def _pair_score(
         value, error = compared["kid"]["value"], compared["kid"]["sampling_error"]
         if not whole and error is None:
             return Score(value=None, reason="too few rows for an interval", **fields)
-        reach = 0.0 if whole else CONFIDENT * error
+        reach = compared["kid"]["rounding"] + (0.0 if whole else CONFIDENT * error)
         ends, bounds = (value - reach, value + reach), "interval95"
         fields = {**fields, "sampling_error": error}
     else:

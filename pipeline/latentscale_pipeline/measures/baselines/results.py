@@ -20,9 +20,9 @@ class MomentScores(Part):
     """Scores of one corpus, from its moments."""
 
     mean_similarity: float | None
-    """Mean cosine similarity of two rows."""
+    """Mean cosine similarity of two different rows."""
     IntDiv: float | None
-    """1 less that mean."""
+    """1 less the mean cosine similarity of all pairs, each row with itself included."""
     GMStds: float | None
     """Geometric mean of the coordinates' standard deviations."""
     reason: Absent[Reason] = None
@@ -39,6 +39,8 @@ class KernelDistance(Part):
     """Mean of the unbiased estimates inside the groups, as published code computes it."""
     groups: Count
     """How many groups each corpus was dealt into."""
+    rounding: Absent[Spread] = None
+    """Bound of the error of the value; absent in results of earlier versions."""
 
 
 class Overlap(Part):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -18,12 +19,20 @@ from latentscale.baselines.moments import (
     merge_row_moments,
     row_moments,
 )
+from latentscale.estimate import Estimate
 from latentscale.tiles.distances import as_points
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import store_estimate
 from latentscale_pipeline.measures.shared.records import load_record, record_output
 from latentscale_pipeline.storage.artifacts import Output
+
+OF_MOMENTS: Mapping[str, Callable[[Moments], Estimate]] = {
+    "mean similarity": mean_similarity,
+    "IntDiv": internal_diversity,
+    "GMStds": geometric_mean_deviation,
+}
+"""Scores of one corpus."""
 
 SHARDS_PER_TASK = 8
 """Shards whose moments one task sums."""
@@ -42,13 +51,13 @@ def join_moments(inputs: Inputs) -> Output:
     """Join the moments in order and score the corpus."""
     moments = merge_row_moments([load_record(Moments, part) for part in inputs.parts])
     output = record_output(moments)
-    values: dict[str, Any] = {"GMStds": geometric_mean_deviation(moments)}
-    if moments.zero_rows:
-        values["reason"] = f"{moments.zero_rows} rows are zero: they have no direction"
-    else:
-        values["mean similarity"] = mean_similarity(moments)
-        values["IntDiv"] = internal_diversity(moments)
-    return Output(values={**output.values, "scores": values}, arrays=output.arrays)
+    scores: dict[str, Any] = {}
+    for name, compute in OF_MOMENTS.items():
+        try:
+            scores[name] = store_estimate(compute(moments))
+        except ValueError as problem:
+            scores[name] = {"reason": str(problem)}
+    return Output(values={**output.values, "scores": scores}, arrays=output.arrays)
 
 
 def compare_pair(inputs: Inputs) -> Output:

@@ -8,6 +8,7 @@ labels end at once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,10 @@ LABEL_BYTES = 576 * 2**20
 
 TEXT_ROWS = 65_536
 """Labels that are turned into text at once."""
+
+
+ENDS: Mapping[str, str] = {"scores": "value", "lower": "lower", "upper": "upper"}
+"""Arrays of a label's scores, with the attributes of an estimate."""
 
 
 def stage_name(role: Role) -> str:
@@ -51,13 +56,17 @@ def score_labels(inputs: Inputs) -> Output:
         rows = corpus.read_shard(shard)
         moments.add(rows, places[codes[held]], None if weights is None else weights[held])
         del rows
-    values = np.full((int(mine.sum()), len(p["orders"])), np.nan)
+    found = {name: np.full((int(mine.sum()), len(p["orders"])), np.nan) for name in ENDS}
     for row, spectrum in enumerate(moments.spectra()):
-        if spectrum is not None:
-            values[row] = [vendi_score(spectrum, float(order)).value for order in p["orders"]]
+        if spectrum is None:
+            continue
+        for column, order in enumerate(p["orders"]):
+            score = vendi_score(spectrum, float(order))
+            for name, attribute in ENDS.items():
+                found[name][row, column] = getattr(score, attribute)
     return Output(
         values={"labels": [name for name, own in zip(names, mine, strict=True) if own]},
-        arrays={"scores": values, "counts": counts[mine]},
+        arrays={**found, "counts": counts[mine]},
     )
 
 
@@ -95,23 +104,23 @@ def join_labels(inputs: Inputs) -> Output:
     return Output(
         values={"labels": [label for part in parts for label in part.values["labels"]]},
         arrays={
-            name: np.concatenate([part.array(name) for part in parts])
-            for name in ("scores", "counts")
+            name: np.concatenate([part.array(name) for part in parts]) for name in (*ENDS, "counts")
         },
     )
 
 
 def label_scores(artifact: Artifact, orders: list[str], role: Role) -> list[Score]:
     """Turn the published values into rows of ``scores``."""
-    values = artifact.array("scores")
+    ends = np.stack([artifact.array(name) for name in ENDS], axis=-1)
     return [
-        _score(float(values[row, column]), label=label, order=order, of=role)
+        _score(ends[row, column].tolist(), label=label, order=order, of=role)
         for row, label in enumerate(artifact.values["labels"])
         for column, order in enumerate(orders)
     ]
 
 
-def _score(value: float, **fields: Any) -> Score:
+def _score(ends: Sequence[float], **fields: Any) -> Score:
+    value, lower, upper = ends
     known = {
         "measure": "vendi",
         "score": "vendi",
@@ -122,4 +131,4 @@ def _score(value: float, **fields: Any) -> Score:
     }
     if np.isnan(value):
         return Score(value=None, reason="all weights of the label are 0", **known)
-    return Score(value=value, lower=value, upper=value, bounds="exact", **known)
+    return Score(value=value, lower=lower, upper=upper, bounds="exact", **known)

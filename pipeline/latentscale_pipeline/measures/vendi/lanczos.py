@@ -68,7 +68,12 @@ def multiply_pair(inputs: Inputs, similarity: Similarity) -> Output:
     if second != first:
         sides.append(sums.products_b * roots[groups.rows(second), None])
     return Output(
-        values={"groups": sorted({first, second}), "squares": sums.squares, "least": sums.least},
+        values={
+            "groups": sorted({first, second}),
+            "squares": sums.squares,
+            "squared_errors": sums.squared_errors,
+            "least": sums.least,
+        },
         arrays={"sums": np.vstack(sides)},
     )
 
@@ -90,6 +95,7 @@ def advance_kernel(inputs: Inputs, similarity: Similarity) -> Output:
         add_group_sums(inputs.parts, groups, vectors.shape[1]),
         math.fsum(part.values["squares"] for part in inputs.parts),
         min(part.values["least"] for part in inputs.parts),
+        math.fsum(part.values["squared_errors"] for part in inputs.parts),
     )
     traces = traces.advance(sums)
     if traces.request is not None:

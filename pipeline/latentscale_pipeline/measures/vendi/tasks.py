@@ -53,6 +53,9 @@ SAMPLED_ROWS = 16_384
 SUBSETS, SUBSET_ROWS, LEAST_SUBSET = 2, 4096, 512
 """Random subsets, their rows, and the fewest that can be divided into pieces."""
 
+ORIGIN_ROWS = 101
+"""First rows whose median is the origin of the features; a few far rows don't move it."""
+
 FEATURE_ROWS = 8192
 """Rows that are turned into features at once."""
 
@@ -150,10 +153,11 @@ def sum_features(inputs: Inputs, similarity: Similarity) -> Output:
     corpus = inputs.corpora[inputs.parameters["role"]]
     bandwidth = cast(float, similarity.bandwidth)
     kernel = cast(KernelName, similarity.kernel)
-    # The same frequencies in every task, about the first row: any origin near the rows does.
+    # The same frequencies and origin in every task. Any origin near most rows does.
     generator = inputs.common_generator()
     frequencies = draw_frequencies(kernel, bandwidth, corpus.d, FREQUENCIES, generator)
-    origin = corpus.read_rows(0, 1)[0].astype(np.float64)
+    few = corpus.read_rows(0, min(corpus.n, ORIGIN_ROWS)).astype(np.float64)
+    origin = np.median(few, axis=0)
     first = inputs.index * SHARDS_PER_TASK
     moments = MomentSum("single")
     for shard in range(first, min(first + SHARDS_PER_TASK, corpus.shard_count)):

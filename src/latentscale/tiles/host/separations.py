@@ -204,15 +204,17 @@ def _fill(a: TileRows, b: TileRows, out: FloatArray, share: float) -> None:
         _recompute(out, a.exact, b.exact, a_sizes, b_sizes, share, unit, a.manhattan)
 
 
-def decide(a: TileRows, b: TileRows, limit: float, *, strict: bool) -> NDArray[np.bool_]:
+def decide(
+    a: TileRows, b: TileRows, limit: float | Float64Array, *, strict: bool
+) -> NDArray[np.bool_]:
     """Decide which pairs of two blocks have a separation of at most (or less than) a limit.
 
     Parameters
     ----------
     a, b : TileRows
         ``m`` and ``n`` rows that are alike in all but the rows.
-    limit : float
-        In the units of the original rows.
+    limit : float or ndarray of float64, shape (n,)
+        In the units of the original rows; one for all pairs, or one for each row of ``b``.
     strict : bool
         True for less than the limit, False for at most.
 
@@ -227,20 +229,22 @@ def decide(a: TileRows, b: TileRows, limit: float, *, strict: bool) -> NDArray[n
     dimension = a.exact.shape[1]
     tiny = (dimension + 16) * np.finfo(tile.dtype).tiny
     decision = np.empty(tile.shape, dtype=np.bool_)
+    limits = np.broadcast_to(np.asarray(limit, dtype=np.float64), len(b)).copy()
+    scaled = np.minimum(limits / a.separation_unit, float(np.finfo(tile.dtype).max))
     arguments = (
         tile,
         a.sizes.astype(tile.dtype),
         b.sizes.astype(tile.dtype),
         tile.dtype.type(rounding_share(dimension, precision)),
         tile.dtype.type(tiny),
-        tile.dtype.type(min(limit / a.separation_unit, float(np.finfo(tile.dtype).max))),
+        scaled.astype(tile.dtype),
         decision,
     )
     open_pairs = _decide_far(*arguments)
     if open_pairs > CROWDED * tile.size and precision == "single":
         return decide(_in_double(a), _in_double(b), limit, strict=strict)
     if open_pairs:
-        _decide_close(*arguments, a.exact, b.exact, limit, strict, a.manhattan)
+        _decide_close(*arguments, a.exact, b.exact, limits, strict, a.manhattan)
     return decision
 
 
@@ -377,7 +381,7 @@ def _decide_far(
     b_sizes: FloatArray,
     share: np.floating[Any],
     tiny: np.floating[Any],
-    limit: np.floating[Any],
+    limits: FloatArray,
     decision: NDArray[np.bool_],
 ) -> int:
     """Decide all pairs from the tile, and count those that are too close to call."""
@@ -387,8 +391,8 @@ def _decide_far(
         count: Any = np.int32(0)
         for j in range(tile.shape[1]):
             band = share * (size + b_sizes[j]) + tiny
-            decided[j] = row[j] < limit
-            count += np.int32(abs(row[j] - limit) <= band)
+            decided[j] = row[j] < limits[j]
+            count += np.int32(abs(row[j] - limits[j]) <= band)
         open_pairs += count
     return open_pairs
 
@@ -400,11 +404,11 @@ def _decide_close(
     b_sizes: FloatArray,
     share: np.floating[Any],
     tiny: np.floating[Any],
-    limit: np.floating[Any],
+    limits: FloatArray,
     decision: NDArray[np.bool_],
     a: Float64Array,
     b: Float64Array,
-    exact_limit: float,
+    exact_limits: Float64Array,
     strict: bool,
     manhattan: bool,
 ) -> None:
@@ -412,15 +416,17 @@ def _decide_close(
     for i in range(tile.shape[0]):
         for start in range(0, tile.shape[1], STRIP):
             row, sizes = tile[i, start : start + STRIP], b_sizes[start : start + STRIP]
+            limit = limits[start : start + STRIP]
             count: Any = np.int32(0)
             for j in range(len(row)):
                 band = share * (a_sizes[i] + sizes[j]) + tiny
-                count += np.int32(abs(row[j] - limit) <= band)
+                count += np.int32(abs(row[j] - limit[j]) <= band)
             if count == 0:
                 continue
             for j in range(len(row)):
                 band = share * (a_sizes[i] + sizes[j]) + tiny
-                if abs(row[j] - limit) <= band:
+                if abs(row[j] - limit[j]) <= band:
+                    exact_limit = exact_limits[start + j]
                     if manhattan:
                         separation = manhattan_distance(a[i], b[start + j])
                     else:

@@ -120,7 +120,7 @@ def test_what_does_not_fit_is_one_line_and_changes_nothing(tmp_path: Path) -> No
     cases: list[tuple[Corpus, np.ndarray, dict[str, str], str]] = [
         (corpus, rows(5, 3), {}, "rows of 3 dimensions, but .*/c has 4; ingest them into"),
         (corpus, rows(1500), {"labels": labels}, "it has no labels, so none can be added"),
-        (labelled, rows(5), {}, "it has labels and what is to be added has none; give them with"),
+        (labelled, rows(5), {}, "it has labels, but the new rows have none; give them with"),
         (corpus, bad, {}, "row 3 holds NaN"),
     ]
     for target, values, options, message in cases:
@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_one_line_and_changes_nothing(tmp_path: Path) -> No
             append([source], target.url, **options)
         (tmp_path / "b.npy").unlink()
         assert [path for path in sorted(tmp_path.rglob("*")) if path.is_file()] == before
-    with pytest.raises(BadInput, match="a corpus can't be added to itself"):
+    with pytest.raises(BadInput, match="a corpus can't be appended to itself"):
         append([corpus.url], corpus.url)
     with pytest.raises(BadInput, match="no such corpus"):
         append([str(tmp_path / "a.npy")], str(tmp_path / "none"))
@@ -180,7 +180,7 @@ def test_two_appends_at_once_and_a_damaged_shard_lose_nothing(tmp_path: Path) ->
         if open_corpus(corpus.url).n == 1500:
             append([other], corpus.url)
 
-    with pytest.raises(Incomplete, match="it was changed while rows were added"):
+    with pytest.raises(Incomplete, match="it was changed while rows were appended"):
         append([source], corpus.url, progress=between)
     grown = append([source], corpus.url)
     np.testing.assert_array_equal(

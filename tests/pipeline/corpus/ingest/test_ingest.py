@@ -132,7 +132,7 @@ def test_an_invalid_row_is_named(tmp_path: Path, value: float, what: str) -> Non
     with pytest.raises(BadInput) as raised:
         ingest([first, second], str(tmp_path / "c"), shard_bytes=1)
     assert str(raised.value) == (
-        f"{second}: row 1500 (row 3500 of all sources) {what}; 2 such rows up to row 1999; mend "
+        f"{second}: row 1500 (row 3500 of all sources) {what}; 2 such rows up to row 1999; fix "
         "the source, or leave such rows out with --on-invalid drop"
     )
     assert not [path for path in (tmp_path / "c").rglob("*") if path.is_file()]
@@ -174,7 +174,7 @@ def test_invalid_rows_are_dropped_with_their_companions(tmp_path: Path) -> None:
 
 def test_nothing_left_after_dropping_is_one_line(tmp_path: Path) -> None:
     source = saved(tmp_path / "a.npy", np.full((4, 2), np.nan))
-    with pytest.raises(BadInput, match="none of the 4 rows is free of NaN and infinity"):
+    with pytest.raises(BadInput, match="all 4 rows hold NaN, infinity or a value"):
         ingest([source], str(tmp_path / "c"), on_invalid="drop")
 
 
@@ -191,8 +191,8 @@ SIDECARS: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "not finite": ("weights", lambda p: p.write_text("1\nnan\n1\n"), "row 1: weight nan"),
     "all zero": ("weights", lambda p: p.write_text("0\n0\n0\n"), "all weights are zero"),
     "float labels": ("labels", lambda p: npy(p, np.ones(3)), "labels must be text or integers"),
-    "rank": ("weights", lambda p: npy(p, np.ones((3, 1))), "weights must be numbers, one a row"),
-    "objects": ("ids", lambda p: npy(p, np.array([1, "a", None], object)), "never unpickled"),
+    "rank": ("weights", lambda p: npy(p, np.ones((3, 1))), "weights must be numbers, one per row"),
+    "objects": ("ids", lambda p: npy(p, np.array([1, "a", None], object)), "aren't unpickled"),
     "missing": ("ids", lambda p: None, "no such file or folder"),
 }
 
@@ -261,13 +261,13 @@ def test_nobody_elses_files_are_touched(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     (tmp_path / "m/manifest.json").write_text("{}")
     for target, overwrite, message in [
-        ("theirs", False, "it exists and is not a corpus"),
-        ("theirs", True, "it exists and is not a corpus"),
-        ("z", True, "it exists and is not a corpus"),
-        ("v.npy", True, "the corpus would replace its own source"),
-        (".", True, "the corpus would replace its own source"),
+        ("theirs", False, "it exists and isn't a corpus"),
+        ("theirs", True, "it exists and isn't a corpus"),
+        ("z", True, "it exists and isn't a corpus"),
+        ("v.npy", True, "the corpus would overwrite its source"),
+        (".", True, "the corpus would overwrite its source"),
         ("m", False, "there is a corpus already"),
-        ("m", True, "there is a manifest.json that no ingest wrote"),
+        ("m", True, "the manifest.json there isn't a corpus manifest"),
     ]:
         before = sorted(tmp_path.rglob("*"))
         with pytest.raises(BadInput, match=message):

@@ -81,7 +81,7 @@ def test_a_bad_row_and_a_limit_that_is_too_low_are_one_line(tmp_path: Path) -> N
         ingest([str(tmp_path / "v.npy")], str(tmp_path / "c"), run=run)
     rows[1500, 1] = np.inf
     np.save(tmp_path / "v.npy", rows)
-    with pytest.raises(BadInput, match=r"v\.npy: row 1500 holds infinity; mend the source, or"):
+    with pytest.raises(BadInput, match=r"v\.npy: row 1500 holds infinity; fix the source, or"):
         ingest([str(tmp_path / "v.npy")], str(tmp_path / "c"), shard_bytes=1, run=elsewhere)
     assert not [path for path in (tmp_path / "c").rglob("*") if path.is_file()]
 

@@ -226,7 +226,7 @@ def as_npy(array: np.ndarray) -> bytes:
 NPY = as_npy(PLAIN)
 
 BAD: dict[str, tuple[Callable[[Path], object], str]] = {
-    "empty file": (lambda p: p.write_bytes(b""), r"an empty file \(0 bytes\); write it again"),
+    "empty file": (lambda p: p.write_bytes(b""), r"the file is empty; write it again"),
     "text": (
         lambda p: p.write_text("a text\n"),
         r"damaged \.npy header within its first 7 bytes",
@@ -243,25 +243,25 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "two arrays": (lambda p: p.write_bytes(NPY + NPY), "448 bytes follow the array, which ends at"),
     "objects": (
         lambda p: save_to(p, np.array([[1, None]], dtype=object), allow_pickle=True),
-        "holds Python objects, which are never unpickled",
+        "contains Python objects, which aren't unpickled",
     ),
     "one axis": (
         lambda p: save_to(p, PLAIN[0]),
-        r"an array of shape \(4,\); vectors must be two-dimensional",
+        r"the array has shape \(4,\), but vectors must have two dimensions",
     ),
-    "three axes": (lambda p: save_to(p, PLAIN[None]), r"an array of shape \(1, 20, 4\)"),
-    "no axis": (lambda p: save_to(p, np.float32(3)), r"an array of shape \(\)"),
-    "bool": (lambda p: save_to(p, PLAIN > 0), "values of dtype bool; vectors must be real numbers"),
-    "complex": (lambda p: save_to(p, PLAIN * 1j), "values of dtype complex64"),
-    "text array": (lambda p: save_to(p, PLAIN.astype(str)), "values of dtype <U32"),
-    "times": (lambda p: save_to(p, PLAIN.astype("m8[s]")), "values of dtype timedelta64"),
-    "no rows": (lambda p: save_to(p, PLAIN[:0]), r"no rows \(shape \(0, 4\)\); leave it out"),
-    "no dimensions": (lambda p: save_to(p, PLAIN[:, :0]), "rows of no dimensions"),
+    "three axes": (lambda p: save_to(p, PLAIN[None]), r"the array has shape \(1, 20, 4\)"),
+    "no axis": (lambda p: save_to(p, np.float32(3)), r"the array has shape \(\)"),
+    "bool": (lambda p: save_to(p, PLAIN > 0), "values have dtype bool, but vectors must be floats"),
+    "complex": (lambda p: save_to(p, PLAIN * 1j), "values have dtype complex64"),
+    "text array": (lambda p: save_to(p, PLAIN.astype(str)), "values have dtype <U32"),
+    "times": (lambda p: save_to(p, PLAIN.astype("m8[s]")), "values have dtype timedelta64"),
+    "no rows": (lambda p: save_to(p, PLAIN[:0]), r"no rows \(shape \(0, 4\)\); leave the file out"),
+    "no dimensions": (lambda p: save_to(p, PLAIN[:, :0]), "the rows are empty"),
     "npz of several": (
         lambda p: npz_to(p, a=PLAIN, b=PLAIN, y=np.arange(3)),
         (
             r"several two-dimensional float arrays \(it holds a float32 \(20, 4\), b float32 "
-            r"\(20, 4\), y int64 \(3,\)\); name one of them with --vectors"
+            r"\(20, 4\), y int64 \(3,\)\); name one with --vectors"
         ),
     ),
     "npz of none": (
@@ -313,7 +313,7 @@ def test_what_is_not_there_says_so(tmp_path: Path) -> None:
     for pattern, message in [
         ("none.npy", "none.npy: no such file or folder; check the path"),
         ("*.npy", r"\*\.npy: no file matches; check the pattern"),
-        ("", "an empty folder; name the files"),
+        ("", "the folder is empty; name the files"),
         ("nope://x", "nope://x: can't open this kind of URL"),
     ]:
         url = pattern if "://" in pattern else str(tmp_path / pattern)
@@ -321,10 +321,10 @@ def test_what_is_not_there_says_so(tmp_path: Path) -> None:
             open_sources([url])
     (tmp_path / "a.txt").write_text("text")
     (tmp_path / "b.txt").write_text("text")
-    with pytest.raises(BadInput, match="none of the 2 files there is of a known"):
+    with pytest.raises(BadInput, match="none of the 2 files there has a known"):
         open_sources([str(tmp_path)])
     (tmp_path / "c.npy").write_bytes(b"")
-    with pytest.raises(BadInput, match=r"c\.npy: an empty file"):
+    with pytest.raises(BadInput, match=r"c\.npy: the file is empty"):
         open_sources([str(tmp_path)])
 
 
