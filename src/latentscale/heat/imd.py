@@ -42,7 +42,6 @@ def imd_of_traces(
     second: HeatTrace,
     *,
     generator: np.random.Generator,
-    graph_error: Float64Array | float = 0.0,
 ) -> ImdResult:
     """Compute IMD (Tsitsulin et al. 2020, eq. 2) with its interval.
 
@@ -52,22 +51,23 @@ def imd_of_traces(
         Traces in the same normalisation, from independent probes. Their ``times`` don't matter.
     generator : numpy.random.Generator
         Source of the bootstrap's multipliers.
-    graph_error : float or ndarray of float64, shape (T,)
-        Error of the difference of the traces from the approximation of the two graphs, at
-        :data:`~latentscale.heat.supremum.IMD_TIMES`.
 
     Returns
     -------
     ImdResult
         The supremum over all positive times. The interval is [max(0, S - q), S + q]. With exact
-        eigenvalues of both graphs and no graph error, q is rounding and ``bounds`` is "exact".
+        eigenvalues of both graphs q is rounding, and ``bounds`` is "exact".
 
     Raises
     ------
     ValueError
-        If the normalisations differ, or a graph error isn't a number of at least 0.
+        If the normalisations differ.
     """
-    _check_alike(first, second, graph_error)
+    if first.normalization != second.normalization:
+        raise ValueError(
+            f"the heat traces are normalised differently: {first.normalization} and "
+            f"{second.normalization}"
+        )
     weight = imd_weight(IMD_TIMES)
     value, time = largest_gap(first.imd_trace - second.imd_trace)
     # Opposite signs don't matter: the multipliers are symmetric.
@@ -75,17 +75,17 @@ def imd_of_traces(
         _bootstrap_swings(heat.imd_deviations * weight, generator) for heat in (first, second)
     )
     reach = float(np.quantile(np.abs(swings).max(axis=1), BAND_LEVEL))
-    reach += float((weight * graph_error).max())
     reach += float((weight * (first.imd_quadrature + second.imd_quadrature)).max())
     errors = np.hypot(first.imd_standard_error, second.imd_standard_error)
     standard_error = float((weight * errors)[np.abs(IMD_TIMES - time).argmin()])
     dense = first.probes == 0 and second.probes == 0
-    whole = max(first.vertices, second.vertices) if first.normalization == "none" else 1
+    per_vertex = first.normalization in ("empty", "er")
+    whole = 1 if per_vertex else max(first.vertices, second.vertices)
     estimate = Estimate(
         value=value,
         lower=max(0.0, value - reach),
         upper=max(value + reach, largest_beyond(whole)),
-        bounds="exact" if dense and not np.any(graph_error) else "interval95",
+        bounds="exact" if dense else "interval95",
         method="dense" if dense else "lanczos",
         standard_error=standard_error,
     )
@@ -127,16 +127,6 @@ def imd_sampling_error(errors: Sequence[Float64Array]) -> float:
     of the difference.
     """
     return float((imd_weight(IMD_TIMES) * np.hypot(*errors)).max())
-
-
-def _check_alike(first: HeatTrace, second: HeatTrace, graph_error: Float64Array | float) -> None:
-    if first.normalization != second.normalization:
-        raise ValueError(
-            f"the heat traces are normalised differently: {first.normalization} and "
-            f"{second.normalization}"
-        )
-    if not (np.isfinite(graph_error).all() and np.min(graph_error) >= 0):
-        raise ValueError(f"graph_error must be at least 0, got {np.min(graph_error)}")
 
 
 def _bootstrap_swings(deviations: Float64Array, generator: np.random.Generator) -> Float64Array:

@@ -72,7 +72,7 @@ from scipy.sparse import csr_array
 from scipy.special import stdtrit
 
 from latentscale.graphs.laplacian import exact_moments, few_moments, find_null_space, product_work
-from latentscale.heat.null_models import NORMALIZATIONS, Normalization, null_trace
+from latentscale.heat.null_models import NORMALIZATIONS, LaplacianKind, Normalization, null_trace
 from latentscale.heat.supremum import IMD_TIMES, LEBESGUE
 from latentscale.linalg.bounds import norm_bound
 from latentscale.linalg.control_variates import (
@@ -573,7 +573,12 @@ def dense_heat_trace(laplacian: csr_array[Any, Any], times: ArrayLike) -> HeatTr
     )
 
 
-def normalise(heat: HeatTrace, kind: Normalization, mean_degree: float | None = None) -> HeatTrace:
+def normalise(
+    heat: HeatTrace,
+    kind: Normalization,
+    mean_degree: float | None = None,
+    laplacian: LaplacianKind = "normalized",
+) -> HeatTrace:
     """Return a per-vertex heat trace divided by another null model instead.
 
     Parameters
@@ -581,12 +586,11 @@ def normalise(heat: HeatTrace, kind: Normalization, mean_degree: float | None = 
     heat : HeatTrace
         Per vertex (``empty``), as :func:`estimate_heat_trace` returns it.
     kind : {"none", "empty", "complete", "er"}
-        ``none``: the trace itself; ``empty``: over n, the trace of the graph without edges;
-        ``complete``: over the trace of the complete graph on n vertices; ``er``: over that of
-        an Erdős-Rényi graph, its n eigenvalues evenly spaced over 1 ± 2 / √(mean degree)
-        (Tsitsulin et al. 2020, appendix C.4).
+        The null model, see :func:`latentscale.heat.null_models.null_trace`.
     mean_degree : float or None
         Mean degree of the graph; required for ``er``.
+    laplacian : {"normalized", "unnormalized"}
+        The Laplacian that the trace belongs to.
 
     Returns
     -------
@@ -596,7 +600,8 @@ def normalise(heat: HeatTrace, kind: Normalization, mean_degree: float | None = 
     Raises
     ------
     ValueError
-        On an unknown kind, a trace that isn't per vertex, or ``er`` without a positive degree.
+        On an unknown kind, a trace that isn't per vertex, or ``er`` without a positive degree or
+        under the unnormalised Laplacian.
     """
     if kind not in NORMALIZATIONS:
         raise ValueError(f"unknown normalization {kind!r}; choose {', '.join(NORMALIZATIONS)}")
@@ -605,7 +610,9 @@ def normalise(heat: HeatTrace, kind: Normalization, mean_degree: float | None = 
             f"the trace is normalised already ({heat.normalization}); start from empty"
         )
     n = heat.vertices
-    scale, of_imd = (n / null_trace(kind, t, n, mean_degree) for t in (heat.times, IMD_TIMES))
+    scale, of_imd = (
+        n / null_trace(kind, times, n, mean_degree, laplacian) for times in (heat.times, IMD_TIMES)
+    )
     return replace(
         heat,
         trace=heat.trace * scale,
