@@ -519,10 +519,10 @@ def test_imd_per_vertex_is_at_most_e_to_the_minus_four():
     assert result.time == pytest.approx(1.0, rel=1e-6)
 
 
-def test_graph_error_widens_imd():
+def test_errors_of_a_trace_widen_imd():
     error = np.where(np.abs(IMD_TIMES - 1) < 0.1, 1e-3, 0.5e-3)
-    generator = np.random.default_rng(0)
-    result = imd_of_traces(flat(0.5), flat(0.4), generator=generator, graph_error=error)
+    first, second = flat(0.5, imd_quadrature=error, probes=4), flat(0.4)
+    result = imd_of_traces(first, second, generator=np.random.default_rng(0))
     value, reach = 0.1 * math.exp(-4), 1e-3 * math.exp(-4)
     assert result.estimate.lower == pytest.approx(value - reach, rel=1e-3)
     assert result.estimate.upper == pytest.approx(value + reach, rel=1e-3)
@@ -584,6 +584,14 @@ def test_normalisations_equal_the_null_models():
         assert scaled.normalization == kind
 
 
+def test_the_complete_graph_under_the_unnormalised_laplacian():
+    n = 40
+    complete = csr_array(np.ones((n, n)) - np.eye(n))
+    heat = dense_heat_trace(unnormalised_laplacian(complete), [0.01, 0.1])
+    np.testing.assert_allclose(normalise(heat, "complete", laplacian="unnormalized").trace, 1.0)
+    assert (np.abs(normalise(heat, "complete").trace - 1.0) > 0.1).all()
+
+
 def test_a_single_vertex():
     heat = estimate_heat_trace(csr_array((1, 1)), TIMES, generator=np.random.default_rng(0))
     np.testing.assert_array_equal(heat.trace, 1.0)
@@ -614,13 +622,13 @@ def test_unlike_traces_are_refused():
     generator = np.random.default_rng(0)
     with pytest.raises(ValueError, match="normalised differently"):
         imd_of_traces(flat(0.5), normalise(flat(0.5), "none"), generator=generator)
-    with pytest.raises(ValueError, match="graph_error"):
-        imd_of_traces(flat(0.5), flat(0.5), generator=generator, graph_error=-1.0)
     with pytest.raises(ValueError, match="normalised already"):
         normalise(normalise(flat(0.5), "none"), "empty")
     with pytest.raises(ValueError, match="unknown normalization"):
         normalise(flat(0.5), "nothing")
     with pytest.raises(ValueError, match="mean degree"):
         normalise(flat(0.5), "er")
+    with pytest.raises(ValueError, match="normalised Laplacian only"):
+        normalise(flat(0.5), "er", 5.0, "unnormalized")
     with pytest.raises(ValueError, match="square"):
         estimate_heat_trace(csr_array((2, 3)), [1.0], generator=generator)
