@@ -9,6 +9,7 @@ import numpy as np
 
 from latentscale.heat.imd import imd_sampling_error
 from latentscale.heat.null_models import Normalization
+from latentscale.heat.supremum import IMD_TIMES
 from latentscale.heat.trace import HeatTrace
 from latentscale_pipeline.measures.base import (
     Findings,
@@ -66,7 +67,11 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
     for role in facts.corpora:
         graph = results(f"graph-{role}").values
         artifact = results(f"heat-{role}")
-        heat = normalised_trace(artifact, graph, section.normalization, section.laplacian)
+        # The deviations at the times of IMD go with the end of the job.
+        gone = np.zeros((0, len(IMD_TIMES)))
+        heat = normalised_trace(
+            artifact, graph, section.normalization, section.laplacian, imd_deviations=gone
+        )
         found[role] = _trace(section, heat, graph)
         at = int(np.argmin(np.abs(np.log(heat.times / HEADLINE_TIME))))
         if replicates is not None:

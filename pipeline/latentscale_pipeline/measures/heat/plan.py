@@ -14,6 +14,7 @@ from latentscale.heat.trace import (
     LEAST_PROBES,
     LEAST_STEPS,
     MOST_PROBES,
+    MOST_STEPS,
     PILOT_PROBES,
 )
 from latentscale.linalg.quadrature import BLOCK_BYTES, WIDEST_BLOCK
@@ -74,10 +75,19 @@ LEAVING = 0.1
 """Share of a block's rows that other blocks need, where vertices are in the order of cells."""
 
 PROBE_DEVIATION = 2.4
-"""Relative standard deviation of one probe at the largest times, times the root of the rows."""
+"""Relative standard deviation of one probe at t = 10, times the root of the rows.
 
-UNNORMALISED_STEPS = 40
-"""Lanczos steps that ``steps: auto`` is expected to take where eigenvalues exceed 2."""
+On a path, whose trace falls slowest, it grows with the fourth root of the time.
+"""
+
+STEPS = 2.2
+"""Lanczos steps that ``steps: auto`` takes, over the root of time times largest eigenvalue.
+
+Measured on a path up to t = 10⁴.
+"""
+
+UNNORMALISED_WIDTH = 4
+"""Largest eigenvalue of D - A over k, about."""
 
 TIME_BYTES = 2 * 8 * 4096
 """Memory for one time: the deviation of every probe, and a bootstrap's draws."""
@@ -157,7 +167,8 @@ def _expected_probes(section: Heat, corpus: CorpusFacts) -> int:
     """Return the expected number of probes."""
     if isinstance(section.probes, int):
         return section.probes
-    needed = (PROBE_DEVIATION / section.tolerance) ** 2 / corpus.n
+    deviation = PROBE_DEVIATION * max(section.times.stop / 10, 1.0) ** 0.25
+    needed = (deviation / section.tolerance) ** 2 / corpus.n
     doublings = math.ceil(math.log2(max(needed / LEAST_PROBES, 1.0)))
     return min(LEAST_PROBES << doublings, MOST_PROBES)
 
@@ -166,7 +177,10 @@ def _expected_steps(section: Heat) -> int:
     """Return the expected number of Lanczos steps."""
     if isinstance(section.steps, int):
         return section.steps
-    return LEAST_STEPS if section.laplacian == "normalized" else UNNORMALISED_STEPS
+    width = 2 if section.laplacian == "normalized" else UNNORMALISED_WIDTH * section.k
+    needed = STEPS * math.sqrt(section.times.stop * width)
+    doublings = math.ceil(math.log2(max(needed / LEAST_STEPS, 1.0)))
+    return min(LEAST_STEPS << doublings, MOST_STEPS)
 
 
 def _trace_parameters(section: Heat) -> dict[str, Any]:
@@ -183,6 +197,7 @@ def _trace_stage(section: Heat, facts: JobFacts, role: Role) -> Stage:
     parts = _parts(section, corpus)
     return Stage(
         name=f"heat-{role}",
+        passing=("imd_deviations",),
         work=trace_heat if parts == 1 else probe_graph,
         advance=None if parts == 1 else average_iterations,
         partitions=parts,
@@ -242,8 +257,8 @@ def _trace_cost(section: Heat, corpus: CorpusFacts) -> CostEstimate:
         elementwise_operations=graph.elementwise_operations
         + (probes + PILOT_PROBES) * steps * (entries + n),
         method=f"{probes} probes of {steps} Lanczos steps",
-        why=f"expected for heat.tolerance {section.tolerance:g}; from {LEAST_PROBES}, doubled to "
-        f"{MOST_PROBES} at most"
+        why=f"expected for heat.tolerance {section.tolerance:g} to t = {section.times.stop:g}; "
+        f"from {LEAST_PROBES}, doubled to {MOST_PROBES} at most"
         if section.probes == "auto"
         else f"heat.probes is {section.probes}",
     )
@@ -286,6 +301,7 @@ def _plan_trace_by_rows(section: Heat, facts: JobFacts, role: Role) -> list[Stag
         ),
         Stage(
             name=f"heat-{role}",
+            passing=("imd_deviations",),
             work=advance_block,
             advance=advance_vectors,
             partitions=layout.blocks,

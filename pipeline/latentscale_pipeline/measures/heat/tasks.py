@@ -72,10 +72,14 @@ def trace_error(times: Float64Array, laplacian: LaplacianKind) -> Float64Array:
 
 
 def normalised_trace(
-    artifact: Artifact, graph: Mapping[str, Any], kind: Normalization, laplacian: LaplacianKind
+    artifact: Artifact,
+    graph: Mapping[str, Any],
+    kind: Normalization,
+    laplacian: LaplacianKind,
+    **given: Float64Array,
 ) -> HeatTrace:
-    """Load a trace, widen it by the graph's possible error, and normalise it."""
-    heat, missed = load_record(HeatTrace, artifact), missed_recall(graph)
+    """Load a trace but for given arrays, widen it by the graph's possible error, normalise it."""
+    heat, missed = load_record(HeatTrace, artifact, **given), missed_recall(graph)
     error = missed * trace_error(heat.times, laplacian)
     heat = replace(
         heat,
