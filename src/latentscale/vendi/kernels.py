@@ -39,6 +39,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latentscale.estimate import Estimate
 from latentscale.tiles.device import (
@@ -50,6 +51,8 @@ from latentscale.tiles.device import (
     rounding_unit,
 )
 from latentscale.tiles.distances import Float64Array, Metric, Points, distance_tile, squared_tile
+
+Int64Array = NDArray[np.int64]
 
 KernelName = Literal["cosine", "rbf", "laplacian"]
 KERNELS: tuple[KernelName, ...] = get_args(KernelName)
@@ -375,18 +378,52 @@ def median_bandwidth(
     """
     if points.metric != "euclidean":
         raise ValueError(f"a bandwidth is a Euclidean distance, got metric {points.metric!r}")
-    n = len(points)
+    return median_distance(points.rows, *draw_pairs(len(points), generator, pairs))
+
+
+def draw_pairs(
+    n: int, generator: np.random.Generator, pairs: int = MEDIAN_PAIRS
+) -> tuple[Int64Array, Int64Array]:
+    """Draw distinct random pairs of different rows, or take all if there are no more.
+
+    Returns
+    -------
+    tuple of two ndarrays of int64, shape (pairs,)
+        The later and the earlier row of each pair.
+
+    Raises
+    ------
+    ValueError
+        With fewer than two rows, or no pairs.
+    """
     if n < 2:
         raise ValueError("a median distance needs at least 2 rows; give the bandwidth as a number")
     if pairs < 1:
         raise ValueError(f"pairs must be at least 1, got {pairs}")
     total = n * (n - 1) // 2
     ranks = np.arange(total) if total <= pairs else generator.choice(total, pairs, replace=False)
-    distances = np.empty(len(ranks))
-    for start in range(0, len(ranks), PAIRS_AT_ONCE):
+    return _pair_of_rank(ranks)
+
+
+def median_distance(rows: NDArray[np.floating], first: Int64Array, second: Int64Array) -> float:
+    """Return the median Euclidean distance of pairs of rows.
+
+    Parameters
+    ----------
+    rows : ndarray, shape (n, d)
+        Finite, of any float type.
+    first, second : ndarray of int64, shape (pairs,)
+        The two rows of each pair.
+
+    Raises
+    ------
+    ValueError
+        If the median is 0.
+    """
+    distances = np.empty(len(first))
+    for start in range(0, len(first), PAIRS_AT_ONCE):
         chunk = slice(start, start + PAIRS_AT_ONCE)
-        later, earlier = _pair_of_rank(ranks[chunk])
-        differences = points.rows[later] - points.rows[earlier]
+        differences = rows[first[chunk]].astype(np.float64) - rows[second[chunk]]
         distances[chunk] = np.sqrt(np.einsum("ij,ij->i", differences, differences))
     median = float(np.median(distances))
     if median == 0:
@@ -397,9 +434,7 @@ def median_bandwidth(
     return median
 
 
-def _pair_of_rank(
-    ranks: np.ndarray[tuple[int], np.dtype[np.int64]],
-) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.int64]]]:
+def _pair_of_rank(ranks: Int64Array) -> tuple[Int64Array, Int64Array]:
     # Pair (i, j), j < i, has rank i (i - 1) / 2 + j. The root is taken in floating point and may
     # be off by one for large ranks.
     later = ((1.0 + np.sqrt(1.0 + 8.0 * ranks)) / 2.0).astype(np.int64)

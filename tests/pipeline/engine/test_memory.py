@@ -187,7 +187,7 @@ CASES: list[Case] = [
     ("magnitude-corpus", Magnitude(scales=SCALES), 120_000, 64, "f4"),
     ("magnitude-corpus", Magnitude(scales=SCALES[-3:], method="cholesky"), 5000, 384, "f2"),
     ("convergence-corpus", Magnitude(method="cholesky"), 4200, 64, "f4"),
-    ("bandwidth", Vendi(), 100_000, 384, "f2"),
+    ("bandwidth", Vendi(), 600_000, 384, "f2"),
     ("bandwidth", Vendi(), 300_000, 256, "f4"),
     ("vendi-cosine-corpus", Vendi(), 90_000, 3072, "f2"),
     ("vendi-rbf-median-corpus", Vendi(), 6500, 384, "f2"),

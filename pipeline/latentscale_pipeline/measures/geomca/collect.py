@@ -26,6 +26,7 @@ from latentscale_pipeline.measures.geomca.config import Geomca, GeomcaSweep
 from latentscale_pipeline.measures.geomca.epsilon_graph import COMPONENT_ARRAYS, ROLES
 from latentscale_pipeline.measures.geomca.results import Component, GeomcaResults, GeomcaSetting
 from latentscale_pipeline.measures.geomca.settings import (
+    considered_rows,
     own_setting,
     replicate_settings,
     swept_settings,
@@ -43,14 +44,15 @@ METHOD = "greedy sparsification"
 def collect_geomca(section: Geomca, facts: JobFacts, results: Results) -> Findings:
     """Collect global scores and the largest components."""
     artifact = results(own_setting(section).graph)
-    drawn = section.rows
+    rows = considered_rows(section, facts)
+    drawn = any(rows[role] < corpus.n for role, corpus in facts.corpora.items())
     fields: dict[str, Any] = {
         "measure": "geomca",
         "of": "pair",
         "unit": "fraction",
         "better": "high",
         # More rows at the same epsilon cover more; a fixed number drawn from each side doesn't.
-        "size_dependent": drawn is None or any(c.n < drawn for c in facts.corpora.values()),
+        "size_dependent": any(rows[role] == corpus.n for role, corpus in facts.corpora.items()),
     }
     if "reason" in artifact.values:
         reason = str(artifact.values["reason"])
@@ -79,7 +81,9 @@ def collect_geomca(section: Geomca, facts: JobFacts, results: Results) -> Findin
     )
     known = tuple(
         Score.from_estimate(
-            _over_orders(getattr(scores, name), [getattr(other, name) for other in orders]),
+            _over_orders(
+                getattr(scores, name), [getattr(other, name) for other in orders], drawn=drawn
+            ),
             score=name,
             **fields,
         )
@@ -113,10 +117,13 @@ def _origin_of_epsilon(section: Geomca, facts: JobFacts, results: Results) -> di
     }
 
 
-def _over_orders(value: float, others: Sequence[float]) -> Estimate:
-    """Bracket a score with where it would be under another order of the rows."""
+def _over_orders(value: float, others: Sequence[float], *, drawn: bool) -> Estimate:
+    """Bracket a score with where it would be under another order of the rows.
+
+    The score of random rows is an estimate of that of all rows.
+    """
     if not others:
-        return Estimate.exact(value, METHOD)
+        return Estimate(value, value, value, "estimate" if drawn else "exact", METHOD)
     count, mean = len(others), float(np.mean(others))
     spread = float(np.std(others, ddof=1))
     half = float(student_t.ppf(0.975, count - 1)) * spread * math.sqrt(1 + 1 / count)
@@ -124,7 +131,7 @@ def _over_orders(value: float, others: Sequence[float]) -> Estimate:
         value,
         min(value, max(0.0, mean - half)),
         max(value, min(1.0, mean + half)),
-        "interval95",
+        "estimate" if drawn else "interval95",
         f"{METHOD}, {count} random row orders",
         spread,
     )
@@ -156,7 +163,7 @@ def _arrays(section: Geomca, artifact: Artifact, results: Results) -> Mapping[st
     arrays = {f"geomca/components/{name}": artifact.path(name) for name in COMPONENT_ARRAYS}
     for role in ROLES:
         thinned = results(own_setting(section).thinned(role))
-        # Membership is given for the rows considered: all of them, unless geomca.rows drew some.
+        # Membership is given for the rows considered: all of them, unless some were drawn.
         arrays[f"geomca/membership/{role}"] = artifact.path(f"membership_{role}")
         arrays[f"geomca/outliers/{role}"] = artifact.path(f"outliers_{role}")
         arrays[f"geomca/rows/{role}"] = thinned.path("rows")

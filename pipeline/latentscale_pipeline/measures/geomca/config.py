@@ -51,6 +51,6 @@ class Geomca(Section):
     eta_q: Fraction = 0.0
     """Quality that a component has to exceed to count for precision and recall."""
     rows: PositiveInt | None = None
-    """Random rows of each corpus to take; null takes all."""
+    """Random rows of each corpus to take; null takes all, or as many as ``budget.pairs`` allows."""
     sweep: GeomcaSweep | None = None
     """Other distances and thresholds to give the scores for as well."""

@@ -8,7 +8,7 @@ thresholds of precision and recall cost nothing.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 
 from latentscale.geomca.epsilon import SAMPLE_ROWS
 from latentscale_pipeline.engine.cost import CostEstimate
@@ -27,6 +27,11 @@ from latentscale_pipeline.measures.geomca.config import Geomca
 from latentscale_pipeline.measures.geomca.epsilon_graph import ROLES, join_rows, merge_forests
 from latentscale_pipeline.measures.geomca.settings import (
     Setting,
+    considered_rows,
+    expected_pairs,
+    expected_share,
+    fitting_rows,
+    least_delta,
     own_setting,
     replicate_settings,
     swept_settings,
@@ -67,11 +72,9 @@ def plan_geomca(section: Geomca, facts: JobFacts) -> list[Stage]:
         *swept_settings(section),
         *replicate_settings(section, facts),
     ]
-    considered = {
-        role: corpus.n if section.rows is None else min(section.rows, corpus.n)
-        for role, corpus in facts.corpora.items()
-    }
-    _check_budget(facts, considered, min(setting.delta for setting in settings))
+    considered = considered_rows(section, facts)
+    if section.rows is not None:
+        _check_budget(facts, considered, least_delta(section))
     epsilon = section.epsilon if section.epsilon is not None else facts.fixed_scales.get("epsilon")
     stages = [_epsilon_stage(section, facts)] if epsilon is None else []
     for setting in settings:
@@ -82,35 +85,16 @@ def plan_geomca(section: Geomca, facts: JobFacts) -> list[Stage]:
     return list({stage.name: stage for stage in stages}.values())
 
 
-def expected_share(delta: float) -> float:
-    """Share of the rows that sparsification is expected to keep at most.
-
-    It can only be known by doing it. A quarter is a high guess for delta = epsilon, where a row
-    removes every hundredth to every tenth of all; a small delta removes nothing but near-copies.
-    """
-    return 1.0 - 0.75 * min(delta, 1.0)
-
-
-def _check_budget(facts: JobFacts, considered: dict[Role, int], delta: float) -> None:
-    share = expected_share(delta)
-    # Thinning compares every row with those kept before it, the graph all kept rows.
-    pairs = [share * n**2 / 2 for n in considered.values()]
-    pairs.append((share * sum(considered.values())) ** 2 / 2)
-    if max(pairs) <= facts.pairs:
+def _check_budget(facts: JobFacts, considered: Mapping[Role, int], delta: float) -> None:
+    pairs = expected_pairs(considered.values(), delta)
+    if pairs <= facts.pairs:
         return
-    fitting = min(math.sqrt(2 * facts.pairs / share), math.sqrt(facts.pairs / 2) / share)
+    share, fitting = expected_share(delta), fitting_rows(facts.pairs, delta)
     raise BadInput(
         f"measures.geomca is expected to keep up to {share:.0%} of the rows, which takes "
-        f"{write_pairs(max(pairs))} pairs of rows, and budget.pairs is {write_pairs(facts.pairs)}; "
-        f"set measures.geomca.rows to {_round_down(fitting)} or fewer random rows a side, or raise "
-        "budget.pairs"
+        f"{write_pairs(pairs)} pairs of rows, and budget.pairs is {write_pairs(facts.pairs)}; "
+        f"set measures.geomca.rows to {fitting} or fewer random rows a side, or raise budget.pairs"
     )
-
-
-def _round_down(rows: float) -> int:
-    digits = math.floor(math.log10(max(rows, 1.0)))
-    unit = 10.0 ** max(0, digits - 1)
-    return max(1, int(rows // unit * unit))
 
 
 def _epsilon_stage(section: Geomca, facts: JobFacts) -> Stage:
@@ -219,7 +203,7 @@ def _thinning_cost(corpus: CorpusFacts, considered: int, delta: float) -> CostEs
         + (iterations + 1) * CONVERSION_OPERATIONS * float(considered) * corpus.d,
         iterations=iterations,
         method="greedy in row order",
-        why="all rows" if whole else f"{considered:,} random rows (geomca.rows)",
+        why="all rows" if whole else f"{considered:,} random rows",
     )
 
 

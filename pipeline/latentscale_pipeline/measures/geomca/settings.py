@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 
@@ -67,6 +69,48 @@ def swept_settings(section: Geomca) -> list[Setting]:
             section.sweep.epsilon or [1.0], section.sweep.delta or [section.delta]
         )
     ]
+
+
+def least_delta(section: Geomca) -> float:
+    """Return the smallest delta of all graphs, which keeps the most rows."""
+    return min(setting.delta for setting in [own_setting(section), *swept_settings(section)])
+
+
+def considered_rows(section: Geomca, facts: JobFacts) -> dict[Role, int]:
+    """Return how many rows of each corpus are taken.
+
+    These are all rows, the number in the configuration, or without one as many random rows a side
+    as ``budget.pairs`` allows.
+    """
+    sizes = {role: corpus.n for role, corpus in facts.corpora.items()}
+    rows, delta = section.rows, least_delta(section)
+    if rows is None and expected_pairs(sizes.values(), delta) > facts.pairs:
+        rows = fitting_rows(facts.pairs, delta)
+    return {role: n if rows is None else min(rows, n) for role, n in sizes.items()}
+
+
+def expected_share(delta: float) -> float:
+    """Share of the rows that sparsification is expected to keep at most.
+
+    It can only be known by doing it. A quarter is a high guess for delta = epsilon, where a row
+    removes every hundredth to every tenth of all; a small delta removes nothing but near-copies.
+    """
+    return 1.0 - 0.75 * min(delta, 1.0)
+
+
+def expected_pairs(rows: Iterable[int], delta: float) -> float:
+    """Return the pairs of rows that the costliest step is expected to compare."""
+    listed, share = list(rows), expected_share(delta)
+    # Thinning compares every row with those kept before it, the graph all kept rows.
+    return max(*(share * n**2 / 2 for n in listed), (share * sum(listed)) ** 2 / 2)
+
+
+def fitting_rows(pairs: float, delta: float) -> int:
+    """Return a round number of rows a side that is expected to fit a budget of pairs."""
+    share = expected_share(delta)
+    rows = min(math.sqrt(2 * pairs / share), math.sqrt(pairs / 2) / share)
+    unit = 10.0 ** max(0, math.floor(math.log10(max(rows, 1.0))) - 1)
+    return max(1, int(rows // unit * unit))
 
 
 def replicate_settings(section: Geomca, facts: JobFacts) -> list[Setting]:

@@ -11,7 +11,7 @@ from latentscale.sampling.rarefaction import (
     HALVINGS,
 )
 from latentscale.vendi.fourier import FREQUENCIES
-from latentscale.vendi.kernels import MEDIAN_PAIRS
+from latentscale.vendi.kernels import MEDIAN_PAIRS, PAIRS_AT_ONCE
 from latentscale.vendi.lanczos import DEFLATED, PROBES
 from latentscale.vendi.scores import (
     TILE_ROWS,
@@ -75,6 +75,9 @@ KERNEL_OPERATIONS = 2
 VALUES_ONLY = 1.5
 """Multiply-adds to find all eigenvalues of a matrix, over its rows cubed."""
 
+PAIR_BYTES = 100
+"""Memory of a drawn pair of rows: its numbers, sorted, and its distance."""
+
 WITH_VECTORS = 4.0
 """The same with eigenvectors."""
 
@@ -118,18 +121,23 @@ def order_names(section: Vendi) -> list[str]:
 def _bandwidth_stage(facts: JobFacts) -> Stage:
     role = facts.scale_role
     corpus = facts.corpora[role]
+    pairs = min(corpus.n * (corpus.n - 1) // 2, MEDIAN_PAIRS)
+    # Two rows a pair, less those that are drawn again.
+    drawn = math.ceil(-corpus.n * math.expm1(-2.0 * pairs / corpus.n))
+    chosen = drawn * (corpus.stored_bytes // corpus.n)
     return Stage(
         name="bandwidth",
         work=find_bandwidth,
         corpora=(role,),
         parameters={"role": role},
         seed=facts.seed,
-        memory_bytes=corpus.points_bytes + FEW_TILES_BYTES,
+        memory_bytes=chosen
+        + pairs * PAIR_BYTES
+        + max(2 * corpus.shard_stored_bytes, 3 * 8 * PAIRS_AT_ONCE * corpus.d),
         cost_estimate=CostEstimate(
-            bytes_read=corpus.stored_bytes,
+            bytes_read=min(corpus.stored_bytes, drawn * corpus.shard_stored_bytes),
             bytes_written=RESULT_BYTES,
-            elementwise_operations=CONVERSION_OPERATIONS * corpus.n * corpus.d
-            + 10 * min(corpus.n**2 // 2, MEDIAN_PAIRS) * corpus.d,
+            elementwise_operations=10.0 * pairs * corpus.d,
             method="median distance of random pairs",
             why="a bandwidth is median",
         ),
@@ -359,9 +367,7 @@ _STAGES: dict[Method, Callable[[Stage, CorpusFacts], Stage]] = {
 
 
 def _kernel_memory(corpus: CorpusFacts, work: int) -> int:
-    # The rows, and the rows moved to their mean.
-    points = 2 * corpus.float_bytes
-    return max(corpus.points_bytes, points + work) + FEW_TILES_BYTES
+    return max(corpus.points_bytes, corpus.float_bytes + work) + FEW_TILES_BYTES
 
 
 def _tiles_cost(corpus: CorpusFacts) -> CostEstimate:

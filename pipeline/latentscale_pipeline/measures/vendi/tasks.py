@@ -18,7 +18,7 @@ from latentscale.sampling.rarefaction import (
 from latentscale.tiles.device import Precision
 from latentscale.tiles.distances import as_points, row_blocks
 from latentscale.vendi.fourier import FREQUENCIES, draw_frequencies, fourier_features, fourier_score
-from latentscale.vendi.kernels import KernelName, median_bandwidth
+from latentscale.vendi.kernels import KernelName, draw_pairs, median_distance
 from latentscale.vendi.rarefaction import extrapolated_scores, subsample_scores
 from latentscale.vendi.scores import (
     kernel_spectrum,
@@ -67,9 +67,11 @@ def precision_rows(n: int) -> int:
 
 def find_bandwidth(inputs: Inputs) -> Output:
     """Return the median distance of random pairs of rows, which is the bandwidth."""
-    points = as_points(inputs.corpora[inputs.parameters["role"]].read_all(), "euclidean")
+    corpus = inputs.corpora[inputs.parameters["role"]]
     try:
-        bandwidth = median_bandwidth(points, generator=inputs.generator())
+        pairs = draw_pairs(corpus.n, inputs.generator())
+        drawn, places = np.unique(np.concatenate(pairs), return_inverse=True)
+        bandwidth = median_distance(corpus.read_index(drawn), *np.split(places, 2))
     except ValueError as error:
         return Output(values={"reason": str(error)})
     return Output(values={"bandwidth": bandwidth})

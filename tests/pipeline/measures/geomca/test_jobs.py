@@ -300,7 +300,7 @@ def test_thresholds_cost_nothing(corpora: Path, tmp_path: Path) -> None:
     assert first.keys == second.keys
 
 
-def test_a_job_that_would_keep_too_many_rows_says_how_many_it_can_take(
+def test_a_job_that_would_keep_too_many_rows_takes_random_ones(
     corpora: Path, tmp_path: Path, latentscale: Callable[..., Ended]
 ) -> None:
     config = tmp_path / "job.yaml"
@@ -315,9 +315,21 @@ def test_a_job_that_would_keep_too_many_rows_says_how_many_it_can_take(
     }
     config.write_text(json.dumps(described))
     ended = latentscale("plan", config)
+    assert ended.code == 0
+    assert "890 random rows" in ended.out
+    ended = latentscale("plan", config, "-o", "measures.geomca.rows=1000")
     assert ended.code == 2
     [line] = ended.err.strip().splitlines()
     assert "budget.pairs is 1.0e+05; set measures.geomca.rows to 890 or fewer" in line
     assert latentscale("plan", config, "-o", "measures.geomca.rows=890").code == 0
     assert latentscale("plan", config, "-o", "budget.pairs=2e6").code == 0
     assert latentscale("run", config, "-o", "measures.geomca.rows=100").code == 0
+    described["name"] = "fitting"
+    config.write_text(json.dumps(described))
+    assert latentscale("run", config).code == 0
+    [stored_results] = (tmp_path / "jobs").glob("fitting-*/results.json")
+    results = json.loads(stored_results.read_text())
+    words = {row["bounds"] for row in results["scores"] if row["measure"] == "geomca"}
+    assert words == {"estimate"}
+    [drawn] = np.load(stored_results.parent / results["arrays"]["geomca/rows/corpus"]).shape
+    assert drawn == 890
