@@ -95,7 +95,7 @@ def test_values_against_dense_algebra(
         _check_magnitude(results, role, vectors)
         _check_vendi(results, role, vectors, data["reference"])
     _check_geomca(results["measures"]["geomca"], data)
-    _check_imd(results["measures"]["heat"])
+    _check_imd(results["measures"]["heat"]["imd"], data)
     folder = next((tmp_path / "jobs").glob("toy-job-*"))
     weights = np.load(folder / results["arrays"]["magnitude/corpus/weights"])
     assert weights.shape == (200,)
@@ -119,13 +119,17 @@ def _check_corpora(results: dict[str, Any], data: dict[str, np.ndarray]) -> None
         assert found["fingerprint"] == open_corpus(found["uri"]).fingerprint
 
 
-def _check_heat(found: dict[str, Any], vectors: np.ndarray) -> None:
+def _graph(vectors: np.ndarray) -> tuple[Any, Any]:
     lists = [
         [j for _, j in row[:5]]
         for row in oracles.sorted_distances(vectors.astype(float), "euclidean")
     ]
     adjacency = oracles.adjacency_by_loops(lists)
-    laplacian = oracles.laplacian_by_loops(adjacency)
+    return adjacency, oracles.laplacian_by_loops(adjacency)
+
+
+def _check_heat(found: dict[str, Any], vectors: np.ndarray) -> None:
+    adjacency, laplacian = _graph(vectors)
     exact = np.asarray(oracles.dense_trace(laplacian, found["times"]))
     assert found["graph"]["edges"] == int(np.sum(adjacency)) // 2
     assert found["graph"]["recall"]["value"] == 1.0
@@ -135,16 +139,15 @@ def _check_heat(found: dict[str, Any], vectors: np.ndarray) -> None:
     np.testing.assert_allclose(found["trace"], exact, rtol=5e-3)
 
 
-def _check_imd(found: dict[str, Any]) -> None:
-    times, first, second = (
-        np.asarray(found["corpus"]["times"]),
-        np.asarray(found["corpus"]["trace"]),
-        np.asarray(found["reference"]["trace"]),
-    )
-    gaps = np.exp(-2 * (times + 1 / times)) * np.abs(first - second)
-    assert found["imd"]["value"] == pytest.approx(gaps.max(), rel=1e-9)
-    assert found["imd"]["time"] == times[gaps.argmax()]
-    assert found["imd"]["lower"] <= found["imd"]["value"] <= found["imd"]["upper"]
+def _check_imd(found: dict[str, Any], data: dict[str, np.ndarray]) -> None:
+    spectra = [
+        np.maximum(np.linalg.eigvalsh(_graph(data[role])[1]), 0) for role in ("corpus", "reference")
+    ]
+    value, time = oracles.imd_of_spectra(*spectra)
+    assert found["bounds"] == "exact"
+    assert found["lower"] <= value <= found["upper"]
+    assert found["value"] == pytest.approx(value, rel=1e-10)
+    assert found["time"] == pytest.approx(time, rel=1e-6)
 
 
 def _check_magnitude(results: dict[str, Any], role: str, vectors: np.ndarray) -> None:
@@ -554,7 +557,8 @@ def test_a_recall_that_is_missed_twice_ends_the_job(
         calls.append(len(cells))
         n = len(points)
         distances = np.full((n, k), 1e9)
-        return Neighbours((np.arange(n)[:, None] + np.arange(1, k + 1)) % n, distances)
+        ties = np.zeros((n, k), dtype=np.uint64)
+        return Neighbours((np.arange(n)[:, None] + np.arange(1, k + 1)) % n, distances, ties)
 
     monkeypatch.setattr("latentscale_pipeline.measures.shared.neighbours.search.search_cells", poor)
     ended = latentscale("run", job(reference="null"), "-o", "measures={heat: {neighbours: cells}}")

@@ -8,11 +8,13 @@ from typing import Any
 
 from latentscale.heat.imd import BOOTSTRAP_DRAWS
 from latentscale.heat.row_blocks import BATCH
+from latentscale.heat.supremum import IMD_TIMES
 from latentscale.heat.trace import (
     DENSE_VERTICES,
     LEAST_PROBES,
     LEAST_STEPS,
     MOST_PROBES,
+    MOST_STEPS,
     PILOT_PROBES,
 )
 from latentscale.linalg.quadrature import BLOCK_BYTES, WIDEST_BLOCK
@@ -73,10 +75,19 @@ LEAVING = 0.1
 """Share of a block's rows that other blocks need, where vertices are in the order of cells."""
 
 PROBE_DEVIATION = 2.4
-"""Relative standard deviation of one probe at the largest times, times the square root of n."""
+"""Relative standard deviation of one probe at t = 10, times the root of the rows.
 
-UNNORMALISED_STEPS = 40
-"""Expected Lanczos steps of ``steps: auto`` where eigenvalues exceed 2."""
+On a path, whose trace falls slowest, it grows with the fourth root of the time.
+"""
+
+STEPS = 2.2
+"""Lanczos steps that ``steps: auto`` takes, over the root of time times largest eigenvalue.
+
+Measured on a path up to t = 10⁴.
+"""
+
+UNNORMALISED_WIDTH = 4
+"""Largest eigenvalue of D - A over k, about."""
 
 TIME_BYTES = 2 * 8 * 4096
 """Memory for one time: the deviations of all probes, and the bootstrap draws."""
@@ -91,7 +102,7 @@ def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
     stages = [stage for role in facts.corpora for stage in _corpus_stages(section, facts, role)]
     if len(facts.corpora) > 1:
         probes = sum(_expected_probes(section, corpus) for corpus in facts.corpora.values())
-        times = section.times.count
+        times = _times(section)
         stages.append(
             Stage(
                 name="imd",
@@ -99,7 +110,7 @@ def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
                 needs=tuple(
                     f"{stage}-{role}" for role in facts.corpora for stage in ("heat", "graph")
                 ),
-                parameters={"normalization": section.normalization},
+                parameters=section.model_dump(include={"normalization", "laplacian"}),
                 seed=facts.seed,
                 memory_bytes=TILE_BYTES + TIME_BYTES * times,
                 cost_estimate=CostEstimate(
@@ -111,6 +122,11 @@ def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
             )
         )
     return [*stages, *_plan_replicates(section, facts)]
+
+
+def _times(section: Heat) -> int:
+    """Count the times at which a trace is computed: those asked for, and those of IMD."""
+    return section.times.count + len(IMD_TIMES)
 
 
 def _corpus_stages(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
@@ -153,7 +169,8 @@ def _expected_probes(section: Heat, corpus: CorpusFacts) -> int:
     """Return the expected number of probes."""
     if isinstance(section.probes, int):
         return section.probes
-    needed = (PROBE_DEVIATION / section.tolerance) ** 2 / corpus.n
+    deviation = PROBE_DEVIATION * max(section.times.stop / 10, 1.0) ** 0.25
+    needed = (deviation / section.tolerance) ** 2 / corpus.n
     doublings = math.ceil(math.log2(max(needed / LEAST_PROBES, 1.0)))
     return min(LEAST_PROBES << doublings, MOST_PROBES)
 
@@ -162,7 +179,10 @@ def _expected_steps(section: Heat) -> int:
     """Return the expected number of Lanczos steps."""
     if isinstance(section.steps, int):
         return section.steps
-    return LEAST_STEPS if section.laplacian == "normalized" else UNNORMALISED_STEPS
+    width = 2 if section.laplacian == "normalized" else UNNORMALISED_WIDTH * section.k
+    needed = STEPS * math.sqrt(section.times.stop * width)
+    doublings = math.ceil(math.log2(max(needed / LEAST_STEPS, 1.0)))
+    return min(LEAST_STEPS << doublings, MOST_STEPS)
 
 
 def _trace_parameters(section: Heat) -> dict[str, Any]:
@@ -179,6 +199,7 @@ def _trace_stage(section: Heat, facts: JobFacts, role: Role) -> Stage:
     parts = _parts(section, corpus)
     return Stage(
         name=f"heat-{role}",
+        passing=("imd_deviations",),
         work=trace_heat if parts == 1 else probe_graph,
         advance=None if parts == 1 else average_iterations,
         partitions=parts,
@@ -213,14 +234,14 @@ def _trace_memory(section: Heat, corpus: CorpusFacts) -> int:
         work += 2 * 8 * corpus.n**2
     # The component labels and the null-space vector.
     work += 12 * n
-    return work + TIME_BYTES * section.times.count + FEW_TILES_BYTES
+    return work + TIME_BYTES * _times(section) + FEW_TILES_BYTES
 
 
 def _trace_cost(section: Heat, corpus: CorpusFacts) -> CostEstimate:
     n, entries = float(corpus.n), 5 / 3 * corpus.n * section.k
     graph = CostEstimate(
         bytes_read=int(8 * (entries + n)),
-        bytes_written=8 * 7 * section.times.count + RESULT_BYTES,
+        bytes_written=8 * 7 * _times(section) + RESULT_BYTES,
         # The Laplacian, and its square for the exact moments.
         elementwise_operations=14 * entries + 9 * entries**2 / n,
     )
@@ -234,12 +255,12 @@ def _trace_cost(section: Heat, corpus: CorpusFacts) -> CostEstimate:
     probes, steps = _expected_probes(section, corpus), _expected_steps(section)
     return replace(
         graph,
-        bytes_written=graph.bytes_written + 8 * section.times.count * probes,
+        bytes_written=graph.bytes_written + 8 * _times(section) * probes,
         elementwise_operations=graph.elementwise_operations
         + (probes + PILOT_PROBES) * steps * (entries + n),
         method=f"{probes} probes of {steps} Lanczos steps",
-        why=f"expected for heat.tolerance {section.tolerance:g}; from {LEAST_PROBES}, doubled to "
-        f"{MOST_PROBES} at most"
+        why=f"expected for heat.tolerance {section.tolerance:g} to t = {section.times.stop:g}; "
+        f"from {LEAST_PROBES}, doubled to {MOST_PROBES} at most"
         if section.probes == "auto"
         else f"heat.probes is {section.probes}",
     )
@@ -282,6 +303,7 @@ def _plan_trace_by_rows(section: Heat, facts: JobFacts, role: Role) -> list[Stag
         ),
         Stage(
             name=f"heat-{role}",
+            passing=("imd_deviations",),
             work=advance_block,
             advance=advance_vectors,
             partitions=layout.blocks,
@@ -375,7 +397,7 @@ def _subsample_memory(section: Heat, facts: JobFacts, rows: int) -> int:
     widest = max(corpus.d for corpus in facts.corpora.values())
     points = 8 * 3 * rows * (widest + 1)
     graph = 2 * rows * section.k * 60 + 8 * 64 * rows
-    return points + graph + TIME_BYTES * section.times.count + FEW_TILES_BYTES
+    return points + graph + TIME_BYTES * _times(section) + FEW_TILES_BYTES
 
 
 def _subsample_cost(section: Heat, facts: JobFacts, rows: int, count: int) -> CostEstimate:

@@ -32,9 +32,9 @@ def record_output(record: DataclassInstance) -> Output:
     return Output(values={name: getattr(record, name) for name in names}, arrays=arrays)
 
 
-def load_record(kind: type[RecordT], artifact: Artifact) -> RecordT:
-    """Restore a record from the arrays and the values of an artifact."""
-    names = [field.name for field in fields(kind)]
+def load_record(kind: type[RecordT], artifact: Artifact, **given: NDArray[Any]) -> RecordT:
+    """Restore a record from the arrays and the values of an artifact, but for given fields."""
+    names = [field.name for field in fields(kind) if field.name not in given]
     arrays = {name: artifact.array(name) for name in names if name in artifact.objects}
     values = {name: artifact.values[name] for name in names if name in artifact.values}
-    return kind(**arrays, **values)
+    return kind(**arrays, **values, **given)
