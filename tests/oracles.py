@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 
 # --- distances ------------------------------------------------------------------------------
@@ -108,12 +109,29 @@ def ring_lattice_spectrum(n, reach):
     ]
 
 
-def imd_of_traces(times, first, second):
-    """sup_t exp(-2 (t + 1/t)) |h1 - h2| (Tsitsulin et al. 2020, eq. 2) and its time."""
-    return max(
-        (math.exp(-2 * (t + 1 / t)) * abs(a - b), t)
-        for t, a, b in zip(times, first, second, strict=True)
-    )
+def imd_of_spectra(first, second, digits=40):
+    """sup_t exp(-2 (t + 1/t)) |h1 - h2| (Tsitsulin et al. 2020, eq. 2) and its time.
+
+    Of traces per vertex, from eigenvalues: a fine grid, then a ternary search in many digits.
+    """
+    with mpmath.workdps(digits):
+        spectra = [[mpmath.mpf(float(x)) for x in spectrum] for spectrum in (first, second)]
+
+        def gap(t):
+            traces = [mpmath.fsum(mpmath.exp(-t * x) for x in s) / len(s) for s in spectra]
+            return mpmath.exp(-2 * (t + 1 / t)) * abs(traces[0] - traces[1])
+
+        grid = np.geomspace(0.02, 50, 20001)
+        traces = [np.exp(-np.outer(grid, spectrum)).mean(axis=1) for spectrum in (first, second)]
+        peak = int((np.exp(-2 * (grid + 1 / grid)) * np.abs(traces[0] - traces[1])).argmax())
+        low, high = (mpmath.mpf(float(grid[min(max(peak + i, 0), 20000)])) for i in (-1, 1))
+        for _ in range(60):
+            third = (high - low) / 3
+            if gap(low + third) < gap(high - third):
+                low += third
+            else:
+                high -= third
+        return float(gap(low)), float(low)
 
 
 def erdos_renyi_trace(times, n, degree):

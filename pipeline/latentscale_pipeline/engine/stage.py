@@ -166,11 +166,6 @@ class Inputs:
         """Return the stage's parameters."""
         return self.stage.parameters
 
-    @property
-    def tie_seed(self) -> int:
-        """Return the seed that breaks ties between distances, the same in every partition."""
-        return int(self.stage.seed or 0)
-
     def common_generator(self) -> np.random.Generator:
         """Return the stage's stream of random numbers, the same in every partition."""
         return replace(self, index=-1).generator()

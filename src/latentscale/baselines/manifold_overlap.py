@@ -100,15 +100,13 @@ def approximate_overlap(
 ) -> ManifoldOverlap:
     """Estimate the scores from approximate neighbours; parameters as :func:`exact_overlap`."""
     radii = [
-        approximate_neighbours(points, k, overlap=OVERLAP, generator=generator, seed=0).distances[
-            :, -1
-        ]
+        approximate_neighbours(points, k, overlap=OVERLAP, generator=generator).distances[:, -1]
         for points in (evaluated, reference)
     ]
     m, n = len(evaluated), len(reference)
     both = _joined(evaluated, reference)
     wide = min(JOINT_SHARE * k, m + n - 1)
-    lists = approximate_neighbours(both, wide, overlap=OVERLAP, generator=generator, seed=0)
+    lists = approximate_neighbours(both, wide, overlap=OVERLAP, generator=generator)
     first = np.repeat(np.arange(m + n), wide)
     second, distances = lists.indices.ravel(), lists.distances.ravel()
     e, r, distances = _mixed_pairs(first, second, distances, m)

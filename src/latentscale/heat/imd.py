@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from latentscale.estimate import Estimate
+from latentscale.heat.supremum import IMD_TIMES, imd_weight, largest_beyond, largest_gap
 from latentscale.heat.trace import HeatTrace
 
 Float64Array = NDArray[np.float64]
@@ -36,63 +37,59 @@ class ImdResult:
     time: float
 
 
-def imd_weight(times: Float64Array) -> Float64Array:
-    """Return the weight of every time, e^(-2(t + 1/t))."""
-    return np.asarray(np.exp(-2.0 * (times + 1.0 / times)))
-
-
 def imd_of_traces(
     first: HeatTrace,
     second: HeatTrace,
     *,
     generator: np.random.Generator,
-    graph_error: float = 0.0,
 ) -> ImdResult:
-    """Compute IMD (Tsitsulin et al. 2020, eq. 2) with a 95 % interval.
+    """Compute IMD (Tsitsulin et al. 2020, eq. 2) with its interval.
 
     Parameters
     ----------
     first, second : HeatTrace
-        Traces at the same times, in the same normalisation, from independent probes.
+        Traces in the same normalisation, from independent probes. Their ``times`` don't matter.
     generator : numpy.random.Generator
         Source of the bootstrap's multipliers.
-    graph_error : float
-        Error from the approximation of the two graphs, in units of IMD.
 
     Returns
     -------
     ImdResult
-        The interval is [max(0, S - q), S + q]. With exact eigenvalues of both graphs and no graph
-        error, q is rounding and ``bounds`` is "exact".
+        The supremum over all positive times. The interval is [max(0, S - q), S + q]. With exact
+        eigenvalues of both graphs q is rounding, and ``bounds`` is "exact".
 
     Raises
     ------
     ValueError
-        If times or normalisations differ, or the graph error isn't a number of at least 0.
+        If the normalisations differ.
     """
-    _check_alike(first, second, graph_error)
-    times = first.times
-    weight = imd_weight(times)
-    weighted = weight * np.abs(first.trace - second.trace)
-    peak = int(weighted.argmax())
-    value = float(weighted[peak])
+    if first.normalization != second.normalization:
+        raise ValueError(
+            f"the heat traces are normalised differently: {first.normalization} and "
+            f"{second.normalization}"
+        )
+    weight = imd_weight(IMD_TIMES)
+    value, time = largest_gap(first.imd_trace - second.imd_trace)
     # Opposite signs don't matter: the multipliers are symmetric.
-    swings = sum(_bootstrap_swings(heat.deviations * weight, generator) for heat in (first, second))
-    reach = float(np.quantile(np.abs(swings).max(axis=1), BAND_LEVEL)) + graph_error
-    reach += float((weight * (first.quadrature + second.quadrature)).max())
-    standard_error = float(
-        weight[peak] * np.hypot(first.standard_error[peak], second.standard_error[peak])
+    swings = sum(
+        _bootstrap_swings(heat.imd_deviations * weight, generator) for heat in (first, second)
     )
+    reach = float(np.quantile(np.abs(swings).max(axis=1), BAND_LEVEL))
+    reach += float((weight * (first.imd_quadrature + second.imd_quadrature)).max())
+    errors = np.hypot(first.imd_standard_error, second.imd_standard_error)
+    standard_error = float((weight * errors)[np.abs(IMD_TIMES - time).argmin()])
     dense = first.probes == 0 and second.probes == 0
+    per_vertex = first.normalization in ("empty", "er")
+    whole = 1 if per_vertex else max(first.vertices, second.vertices)
     estimate = Estimate(
         value=value,
         lower=max(0.0, value - reach),
-        upper=value + reach,
-        bounds="exact" if dense and graph_error == 0 else "interval95",
+        upper=max(value + reach, largest_beyond(whole)),
+        bounds="exact" if dense else "interval95",
         method="dense" if dense else "lanczos",
         standard_error=standard_error,
     )
-    return ImdResult(estimate, float(times[peak]))
+    return ImdResult(estimate, time)
 
 
 def weighted_gap(
@@ -100,7 +97,7 @@ def weighted_gap(
     traces: tuple[Float64Array, Float64Array],
     bands: tuple[tuple[Float64Array, Float64Array], tuple[Float64Array, Float64Array]],
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """Return the weighted gap between two heat traces; its largest value is their IMD.
+    """Return the weighted gap between two heat traces; its supremum is their IMD.
 
     Parameters
     ----------
@@ -122,25 +119,14 @@ def weighted_gap(
     return weight * gap, weight * np.maximum(0.0, gap - slack), weight * (gap + slack)
 
 
-def imd_sampling_error(times: Float64Array, errors: Sequence[Float64Array]) -> float:
+def imd_sampling_error(errors: Sequence[Float64Array]) -> float:
     """Return the standard error of IMD over fresh samples, from those of both traces.
 
-    The standard deviation of IMD itself would be too small: near 0 the deviation of an absolute
-    value is two thirds of that of the difference.
+    The errors are those at :data:`~latentscale.heat.supremum.IMD_TIMES`. The standard deviation of
+    IMD itself would be too small: near 0 the deviation of an absolute value is two thirds of that
+    of the difference.
     """
-    return float((imd_weight(times) * np.hypot(*errors)).max())
-
-
-def _check_alike(first: HeatTrace, second: HeatTrace, graph_error: float) -> None:
-    if not np.array_equal(first.times, second.times):
-        raise ValueError("the heat traces are at different times; compute both at the same ones")
-    if first.normalization != second.normalization:
-        raise ValueError(
-            f"the heat traces are normalised differently: {first.normalization} and "
-            f"{second.normalization}"
-        )
-    if not (np.isfinite(graph_error) and graph_error >= 0):
-        raise ValueError(f"graph_error must be a number of at least 0, got {graph_error}")
+    return float((imd_weight(IMD_TIMES) * np.hypot(*errors)).max())
 
 
 def _bootstrap_swings(deviations: Float64Array, generator: np.random.Generator) -> Float64Array:

@@ -1,7 +1,9 @@
 """Heat traces of graphs without structure (Tsitsulin et al. 2020, section 3.4, appendix C.4).
 
-A heat trace is divided by one of them, and is plotted beside them. All belong to the normalised
-Laplacian.
+A heat trace is divided by one of them, and is plotted beside them. They are the paper's for the
+normalised Laplacian. Under the unnormalised one, the complete graph has the eigenvalues 0 and n.
+The random graph can't serve there: its eigenvalues grow with the degree, so its trace falls faster
+than the weight of IMD.
 """
 
 from __future__ import annotations
@@ -16,9 +18,15 @@ Float64Array = NDArray[np.float64]
 Normalization = Literal["none", "empty", "complete", "er"]
 NORMALIZATIONS: tuple[Normalization, ...] = get_args(Normalization)
 
+LaplacianKind = Literal["normalized", "unnormalized"]
+
 
 def null_trace(
-    kind: Normalization, times: Float64Array, n: int, mean_degree: float | None
+    kind: Normalization,
+    times: Float64Array,
+    n: int,
+    mean_degree: float | None,
+    laplacian: LaplacianKind = "normalized",
 ) -> Float64Array:
     """Return the null model's trace that the trace of n vertices is divided by.
 
@@ -26,14 +34,17 @@ def null_trace(
     ----------
     kind : {"none", "empty", "complete", "er"}
         ``none``: 1; ``empty``: n, the trace of the graph without edges; ``complete``: that of the
-        complete graph, with the eigenvalues 0 and n / (n - 1); ``er``: that of an Erdős-Rényi
-        graph, its n eigenvalues evenly spaced over 1 ± 2 / √(mean degree).
+        complete graph, with the eigenvalues 0 and n / (n - 1), unnormalised 0 and n; ``er``: that
+        of an Erdős-Rényi graph, its n eigenvalues evenly spaced over 1 ± 2 / √(mean degree).
     times : ndarray of float64, shape (T,)
         Positive times.
     n : int
         Vertices.
     mean_degree : float or None
-        Required for ``er``.
+        Required for ``er``. The paper puts k in its place. With the mean degree of the graph, the
+        random graph has as many edges. Below 4 it has negative eigenvalues.
+    laplacian : {"normalized", "unnormalized"}
+        The Laplacian that the trace belongs to.
 
     Returns
     -------
@@ -42,13 +53,16 @@ def null_trace(
     Raises
     ------
     ValueError
-        On ``er`` without a positive degree.
+        On ``er`` without a positive degree, or under the unnormalised Laplacian.
     """
     if kind == "none":
         return np.ones_like(times)
     if kind == "complete":
-        return 1.0 + (n - 1) * np.exp(-times * n / max(n - 1, 1))
+        eigenvalue = n if laplacian == "unnormalized" else n / max(n - 1, 1)
+        return 1.0 + (n - 1) * np.exp(-times * eigenvalue)
     if kind == "er":
+        if laplacian == "unnormalized":
+            raise ValueError("the er normalization is for the normalised Laplacian only")
         if mean_degree is None or not mean_degree > 0:
             raise ValueError(
                 f"the er normalization needs a positive mean degree, got {mean_degree}"

@@ -33,6 +33,7 @@ from latentscale.heat.trace import (
     average_probes,
     is_known,
     quadrature_suffices,
+    with_imd_times,
 )
 from latentscale.linalg.control_variates import VarianceReduction, fit_control_variate
 from latentscale.linalg.iterations import Arrays
@@ -361,7 +362,7 @@ class TraceByRows:
         return replace(ended, wanted=PILOT_PROBES + 2 * trace.probes)._begin_batch()
 
     def _average(self) -> HeatTrace:
-        settings, times = self.settings, self.times
+        settings, everywhere = self.settings, with_imd_times(self.times)
         # These runs have ended, so the scale of their vectors doesn't matter.
         whole = Recurrence(self.diagonals, self.off_diagonals, np.empty(0))
         gauss, radau = (rule.weighted(self.all_lengths) for rule in rules_of(whole))
@@ -369,7 +370,7 @@ class TraceByRows:
             gauss.take(slice(PILOT_PROBES)),
             self.moments,
             settings.norm,
-            times,
+            everywhere,
             self.steps,
             0,
             settings.variance_reduction,
@@ -377,9 +378,9 @@ class TraceByRows:
         )
         probes = (rule.take(slice(PILOT_PROBES, None)) for rule in (gauss, radau))
         seen = ProbeIntegrals(
-            *(rule.integrate(control.remainder(times, rule.nodes)) for rule in probes)
+            *(rule.integrate(control.remainder(everywhere, rule.nodes)) for rule in probes)
         )
-        return average_probes(times, [seen], control, settings.n, self.steps)
+        return average_probes(self.times, [seen], control, settings.n, self.steps)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the state."""

@@ -54,8 +54,9 @@ width would be 0, which is too narrow.
 IMD's interval comes from a band over all times. Its width is a high quantile of the supremum over t
 of a Gaussian multiplier bootstrap of both graphs' weighted deviations (Chernozhukov, Chetverikov &
 Kato 2013), plus the widths of quadrature and rounding and the graph's own error. The supremum
-changes by no more than the largest difference between the curves, so the band bounds it, whatever
-the number of times.
+changes by no more than the largest difference between the curves, so the band bounds it. It is
+taken over all positive times, which :mod:`latentscale.heat.supremum` derives from a few. Traces are
+therefore always computed at those as well.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ from scipy.sparse import csr_array
 from scipy.special import stdtrit
 
 from latentscale.graphs.laplacian import exact_moments, few_moments, find_null_space, product_work
-from latentscale.heat.null_models import NORMALIZATIONS, Normalization, null_trace
+from latentscale.heat.null_models import NORMALIZATIONS, LaplacianKind, Normalization, null_trace
+from latentscale.heat.supremum import IMD_TIMES, LEBESGUE
 from latentscale.linalg.bounds import norm_bound
 from latentscale.linalg.control_variates import (
     ControlVariate,
@@ -111,10 +113,13 @@ PRODUCT_WORK, PRODUCT_WORK_OF_A_ROW = 10**10, 1000
 
 _EPSILON = float(np.finfo(np.float64).eps)
 
+_BETWEEN = LEBESGUE * 32.0 * _EPSILON
+"""Rounding of a trace between the times of IMD: that of the polynomial and of its values."""
+
 
 @dataclass(frozen=True)
 class HeatTrace:
-    """A heat trace at several times, with its errors.
+    """A heat trace at several times, and at those that determine IMD, with its errors.
 
     Attributes
     ----------
@@ -135,6 +140,9 @@ class HeatTrace:
     probes, steps : int
         Probes in the mean (pilots not counted) and Lanczos steps of each; 0 for exact
         eigenvalues.
+    imd_trace, imd_standard_error, imd_deviations, imd_quadrature : ndarray of float64
+        The same at :data:`latentscale.heat.supremum.IMD_TIMES`. Here ``imd_quadrature`` allows for
+        the rounding between these times, too.
     normalization : {"empty", "none", "complete", "er"}
         The divisor of the trace, see :func:`normalise`.
     """
@@ -149,6 +157,10 @@ class HeatTrace:
     vertices: int
     probes: int
     steps: int
+    imd_trace: Float64Array
+    imd_standard_error: Float64Array
+    imd_deviations: Float64Array
+    imd_quadrature: Float64Array
     normalization: Normalization = "empty"
 
 
@@ -233,11 +245,12 @@ def estimate_heat_trace(
         )
     pilots = pilot_rules(laplacian, PILOT_PROBES, steps, generator, null_space, distribution)
     exact = moments_in_budget(laplacian, moments_budget)
+    everywhere = with_imd_times(grid)
     control = fit_control_variate(
         pilots,
         exact_moments(laplacian) if exact else few_moments(laplacian),
         norm_bound(laplacian),
-        grid,
+        everywhere,
         steps,
         null_space.dimension if null_space else 0,
         variance_reduction,
@@ -250,13 +263,26 @@ def estimate_heat_trace(
         more = wanted - sum(map(len, integrals))
         integrals.append(
             probe_integrals(
-                laplacian, control, grid, more, steps, generator, null_space, distribution, threads
+                laplacian,
+                control,
+                everywhere,
+                more,
+                steps,
+                generator,
+                null_space,
+                distribution,
+                threads,
             )
         )
         heat = average_probes(grid, integrals, control, n, steps)
         if probes is not None or is_known(heat, tolerance) or wanted >= MOST_PROBES:
             return heat
         wanted *= 2
+
+
+def with_imd_times(times: Float64Array) -> Float64Array:
+    """Append the times that determine IMD, at which every trace is computed as well."""
+    return np.concatenate([times, IMD_TIMES])
 
 
 def moments_in_budget(laplacian: csr_array[Any, Any], budget: float | None = None) -> bool:
@@ -450,9 +476,9 @@ def average_probes(
     times : ndarray of float64, shape (T,)
         The times.
     integrals : sequence of ProbeIntegrals
-        Integrals of at least two probes in all, in a fixed order.
+        Integrals of at least two probes in all, in a fixed order, at :func:`with_imd_times`.
     control : ControlVariate
-        The polynomials that were subtracted.
+        The polynomials that were subtracted, for the same times.
     n, steps : int
         Vertices of the graph; Lanczos steps of a probe.
 
@@ -474,17 +500,24 @@ def average_probes(
     tail = np.abs(control.skewness) * (1.0 + 2.0 * quantile**2) / (6.0 * np.sqrt(probes))
     below_trace = spread * (quantile + np.where(control.skewness < 0, tail, 0.0)) + quadrature
     above_trace = spread * (quantile + np.where(control.skewness > 0, tail, 0.0)) + quadrature
+    errors = np.hypot(spread, control.rounding)
+    asked, of_imd = slice(len(times)), slice(len(times), None)
     return HeatTrace(
         times=times,
-        trace=trace,
-        lower=np.minimum(np.maximum(trace - below_trace, 0.0), trace),  # a trace is positive
-        upper=trace + above_trace,
-        standard_error=np.hypot(spread, control.rounding),
-        deviations=deviations,
-        quadrature=quadrature,
+        trace=trace[asked],
+        # A trace is positive.
+        lower=np.minimum(np.maximum(trace - below_trace, 0.0), trace)[asked],
+        upper=(trace + above_trace)[asked],
+        standard_error=errors[asked],
+        deviations=np.ascontiguousarray(deviations[:, asked]),
+        quadrature=quadrature[asked],
         vertices=n,
         probes=probes,
         steps=steps,
+        imd_trace=trace[of_imd],
+        imd_standard_error=errors[of_imd],
+        imd_deviations=np.ascontiguousarray(deviations[:, of_imd]),
+        imd_quadrature=(quadrature + _BETWEEN * np.abs(trace))[of_imd],
     )
 
 
@@ -516,26 +549,36 @@ def dense_heat_trace(laplacian: csr_array[Any, Any], times: ArrayLike) -> HeatTr
     n = laplacian.shape[0]
     spectrum = eigh(laplacian.toarray(), eigvals_only=True, overwrite_a=True, check_finite=False)
     spectrum = np.maximum(spectrum, 0.0)
-    trace = np.exp(-np.multiply.outer(grid, spectrum)).mean(axis=1)
+    everywhere = with_imd_times(grid)
+    trace = np.exp(-np.multiply.outer(everywhere, spectrum)).mean(axis=1)
     # The error of an eigenvalue is at most a small multiple of n ε ‖L‖, that of the trace t times
     # as much.
-    rounding = _EPSILON * (16.0 + n * spectrum[-1] * grid * trace)
-    zero = np.zeros_like(grid)
+    rounding = _EPSILON * (16.0 + n * spectrum[-1] * everywhere * trace)
+    asked, of_imd = slice(len(grid)), slice(len(grid), None)
     return HeatTrace(
         times=grid,
-        trace=trace,
-        lower=trace - rounding,
-        upper=trace + rounding,
-        standard_error=zero,
+        trace=trace[asked],
+        lower=(trace - rounding)[asked],
+        upper=(trace + rounding)[asked],
+        standard_error=np.zeros_like(grid),
         deviations=np.zeros((0, len(grid))),
-        quadrature=rounding,
+        quadrature=rounding[asked],
         vertices=n,
         probes=0,
         steps=0,
+        imd_trace=trace[of_imd],
+        imd_standard_error=np.zeros_like(IMD_TIMES),
+        imd_deviations=np.zeros((0, len(IMD_TIMES))),
+        imd_quadrature=(rounding + _BETWEEN)[of_imd],
     )
 
 
-def normalise(heat: HeatTrace, kind: Normalization, mean_degree: float | None = None) -> HeatTrace:
+def normalise(
+    heat: HeatTrace,
+    kind: Normalization,
+    mean_degree: float | None = None,
+    laplacian: LaplacianKind = "normalized",
+) -> HeatTrace:
     """Return a per-vertex heat trace divided by another null model instead.
 
     Parameters
@@ -543,12 +586,11 @@ def normalise(heat: HeatTrace, kind: Normalization, mean_degree: float | None = 
     heat : HeatTrace
         Per vertex (``empty``), as :func:`estimate_heat_trace` returns it.
     kind : {"none", "empty", "complete", "er"}
-        ``none``: the trace itself; ``empty``: over n, the trace of the graph without edges;
-        ``complete``: over the trace of the complete graph on n vertices; ``er``: over that of
-        an Erdős-Rényi graph, its n eigenvalues evenly spaced over 1 ± 2 / √(mean degree)
-        (Tsitsulin et al. 2020, appendix C.4).
+        The null model, see :func:`latentscale.heat.null_models.null_trace`.
     mean_degree : float or None
         Mean degree of the graph; required for ``er``.
+    laplacian : {"normalized", "unnormalized"}
+        The Laplacian that the trace belongs to.
 
     Returns
     -------
@@ -558,7 +600,8 @@ def normalise(heat: HeatTrace, kind: Normalization, mean_degree: float | None = 
     Raises
     ------
     ValueError
-        On an unknown kind, a trace that isn't per vertex, or ``er`` without a positive degree.
+        On an unknown kind, a trace that isn't per vertex, or ``er`` without a positive degree or
+        under the unnormalised Laplacian.
     """
     if kind not in NORMALIZATIONS:
         raise ValueError(f"unknown normalization {kind!r}; choose {', '.join(NORMALIZATIONS)}")
@@ -566,7 +609,10 @@ def normalise(heat: HeatTrace, kind: Normalization, mean_degree: float | None = 
         raise ValueError(
             f"the trace is normalised already ({heat.normalization}); start from empty"
         )
-    scale = heat.vertices / null_trace(kind, heat.times, heat.vertices, mean_degree)
+    n = heat.vertices
+    scale, of_imd = (
+        n / null_trace(kind, times, n, mean_degree, laplacian) for times in (heat.times, IMD_TIMES)
+    )
     return replace(
         heat,
         trace=heat.trace * scale,
@@ -575,6 +621,10 @@ def normalise(heat: HeatTrace, kind: Normalization, mean_degree: float | None = 
         standard_error=heat.standard_error * scale,
         deviations=heat.deviations * scale,
         quadrature=heat.quadrature * scale,
+        imd_trace=heat.imd_trace * of_imd,
+        imd_standard_error=heat.imd_standard_error * of_imd,
+        imd_deviations=heat.imd_deviations * of_imd,
+        imd_quadrature=heat.imd_quadrature * of_imd,
         normalization=kind,
     )
 

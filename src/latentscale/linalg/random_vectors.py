@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.tiles.top_lists import pair_hash, query_hash
+from latentscale.tiles.top_lists import mixed
 
 Float64Array = NDArray[np.float64]
 
@@ -24,6 +24,8 @@ DISTRIBUTIONS: tuple[Distribution, ...] = get_args(Distribution)
 
 GRAIN = 2.0**-53
 """Spacing of the uniform numbers that are drawn."""
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 def draw_vectors(
@@ -134,14 +136,25 @@ def hashed_normals(seed: int, start: int, stop: int, columns: range) -> Float64A
 
 
 @numba.njit(cache=True, nogil=True)
+def _column_hash(key: np.uint64, column: int) -> np.uint64:
+    return mixed(mixed(key + _STEP) ^ np.uint64(column))
+
+
+@numba.njit(cache=True, nogil=True)
+def _entry_hash(hash_of_column: np.uint64, entry: int) -> np.uint64:
+    return mixed(hash_of_column + np.uint64(entry) * _STEP)
+
+
+@numba.njit(cache=True, nogil=True)
 def _draw_normals(key: np.uint64, start: int, first: int, normals: Float64Array) -> None:
     m, width = normals.shape
     for column in range(width):
-        hash_of_column = query_hash(key, first + column)
+        hash_of_column = _column_hash(key, first + column)
         for i in range(m):
             # The Box–Muller transform of two uniform numbers of 53 bits, the first above 0.
-            uniform = ((pair_hash(hash_of_column, 2 * (start + i)) >> np.uint64(11)) + 1.0) * GRAIN
-            angle = (pair_hash(hash_of_column, 2 * (start + i) + 1) >> np.uint64(11)) * GRAIN
+            first_bits = _entry_hash(hash_of_column, 2 * (start + i)) >> np.uint64(11)
+            second_bits = _entry_hash(hash_of_column, 2 * (start + i) + 1) >> np.uint64(11)
+            uniform, angle = (first_bits + 1.0) * GRAIN, second_bits * GRAIN
             normals[i, column] = np.sqrt(-2.0 * np.log(uniform)) * np.cos(2.0 * np.pi * angle)
 
 
@@ -149,14 +162,14 @@ def _draw_normals(key: np.uint64, start: int, first: int, normals: Float64Array)
 def _draw_signs(key: np.uint64, start: int, first: int, signs: Float64Array) -> None:
     m, width = signs.shape
     for column in range(width):
-        hash_of_column = query_hash(key, first + column)
+        hash_of_column = _column_hash(key, first + column)
         word = -1
         bits = np.uint64(0)
         for i in range(m):
             vertex = start + i
             if vertex >> 6 != word:
                 word = vertex >> 6
-                bits = pair_hash(hash_of_column, word)
+                bits = _entry_hash(hash_of_column, word)
             sign = (bits >> np.uint64(vertex & 63)) & np.uint64(1)
             signs[i, column] = 1.0 if sign else -1.0
 

@@ -75,7 +75,7 @@ def _nearest_distances(
     start = 0
     for block in read_rows():
         ids = np.arange(start, start + len(block))
-        found = nearest(sample, block, 1, query_ids=chosen, candidate_ids=ids, seed=0)
+        found = nearest(sample, block, 1, query_ids=chosen, candidate_ids=ids)
         best = np.minimum(best, found.distances[:, 0])
         start += len(block)
     return best

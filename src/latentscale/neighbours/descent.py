@@ -11,12 +11,11 @@ import warnings
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from latentscale.neighbours.exact import Int64Array, Neighbours, empty_lists, hash_key
+from latentscale.neighbours.exact import Int64Array, Neighbours, keys_of
 from latentscale.tiles.distances import METRICS, Float64Array, Points
 from latentscale.tiles.pairs import exact_distance
-from latentscale.tiles.top_lists import offer, pair_hash, query_hash
+from latentscale.tiles.top_lists import UInt64Array, offer, pair_hash, query_hash
 
 DESCENT_NEIGHBOURS = 32
 """Smallest list length inside a descent: shorter lists converge to worse graphs.
@@ -29,9 +28,7 @@ _descent_turn = threading.Lock()
 """pynndescent's parallel functions abort the process when two threads call them."""
 
 
-def nearest_neighbour_descent(
-    points: Points, k: int, generator: np.random.Generator, seed: int
-) -> Neighbours:
+def nearest_neighbour_descent(points: Points, k: int, generator: np.random.Generator) -> Neighbours:
     """Find nearly all of the ``k`` nearest other rows of distinct rows.
 
     Parameters
@@ -42,8 +39,6 @@ def nearest_neighbour_descent(
         Neighbours of a row, at least 1.
     generator : numpy.random.Generator
         Source of the starting graph.
-    seed : int
-        Seed of the hash that breaks ties.
 
     Returns
     -------
@@ -66,26 +61,28 @@ def nearest_neighbour_descent(
         found = np.ascontiguousarray(descent.neighbor_graph[0], dtype=np.int64)
     numbers = np.arange(len(points), dtype=np.int64)
     found[found == numbers[:, None]] = -1
-    indices, distances, hashes = empty_lists(len(points), k)
+    lists = Neighbours.none(len(points), k)
     metric = METRICS.index(points.metric)
-    _measure(distances, hashes, indices, points.rows, found, metric, hash_key(seed))
-    return Neighbours(indices, distances)
+    _measure(
+        lists.distances, lists.ties, lists.indices, points.rows, found, metric, keys_of(points)
+    )
+    return lists
 
 
 @numba.njit(cache=True, nogil=True)
 def _measure(
     distances: Float64Array,
-    hashes: NDArray[np.uint64],
+    ties: UInt64Array,
     indices: Int64Array,
     rows: Float64Array,
     found: Int64Array,
     metric: int,
-    key: np.uint64,
+    keys: UInt64Array,
 ) -> None:
     for i in range(found.shape[0]):
-        hash_of_query = query_hash(key, i)
+        hash_of_query = query_hash(keys[i])
         for j in found[i]:
             if j < 0:
                 continue
             distance = exact_distance(rows[i], rows[j], metric)
-            offer(distances[i], hashes[i], indices[i], distance, pair_hash(hash_of_query, j), j)
+            offer(distances[i], ties[i], indices[i], distance, pair_hash(hash_of_query, keys[j]), j)

@@ -12,8 +12,10 @@ Ties
 ----
 Embedding corpora contain large groups of equal rows. If ties were decided by position, all members
 of such a group would have its first ``k`` members as neighbours and make hubs of them. Neighbours
-are therefore ordered by (distance, hash of the seed and both row ids, candidate id). So the
-neighbours from a group differ from row to row, but are the same in every run with the same seed.
+are therefore ordered by (distance, hash of the keys of both rows). A key is a hash of the row's
+coordinates, and of its number among equal rows (:mod:`latentscale.tiles.top_lists`). So the
+neighbours from a group differ from row to row, and another order of the rows gives the same graph.
+Where distances are rounded, rows are tied if their rounded distances are equal.
 
 Recall
 ------
@@ -31,7 +33,7 @@ from numpy.typing import NDArray
 
 from latentscale.tiles.device import offer_near
 from latentscale.tiles.distances import Float64Array, Points, common_unit, row_blocks
-from latentscale.tiles.top_lists import offer, pair_hash, query_hash
+from latentscale.tiles.top_lists import UInt64Array, content_keys, offer
 
 Int64Array = NDArray[np.int64]
 
@@ -39,7 +41,7 @@ QUERY_BLOCK = 2048
 CANDIDATE_BLOCK = 2048
 """Rows of a tile: 16 MiB of float32 products."""
 
-_NO_HASH = np.uint64(0xFFFFFFFFFFFFFFFF)
+_NO_TIE = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,53 @@ class Neighbours:
         Candidate ids, never the row itself; -1 where a partial result has too few candidates.
     distances : ndarray of float64, shape (n, k)
         Their distances, ascending; infinite where the id is -1.
+    ties : ndarray of uint64, shape (n, k)
+        Hashes of the keys of both rows, which order candidates at the same distance.
     """
 
     indices: Int64Array
     distances: Float64Array
+    ties: UInt64Array
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    @classmethod
+    def none(cls, rows: int, k: int) -> Neighbours:
+        """Return empty lists of ``k`` neighbours."""
+        return cls(
+            np.full((rows, k), -1, dtype=np.int64),
+            np.full((rows, k), np.inf),
+            np.full((rows, k), _NO_TIE, dtype=np.uint64),
+        )
+
+    def take(self, index: slice | Int64Array) -> Neighbours:
+        """Return the lists of some queries."""
+        return Neighbours(self.indices[index], self.distances[index], self.ties[index])
+
+    def put(self, index: slice | Int64Array, lists: Neighbours) -> None:
+        """Replace the lists of some queries."""
+        self.indices[index] = lists.indices
+        self.distances[index] = lists.distances
+        self.ties[index] = lists.ties
+
+    def cut(self, k: int) -> Neighbours:
+        """Return the first ``k`` of each list."""
+        return Neighbours(
+            np.ascontiguousarray(self.indices[:, :k]),
+            np.ascontiguousarray(self.distances[:, :k]),
+            np.ascontiguousarray(self.ties[:, :k]),
+        )
+
+    def tied(self, k: int) -> NDArray[np.bool_]:
+        """Tell which lists leave out a candidate at the distance of their ``k``-th.
+
+        These have to be lists of more than ``k`` candidates, where there are so many.
+        """
+        if self.distances.shape[1] <= k:
+            return np.zeros(len(self), dtype=np.bool_)
+        last = self.distances[:, k - 1]
+        return np.asarray((last == self.distances[:, k]) & np.isfinite(last))
 
 
 def nearest(
@@ -68,7 +110,6 @@ def nearest(
     *,
     query_ids: Int64Array,
     candidate_ids: Int64Array,
-    seed: int,
     known: Neighbours | None = None,
     query_block: int = QUERY_BLOCK,
     candidate_block: int = CANDIDATE_BLOCK,
@@ -78,18 +119,16 @@ def nearest(
     Parameters
     ----------
     queries, candidates : Points
-        Blocks of ``m`` and ``n`` rows under the same metric.
+        Blocks of ``m`` and ``n`` rows under the same metric. Without keys, the hashes of their
+        coordinates break ties, and among equal rows the ids.
     k : int
         Neighbours to keep, at least 1.
     query_ids, candidate_ids : ndarray of int64, shapes (m,) and (n,)
         Row numbers in the corpus. A candidate with the query's own id is skipped. Candidate ids are
         distinct and not negative.
-    seed : int
-        Seed of the hash that breaks ties.
     known : Neighbours, optional
-        Lists of the same queries among other candidates, disjoint from these, made with the same
-        seed. The nearest of both are returned, as by :func:`merge` but faster than starting from
-        empty lists.
+        Lists of the same queries among other candidates, disjoint from these. The nearest of both
+        are returned, as by :func:`merge` but faster than starting from empty lists.
     query_block, candidate_block : int
         Rows of a tile. The result doesn't depend on them.
 
@@ -110,15 +149,14 @@ def nearest(
     MiB, and two float32 blocks.
     """
     _check_blocks(queries, candidates, k, query_ids, candidate_ids)
-    indices, distances, hashes = empty_lists(len(queries), k)
+    found = Neighbours.none(len(queries), k)
     if known is not None:
         if len(known) != len(queries):
             raise ValueError(
                 f"{len(known)} known lists for {len(queries)} queries; they must agree"
             )
-        _offer_lists(
-            distances, hashes, indices, known.distances, known.indices, query_ids, hash_key(seed)
-        )
+        _add_lists(found, known)
+    query_keys, candidate_keys = keys_of(queries), keys_of(candidates)
     origin = candidates.rows.mean(axis=0)
     queries, candidates = queries.about(origin), candidates.about(origin)
     unit = common_unit(queries, candidates)
@@ -126,22 +164,21 @@ def nearest(
         near = queries.take(rows).tile_rows("single", unit)
         for columns in row_blocks(len(candidates), candidate_block):
             offer_near(
-                distances[rows],
-                hashes[rows],
-                indices[rows],
+                found.distances[rows],
+                found.ties[rows],
+                found.indices[rows],
                 near,
                 candidates.take(columns).tile_rows("single", unit),
                 query_ids[rows],
                 candidate_ids[columns],
-                hash_key(seed),
+                query_keys[rows],
+                candidate_keys[columns],
                 cosine=queries.metric == "cosine",
             )
-    return Neighbours(indices, distances)
+    return found
 
 
-def merge(
-    first: Neighbours, second: Neighbours, k: int, *, query_ids: Int64Array, seed: int
-) -> Neighbours:
+def merge(first: Neighbours, second: Neighbours, k: int) -> Neighbours:
     """Merge the neighbours of the same queries among two sets of candidates.
 
     Parameters
@@ -151,10 +188,6 @@ def merge(
         is kept once.
     k : int
         Neighbours to keep, at least 1.
-    query_ids : ndarray of int64, shape (m,)
-        Row numbers of the queries.
-    seed : int
-        Seed of the hash that breaks ties, with which both results were made.
 
     Returns
     -------
@@ -168,20 +201,17 @@ def merge(
     """
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
-    if not len(first) == len(second) == len(query_ids):
+    if len(first) != len(second):
         raise ValueError(
-            f"results to merge have {len(first)} and {len(second)} rows for "
-            f"{len(query_ids)} queries; they must agree"
+            f"results to merge have {len(first)} and {len(second)} rows; they must agree"
         )
-    indices, distances, hashes = empty_lists(len(first), k)
+    joined = Neighbours.none(len(first), k)
     for part in (first, second):
-        _offer_lists(
-            distances, hashes, indices, part.distances, part.indices, query_ids, hash_key(seed)
-        )
-    return Neighbours(indices, distances)
+        _add_lists(joined, part)
+    return joined
 
 
-def exact_neighbours(points: Points, k: int, *, seed: int = 0) -> Neighbours:
+def exact_neighbours(points: Points, k: int) -> Neighbours:
     """Find the ``k`` nearest other rows of every row.
 
     Parameters
@@ -190,13 +220,12 @@ def exact_neighbours(points: Points, k: int, *, seed: int = 0) -> Neighbours:
         All ``n`` rows.
     k : int
         Neighbours of a row, ``1 <= k < n``.
-    seed : int
-        Seed of the hash that breaks ties.
 
     Returns
     -------
     Neighbours
-        Shape (n, k), complete.
+        Shape (n, k), complete. Another order of the rows gives the same graph, with its equal rows
+        exchanged.
 
     Raises
     ------
@@ -207,7 +236,8 @@ def exact_neighbours(points: Points, k: int, *, seed: int = 0) -> Neighbours:
     if not 1 <= k < n:
         raise ValueError(f"k = {k} neighbours of {n} rows: k must be at least 1 and below {n}")
     ids = np.arange(n, dtype=np.int64)
-    return nearest(points, points, k, query_ids=ids, candidate_ids=ids, seed=seed)
+    points = points.keyed()
+    return nearest(points, points, k, query_ids=ids, candidate_ids=ids)
 
 
 def _check_blocks(
@@ -231,47 +261,39 @@ def _check_blocks(
         )
 
 
-def empty_lists(rows: int, k: int) -> tuple[Int64Array, Float64Array, NDArray[np.uint64]]:
-    """Return empty lists of k neighbours: ids, distances, and hashes that break ties."""
-    return (
-        np.full((rows, k), -1, dtype=np.int64),
-        np.full((rows, k), np.inf),
-        np.full((rows, k), _NO_HASH, dtype=np.uint64),
+def keys_of(points: Points) -> UInt64Array:
+    """Return the keys of points; without any, the hashes of their coordinates."""
+    return content_keys(points.rows) if points.keys is None else points.keys
+
+
+def _add_lists(lists: Neighbours, offered: Neighbours) -> None:
+    _offer_lists(
+        lists.distances,
+        lists.ties,
+        lists.indices,
+        offered.distances,
+        offered.ties,
+        offered.indices,
     )
-
-
-def hash_key(seed: int) -> np.uint64:
-    """Turn a seed into the key of the hash that breaks ties."""
-    return np.uint64(seed & 0xFFFFFFFFFFFFFFFF)
 
 
 @numba.njit(cache=True, nogil=True)
 def _offer_lists(
     distances: Float64Array,
-    hashes: NDArray[np.uint64],
+    ties: UInt64Array,
     indices: Int64Array,
     offered_distances: Float64Array,
+    offered_ties: UInt64Array,
     offered: Int64Array,
-    query_ids: Int64Array,
-    key: np.uint64,
 ) -> None:
     last = distances.shape[1] - 1
     for i in range(offered.shape[0]):
-        hash_of_query = query_hash(key, query_ids[i])
         for j in range(offered.shape[1]):
-            if offered[i, j] < 0 or offered_distances[i, j] > distances[i, last]:
+            distance, index = offered_distances[i, j], offered[i, j]
+            if index < 0 or distance > distances[i, last]:
                 continue
             known = False
             for kept in indices[i]:
-                known = known or kept == offered[i, j]
-            if known:
-                continue
-            hash_of_pair = pair_hash(hash_of_query, offered[i, j])
-            offer(
-                distances[i],
-                hashes[i],
-                indices[i],
-                offered_distances[i, j],
-                hash_of_pair,
-                offered[i, j],
-            )
+                known = known or kept == index
+            if not known:
+                offer(distances[i], ties[i], indices[i], distance, offered_ties[i, j], index)

@@ -139,7 +139,6 @@ def assign(points: Points, centres: Float64Array, overlap: int) -> Int64Array:
         min(overlap, len(centres)),
         query_ids=np.full(len(points), -1, dtype=np.int64),
         candidate_ids=np.arange(len(centres), dtype=np.int64),
-        seed=0,
     )
     return found.indices
 

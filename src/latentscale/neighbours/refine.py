@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from latentscale.neighbours.exact import Int64Array, Neighbours, empty_lists, hash_key
+from latentscale.neighbours.exact import Int64Array, Neighbours, keys_of
 from latentscale.tiles.distances import METRICS, Float64Array, Points
 from latentscale.tiles.pairs import exact_distance
-from latentscale.tiles.top_lists import offer, pair_hash, query_hash
+from latentscale.tiles.top_lists import UInt64Array, offer, pair_hash, query_hash
 
 
-def refine(points: Points, found: Neighbours, *, seed: int) -> Neighbours:
+def refine(points: Points, found: Neighbours) -> Neighbours:
     """Try the neighbours of every row's neighbours, in both directions.
 
     Parameters
@@ -21,38 +20,37 @@ def refine(points: Points, found: Neighbours, *, seed: int) -> Neighbours:
         All ``n`` rows.
     found : Neighbours
         Complete lists of ``k`` neighbours.
-    seed : int
-        Seed of the hash that breaks ties.
 
     Returns
     -------
     Neighbours
-        Lists at least as near. The order of the rows doesn't affect them.
+        Lists at least as near.
 
     Notes
     -----
     Costs about ``4 n k² d`` operations. For each row its own ``k`` neighbours are followed, and at
-    most ``k`` of the rows that have it as a neighbour, drawn by the hash. So hubs cost no more than
+    most ``k`` of the rows that have it as a neighbour, drawn by the keys. So hubs cost no more than
     other rows.
     """
     n, k = found.indices.shape
     pointed = found.indices.ravel()
     order = np.argsort(pointed, kind="stable")
     starts = np.searchsorted(pointed[order], np.arange(n + 1))
-    indices, distances, hashes = empty_lists(n, k)
+    lists = Neighbours.none(n, k)
     _join(
-        distances,
-        hashes,
-        indices,
+        lists.distances,
+        lists.ties,
+        lists.indices,
         found.distances,
+        found.ties,
         found.indices,
         order // k,
         starts,
         points.rows,
         METRICS.index(points.metric),
-        hash_key(seed),
+        keys_of(points),
     )
-    return Neighbours(indices, distances)
+    return lists
 
 
 @numba.njit(cache=True, nogil=True)
@@ -61,10 +59,11 @@ def _try(
     j: int,
     hash_of_query: np.uint64,
     distances: Float64Array,
-    hashes: NDArray[np.uint64],
+    ties: UInt64Array,
     indices: Int64Array,
     rows: Float64Array,
     metric: int,
+    keys: UInt64Array,
 ) -> None:
     """Offer row j to row i's list, unless it is in the list already."""
     if j == i:
@@ -74,42 +73,43 @@ def _try(
             return
     distance = exact_distance(rows[i], rows[j], metric)
     if distance <= distances[i, -1]:
-        offer(distances[i], hashes[i], indices[i], distance, pair_hash(hash_of_query, j), j)
+        offer(distances[i], ties[i], indices[i], distance, pair_hash(hash_of_query, keys[j]), j)
 
 
 @numba.njit(cache=True, nogil=True)
 def _join(
     distances: Float64Array,
-    hashes: NDArray[np.uint64],
+    ties: UInt64Array,
     indices: Int64Array,
     found_distances: Float64Array,
+    found_ties: UInt64Array,
     found: Int64Array,
     pointing: Int64Array,
     starts: Int64Array,
     rows: Float64Array,
     metric: int,
-    key: np.uint64,
+    keys: UInt64Array,
 ) -> None:
     n, k = found.shape
     for i in range(n):
-        hash_of_query = query_hash(key, i)
+        hash_of_query = query_hash(keys[i])
         for place in range(k):
             j = found[i, place]
             offer(
                 distances[i],
-                hashes[i],
+                ties[i],
                 indices[i],
                 found_distances[i, place],
-                pair_hash(hash_of_query, j),
+                found_ties[i, place],
                 j,
             )
         for j in found[i]:
             for second in found[j]:
-                _try(i, second, hash_of_query, distances, hashes, indices, rows, metric)
+                _try(i, second, hash_of_query, distances, ties, indices, rows, metric, keys)
         count = starts[i + 1] - starts[i]
         first = hash_of_query % np.uint64(max(count, 1))
         for place in range(min(count, k)):
             j = pointing[starts[i] + (np.int64(first) + place) % count]
-            _try(i, j, hash_of_query, distances, hashes, indices, rows, metric)
+            _try(i, j, hash_of_query, distances, ties, indices, rows, metric, keys)
             for second in found[j]:
-                _try(i, second, hash_of_query, distances, hashes, indices, rows, metric)
+                _try(i, second, hash_of_query, distances, ties, indices, rows, metric, keys)

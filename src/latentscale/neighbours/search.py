@@ -16,21 +16,13 @@ from collections.abc import Sequence
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from latentscale.neighbours.descent import nearest_neighbour_descent
-from latentscale.neighbours.exact import (
-    Int64Array,
-    Neighbours,
-    empty_lists,
-    hash_key,
-    merge,
-    nearest,
-)
+from latentscale.neighbours.exact import Int64Array, Neighbours, keys_of, merge, nearest
 from latentscale.neighbours.ivf import cell_cap, partition
 from latentscale.neighbours.refine import refine
 from latentscale.tiles.distances import Float64Array, Points
-from latentscale.tiles.top_lists import offer, pair_hash, query_hash
+from latentscale.tiles.top_lists import UInt64Array, offer, pair_hash, query_hash
 
 EXACT_WORK = 2e12
 """Multiplications (40 s on one core) up to which exact search beats compiling the descent."""
@@ -43,7 +35,7 @@ REFINEMENTS = 2
 
 
 def approximate_neighbours(
-    points: Points, k: int, *, overlap: int, generator: np.random.Generator, seed: int
+    points: Points, k: int, *, overlap: int, generator: np.random.Generator
 ) -> Neighbours:
     """Find nearly all of the ``k`` nearest other rows of every row.
 
@@ -57,8 +49,6 @@ def approximate_neighbours(
         Cells that each row joins (2 suits most data, 3 high intrinsic dimension).
     generator : numpy.random.Generator
         Source of the cells and of the descent's starting graphs.
-    seed : int
-        Seed of the hash that breaks ties.
 
     Returns
     -------
@@ -77,7 +67,7 @@ def approximate_neighbours(
     cells = partition(points, overlap=overlap, cap=cap, generator=generator)
     work = float(sum(len(cell) ** 2 for cell in cells)) * points.dimension
     descend = work > EXACT_WORK and points.metric in ("euclidean", "cosine")
-    return search_cells(points, cells, k, descend=descend, generator=generator, seed=seed)
+    return search_cells(points.keyed(), cells, k, descend=descend, generator=generator)
 
 
 def search_cells(
@@ -87,7 +77,6 @@ def search_cells(
     *,
     descend: bool,
     generator: np.random.Generator,
-    seed: int,
     refinements: int = REFINEMENTS,
 ) -> Neighbours:
     """Find nearly all of the ``k`` nearest other rows that share a cell with each row.
@@ -95,7 +84,7 @@ def search_cells(
     Parameters
     ----------
     points : Points
-        ``n`` rows.
+        ``n`` rows, with keys.
     cells : sequence of ndarray of int64
         Ascending numbers of the rows in each cell; every row is in at least one.
     k : int
@@ -104,8 +93,6 @@ def search_cells(
         Whether to search large cells by descent, see :func:`cell_neighbours`.
     generator : numpy.random.Generator
         Source of the descent's starting graphs.
-    seed : int
-        Seed of the hash that breaks ties.
     refinements : int
         Passes of :func:`~latentscale.neighbours.refine.refine` over the merged lists.
 
@@ -119,29 +106,18 @@ def search_cells(
     Memory holds all rows and lists, the rows of one cell, and the workspace of its search.
     """
     n = len(points)
-    indices, distances, _ = empty_lists(n, k)
+    found = Neighbours.none(n, k)
     for cell in cells:
-        found = cell_neighbours(
-            points.take(cell), cell, k, descend=descend, generator=generator, seed=seed
-        )
-        known = Neighbours(indices[cell], distances[cell])
-        joined = merge(known, found, k, query_ids=cell, seed=seed)
-        indices[cell], distances[cell] = joined.indices, joined.distances
-    short = np.flatnonzero(indices[:, -1] < 0)
+        near = cell_neighbours(points.take(cell), cell, k, descend=descend, generator=generator)
+        found.put(cell, merge(found.take(cell), near, k))
+    short = np.flatnonzero(found.indices[:, -1] < 0)
     if len(short):
-        exact = nearest(
-            points.take(short),
-            points,
-            k,
-            query_ids=short,
-            candidate_ids=np.arange(n, dtype=np.int64),
-            seed=seed,
-        )
-        indices[short], distances[short] = exact.indices, exact.distances
-    found = Neighbours(indices, distances)
+        everyone = np.arange(n, dtype=np.int64)
+        queries = points.take(short)
+        found.put(short, nearest(queries, points, k, query_ids=short, candidate_ids=everyone))
     # A single cell has no borders, and lists of all rows can't improve.
     for _ in range(refinements if len(cells) > 1 and n > k else 0):
-        found = refine(points, found, seed=seed)
+        found = refine(points, found)
     return found
 
 
@@ -152,7 +128,6 @@ def cell_neighbours(
     *,
     descend: bool,
     generator: np.random.Generator,
-    seed: int,
     exact_cell: int = EXACT_CELL,
 ) -> Neighbours:
     """Find the nearest other rows of every row of one cell.
@@ -160,7 +135,7 @@ def cell_neighbours(
     Parameters
     ----------
     points : Points
-        The cell's ``m`` rows.
+        The cell's ``m`` rows, with keys.
     ids : ndarray of int64, shape (m,)
         Their row numbers in the corpus.
     k : int
@@ -170,8 +145,6 @@ def cell_neighbours(
         otherwise the search is exact.
     generator : numpy.random.Generator
         Source of the descent's starting graph.
-    seed : int
-        Seed of the hash that breaks ties.
     exact_cell : int
         Coordinates (rows times dimensions) up to which a cell is always searched exactly.
 
@@ -183,26 +156,26 @@ def cell_neighbours(
     first, group_of = _equal_rows(points)
     distinct = points.take(first)
     if descend and len(distinct) * points.dimension > exact_cell:
-        graph = nearest_neighbour_descent(distinct, k, generator, seed)
+        graph = nearest_neighbour_descent(distinct, k, generator)
     else:
         numbers = np.arange(len(distinct), dtype=np.int64)
-        graph = nearest(distinct, distinct, k, query_ids=numbers, candidate_ids=numbers, seed=seed)
+        graph = nearest(distinct, distinct, k, query_ids=numbers, candidate_ids=numbers)
     members = np.argsort(group_of, kind="stable")
     starts = np.searchsorted(group_of[members], np.arange(len(distinct) + 1))
-    indices, distances, hashes = empty_lists(len(points), k)
+    found = Neighbours.none(len(points), k)
     _expand(
-        distances,
-        hashes,
-        indices,
+        found.distances,
+        found.ties,
+        found.indices,
         graph.distances,
         graph.indices,
         group_of,
         members,
         starts,
         ids,
-        hash_key(seed),
+        keys_of(points),
     )
-    return Neighbours(indices, distances)
+    return found
 
 
 def _equal_rows(points: Points) -> tuple[Int64Array, Int64Array]:
@@ -217,7 +190,7 @@ def _equal_rows(points: Points) -> tuple[Int64Array, Int64Array]:
 @numba.njit(cache=True, nogil=True)
 def _expand(
     distances: Float64Array,
-    hashes: NDArray[np.uint64],
+    ties: UInt64Array,
     indices: Int64Array,
     group_distances: Float64Array,
     group_neighbours: Int64Array,
@@ -225,13 +198,13 @@ def _expand(
     members: Int64Array,
     starts: Int64Array,
     ids: Int64Array,
-    key: np.uint64,
+    keys: UInt64Array,
 ) -> None:
     """Turn neighbours among groups of equal rows into neighbours among rows."""
     last = distances.shape[1] - 1
     for i in range(len(group_of)):
         group = group_of[i]
-        hash_of_query = query_hash(key, ids[i])
+        hash_of_query = query_hash(keys[i])
         for near in range(-1, group_neighbours.shape[1]):
             other = group if near < 0 else group_neighbours[group, near]
             distance = 0.0 if near < 0 else group_distances[group, near]
@@ -240,5 +213,5 @@ def _expand(
             for place in range(starts[other], starts[other + 1]):
                 row = members[place]
                 if row != i:
-                    hash_of_pair = pair_hash(hash_of_query, ids[row])
-                    offer(distances[i], hashes[i], indices[i], distance, hash_of_pair, ids[row])
+                    tie = pair_hash(hash_of_query, keys[row])
+                    offer(distances[i], ties[i], indices[i], distance, tie, ids[row])

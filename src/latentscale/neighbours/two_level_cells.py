@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.neighbours.cell_layout import order_centres
-from latentscale.neighbours.exact import Neighbours, nearest
+from latentscale.neighbours.exact import Neighbours, keys_of, nearest
 from latentscale.neighbours.ivf import (
     assign,
     assign_by_blocks,
@@ -173,17 +173,14 @@ def assign_two_level_cells(
 def _assign_block(points: Points, cells: TwoLevelCells, overlap: int, searched: int) -> Int64Array:
     metric = centre_metric(points.metric)
     overlap = min(overlap, len(cells.centres))
-    queries = Points(points.rows, points.squared_norms, metric)
+    queries = Points(points.rows, points.squared_norms, metric, keys=keys_of(points))
     near = assign(points, cells.coarse, searched)
-    found = Neighbours(
-        np.full((len(points), overlap), -1, dtype=np.int64), np.full((len(points), overlap), np.inf)
-    )
+    found = Neighbours.none(len(points), overlap)
     order = np.argsort(near, axis=None, kind="stable")
     visits = np.searchsorted(near.ravel()[order], np.arange(len(cells.coarse) + 1))
     for owner in np.flatnonzero(np.diff(visits)):
         rows = order[visits[owner] : visits[owner + 1]] // near.shape[1]
         start, stop = cells.starts[owner : owner + 2]
-        # All queries have the same id, so ties are broken in the same way for all rows.
         nobody = np.full(len(rows), -1, dtype=np.int64)
         best = nearest(
             queries.take(rows),
@@ -191,10 +188,9 @@ def _assign_block(points: Points, cells: TwoLevelCells, overlap: int, searched: 
             overlap,
             query_ids=nobody,
             candidate_ids=np.arange(start, stop, dtype=np.int64),
-            seed=0,
-            known=Neighbours(found.indices[rows], found.distances[rows]),
+            known=found.take(rows),
         )
-        found.indices[rows], found.distances[rows] = best.indices, best.distances
+        found.put(rows, best)
     short = np.flatnonzero(found.indices[:, -1] < 0)
     if len(short):
         found.indices[short] = assign(points.take(short), cells.centres, overlap)

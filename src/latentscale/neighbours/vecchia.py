@@ -7,14 +7,13 @@ estimate of the magnitude (:mod:`latentscale.magnitude.nystrom`) and a precondit
 
 from __future__ import annotations
 
-import math
-
 import numba
 import numpy as np
 
-from latentscale.neighbours.exact import Int64Array, Neighbours, merge, nearest
+from latentscale.neighbours.exact import Int64Array, Neighbours, keys_of, merge, nearest
 from latentscale.tiles.distances import METRICS, Float64Array, Points, distance_tile, row_blocks
 from latentscale.tiles.pairs import exact_distance
+from latentscale.tiles.top_lists import UInt64Array, offer, pair_hash, query_hash
 
 BLOCK_ROWS = 256
 """Points whose Vecchia neighbours are searched together."""
@@ -54,29 +53,40 @@ def vecchia_neighbours(points: Points, k: int, *, block_rows: int = BLOCK_ROWS) 
                 k,
                 query_ids=ids[rows],
                 candidate_ids=ids[before],
-                seed=0,
             )
-            own = merge(earlier, own, k, query_ids=ids[rows], seed=0)
+            own = merge(earlier, own, k)
         found.append(own)
     return Neighbours(
         np.concatenate([part.indices for part in found]),
         np.concatenate([part.distances for part in found]),
+        np.concatenate([part.ties for part in found]),
     )
 
 
 def _neighbours_inside(block: Points, k: int, start: int) -> Neighbours:
     """Find the nearest earlier rows within a block whose first row has number ``start``."""
-    n = len(block)
-    distances = distance_tile(block, block)
-    distances[np.triu_indices(n)] = math.inf
-    nearest_first = np.argsort(distances, axis=1, kind="stable")[:, : min(k, n)]
-    sorted_distances = np.take_along_axis(distances, nearest_first, axis=1)
-    indices = np.where(np.isinf(sorted_distances), -1, nearest_first + start)
-    missing = ((0, 0), (0, k - indices.shape[1]))
-    return Neighbours(
-        np.pad(indices, missing, constant_values=-1),
-        np.pad(sorted_distances, missing, constant_values=math.inf),
-    )
+    found = Neighbours.none(len(block), k)
+    tile = distance_tile(block, block)
+    _offer_earlier(found.distances, found.ties, found.indices, tile, keys_of(block), start)
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _offer_earlier(
+    distances: Float64Array,
+    ties: UInt64Array,
+    indices: Int64Array,
+    tile: Float64Array,
+    keys: UInt64Array,
+    start: int,
+) -> None:
+    last = distances.shape[1] - 1
+    for i in range(tile.shape[0]):
+        hash_of_query = query_hash(keys[i])
+        for j in range(i):
+            if tile[i, j] <= distances[i, last]:
+                tie = pair_hash(hash_of_query, keys[j])
+                offer(distances[i], ties[i], indices[i], tile[i, j], tie, start + j)
 
 
 def distances_among(points: Points, lists: Int64Array) -> Float64Array:

@@ -43,6 +43,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentscale.tiles.device import Precision, TileRows, decide, separations, tile_rows
+from latentscale.tiles.top_lists import UInt64Array, content_keys, number_copies
 
 Metric = Literal["euclidean", "cosine", "manhattan"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
@@ -64,12 +65,15 @@ class Points:
         The metric these rows are compared with.
     origin : ndarray of float64, shape (d,), or None
         The origin that tiles use; None for the origin of the coordinates.
+    keys : ndarray of uint64, shape (n,), or None
+        Keys that break ties between equal distances (:mod:`latentscale.tiles.top_lists`).
     """
 
     rows: Float64Array
     squared_norms: Float64Array
     metric: Metric
     origin: Float64Array | None = None
+    keys: UInt64Array | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -81,7 +85,16 @@ class Points:
 
     def take(self, index: slice | NDArray[np.integer[Any]]) -> Points:
         """Return the points selected by a slice (no copy) or an index array."""
-        return replace(self, rows=self.rows[index], squared_norms=self.squared_norms[index])
+        return replace(
+            self,
+            rows=self.rows[index],
+            squared_norms=self.squared_norms[index],
+            keys=None if self.keys is None else self.keys[index],
+        )
+
+    def keyed(self, keys: UInt64Array | None = None) -> Points:
+        """Return the same points with keys; by default those of all rows of a corpus."""
+        return replace(self, keys=number_copies(content_keys(self.rows)) if keys is None else keys)
 
     def about(self, origin: Float64Array) -> Points:
         """Return the same points with another origin, such as the mean of the rows.

@@ -3,8 +3,11 @@
 import json
 import math
 
+import mpmath
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.datasets import load_digits
 
@@ -15,6 +18,7 @@ from latentscale.graphs.laplacian import (
     unnormalised_laplacian,
 )
 from latentscale.heat.imd import imd_of_traces
+from latentscale.heat.supremum import IMD_TIMES, POINTS, STARTS, largest_gap
 from latentscale.heat.trace import (
     HeatTrace,
     dense_heat_trace,
@@ -420,46 +424,108 @@ def test_digits_equal_the_published_trace():
     assert unlike.sum() <= REFERENCE["rows_with_tie_at_k"]
 
 
-def flat(times, level, **changes):
+def flat(level, **changes):
     """A heat trace without errors, at one level."""
-    times = np.asarray(times, dtype=float)
-    trace = np.full(len(times), level)
-    zero = np.zeros_like(trace)
+    times = np.array([0.5, 1.0, 2.0])
     fields = {
-        "times": times, "trace": trace, "lower": trace, "upper": trace, "standard_error": zero,
-        "deviations": np.zeros((0, len(times))), "quadrature": zero, "vertices": 10,
-        "probes": 0, "steps": 0,
+        "times": times, "trace": np.full(3, level), "lower": np.full(3, level),
+        "upper": np.full(3, level), "standard_error": np.zeros(3), "deviations": np.zeros((0, 3)),
+        "quadrature": np.zeros(3), "vertices": 10, "probes": 0, "steps": 0,
+        "imd_trace": np.full(len(IMD_TIMES), level), "imd_standard_error": 0 * IMD_TIMES,
+        "imd_deviations": np.zeros((0, len(IMD_TIMES))), "imd_quadrature": 0 * IMD_TIMES,
     }  # fmt: skip
     return HeatTrace(**(fields | changes))
 
 
-def test_imd_is_the_weighted_supremum():
-    first = dense_heat_trace(laplacian_of(families(60)["ring"]), TIMES)
-    second = dense_heat_trace(laplacian_of(families(80)["star"]), TIMES)
-    result = imd_of_traces(first, second, generator=np.random.default_rng(0))
-    value, time = oracles.imd_of_traces(TIMES, first.trace, second.trace)
-    assert result.estimate.value == pytest.approx(value, rel=1e-14)
-    assert result.time == time
-    assert result.estimate.bounds == "exact"
-    assert result.estimate.upper - result.estimate.lower < 1e-12
-    mirrored = imd_of_traces(second, first, generator=np.random.default_rng(0))
-    assert mirrored.estimate.value == result.estimate.value
+def exact_imd(first, second, times=TIMES):
+    heats = [dense_heat_trace(csr_array(laplacian), times) for laplacian in (first, second)]
+    return imd_of_traces(*heats, generator=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("names", [("ring", "star"), ("neighbours", "disconnected")])
+def test_imd_is_the_supremum_over_all_times(names):
+    first, second = (
+        oracles.laplacian_by_loops(families(n)[name])
+        for n, name in zip((60, 80), names, strict=True)
+    )
+    value, time = oracles.imd_of_spectra(np.linalg.eigvalsh(first), np.linalg.eigvalsh(second))
+    found = exact_imd(first, second)
+    assert found.estimate.bounds == "exact"
+    assert found.estimate.lower <= value <= found.estimate.upper
+    assert found.estimate.upper - found.estimate.lower < 1e-13
+    assert found.time == pytest.approx(time, rel=1e-6)
+    for times in ([0.1, 10.0], [2.0, 3.0], np.geomspace(1e-3, 1e3, 999)):
+        assert exact_imd(first, second, times) == found
+    mirrored = exact_imd(second, first)
+    assert mirrored.estimate.value == found.estimate.value
+
+
+@pytest.mark.parametrize("kind", ["normalised", "wide", "few", "near", "equal"])
+def test_largest_gap_of_any_spectra(kind):
+    generator = np.random.default_rng(5)
+    for _ in range(10):
+        n = int(generator.integers(2, 60))
+        first = generator.uniform(0, 2, n)
+        second = {
+            "normalised": generator.uniform(0, 2, 40),
+            "wide": generator.exponential(10.0 ** generator.integers(-2, 4), 40),
+            "few": np.array([0.0, 1e-3, 1e3]),
+            "near": first + 1e-7 * generator.uniform(size=n),
+            "equal": generator.permutation(first),
+        }[kind]
+        gap = [np.exp(-np.outer(IMD_TIMES, spectrum)).mean(axis=1) for spectrum in (first, second)]
+        value, time = largest_gap(gap[0] - gap[1])
+        truth, _ = oracles.imd_of_spectra(first, second)
+        assert abs(value - truth) <= 6e-16
+        assert IMD_TIMES[0] <= time <= 38.5
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.floats(-30, 30), st.floats(0.04, 38))
+def test_times_of_imd_determine_every_exponential(exponent, time):
+    """The bound behind it: 1e-17 between the times, so that only rounding is left."""
+    rate = math.exp(exponent)
+    time = min(max(time, float(STARTS[0])), 38.4)
+    interval = int(np.searchsorted(STARTS, time, "right")) - 1
+    points = IMD_TIMES[interval * POINTS : (interval + 1) * POINTS]
+    with mpmath.workdps(50):
+        nodes, time = [mpmath.mpf(float(t)) for t in points], mpmath.mpf(time)
+        total = mpmath.mpf(0)
+        for i, node in enumerate(nodes):  # Lagrange's formula
+            others = [other for j, other in enumerate(nodes) if j != i]
+            basis = mpmath.fprod((time - other) / (node - other) for other in others)
+            total += basis * mpmath.exp(-rate * node)
+        assert abs(total - mpmath.exp(-rate * time)) <= 1.1e-17
+
+
+def test_a_graph_against_its_permutation_is_at_distance_zero():
+    generator = np.random.default_rng(3)
+    rows = generator.integers(0, 4, (300, 3)) * 1.0
+    order = generator.permutation(300)
+    first, second = (
+        normalised_laplacian(symmetrise(exact_neighbours(as_points(r, "euclidean"), 5).indices))
+        for r in (rows, rows[order])
+    )
+    estimate = exact_imd(first, second).estimate
+    assert estimate.bounds == "exact"
+    assert estimate.lower == 0.0
+    assert estimate.value < 1e-15
+    assert estimate.upper < 1e-13
 
 
 def test_imd_per_vertex_is_at_most_e_to_the_minus_four():
-    result = imd_of_traces(
-        flat([0.5, 1, 2], 1.0), flat([0.5, 1, 2], 0.0), generator=np.random.default_rng(0)
-    )
-    assert result.estimate.value == pytest.approx(math.exp(-4), rel=1e-15)
-    assert result.time == 1.0
+    result = imd_of_traces(flat(1.0), flat(0.0), generator=np.random.default_rng(0))
+    assert result.estimate.value == pytest.approx(math.exp(-4), rel=1e-14)
+    assert result.time == pytest.approx(1.0, rel=1e-6)
 
 
-def test_graph_error_widens_imd():
-    one, other = flat([1.0], 0.5), flat([1.0], 0.4)
-    result = imd_of_traces(one, other, generator=np.random.default_rng(0), graph_error=1e-4)
-    value = 0.1 * math.exp(-4)
-    assert result.estimate.lower == pytest.approx(value - 1e-4)
-    assert result.estimate.upper == pytest.approx(value + 1e-4)
+def test_errors_of_a_trace_widen_imd():
+    error = np.where(np.abs(IMD_TIMES - 1) < 0.1, 1e-3, 0.5e-3)
+    first, second = flat(0.5, imd_quadrature=error, probes=4), flat(0.4)
+    result = imd_of_traces(first, second, generator=np.random.default_rng(0))
+    value, reach = 0.1 * math.exp(-4), 1e-3 * math.exp(-4)
+    assert result.estimate.lower == pytest.approx(value - reach, rel=1e-3)
+    assert result.estimate.upper == pytest.approx(value + reach, rel=1e-3)
     assert result.estimate.bounds == "interval95"
 
 
@@ -481,8 +547,8 @@ def test_a_set_against_itself_is_at_distance_zero(probes):
 @pytest.mark.parametrize("probes", [4, 20])
 def test_imd_interval_covers_over_seeds(probes):
     laplacians = [normalised_laplacian(neighbour_graph(n, d, 8)) for n, d in ((500, 4), (400, 5))]
-    traces = [oracles.dense_trace(laplacian.toarray(), TIMES) for laplacian in laplacians]
-    truth, _ = oracles.imd_of_traces(TIMES, *traces)
+    spectra = [np.linalg.eigvalsh(laplacian.toarray()) for laplacian in laplacians]
+    truth, _ = oracles.imd_of_spectra(*spectra)
     covered = 0
     for seed in range(200):
         *generators, bootstrap = np.random.default_rng(seed).spawn(3)
@@ -518,6 +584,14 @@ def test_normalisations_equal_the_null_models():
         assert scaled.normalization == kind
 
 
+def test_the_complete_graph_under_the_unnormalised_laplacian():
+    n = 40
+    complete = csr_array(np.ones((n, n)) - np.eye(n))
+    heat = dense_heat_trace(unnormalised_laplacian(complete), [0.01, 0.1])
+    np.testing.assert_allclose(normalise(heat, "complete", laplacian="unnormalized").trace, 1.0)
+    assert (np.abs(normalise(heat, "complete").trace - 1.0) > 0.1).all()
+
+
 def test_a_single_vertex():
     heat = estimate_heat_trace(csr_array((1, 1)), TIMES, generator=np.random.default_rng(0))
     np.testing.assert_array_equal(heat.trace, 1.0)
@@ -546,17 +620,15 @@ def test_bad_settings_are_refused(times, changes, message):
 
 def test_unlike_traces_are_refused():
     generator = np.random.default_rng(0)
-    with pytest.raises(ValueError, match="different times"):
-        imd_of_traces(flat([1.0], 0.5), flat([2.0], 0.5), generator=generator)
     with pytest.raises(ValueError, match="normalised differently"):
-        imd_of_traces(flat([1.0], 0.5), normalise(flat([1.0], 0.5), "none"), generator=generator)
-    with pytest.raises(ValueError, match="graph_error"):
-        imd_of_traces(flat([1.0], 0.5), flat([1.0], 0.5), generator=generator, graph_error=-1.0)
+        imd_of_traces(flat(0.5), normalise(flat(0.5), "none"), generator=generator)
     with pytest.raises(ValueError, match="normalised already"):
-        normalise(normalise(flat([1.0], 0.5), "none"), "empty")
+        normalise(normalise(flat(0.5), "none"), "empty")
     with pytest.raises(ValueError, match="unknown normalization"):
-        normalise(flat([1.0], 0.5), "nothing")
+        normalise(flat(0.5), "nothing")
     with pytest.raises(ValueError, match="mean degree"):
-        normalise(flat([1.0], 0.5), "er")
+        normalise(flat(0.5), "er")
+    with pytest.raises(ValueError, match="normalised Laplacian only"):
+        normalise(flat(0.5), "er", 5.0, "unnormalized")
     with pytest.raises(ValueError, match="square"):
         estimate_heat_trace(csr_array((2, 3)), [1.0], generator=generator)

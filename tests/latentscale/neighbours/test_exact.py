@@ -41,7 +41,7 @@ def assert_valid(found, table, tolerance):
 @pytest.mark.parametrize("metric", METRICS)
 def test_exact_neighbours_equal_the_pairwise_loop(metric):
     rows = duplicated_rows(np.random.default_rng(1), 120, 7, 30)
-    found = exact_neighbours(as_points(rows, metric), 6, seed=3)
+    found = exact_neighbours(as_points(rows, metric), 6)
     assert_valid(found, oracles.sorted_distances(rows, metric), 1e-15)
     assert found.indices.dtype == np.int64
     assert (np.diff(found.distances, axis=1) >= 0).all()
@@ -79,8 +79,8 @@ def test_any_magnitude_is_measured(scale):
 @pytest.mark.parametrize("blocks", [(7, 11), (64, 3), (1, 500)])
 def test_blocking_changes_no_bit(metric, blocks):
     rows = duplicated_rows(np.random.default_rng(4), 200, 33, 60)
-    points = as_points(rows, metric)
-    whole = exact_neighbours(points, 5, seed=8)
+    points = as_points(rows, metric).keyed()
+    whole = exact_neighbours(points, 5)
     ids = np.arange(200)
     cut = nearest(
         points,
@@ -88,7 +88,6 @@ def test_blocking_changes_no_bit(metric, blocks):
         5,
         query_ids=ids,
         candidate_ids=ids,
-        seed=8,
         query_block=blocks[0],
         candidate_block=blocks[1],
     )
@@ -103,18 +102,59 @@ def test_tiles_stay_below_32_mib():
 def test_a_heap_of_equal_rows_is_no_hub():
     rows = np.random.default_rng(5).standard_normal((700, 6))
     rows[:400] = rows[0]
-    found = exact_neighbours(as_points(rows, "euclidean"), 5, seed=1)
+    found = exact_neighbours(as_points(rows, "euclidean"), 5)
     assert (found.distances[:400] == 0).all()
     assert (found.indices[:400] < 400).all()
     pointed_at = np.bincount(found.indices[:400].ravel(), minlength=400)
     # Drawn at random, the number is Poisson of mean 5: at least 20 has odds of 1e-7.
     assert pointed_at.max() < 20
     assert (pointed_at == 0).sum() < 15
-    again = exact_neighbours(as_points(rows, "euclidean"), 5, seed=1)
-    np.testing.assert_array_equal(found.indices, again.indices)
-    other = exact_neighbours(as_points(rows, "euclidean"), 5, seed=2)
-    assert (found.indices[:400] != other.indices[:400]).mean() > 0.9
-    np.testing.assert_array_equal(found.distances, other.distances)
+
+
+def graph_by_identity(rows, k, metric):
+    """Edges between rows, each known by its content and which of its copies it is."""
+    points = as_points(rows, metric)
+    found = exact_neighbours(points, k)
+    copies, names = {}, []
+    for row in map(tuple, points.rows.tolist()):
+        copies[row] = copies.get(row, -1) + 1
+        names.append((row, copies[row]))
+    edges = {(names[i], names[j]) for i in range(len(rows)) for j in found.indices[i]}
+    return edges, found
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("kind", ["lattice", "bits", "copies", "one row"])
+def test_another_order_of_the_rows_gives_the_same_graph(metric, kind):
+    generator = np.random.default_rng(11)
+    rows = {
+        "lattice": generator.integers(0, 4, (150, 3)) + np.array([1, 0, 0]),
+        "bits": np.c_[np.ones(150), generator.integers(0, 2, (150, 7))],
+        "copies": duplicated_rows(generator, 150, 4, 60),
+        "one row": np.ones((40, 2)),
+    }[kind]
+    edges, found = graph_by_identity(rows, 5, metric)
+    for _ in range(3):
+        order = generator.permutation(len(rows))
+        others, permuted = graph_by_identity(rows[order], 5, metric)
+        assert others == edges
+        np.testing.assert_array_equal(permuted.distances, found.distances[order])
+
+
+def test_zeros_of_either_sign_are_equal_rows():
+    rows = np.random.default_rng(13).integers(-1, 2, (60, 3)) * 1.0
+    signed = np.where((rows == 0) & (np.arange(60) % 2 == 1)[:, None], -0.0, rows)
+    first, second = (exact_neighbours(as_points(r, "euclidean"), 4) for r in (rows, signed))
+    np.testing.assert_array_equal(first.indices, second.indices)
+
+
+def test_ties_at_the_last_place_are_told():
+    rows = np.array([[0.0], [1.0], [-1.0], [2.5], [2.5], [9.0]])
+    found = exact_neighbours(as_points(rows, "euclidean"), 3)
+    np.testing.assert_array_equal(found.tied(1), [True, False, False, False, False, True])
+    np.testing.assert_array_equal(found.tied(2), [False, True, False, False, False, False])
+    assert not found.tied(3).any()
+    np.testing.assert_array_equal(found.cut(2).indices, found.indices[:, :2])
 
 
 @settings(max_examples=40, deadline=None)
@@ -129,17 +169,17 @@ def test_merged_parts_equal_the_whole(seed, n, k, metric, data):
     generator = np.random.default_rng(seed)
     # Small integers: many ties, and rows of zeros made non-zero for the cosine metric.
     rows = generator.integers(0, 3, size=(n, 3)) + np.array([1, 0, 0])
-    points = as_points(rows, metric)
+    points = as_points(rows, metric).keyed()
     ids = np.arange(n, dtype=np.int64)
     cut = data.draw(st.integers(1, n - 1))
-    common = {"query_ids": ids, "seed": seed}
+    common = {"query_ids": ids}
     whole = nearest(points, points, k, candidate_ids=ids, **common)
     first = nearest(points, points.take(slice(0, cut)), k, candidate_ids=ids[:cut], **common)
     # The second part overlaps the first: candidates in both count once.
     start = cut // 2
     second = nearest(points, points.take(slice(start, n)), k, candidate_ids=ids[start:], **common)
     for parts in ((first, second), (second, first)):
-        joined = merge(*parts, k, **common)
+        joined = merge(*parts, k)
         np.testing.assert_array_equal(joined.indices, whole.indices)
         np.testing.assert_array_equal(joined.distances, whole.distances)
     rest = points.take(slice(cut, n))
@@ -150,15 +190,15 @@ def test_merged_parts_equal_the_whole(seed, n, k, metric, data):
 
 def test_known_lists_must_be_of_the_queries():
     points, ids = as_points([[0.0], [1.0]], "euclidean"), np.arange(2)
-    known = Neighbours(np.zeros((3, 1), dtype=np.int64), np.zeros((3, 1)))
+    known = Neighbours.none(3, 1)
     with pytest.raises(ValueError, match="3 known lists for 2 queries"):
-        nearest(points, points, 1, query_ids=ids, candidate_ids=ids, seed=0, known=known)
+        nearest(points, points, 1, query_ids=ids, candidate_ids=ids, known=known)
 
 
 def test_too_few_candidates_are_padded():
     points = as_points([[0.0], [1.0], [3.0]], "euclidean")
     ids = np.arange(3, dtype=np.int64)
-    found = nearest(points, points, 4, query_ids=ids, candidate_ids=ids, seed=0)
+    found = nearest(points, points, 4, query_ids=ids, candidate_ids=ids)
     np.testing.assert_array_equal(found.indices, [[1, 2, -1, -1], [0, 2, -1, -1], [1, 0, -1, -1]])
     np.testing.assert_array_equal(found.distances[0], [1.0, 3.0, np.inf, np.inf])
 
@@ -173,14 +213,13 @@ def test_blocks_that_do_not_fit_are_refused():
     a, b = as_points(np.eye(3), "euclidean"), as_points(np.eye(3), "cosine")
     ids = np.arange(3, dtype=np.int64)
     with pytest.raises(ValueError, match="must agree"):
-        nearest(a, b, 1, query_ids=ids, candidate_ids=ids, seed=0)
+        nearest(a, b, 1, query_ids=ids, candidate_ids=ids)
     with pytest.raises(ValueError, match="every row needs one"):
-        nearest(a, a, 1, query_ids=ids[:2], candidate_ids=ids, seed=0)
+        nearest(a, a, 1, query_ids=ids[:2], candidate_ids=ids)
     with pytest.raises(ValueError, match="at least 1"):
-        nearest(a, a, 0, query_ids=ids, candidate_ids=ids, seed=0)
-    part = Neighbours(np.zeros((2, 1), dtype=np.int64), np.zeros((2, 1)))
+        nearest(a, a, 0, query_ids=ids, candidate_ids=ids)
     with pytest.raises(ValueError, match="must agree"):
-        merge(part, part, 1, query_ids=ids, seed=0)
+        merge(Neighbours.none(2, 1), Neighbours.none(3, 1), 1)
 
 
 def test_recall_counts_ties_as_found():

@@ -107,8 +107,8 @@ def test_one_cell_is_exact_with_duplicates(metric):
     rows[:80] = rows[0]
     rows[80:90, 0] = -0.0
     points = as_points(rows, metric)
-    found = approximate_neighbours(points, 6, overlap=2, generator=np.random.default_rng(0), seed=5)
-    exact = exact_neighbours(points, 6, seed=5)
+    found = approximate_neighbours(points, 6, overlap=2, generator=np.random.default_rng(0))
+    exact = exact_neighbours(points, 6)
     np.testing.assert_array_equal(found.distances, exact.distances)
     np.testing.assert_array_equal(found.indices, exact.indices)
 
@@ -121,7 +121,7 @@ def test_overlap_buys_recall(monkeypatch, metric):
     recalls = []
     for overlap in (1, 2, 3):
         found = approximate_neighbours(
-            points, 5, overlap=overlap, generator=np.random.default_rng(1), seed=0
+            points, 5, overlap=overlap, generator=np.random.default_rng(1)
         )
         assert found.indices.min() >= 0
         assert (found.indices != np.arange(3000)[:, None]).all()
@@ -144,7 +144,7 @@ def test_refinement_equals_trying_every_neighbour_of_a_neighbour(metric):
     lists = (np.arange(n)[:, None] + np.arange(1, k + 1)) % n
     lists = np.array([sorted(row, key=near[i].get) for i, row in enumerate(lists)])
     distances = np.array([[near[i][j] for j in row] for i, row in enumerate(lists)])
-    refined = refine(points, Neighbours(lists, distances), seed=0)
+    refined = refine(points, Neighbours(lists, distances, np.zeros(lists.shape, dtype=np.uint64)))
     for i in range(n):
         joined = {*lists[i], *(j for j in range(n) if i in lists[j])}
         tried = {*joined, *(second for j in joined for second in lists[j])} - {i}
@@ -157,15 +157,15 @@ def test_rows_that_cells_leave_short_are_completed(monkeypatch):
     # Cells of at most 4 rows cannot hold 6 neighbours.
     monkeypatch.setattr(search, "cell_cap", lambda n, d: 4)
     points = as_points(clustered(120, 3, 6), "euclidean")
-    found = approximate_neighbours(points, 6, overlap=1, generator=np.random.default_rng(0), seed=2)
-    exact = exact_neighbours(points, 6, seed=2)
+    found = approximate_neighbours(points, 6, overlap=1, generator=np.random.default_rng(0))
+    exact = exact_neighbours(points, 6)
     np.testing.assert_array_equal(found.indices, exact.indices)
 
 
 def test_constant_data_have_no_hub(monkeypatch):
     monkeypatch.setattr(search, "cell_cap", lambda n, d: 100)
     points = as_points(np.ones((1000, 3)), "euclidean")
-    found = approximate_neighbours(points, 5, overlap=2, generator=np.random.default_rng(0), seed=0)
+    found = approximate_neighbours(points, 5, overlap=2, generator=np.random.default_rng(0))
     assert (found.distances == 0).all()
     assert np.bincount(found.indices.ravel(), minlength=1000).max() < 20
 
@@ -174,7 +174,7 @@ def test_one_seed_one_result(monkeypatch):
     monkeypatch.setattr(search, "cell_cap", lambda n, d: 300)
     points = as_points(clustered(1500, 4, 7), "euclidean")
     first, second = (
-        approximate_neighbours(points, 4, overlap=2, generator=np.random.default_rng(3), seed=0)
+        approximate_neighbours(points, 4, overlap=2, generator=np.random.default_rng(3))
         for _ in range(2)
     )
     np.testing.assert_array_equal(first.indices, second.indices)
@@ -184,9 +184,9 @@ def test_bad_settings_are_refused():
     points = as_points(np.eye(4), "euclidean")
     generator = np.random.default_rng(0)
     with pytest.raises(ValueError, match="below 4"):
-        approximate_neighbours(points, 4, overlap=2, generator=generator, seed=0)
+        approximate_neighbours(points, 4, overlap=2, generator=generator)
     with pytest.raises(ValueError, match="overlap 0"):
-        approximate_neighbours(points, 2, overlap=0, generator=generator, seed=0)
+        approximate_neighbours(points, 2, overlap=0, generator=generator)
     with pytest.raises(ValueError, match="cell cap 1"):
         partition(points, overlap=1, cap=1, generator=generator)
 
@@ -197,8 +197,8 @@ def test_descent_finds_nearly_all():
     rows[:60] = rows[0]
     ids = np.arange(2600, dtype=np.int64)
     for metric in ("euclidean", "cosine"):
-        points = as_points(rows, metric)
-        true = exact_neighbours(points, 5, seed=1)
+        points = as_points(rows, metric).keyed()
+        true = exact_neighbours(points, 5)
         found, again = (
             cell_neighbours(
                 points,
@@ -206,7 +206,6 @@ def test_descent_finds_nearly_all():
                 5,
                 descend=True,
                 generator=np.random.default_rng(2),
-                seed=1,
                 exact_cell=0,
             )
             for _ in range(2)

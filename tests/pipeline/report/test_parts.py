@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
-from latentscale.heat.trace import HeatTrace, normalise
+from latentscale.heat.trace import dense_heat_trace, normalise
 from latentscale_pipeline.compare.jobs import compare
 from latentscale_pipeline.compare.report import comparison_report
 from latentscale_pipeline.corpus import open_corpus
@@ -37,8 +38,7 @@ def table(part: Section, start: str) -> Table:
 
 def test_null_models_are_those_that_traces_are_normalised_by() -> None:
     times, n, edges = np.geomspace(0.1, 10, 5), 500, 2000
-    flat = np.ones(5)
-    heat = HeatTrace(times, flat, flat, flat, 0 * flat, np.zeros((0, 5)), 0 * flat, n, 0, 10)
+    heat = dense_heat_trace(csr_array((n, n)), times)  # without edges: 1 at every time
     known = read(example_results()).part("heat").corpus
     graph = known.graph.model_copy(update={"edges": edges})
     given = {"times": times.tolist(), "graph": graph, "normalization": "empty"}

@@ -30,7 +30,7 @@ from latentscale_pipeline.measures.heat.results import (
     ImdConvention,
     NeighbourGraph,
 )
-from latentscale_pipeline.measures.heat.tasks import missed_recall, normalised_trace
+from latentscale_pipeline.measures.heat.tasks import mean_degree, missed_recall, normalised_trace
 from latentscale_pipeline.measures.shared.neighbours.merge import newest_lists
 from latentscale_pipeline.measures.shared.neighbours.plan import list_stages
 from latentscale_pipeline.storage.artifacts import Artifact
@@ -62,14 +62,17 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
     }
     replicates = read_replicates(facts, results)
     errors: list[np.ndarray[Any, np.dtype[np.float64]]] = []
+    imd_errors: list[np.ndarray[Any, np.dtype[np.float64]]] = []
     for role in facts.corpora:
         graph = results(f"graph-{role}").values
         artifact = results(f"heat-{role}")
-        heat = normalised_trace(artifact, graph, section.normalization)
+        heat = normalised_trace(artifact, graph, section.normalization, section.laplacian)
         found[role] = _trace(section, heat, graph)
         at = int(np.argmin(np.abs(np.log(heat.times / HEADLINE_TIME))))
         if replicates is not None:
             errors.append(replicates.errors[role] * heat.trace / artifact.array("trace"))
+            unit = heat.imd_trace / artifact.array("imd_trace")
+            imd_errors.append(replicates.imd_errors[role] * unit)
         scores.append(
             Score(
                 of=role,
@@ -89,7 +92,7 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
     if len(facts.corpora) > 1:
         compared = results("imd").values
         estimate = load_estimate(compared["estimate"])
-        error = imd_sampling_error(replicates.times, errors) if replicates else None
+        error = imd_sampling_error(imd_errors) if replicates else None
         found["imd"] = Imd.from_estimate(
             estimate,
             time=compared["time"],
@@ -149,6 +152,8 @@ def _trace(section: Heat, heat: HeatTrace, graph: Mapping[str, Any]) -> model.He
             isolated=graph["summary"]["isolated"],
             neighbours=graph["method"],
             recall=graph["recall"],
+            mean_degree=mean_degree(graph),
+            tied=graph["tied"],
             attempts=graph["attempts"],
         ),
     )

@@ -47,7 +47,7 @@ class Heat(Section):
     """Cells that a row joins; `auto` chooses the fewest of 2, 3, 4 and 6 that promise the recall.
     """
     times: HeatTimes = HeatTimes()
-    """Diffusion times at which the heat trace is taken."""
+    """Diffusion times at which the heat trace is given. IMD doesn't depend on them."""
     laplacian: Literal["normalized", "unnormalized"] = "normalized"
     """Which Laplacian of the neighbour graph."""
     steps: Auto | Annotated[int, Field(ge=2, le=1000)] = 10
@@ -64,5 +64,11 @@ class Heat(Section):
     """
     normalization: Literal["none", "empty", "complete", "er"] = "empty"
     """What the heat trace is divided by: `empty` is the number of vertices; `complete` and `er` are
-    the traces of a complete and of a random graph.
+    the traces of a complete and of a random graph. `er` needs the normalised Laplacian.
     """
+
+    @model_validator(mode="after")
+    def _has_null_model(self) -> Heat:
+        if self.normalization == "er" and self.laplacian == "unnormalized":
+            raise ValueError("normalization er needs laplacian: normalized")
+        return self

@@ -8,6 +8,7 @@ from typing import Any
 
 from latentscale.heat.imd import BOOTSTRAP_DRAWS
 from latentscale.heat.row_blocks import BATCH
+from latentscale.heat.supremum import IMD_TIMES
 from latentscale.heat.trace import (
     DENSE_VERTICES,
     LEAST_PROBES,
@@ -89,7 +90,7 @@ def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
     stages = [stage for role in facts.corpora for stage in _corpus_stages(section, facts, role)]
     if len(facts.corpora) > 1:
         probes = sum(_expected_probes(section, corpus) for corpus in facts.corpora.values())
-        times = section.times.count
+        times = _times(section)
         stages.append(
             Stage(
                 name="imd",
@@ -97,7 +98,7 @@ def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
                 needs=tuple(
                     f"{stage}-{role}" for role in facts.corpora for stage in ("heat", "graph")
                 ),
-                parameters={"normalization": section.normalization},
+                parameters=section.model_dump(include={"normalization", "laplacian"}),
                 seed=facts.seed,
                 memory_bytes=TILE_BYTES + TIME_BYTES * times,
                 cost_estimate=CostEstimate(
@@ -109,6 +110,11 @@ def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
             )
         )
     return [*stages, *_plan_replicates(section, facts)]
+
+
+def _times(section: Heat) -> int:
+    """Count the times at which a trace is computed: those asked for, and those of IMD."""
+    return section.times.count + len(IMD_TIMES)
 
 
 def _corpus_stages(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
@@ -211,14 +217,14 @@ def _trace_memory(section: Heat, corpus: CorpusFacts) -> int:
         work += 2 * 8 * corpus.n**2
     # The labels of components, and the vector of the null space.
     work += 12 * n
-    return work + TIME_BYTES * section.times.count + FEW_TILES_BYTES
+    return work + TIME_BYTES * _times(section) + FEW_TILES_BYTES
 
 
 def _trace_cost(section: Heat, corpus: CorpusFacts) -> CostEstimate:
     n, entries = float(corpus.n), 5 / 3 * corpus.n * section.k
     graph = CostEstimate(
         bytes_read=int(8 * (entries + n)),
-        bytes_written=8 * 7 * section.times.count + RESULT_BYTES,
+        bytes_written=8 * 7 * _times(section) + RESULT_BYTES,
         # The Laplacian, and a product of it with itself for the exact moments.
         elementwise_operations=14 * entries + 9 * entries**2 / n,
     )
@@ -232,7 +238,7 @@ def _trace_cost(section: Heat, corpus: CorpusFacts) -> CostEstimate:
     probes, steps = _expected_probes(section, corpus), _expected_steps(section)
     return replace(
         graph,
-        bytes_written=graph.bytes_written + 8 * section.times.count * probes,
+        bytes_written=graph.bytes_written + 8 * _times(section) * probes,
         elementwise_operations=graph.elementwise_operations
         + (probes + PILOT_PROBES) * steps * (entries + n),
         method=f"{probes} probes of {steps} Lanczos steps",
@@ -373,7 +379,7 @@ def _subsample_memory(section: Heat, facts: JobFacts, rows: int) -> int:
     widest = max(corpus.d for corpus in facts.corpora.values())
     points = 8 * 3 * rows * (widest + 1)
     graph = 2 * rows * section.k * 60 + 8 * 64 * rows
-    return points + graph + TIME_BYTES * section.times.count + FEW_TILES_BYTES
+    return points + graph + TIME_BYTES * _times(section) + FEW_TILES_BYTES
 
 
 def _subsample_cost(section: Heat, facts: JobFacts, rows: int, count: int) -> CostEstimate:

@@ -34,6 +34,7 @@ from latentscale.heat.trace import (
     pilot_rules,
     probe_integrals,
     sufficient_steps,
+    with_imd_times,
 )
 from latentscale.linalg.bounds import norm_bound
 from latentscale.linalg.control_variates import ControlVariate, fit_control_variate
@@ -91,7 +92,7 @@ def probe_graph(inputs: Inputs) -> Output:
             },
         )
     control = load_record(ControlVariate, state)
-    times = read_times(inputs.parameters)
+    times = with_imd_times(read_times(inputs.parameters))
     seen = probe_integrals(
         laplacian, control, times, count, steps, generator, null_space, distribution
     )
@@ -106,6 +107,7 @@ def average_iterations(inputs: Inputs) -> Output:
             {"phase": "pilots", "wanted": PILOT_PROBES, "steps": _steps(inputs)}, {}, False
         )
     times, steps = read_times(inputs.parameters), state.values["steps"]
+    everywhere = with_imd_times(times)
     if state.values["phase"] == "pilots":
         pilots = Rule(*(_join(inputs, name) for name in ("nodes", "weights")))
         moments = np.sum([part.array("moments") for part in inputs.parts], axis=0)
@@ -116,7 +118,7 @@ def average_iterations(inputs: Inputs) -> Output:
             pilots,
             moments,
             width,
-            times,
+            everywhere,
             steps,
             null_dimension,
             p["variance_reduction"],
@@ -124,7 +126,7 @@ def average_iterations(inputs: Inputs) -> Output:
             exact=inputs.parts[0].values["exact"],
         )
         wanted = LEAST_PROBES if p["probes"] == "auto" else p["probes"]
-        nothing = np.empty((0, len(times)))
+        nothing = np.empty((0, len(everywhere)))
         values = {"phase": "probes", "wanted": wanted, "steps": steps, "n": int(moments[0])}
         return _next_iteration(values, control, ProbeIntegrals(nothing, nothing))
     control = load_record(ControlVariate, state)

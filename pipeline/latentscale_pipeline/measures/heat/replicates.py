@@ -15,11 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.graphs.knn import (
-    GraphSummary,
-    summarise,
-    symmetrise,
-)
+from latentscale.graphs.knn import symmetrise
 from latentscale.heat.imd import imd_of_traces
 from latentscale.heat.trace import HeatTrace, normalise
 from latentscale.neighbours.exact import exact_neighbours
@@ -74,11 +70,13 @@ def measure_subsample(inputs: Inputs) -> Output:
     for role, stream in zip(p["roles"], streams, strict=True):
         vectors = _read_subsample(inputs.results[draws_name(role)], inputs.index)
         points = as_points(vectors, p["metric"])
-        near = exact_neighbours(points, p["k"], seed=inputs.tie_seed)
+        near = exact_neighbours(points, p["k"])
         adjacency = symmetrise(near.indices)
         heat = estimate_trace(adjacency, p, stream)
         arrays[f"per_vertex_{role}"] = heat.trace
-        heats.append(_normalised(heat, summarise(adjacency), p["normalization"]))
+        arrays[f"imd_per_vertex_{role}"] = heat.imd_trace
+        degree = adjacency.nnz / adjacency.shape[0]
+        heats.append(normalise(heat, p["normalization"], degree, p["laplacian"]))
         arrays[f"trace_{role}"] = heats[-1].trace
     values = {}
     if len(heats) > 1:
@@ -93,10 +91,6 @@ def _read_subsample(drawn: Artifact, number: int) -> NDArray[Any]:
         if str(number) in part.objects[ROWS]["sections"]:
             found.append(part.section(ROWS, str(number)))
     return np.concatenate(found)
-
-
-def _normalised(heat: HeatTrace, summary: GraphSummary, kind: Any) -> HeatTrace:
-    return normalise(heat, kind, mean_degree=2.0 * summary.edges / summary.vertices)
 
 
 def gather_subsamples(inputs: Inputs) -> Output:
@@ -119,14 +113,15 @@ def gather_subsamples(inputs: Inputs) -> Output:
 class Replicates:
     """Results of subsamples: traces by role, and IMD if there are two corpora.
 
-    ``errors`` are the sampling errors of the whole corpora's traces per vertex.
+    ``errors`` are the sampling errors of the whole corpora's traces per vertex, ``imd_errors`` the
+    same at the times of IMD.
     """
 
     rows: int
     count: int
     traces: Mapping[Role, Spread]
     errors: Mapping[Role, NDArray[np.float64]]
-    times: NDArray[np.float64]
+    imd_errors: Mapping[Role, NDArray[np.float64]]
     imd: Spread | None
 
     def section(self) -> dict[str, Any]:
@@ -150,16 +145,18 @@ def read_replicates(facts: JobFacts, results: Results) -> Replicates | None:
         return None
     artifact = results(REPLICATES)
     distances = np.array(artifact.values["imd"])
+    errors, imd_errors = (
+        {
+            role: sampling_error(artifact.array(f"{name}_{role}"), facts.replicate_rows, corpus.n)
+            for role, corpus in facts.corpora.items()
+        }
+        for name in ("per_vertex", "imd_per_vertex")
+    )
     return Replicates(
         facts.replicate_rows,
         facts.replicates,
         {role: Spread.of(artifact.array(f"trace_{role}")) for role in facts.corpora},
-        {
-            role: sampling_error(
-                artifact.array(f"per_vertex_{role}"), facts.replicate_rows, corpus.n
-            )
-            for role, corpus in facts.corpora.items()
-        },
-        artifact.array("times"),
+        errors,
+        imd_errors,
         Spread.of(distances) if len(distances) else None,
     )

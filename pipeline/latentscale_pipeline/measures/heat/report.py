@@ -23,13 +23,22 @@ from latentscale_pipeline.views.drawing import (
     scatter,
     widest,
 )
-from latentscale_pipeline.views.formatting import counted, printable, write_estimate, write_number
+from latentscale_pipeline.views.formatting import (
+    counted,
+    printable,
+    write_estimate,
+    write_number,
+    write_share,
+)
 from latentscale_pipeline.views.glossary import Definition
 
 Json = dict[str, Any]
 
 NORMAL_QUANTILE = 1.96
 """Half the width of a 95 % interval in standard errors, where a trace comes without its band."""
+
+LEAST_DEGREE = 4
+"""Mean degree below which the random graph of ``er`` has eigenvalues below 0: 1 - 2 / √degree."""
 
 NULL_MODELS: dict[Normalization, Style] = {
     "complete": Style("complete graph", "gap", "dot"),
@@ -96,6 +105,12 @@ class HeatReport(MeasureReport):
             f"{counted(graph.isolated, 'isolated vertex', 'isolated vertices')}."
             for role, graph in graphs
         ]
+        notes += [
+            note
+            for style, trace in present(found)
+            for note in (_tie_note(style.name, trace), _null_model_note(style.name, trace))
+            if note
+        ]
         if found.imd is None and found.imd_reason:
             notes.append(f"There is no IMD: {printable(found.imd_reason)}.")
         return [*notes, *_subsample_notes(found)]
@@ -116,6 +131,30 @@ class HeatReport(MeasureReport):
             f"Recall of the neighbour graph: {write_number(lowest.value, 5)}, at least "
             f"{write_number(lowest.lower, 5)} ({lowest.sampled:,} rows checked)."
         )
+
+
+def _tie_note(name: str, trace: HeatTrace) -> str:
+    """Say how many rows have ties where their neighbours end; empty if there are none."""
+    if not trace.graph.tied:
+        return ""
+    return (
+        f"For {write_share(trace.graph.tied)} of the rows of the {name}, there are more rows at "
+        f"the distance of the last of their {trace.k} neighbours. A hash of the rows decides which "
+        "of these are neighbours, whatever the order of the rows. Another rule would give another "
+        "graph; the brackets are about this one."
+    )
+
+
+def _null_model_note(name: str, trace: HeatTrace) -> str:
+    """Warn of a random graph with eigenvalues that no graph has."""
+    degree = trace.graph.mean_degree
+    if trace.normalization != "er" or degree is None or degree >= LEAST_DEGREE:
+        return ""
+    return (
+        f"The heat trace of the {name} is divided by that of a random graph with negative "
+        f"eigenvalues, because its mean degree, {write_number(degree, 3)}, is below "
+        f"{LEAST_DEGREE}. No graph has such eigenvalues; use another normalization."
+    )
 
 
 def _trace_method(trace: HeatTrace) -> str:
@@ -234,7 +273,7 @@ def _weighted_gap(corpus: HeatTrace, reference: HeatTrace, imd: Imd) -> Figure:
     written = write_estimate(imd.value, imd.lower, imd.upper, typeset=True)
     caption = (
         "The gap between the two heat traces under IMD's weight e^(−2(t + 1/t)). Its highest "
-        f"point, at t = {write_number(imd.time, 3)}, is the IMD: {written.value} "
+        f"point over all times, at t = {write_number(imd.time, 3)}, is the IMD: {written.value} "
         f"{written.bracket}. The band adds both traces' brackets, so it is wider than the IMD's."
     )
     document = {"data": data, "layout": layout}

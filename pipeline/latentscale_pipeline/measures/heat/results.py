@@ -58,6 +58,13 @@ class NeighbourGraph(Part):
     """How the neighbours were found."""
     recall: Recall
     """Share of true neighbours in it."""
+    mean_degree: Absent[Spread] = None
+    """Rows that a row is joined with, on average."""
+    tied: Absent[Share] = None
+    """Share of rows for which more rows are as far away as their k-th neighbour: a hash of the rows
+    decides which of them are neighbours. Of the checked rows, where neighbours are searched in
+    cells.
+    """
     attempts: Absent[list[Attempt]] = None
     """Searches in cells, in order: a certificate that missed was searched for again."""
 

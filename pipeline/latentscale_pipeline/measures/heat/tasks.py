@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latentscale.graphs.knn import GraphSummary
 from latentscale.heat.imd import imd_of_traces
-from latentscale.heat.null_models import Normalization
+from latentscale.heat.null_models import LaplacianKind, Normalization
+from latentscale.heat.supremum import IMD_TIMES
 from latentscale.heat.trace import HeatTrace, normalise
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import store_estimate
 from latentscale_pipeline.measures.shared.records import load_record
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
-GRAPH_ERROR = 2.0e-4
-"""IMD error of an approximate graph per unit of missed recall: 2e-6 at a recall of 0.99."""
-
-TRACE_ERROR = GRAPH_ERROR * math.exp(4.0)
-"""The same for the trace per vertex: IMD weighs a difference by at most exp(-4)."""
+Float64Array = NDArray[np.float64]
 
 
 def compare_traces(inputs: Inputs) -> Output:
@@ -42,15 +39,16 @@ CONVENTIONS: dict[str, Normalization] = {"per_vertex": "empty", "unnormalized": 
 def _imd_under(
     inputs: Inputs, kind: Normalization, generator: np.random.Generator
 ) -> dict[str, Any]:
-    traces, graph_error = [], 0.0
-    for role in ("corpus", "reference"):
-        graph = inputs.results[f"graph-{role}"].values
-        artifact = inputs.results[f"heat-{role}"]
-        traces.append(normalised_trace(artifact, graph, kind))
-        graph_error += GRAPH_ERROR * missed_recall(graph) * _unit_of_error(artifact, traces[-1])
-    result = imd_of_traces(traces[0], traces[1], generator=generator, graph_error=graph_error)
+    laplacian = inputs.parameters["laplacian"]
+    graphs = [inputs.results[f"graph-{role}"].values for role in ("corpus", "reference")]
+    traces = [
+        normalised_trace(inputs.results[f"heat-{role}"], graph, kind, laplacian)
+        for role, graph in zip(("corpus", "reference"), graphs, strict=True)
+    ]
+    result = imd_of_traces(traces[0], traces[1], generator=generator)
     # How much an approximate graph moves IMD was measured, not proven.
-    bounds = "estimate" if graph_error > 0 else result.estimate.bounds
+    approximate = any(missed_recall(graph) > 0 for graph in graphs)
+    bounds = "estimate" if approximate else result.estimate.bounds
     estimate = replace(result.estimate, bounds=bounds)
     return {"estimate": store_estimate(estimate), "time": result.time}
 
@@ -60,19 +58,35 @@ def missed_recall(graph: Mapping[str, Any]) -> float:
     return 1.0 - float(graph["recall"]["lower"])
 
 
-def _unit_of_error(per_vertex: Artifact, normalised: HeatTrace) -> float:
-    """How much an IMD per vertex grows, at most, under a normalisation."""
-    weight = np.exp(-2.0 * (normalised.times + 1.0 / normalised.times))
-    ratio = normalised.trace / per_vertex.array("trace")
-    return float((weight * ratio).max() * math.exp(4.0))
+def trace_error(times: Float64Array, laplacian: LaplacianKind) -> Float64Array:
+    """Return how much a trace per vertex may change if all neighbours are missed, at each time.
+
+    Measured on graphs from cells that lacked 0.1 to 50 % of the neighbours, of sentence embeddings
+    and of random points in 1, 2, 3 and 10 dimensions. The change is the share of
+    missed neighbours times at most this. It is smallest at short times under the normalised
+    Laplacian, whose trace doesn't depend on the graph.
+    """
+    if laplacian == "unnormalized":
+        return np.clip(0.15 * times, 0.1, 0.3)
+    return np.minimum(np.clip(0.011 * times, 0.007, 0.03) * times, 1.0)
 
 
 def normalised_trace(
-    artifact: Artifact, graph: Mapping[str, Any], kind: Normalization
+    artifact: Artifact, graph: Mapping[str, Any], kind: Normalization, laplacian: LaplacianKind
 ) -> HeatTrace:
     """Load a trace, widen it by the graph's possible error, and normalise it."""
-    error = TRACE_ERROR * missed_recall(graph)
-    heat = load_record(HeatTrace, artifact)
-    heat = replace(heat, lower=np.maximum(heat.lower - error, 0.0), upper=heat.upper + error)
+    heat, missed = load_record(HeatTrace, artifact), missed_recall(graph)
+    error = missed * trace_error(heat.times, laplacian)
+    heat = replace(
+        heat,
+        lower=np.maximum(heat.lower - error, 0.0),
+        upper=heat.upper + error,
+        imd_quadrature=heat.imd_quadrature + missed * trace_error(IMD_TIMES, laplacian),
+    )
+    return normalise(heat, kind, mean_degree(graph), laplacian)
+
+
+def mean_degree(graph: Mapping[str, Any]) -> float:
+    """Return the mean degree of a graph from its counts."""
     summary = GraphSummary(**graph["summary"])
-    return normalise(heat, kind, mean_degree=2.0 * summary.edges / summary.vertices)
+    return 2.0 * summary.edges / summary.vertices

@@ -154,6 +154,7 @@ def _described(summary: GraphSummary, neighbours: Artifact) -> dict[str, Any]:
     return {
         "summary": asdict(summary),
         "recall": neighbours.values["recall"],
+        "tied": neighbours.values["tied"],
         "method": neighbours.values["method"],
         "attempts": neighbours.values.get("attempts", []),
     }

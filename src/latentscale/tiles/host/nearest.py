@@ -26,13 +26,14 @@ UInt64Array = NDArray[np.uint64]
 
 def offer_near(
     distances: Float64Array,
-    hashes: UInt64Array,
+    ties: UInt64Array,
     indices: Int64Array,
     queries: TileRows,
     candidates: TileRows,
     query_ids: Int64Array,
     candidate_ids: Int64Array,
-    key: np.uint64,
+    query_keys: UInt64Array,
+    candidate_keys: UInt64Array,
     *,
     cosine: bool,
 ) -> None:
@@ -43,14 +44,14 @@ def offer_near(
 
     Parameters
     ----------
-    distances, hashes, indices : ndarray, shape (m, k)
+    distances, ties, indices : ndarray, shape (m, k)
         The lists, sorted; changed in place.
     queries, candidates : TileRows
         ``m`` and ``n`` rows.
     query_ids, candidate_ids : ndarray of int64, shapes (m,) and (n,)
         A candidate with the query's own id is skipped.
-    key : numpy.uint64
-        Key of the hash.
+    query_keys, candidate_keys : ndarray of uint64, shapes (m,) and (n,)
+        Keys of the rows, which break ties.
     cosine : bool
         Whether a distance is half the separation instead of its root.
     """
@@ -60,7 +61,7 @@ def offer_near(
     precision: Precision = "single" if tile.dtype == np.float32 else "double"
     _fold_nearest(
         distances,
-        hashes,
+        ties,
         indices,
         tile,
         queries.sizes.astype(tile.dtype),
@@ -73,14 +74,15 @@ def offer_near(
         COSINE if cosine else MANHATTAN if queries.manhattan else EUCLIDEAN,
         query_ids,
         candidate_ids,
-        key,
+        query_keys,
+        candidate_keys,
     )
 
 
 @numba.njit(cache=True, nogil=True)
 def _fold_nearest(
     distances: Float64Array,
-    hashes: UInt64Array,
+    ties: UInt64Array,
     indices: Int64Array,
     tile: FloatArray,
     query_sizes: FloatArray,
@@ -93,13 +95,14 @@ def _fold_nearest(
     metric: int,
     query_ids: Int64Array,
     candidate_ids: Int64Array,
-    key: np.uint64,
+    query_keys: UInt64Array,
+    candidate_keys: UInt64Array,
 ) -> None:
     last = distances.shape[1] - 1
     columns = tile.shape[1]
     for i in range(tile.shape[0]):
         row, size = tile[i], query_sizes[i]
-        hash_of_query = query_hash(key, query_ids[i])
+        hash_of_query = query_hash(query_keys[i])
         separation = _separation_limit(distances[i, last], metric)
         limit = tile.dtype.type(separation / unit)
         for start in range(0, columns, STRIP):
@@ -114,11 +117,11 @@ def _fold_nearest(
                 band = share * (size + candidate_sizes[j]) + tiny
                 if row[j] - band > limit or candidate_ids[j] == query_ids[i]:
                     continue
-                hash_of_pair = pair_hash(hash_of_query, candidate_ids[j])
-                if separation == 0.0 and hash_of_pair > hashes[i, last]:
+                tie = pair_hash(hash_of_query, candidate_keys[j])
+                if separation == 0.0 and tie > ties[i, last]:
                     continue  # no distance is below 0, so only the hash decides
                 distance = exact_distance(queries[i], candidates[j], metric)
-                offer(distances[i], hashes[i], indices[i], distance, hash_of_pair, candidate_ids[j])
+                offer(distances[i], ties[i], indices[i], distance, tie, candidate_ids[j])
                 separation = _separation_limit(distances[i, last], metric)
                 limit = tile.dtype.type(separation / unit)
 

@@ -12,6 +12,7 @@ from scipy.stats import t as student_t
 from latentscale.graphs.knn import symmetrise
 from latentscale.graphs.laplacian import normalised_laplacian
 from latentscale.heat.imd import imd_sampling_error
+from latentscale.heat.supremum import IMD_TIMES
 from latentscale.sampling.subsets import sampling_error
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.ingest.create import ingest
@@ -26,9 +27,14 @@ def ring(n: int, generator: np.random.Generator, noise: float = 0.1) -> np.ndarr
     return (rows + noise * generator.normal(size=rows.shape)).astype("f4")
 
 
-def dense_trace(rows: np.ndarray, times: np.ndarray) -> np.ndarray:
+def spectrum_of(rows: np.ndarray) -> np.ndarray:
     near = cKDTree(rows.astype(float)).query(rows.astype(float), 6)[1][:, 1:]
-    return oracles.dense_trace(normalised_laplacian(symmetrise(near)).toarray(), times)
+    laplacian = normalised_laplacian(symmetrise(near)).toarray()
+    return np.maximum(np.linalg.eigvalsh(laplacian), 0)
+
+
+def dense_trace(rows: np.ndarray, times: np.ndarray) -> np.ndarray:
+    return np.exp(-np.outer(times, spectrum_of(rows))).mean(axis=1)
 
 
 def run(folder: Path, replicates: dict[str, Any], **rest: Any) -> Any:
@@ -63,17 +69,20 @@ def test_subsamples_are_traced_and_compared(
     times = np.array(heat["corpus"]["times"])
     store = finished.store
     traces: dict[str, list[np.ndarray]] = {role: [] for role in rows}
+    at_imd_times: dict[str, list[np.ndarray]] = {role: [] for role in rows}
     distances = []
     for number in range(6):
+        spectra = {}
         for role, vectors in rows.items():
             drawn = drawn_rows(Path(store.url), role, number)
             assert drawn.shape == (300, 3)
             assert len(np.unique(drawn, axis=0)) == 300
             known = {row.tobytes() for row in vectors}
             assert all(row.tobytes() in known for row in drawn)
-            traces[role].append(dense_trace(drawn, times))
-        pair = (traces["corpus"][-1], traces["reference"][-1])
-        distances.append(oracles.imd_of_traces(times, *pair)[0])
+            spectra[role] = spectrum_of(drawn)
+            for at, found in ((times, traces), (IMD_TIMES, at_imd_times)):
+                found[role].append(np.exp(-np.outer(at, spectra[role])).mean(axis=1))
+        distances.append(oracles.imd_of_spectra(spectra["corpus"], spectra["reference"])[0])
     found = heat["replicates"]
     assert (found["count"], found["rows"], found["level"]) == (6, 300, 0.99)
     for role in rows:
@@ -87,9 +96,11 @@ def test_subsamples_are_traced_and_compared(
         (row["score"], row["of"]): row["sampling_error"]
         for row in finished.results.document()["scores"]
     }
-    weight = np.exp(-2 * (times + 1 / times))
+    weight = np.exp(-2 * (IMD_TIMES + 1 / IMD_TIMES))
     shares = {"corpus": 300 / 1200, "reference": 300 / 900}
-    variance = sum(np.var(traces[role], axis=0, ddof=1) * share for role, share in shares.items())
+    variance = sum(
+        np.var(at_imd_times[role], axis=0, ddof=1) * share for role, share in shares.items()
+    )
     few = student_t.ppf(0.975, 5) / 1.959964
     expected = few * (weight * np.sqrt(variance)).max()
     assert errors["imd", "pair"] == pytest.approx(expected, rel=1e-6)
@@ -141,8 +152,7 @@ def test_the_sampling_error_is_that_of_fresh_rows() -> None:
 
 
 def test_samples_of_one_source_are_rarely_called_different() -> None:
-    times = np.logspace(-1, 1, 12)
-    weight = np.exp(-2 * (times + 1 / times))
+    times, weight = IMD_TIMES, np.exp(-2 * (IMD_TIMES + 1 / IMD_TIMES))
     called = {0.1: 0, 0.0: 0}
     for seed in range(40):
         generator = np.random.default_rng(seed)
@@ -156,7 +166,7 @@ def test_samples_of_one_source_are_rarely_called_different() -> None:
                 errors.append(sampling_error(of_subsets, 100, 400))
             traces = [dense_trace(rows, times) for rows in both]
             distance = (weight * np.abs(traces[0] - traces[1])).max()
-            called[noise] += bool(distance > 1.96 * imd_sampling_error(times, errors))
+            called[noise] += bool(distance > 1.96 * imd_sampling_error(errors))
     assert called[0.1] <= 4
     assert called[0.0] >= 36, "a curve isn't a tube"
 

@@ -111,23 +111,21 @@ def check_block(inputs: Inputs) -> Output:
     p = inputs.parameters
     corpus, metric, k = inputs.corpora[p["role"]], p["metric"], p["k"]
     cells = inputs.results[f"cells-{p['role']}"]
-    checked, seed = cells.array("checked"), inputs.tie_seed
+    checked = cells.array("checked")
     queries = as_points(cells.array("vectors"), metric)
     block = find_block(inputs, corpus)
-    best = Neighbours(
-        np.full((len(checked), k), -1, dtype=np.int64), np.full((len(checked), k), np.inf)
-    )
+    # One more than is wanted shows which lists end in a tie.
+    best = Neighbours.none(len(checked), k + 1)
     for rows, points in read_points(corpus, block, metric):
         best = nearest(
             queries,
             points,
-            k,
+            k + 1,
             query_ids=checked,
             candidate_ids=np.arange(rows.start, rows.stop, dtype=np.int64),
-            seed=seed,
             known=best,
         )
-    near = best.indices[:PILOT_ROWS]
+    near = best.indices[:PILOT_ROWS, :k]
     vectors = np.zeros((*near.shape, corpus.d), dtype=corpus.dtype)
     stored = corpus.read_rows(block.start, block.stop)
     vectors[near >= 0] = stored[near[near >= 0] - block.start]
@@ -143,7 +141,8 @@ def choose_overlap(inputs: Inputs) -> Output:
     metric, k, overlaps = p["metric"], p["k"], p["overlaps"]
     corpus = inputs.corpora[p["role"]]
     placed = inputs.results[f"cells-{p['role']}"]
-    true = _join_checks(inputs, placed.array("checked"), k)
+    wider = _join_checks(inputs, k + 1)
+    true = wider.cut(k)
     cells, owners = read_cells(placed), placed.array("owners").astype(np.int64)
     near = _vectors_of(inputs, true.indices[:PILOT_ROWS], corpus)
     pilots = as_points(placed.array("vectors")[:PILOT_ROWS], metric)
@@ -161,6 +160,7 @@ def choose_overlap(inputs: Inputs) -> Output:
         values={
             "overlap": min(overlap, len(cells.centres)),
             "shared_cell_recall": dict(zip(map(str, overlaps), recalls.tolist(), strict=True)),
+            "tied": float(wider.tied(k).mean()),
         },
         arrays={
             "distances": true.distances,
@@ -175,16 +175,16 @@ def group_by_size(owners: Int64Array, cells: int, n: int, d: int) -> Int64Array:
     return group_cells(sizes, GROUP_FILL * Layout(n, d).group_rows)
 
 
-def _join_checks(inputs: Inputs, checked: Int64Array, k: int) -> Neighbours:
+def _join_checks(inputs: Inputs, k: int) -> Neighbours:
     found = (load_record(Neighbours, part) for part in inputs.parts)
-    return reduce(partial(merge, k=k, query_ids=checked, seed=inputs.tie_seed), found)
+    return reduce(partial(merge, k=k), found)
 
 
 def _vectors_of(inputs: Inputs, near: Int64Array, corpus: Corpus) -> NDArray[Any]:
     """Gather the vectors of the pilots' neighbours from the blocks that found them."""
     vectors = np.zeros((*near.shape, corpus.d), dtype=corpus.dtype)
     for part in inputs.parts:
-        found = part.array("indices")[: len(near)]
+        found = part.array("indices")[: len(near), : near.shape[1]]
         same = found[:, :, None] == near[:, None, :]
         inside = (near >= part.values["start"]) & (near < part.values["stop"])
         query, place = np.nonzero(inside)

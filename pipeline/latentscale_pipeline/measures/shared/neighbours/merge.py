@@ -29,6 +29,7 @@ from latentscale_pipeline.measures.shared.neighbours.sizes import (
     PILOT_ROWS,
     Layout,
 )
+from latentscale_pipeline.measures.shared.records import load_record, record_arrays
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 Int64Array = NDArray[np.int64]
@@ -46,31 +47,24 @@ def newest_lists(read: Callable[[str], Artifact], names: Sequence[str]) -> Artif
 def merge_lists(inputs: Inputs) -> Output:
     """Merge the lists of a block of positions, and turn their edges round for other blocks."""
     p = inputs.parameters
-    layout, k, seed = Layout(p["n"], p["d"]), p["k"], inputs.tie_seed
+    layout, k = Layout(p["n"], p["d"]), p["k"]
     start = inputs.index * layout.block
     count = min(layout.block, p["n"] - start)
     rows = np.empty(count, dtype=np.int64)
+    best = Neighbours.none(count, k)
     if p["before"]:
         first = inputs.results[p["before"]].partition(inputs.index)
-        indices, distances = first.array("indices").copy(), first.array("distances").copy()
-    else:
-        indices = np.full((count, k), -1, dtype=np.int64)
-        distances = np.full((count, k), np.inf)
+        best.put(slice(None), load_record(Neighbours, first))
     for lists in _lists_of_block(inputs, inputs.index):
         place = lists["position"] - start
         rows[place] = lists["row"]
-        known = Neighbours(indices[place], distances[place])
-        found = Neighbours(
-            np.ascontiguousarray(lists["neighbours"]), np.ascontiguousarray(lists["distances"])
-        )
-        query_ids = np.ascontiguousarray(lists["position"])
-        joined = merge(known, found, k, query_ids=query_ids, seed=seed)
-        indices[place], distances[place] = joined.indices, joined.distances
-    turned = _turned_edges(indices, start, inputs.index, layout)
+        columns = (np.ascontiguousarray(lists[x]) for x in ("neighbours", "distances", "ties"))
+        best.put(place, merge(best.take(place), Neighbours(*columns), k))
+    turned = _turned_edges(best.indices, start, inputs.index, layout)
     return Output(
         # Rows whose groups were too small to hold k others.
-        values={"turned": list(turned), "short": int((indices[:, -1] < 0).sum())},
-        arrays={"rows": rows, "indices": indices, "distances": distances},
+        values={"turned": list(turned), "short": int((best.indices[:, -1] < 0).sum())},
+        arrays={"rows": rows, **record_arrays(best)},
         sections={TURNED: [(str(block), edges) for block, edges in turned.items()]},
     )
 
@@ -121,6 +115,7 @@ def certify_lists(inputs: Inputs) -> Output:
     values = {
         "method": "cells, overlap " + ", then ".join(str(each["overlap"]) for each in attempts),
         "recall": asdict(recall),
+        "tied": inputs.results[f"checks-{p['role']}"].values["tied"],
         "attempts": attempts,
         "blocks": len(inputs.parts),
         "overlap": 0,

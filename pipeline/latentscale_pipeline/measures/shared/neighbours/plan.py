@@ -140,9 +140,9 @@ def _sample_stages(shape: Shape, facts: JobFacts, role: Role) -> list[Stage]:
             elementwise_operations=60.0 * drawn * d + compared * layout.sample,
         ),
     )
-    lists = 3 * 24 * checked * k
+    lists = 3 * 32 * checked * (k + 1)
     vectors = 2 * 8 * (checked + PILOT_ROWS * k) * d + 8 * layout.cells * d
-    written = blocks * (16 * checked * k + 4 * PILOT_ROWS * k * d)
+    written = blocks * (24 * checked * (k + 1) + 4 * PILOT_ROWS * k * d)
     checks = replace(
         cells,
         name=f"checks-{role}",
@@ -197,11 +197,11 @@ def _search_stages(
     )
     block, listed = min(corpus.n, layout.block), corpus.n * settings.k
     entries = block * settings.k
-    merging = entries * 16 * 6 + block * 40
+    merging = entries * 24 * 6 + block * 40
     joining = listed * 16 * 2 + 8 * corpus.n + entries * 32 if listed <= JOINED_ENTRIES else 0
     merge = Stage(
         name=f"neighbours{suffix}",
-        passing=("distances",),
+        passing=("distances", "ties"),
         lasting_parts=True,
         work=merge_lists,
         finalise=certify_lists,
@@ -217,11 +217,10 @@ def _search_stages(
             "before": before,
             "recall": settings.recall,
         },
-        seed=facts.seed,
         memory_bytes=max(merging, joining) + FEW_TILES_BYTES,
         cost_estimate=CostEstimate(
-            bytes_read=2 * 16 * listed,
-            bytes_written=2 * 16 * listed + layout.blocks * RESULT_BYTES,
+            bytes_read=2 * 24 * listed,
+            bytes_written=2 * 24 * listed + layout.blocks * RESULT_BYTES,
             elementwise_operations=40.0 * listed,
             method=search.cost_estimate.method,
             why=why,
@@ -307,9 +306,9 @@ def _search_memory(shape: Shape) -> int:
     settings, corpus, layout, overlaps = shape
     rows = min(corpus.n, layout.group_rows)
     cell = min(layout.cap, rows)
-    lists = rows * settings.k * 16
+    lists = rows * settings.k * 24
     points = rows * 8 * (corpus.d + 1) * (2 if settings.metric == "cosine" else 1)
-    columns = rows * (24 + 8 * overlaps[-1])
+    columns = rows * (32 + 8 * overlaps[-1])
     reading = min(rows, block_rows(corpus)) * _record_bytes(corpus, overlaps[-1])
     blocks = count_blocks(corpus)
     direct = layout.coarse_groups(blocks, overlaps[-1]) == 1
@@ -325,7 +324,7 @@ def _search_cost(shape: Shape) -> CostEstimate:
     named = f"cells, overlap {overlap}" + (" or more" if len(overlaps) > 1 else "")
     common = CostEstimate(
         bytes_read=int(1.5 * n * _record_bytes(corpus, overlap)),
-        bytes_written=int(1.5 * n * 16 * (k + 1)),
+        bytes_written=int(1.5 * n * (24 * k + 16)),
         elementwise_operations=2 * CONVERSION_OPERATIONS * n * d + mending,
     )
     if layout.descends(overlap):

@@ -54,7 +54,8 @@ def _search_piece(
     p = inputs.parameters
     layout = Layout(p["n"], p["d"])
     vectors, rows, places, owners = _read_piece(shuffled, piece, p["d"])
-    points = as_points(vectors, p["metric"])
+    # All copies of a row have the same cells, so they are numbered alike in every group.
+    points = as_points(vectors, p["metric"]).keyed()
     del vectors
     overlap = owners.shape[1]
     cells = [
@@ -68,13 +69,12 @@ def _search_piece(
         p["k"],
         descend=layout.descends(overlap) and p["metric"] != "manhattan",
         generator=generator,
-        seed=inputs.tie_seed,
         refinements=p["refinements"],
     )
     lists = np.empty(len(points), _list_record(p["k"]))
     lists["position"], lists["row"] = places, rows
     lists["neighbours"] = np.where(found.indices < 0, -1, places[found.indices])
-    lists["distances"] = found.distances
+    lists["distances"], lists["ties"] = found.distances, found.ties
     block_of = places // layout.block
     return {block: lists[block_of == block] for block in np.unique(block_of).tolist()}
 
@@ -117,6 +117,7 @@ def _list_record(k: int) -> np.dtype[Any]:
             ("row", "<i8"),
             ("neighbours", "<i8", (k,)),
             ("distances", "<f8", (k,)),
+            ("ties", "<u8", (k,)),
         ]
     )
 
