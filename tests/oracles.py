@@ -7,6 +7,7 @@ closed forms on small inputs.
 from __future__ import annotations
 
 import math
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import mpmath
@@ -229,6 +230,43 @@ def extended_magnitude(rows: np.ndarray, metric: str, scale: float) -> tuple[flo
         ]
     epsilon = np.finfo(np.longdouble).eps * 30 * n
     return float(weights.sum()), float(epsilon * np.abs(weights).sum() ** 2)
+
+
+def precise_cosine_magnitudes(rows: np.ndarray, scales: list[float]) -> list[Decimal]:
+    """Magnitudes under the cosine distance of the rows as they are stored, in 200 digits."""
+    with localcontext() as context:
+        context.prec = 200
+        vectors = [[Decimal(float(value)) for value in row] for row in rows]
+        lengths = [sum(value * value for value in row).sqrt() for row in vectors]
+        n = len(rows)
+        cosines = [
+            [
+                sum(a * b for a, b in zip(vectors[i], vectors[j], strict=True))
+                / (lengths[i] * lengths[j])
+                for j in range(n)
+            ]
+            for i in range(n)
+        ]
+        magnitudes = []
+        for scale in scales:
+            # The squared norm of the solution of L y = 1, with the Cholesky factor L.
+            factor, total = [], Decimal(0)
+            solved: list[Decimal] = []
+            for i in range(n):
+                row: list[Decimal] = []
+                for j in range(i + 1):
+                    inner = sum(
+                        a * b for a, b in zip(row, (factor[j] if j < i else row), strict=False)
+                    )
+                    distance = Decimal(0) if i == j else 1 - cosines[i][j]
+                    rest = (-Decimal(scale) * distance).exp() - inner
+                    row.append(rest.sqrt() if i == j else rest / factor[j][j])
+                factor.append(row)
+                known = sum(a * b for a, b in zip(row, solved, strict=False))
+                solved.append((1 - known) / row[i])
+                total += solved[i] ** 2
+            magnitudes.append(total)
+        return magnitudes
 
 
 def two_point_magnitude(scale: float, distance: float) -> float:

@@ -84,7 +84,18 @@ def test_the_magnitude_function_is_that_of_a_job(rows: np.ndarray, job: dict) ->
     assert [estimate.lower for estimate in found.estimates] == theirs["lower"]
     assert found.convergence_scale.value == theirs["convergence_scale"]
     assert found.area.value == theirs["area"]
+    assert found.trapezium_error == theirs["area_trapezium_error"] > 0.0
     assert found.weights.sum() == pytest.approx(found.value[-1], rel=1e-12)
+
+
+def test_equal_rows_have_a_magnitude_and_no_convergence_scale() -> None:
+    found = latentscale.magnitude_function(np.ones((10, 3)), scales=[0, 1, 2])
+    assert found.value.tolist() == [1.0, 1.0, 1.0]
+    assert (found.points, found.convergence_scale) == (1, None)
+    assert found.area.value == pytest.approx(2.0)
+    assert "convergence scale  none" in repr(found)
+    with pytest.raises(ValueError, match="one distinct point"):
+        latentscale.magnitude_function(np.ones((10, 3)), scales=3)
 
 
 def test_traces_and_imd_are_those_of_a_job(

@@ -94,8 +94,13 @@ class MagnitudeFindings(Findings):
         The magnitude at each scale, in effective points.
     rows, points : int
         Number of rows, and of distinct rows.
-    convergence_scale, area : Estimate
-        The scale at which the function has nearly reached its limit, and the area up to it.
+    convergence_scale : Estimate or None
+        The scale at which the function has nearly reached its limit; None if no scale does, for
+        example with a single distinct row.
+    area : Estimate
+        The area under the function over the scales, by the trapezium rule.
+    trapezium_error : float or None
+        How far the rule on every second scale is from the area. None with fewer than three scales.
     weights : ndarray of float64, shape (n,), or None
         The weight of every row at the largest scale; None if only subsets were computed.
     """
@@ -104,8 +109,9 @@ class MagnitudeFindings(Findings):
     estimates: tuple[Estimate, ...]
     rows: int
     points: int
-    convergence_scale: Estimate
+    convergence_scale: Estimate | None
     area: Estimate
+    trapezium_error: float | None
     weights: Float64Array | None
 
     @property
@@ -121,8 +127,9 @@ class MagnitudeFindings(Findings):
     @property
     def lines(self) -> list[tuple[str, str]]:
         """Return the convergence scale, the area and the last value."""
+        scale = self.convergence_scale
         return [
-            ("convergence scale", written(self.convergence_scale)),
+            ("convergence scale", written(scale) if scale else "none"),
             ("area", written(self.area)),
             (f"at scale {self.scales[-1]:.4g}", written(self.estimates[-1])),
         ]

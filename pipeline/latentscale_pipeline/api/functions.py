@@ -147,6 +147,7 @@ def magnitude_function(
     }
     found = compute("magnitude", section, rows, budget=budget, seed=seed)
     function = found.section.corpus
+    scale = found.score("convergence_scale")
     weights = "magnitude/corpus/weights"
     return MagnitudeFindings(
         scales=np.array(function.scales),
@@ -162,8 +163,9 @@ def magnitude_function(
         ),
         rows=function.n,
         points=function.points,
-        convergence_scale=_estimate(found.score("convergence_scale")),
+        convergence_scale=None if scale.value is None and function.scales else _estimate(scale),
         area=_estimate(found.score("area")),
+        trapezium_error=function.area_trapezium_error,
         weights=found.array(weights) if weights in found.findings.arrays else None,
     )
 

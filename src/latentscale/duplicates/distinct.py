@@ -11,7 +11,10 @@ Under the cosine metric they are the rows of equal direction. Positive multiples
 differ in direction by the rounding of float32 if they were stored in it. So directions count as
 equal when :math:`1 - \cos \le 10^{-14}`, that is :math:`\|u - v\| \le 1.4 \cdot 10^{-7}` for the
 unit vectors. The projections of such directions onto any vector are as close. So rows are sorted by
-their projection onto one fixed direction, and each is compared with its neighbours in that order.
+their projection onto one fixed direction, and each is compared with the distinct rows before it in
+that order. It joins the first that it equals, or becomes a distinct row itself. So no two distinct
+rows are equal, although being equal in this sense isn't transitive, and the distinct rows don't
+depend on the order in which the rows are given.
 
 Projections also serve sets that don't fit in memory. They are computed block by block
 (:func:`project`), and only rows whose projection nearly equals that of another row
@@ -51,7 +54,8 @@ class Distinct:
     Attributes
     ----------
     rows : ndarray of int64, shape (m,)
-        The input row that represents each distinct row, ascending; the first of several equal rows.
+        The input row that represents each distinct row, ascending: of several rows with equal
+        values the first; of nearly equal ones the first in the order of projections.
     group : ndarray of int64, shape (n,)
         The distinct row that represents each input row, as a position in ``rows``.
     """
@@ -82,8 +86,9 @@ def find_distinct(points: Points) -> Distinct:
     Returns
     -------
     Distinct
-        Equal rows form one group. Under the cosine metric a group consists of rows whose direction
-        equals that of its first row in the order of projections, to :data:`EQUAL_DIRECTION`.
+        Equal rows form one group. Under the cosine metric the directions of a group's rows equal
+        that of the row that represents it, to :data:`EQUAL_DIRECTION`. Two rows that represent
+        different groups are never equal.
 
     Notes
     -----
@@ -94,7 +99,7 @@ def find_distinct(points: Points) -> Distinct:
     else:
         hashes = _hash_rows(np.ascontiguousarray(points.rows))
         leaders = _equal_rows(points.rows, hashes, np.argsort(hashes, kind="stable"))
-    return _number_groups(leaders)
+    return _groups_of(leaders)
 
 
 def project(points: Points) -> Float64Array:
@@ -155,18 +160,13 @@ def merge_candidates(n: int, candidates: Int64Array, distinct: Distinct) -> Dist
     """
     leaders = np.arange(n)
     leaders[candidates] = candidates[distinct.rows[distinct.group]]
-    return _number_groups(leaders)
+    return _groups_of(leaders)
 
 
-def _number_groups(leaders: Int64Array) -> Distinct:
-    """Order the groups by their first rows, given a member of its group for every row."""
-    _, group = np.unique(leaders, return_inverse=True)
-    firsts = np.full(int(group.max()) + 1, len(leaders), dtype=np.int64)
-    np.minimum.at(firsts, group, np.arange(len(leaders)))
-    order = np.argsort(firsts)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return Distinct(firsts[order], rank[group])
+def _groups_of(leaders: Int64Array) -> Distinct:
+    """Form groups, given for every row the one that represents it."""
+    rows, group = np.unique(leaders, return_inverse=True)
+    return Distinct(rows, group)
 
 
 def merge_within(points: Points, tolerance: float) -> Distinct:
@@ -204,19 +204,23 @@ def merge_within(points: Points, tolerance: float) -> Distinct:
     reaches = {"euclidean": tolerance, "cosine": math.sqrt(2.0 * tolerance), "manhattan": tolerance}
     longest = math.sqrt(float(points.squared_norms.max()))
     window = reaches[points.metric] * (1.0 + PROJECTION_ROUNDING) + 1e-14 * longest
-    projections = project(points)
-    order = np.argsort(projections, kind="stable")
-    leaders = _lead_in_window(
-        rows, projections, order, window, limits[points.metric], points.metric == "manhattan"
+    manhattan = points.metric == "manhattan"
+    return _groups_of(
+        _join_leaders(rows, project(points), window, limits[points.metric], manhattan)
     )
-    leading, group = np.unique(leaders, return_inverse=True)
-    return Distinct(leading, group)
 
 
 def _equal_directions(points: Points) -> Int64Array:
-    projections = project(points)
-    order = np.argsort(projections, kind="stable")
-    return _lead_in_window(points.rows, projections, order, _WINDOW, 2.0 * EQUAL_DIRECTION, False)
+    rows = np.ascontiguousarray(points.rows)
+    return _join_leaders(rows, project(points), _WINDOW, 2.0 * EQUAL_DIRECTION, False)
+
+
+def _join_leaders(
+    rows: Float64Array, projections: Float64Array, window: float, limit: float, manhattan: bool
+) -> Int64Array:
+    """Join each row to the first leader within the limit, in an order that rows alone determine."""
+    order = np.lexsort((_hash_rows(rows), projections))
+    return _lead_in_window(rows, projections, order, window, limit, manhattan)
 
 
 @numba.njit(cache=True, nogil=True)

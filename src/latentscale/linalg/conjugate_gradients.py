@@ -54,8 +54,10 @@ from latentscale.estimate import Bounds, Estimate
 from latentscale.linalg.iterations import Arrays, PairRequest, PairSums, ReadRows
 from latentscale.linalg.positive_definiteness import (
     Separations,
+    is_numerically_singular,
     separation_exponents,
     smallest_eigenvalues,
+    sphere_magnitude,
 )
 from latentscale.linalg.preconditioning import (
     BLOCK_ROWS,
@@ -69,8 +71,8 @@ from latentscale.linalg.preconditioning import (
     predicted_steps,
     prepare_preconditioners,
 )
-from latentscale.tiles.device import Precision
-from latentscale.tiles.distances import Float64Array, Points
+from latentscale.tiles.device import Precision, rounding_unit
+from latentscale.tiles.distances import Float64Array, Points, distance_tile
 from latentscale.tiles.exponential_products import (
     LOST_SIMILARITY,
     gaussian_error,
@@ -109,6 +111,13 @@ more."""
 WEIGHT_ACCURACY = 1e-2
 """Largest residual of any row at the largest scale, so that the weights of single rows are
 meaningful. At most as many further steps are spent on it as the magnitude took."""
+
+UNSEEN_ROUNDINGS = 8.0
+"""Gains that steps don't see, in roundings of the magnitude."""
+
+SAMPLED_ROWS = 300
+"""Random rows whose similarity matrix shows, under the cosine distance, whether that of all rows is
+numerically singular."""
 
 PRECONDITIONED_ROWS = 2000
 """Rows from which a preconditioner is considered."""
@@ -188,6 +197,8 @@ class _Course:
     scale: float
     stand: Stand = "running"
     eigenvalue: float = 0.0  # lower bound of the smallest one
+    ceiling: float | None = None  # certified upper bound of the magnitude
+    singular: bool = False  # numerically, so that gains don't show the error
     preconditioned: bool = False
     sharpest: float = 1.0  # largest r' M^-1 r / r' r
     energy: float = 0.0  # r' M^-1 r
@@ -396,12 +407,22 @@ class ConjugateGradients:
                 self._arrays[f"{name}-{k}"] = np.zeros(n, dtype)
             for name in ("residuals", "best-residuals"):
                 self._arrays[f"{name}-{k}"] = np.ones(n, dtype)
+        if landmarks.points.metric == "cosine":
+            self._bound_on_sphere(landmarks.points)
         if n >= PRECONDITIONED_ROWS:
             self._prepare(landmarks, read_rows, generator)
         for k, solved in self._precondition(self._running(), read_rows).items():
             self._arrays[f"directions-{k}"] = np.zeros(n, dtype)
             self._turn_direction(k, solved.solution)
             self._smooth(k, solved)
+
+    def _bound_on_sphere(self, points: Points) -> None:
+        """Bound the magnitude under the cosine distance, and find singular matrices."""
+        sample = points.take(slice(0, SAMPLED_ROWS))
+        distances = distance_tile(sample, sample)
+        for course in self._courses:
+            course.ceiling = sphere_magnitude(course.scale, points.dimension)
+            course.singular = is_numerically_singular(distances, course.scale)
 
     def _prepare(
         self, landmarks: Landmarks, read_rows: ReadRows, generator: np.random.Generator
@@ -629,6 +650,7 @@ class ConjugateGradients:
                 float(entries[k]),
                 float(errors[k]),
                 course.eigenvalue,
+                math.inf if course.ceiling is None else course.ceiling,
             )
             error = self._estimated_error(course, 1.0 - products[:, k], residuals)
             estimate = judged.estimate(error, self._values["tolerance"])
@@ -643,10 +665,11 @@ class ConjugateGradients:
         self, course: _Course, residual: Float64Array, expected: FloatArray
     ) -> float:
         """Estimate the error from the last gains and from how far the residual is from expected."""
-        if course.stand == "failed":
+        if course.stand == "failed" or course.singular:
             return math.inf
         lost = residual if course.stand == "exhausted" else residual - expected
         error = SAFETY * course.longest * course.sharpest * float(lost @ lost)
+        error += UNSEEN_ROUNDINGS * rounding_unit(self._values["precision"]) * course.value
         return error if course.stand == "exhausted" else error + remaining_error(course.gains)
 
 
@@ -677,11 +700,12 @@ class _Judgement:
         entries: float,
         error: float,
         eigenvalue: float,
+        ceiling: float,
     ) -> _Judgement:
         """Bound the magnitude by weights and their product.
 
         ``entries`` bounds the relative error of similarities of different points, ``error`` that of
-        the product with positive weights.
+        the product with positive weights. ``ceiling`` bounds the magnitude itself.
         """
         n = len(weights)
         total, form = float(weights.sum()), float(weights @ product)
@@ -697,7 +721,7 @@ class _Judgement:
         total_error = n * EPSILON * size
         form_error = float(np.abs(weights) @ rounding)
         form_error += n * EPSILON * float(np.abs(weights) @ np.abs(product))
-        value, lower, upper = 1.0, 1.0, math.inf
+        value, lower, upper = 1.0, 1.0, ceiling
         if not math.isfinite(form_error):
             eigenvalue = 0.0
         if form > 0:
@@ -707,7 +731,7 @@ class _Judgement:
         if eigenvalue > 0:
             residual = np.abs(1.0 - product) + rounding
             remainder = float(residual @ residual) * (1.0 + n * EPSILON) / eigenvalue
-            upper = 2.0 * total - form + remainder + 2.0 * total_error + form_error
+            upper = min(upper, 2.0 * total - form + remainder + 2.0 * total_error + form_error)
         return cls(n, total, min(lower, value), value, upper)
 
     def estimate(self, error: float, tolerance: float) -> Estimate:

@@ -1,4 +1,4 @@
-r"""Lower bounds of the similarity matrix's smallest eigenvalue, from sums over pairs.
+r"""How definite the similarity matrix is, and what that says of the magnitude.
 
 For an approximate solution ``w`` of :math:`K w = \mathbf 1` with residual :math:`r`, the magnitude
 is :math:`2\,\mathbf 1^\top w - w^\top K w + r^\top K^{-1} r`. With a lower bound :math:`a` of the
@@ -23,6 +23,20 @@ every scale. The bound is of the order of ``t`` times the distance of the closes
 
 Under any metric Gershgorin's theorem bounds the smallest eigenvalue by :math:`2 - \max_i \sum_j
 K_{ij}`, which is positive at large scales only.
+
+Cosine distance
+---------------
+Here the exponential is a Gaussian on the unit sphere. Its eigenvalues fall faster than any power,
+and each of those lost in rounding may still add to the magnitude: eight rows on an arc had a
+magnitude of 2.2, of which no method in float64 can see more than 1.9. Two things are known then.
+
+* The magnitude is the least squared norm of a function with value 1 at all points, in the
+  reproducing kernel Hilbert space. The constant 1 is such a function on the whole sphere: the
+  sphere's uniform distribution has the same potential :math:`p` at every point, so its squared norm
+  is :math:`1 / p` (:func:`sphere_magnitude`). This is a certified upper bound.
+* If some of the points already have a singular matrix in float64, so has the whole set, because its
+  smallest eigenvalue isn't larger (:func:`is_numerically_singular`). How fast an iteration
+  converges says nothing then.
 """
 
 from __future__ import annotations
@@ -32,7 +46,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import erf
+from scipy.linalg import eigvalsh
+from scipy.special import erf, gammaln, ive
 
 from latentscale.tiles.distances import Float64Array
 
@@ -41,6 +56,16 @@ EXPONENTS = 12
 
 STEPS = 8
 """Parts into which the interval between two exponents is divided for the integral."""
+
+LEAST_EIGENVALUE = 1e-6
+"""Eigenvalue below which a matrix counts as numerically singular. Above it the estimates of some
+hundred small sets, in both precisions, were right to 1 % of the magnitude."""
+
+SPECIAL_FUNCTIONS_ERROR = 1e-8
+"""Bound on the relative error of the sphere's potential, from that of Bessel's function."""
+
+LARGEST_EXPONENT = 700.0
+"""Larger exponentials may overflow."""
 
 TINY = float(np.finfo(np.float64).tiny)
 
@@ -110,3 +135,51 @@ def smallest_eigenvalues(scales: ArrayLike, separations: Separations) -> Float64
     # Gaussian sums fall as exponents grow, so the integrand is smallest at the start of a part.
     parts = np.append(-np.diff(mass, axis=1), mass[:, -1:], axis=1)
     return np.asarray((1.0 - 1e-12) * (parts @ gaps), dtype=np.float64)
+
+
+def sphere_magnitude(scale: float, dimension: int) -> float:
+    r"""Compute the magnitude of the unit sphere under the cosine distance.
+
+    Parameters
+    ----------
+    scale : float
+        Positive.
+    dimension : int
+        Of the space around the sphere, at least 1.
+
+    Returns
+    -------
+    float
+        An upper bound of the magnitude of all sets of unit vectors; possibly infinite. With
+        :math:`\nu = d / 2 - 1` the mean of :math:`e^{t c}` over the sphere is
+        :math:`\Gamma(\nu + 1) (2 / t)^\nu I_\nu(t)`, and at least 1 by Jensen's inequality. It is
+        divided into :math:`e^t`.
+    """
+    order = 0.5 * dimension - 1.0
+    bessel = float(ive(order, scale))
+    potential = -scale
+    if bessel > TINY:
+        potential = float(gammaln(order + 1.0) + order * np.log(2.0 / scale) + np.log(bessel))
+    exponent = min(scale, -potential) + SPECIAL_FUNCTIONS_ERROR
+    return float(np.exp(min(exponent, LARGEST_EXPONENT)))
+
+
+def is_numerically_singular(distances: Float64Array, scale: float) -> bool:
+    """Tell whether the similarity matrix of some points is singular, or nearly so, in float64.
+
+    Parameters
+    ----------
+    distances : ndarray of float64, shape (m, m)
+        Of the points.
+    scale : float
+        Positive.
+
+    Notes
+    -----
+    Costs about ``m³`` multiply-adds.
+    """
+    similarities = np.exp(distances * -scale)
+    (smallest,) = eigvalsh(
+        similarities, subset_by_index=(0, 0), overwrite_a=True, check_finite=False
+    )
+    return bool(smallest < LEAST_EIGENVALUE)

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import toms748
 
-from latentscale.estimate import Estimate
+from latentscale.estimate import Bounds, Estimate
 from latentscale.linalg.conjugate_gradients import ConjugateGradients
 from latentscale.linalg.iterations import iterate_in_memory
 from latentscale.tiles.distances import Float64Array, Points, distance_tile, row_blocks
@@ -185,7 +185,11 @@ def log_odds(value: float, n: int) -> float:
 def root_estimate(
     root: float, magnitude: Estimate, goal: float, slope: float, inaccuracy: float
 ) -> Estimate:
-    """Turn the bracket of the magnitude at the root into a bracket of the scale."""
+    """Turn the bracket of the magnitude at the root into a bracket of the scale.
+
+    The function is taken to be straight inside the bracket. That holds for the rounding of a
+    factor; a wider bracket certifies nothing of the scale.
+    """
     if not slope > 0:
         raise NoConvergenceScale(
             f"the magnitude function is flat at {goal}: no convergence scale there"
@@ -193,7 +197,8 @@ def root_estimate(
     earlier = max(magnitude.upper - goal, 0.0) / slope + inaccuracy
     later = max(goal - magnitude.lower, 0.0) / slope + inaccuracy
     lower, upper = float(max(root - earlier, 0.0)), float(root + later)
-    return Estimate(root, lower, upper, magnitude.bounds, magnitude.method)
+    bounds: Bounds = "exact" if magnitude.bounds == "exact" else "estimate"
+    return Estimate(root, lower, upper, bounds, magnitude.method)
 
 
 def _first_scale(points: Points, distances: Float64Array, target: float, tolerance: float) -> float:

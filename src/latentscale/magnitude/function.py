@@ -48,6 +48,7 @@ from latentscale.linalg.conjugate_gradients import ConjugateGradients
 from latentscale.linalg.iterations import iterate_in_memory
 from latentscale.magnitude.convergence import ConvergenceSearch
 from latentscale.magnitude.dense import (
+    EPSILON,
     NoConvergenceScale,
     all_distances,
     dense_convergence_scale,
@@ -66,6 +67,7 @@ __all__ = [
     "magnitude_difference",
     "magnitude_dimension",
     "magnitude_function",
+    "trapezium_error",
 ]
 
 MagnitudeMethod = Literal["auto", "cholesky", "cg"]
@@ -268,7 +270,13 @@ def _factorised(
     return {scale: result for scale, result in results.items() if result is not None}
 
 
-def magnitude_area(scales: ArrayLike, estimates: Sequence[Estimate]) -> Estimate:
+def magnitude_area(
+    scales: ArrayLike,
+    estimates: Sequence[Estimate],
+    *,
+    cut: Estimate | None = None,
+    points: int | None = None,
+) -> Estimate:
     """Integrate a magnitude function by the trapezoidal rule (MagArea, definition 3.3).
 
     Parameters
@@ -277,27 +285,36 @@ def magnitude_area(scales: ArrayLike, estimates: Sequence[Estimate]) -> Estimate
         Strictly ascending, at least two.
     estimates : sequence of Estimate
         The magnitude at each scale.
+    cut : Estimate, optional
+        The last scale, where it was computed, such as a convergence scale. Without it the last
+        scale is taken as given.
+    points : int, optional
+        Number of distinct points, which ``cut`` requires.
 
     Returns
     -------
     Estimate
-        The sum of the rule and its bracket. The error of the rule isn't included, because the area
-        is defined on the given scales.
+        The sum of the rule and its bracket: those of the magnitudes, and the area between the
+        computed and the true last scale. The magnitude lies between 1 and the number of points, so
+        this area is at most as many times the distance of the two scales. The error of the rule
+        isn't included (:func:`trapezium_error`).
+
+    Raises
+    ------
+    ValueError
+        On scales and estimates that don't belong together, or ``cut`` without ``points``.
     """
-    scales = np.asarray(scales, dtype=np.float64)
-    _check_scales(scales)
-    if len(scales) != len(estimates):
-        raise ValueError(f"{len(scales)} scales but {len(estimates)} estimates")
-    if len(scales) < 2:
-        raise ValueError("an area needs at least two scales")
-    value, lower, upper = (
-        float(np.trapezoid([getattr(estimate, side) for estimate in estimates], scales))
-        for side in ("value", "lower", "upper")
-    )
-    return Estimate(value, lower, upper, _weakest(estimates), _methods(estimates))
+    area = _integrate(scales, estimates)
+    if cut is None:
+        return area
+    if points is None:
+        raise ValueError("a computed cut-off scale needs the number of distinct points")
+    return _up_to(area, np.asarray(scales)[-1], cut, 1.0, float(points))
 
 
-def magnitude_difference(first: MagnitudeFunction, second: MagnitudeFunction) -> Estimate:
+def magnitude_difference(
+    first: MagnitudeFunction, second: MagnitudeFunction, *, cut: Estimate | None = None
+) -> Estimate:
     """Integrate the difference of two magnitude functions (MagDiff, definition 3.4).
 
     Parameters
@@ -305,6 +322,8 @@ def magnitude_difference(first: MagnitudeFunction, second: MagnitudeFunction) ->
     first, second : MagnitudeFunction
         Functions over the same scales. The difference is signed: it is positive when the first set
         is more diverse.
+    cut : Estimate, optional
+        As in :func:`magnitude_area`.
 
     Raises
     ------
@@ -315,15 +334,71 @@ def magnitude_difference(first: MagnitudeFunction, second: MagnitudeFunction) ->
         raise ValueError(
             "the two magnitude functions have different scales; evaluate both on the same ones"
         )
-    a = magnitude_area(first.scales, first.estimates)
-    b = magnitude_area(second.scales, second.estimates)
-    return Estimate(
+    a = _integrate(first.scales, first.estimates)
+    b = _integrate(second.scales, second.estimates)
+    difference = Estimate(
         a.value - b.value,
         a.lower - b.upper,
         a.upper - b.lower,
         _weakest((a, b)),
         _methods((*first.estimates, *second.estimates)),
     )
+    if cut is None:
+        return difference
+    least, most = 1.0 - second.points, first.points - 1.0
+    return _up_to(difference, first.scales[-1], cut, least, most)
+
+
+def _integrate(scales: ArrayLike, estimates: Sequence[Estimate]) -> Estimate:
+    scales = np.asarray(scales, dtype=np.float64)
+    _check_scales(scales)
+    if len(scales) != len(estimates):
+        raise ValueError(f"{len(scales)} scales but {len(estimates)} estimates")
+    if len(scales) < 2:
+        raise ValueError("an area needs at least two scales")
+    value, lower, upper = (
+        float(np.trapezoid([getattr(estimate, side) for estimate in estimates], scales))
+        for side in ("value", "lower", "upper")
+    )
+    rounding = 2.0 * len(scales) * EPSILON  # of the sums of positive numbers, relative
+    lower, upper = lower * (1.0 - rounding), upper * (1.0 + rounding)
+    return Estimate(value, lower, upper, _weakest(estimates), _methods(estimates))
+
+
+def _up_to(integral: Estimate, last: float, cut: Estimate, least: float, most: float) -> Estimate:
+    """Widen an integral by its end's bracket; the integrand lies between ``least`` and ``most``."""
+    if cut.value != last:
+        raise ValueError(f"the last scale is {last}, not the cut-off scale {cut.value}")
+    before, beyond = cut.value - cut.lower, cut.upper - cut.value
+    return Estimate(
+        integral.value,
+        integral.lower + min(0.0, -most * before, least * beyond),
+        integral.upper + max(0.0, -least * before, most * beyond),
+        _weakest((integral, cut)),
+        integral.method,
+    )
+
+
+def trapezium_error(scales: ArrayLike, values: ArrayLike) -> float | None:
+    """Estimate the error of the trapezoidal rule.
+
+    Parameters
+    ----------
+    scales, values : array_like of float, shape (s,)
+        Ascending scales and the integrand at each.
+
+    Returns
+    -------
+    float or None
+        How far the rule on every second scale is from the rule on all of them. On smooth functions
+        this is four times the error; near-duplicates make the function steep close to 0, and then
+        the two are about equal. None with fewer than three scales.
+    """
+    scales, values = np.asarray(scales, np.float64), np.asarray(values, np.float64)
+    if len(scales) < 3:
+        return None
+    half = np.append(np.arange(0, len(scales) - 1, 2), len(scales) - 1)
+    return abs(float(np.trapezoid(values[half], scales[half]) - np.trapezoid(values, scales)))
 
 
 def magnitude_dimension(scales: ArrayLike, estimates: Sequence[Estimate]) -> tuple[Estimate, ...]:

@@ -729,4 +729,26 @@ def _exponent_error(
     error = np.minimum(factors * absolute, clip * relative)
     error += rounding * np.minimum(factors * farthest, clip) + factors * lost
     error += SPACING_TOLERANCE * float(factors.max(initial=0.0)) * farthest
+    if points.metric == "cosine":
+        error += _unit_row_error(points.dimension, factors, farthest, clip)
     return error
+
+
+def _unit_row_error(
+    dimension: int, factors: Float64Array, farthest: float, clip: float
+) -> Float64Array:
+    r"""Bound the error of factor times cosine distance that the rounding of unit rows makes.
+
+    A row ``x`` is divided by its largest coordinate and by its length, so the unit row is stored as
+    :math:`(1 + \theta)(x / \|x\| + e)` with :math:`|\theta| \le (d / 2 + 2) u` and, from two
+    roundings of each coordinate, :math:`\|e\| \le 2 u`. The difference of two unit rows is
+    orthogonal to their sum. So for rows at the distance :math:`\rho` the two :math:`\theta` change
+    :math:`\rho^2 / 2` by a relative :math:`(d + 4) u` and in second order, and the two ``e`` by at
+    most :math:`4 u \rho`.
+    """
+    roundoff = rounding_unit("double")
+    exponents = np.minimum(factors * farthest, clip)
+    separations = np.sqrt(2.0 * exponents * factors)  # factor times distance of the unit rows
+    second_order = 0.5 * ((dimension + 8.0) * roundoff) ** 2
+    first_order = (dimension + 4.0) * exponents + 4.0 * separations
+    return np.asarray(1.01 * roundoff * first_order + factors * second_order)

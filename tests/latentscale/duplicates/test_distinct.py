@@ -18,6 +18,14 @@ from latentscale.tiles.distances import METRICS, Metric, as_points
 from tests.oracles import pairwise_distances
 
 
+def first_of_group(rows: np.ndarray, metric: Metric) -> np.ndarray:
+    """Return the first row of each row's group."""
+    _, first, group = np.unique(
+        find_distinct(as_points(rows, metric)).group, return_index=True, return_inverse=True
+    )
+    return first[group]
+
+
 def assert_groups(rows: np.ndarray, metric: Metric, expected: list[int]) -> None:
     """``expected`` names the first equal row of each row."""
     distinct = find_distinct(as_points(rows, metric))
@@ -45,13 +53,51 @@ def test_directions_survive_float32() -> None:
     order = rng.permutation(len(stored))
     origin = (np.arange(len(stored)) % 50)[order]
     expected = [int(np.flatnonzero(origin == which)[0]) for which in origin]
-    assert_groups(stored[order], "cosine", expected)
+    np.testing.assert_array_equal(first_of_group(stored[order], "cosine"), expected)
 
 
 def test_directions_further_apart_than_float32_are_kept() -> None:
     angles = np.array([0.0, 1.2e-7, 4.0e-7, 1.0])
     rows = np.column_stack([np.cos(angles), np.sin(angles)])
-    assert_groups(rows, "cosine", [0, 0, 2, 3])
+    np.testing.assert_array_equal(first_of_group(rows, "cosine"), [0, 0, 2, 3])
+
+
+def check_near_directions(seed: int) -> None:
+    """Directions about as near as counts as equal, some repeated, some stored in float32."""
+    rng = np.random.default_rng(seed)
+    n, d = rng.integers(2, 200), rng.integers(2, 20)
+    rows = rng.normal(size=d) + 10.0 ** rng.uniform(-8, -5) * rng.normal(size=(n, d))
+    rows = np.concatenate((rows, rows[: n // 3] * rng.uniform(0.1, 9.0, size=(n // 3, 1))))
+    if rng.integers(2):
+        rows = rows.astype(np.float32)
+    distinct = find_distinct(as_points(rows, "cosine"))
+    kept = rows[distinct.rows]
+    assert find_distinct(as_points(kept, "cosine")).duplicates == 0
+    near = pairwise_distances(np.asarray(kept, np.float64), "cosine") + np.eye(len(kept))
+    assert near.min() > 0.999e-14
+    order = rng.permutation(len(rows))
+    mixed = find_distinct(as_points(rows[order], "cosine"))
+    unit = as_points(rows, "cosine").rows
+    own, again = unit[distinct.rows[distinct.group]], unit[order][mixed.rows[mixed.group]]
+    np.testing.assert_array_equal(again, own[order])
+    blocks = [as_points(block, "cosine") for block in np.array_split(rows, 3) if len(block)]
+    candidates = find_candidates(np.concatenate([project(b) for b in blocks]), "cosine")
+    if len(candidates):
+        among = find_distinct(as_points(rows[candidates], "cosine"))
+        merged = merge_candidates(len(rows), candidates, among)
+        np.testing.assert_array_equal(merged.group, distinct.group)
+        np.testing.assert_array_equal(merged.rows, distinct.rows)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_near_directions(seed: int) -> None:
+    check_near_directions(seed)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(100, 200))
+def test_more_near_directions(seed: int) -> None:
+    check_near_directions(seed)
 
 
 @settings(max_examples=60, deadline=None)
@@ -72,7 +118,8 @@ def test_multiples_of_few_directions(choices: list[tuple[int, int]]) -> None:
     directions = np.random.default_rng(0).normal(size=(6, 4))
     seen: dict[int, int] = {}
     expected = [seen.setdefault(which, i) for i, (which, _) in enumerate(choices)]
-    assert_groups(np.array([f * directions[w] for w, f in choices]), "cosine", expected)
+    rows = np.array([f * directions[w] for w, f in choices])
+    np.testing.assert_array_equal(first_of_group(rows, "cosine"), expected)
 
 
 def test_a_group_shares_its_value() -> None:

@@ -7,10 +7,12 @@ from scipy.special import erf
 from latentscale.linalg.positive_definiteness import (
     EXPONENTS,
     Separations,
+    is_numerically_singular,
     separation_exponents,
     smallest_eigenvalues,
+    sphere_magnitude,
 )
-from tests.oracles import pairwise_distances
+from tests.oracles import pairwise_distances, precise_cosine_magnitudes
 
 SCALES = np.geomspace(1e-2, 1e2, 9)
 
@@ -75,3 +77,31 @@ def test_exponents_belong_to_the_spread() -> None:
 def test_separations_survive_json() -> None:
     separations = Separations((1.0, 4.0), (3.0, 0.5))
     assert Separations.load(separations.values()) == separations
+
+
+def test_the_magnitude_of_spheres_in_closed_form() -> None:
+    for scale in (1e-6, 0.3, 5.0, 600.0):
+        two_points = 2.0 / (1.0 + np.exp(-2.0 * scale))
+        sphere = 2.0 * scale / -np.expm1(-2.0 * scale)
+        assert sphere_magnitude(scale, 1) == pytest.approx(two_points, rel=1e-7)
+        assert sphere_magnitude(scale, 3) == pytest.approx(sphere, rel=1e-7)
+    assert sphere_magnitude(1e-3, 4000) == pytest.approx(np.exp(1e-3), rel=1e-6)
+    assert sphere_magnitude(1e12, 384) > 1e100
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3, 10, 384])
+def test_no_set_of_directions_has_more_than_the_sphere(dimension: int) -> None:
+    rows = np.random.default_rng(5).normal(size=(8 if dimension > 1 else 2, dimension))
+    rows[0] = -rows[1]
+    for scale, truth in zip(SCALES, precise_cosine_magnitudes(rows, SCALES.tolist()), strict=True):
+        assert truth <= sphere_magnitude(scale, dimension)
+
+
+def test_singular_in_float64() -> None:
+    rows = np.random.default_rng(6).normal(size=(60, 2))
+    distances = pairwise_distances(rows, "cosine")
+    assert is_numerically_singular(distances, 1.0)
+    assert is_numerically_singular(np.zeros((2, 2)), 1.0)
+    assert not is_numerically_singular(distances, 1e9)
+    assert not is_numerically_singular(np.zeros((1, 1)), 1.0)
+    assert not is_numerically_singular(1.0 - np.eye(60), 1.0)

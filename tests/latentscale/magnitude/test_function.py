@@ -20,11 +20,18 @@ from latentscale.magnitude.function import (
     magnitude_difference,
     magnitude_dimension,
     magnitude_function,
+    trapezium_error,
 )
 from latentscale.tiles import exponential_products as exponentials
 from latentscale.tiles.distances import METRICS, Metric, Points, as_points
 from tests import DATA
-from tests.oracles import dense_magnitude, line_magnitude, pairwise_distances, two_point_magnitude
+from tests.oracles import (
+    dense_magnitude,
+    line_magnitude,
+    pairwise_distances,
+    precise_cosine_magnitudes,
+    two_point_magnitude,
+)
 
 REFERENCE = json.loads((DATA / "magnitude_reference.json").read_text())
 BOTH: tuple[MagnitudeMethod, ...] = ("cholesky", "cg")
@@ -101,6 +108,52 @@ def test_digits_difference() -> None:
     difference = magnitude_difference(first, second)
     assert difference.value == pytest.approx((areas[0] - areas[1]) * cut, rel=1e-12)
     assert magnitude_difference(second, first).value == -difference.value
+
+
+def check_small_angles(seed: int) -> None:
+    """One direction with noise: in every bracket lies the magnitude of the rows as stored."""
+    rng = np.random.default_rng(seed)
+    n, d = rng.integers(2, 14), rng.integers(2, 12)
+    noise = 10.0 ** rng.uniform(-6.5, 0.0)
+    rows = rng.normal(size=d) + noise * rng.normal(size=(n, d))
+    if rng.integers(2):
+        rows = rows.astype(np.float32)
+    points = as_points(rows, "cosine")
+    stored = rows[find_distinct(points).rows]
+    scales = np.sort(10.0 ** rng.uniform(-3.0, 3.0, size=4) / noise**2).tolist()
+    truths = precise_cosine_magnitudes(stored, scales)
+    for method in BOTH:
+        function = magnitude_function(points, scales, method=method)
+        for estimate, truth in zip(function.estimates, truths, strict=True):
+            assert estimate.lower <= truth
+            # Where nothing is certain of the upper end, conjugate gradients estimate it.
+            slack = 1e-2 if estimate.bounds == "estimate" else 0.0
+            assert estimate.upper * (1.0 + slack) >= truth
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_small_angles(seed: int) -> None:
+    check_small_angles(seed)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(100, 200))
+def test_more_small_angles(seed: int) -> None:
+    check_small_angles(seed)
+
+
+def test_what_rounding_hides_may_be_there() -> None:
+    """Eight rows on an arc: in float64 the magnitude seems to be 1.89, and it is 2.20."""
+    rng = np.random.default_rng(1)
+    rows = (rng.normal(size=2) + 1e-3 * rng.normal(size=(8, 2))).astype(np.float32)
+    (truth,) = precise_cosine_magnitudes(rows, [1e5])
+    for method in BOTH:
+        (estimate,) = magnitude_function(as_points(rows, "cosine"), [1e5], method=method).estimates
+        assert estimate.bounds == "estimate"
+        assert estimate.lower <= truth <= estimate.upper == 8.0
+        (small,) = magnitude_function(as_points(rows, "cosine"), [1e-4], method=method).estimates
+        assert small.bounds == "certified"
+        assert small.upper <= 1.0002
 
 
 @settings(max_examples=150, deadline=None)
@@ -417,6 +470,75 @@ def test_area_and_difference_carry_their_brackets() -> None:
         magnitude_area([1.0], ones[:1])
     with pytest.raises(ValueError, match="3 scales but 1"):
         magnitude_area(scales, ones[:1])
+
+
+def test_areas_carry_the_bracket_of_their_cut_off_scale() -> None:
+    scales = np.array([0.0, 1.0, 3.0])
+    estimates = (
+        Estimate.exact(1.0, "definition"),
+        Estimate(2.0, 1.9, 2.2, "exact", "cholesky"),
+        Estimate(4.0, 3.8, 4.1, "exact", "cholesky"),
+    )
+    cut = Estimate(3.0, 2.9, 3.2, "certified", "cg")
+    area = magnitude_area(scales, estimates, cut=cut, points=5)
+    assert (area.value, area.lower, area.upper) == pytest.approx((7.5, 6.65, 8.9))
+    assert area.bounds == "certified"
+    five = MagnitudeFunction(scales, estimates, np.ones(5), 5, 0)
+    two = MagnitudeFunction(scales, (Estimate.exact(1.0, "cholesky"),) * 3, np.ones(2), 2, 0)
+    difference = magnitude_difference(five, two, cut=cut)
+    # The difference of the magnitudes lies between 1 - 2 and 5 - 1.
+    assert (difference.lower, difference.upper) == pytest.approx((4.15 - 0.4, 4.9 + 0.8))
+    assert magnitude_difference(two, five, cut=cut).lower == -difference.upper
+    with pytest.raises(ValueError, match="not the cut-off scale 4"):
+        magnitude_area(scales, estimates, cut=Estimate.exact(4.0, "cg"), points=5)
+    with pytest.raises(ValueError, match="number of distinct points"):
+        magnitude_area(scales, estimates, cut=cut)
+
+
+def check_area_up_to(seed: int, method: MagnitudeMethod) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(rng.integers(5, 80), rng.integers(1, 6)))
+    points = as_points(rows, "euclidean")
+    truth = convergence_scale(points, method="cholesky").value
+    found = convergence_scale(points, method=method)
+    # A cut-off scale as imprecise as one from subsets, anywhere in its bracket.
+    low, high = found.lower * rng.uniform(0.8, 1.0), found.upper * rng.uniform(1.0, 1.2)
+    cut = Estimate(rng.uniform(low, high), low, high, "estimate", "subsample")
+    function, exact = (
+        magnitude_function(points, np.linspace(0.0, end, 20)) for end in (cut.value, truth)
+    )
+    area = magnitude_area(function.scales, function.estimates, cut=cut, points=len(rows))
+    assert area.lower <= magnitude_area(exact.scales, exact.estimates).value <= area.upper
+
+
+@pytest.mark.parametrize("method", BOTH)
+@pytest.mark.parametrize("seed", range(4))
+def test_the_area_up_to_the_true_scale_is_inside(seed: int, method: MagnitudeMethod) -> None:
+    check_area_up_to(seed, method)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(100, 200))
+def test_more_areas_up_to_the_true_scale(seed: int) -> None:
+    check_area_up_to(seed, "cg" if seed % 2 else "cholesky")
+
+
+@pytest.mark.parametrize("shape", ["embeddings", "plane", "near-duplicates"])
+def test_the_error_of_the_trapezium_rule(shape: str) -> None:
+    rng = np.random.default_rng(17)
+    rows = rng.uniform(size=(200, 20 if shape == "embeddings" else 2))
+    if shape == "near-duplicates":
+        rows[100:] = rows[0] + 1e-3 * rng.normal(size=(100, 2))
+    points = as_points(rows, "euclidean")
+    end = convergence_scale(points).value
+    fine = np.linspace(0.0, end, 19 * 16 + 1)
+    function = values(magnitude_function(points, fine))
+    error = trapezium_error(fine[::16], function[::16])
+    integral = np.trapezoid(function, fine)
+    assert error is not None
+    assert abs(np.trapezoid(function[::16], fine[::16]) - integral) <= error < 0.03 * integral
+    assert trapezium_error([0.0, 1.0], [1.0, 2.0]) is None
+    assert trapezium_error([0.0, 1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0]) == 0.0
 
 
 def test_dimension_profile_of_two_points() -> None:

@@ -9,6 +9,7 @@ from latentscale.estimate import Estimate
 from latentscale.magnitude.function import (
     MagnitudeFunction,
     magnitude_area,
+    trapezium_error,
 )
 from latentscale_pipeline.measures.base import (
     Findings,
@@ -24,7 +25,7 @@ from latentscale_pipeline.measures.magnitude.results import (
     MagnitudeResults,
     RarefactionByScale,
 )
-from latentscale_pipeline.measures.magnitude.tasks import load_magnitude
+from latentscale_pipeline.measures.magnitude.tasks import cut_source, load_magnitude
 from latentscale_pipeline.results.part import Bracket
 from latentscale_pipeline.storage.artifacts import Artifact
 
@@ -41,12 +42,18 @@ def collect_magnitude(section: Magnitude, facts: JobFacts, results: Results) -> 
     found: dict[str, Any] = {}
     scores: list[Score] = []
     arrays: dict[str, str] = {}
+    source = cut_source(section, facts)
     for role, corpus in facts.corpora.items():
         artifact = results(f"magnitude-{role}")
         convergence = results(f"convergence-{role}").values
         function = load_magnitude(artifact)
-        area = magnitude_area(function.scales, function.estimates) if function else None
-        scale = load_estimate(convergence["estimate"]) if "estimate" in convergence else None
+        area = None
+        if function is not None:
+            cut = _load_scale(results(source).values) if source else None
+            area = magnitude_area(
+                function.scales, function.estimates, cut=cut, points=function.points
+            )
+        scale = _load_scale(convergence)
         found[role] = _function(section, corpus.n, artifact, convergence, function, area, scale)
         why_no_area, why_no_scale = artifact.values.get("reason"), convergence.get("reason")
         remark = convergence.get("remark")
@@ -66,12 +73,17 @@ def collect_magnitude(section: Magnitude, facts: JobFacts, results: Results) -> 
         reason = compared.get("reason")
         found["difference"] = None if estimate is None else estimate.value
         found["difference_reason"] = reason
+        found["difference_trapezium_error"] = compared.get("trapezium_error")
         scores.append(
             Score.from_estimate(
                 estimate, measure="magnitude", of="pair", reason=reason, **DIFFERENCE
             )
         )
     return Findings(MagnitudeResults(**found), tuple(scores), arrays)
+
+
+def _load_scale(convergence: Mapping[str, Any]) -> Estimate | None:
+    return load_estimate(convergence["estimate"]) if "estimate" in convergence else None
 
 
 def _function(
@@ -89,8 +101,11 @@ def _function(
     known: dict[str, Any] = {}
     if scale is not None:
         known["convergence"] = Bracketed.from_estimate(scale, remark=convergence.get("remark"))
-    if area is not None:
+    if area is not None and function is not None:
         known["area_bracket"] = Bracket.from_estimate(area)
+        known["area_trapezium_error"] = trapezium_error(
+            function.scales, [estimate.value for estimate in estimates]
+        )
     return model.MagnitudeFunction(
         scales=function.scales.tolist() if function else [],
         value=[estimate.value for estimate in estimates],

@@ -35,6 +35,7 @@ from latentscale_pipeline.measures.magnitude.tasks import (
     advance_convergence,
     advance_function,
     compare_functions,
+    cut_source,
 )
 from latentscale_pipeline.measures.shared.distinct_rows import distinct_stage
 from latentscale_pipeline.measures.shared.pair_sums import (
@@ -88,11 +89,14 @@ def plan_magnitude(section: Magnitude, facts: JobFacts) -> list[Stage]:
         stage = _function_stage(section, facts, role)
         stages += _subsampled_function(stage, section, facts, role) if subsampled[role] else [stage]
     if len(facts.corpora) > 1:
+        source = cut_source(section, facts)
+        functions = tuple(f"magnitude-{role}" for role in facts.corpora)
         stages.append(
             Stage(
                 name="magnitude-difference",
                 work=compare_functions,
-                needs=tuple(f"magnitude-{role}" for role in facts.corpora),
+                needs=functions if source is None else (*functions, source),
+                parameters={"cut_from": source},
                 memory_bytes=TILE_BYTES,
                 cost_estimate=CostEstimate(bytes_read=2 * RESULT_BYTES, bytes_written=RESULT_BYTES),
             )
@@ -130,14 +134,13 @@ def _convergence_stage(section: Magnitude, facts: JobFacts, role: Role) -> Stage
 
 def _function_stage(section: Magnitude, facts: JobFacts, role: Role) -> Stage:
     cut = facts.fixed_scales.get("t_cut")
-    source = f"convergence-{facts.scale_role}"
-    derived = cut is None and not isinstance(section.scales, list)
+    source = cut_source(section, facts)
     passes = advance_function, _count_scales(section), FUNCTION_ITERATIONS
     stage = _pair_stage(section, facts, role, f"magnitude-{role}", *passes)
     given = {"scales": section.scales, "cut": cut, "cut_from": source}
     return replace(
         stage,
-        needs=(*stage.needs, source) if derived else stage.needs,
+        needs=stage.needs if source is None else (*stage.needs, source),
         parameters={**stage.parameters, **given},
     )
 

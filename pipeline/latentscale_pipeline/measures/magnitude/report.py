@@ -77,9 +77,10 @@ class MagnitudeReport(MeasureReport):
         return [draw_functions(functions)] if functions else []
 
     def notes(self, found: MagnitudeResults) -> list[str]:
-        """Say what duplicates do, and why there is no difference."""
+        """Say what duplicates do, how accurate areas are, and why there is no difference."""
         notes = [
             "Magnitude is a property of the set of distinct rows: duplicates don't add to it.",
+            *_rule_notes(found),
         ]
         if found.difference is None and found.difference_reason:
             notes.append(f"There is no MagDiff: {printable(found.difference_reason)}.")
@@ -106,6 +107,22 @@ class MagnitudeReport(MeasureReport):
         """Answer by the area under the function."""
         areas = whole_scores(results.scores, "magnitude", score="area")
         return fact_beside_reference("MagArea, diversity over all scales", areas)
+
+
+def _rule_notes(found: MagnitudeResults) -> list[str]:
+    """Say how far areas over fewer scales are from those over all of them."""
+    differing = [
+        f"{function.area_trapezium_error / function.area:.2%} ({style.name})"
+        for style, function in present(found)
+        if function.area and function.area_trapezium_error is not None
+    ]
+    if not differing:
+        return []
+    said = (
+        "MagArea is the trapezium rule over the scales, and its bracket leaves out the error of "
+        f"that rule. Over every second scale MagArea differs by {' and '.join(differing)}."
+    )
+    return [said]
 
 
 def _function_method(function: MagnitudeFunction) -> str:

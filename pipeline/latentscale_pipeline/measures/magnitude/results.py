@@ -12,6 +12,7 @@ from latentscale_pipeline.results.part import (
     Part,
     Positive,
     Reason,
+    Spread,
 )
 
 
@@ -79,7 +80,9 @@ class MagnitudeFunction(Part):
     """MagArea: area under the function over the scales, by the trapezium rule."""
     area_reason: Absent[Reason] = None
     area_bracket: AbsentOrNull[Bracket] = None
-    """Bracket of the area."""
+    """Bracket of the area, with that of the scale up to which it is taken."""
+    area_trapezium_error: Absent[Spread] = None
+    """How far the trapezium rule on every second scale is from the area."""
     rarefaction: Absent[RarefactionByScale] = None
     """Magnitudes of the subsets that an extrapolation is made from."""
 
@@ -96,3 +99,5 @@ class MagnitudeResults(Part):
     difference: float | None
     """MagDiff: area of the corpus less that of the reference."""
     difference_reason: Absent[Reason] = None
+    difference_trapezium_error: Absent[Spread] = None
+    """How far the trapezium rule on every second scale is from the difference."""

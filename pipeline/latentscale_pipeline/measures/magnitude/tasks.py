@@ -20,13 +20,16 @@ from latentscale.magnitude.function import (
     convergence_scale,
     magnitude_difference,
     magnitude_function,
+    trapezium_error,
 )
 from latentscale.magnitude.near_duplicates import explain_scale
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import (
+    JobFacts,
     load_estimate,
     store_estimate,
 )
+from latentscale_pipeline.measures.magnitude.config import Magnitude
 from latentscale_pipeline.measures.shared.distinct_rows import DistinctRows
 from latentscale_pipeline.measures.shared.pair_sums import (
     advance_state,
@@ -137,6 +140,12 @@ def _function_output(function: MagnitudeFunction, weights: np.ndarray[Any, Any])
     )
 
 
+def cut_source(section: Magnitude, facts: JobFacts) -> str | None:
+    """Return the stage that computes the cut-off scale; None where the scales are given."""
+    given = isinstance(section.scales, list) or facts.fixed_scales.get("t_cut") is not None
+    return None if given else f"convergence-{facts.scale_role}"
+
+
 def job_scales(inputs: Inputs) -> np.ndarray[Any, np.dtype[np.float64]] | None:
     """Return the scales of a function; None where there is none to go up to."""
     p = inputs.parameters
@@ -162,7 +171,15 @@ def compare_functions(inputs: Inputs) -> Output:
     first, second = functions
     if first is None or second is None:
         return Output(values={"reason": "one of the magnitude functions could not be computed"})
-    return Output(values={"estimate": store_estimate(magnitude_difference(first, second))})
+    source = inputs.parameters["cut_from"]
+    cut = None if source is None else load_estimate(inputs.results[source].values["estimate"])
+    values = [a.value - b.value for a, b in zip(first.estimates, second.estimates, strict=True)]
+    return Output(
+        values={
+            "estimate": store_estimate(magnitude_difference(first, second, cut=cut)),
+            "trapezium_error": trapezium_error(first.scales, values),
+        }
+    )
 
 
 def load_magnitude(artifact: Artifact) -> MagnitudeFunction | None:

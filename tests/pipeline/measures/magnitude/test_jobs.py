@@ -68,6 +68,43 @@ def test_the_function_equals_dense_algebra(tmp_path: Path, metric: str) -> None:
     np.testing.assert_allclose(stored, shared, atol=0.02)
 
 
+def test_areas_carry_the_bracket_of_the_cut_off_scale(tmp_path: Path) -> None:
+    np.save(tmp_path / "corpus.npy", rows("euclidean"))
+    np.save(tmp_path / "reference.npy", rows("euclidean")[:400])
+
+    def areas(name: str, settings: str) -> tuple[dict[str, Any], dict[tuple[str, str], Any]]:
+        text = (
+            f"name: {name}\ncorpus: {tmp_path / 'corpus.npy'}\n"
+            f"reference: {tmp_path / 'reference.npy'}\noutput: {tmp_path / 'jobs'}\n"
+            f"cluster: {{kind: serial}}\nmeasures: {{magnitude: {{method: cg, {settings}}}}}\n"
+        )
+        plan = make_plan(read_config(text, "cut.yaml", measures=measure_sections()))
+        found = run_counted(plan)[0].results.document()
+        scores = {(row["score"], row["of"]): row for row in found["scores"]}
+        return found["measures"]["magnitude"], scores
+
+    derived, scores = areas("derived", "scales: 5")
+    scales = derived["corpus"]["scales"]
+    given, plain = areas("given", f"scales: {scales}")
+    assert given["corpus"]["value"] == pytest.approx(derived["corpus"]["value"], rel=1e-3)
+    cut = derived["reference"]["convergence"]
+    points = [derived[role]["points"] for role in ("corpus", "reference")]
+    later, before = cut["upper"] - cut["value"], cut["value"] - cut["lower"]
+    for role, n in zip(("corpus", "reference"), points, strict=True):
+        function, area = derived[role], scores["area", role]
+        for side, change in (("upper", later), ("lower", -before)):
+            known = np.trapezoid(function[side], scales) + n * change
+            assert area[side] == pytest.approx(known, rel=1e-9)
+        assert plain["area", role]["upper"] - plain["area", role]["lower"] < 2e-3 * area["value"]
+    difference = scores["difference", "pair"]
+    known = np.trapezoid(
+        np.subtract(derived["corpus"]["upper"], derived["reference"]["lower"]), scales
+    )
+    slack = max(later * (points[0] - 1), before * (points[1] - 1))
+    assert difference["upper"] == pytest.approx(known + slack, rel=1e-6)
+    assert derived["difference_trapezium_error"] > 0.0
+
+
 def test_a_kill_costs_what_was_under_way_and_no_product_twice(tmp_path: Path) -> None:
     for name in ("calm", "killed"):
         (tmp_path / name).mkdir()
