@@ -1,4 +1,8 @@
-"""Every measure and method on one nasty corpus, beside the oracle."""
+"""Every measure and method on one nasty corpus, beside the oracle.
+
+Intervals of random methods need more rows than the oracle can take, so :func:`intervals_of` puts
+them beside the dense answer, whose brackets :func:`cases_of` checks.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +25,12 @@ from latentscale.estimate import Estimate
 from latentscale.graphs.knn import symmetrise
 from latentscale.graphs.laplacian import normalised_laplacian
 from latentscale.heat.imd import imd_of_traces
-from latentscale.heat.trace import dense_heat_trace
+from latentscale.heat.trace import dense_heat_trace, estimate_heat_trace
 from latentscale.magnitude.function import magnitude_function
 from latentscale.neighbours.exact import exact_neighbours
 from latentscale.tiles.distances import METRICS, as_points
 from latentscale.vendi.kernels import METRIC_OF_KERNEL
+from latentscale.vendi.lanczos import kernel_scores
 from latentscale.vendi.scores import (
     kernel_spectrum,
     moment_spectrum,
@@ -124,9 +129,8 @@ def magnitude_cases(rows: np.ndarray, others: np.ndarray, generator: np.random.G
         distinct = np.unique(rows, axis=0)
         table = oracles.distances(distinct, metric)
         gaps = [float(gap) for i, row in enumerate(table) for gap in row[:i]]
-        if metric == "cosine":
-            if any(gap < LEAST_ANGLE for gap in gaps):
-                continue
+        if metric == "cosine" and any(gap < LEAST_ANGLE for gap in gaps):
+            continue
         middle = float(generator.choice(gaps)) if gaps else 1.0
         scales = np.sort(10.0 ** generator.uniform(-2, 2, size=3)) / middle
         if not np.isfinite(scales).all() or scales[-1] > 1e300:
@@ -251,3 +255,28 @@ MEASURES: dict[str, Callable[[np.ndarray, np.ndarray, np.random.Generator], Foun
     "heat": heat_cases,
     "baselines": baseline_cases,
 }
+
+
+def intervals_of(kind: str, seed: int) -> Iterator[Case]:
+    """Yield 95 % intervals of one corpus of a few hundred rows, beside the dense answer."""
+    generator = np.random.default_rng([list(NASTY).index(kind), seed, 1])
+    rows = draw_corpus(kind, generator, 130, int(generator.integers(2, 7)))
+    points = as_points(rows, "euclidean")
+    bandwidth = _typical_distance(rows, generator)
+    spectrum = kernel_spectrum(points, "rbf", bandwidth)
+    found = kernel_scores(points, "rbf", bandwidth, (0.5, 1.0, 5.0), generator)
+    for order, estimate in found.items():
+        truth = vendi_score(spectrum, order)
+        middle = min(max(truth.value, estimate.lower), estimate.upper)
+        inside = truth.lower <= middle <= truth.upper
+        name = f"vendi rbf {bandwidth} of order {order}"
+        yield Case(kind, seed, name, "lanczos", estimate, middle if inside else truth.value)
+    laplacian = normalised_laplacian(symmetrise(exact_neighbours(points, 5).indices))
+    dense = dense_heat_trace(laplacian, TIMES)
+    trace = estimate_heat_trace(laplacian, TIMES, probes=16, generator=generator)
+    for place, time in enumerate(TIMES):
+        ends = (float(part[place]) for part in (trace.trace, trace.lower, trace.upper))
+        estimate = Estimate(*ends, "interval95", "lanczos")
+        yield Case(
+            kind, seed, f"heat trace at {time}", "lanczos", estimate, float(dense.trace[place])
+        )
