@@ -32,6 +32,7 @@ import psutil
 sys.path.pop(0)  # this folder, whose latentscale/ holds tests and would hide the package
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests import ROOT
+from tests.acceptance.adversarial.promise import ten_thousand_brackets
 from tests.acceptance.clusters import manifests_by_their_schemas, scheduling_and_scaling
 from tests.acceptance.geomca import half_of_epsilon, million_rows, size_of_the_paper
 from tests.acceptance.heat import (
@@ -667,6 +668,7 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "chaos": chaos,
     "damage": damaged_shards,
     "double": twice_the_rows,
+    "adversarial": ten_thousand_brackets,
     "heat-coverage": coverage_of_traces,
     "heat-error": error_at_one,
     "heat-itself": a_set_against_itself,

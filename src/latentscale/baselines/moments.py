@@ -210,7 +210,8 @@ def geometric_mean_deviation(moments: Moments) -> Estimate:
     if errors.max() < 1.0:
         lower = value * math.exp(0.5 * float(np.log1p(-errors).mean()))
     upper = value * math.exp(0.5 * float(np.log1p(errors).mean()))
-    slack = 64 * UNIT_ROUNDOFF
+    # The rounding of logarithms grows with their size.
+    slack = (64.0 + 4.0 * abs(math.log(value))) * UNIT_ROUNDOFF
     return Estimate(value, lower * (1.0 - slack), upper * (1.0 + slack), "exact", "moments")
 
 

@@ -716,7 +716,8 @@ class _Judgement:
         if error < 0.5:
             np.minimum(reach, (np.abs(product) + 2.0 * negative) / (1.0 - error), out=reach)
         folding = EPSILON if math.isinf(entries) else (error - entries) / (1.0 + entries) + EPSILON
-        rounding = entries * np.maximum(reach - np.abs(weights), 0.0) + folding * reach
+        with np.errstate(over="ignore", invalid="ignore"):  # what isn't finite is told apart below
+            rounding = entries * np.maximum(reach - np.abs(weights), 0.0) + folding * reach
         rounding += LOST_SIMILARITY * 2 * n * size
         total_error = n * EPSILON * size
         form_error = float(np.abs(weights) @ rounding)

@@ -646,7 +646,12 @@ def similarity_error(points: Points, scales: ArrayLike, precision: Precision) ->
     scales = np.asarray(scales, dtype=np.float64)
     exponent = _exponent_error(points, scales, precision, squared=False)
     exponent += _scale_schedule(scales).roundings * rounding_unit(precision)
-    return np.asarray(np.expm1(exponent))
+    return _relative_error(exponent)
+
+
+def _relative_error(exponent: Float64Array) -> Float64Array:
+    with np.errstate(over="ignore"):  # nothing is known then, and the bound is infinite
+        return np.asarray(np.expm1(exponent))
 
 
 def gaussian_error(
@@ -669,7 +674,7 @@ def gaussian_error(
     exponents = np.asarray(exponents, dtype=np.float64)
     exponent = _exponent_error(points, exponents, precision, squared=True)
     exponent += _exponent_schedule(exponents).roundings * rounding_unit(precision)
-    return np.asarray(np.expm1(exponent + _folding_error(points, precision, rows)))
+    return _relative_error(exponent + _folding_error(points, precision, rows))
 
 
 def product_error(
@@ -692,7 +697,7 @@ def product_error(
         :math:`\|v\|_1 + n \max |v|`.
     """
     similarity = np.log1p(similarity_error(points, scales, precision))
-    return np.asarray(np.expm1(similarity + _folding_error(points, precision, rows)))
+    return _relative_error(similarity + _folding_error(points, precision, rows))
 
 
 def _folding_error(points: Points, precision: Precision, rows: int | None) -> float:

@@ -1,0 +1,164 @@
+"""The measures in a few hundred digits, from the stored values, by the papers' definitions.
+
+Nothing here imports the package under test. Numbers are python-flint's: rationals where a
+comparison decides, and balls with an error bound elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from flint import acb_mat, arb, arb_mat, ctx, fmpq
+
+BITS = 1400
+"""Binary digits: near-duplicates at the smallest float32 distances keep a few hundred."""
+
+ctx.prec = BITS
+
+
+def rationals(rows: np.ndarray) -> list[list[fmpq]]:
+    """Return the stored values as they are."""
+    return [[fmpq(*float(value).as_integer_ratio()) for value in row] for row in rows]
+
+
+def squared_distances(rows: np.ndarray, others: np.ndarray | None = None) -> list[list[fmpq]]:
+    """Return the squared Euclidean distances of all pairs, exactly."""
+    a = rationals(rows)
+    b = a if others is None else rationals(others)
+    return [[sum(((p - q) ** 2 for p, q in zip(x, y, strict=True)), fmpq(0)) for y in b] for x in a]
+
+
+def cosines(rows: np.ndarray) -> list[list[arb]]:
+    """Return the cosine of every pair."""
+    a = rationals(rows)
+    lengths = [arb(sum((p * p for p in x), fmpq(0))).sqrt() for x in a]
+    return [
+        [
+            arb(sum((p * q for p, q in zip(x, y, strict=True)), fmpq(0))) / (lx * ly)
+            for y, ly in zip(a, lengths, strict=True)
+        ]
+        for x, lx in zip(a, lengths, strict=True)
+    ]
+
+
+def distances(rows: np.ndarray, metric: str) -> list[list[arb]]:
+    """Return the distance of every pair under a metric."""
+    if metric == "cosine":
+        found = cosines(rows)
+        return [[arb(0) if i == j else 1 - c for j, c in enumerate(r)] for i, r in enumerate(found)]
+    if metric == "euclidean":
+        return [[arb(s).sqrt() for s in row] for row in squared_distances(rows)]
+    a = rationals(rows)
+    return [
+        [arb(sum((abs(p - q) for p, q in zip(x, y, strict=True)), fmpq(0))) for y in a] for x in a
+    ]
+
+
+def kernel_matrix(rows: np.ndarray, kernel: str, bandwidth: float | None) -> list[list[arb]]:
+    """Return the similarity of every pair."""
+    if kernel == "cosine":
+        return cosines(rows)
+    assert bandwidth is not None
+    sigma = arb(fmpq(*float(bandwidth).as_integer_ratio()))
+    if kernel == "rbf":
+        squared = squared_distances(rows)
+        return [[(-arb(s) / (2 * sigma**2)).exp() for s in row] for row in squared]
+    return [[(-s / sigma).exp() for s in row] for row in distances(rows, "euclidean")]
+
+
+def eigenvalues(matrix: list[list[arb]]) -> list[arb]:
+    """Return the eigenvalues of a symmetric matrix, checked by the traces of its powers.
+
+    The solver fails on some matrices with blocks or multiple eigenvalues. So the matrix is
+    reflected about a vector without pattern first, and about another one if that wasn't enough.
+    """
+    whole = arb_mat(matrix)
+    for attempt in range(8):
+        vector = [arb(i + 2 + 31 * attempt).sqrt() - attempt for i in range(len(matrix))]
+        found = _reflected_eigenvalues(whole, vector)
+        if _have_traces(found, whole):
+            return found
+    raise ArithmeticError("the oracle's eigenvalues are wrong")
+
+
+def _reflected_eigenvalues(whole: arb_mat, vector: list[arb]) -> list[arb]:
+    twice = 2 / sum((v * v for v in vector), arb(0))
+    mirror = arb_mat(
+        [
+            [(1 if i == j else 0) - twice * v * w for j, w in enumerate(vector)]
+            for i, v in enumerate(vector)
+        ]
+    )
+    return [v.real for v in acb_mat(mirror * whole * mirror).eig(algorithm="approx")]
+
+
+def _have_traces(values: list[arb], whole: arb_mat) -> bool:
+    power = whole
+    for exponent in range(1, 5):
+        trace = sum((power[i, i] for i in range(len(values))), arb(0))
+        gap = abs(trace - sum((value**exponent for value in values), arb(0)))
+        if not gap < arb(2) ** (-BITS // 2):
+            return False
+        power = power * whole
+    return True
+
+
+def vendi_score(spectrum: Sequence[arb], order: float) -> float:
+    """Return the Hill number of eigenvalues of trace n, of an order."""
+    spectrum = [value for value in spectrum if value > arb(2) ** (-BITS // 4)]  # not rounding
+    total = sum(spectrum, arb(0))
+    shares = [value / total for value in spectrum]
+    if order == math.inf:
+        return float(1 / max(shares, key=float))
+    if order == 0:
+        return float(len(shares))
+    if order == 1:
+        return float((-sum((p * p.log() for p in shares), arb(0))).exp())
+    q = arb(fmpq(*float(order).as_integer_ratio()))
+    return float(sum((p**q for p in shares), arb(0)) ** (1 / (1 - q)))
+
+
+def magnitude(table: list[list[arb]], scale: float) -> float:
+    """Return the magnitude of distinct points at a scale."""
+    t = arb(fmpq(*float(scale).as_integer_ratio()))
+    matrix = arb_mat([[(-t * s).exp() for s in row] for row in table])
+    weights = matrix.solve(arb_mat([[1]] * len(table)))
+    value = sum((weights[i, 0] for i in range(len(table))), arb(0))
+    assert value.rad() < 1e-20 * value
+    return float(value)
+
+
+def heat_trace(adjacency: np.ndarray, times: Sequence[float]) -> tuple[list[float], list[arb]]:
+    """Return the heat trace per vertex of the normalised Laplacian, and its eigenvalues."""
+    n, degrees = len(adjacency), adjacency.sum(axis=1).astype(int).tolist()
+    laplacian = [
+        [
+            (arb(1) if i == j and degrees[i] else arb(0))
+            - (1 / arb(degrees[i] * degrees[j]).sqrt() if adjacency[i, j] else arb(0))
+            for j in range(n)
+        ]
+        for i in range(n)
+    ]
+    found = eigenvalues(laplacian)
+    traces = [float(sum(((-v * arb(t)).exp() for v in found), arb(0)) / n) for t in times]
+    return traces, found
+
+
+def imd(first: Sequence[arb], second: Sequence[arb]) -> float:
+    """Return the supremum of the weighted gap of two traces, from a grid and golden sections."""
+    a, b = (np.array([np.longdouble(float(v)) for v in s]) for s in (first, second))
+
+    def gap(times: np.ndarray) -> np.ndarray:
+        ours, theirs = (np.exp(-np.multiply.outer(times, s)).mean(axis=-1) for s in (a, b))
+        return np.exp(-2 * (times + 1 / times)) * np.abs(ours - theirs)
+
+    grid = np.exp(np.linspace(-4, 4, 4001).astype(np.longdouble))
+    values = gap(grid)
+    best = values.max()
+    for place in np.argsort(values)[-5:]:
+        low, high = grid[max(place - 1, 0)], grid[min(place + 1, len(grid) - 1)]
+        fine = np.linspace(low, high, 4001)
+        best = max(best, gap(fine).max())
+    return float(best)
