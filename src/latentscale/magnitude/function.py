@@ -26,8 +26,10 @@ Methods
     bracket is its rounding.
 ``cg``
     Conjugate gradients for all scales at once (:mod:`latentscale.linalg.conjugate_gradients`), with
-    a certified lower bound. The upper bound is certified where the smallest eigenvalue can be
-    bounded, and an estimate elsewhere.
+    a certified lower bound. The upper bound is certified where the smallest eigenvalue or, under
+    the cosine distance, the magnitude itself can be bounded closely enough, and an estimate
+    elsewhere. Where the cosine matrix is singular in float64, the number of points is the estimate
+    (:mod:`latentscale.linalg.positive_definiteness`).
 ``definition``
     :math:`\mathrm{Mag}(0) = 1`. The paper defines it so, and it is the limit for almost all spaces
     (the one-point property; Roff and Yoshinaga 2023).
