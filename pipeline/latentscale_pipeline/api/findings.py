@@ -183,7 +183,7 @@ class HeatTraceFindings(Findings):
         found = [
             (
                 f"t = {self.times[i]:.3g}",
-                f"{self.trace[i]:.6g} [{self.lower[i]:.6g}, {self.upper[i]:.6g}] {self.bounds}",
+                write_bracket(self.trace[i], self.lower[i], self.upper[i], self.bounds),
             )
             for i in chosen
         ]
@@ -283,11 +283,15 @@ class GeomcaFindings(Findings):
 
 
 def written(found: Estimate) -> str:
-    """Format a number with its bracket."""
-    value = f"{found.value:.6g}"
-    if found.lower == found.upper:
-        return f"{value} {found.bounds}"
-    return f"{value} [{found.lower:.6g}, {found.upper:.6g}] {found.bounds}"
+    """Format an estimate."""
+    return write_bracket(found.value, found.lower, found.upper, found.bounds)
+
+
+def write_bracket(value: float, lower: float, upper: float, bounds: str) -> str:
+    """Format a number with its bracket, unless the digits shown are the same."""
+    shown, low, high = (f"{end:.6g}" for end in (value, lower, upper))
+    bracket = "" if low == shown == high else f"[{low}, {high}] "
+    return f"{shown} {bracket}{bounds}"
 
 
 def draw_table(title: str, lines: Sequence[tuple[str, str]]) -> str:

@@ -153,7 +153,7 @@ def test_jobs_in_an_object_store(
     [
         (["{job}", "{place}/none"], "{place}/none: no results.json here; name the folder of a fin"),
         (["{job}/results.json", "{job}"], "{job}/results.json: no results.json here; name the fo"),
-        (["{job}", "{place}/begun"], "{place}/begun: this job isn't finished; run it to its end"),
+        (["{job}", "{place}/begun"], "{place}/begun: this job isn't finished; run it again"),
         (["{job}", "{place}/torn"], "{place}/torn/results.json: not a JSON object; the file is d"),
         (["{job}", "{place}/odd"], "{place}/odd/results.json: scores is missing"),
         (["{job}", "ftpp://x/y"], "ftpp://x/y: can't open this kind of URL"),

@@ -141,7 +141,7 @@ def test_a_function_has_no_frequencies(folder: Path) -> None:
         folder, "run", job(folder, "similarities:jaccard", method="fourier"), "--allow-code"
     )
     assert ended.returncode == 2
-    assert "similarities:jaccard has none of; use another method" in last_line(ended)
+    assert "not similarities:jaccard; use another method" in last_line(ended)
 
 
 def read(text: str) -> JobConfig:

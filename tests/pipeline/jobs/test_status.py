@@ -375,7 +375,7 @@ def test_logs_can_be_narrowed(failed_job: ObjectStore, latentscale: Command) -> 
     assert "failing" not in ended.out
     ended = latentscale("logs", failed_job.url, "--stage", "slide")
     assert ended.code == 2
-    assert "unknown stage; the stages are failing, after, draw, square, side" in ended.err
+    assert "this job's stages are failing, after, draw, square, side" in ended.err
 
 
 def test_logs_name_the_round_and_the_part(tmp_path: Path, latentscale: Command) -> None:

@@ -183,7 +183,10 @@ def test_labels_are_measured_by_workers_once_and_are_part_of_the_identity(
     [
         ({"corpus": "plain.npy"}, "group_by needs labels, which a source has only once it is"),
         ({"corpus": "bare.zarr"}, "bare.zarr: it has no labels; ingest it again with --labels"),
-        ({"reference": "plain.npy"}, "group_by measures the labels of one corpus; leave out the"),
+        (
+            {"reference": "plain.npy"},
+            "group_by measures the labels of one corpus; leave out reference",
+        ),
         ({"group_by": "ids"}, "group_by: Input should be 'labels'"),
         ({"measures": {"heat": {"k": 30}}}, "label '': corpus: heat.k is 30"),
     ],

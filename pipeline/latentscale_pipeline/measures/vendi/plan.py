@@ -237,7 +237,7 @@ def _choose_method(
         )
     if weighted and asked not in {"exact", "lanczos"}:
         raise BadInput(
-            f"{role}: measures.vendi.method {asked} does not support weights; use exact or "
+            f"{role}: measures.vendi.method {asked} doesn't support weights; use exact or "
             "lanczos, or set measures.vendi.weights to false"
         )
     least = {"lanczos": LEAST_LANCZOS, "subsample": 2 * LEAST_SUBSET}.get(asked, 1)
