@@ -17,6 +17,9 @@ Float64Array = NDArray[np.float64]
 
 BOOTSTRAP_DRAWS = 4000
 
+SMALL_SHARE = 1e-3
+"""Share of the largest deviation. Times with less can't have the largest error."""
+
 BAND_LEVEL = 0.98
 """Level of the bootstrap quantile for a 95 % interval: few probes cost 2 % of the coverage."""
 
@@ -70,11 +73,7 @@ def imd_of_traces(
         )
     weight = imd_weight(IMD_TIMES)
     value, time = largest_gap(first.imd_trace - second.imd_trace)
-    # Opposite signs don't matter: the multipliers are symmetric.
-    swings = sum(
-        _bootstrap_swings(heat.imd_deviations * weight, generator) for heat in (first, second)
-    )
-    reach = float(np.quantile(np.abs(swings).max(axis=1), BAND_LEVEL))
+    reach = _band([heat.imd_deviations * weight for heat in (first, second)], generator)
     reach += float((weight * (first.imd_quadrature + second.imd_quadrature)).max())
     errors = np.hypot(first.imd_standard_error, second.imd_standard_error)
     standard_error = float((weight * errors)[np.abs(IMD_TIMES - time).argmin()])
@@ -127,6 +126,18 @@ def imd_sampling_error(errors: Sequence[Float64Array]) -> float:
     of the difference.
     """
     return float((imd_weight(IMD_TIMES) * np.hypot(*errors)).max())
+
+
+def _band(deviations: Sequence[Float64Array], generator: np.random.Generator) -> float:
+    """Return a high quantile of the largest error at any time of the difference of two means."""
+    sizes = sum(np.sqrt(np.square(each).sum(axis=0)) for each in deviations)
+    # Beyond t = 0.2 to 7, about, the weight leaves too little to be the largest.
+    matter = sizes > SMALL_SHARE * np.max(sizes)
+    if not matter.any():
+        return 0.0
+    # Opposite signs don't matter: the multipliers are symmetric.
+    swings = sum(_bootstrap_swings(each[:, matter], generator) for each in deviations)
+    return float(np.quantile(np.abs(swings).max(axis=1), BAND_LEVEL))
 
 
 def _bootstrap_swings(deviations: Float64Array, generator: np.random.Generator) -> Float64Array:

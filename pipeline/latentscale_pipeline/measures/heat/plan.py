@@ -234,7 +234,9 @@ def _trace_memory(section: Heat, corpus: CorpusFacts) -> int:
         work += 2 * 8 * corpus.n**2
     # The component labels and the null-space vector.
     work += 12 * n
-    return work + TIME_BYTES * _times(section) + FEW_TILES_BYTES
+    # A few numbers for every probe and time.
+    probes = section.probes if isinstance(section.probes, int) else MOST_PROBES
+    return work + 8 * 8 * probes * _times(section) + FEW_TILES_BYTES
 
 
 def _trace_cost(section: Heat, corpus: CorpusFacts) -> CostEstimate:

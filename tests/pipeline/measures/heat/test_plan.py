@@ -1,0 +1,43 @@
+"""What a plan and a report say beforehand of heat traces that take long or mean little."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from latentscale.graphs.knn import symmetrise
+from latentscale.graphs.laplacian import find_null_space, normalised_laplacian
+from latentscale.heat.trace import sufficient_steps
+from latentscale_pipeline.measures.heat.config import Heat
+from latentscale_pipeline.measures.heat.plan import _expected_steps
+from latentscale_pipeline.measures.heat.report import HeatReport
+from tests.support.results_documents import example_results, read
+
+
+def path(n: int) -> csr_array:
+    ends = np.arange(n)[:, None] + np.array([-1, 1])
+    return normalised_laplacian(symmetrise(np.clip(ends, 0, n - 1)))
+
+
+@pytest.mark.parametrize(("stop", "steps"), [(10.0, 10), (100.0, 40), (1e4, 320)])
+def test_expected_steps_grow_with_the_root_of_time(stop: float, steps: int) -> None:
+    section = Heat.model_validate({"steps": "auto", "times": {"stop": stop}})
+    assert _expected_steps(section) == steps
+    laplacian = path(1500)
+    taken = sufficient_steps(
+        laplacian,
+        np.geomspace(0.1, stop, 8),
+        tolerance=1e-3,
+        generator=np.random.default_rng(0),
+        null_space=find_null_space(laplacian),
+    )
+    assert steps / 2 <= taken <= steps
+
+
+def test_ties_and_impossible_null_models_are_noted() -> None:
+    found = read(example_results()).part("heat")
+    assert not any("distance of the last" in note for note in HeatReport().notes(found))
+    graph = found.corpus.graph.model_copy(update={"tied": 0.25, "mean_degree": 3.5})
+    trace = found.corpus.model_copy(update={"graph": graph, "normalization": "er"})
+    notes = HeatReport().notes(found.model_copy(update={"corpus": trace}))
+    assert any(note.startswith("For 25 % of the rows of the corpus") for note in notes)
+    assert any("mean degree, 3.5, is below 4" in note for note in notes)
