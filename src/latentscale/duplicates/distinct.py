@@ -35,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.tiles.distances import Float64Array, Metric, Points
+from latentscale.tiles.top_lists import content_keys
 
 Int64Array = NDArray[np.int64]
 
@@ -97,7 +98,7 @@ def find_distinct(points: Points) -> Distinct:
     if points.metric == "cosine":
         leaders = _equal_directions(points)
     else:
-        hashes = _hash_rows(np.ascontiguousarray(points.rows))
+        hashes = content_keys(points.rows)
         leaders = _equal_rows(points.rows, hashes, np.argsort(hashes, kind="stable"))
     return _groups_of(leaders)
 
@@ -219,7 +220,7 @@ def _join_leaders(
     rows: Float64Array, projections: Float64Array, window: float, limit: float, manhattan: bool
 ) -> Int64Array:
     """Join each row to the first leader within the limit, in an order that rows alone determine."""
-    order = np.lexsort((_hash_rows(rows), projections))
+    order = np.lexsort((content_keys(rows), projections))
     return _lead_in_window(rows, projections, order, window, limit, manhattan)
 
 
@@ -255,20 +256,6 @@ def _lead_in_window(
             leading[last] = row
             last += 1
     return leaders
-
-
-@numba.njit(cache=True, nogil=True)
-def _hash_rows(rows: Float64Array) -> NDArray[np.uint64]:
-    bits = rows.view(np.uint64)
-    hashes = np.empty(rows.shape[0], dtype=np.uint64)
-    for i in range(rows.shape[0]):
-        state = np.uint64(0x9E3779B97F4A7C15)
-        for c in range(rows.shape[1]):
-            word = np.uint64(0) if rows[i, c] == 0.0 else bits[i, c]  # -0.0 equals 0.0
-            state = (state ^ word) * np.uint64(0xFF51AFD7ED558CCD)
-            state ^= state >> np.uint64(32)
-        hashes[i] = state
-    return hashes
 
 
 @numba.njit(cache=True, nogil=True)

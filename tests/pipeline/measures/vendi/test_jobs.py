@@ -218,7 +218,7 @@ def test_every_other_method_brackets_the_dense_scores(
 
 def test_methods_that_do_not_fit_are_refused(tmp_path: Path, corpus: Path) -> None:
     kernels = "[rbf]"
-    with pytest.raises(BadInput, match="method nystrom doesn.t support weights"):
+    with pytest.raises(BadInput, match="method nystrom doesn't support weights"):
         run(tmp_path, corpus / "weighted.zarr", kernels=kernels, method="nystrom")
     np.save(tmp_path / "few.npy", np.eye(30, dtype="f4"))
     with pytest.raises(
