@@ -9,9 +9,9 @@ whatever module has them, that are lowered so that few rows take the routes of m
 
 Records hold to the bit on one kind of machine: sums of floating-point numbers depend on the
 instructions that a processor has and on the versions of the libraries. Every record says where it
-was made. Elsewhere numbers may differ by 1e-9 of their size, those of a random estimate by a
-fiftieth of its interval (rounding turns the vectors that its probes are split by), and arrays are
-compared by type and shape alone.
+was made. Elsewhere numbers may differ by 1e-9 of their size or, unless their bracket is certified,
+a fiftieth of it: rounding turns the vectors by which probes are split, and moves the ends of
+brackets that are made of it. Arrays are compared by type and shape alone.
 
     python tests/acceptance/recorded.py                    run all small jobs and compare them
     python tests/acceptance/recorded.py everything demo    only these
@@ -60,7 +60,7 @@ NOISE = 1e-12
 """The same where a number is next to nothing."""
 
 INTERVAL_SHARE = 0.02
-"""The same for the numbers of a random estimate, as a share of its interval."""
+"""The same for a number with a bracket of rounding or of probes, as a share of the bracket."""
 
 SHOWN_DIFFERENCES = 30
 
@@ -718,7 +718,7 @@ def find_differences(
         By how much numbers may differ on another machine whatever their size.
     """
     if isinstance(old, dict) and isinstance(new, dict):
-        if old.get("bounds") == "interval95" and isinstance(old["upper"], float):
+        if old.get("bounds") in ("exact", "interval95") and isinstance(old.get("upper"), float):
             slack = max(slack, INTERVAL_SHARE * (old["upper"] - old["lower"]))
         for key in [*old, *(key for key in new if key not in old)]:
             if key == "sha256" and not exactly:
