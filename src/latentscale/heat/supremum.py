@@ -71,8 +71,8 @@ def largest_gap(difference: Float64Array) -> tuple[float, float]:
     Returns
     -------
     tuple of float
-        The largest value of e^(-2(t + 1/t)) |difference| from the first to the last of the
-        intervals, up to rounding; the time at which it is reached.
+        The largest absolute value of e^(-2(t + 1/t)) times the difference from the first to the
+        last of the intervals, up to rounding; the time at which it is reached.
     """
     weighted = imd_weight(IMD_TIMES) * np.abs(difference)
     peak = int(weighted.argmax())
