@@ -141,6 +141,12 @@ class GeomcaReport(MeasureReport):
             ),
             _order_note(found.orders or []),
         ]
+        if found.epsilon_lower is not None and found.epsilon_upper is not None:
+            low, high = write_number(found.epsilon_lower), write_number(found.epsilon_upper)
+            notes.append(
+                f"The scores hold for this ε. It was estimated from samples ({low} to {high}), and "
+                "no bracket of a score contains that uncertainty."
+            )
         if outliers is not None:
             notes.append(
                 f"{counted(outliers.corpus, 'row')} of the corpus and "
