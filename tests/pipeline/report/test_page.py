@@ -318,7 +318,7 @@ def test_scores_over_row_orders_outliers_and_sweeps_are_shown() -> None:
     results = example_results()
     geomca = results["measures"]["geomca"]
     plain = Page(render_report(read(results))).text
-    assert "replicates.count repeats it under random ones" in plain
+    assert "To measure this effect, set replicates.count" in plain
     scores = ("precision", "recall", "consistency", "quality", "precision_rows", "recall_rows")
     geomca["orders"] = [dict.fromkeys(scores, value) for value in (0.25, 0.5, 0.375)]
     geomca["outliers"] = {"reference": 1, "corpus": 1234}
@@ -336,7 +336,7 @@ def test_scores_over_row_orders_outliers_and_sweeps_are_shown() -> None:
     ]
     page = Page(render_report(read(results)))
     assert (
-        "Over 3 random orders precision from 0.25 to 0.5 and recall from 0.25 to 0.5" in page.text
+        "Over 3 random orders: precision from 0.25 to 0.5 and recall from 0.25 to 0.5" in page.text
     )
     assert "1,234 rows of the corpus and 1 row of the reference are outliers" in page.text
     assert "0.4375 to 0.5625 over samples of them" in page.text

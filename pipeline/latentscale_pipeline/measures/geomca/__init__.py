@@ -20,7 +20,7 @@ from latentscale_pipeline.measures.geomca.results import GeomcaResults
 
 
 class GeomcaMeasure(Measure):
-    """How GeomCA takes part in a job."""
+    """GeomCA as a measure."""
 
     section = Geomca
     results = GeomcaResults
@@ -45,7 +45,7 @@ class GeomcaMeasure(Measure):
         results: Results,
         corpora: Mapping[Role, Corpus],
     ) -> Findings:
-        """Name rows of components and outliers."""
+        """Add rows that represent components and outliers."""
         from latentscale_pipeline.measures.geomca.representatives import with_representatives
 
         return with_representatives(section, findings, results, corpora)
@@ -57,7 +57,7 @@ class GeomcaMeasure(Measure):
     def read_scales(
         self, section: Geomca, settings: Any, found: GeomcaResults | None
     ) -> Mapping[str, float | None]:
-        """Take epsilon from a finished job, unless it is given."""
+        """Return the epsilon of a finished job, unless the configuration gives one."""
         if section.epsilon is not None:
             return {}
         return {"epsilon": None if found is None else found.epsilon}

@@ -34,7 +34,7 @@ from latentscale_pipeline.measures.geomca.settings import (
 from latentscale_pipeline.storage.artifacts import Artifact
 
 LISTED_COMPONENTS = 200
-"""Components that results.json lists, largest first; all are in the store."""
+"""Number of components in results.json, largest first; the store has all."""
 
 SCORES = tuple(field.name for field in fields(GeomcaScores))
 
@@ -51,7 +51,7 @@ def collect_geomca(section: Geomca, facts: JobFacts, results: Results) -> Findin
         "of": "pair",
         "unit": "fraction",
         "better": "high",
-        # More rows at the same epsilon cover more; a fixed number drawn from each side doesn't.
+        # More rows at the same epsilon cover more, unless both corpora are samples of fixed size.
         "size_dependent": any(rows[role] == corpus.n for role, corpus in facts.corpora.items()),
     }
     if "reason" in artifact.values:
@@ -118,7 +118,7 @@ def _origin_of_epsilon(section: Geomca, facts: JobFacts, results: Results) -> di
 
 
 def _over_orders(value: float, others: Sequence[float], *, drawn: bool) -> Estimate:
-    """Bracket a score with where it would be under another order of the rows.
+    """Bracket a score by its values under other orders of the rows.
 
     The score of random rows is an estimate of that of all rows.
     """
@@ -163,7 +163,7 @@ def _arrays(section: Geomca, artifact: Artifact, results: Results) -> Mapping[st
     arrays = {f"geomca/components/{name}": artifact.path(name) for name in COMPONENT_ARRAYS}
     for role in ROLES:
         thinned = results(own_setting(section).thinned(role))
-        # Membership is given for the rows considered: all of them, unless some were drawn.
+        # Membership covers the rows considered: all rows, unless some were drawn.
         arrays[f"geomca/membership/{role}"] = artifact.path(f"membership_{role}")
         arrays[f"geomca/outliers/{role}"] = artifact.path(f"outliers_{role}")
         arrays[f"geomca/rows/{role}"] = thinned.path("rows")

@@ -14,7 +14,7 @@ from latentscale_pipeline.config.section import Fraction, Length, Section
 
 
 class GeomcaSweep(Section):
-    """Values to take beside the measure's own; both distances in units of the job's epsilon."""
+    """Further values of the settings; distances are in units of the job's epsilon."""
 
     epsilon: list[Annotated[float, Field(ge=1e-6, le=1e6)]] = Field(default=[])
     """Joining distances, in units of the job's epsilon."""
@@ -40,17 +40,17 @@ class Geomca(Section):
     equal_dimensions: ClassVar[bool] = True
 
     percentile: Annotated[float, Field(gt=0.0, le=100.0)] = 10.0
-    """Percentile of the distances between two random samples of the reference that epsilon is."""
+    """Epsilon, as a percentile of the distances between two random samples of the reference."""
     epsilon: Length | None = None
-    """Distance below which two rows are joined, in units of the vectors; null takes the percentile.
+    """Distance below which two rows are joined, in units of the vectors; null: the percentile.
     """
     delta: Annotated[float, Field(ge=0.0)] = 1.0
     """Distance to which rows are thinned, in units of epsilon; 0 only merges equal rows."""
     eta_c: Fraction = 0.0
-    """Consistency that a component has to exceed to count for precision and recall."""
+    """Components count for precision and recall if their consistency exceeds this."""
     eta_q: Fraction = 0.0
-    """Quality that a component has to exceed to count for precision and recall."""
+    """Components count for precision and recall if their quality exceeds this."""
     rows: PositiveInt | None = None
     """Random rows of each corpus to take; null takes all, or as many as ``budget.pairs`` allows."""
     sweep: GeomcaSweep | None = None
-    """Other distances and thresholds to give the scores for as well."""
+    """Other distances and thresholds at which scores are reported as well."""

@@ -122,7 +122,7 @@ def merge_forests(inputs: Inputs) -> Output:
 
 
 def _follow(thinned: Artifact, components: Components, role: Role) -> dict[str, Int64Array]:
-    """Give every considered row the component of the row that stands for it."""
+    """Return the component of every row considered: that of the row that represents it."""
     sparse = Sparsification(thinned.array("kept"), thinned.array("representative"))
     labels: Int64Array = getattr(components, f"labels_{role}")
     membership = labels[np.searchsorted(sparse.kept, sparse.representative)]

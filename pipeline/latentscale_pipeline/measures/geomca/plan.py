@@ -47,13 +47,13 @@ from latentscale_pipeline.measures.geomca.sparsification import (
 from latentscale_pipeline.measures.geomca.tasks import find_epsilon
 
 MOST_PARTS = 512
-"""Tasks of an iteration that sparsifies; beyond, each takes several shards."""
+"""Largest number of tasks of a sparsifying iteration; with more shards, each takes several."""
 
 MOST_TASKS = 64
-"""Tasks that look for the edges of a graph."""
+"""Largest number of tasks that find the edges of a graph."""
 
 TAKEN_PER_KEPT = 2.0
-"""Rows that fronts are expected to hold for each that is kept."""
+"""Expected rows in fronts for each row that is kept."""
 
 
 def plan_geomca(section: Geomca, facts: JobFacts) -> list[Stage]:
@@ -62,8 +62,7 @@ def plan_geomca(section: Geomca, facts: JobFacts) -> list[Stage]:
     Raises
     ------
     BadInput
-        If there is no reference, the two corpora differ in dimension, or so many rows are expected
-        to be kept that the budget doesn't allow to compare them.
+        If there is no reference, or the rows in the configuration exceed the budget.
     """
     if "reference" not in facts.corpora:
         raise BadInput("measures.geomca compares with a reference; add one or leave it out")
@@ -129,7 +128,7 @@ def _epsilon_stage(section: Geomca, facts: JobFacts) -> Stage:
 def _thinning_stages(
     facts: JobFacts, setting: Setting, role: Role, considered: int, epsilon: float | None
 ) -> list[Stage]:
-    """Plan the sparsification of a corpus, after a draw of rows or of their order if it asks."""
+    """Plan the sparsification of a corpus, and before it the draw of rows or of their order."""
     corpus = facts.corpora[role]
     drawn = () if considered == corpus.n and setting.order == 0 else (setting.drawn(role),)
     draws = [
@@ -177,7 +176,7 @@ def _thinning_memory(corpus: CorpusFacts, considered: int, *, drawn: bool) -> in
     block = 20 * BLOCK_ROWS * corpus.d + FEW_TILES_BYTES
     keepers = HELD_COORDINATE_BYTES * held * corpus.d
     removing = keepers + shard + block + 24 * corpus.rows_of_shard
-    # A front is held as it's stored, in float64, in single precision, and once more when kept.
+    # A front in the stored type, in float64, in float32, and a copy of what is kept.
     stored = corpus.stored_bytes // corpus.n // corpus.d
     thinning = held * corpus.d * (8 + 4 + 12) + FEW_TILES_BYTES
     front = held * corpus.d * stored + max(thinning, shard)
@@ -187,7 +186,7 @@ def _thinning_memory(corpus: CorpusFacts, considered: int, *, drawn: bool) -> in
 
 def _thinning_cost(corpus: CorpusFacts, considered: int, delta: float) -> CostEstimate:
     kept = expected_share(delta) * considered
-    # A row that is kept was compared with all that were kept before it, another with half.
+    # A kept row is compared with all rows kept before it, another row with half of them.
     pairs = kept * considered / 2
     held = held_rows(corpus.d)
     iterations = 0 if considered <= held else -(-int(TAKEN_PER_KEPT * kept) // held)
@@ -230,7 +229,7 @@ def _graph_stage(
 
 
 def _graph_memory(facts: JobFacts, considered: dict[Role, int]) -> int:
-    """Bytes when every row is kept: how many are is known only then."""
+    """Memory if every row is kept, because their number isn't known before."""
     largest = max(facts.corpora.values(), key=lambda corpus: corpus.shard_stored_bytes)
     vertices, d = sum(considered.values()), largest.d
     held = min(held_rows(d), max(considered.values()))

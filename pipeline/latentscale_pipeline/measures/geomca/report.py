@@ -1,4 +1,4 @@
-"""What the report says of GeomCA: components, their examples, outliers, a sweep."""
+"""The part of the report about GeomCA: components, examples, outliers, a sweep."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHOWN_COMPONENTS = 30
 """Components in the chart; smaller ones are in the job's store."""
 
 DWARFING = 20
-"""How many times larger than the next a component makes the others invisible beside it."""
+"""Ratio of the two largest components from which the others would be invisible."""
 
 
 SHOWN_COMPONENT_ROWS = 15
@@ -40,7 +40,7 @@ class GeomcaReport(MeasureReport):
     title = "Coverage: GeomCA"
     question = (
         "Both corpora are thinned, points closer than ε are joined, and every connected component "
-        "is asked how many points of each corpus it holds and how well they mix."
+        "is described by how many points of each corpus it has and how well they mix."
     )
     source = "Poklukar et al., GeomCA, ICML 2021, definitions 2.1 to 3.1"
     scores: ClassVar[Mapping[str, Definition]] = {
@@ -79,8 +79,8 @@ class GeomcaReport(MeasureReport):
     def figures(self, found: GeomcaResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
         """Draw the largest components.
 
-        Bars are stacked; where one component dwarfs the others they stand side by side on a
-        logarithmic axis, since a stack has no meaning there.
+        Bars are stacked. If one component is much larger than the others, they stand side by side
+        on a logarithmic axis, where a stack would have no meaning.
         """
         components = found.components[:SHOWN_COMPONENTS]
         if not components:
@@ -124,7 +124,7 @@ class GeomcaReport(MeasureReport):
         ]
 
     def tables(self, found: GeomcaResults) -> list[Table]:
-        """Return the largest components, the outliers and the sweep, as far as there are any."""
+        """Return tables of the largest components, the outliers and the sweep, if there are any."""
         return [
             _components_table(found),
             *_outliers_tables(found),
@@ -132,7 +132,7 @@ class GeomcaReport(MeasureReport):
         ]
 
     def notes(self, found: GeomcaResults) -> list[str]:
-        """Return what a reader must know of thinning, order, outliers and delta."""
+        """Return notes on thinning, order of the rows, epsilon, outliers and delta."""
         sizes, outliers = found.sizes, found.outliers
         notes = [
             (
@@ -157,7 +157,7 @@ class GeomcaReport(MeasureReport):
         if found.delta >= found.epsilon:
             notes.insert(
                 0,
-                "With δ = ε quality says nothing: two points of one corpus that are left after "
+                "With δ = ε quality is uninformative: two points of one corpus that are left after "
                 "thinning are farther apart than ε, so every remaining edge joins the two corpora "
                 "and quality is 1 by construction (0 in a component without edges). A δ below ε "
                 "makes it informative.",
@@ -165,13 +165,13 @@ class GeomcaReport(MeasureReport):
         return notes
 
     def methods(self, found: GeomcaResults) -> list[tuple[str, str]]:
-        """Say at which distances and thresholds."""
+        """Return the distances and thresholds."""
         origin = "given"
         if found.percentile is not None:
             origin = f"percentile {write_number(found.percentile)} of distances"
         if found.epsilon_lower is not None and found.epsilon_upper is not None:
             low, high = write_number(found.epsilon_lower), write_number(found.epsilon_upper)
-            origin += f", {low} to {high} over samples of them"
+            origin += f", {low} to {high} over samples"
         settings = (
             f"ε = {write_number(found.epsilon)} ({origin}), "
             f"δ = {write_number(found.delta)}, η_c = {write_number(found.eta_c)}, "
@@ -255,7 +255,7 @@ def _outliers_tables(geomca: GeomcaResults) -> list[Table]:
 
 
 def _examples(rows: Sequence[Row]) -> str:
-    """Name rows by their ids, or by their places where they have none."""
+    """Name rows by their ids, or by their numbers if they have none."""
     return ", ".join(f"row {row.row}" if row.id is None else printable(row.id) for row in rows)
 
 
@@ -265,15 +265,15 @@ def _order_note(orders: Sequence[GeomcaScores]) -> str:
         "rows, so another order keeps other rows."
     )
     if not orders:
-        return f"{note} By how much is unknown here; replicates.count repeats it under random ones."
+        return f"{note} To measure this effect, set replicates.count."
     ranges = [
         f"{score} from {write_number(min(values))} to {write_number(max(values))}"
         for score in ("precision", "recall")
         for values in ([getattr(order, score) for order in orders],)
     ]
     return (
-        f"{note} Over {len(orders)} random orders {' and '.join(ranges)} came out; the brackets "
-        "say where a score lies under another order."
+        f"{note} Over {len(orders)} random orders: {' and '.join(ranges)}. The brackets contain "
+        "this effect."
     )
 
 

@@ -21,10 +21,10 @@ from latentscale_pipeline.measures.geomca.results import GeomcaResults, Row, Row
 from latentscale_pipeline.measures.geomca.settings import own_setting
 
 SHOWN_COMPONENTS = 15
-"""Components that get examples, the largest first."""
+"""Number of components with examples, largest first."""
 
 EXAMPLES = 3
-"""Rows of each corpus that a component names, and outliers three times as many."""
+"""Examples of each corpus for a component; outliers have three times as many."""
 
 ROLES: tuple[Role, ...] = ("corpus", "reference")
 
@@ -77,7 +77,7 @@ def with_representatives(
 
 
 def _spread(rows: Rows, count: int) -> Rows:
-    """Choose some rows of a set, evenly spread over it: the first and the last among them."""
+    """Choose rows of a set at even intervals, with the first and the last."""
     ordered = np.sort(rows)
     if len(ordered) <= count:
         return ordered
@@ -92,7 +92,7 @@ def _name(corpus: Corpus, rows: Rows) -> dict[int, Row]:
 
 
 def _ids(corpus: Corpus, rows: Rows) -> dict[int, str]:
-    """Return the ids of some rows, in ascending order, holding one block of ids at a time."""
+    """Return the ids of ascending rows; one block of ids is in memory at a time."""
     found: dict[int, str] = {}
     first = 0
     for block in corpus.companion_blocks("ids"):

@@ -1,4 +1,4 @@
-"""What GeomCA finds: its part of ``measures`` in the results."""
+"""The results of GeomCA: its part of ``measures``."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from latentscale_pipeline.results.part import (
 
 
 class Row(Part):
-    """A row by its place, and by its id where the corpus has ids."""
+    """A row by its number, and by its id if the corpus has ids."""
 
     row: Count
     """Number of the row in its corpus."""
     id: Absent[str] = None
-    """Its id, where the corpus has ids."""
+    """Its id, if the corpus has ids."""
 
 
 class RowsByRole(Part):
@@ -41,17 +41,17 @@ class Component(Part):
     size: Positive
     """Thinned rows in it."""
     n_reference: Count
-    """Those of the reference."""
+    """Thinned rows of the reference in it."""
     n_corpus: Count
-    """Those of the corpus."""
+    """Thinned rows of the corpus in it."""
     consistency: Share
-    """How balanced the two corpora are; 1 is equally many of both."""
+    """Balance of the two corpora; 1 if it has equally many rows of both."""
     quality: Share
     """Share of the edges that join the two corpora."""
     edges: Count
-    """How many pairs in it are joined."""
+    """Number of edges in it."""
     examples: Absent[RowsByRole] = None
-    """Rows that stand for it."""
+    """Rows that represent it."""
 
 
 class GeomcaSizes(Part):
@@ -73,9 +73,9 @@ class Outliers(Part):
     model_config = ConfigDict(json_schema_extra={"inline": True})
 
     reference: Count
-    """Of the reference."""
+    """Outliers of the reference."""
     corpus: Count
-    """Of the corpus."""
+    """Outliers of the corpus."""
 
 
 class GeomcaScores(Part):
@@ -88,7 +88,7 @@ class GeomcaScores(Part):
     recall: Share
     """Share of the thinned reference in components that count."""
     consistency: Share
-    """How balanced the two corpora are; 1 is equally many of both."""
+    """Balance of the two corpora; 1 if it has equally many rows of both."""
     quality: Share
     """Share of the edges that join the two corpora."""
     precision_rows: Share
@@ -105,15 +105,15 @@ class GeomcaSetting(Part):
     delta: float
     """Distance to which rows were thinned, in units of the vectors."""
     eta_c: Share
-    """Consistency that a component had to exceed."""
+    """Threshold of consistency."""
     eta_q: Share
-    """Quality that a component had to exceed."""
+    """Threshold of quality."""
     precision: Share
     """Share of the thinned corpus in components that count."""
     recall: Share
     """Share of the thinned reference in components that count."""
     consistency: Share
-    """How balanced the two corpora are; 1 is equally many of both."""
+    """Balance of the two corpora; 1 if it has equally many rows of both."""
     quality: Share
     """Share of the edges that join the two corpora."""
     precision_rows: Share
@@ -123,7 +123,7 @@ class GeomcaSetting(Part):
     sizes: GeomcaSizes
     """Rows before and after thinning."""
     component_count: Count
-    """All components."""
+    """Number of all components."""
 
 
 class GeomcaResults(Part):
@@ -139,11 +139,11 @@ class GeomcaResults(Part):
     epsilon: float
     """Distance below which rows were joined."""
     epsilon_lower: Absent[Spread] = None
-    """95 % confidence interval of the percentile over samples of the reference."""
+    """Lower end of the 95 % interval of the percentile over samples of the reference."""
     epsilon_upper: Absent[Spread] = None
     """Upper end of that interval."""
     percentile: float | None
-    """Null where epsilon was given."""
+    """Percentile of sampled distances; null if epsilon was given."""
     delta: float
     """Distance to which rows were thinned, in units of the vectors."""
     precision: Share | None
@@ -151,7 +151,7 @@ class GeomcaResults(Part):
     recall: Share | None
     """Share of the thinned reference in components that count."""
     consistency: Share | None
-    """How balanced the two corpora are; 1 is equally many of both."""
+    """Balance of the two corpora; 1 if it has equally many rows of both."""
     quality: Share | None
     """Share of the edges that join the two corpora."""
     precision_rows: Share | None
@@ -165,17 +165,17 @@ class GeomcaResults(Part):
     precision_rows_reason: Absent[Reason] = None
     recall_rows_reason: Absent[Reason] = None
     eta_c: Share
-    """Consistency that a component had to exceed."""
+    """Threshold of consistency."""
     eta_q: Share
-    """Quality that a component had to exceed."""
+    """Threshold of quality."""
     sizes: GeomcaSizes
     """Rows before and after thinning."""
     outliers: Absent[Outliers] = None
     """Rows in components of a single thinned point."""
     component_count: Absent[Count] = None
-    """All components, listed or not."""
+    """Number of all components, listed or not."""
     components: list[Component]
-    """The largest first, capped."""
+    """The largest components, largest first."""
     orders: Absent[list[GeomcaScores]] = None
     """The scores under random orders of the rows."""
     sweep: Absent[list[GeomcaSetting]] = None

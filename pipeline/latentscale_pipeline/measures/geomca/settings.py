@@ -41,7 +41,7 @@ class Setting:
         return f"{name}-order-{self.order}" if self.order else name
 
     def drawn(self, role: Role) -> str:
-        """Name the stage that draws rows of a corpus, or their order, where that is needed."""
+        """Name the stage that draws rows of a corpus or their order."""
         return f"rows-{role}-order-{self.order}" if self.order else f"rows-{role}"
 
     @property
@@ -55,12 +55,12 @@ class Setting:
 
 
 def own_setting(section: Geomca) -> Setting:
-    """Return what the measure's own keys say."""
+    """Return the setting of the measure's own keys."""
     return Setting(1.0, section.delta, 0, main=True)
 
 
 def swept_settings(section: Geomca) -> list[Setting]:
-    """Return the graphs of a sweep, that of the measure's own keys among them if it asks for it."""
+    """Return the settings of a sweep, which may include that of the measure's own keys."""
     if section.sweep is None:
         return []
     return [
@@ -90,16 +90,16 @@ def considered_rows(section: Geomca, facts: JobFacts) -> dict[Role, int]:
 
 
 def expected_share(delta: float) -> float:
-    """Share of the rows that sparsification is expected to keep at most.
+    """Return the largest share of rows that sparsification is expected to keep.
 
-    It can only be known by doing it. A quarter is a high guess for delta = epsilon, where a row
-    removes every hundredth to every tenth of all; a small delta removes nothing but near-copies.
+    The share isn't known before. A quarter is a high guess for delta = epsilon, where each row
+    removes 1 to 10 % of all. A small delta removes only near-duplicates.
     """
     return 1.0 - 0.75 * min(delta, 1.0)
 
 
 def expected_pairs(rows: Iterable[int], delta: float) -> float:
-    """Return the pairs of rows that the costliest step is expected to compare."""
+    """Return the expected number of pairs of the costliest step."""
     listed, share = list(rows), expected_share(delta)
     # Thinning compares every row with those kept before it, the graph all kept rows.
     return max(*(share * n**2 / 2 for n in listed), (share * sum(listed)) ** 2 / 2)
@@ -114,6 +114,6 @@ def fitting_rows(pairs: float, delta: float) -> int:
 
 
 def replicate_settings(section: Geomca, facts: JobFacts) -> list[Setting]:
-    """Return the same graph under random orders of the rows."""
+    """Return the settings of the same graph under random orders of the rows."""
     orders = range(1, facts.replicates + 1) if facts.replicates > 1 else ()
     return [Setting(1.0, section.delta, order, main=True) for order in orders]

@@ -26,10 +26,10 @@ from latentscale_pipeline.storage.artifacts import Artifact, Output
 Int64Array = NDArray[np.int64]
 
 HELD_BYTES = 192 * 2**20
-"""Memory of the rows that a task holds while others pass by."""
+"""Memory of the rows that a task holds while it reads shards."""
 
 HELD_COORDINATE_BYTES = 12
-"""A coordinate in float64, and in single precision for tiles."""
+"""Bytes of a coordinate in float64 and in float32."""
 
 LEAST_HELD_ROWS, MOST_HELD_ROWS = 1024, 16384
 
@@ -38,13 +38,13 @@ BLOCK_ROWS = 1024
 
 
 def held_rows(d: int) -> int:
-    """Rows of ``d`` dimensions that a task holds while others pass by."""
+    """Return the number of rows of ``d`` dimensions that a task holds while it reads shards."""
     fitting = HELD_BYTES // (HELD_COORDINATE_BYTES * d) // LEAST_HELD_ROWS * LEAST_HELD_ROWS
     return min(max(fitting, LEAST_HELD_ROWS), MOST_HELD_ROWS)
 
 
 def draw_rows(inputs: Inputs) -> Output:
-    """Draw the rows that are considered, and the order in which they are."""
+    """Draw the rows that are considered, and their order."""
     n, rows = inputs.corpora[inputs.parameters["role"]].n, inputs.parameters["rows"]
     generator = inputs.generator()
     arrays = {}
@@ -57,7 +57,7 @@ def draw_rows(inputs: Inputs) -> Output:
 
 @dataclass(frozen=True)
 class Parts:
-    """How the rows considered are cut: a part has those of some consecutive shards.
+    """The parts of the rows considered; a part has the rows of consecutive shards.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Parts:
         return self.corpus.n if self.rows is None else len(self.rows)
 
     def of_part(self, part: int) -> slice:
-        """Return where the rows of a part are among those considered."""
+        """Return the places of a part's rows among those considered."""
         shards = self.corpus.shard_count
         first, end = (number * shards // self.count for number in (part, part + 1))
         held = self.corpus.shard_range(first).start, self.corpus.shard_range(end - 1).stop
@@ -90,7 +90,7 @@ class Parts:
 
 
 def read_blocks(corpus: Corpus, rows: Int64Array) -> Iterator[tuple[slice, NDArray[Any]]]:
-    """Yield the vectors of some rows, ascending, by blocks; every shard is read once at most."""
+    """Yield the vectors of ascending rows in blocks; every shard is read at most once."""
     for shard in range(corpus.shard_count):
         held = corpus.shard_range(shard)
         start, stop = np.searchsorted(rows, [held.start, held.stop]).tolist()
@@ -102,7 +102,7 @@ def read_blocks(corpus: Corpus, rows: Int64Array) -> Iterator[tuple[slice, NDArr
 
 
 def remove_rows(inputs: Inputs) -> Output:
-    """Remove the rows of some shards that are near a row which the last front kept."""
+    """Remove the rows of a part that are near a row kept from the last front."""
     state = read_state(inputs)
     if inputs.index not in state.values["open"]:
         return Output()
@@ -122,7 +122,7 @@ def remove_rows(inputs: Inputs) -> Output:
 
 
 def advance_fronts(inputs: Inputs) -> Output:
-    """Gather the rows that an iteration removed, and thin the next front."""
+    """Collect the rows that an iteration removed, and thin the next front."""
     epsilon = find_epsilon(inputs)
     if epsilon is None:
         return Output(values={"reason": inputs.results["epsilon"].values["reason"]})
@@ -144,7 +144,7 @@ def advance_fronts(inputs: Inputs) -> Output:
 
 
 def find_epsilon(inputs: Inputs) -> float | None:
-    """Return the epsilon that was given or found; None where none could be found."""
+    """Return the epsilon that was given or estimated; None if there is none."""
     given = inputs.parameters["epsilon"]
     found = inputs.results["epsilon"].values.get("epsilon") if given is None else given
     return None if found is None else float(found)

@@ -1,4 +1,4 @@
-"""The estimate of epsilon, as a task."""
+"""The task that estimates epsilon."""
 
 from __future__ import annotations
 
