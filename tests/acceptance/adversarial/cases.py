@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+import latentscale
 from latentscale.baselines.frechet import frechet_distance
 from latentscale.baselines.kernel_distance import kernel_distance
 from latentscale.baselines.manifold_overlap import exact_overlap
@@ -26,9 +27,13 @@ from latentscale.graphs.knn import symmetrise
 from latentscale.graphs.laplacian import normalised_laplacian
 from latentscale.heat.imd import imd_of_traces
 from latentscale.heat.trace import dense_heat_trace, estimate_heat_trace
-from latentscale.magnitude.function import magnitude_function
+from latentscale.magnitude.function import (
+    NoConvergenceScale,
+    convergence_scale,
+    magnitude_function,
+)
 from latentscale.neighbours.exact import exact_neighbours
-from latentscale.tiles.distances import METRICS, as_points
+from latentscale.tiles.distances import METRICS, Metric, as_points
 from latentscale.vendi.kernels import METRIC_OF_KERNEL
 from latentscale.vendi.lanczos import kernel_scores
 from latentscale.vendi.scores import (
@@ -135,11 +140,27 @@ def magnitude_cases(rows: np.ndarray, others: np.ndarray, generator: np.random.G
         scales = np.sort(10.0 ** generator.uniform(-2, 2, size=3)) / middle
         if not np.isfinite(scales).all() or scales[-1] > 1e300:
             continue
+        yield from _convergence_scale(rows, metric, table)
         truths = [oracles.magnitude(table, scale) for scale in scales]
         for method in ("cholesky", "cg"):
             found = magnitude_function(as_points(rows, metric), scales, method=method)
             for scale, estimate, truth in zip(scales, found.estimates, truths, strict=True):
                 yield f"magnitude {metric} at {scale!r}", method, estimate, truth
+
+
+def _convergence_scale(rows: np.ndarray, metric: Metric, table: list) -> Found:
+    """Yield the share of points at both ends of the bracket of the convergence scale."""
+    if len(table) < 3:
+        return
+    try:
+        found = convergence_scale(as_points(rows, metric), target=0.8)
+    except NoConvergenceScale:
+        return
+    # The magnitude grows about its convergence scale, so its ends stand for those of the scale.
+    ends = [oracles.magnitude(table, end) / len(table) for end in (found.lower, found.upper)]
+    middle = min(max(oracles.magnitude(table, found.value) / len(table), ends[0]), ends[1])
+    share = Estimate(middle, *ends, found.bounds, found.method)
+    yield f"convergence scale {metric}", "dense", share, 0.8
 
 
 def heat_cases(rows: np.ndarray, others: np.ndarray, generator: np.random.Generator) -> Found:
@@ -171,6 +192,26 @@ def _check_neighbours(rows: np.ndarray, lists: np.ndarray) -> None:
         last = float(ascending[lists.shape[1] - 1])
         farthest = max(float(row[j]) for j in lists[i])
         assert farthest <= last * (1 + 1e-12), f"row {i} has a neighbour too far"
+
+
+def geomca_cases(rows: np.ndarray, others: np.ndarray, generator: np.random.Generator) -> Found:
+    """GeomCA of arrays, at an epsilon that no distance of two rows is near."""
+    both = np.concatenate([rows, others])
+    table = oracles.squared_distances(both)
+    gaps = sorted({gap for i, row in enumerate(table) for gap in row[:i] if gap > 0})
+    if len(gaps) < 2:
+        return
+    place = int(generator.integers(len(gaps) - 1))
+    low, high = float(gaps[place]), float(gaps[place + 1])
+    if not 1e-60 < low * (1 + 1e-6) < high < 1e60:
+        return
+    epsilon = math.sqrt((low + high) / 2)
+    found = latentscale.geomca_scores(
+        rows.astype(np.float32), others.astype(np.float32), epsilon=epsilon
+    )
+    truths = oracles.geomca_scores(table, len(rows), (gaps[place] + gaps[place + 1]) / 2)
+    for name, truth in truths.items():
+        yield f"geomca {name} at {epsilon!r}", "arrays", found.scores[name], truth
 
 
 def baseline_cases(rows: np.ndarray, others: np.ndarray, generator: np.random.Generator) -> Found:
@@ -253,6 +294,7 @@ MEASURES: dict[str, Callable[[np.ndarray, np.ndarray, np.random.Generator], Foun
     "vendi": vendi_cases,
     "magnitude": magnitude_cases,
     "heat": heat_cases,
+    "geomca": geomca_cases,
     "baselines": baseline_cases,
 }
 

@@ -162,3 +162,49 @@ def imd(first: Sequence[arb], second: Sequence[arb]) -> float:
         fine = np.linspace(low, high, 4001)
         best = max(best, gap(fine).max())
     return float(best)
+
+
+def geomca_scores(
+    squared: list[list[fmpq]], n_corpus: int, squared_epsilon: fmpq
+) -> dict[str, float]:
+    """Return GeomCA's scores with delta = epsilon, from squared distances of corpus and reference.
+
+    The corpus comes first. Each side is thinned in its order (definition 3.1), kept rows nearer
+    than epsilon are joined, and components with rows of both count (definitions 2.2 to 2.5).
+    """
+    sides = [list(range(n_corpus)), list(range(n_corpus, len(squared)))]
+    kept: list[int] = []
+    stands_for: dict[int, int] = {}
+    for side in sides:
+        own: list[int] = []
+        for row in side:
+            near = next((k for k in own if squared[row][k] <= squared_epsilon), None)
+            if near is None:
+                own.append(row)
+            stands_for[row] = row if near is None else near
+        kept += own
+    component = {row: row for row in kept}
+    edges = [
+        (a, b) for i, a in enumerate(kept) for b in kept[:i] if squared[a][b] < squared_epsilon
+    ]
+    for a, b in edges:
+        old, new = component[a], component[b]
+        component = {row: new if name == old else name for row, name in component.items()}
+    corpus = {row for row in kept if row < n_corpus}
+    mixed = {component[a] for a, b in edges if (a in corpus) != (b in corpus)}
+
+    def share(side: list[int], by_rows: bool) -> float:
+        points = side if by_rows else [row for row in side if row in component]
+        good = [row for row in points if component[stands_for[row]] in mixed]
+        return len(good) / len(points)
+
+    between = [edge for edge in edges if (edge[0] in corpus) != (edge[1] in corpus)]
+    others = len(kept) - len(corpus)
+    return {
+        "precision": share(sides[0], False),
+        "recall": share(sides[1], False),
+        "consistency": 1 - abs(len(corpus) - others) / len(kept),
+        "quality": len(between) / len(edges) if edges else 0.0,
+        "precision_rows": share(sides[0], True),
+        "recall_rows": share(sides[1], True),
+    }
