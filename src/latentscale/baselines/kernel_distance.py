@@ -110,11 +110,12 @@ def kernel_distance(first: ArrayLike, second: ArrayLike) -> KernelDistance:
     sums = _Sums(*(_group_sums(*pair, centre, groups) for pair in ((x, x), (y, y), (x, y))))
     sizes = tuple(np.bincount(np.arange(len(rows)) % groups) for rows in (x, y))
     value, rounding = _unbiased(sums, *sizes), _rounding(x, y, centre)
-    if not math.isfinite(value + rounding):
+    error = _jackknife(sums, *sizes) if groups > 1 else 0.0
+    if not math.isfinite(value + rounding + error):
         raise ValueError("rows must be finite, and their cubed products must not overflow")
     if groups < 2:
         return KernelDistance(value, None, None, groups, rounding)
-    error, block_value = _jackknife(sums, *sizes), _block_mean(sums, *sizes)
+    block_value = _block_mean(sums, *sizes)
     return KernelDistance(value, error, block_value, groups, rounding)
 
 
@@ -144,7 +145,7 @@ def _unbiased(sums: _Sums, n: NDArray[np.int64], m: NDArray[np.int64]) -> float:
 
 
 def _jackknife(sums: _Sums, n: NDArray[np.int64], m: NDArray[np.int64]) -> float:
-    variance = 0.0
+    spread = 0.0
     groups = len(n)
     for side in (0, 1):
         left_out = np.array(
@@ -157,8 +158,11 @@ def _jackknife(sums: _Sums, n: NDArray[np.int64], m: NDArray[np.int64]) -> float
                 for group in range(groups)
             ]
         )
-        variance += (groups - 1) / groups * float(((left_out - left_out.mean()) ** 2).sum())
-    return math.sqrt(variance)
+        # Relative to the largest, because squares of large values overflow.
+        gaps = left_out - left_out.mean()
+        unit = float(np.abs(gaps).max()) or 1.0
+        spread = math.hypot(spread, unit * float(np.linalg.norm(gaps / unit)))
+    return spread * math.sqrt((groups - 1) / groups)
 
 
 def _block_mean(sums: _Sums, n: NDArray[np.int64], m: NDArray[np.int64]) -> float:

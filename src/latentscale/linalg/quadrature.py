@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 from scipy.sparse import csr_array
 
 from latentscale.linalg.bounds import norm_bound
@@ -239,7 +240,12 @@ def tridiagonal_matrices(recurrence: Recurrence) -> Float64Array:
 
 
 def _rule(matrices: Float64Array) -> Rule:
-    nodes, vectors = np.linalg.eigh(matrices)
+    try:
+        nodes, vectors = np.linalg.eigh(matrices)
+    except np.linalg.LinAlgError:
+        # Divide and conquer fails on a few ordinary matrices. QR iteration is slower.
+        solved = [eigh(matrix, driver="ev") for matrix in matrices]
+        nodes, vectors = (np.stack(part) for part in zip(*solved, strict=True))
     return Rule(np.maximum(nodes, 0.0), np.square(vectors[:, 0, :]))
 
 
