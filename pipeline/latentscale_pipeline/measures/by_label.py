@@ -88,7 +88,7 @@ def plan_by_label(
     if len(measured_labels(facts)) > MOST_LABELS:
         raise BadInput(
             f"corpus: group_by would measure {len(measured_labels(facts))} labels, and "
-            f"{MOST_LABELS} is the most; leave it out, or make corpora of some of them"
+            f"{MOST_LABELS} is the most; leave it out, or ingest some as corpora of their own"
         )
     return [
         stage

@@ -104,7 +104,7 @@ def test_the_overlap_of_lattices_and_far_rows(seed):
 
 def test_a_far_row_widens_no_ball():
     generator = np.random.default_rng(1)
-    e, r = generator.normal(size=(2, 60, 3))
+    e, r = generator.normal(size=(2, 25, 3))
     plain = exact_overlap(as_points(e, "euclidean"), as_points(r, "euclidean"), 3)
     e[7] = 1e12
     far = exact_overlap(as_points(e, "euclidean"), as_points(r, "euclidean"), 3)

@@ -1,7 +1,7 @@
 """Plan the baselines: scores from moments, and from random rows of both corpora.
 
 Mean similarity, IntDiv, GMStds and FID come from the moments of all rows, one pass. KID, precision,
-recall, density and coverage visit pairs: of all rows, or of so many random ones a side.
+recall, density and coverage visit pairs: of all rows, or of ``rows`` random rows of each corpus.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from latentscale_pipeline.views.glossary import Definition
 class BaselinesReport(MeasureReport):
     """What other tools report of the same rows."""
 
-    title = "Usual scores beside them: baselines"
+    title = "Baselines: scores that other tools report"
     question = (
-        "What other tools report of the same rows, so that these numbers can stand beside theirs."
+        "What other tools report of the same rows, so that results can be compared with theirs."
     )
     source = (
         "Heusel et al. 2017 (FID); Bińkowski et al. 2018 (KID); Kynkäänniemi et al. 2019 "

@@ -51,7 +51,7 @@ class Overlap(Part):
     from_graph: float
     """From approximate neighbours."""
     agreement: float
-    """1 minus the difference of the two."""
+    """1 minus the absolute difference of the two."""
 
 
 class BaselinesOfPair(Part):

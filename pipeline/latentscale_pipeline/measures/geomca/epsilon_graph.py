@@ -1,9 +1,9 @@
 """The epsilon-graph on both sparse corpora, by tasks that share its tiles.
 
-A task holds a group of kept rows and lets the shards pass by, comparing the group with all kept
-rows after it; a shard is read once for a group. What it found goes into a forest: which rows hang
-together, and how many edges of each type every part has. Forests are as small as the number of kept
-rows, whatever the number of edges, and the last task merges them.
+A task holds a group of kept rows and streams the shards, comparing the group with all later kept
+rows; a shard is read once for each group. The result is a spanning forest, with the number of edges
+of each type in every tree. Its size is the number of kept rows, whatever the number of edges. The
+last task merges the forests.
 """
 
 from __future__ import annotations

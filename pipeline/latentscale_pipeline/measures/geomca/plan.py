@@ -1,9 +1,9 @@
 """GeomCA: epsilon, sparsification of both corpora, components and their scores.
 
 One *setting* is an epsilon, a delta and an order of the rows. A job has one of its own; a sweep and
-replicates add others, whose stages share whatever is the same: epsilon is found once, a corpus is
-thinned once for each delta and order, a graph is built once for each of those and epsilon, and the
-thresholds of precision and recall cost nothing.
+replicates add others, which share identical stages: epsilon is estimated once, a corpus is thinned
+once for each delta and order, a graph is built once for each of those and epsilon, and thresholds
+of precision and recall cost nothing.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def plan_geomca(section: Geomca, facts: JobFacts) -> list[Stage]:
         If there is no reference, or the rows in the configuration exceed the budget.
     """
     if "reference" not in facts.corpora:
-        raise BadInput("measures.geomca compares with a reference; add one or leave it out")
+        raise BadInput("measures.geomca compares with a reference; add reference: or leave it out")
     settings = [
         own_setting(section),
         *swept_settings(section),

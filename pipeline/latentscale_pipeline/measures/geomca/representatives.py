@@ -1,9 +1,9 @@
 """Representative rows of GeomCA's components and outliers, by id.
 
 GeomCA's components and outliers are sets of rows. A few of each, spread evenly over the set in the
-order of the corpus, are named in the results: by place, and by id where the corpus has ids. Only
-the components that a report lists get examples. The memberships are read one corpus at a time: 16
-bytes a considered row; ids shard by shard, only those asked for being kept.
+order of the corpus, are named in the results: by number, and by id if the corpus has ids. Only the
+components that a report lists get examples. Memberships are read one corpus at a time (16 bytes a
+considered row), ids shard by shard, and only the requested ids are kept.
 """
 
 from __future__ import annotations

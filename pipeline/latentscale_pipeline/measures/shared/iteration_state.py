@@ -46,9 +46,9 @@ def state_output(
     iteration : Iteration
         Not finished.
     values, arrays : mapping
-        What the tasks have to know, beside the iteration itself.
+        What else the tasks need.
     apart : str, optional
-        The iteration's array that ``arrays`` hold already, by groups of rows.
+        The array of the iteration that ``arrays`` already has, cut by groups of rows.
     """
     own = {name: array for name, array in iteration.arrays().items() if name != apart}
     packed, index = pack(own, "state_")

@@ -1,8 +1,8 @@
 """The neighbour graph of a corpus as a stage, with one block of vertices a task.
 
 With exact neighbours there is one block, and vertices are rows in the order of the corpus. With
-neighbours from cells vertices are positions (:mod:`.cell_passes`), and a block's edges come from
-its own lists and from those of other blocks, turned round.
+neighbours from cells vertices are positions (see :mod:`.neighbours.plan`), and a block's edges come
+from its own lists and from the reversed edges of other blocks.
 """
 
 from __future__ import annotations

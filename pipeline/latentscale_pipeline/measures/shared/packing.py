@@ -1,7 +1,7 @@
 """Pack many arrays into few objects of bounded size.
 
-A state may consist of a hundred arrays. Stored one by one they cost a round trip each; all together
-they would have to be in memory twice. So neighbouring arrays share an object up to a certain size.
+A state may have a hundred arrays. Separate objects would cost a round trip each. A single object
+would need twice the memory. So consecutive arrays share an object up to a certain size.
 """
 
 from __future__ import annotations

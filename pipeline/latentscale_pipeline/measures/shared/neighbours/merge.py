@@ -1,8 +1,8 @@
 """Tasks that merge a row's neighbour lists, and certify their recall.
 
-A certificate that misses its target asks for another search, in twice as many cells for every row
-and with another round of refinement. What it finds is merged with the lists that are there, so
-that recall can only rise, and certified again; then a miss ends the job with its figure.
+A certificate that misses its target triggers another search, in twice as many cells for every row
+and with another round of refinement. Its lists are merged with the existing ones, so recall can
+only rise, and certified again. If this misses as well, the job fails and reports the recall.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _lists_of_block(inputs: Inputs, block: int) -> Iterator[NDArray[Any]]:
 def _turned_edges(
     indices: Int64Array, start: int, own: int, layout: Layout
 ) -> dict[int, NDArray[Any]]:
-    """Pairs (neighbour, row) of positions, by the neighbour's block, where that is another one."""
+    """Return the pairs (neighbour, row) whose neighbour is in another block, by that block."""
     block_of = np.where(indices < 0, own, indices // layout.block)
     turned = {}
     for block in np.unique(block_of).tolist():
@@ -142,8 +142,8 @@ def _how_it_missed(attempts: list[dict[str, Any]], short: int, k: int, target: f
         )
     figures = " and ".join(f"{each['recall']['lower']:.4f}" for each in attempts)
     return (
-        f"recall is certified at {figures} only, with overlaps of {overlaps}, and {target} is "
-        "asked for; lower recall, raise overlap, or use neighbours: exact"
+        f"recall is certified at {figures} only, with overlaps of {overlaps}; the target is "
+        f"{target}; lower recall, raise overlap, or use neighbours: exact"
     )
 
 

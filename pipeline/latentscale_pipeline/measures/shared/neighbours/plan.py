@@ -5,11 +5,11 @@ of a few rows by streaming the corpus, and from them how many cells a row has to
 ``regroup-*`` writes every row to the groups of its cells (of hundreds of millions of rows after
 ``regroup-coarse-*`` has brought them into coarse groups); ``search-*`` finds neighbours inside
 groups that fit in memory; ``neighbours-*`` merges the lists of every row and certifies their
-recall. Where that misses its target the last three passes are made *again* with more cells for
-every row; the stages of the second search are always planned and have nothing to do where it holds.
+recall. If that misses its target, the last three passes are made *again* with more cells for every
+row. The stages of this second search are always planned; they do nothing if the first is enough.
 
-From the shuffle on rows are known by their *position*: they are numbered by their nearest cell,
-and within a cell in the order of the corpus. Positions don't depend on how the corpus is cut into
+From the shuffle on, rows have *positions*: they are numbered by their nearest cell, and within a
+cell in the order of the corpus. Positions don't depend on how the corpus is cut into
 shards, and near rows have near positions.
 """
 

@@ -134,7 +134,7 @@ def number_rows(inputs: Inputs) -> Output:
 
 
 def _cut_groups(sizes: Int64Array, most: int) -> Int64Array:
-    """Cut groups into pieces of at most so many rows; return group, first row, end of each."""
+    """Cut groups into pieces of bounded size; return group, first row and end of each piece."""
     pieces: list[tuple[int, int, int]] = []
     for group, size in enumerate(sizes.tolist()):
         cuts = np.linspace(0, size, -(-size // most) + 1).astype(np.int64)
@@ -172,7 +172,7 @@ def cut_coarse_groups(inputs: Inputs) -> Output:
 
 
 def _fill(sizes: Int64Array, most: int) -> Iterator[tuple[int, int]]:
-    """Cut blocks into consecutive ranges of at most so many rows; one block may have more."""
+    """Cut blocks into consecutive ranges of bounded size; a single block may exceed it."""
     start, filled = 0, 0
     for block, size in enumerate(sizes.tolist()):
         if filled and filled + size > most:
