@@ -232,27 +232,34 @@ def _rounding(x: NDArray[np.floating], y: NDArray[np.floating], centre: Float64A
         (2, 3): 3.0 * c,
         (3, 3): 1.0,
     }
-    p, q = _power_sums(x, centre), _power_sums(y, centre)
+    p, q = _powers(x, centre), _powers(y, centre)
+    p_sums, q_sums = p.sum(axis=1), q.sum(axis=1)
     total = 0.0
     for (i, j), factor in terms.items():
         ways = {(i, j), (j, i)}
-        for sums in (p, q):
-            n = sums[0]
-            # The margin covers the rounding of the difference.
-            apart = sums[i] * sums[j] * (1.0 + 1e-13) - sums[i + j]
-            total += factor * len(ways) * max(0.0, apart) / (n * (n - 1.0))
-        total += 2.0 * factor * sum(p[a] * q[b] for a, b in ways) / (p[0] * q[0])
+        for powers in (p, q):
+            n = powers.shape[1]
+            total += factor * len(ways) * _sum_of_pairs(powers[i], powers[j]) / (n * (n - 1.0))
+        between = sum(p_sums[a] * q_sums[b] for a, b in ways)
+        total += 2.0 * factor * between / (p.shape[1] * q.shape[1])
     return share * total
 
 
-def _power_sums(rows: NDArray[np.floating], centre: Float64Array) -> Float64Array:
-    """Sum the powers 0 to 6 of the rows' distances from the centre, over the root of d."""
-    sums = np.zeros(7)
+def _powers(rows: NDArray[np.floating], centre: Float64Array) -> Float64Array:
+    """Return the powers 0 to 3 of the rows' distances from the centre, over the root of d."""
+    lengths = np.empty(len(rows))
     for block in row_blocks(len(rows), BLOCK_ROWS):
         moved = rows[block] - centre
-        lengths = np.sqrt(np.einsum("ij,ij->i", moved, moved) / len(centre))
-        sums += (lengths[:, None] ** np.arange(7.0)).sum(axis=0)
-    return sums
+        lengths[block] = np.sqrt(np.einsum("ij,ij->i", moved, moved) / len(centre))
+    return np.asarray(lengths ** np.arange(4.0)[:, None])
+
+
+def _sum_of_pairs(a: Float64Array, b: Float64Array) -> float:
+    """Sum the products of two rows' numbers over pairs of different rows, without a difference."""
+    before, after = np.zeros(len(b)), np.zeros(len(b))
+    before[1:] = np.cumsum(b[:-1])
+    after[:-1] = np.cumsum(b[:0:-1])[::-1]
+    return float(a @ (before + after))
 
 
 def _membership(rows: slice, groups: int) -> Float64Array:

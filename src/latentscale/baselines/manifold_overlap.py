@@ -14,15 +14,17 @@ density
 coverage
     the share of the rows of R whose ball contains a row of E (eq. 4).
 
-Balls are closed. A row is at the border if the float64 sum of its squared differences, taken in
-the order of the coordinates, equals that of the k-th neighbour: no other rounding decides. (The
-authors' package ``prdc`` takes open balls. This differs only where distances are equal.)
+Balls are closed. (The authors' package ``prdc`` takes open balls. This differs only where distances
+are equal.)
 
-*Exact* scores visit every pair. *Approximate* scores use only the neighbours that the approximate
-search in cells finds. Radii come from the neighbour lists of each set; memberships come from the
-neighbour lists of both sets together. Neighbours that the search misses lower all four scores a
-little. The agreement of the two methods shows how far the lists can be trusted where there are too
-many pairs.
+*Exact* scores visit every pair. Radii and memberships are those of exact arithmetic: pairs that are
+too close to call in float64 are decided by sums without rounding
+(:mod:`latentscale.tiles.expansions`).
+
+*Approximate* scores use only the neighbours that the approximate search in cells finds. Radii come
+from the neighbour lists of each set; memberships come from the neighbour lists of both sets
+together. Neighbours that the search misses lower all four scores a little. The agreement of the two
+methods shows how far the lists can be trusted where there are too many pairs.
 """
 
 from __future__ import annotations
@@ -37,7 +39,16 @@ from latentscale.neighbours.exact import exact_neighbours
 from latentscale.neighbours.search import approximate_neighbours
 from latentscale.tiles.device import decide
 from latentscale.tiles.distances import Float64Array, Points, common_unit, row_blocks
-from latentscale.tiles.pairs import squared_distance
+from latentscale.tiles.expansions import (
+    PARTS,
+    float64_is_exact,
+    grow_separation,
+    is_nearer,
+    rounding_of_pairs,
+)
+from latentscale.tiles.pairs import any_order_squared
+
+Int64Array = NDArray[np.int64]
 
 TILE_ROWS = 1024
 
@@ -119,15 +130,64 @@ def approximate_overlap(
 
 
 def _squared_radii(points: Points, k: int) -> Float64Array:
-    farthest = exact_neighbours(points, k).indices[:, -1]
-    return _squared_distances(points.rows, points.rows, farthest)
+    """Return the squared distance of every row's k-th neighbour, as an expansion."""
+    rows = points.rows
+    lists = exact_neighbours(points, max(k, min(k + 1, len(points) - 1))).indices
+    certain = float64_is_exact(rows, rows)
+    return _expansions(rows, lists[:, k - 1] if certain else _kth_neighbours(rows, lists, k))
 
 
 @numba.njit(cache=True, nogil=True)
-def _squared_distances(a: Float64Array, b: Float64Array, chosen: NDArray[np.int64]) -> Float64Array:
-    found = np.empty(len(chosen))
-    for i in range(len(chosen)):
-        found[i] = squared_distance(a[i], b[chosen[i]])
+def _kth_neighbours(rows: Float64Array, lists: Int64Array, k: int) -> Int64Array:
+    """Return a k-th neighbour of every row, from lists of k + 1 that are right but for rounding.
+
+    All nearer rows are in the list, as long as the last one is farther than the k-th by more than
+    the rounding. Otherwise all rows are candidates.
+    """
+    n = len(rows)
+    found = np.empty(n, dtype=np.int64)
+    nearest = np.empty(k, dtype=np.int64)  # of those that rounding can't tell from the k-th
+    parts = np.empty(2 * PARTS * rows.shape[1])
+    everything = np.arange(n)
+    band = rounding_of_pairs(rows.shape[1])
+    for i in range(n):
+        x, listed = rows[i], lists[i]
+        middle = any_order_squared(x, rows[listed[k - 1]])
+        low, high = (1.0 - band) * middle, (1.0 + band) * middle
+        last = any_order_squared(x, rows[listed[-1]])
+        open_list = len(listed) > k and middle > 0.0 and last <= high
+        wanted, count = k, 0
+        for j in everything if open_list else listed[:k]:
+            separation = any_order_squared(x, rows[j])
+            if j == i or separation > high:
+                continue
+            if separation < low:
+                wanted -= 1
+                continue
+            place = count
+            while place > 0 and is_nearer(x, rows[j], rows[nearest[place - 1]], parts):
+                if place < k:
+                    nearest[place] = nearest[place - 1]
+                place -= 1
+            if place < k:
+                nearest[place] = j
+                count = min(count + 1, k)
+        found[i] = nearest[wanted - 1]
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _expansions(rows: Float64Array, chosen: Int64Array) -> Float64Array:
+    """Return the squared distances of every row and a chosen one, the largest parts first."""
+    parts = np.empty(PARTS * rows.shape[1])
+    found = np.zeros((len(rows), 1))
+    for i in range(len(rows)):
+        count = grow_separation(parts, 0, rows[i], rows[chosen[i]], 1.0, False)
+        if count > found.shape[1]:
+            wider = np.zeros((len(rows), count))
+            wider[:, : found.shape[1]] = found
+            found = wider
+        found[i, :count] = parts[:count][::-1]
     return found
 
 

@@ -22,9 +22,10 @@ within :math:`\delta`. The outcome depends on the order of the rows. With :math:
 :math:`\varepsilon` is a percentile of the distances between two disjoint random samples of R
 (section 3.1).
 
-Every comparison has the outcome of a float64 distance, summed coordinate by coordinate, at the cost
-of single precision (:class:`latentscale.tiles.distances.Balls`). So the results are exact and
-independent of the tiling. The graph is never stored (:mod:`latentscale.graphs.epsilon`).
+Every comparison has the outcome of exact arithmetic with the float64 numbers :math:`\varepsilon`
+and :math:`\delta`, at the cost of single precision (:class:`latentscale.tiles.distances.Balls`). So
+the results are exact and independent of the tiling. The graph is never stored
+(:mod:`latentscale.graphs.epsilon`).
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ kept, so the first that is near is the earliest. :class:`SparsificationFronts` i
 its arithmetic.
 
 The number of distances computed is at most ``n`` times the number of kept rows. Every comparison
-has the outcome of a float64 sum (:class:`latentscale.tiles.distances.Balls`), so the result depends
-neither on the fronts nor on the tiling.
+has the outcome of exact arithmetic (:class:`latentscale.tiles.distances.Balls`), so the result
+depends neither on the fronts nor on the tiling.
 """
 
 from __future__ import annotations

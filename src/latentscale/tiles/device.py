@@ -11,7 +11,7 @@ operations on its own :class:`TileRows`, and would be chosen here.
 :func:`unit_rows`              rows scaled to given lengths
 :func:`inner_products`         :math:`x \cdot y` of all pairs
 :func:`separations`            squared distances or Manhattan distances of all pairs
-:func:`decide`                 which pairs are within a limit, as in float64
+:func:`decide`                 which pairs are within a limit, without rounding
 :func:`offer_near`             candidates that may be nearest, merged into sorted lists
 :func:`exponentials`           exponentials of a whole tile
 :func:`fold_similarities`      exponentials at many scales, multiplied with vectors both ways

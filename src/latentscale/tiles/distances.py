@@ -29,7 +29,7 @@ Precision
     Half of both. Distances below an eighth of the rows' own distances from the origin are
     recomputed in float64. The relative error of the others is at most ``32 (d + 16) 2⁻²⁴``
     (Manhattan: twice as much), and typically a hundredth of that. Comparisons (:func:`within`)
-    always have the outcome of float64, at the cost of single precision.
+    always have the outcome of exact arithmetic, at the cost of single precision.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentscale.tiles.device import Precision, TileRows, decide, separations, tile_rows
+from latentscale.tiles.expansions import exact_square
 from latentscale.tiles.top_lists import UInt64Array, content_keys, number_copies
 
 Metric = Literal["euclidean", "cosine", "manhattan"]
@@ -219,10 +220,11 @@ def _separations(a: Points, b: Points) -> Float64Array:
 def within(a: Points, b: Points, threshold: float, *, strict: bool) -> NDArray[np.bool_]:
     """Decide which pairs of two blocks are at most (or less than) a distance apart.
 
-    The squared distance, a float64 sum over the coordinates in their order, is compared with the
-    squared threshold (cosine: with twice the threshold; Manhattan: the distance with the
-    threshold). A tile in single precision decides all pairs that aren't within its proven error of
-    the threshold. The float64 sums decide the rest.
+    The squared distance is compared with the squared threshold (cosine: with twice the threshold;
+    Manhattan: the distance with the threshold), as in exact arithmetic on the points' rows. A tile
+    in single precision decides all pairs that aren't within its proven error of the threshold.
+    Float64 sums decide most of the rest, and sums without rounding what then remains
+    (:mod:`latentscale.tiles.expansions`).
 
     Parameters
     ----------
@@ -257,8 +259,8 @@ class Balls:
     ----------
     centres : Points
         The centres, with an origin among them.
-    limit : float
-        The radius in units of a separation.
+    limit : ndarray of float64, shape (p,)
+        The radius in units of a separation, as an expansion.
     strict : bool
         Whether rows at exactly the radius are outside.
     ready : TileRows
@@ -267,17 +269,17 @@ class Balls:
     """
 
     centres: Points
-    limit: float
+    limit: Float64Array
     strict: bool
     ready: TileRows
 
     @classmethod
     def about(cls, centres: Points, radius: float, *, strict: bool) -> Balls:
         """Return balls that contain rows at ``d < radius`` (strict) or at ``d <= radius``."""
-        limits: dict[Metric, float] = {
-            "euclidean": radius * radius,
-            "cosine": 2.0 * radius,
-            "manhattan": radius,
+        limits: dict[Metric, Float64Array] = {
+            "euclidean": exact_square(radius),
+            "cosine": np.array([2.0 * radius]),
+            "manhattan": np.array([radius]),
         }
         # The outcome doesn't depend on the origin. With an origin among the rows fewest pairs have
         # to be computed again.

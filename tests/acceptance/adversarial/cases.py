@@ -7,6 +7,7 @@ them beside the dense answer, whose brackets :func:`cases_of` checks.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from latentscale.baselines.moments import (
     mean_similarity,
     row_moments,
 )
+from latentscale.duplicates.distinct import EQUAL_DIRECTION, find_distinct
 from latentscale.estimate import Estimate
 from latentscale.graphs.knn import symmetrise
 from latentscale.graphs.laplacian import normalised_laplacian
@@ -49,9 +51,6 @@ from tests.acceptance.adversarial.corpora import NASTY, draw_corpus
 
 ORDERS = (0.0, 0.1, 0.5, 1.0, 2.0, 5.0, math.inf)
 TIMES = np.array([0.1, 0.5, 1.0, 3.0, 10.0])
-LEAST_ANGLE = 1e-11
-"""Cosine distances below this, but not 0, count as equal directions or not, by rounding."""
-
 ULP = 2.0**-52
 
 
@@ -85,18 +84,28 @@ class Case:
         )
 
 
-def cases_of(kind: str, seed: int) -> Iterator[Case]:
-    """Yield the brackets of all measures of one corpus, and of a pair of the kind."""
+@dataclass(frozen=True)
+class Skipped:
+    """A bracket that isn't checked, and why."""
+
+    reason: str
+
+
+def cases_of(kind: str, seed: int, skipped: Counter[str] | None = None) -> Iterator[Case]:
+    """Yield the brackets of all measures of one corpus, and of a pair; count those left out."""
     generator = np.random.default_rng([list(NASTY).index(kind), seed])
     n, d = int(generator.integers(2, 20)), int(generator.integers(1, 7))
     rows = draw_corpus(kind, generator, n, d)
     others = draw_corpus(kind, generator, int(generator.integers(6, 20)), d)
     for measure in MEASURES.values():
-        for score, method, estimate, truth in measure(rows, others, generator):
-            yield Case(kind, seed, score, method, estimate, truth)
+        for found in measure(rows, others, generator):
+            if not isinstance(found, Skipped):
+                yield Case(kind, seed, *found)
+            elif skipped is not None:
+                skipped[found.reason] += 1
 
 
-Found = Iterator[tuple[str, str, Estimate, float]]
+Found = Iterator[tuple[str, str, Estimate, float] | Skipped]
 
 
 def _typical_distance(rows: np.ndarray, generator: np.random.Generator) -> float:
@@ -131,14 +140,13 @@ def magnitude_cases(rows: np.ndarray, others: np.ndarray, generator: np.random.G
     """Factor and conjugate gradients under every metric."""
     del others
     for metric in METRICS:
-        distinct = np.unique(rows, axis=0)
+        distinct = _distinct_directions(rows) if metric == "cosine" else np.unique(rows, axis=0)
         table = oracles.distances(distinct, metric)
         gaps = [float(gap) for i, row in enumerate(table) for gap in row[:i]]
-        if metric == "cosine" and any(gap < LEAST_ANGLE for gap in gaps):
-            continue
         middle = float(generator.choice(gaps)) if gaps else 1.0
         scales = np.sort(10.0 ** generator.uniform(-2, 2, size=3)) / middle
         if not np.isfinite(scales).all() or scales[-1] > 1e300:
+            yield Skipped("a scale overflows")
             continue
         yield from _convergence_scale(rows, metric, table)
         truths = [oracles.magnitude(table, scale) for scale in scales]
@@ -148,13 +156,27 @@ def magnitude_cases(rows: np.ndarray, others: np.ndarray, generator: np.random.G
                 yield f"magnitude {metric} at {scale!r}", method, estimate, truth
 
 
+def _distinct_directions(rows: np.ndarray) -> np.ndarray:
+    """Return the rows that stand for all directions, once each row is shown to be near its own."""
+    found = find_distinct(as_points(rows, "cosine"))
+    table = oracles.distances(rows, "cosine")
+    near, apart = EQUAL_DIRECTION * (1 + 1e-3), EQUAL_DIRECTION * (1 - 1e-3)
+    for i, group in enumerate(found.group):
+        assert table[i][found.rows[group]] < near, f"row {i} has another direction"
+    for i in found.rows:
+        assert all(table[i][j] > apart for j in found.rows if j != i), f"row {i} is there twice"
+    return rows[found.rows]
+
+
 def _convergence_scale(rows: np.ndarray, metric: Metric, table: list) -> Found:
     """Yield the share of points at both ends of the bracket of the convergence scale."""
     if len(table) < 3:
+        yield Skipped("too few rows for a convergence scale")
         return
     try:
         found = convergence_scale(as_points(rows, metric), target=0.8)
     except NoConvergenceScale:
+        yield Skipped("no convergence scale")
         return
     # The magnitude grows about its convergence scale, so its ends stand for those of the scale.
     ends = [oracles.magnitude(table, end) / len(table) for end in (found.lower, found.upper)]
@@ -168,6 +190,7 @@ def heat_cases(rows: np.ndarray, others: np.ndarray, generator: np.random.Genera
     traces, spectra = [], []
     for corpus in (rows, others):
         if len(corpus) < 4:
+            yield Skipped("too few rows for a graph")
             return
         k = min(3, len(corpus) - 1)
         lists = exact_neighbours(as_points(corpus, "euclidean"), k).indices
@@ -195,21 +218,21 @@ def _check_neighbours(rows: np.ndarray, lists: np.ndarray) -> None:
 
 
 def geomca_cases(rows: np.ndarray, others: np.ndarray, generator: np.random.Generator) -> Found:
-    """GeomCA of arrays, at an epsilon that no distance of two rows is near."""
+    """GeomCA of arrays, at an epsilon that is a distance of two rows, rounded."""
     both = np.concatenate([rows, others])
     table = oracles.squared_distances(both)
     gaps = sorted({gap for i, row in enumerate(table) for gap in row[:i] if gap > 0})
-    if len(gaps) < 2:
+    if not gaps:
+        yield Skipped("all rows are equal")
         return
-    place = int(generator.integers(len(gaps) - 1))
-    low, high = float(gaps[place]), float(gaps[place + 1])
-    if not 1e-60 < low * (1 + 1e-6) < high < 1e60:
-        return
-    epsilon = math.sqrt((low + high) / 2)
+    # A rounded distance of two rows, or the number above.
+    epsilon = math.sqrt(float(generator.choice([float(gap) for gap in gaps])))
+    epsilon = math.nextafter(epsilon, math.inf) if generator.random() < 0.3 else epsilon
     found = latentscale.geomca_scores(
         rows.astype(np.float32), others.astype(np.float32), epsilon=epsilon
     )
-    truths = oracles.geomca_scores(table, len(rows), (gaps[place] + gaps[place + 1]) / 2)
+    exact_epsilon = oracles.fmpq(*epsilon.as_integer_ratio())
+    truths = oracles.geomca_scores(table, len(rows), exact_epsilon**2)
     for name, truth in truths.items():
         yield f"geomca {name} at {epsilon!r}", "arrays", found.scores[name], truth
 
@@ -242,9 +265,8 @@ def baseline_cases(rows: np.ndarray, others: np.ndarray, generator: np.random.Ge
     k = min(3, n - 1, len(others) - 1)
     found = exact_overlap(as_points(rows, "euclidean"), as_points(others, "euclidean"), k)
     truths = _overlap(rows, others, k)
-    if truths is not None:
-        for name, value in truths.items():
-            yield name, "pairs", Estimate.exact(getattr(found, name), "pairs"), value
+    for name, value in truths.items():
+        yield name, "pairs", Estimate.exact(getattr(found, name), "pairs"), value
 
 
 def _kernel_distance(x: list, y: list) -> oracles.fmpq:
@@ -263,8 +285,8 @@ def _kernel_distance(x: list, y: list) -> oracles.fmpq:
     return mean(x, x, True) + mean(y, y, True) - 2 * mean(x, y, False)
 
 
-def _overlap(e: np.ndarray, r: np.ndarray, k: int) -> dict[str, float] | None:
-    """Return the four scores, or None where rounding decides whether a row is at a border."""
+def _overlap(e: np.ndarray, r: np.ndarray, k: int) -> dict[str, float]:
+    """Return the four scores."""
 
     def radii(rows: np.ndarray) -> list:
         table = oracles.squared_distances(rows)
@@ -273,13 +295,6 @@ def _overlap(e: np.ndarray, r: np.ndarray, k: int) -> dict[str, float] | None:
         ]
 
     between, balls_e, balls_r = oracles.squared_distances(e, r), radii(e), radii(r)
-    for i, row in enumerate(between):
-        for j, gap in enumerate(row):
-            for radius in (balls_e[i], balls_r[j]):
-                near = abs(float(gap) - float(radius)) <= 1e-12 * float(radius)
-                whole = gap.denominator == radius.denominator == 1
-                if near and radius and not (gap == radius and whole):
-                    return None
     in_r = np.array([[g <= balls_r[j] for j, g in enumerate(row)] for row in between])
     in_e = np.array([[g <= balls_e[i] for g in row] for i, row in enumerate(between)])
     return {

@@ -121,7 +121,11 @@ def vendi_score(spectrum: Sequence[arb], order: float) -> float:
 
 
 def magnitude(table: list[list[arb]], scale: float) -> float:
-    """Return the magnitude of distinct points at a scale."""
+    """Return the magnitude of distinct points at a scale; 1 at 0, the limit."""
+    if scale == 0.0:
+        return 1.0
+    if scale == math.inf:
+        return float(len(table))
     t = arb(fmpq(*float(scale).as_integer_ratio()))
     matrix = arb_mat([[(-t * s).exp() for s in row] for row in table])
     weights = matrix.solve(arb_mat([[1]] * len(table)))

@@ -90,14 +90,26 @@ def test_the_kernel_distance_far_from_the_origin_is_sharp():
     assert found.rounding < 1e-9 * abs(found.value)
 
 
+def test_the_kernel_distance_beside_a_far_row_is_sharp():
+    generator = np.random.default_rng(0)
+    x, y = generator.normal(size=(2, 20, 4))
+    y[7] = 1e25
+    found, truth = kernel_distance(x, y), rational_kernel_distance(x, y)
+    assert abs(Fraction(found.value) - truth) <= Fraction(found.rounding)
+    assert found.rounding < 1e-9 * abs(found.value)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_overlap_of_lattices_and_far_rows(seed):
     generator = np.random.default_rng(seed)
     d, k = int(generator.integers(1, 5)), int(generator.integers(1, 5))
-    # Whole numbers, so that float64 sums are exact and ties are real.
-    e, r = (generator.integers(0, 4, size=(25, d)).astype(float) for _ in range(2))
+    # Ties are real, and float64 sums are rounded unless the step is 1.
+    step = float(generator.choice([1.0, 0.1, 1 / 3]))
+    e, r = (step * generator.integers(0, 4, size=(25, d)).astype(float) for _ in range(2))
     if generator.integers(2):
-        e[3], r[5] = 1e7, -1e7
+        far = 10.0 ** generator.uniform(5, 35)
+        e[3], r[5] = far, -far
+    e, r = e.astype(np.float32), r.astype(np.float32)
     found = exact_overlap(as_points(e, "euclidean"), as_points(r, "euclidean"), k)
     assert astuple(found) == pytest.approx(rational_overlap(e, r, k), rel=1e-14)
 
@@ -106,10 +118,11 @@ def test_a_far_row_widens_no_ball():
     generator = np.random.default_rng(1)
     e, r = generator.normal(size=(2, 25, 3))
     plain = exact_overlap(as_points(e, "euclidean"), as_points(r, "euclidean"), 3)
-    e[7] = 1e12
-    far = exact_overlap(as_points(e, "euclidean"), as_points(r, "euclidean"), 3)
-    assert far.precision <= plain.precision
-    assert astuple(far) == pytest.approx(rational_overlap(e, r, 3), rel=1e-14)
+    for distance in (1e12, 1e16, 1e30):  # to float64 it is equally far from all rows
+        e[7] = distance
+        far = exact_overlap(as_points(e, "euclidean"), as_points(r, "euclidean"), 3)
+        assert far.precision <= plain.precision
+        assert astuple(far) == pytest.approx(rational_overlap(e, r, 3), rel=1e-14)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

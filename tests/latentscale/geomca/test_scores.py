@@ -76,11 +76,10 @@ def digits(order):
 )
 def test_digits_equal_the_published_pipeline(case):
     reference, corpus = digits(case["order"])
-    sparse_reference = sparsify(reference, case["delta"])
-    sparse_corpus = sparsify(corpus, case["delta"])
-    # That pipeline joins rows at exactly epsilon too; the next number up makes ours do so.
-    epsilon = np.nextafter(case["epsilon"], np.inf)
-    assert epsilon**2 > case["epsilon"] ** 2
+    # Some distances round to delta or epsilon. That pipeline removes and joins such rows; the next
+    # numbers up make ours do so.
+    delta, epsilon = (np.nextafter(case[name], np.inf) for name in ("delta", "epsilon"))
+    sparse_reference, sparse_corpus = sparsify(reference, delta), sparsify(corpus, delta)
     components = epsilon_components(
         reference.take(sparse_reference.kept), corpus.take(sparse_corpus.kept), epsilon
     )

@@ -1,6 +1,8 @@
-"""Tiles against pairs taken one by one: values within their bounds, decisions to the bit."""
+"""Tiles against pairs taken one by one: values within their bounds, decisions without rounding."""
 
 import ast
+import math
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -152,53 +154,48 @@ def test_exponentials_are_within_three_roundings(dtype: type) -> None:
 # --- decisions ------------------------------------------------------------------------------
 
 
-def direct(x: np.ndarray, y: np.ndarray, metric: Metric) -> float:
-    """What decides: the sum over the coordinates in their order."""
-    total = 0.0
-    for a, b in zip(x.tolist(), y.tolist(), strict=True):
-        total += abs(a - b) if metric == "manhattan" else (a - b) * (a - b)
-    return total
+def separation(x: np.ndarray, y: np.ndarray, metric: Metric) -> Fraction:
+    """What decides, without rounding."""
+    gaps = [abs(Fraction(a) - Fraction(b)) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
+    return sum(gaps if metric == "manhattan" else [gap * gap for gap in gaps], Fraction(0))
 
 
-def limit_of(threshold: float, metric: Metric) -> float:
-    """What such a sum is compared with."""
-    limits = {
-        "euclidean": threshold * threshold,
-        "cosine": 2.0 * threshold,
-        "manhattan": threshold,
-    }
-    return limits[metric]
+def limit_of(threshold: float, metric: Metric) -> Fraction:
+    """What a separation is compared with."""
+    exact = Fraction(threshold)
+    return {"euclidean": exact * exact, "cosine": 2 * exact, "manhattan": exact}[metric]
+
+
+def nearest_threshold(limit: Fraction, metric: Metric) -> float:
+    """Return the float64 number next to the distance of a separation."""
+    return math.sqrt(limit) if metric == "euclidean" else float(limit_of(1.0, metric) ** -1 * limit)
 
 
 @settings(max_examples=80, deadline=None)
 @given(n=st.integers(2, 12), m=st.integers(1, 9), nudge=st.sampled_from([-1, 0, 1]), **drawn)
-def test_decisions_are_those_of_float64(
+def test_decisions_are_without_rounding(
     kind: str, n: int, m: int, d: int, metric: Metric, nudge: int, seed: int
 ) -> None:
     points = draw_points(kind, n + m, d, metric, seed)
     a, b = points.take(slice(0, m)), points.take(slice(m, None))
     # The threshold is one of the distances themselves, or the number next to it.
-    separation = direct(a.rows[0], b.rows[-1], metric)
-    root = {"euclidean": np.sqrt(separation), "cosine": separation / 2, "manhattan": separation}
-    threshold = float(root[metric])
+    threshold = nearest_threshold(separation(a.rows[0], b.rows[-1], metric), metric)
     if nudge:
         threshold = max(float(np.nextafter(threshold, nudge * np.inf)), 0.0)
     limit = limit_of(threshold, metric)
-    for strict in (True, False):
-        decided = within(a, b, threshold, strict=strict)
-        for i in range(m):
-            for j in range(n):
-                truth = direct(a.rows[i], b.rows[j], metric)
-                assert decided[i, j] == (truth < limit if strict else truth <= limit)
+    table = np.array([[separation(x, y, metric) for y in b.rows] for x in a.rows])
+    assert (within(a, b, threshold, strict=True) == (table < limit)).all()
+    assert (within(a, b, threshold, strict=False) == (table <= limit)).all()
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_many_pairs_at_the_threshold(metric: Metric) -> None:
+@pytest.mark.parametrize("step", [1.0, 0.1])
+def test_many_pairs_at_the_threshold(metric: Metric, step: float) -> None:
     # A grid: thousands of pairs are at the threshold exactly, so whole tiles are open.
-    rows = np.stack(np.meshgrid(*[np.arange(1.0, 8.0)] * 3), axis=-1).reshape(-1, 3) + 1000.0
-    points = as_points(rows, metric)
-    threshold = direct(points.rows[0], points.rows[1], metric) / (2 if metric == "cosine" else 1)
-    table = np.array([[direct(x, y, metric) for y in points.rows] for x in points.rows])
+    rows = np.stack(np.meshgrid(*[np.arange(1.0, 7.0)] * 3), axis=-1).reshape(-1, 3)
+    points = as_points(step * rows + 1000.0, metric)
+    table = np.array([[separation(x, y, metric) for y in points.rows] for x in points.rows])
+    threshold = nearest_threshold(table[0, 1], metric)
     limit = limit_of(threshold, metric)
     assert (within(points, points, threshold, strict=False) == (table <= limit)).all()
     assert (within(points, points, threshold, strict=True) == (table < limit)).all()

@@ -27,8 +27,8 @@ that share, and distances of near-duplicates are accurate. If a tile has so many
 product in float64 is cheaper, that product is computed first.
 
 *Comparisons* (:func:`decide`) use the tile outside the band :math:`\gamma S`, and float64 sums over
-the original coordinates, in their order, inside it. The outcome is the same as if the float64 sums
-had been used for every pair.
+the original coordinates inside it. Pairs within the rounding of these are decided by sums without
+rounding (:mod:`latentscale.tiles.expansions`). So the outcome is that of exact arithmetic.
 """
 
 from __future__ import annotations
@@ -40,7 +40,13 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.tiles.pairs import manhattan_distance, squared_distance
+from latentscale.tiles.expansions import (
+    PARTS,
+    compare_with_limit,
+    float64_is_exact,
+    rounding_of_pairs,
+)
+from latentscale.tiles.pairs import any_order_manhattan, any_order_squared
 
 Precision = Literal["single", "double"]
 
@@ -204,24 +210,23 @@ def _fill(a: TileRows, b: TileRows, out: FloatArray, share: float) -> None:
         _recompute(out, a.exact, b.exact, a_sizes, b_sizes, share, unit, a.manhattan)
 
 
-def decide(
-    a: TileRows, b: TileRows, limit: float | Float64Array, *, strict: bool
-) -> NDArray[np.bool_]:
+def decide(a: TileRows, b: TileRows, limit: Float64Array, *, strict: bool) -> NDArray[np.bool_]:
     """Decide which pairs of two blocks have a separation of at most (or less than) a limit.
 
     Parameters
     ----------
     a, b : TileRows
         ``m`` and ``n`` rows that are alike in all but the rows.
-    limit : float or ndarray of float64, shape (n,)
-        In the units of the original rows; one for all pairs, or one for each row of ``b``.
+    limit : ndarray of float64, shape (p,) or (n, p)
+        An expansion of at most p parts, the largest first, in the units of the original rows
+        (:mod:`latentscale.tiles.expansions`); one for all pairs, or one for each row of ``b``.
     strict : bool
         True for less than the limit, False for at most.
 
     Returns
     -------
     ndarray of bool, shape (m, n)
-        The outcome of float64 sums over the coordinates, whatever the precision of the tile.
+        The outcome of exact arithmetic, whatever the precision of the tile.
     """
     tile = np.empty((len(a), len(b)), dtype=a.matrix.dtype)
     approximate_separations(a, b, tile)
@@ -229,8 +234,8 @@ def decide(
     dimension = a.exact.shape[1]
     tiny = (dimension + 16) * np.finfo(tile.dtype).tiny
     decision = np.empty(tile.shape, dtype=np.bool_)
-    limits = np.broadcast_to(np.asarray(limit, dtype=np.float64), len(b)).copy()
-    scaled = np.minimum(limits / a.separation_unit, float(np.finfo(tile.dtype).max))
+    limits = np.broadcast_to(limit, (len(b), limit.shape[-1])).copy()
+    scaled = np.minimum(limits[:, 0] / a.separation_unit, float(np.finfo(tile.dtype).max))
     arguments = (
         tile,
         a.sizes.astype(tile.dtype),
@@ -304,22 +309,9 @@ def _sizes(matrix: FloatArray, manhattan: bool) -> Float64Array:
     return sizes
 
 
-# Values, unlike comparisons, may be summed in any order, which is six times as fast.
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
-def _any_order_squared(x: Float64Array, y: Float64Array) -> float:
-    total = 0.0
-    for c in range(x.shape[0]):
-        difference = x[c] - y[c]
-        total += difference * difference
-    return total
-
-
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
-def _any_order_manhattan(x: Float64Array, y: Float64Array) -> float:
-    total = 0.0
-    for c in range(x.shape[0]):
-        total += abs(x[c] - y[c])
-    return total
+@numba.njit(cache=True, nogil=True)
+def _in_any_order(x: Float64Array, y: Float64Array, manhattan: bool) -> float:
+    return any_order_manhattan(x, y) if manhattan else any_order_squared(x, y)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -360,10 +352,7 @@ def _recompute(
         row, size = tile[i], a_sizes[i]
         for j in range(tile.shape[1]):
             if row[j] <= part * (size + b_sizes[j]):
-                if manhattan:
-                    row[j] = _any_order_manhattan(a[i], b[j]) / unit
-                else:
-                    row[j] = _any_order_squared(a[i], b[j]) / unit
+                row[j] = _in_any_order(a[i], b[j], manhattan) / unit
 
 
 @numba.njit(cache=True, nogil=True)
@@ -413,6 +402,8 @@ def _decide_close(
     manhattan: bool,
 ) -> None:
     """Decide the pairs that are too close to call from their coordinates."""
+    certain, rounding = float64_is_exact(a, b), rounding_of_pairs(a.shape[1])
+    parts = np.empty(PARTS * a.shape[1] + exact_limits.shape[1])
     for i in range(tile.shape[0]):
         for start in range(0, tile.shape[1], STRIP):
             row, sizes = tile[i, start : start + STRIP], b_sizes[start : start + STRIP]
@@ -426,13 +417,15 @@ def _decide_close(
             for j in range(len(row)):
                 band = share * (a_sizes[i] + sizes[j]) + tiny
                 if abs(row[j] - limit[j]) <= band:
-                    exact_limit = exact_limits[start + j]
-                    if manhattan:
-                        separation = manhattan_distance(a[i], b[start + j])
-                    else:
-                        separation = squared_distance(a[i], b[start + j])
-                    within = separation < exact_limit if strict else separation <= exact_limit
-                    decision[i, start + j] = within
+                    x, y, exact_limit = a[i], b[start + j], exact_limits[start + j]
+                    separation = _in_any_order(x, y, manhattan)
+                    excess = separation - exact_limit[0]
+                    if certain:
+                        if excess == 0.0 and len(exact_limit) > 1:
+                            excess = -exact_limit[1]
+                    elif abs(excess) <= rounding * (separation + exact_limit[0]):
+                        excess = compare_with_limit(x, y, exact_limit, manhattan, parts)
+                    decision[i, start + j] = excess < 0.0 if strict else excess <= 0.0
 
 
 # Every sum runs in the order of the coordinates, as in manhattan_distance.
