@@ -7,14 +7,11 @@ of the reference near rows of the corpus. The rows of some clusters are copies o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
-
-from tests.support.jobs import results_of, run_command
 
 DIMENSION, INSIDE = 64, 12
 """Dimensions of all rows, and those in which the rows of a cluster differ most."""
@@ -73,7 +70,7 @@ def cosine_scores(path: Path) -> dict[float, float]:
 
 
 def second_order(path: Path, bandwidth: float) -> tuple[float, float]:
-    """Estimate the Vendi score of order 2 of a Gaussian kernel from pairs; with a standard error."""
+    """Estimate the score of order 2 of a Gaussian kernel from pairs, and its standard error."""
     rows, generator = np.load(path, mmap_mode="r"), np.random.default_rng(2)
     drawn = rows[np.sort(generator.integers(len(rows), size=400_000))].astype(np.float64)
     total = squares = 0.0
