@@ -26,12 +26,14 @@ from latentscale.baselines.moments import (
 from latentscale.duplicates.distinct import EQUAL_DIRECTION, find_distinct
 from latentscale.estimate import Estimate
 from latentscale.graphs.knn import symmetrise
-from latentscale.graphs.laplacian import normalised_laplacian
+from latentscale.graphs.laplacian import normalised_laplacian, unnormalised_laplacian
 from latentscale.heat.imd import imd_of_traces
 from latentscale.heat.trace import dense_heat_trace, estimate_heat_trace
 from latentscale.magnitude.function import (
     NoConvergenceScale,
     convergence_scale,
+    magnitude_area,
+    magnitude_difference,
     magnitude_function,
 )
 from latentscale.neighbours.exact import exact_neighbours
@@ -123,6 +125,7 @@ def vendi_cases(rows: np.ndarray, others: np.ndarray, generator: np.random.Gener
         bandwidth = None if kernel == "cosine" else _typical_distance(rows, generator)
         points = as_points(rows, metric)
         truths = oracles.eigenvalues(oracles.kernel_matrix(rows, kernel, bandwidth))
+        yield from _weighted_vendi(rows, kernel, bandwidth, generator)
         landmarks = int(generator.integers(1, len(rows) + 1))
         dense = kernel_spectrum(points, kernel, bandwidth)
         nystrom = nystrom_spectrum(points, kernel, bandwidth, landmarks, generator)
@@ -136,12 +139,30 @@ def vendi_cases(rows: np.ndarray, others: np.ndarray, generator: np.random.Gener
                 yield name, "moments", vendi_score(moment, order), truth
 
 
+def _weighted_vendi(
+    rows: np.ndarray, kernel: str, bandwidth: float | None, generator: np.random.Generator
+) -> Found:
+    """Rows with weights, some of them 0 and some far apart."""
+    weights = 10.0 ** generator.uniform(-6, 3, size=len(rows))
+    weights[generator.random(len(rows)) < 0.2] = 0.0
+    weights[0] = 1.0
+    points = as_points(rows, METRIC_OF_KERNEL[kernel])
+    exact = [oracles.fmpq(*weight.as_integer_ratio()) for weight in weights.tolist()]
+    truths = oracles.eigenvalues(oracles.weighted(rows, kernel, bandwidth, exact))
+    dense = kernel_spectrum(points, kernel, bandwidth, weights)
+    moment = moment_spectrum(second_moment(rows, weights), len(rows))
+    for order in ORDERS:
+        truth = oracles.vendi_score(truths, order)
+        name = f"weighted vendi {kernel} {bandwidth} of order {order}"
+        yield name, "dense", vendi_score(dense, order), truth
+        if kernel == "cosine":
+            yield name, "moments", vendi_score(moment, order), truth
+
+
 def magnitude_cases(rows: np.ndarray, others: np.ndarray, generator: np.random.Generator) -> Found:
-    """Factor and conjugate gradients under every metric."""
-    del others
+    """Factor and conjugate gradients under every metric, areas and their differences."""
     for metric in METRICS:
-        distinct = _distinct_directions(rows) if metric == "cosine" else np.unique(rows, axis=0)
-        table = oracles.distances(distinct, metric)
+        table = oracles.distances(_distinct(rows, metric), metric)
         gaps = [float(gap) for i, row in enumerate(table) for gap in row[:i]]
         middle = float(generator.choice(gaps)) if gaps else 1.0
         scales = np.sort(10.0 ** generator.uniform(-2, 2, size=3)) / middle
@@ -149,15 +170,30 @@ def magnitude_cases(rows: np.ndarray, others: np.ndarray, generator: np.random.G
             yield Skipped("a scale overflows")
             continue
         yield from _convergence_scale(rows, metric, table)
+        # The smallest number above 0 tells as little apart as 0 does. Matrices of other distances
+        # can be singular, and then the oracle has too few digits for it.
+        smallest = [5e-324] if metric == "euclidean" and generator.integers(2) else []
+        scales = np.concatenate([[0.0], smallest, scales])
         truths = [oracles.magnitude(table, scale) for scale in scales]
+        area = oracles.trapezium(scales, truths)
+        second = oracles.distances(_distinct(others, metric), metric)
+        theirs = oracles.trapezium(scales, [oracles.magnitude(second, scale) for scale in scales])
         for method in ("cholesky", "cg"):
-            found = magnitude_function(as_points(rows, metric), scales, method=method)
+            found, beside = (
+                magnitude_function(as_points(side, metric), scales, method=method)
+                for side in (rows, others)
+            )
             for scale, estimate, truth in zip(scales, found.estimates, truths, strict=True):
                 yield f"magnitude {metric} at {scale!r}", method, estimate, truth
+            yield f"area {metric}", method, magnitude_area(scales, found.estimates), area
+            difference = magnitude_difference(found, beside)
+            yield f"difference of areas {metric}", method, difference, area - theirs
 
 
-def _distinct_directions(rows: np.ndarray) -> np.ndarray:
-    """Return the rows that stand for all directions, once each row is shown to be near its own."""
+def _distinct(rows: np.ndarray, metric: Metric) -> np.ndarray:
+    """Return distinct rows; directions once each row is shown to be near the one that it has."""
+    if metric != "cosine":
+        return np.unique(rows, axis=0)
     found = find_distinct(as_points(rows, "cosine"))
     table = oracles.distances(rows, "cosine")
     near, apart = EQUAL_DIRECTION * (1 + 1e-3), EQUAL_DIRECTION * (1 - 1e-3)
@@ -241,6 +277,9 @@ def baseline_cases(rows: np.ndarray, others: np.ndarray, generator: np.random.Ge
     """Moments, kernel distance and overlap of manifolds."""
     del generator
     n = len(rows)
+    if n < 2:
+        yield Skipped("too few rows for baselines")
+        return
     moments = row_moments(rows)
     similarities = oracles.cosines(rows)
     total = sum((sum(row, oracles.arb(0)) for row in similarities), oracles.arb(0))
@@ -257,6 +296,8 @@ def baseline_cases(rows: np.ndarray, others: np.ndarray, generator: np.random.Ge
     yield "GMStds", "moments", geometric_mean_deviation(moments), deviation
     same = frechet_distance(moments, row_moments(rows[::-1]))
     yield "FID of a permutation", "moments", same, 0.0
+    apart = frechet_distance(moments, row_moments(others))
+    yield "FID", "moments", apart, oracles.frechet_distance(rows, others)
     kid = kernel_distance(rows, others)
     bracket = Estimate(
         kid.value, kid.value - kid.rounding, kid.value + kid.rounding, "exact", "pairs"
@@ -328,12 +369,15 @@ def intervals_of(kind: str, seed: int) -> Iterator[Case]:
         inside = truth.lower <= middle <= truth.upper
         name = f"vendi rbf {bandwidth} of order {order}"
         yield Case(kind, seed, name, "lanczos", estimate, middle if inside else truth.value)
-    laplacian = normalised_laplacian(symmetrise(exact_neighbours(points, 5).indices))
-    dense = dense_heat_trace(laplacian, TIMES)
-    trace = estimate_heat_trace(laplacian, TIMES, probes=16, generator=generator)
-    for place, time in enumerate(TIMES):
-        ends = (float(part[place]) for part in (trace.trace, trace.lower, trace.upper))
-        estimate = Estimate(*ends, "interval95", "lanczos")
-        yield Case(
-            kind, seed, f"heat trace at {time}", "lanczos", estimate, float(dense.trace[place])
-        )
+    graph = symmetrise(exact_neighbours(points, 5).indices)
+    for name, laplacian in (
+        ("normalised", normalised_laplacian(graph)),
+        ("plain", unnormalised_laplacian(graph)),
+    ):
+        dense = dense_heat_trace(laplacian, TIMES)
+        trace = estimate_heat_trace(laplacian, TIMES, probes=16, generator=generator)
+        for place, time in enumerate(TIMES):
+            ends = (float(part[place]) for part in (trace.trace, trace.lower, trace.upper))
+            estimate = Estimate(*ends, "interval95", "lanczos")
+            truth = float(dense.trace[place])
+            yield Case(kind, seed, f"heat trace ({name}) at {time}", "lanczos", estimate, truth)

@@ -82,6 +82,19 @@ def very_large_numbers(generator: Generator, n: int, d: int) -> Rows:
     return 10.0 ** generator.uniform(12, 17) * generator.normal(size=(n, d))
 
 
+def denormals(generator: Generator, n: int, d: int) -> Rows:
+    return 10.0 ** generator.uniform(-44, -39, size=(n, 1)) * generator.normal(size=(n, d))
+
+
+def the_limit_of_float32(generator: Generator, n: int, d: int) -> Rows:
+    return np.clip(2e38 * generator.normal(size=(n, d)), -3.4e38, 3.4e38)
+
+
+def a_single_row(generator: Generator, n: int, d: int) -> Rows:
+    del n
+    return generator.normal(size=(1, d))
+
+
 def a_hub(generator: Generator, n: int, d: int) -> Rows:
     rows = generator.normal(size=(n, d))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -116,6 +129,9 @@ NASTY: dict[str, Callable[[Generator, int, int], Rows]] = {
         half_precision_extremes,
         very_small_numbers,
         very_large_numbers,
+        denormals,
+        the_limit_of_float32,
+        a_single_row,
         a_hub,
         constant_columns,
         a_line,
@@ -127,6 +143,6 @@ NASTY: dict[str, Callable[[Generator, int, int], Rows]] = {
 def draw_corpus(kind: str, generator: Generator, n: int, d: int) -> Rows:
     """Return rows of a kind, none of them zero, in some order."""
     rows = NASTY[kind](generator, n, d).astype(np.float32).astype(float)
-    rows = rows[generator.permutation(n)]
+    rows = rows[generator.permutation(len(rows))]
     rows[~rows.any(axis=1)] = 2.0**-100
     return rows

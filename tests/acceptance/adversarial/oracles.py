@@ -6,6 +6,7 @@ comparison decides, and balls with an error bound elsewhere.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -16,6 +17,9 @@ BITS = 1400
 """Binary digits: near-duplicates at the smallest float32 distances keep a few hundred."""
 
 ctx.prec = BITS
+
+VANISHING = arb(10) ** -60
+"""Scaled distances whose squares don't matter."""
 
 
 def rationals(rows: np.ndarray) -> list[list[fmpq]]:
@@ -66,6 +70,17 @@ def kernel_matrix(rows: np.ndarray, kernel: str, bandwidth: float | None) -> lis
         squared = squared_distances(rows)
         return [[(-arb(s) / (2 * sigma**2)).exp() for s in row] for row in squared]
     return [[(-s / sigma).exp() for s in row] for row in distances(rows, "euclidean")]
+
+
+def weighted(
+    rows: np.ndarray, kernel: str, bandwidth: float | None, weights: list[fmpq]
+) -> list[list[arb]]:
+    """Return the similarities, each times the roots of the weights of both rows."""
+    roots = [arb(weight).sqrt() for weight in weights]
+    return [
+        [p * s * q for q, s in zip(roots, row, strict=True)]
+        for p, row in zip(roots, kernel_matrix(rows, kernel, bandwidth), strict=True)
+    ]
 
 
 def eigenvalues(matrix: list[list[arb]]) -> list[arb]:
@@ -127,11 +142,57 @@ def magnitude(table: list[list[arb]], scale: float) -> float:
     if scale == math.inf:
         return float(len(table))
     t = arb(fmpq(*float(scale).as_integer_ratio()))
+    if len(table) > 1 and t * max((s for row in table for s in row), key=float) < VANISHING:
+        # exp(-t D) is 1 - t D then, of which the Sherman-Morrison formula gives the inverse.
+        solved = arb_mat(table).solve(arb_mat([[1]] * len(table)))
+        total = sum((solved[i, 0] for i in range(len(table))), arb(0))
+        return float(1 / (1 - t / total))
     matrix = arb_mat([[(-t * s).exp() for s in row] for row in table])
     weights = matrix.solve(arb_mat([[1]] * len(table)))
     value = sum((weights[i, 0] for i in range(len(table))), arb(0))
     assert value.rad() < 1e-20 * value
     return float(value)
+
+
+def trapezium(scales: Sequence[float], values: Sequence[float]) -> float:
+    """Return the sum of the trapezoidal rule."""
+    exact = [(fmpq(*float(s).as_integer_ratio()), v) for s, v in zip(scales, values, strict=True)]
+    total = fmpq(0)
+    for (low, before), (high, after) in itertools.pairwise(exact):
+        heights = fmpq(*before.as_integer_ratio()) + fmpq(*after.as_integer_ratio())
+        total += (high - low) * heights / 2
+    return float(total)
+
+
+def frechet_distance(rows: np.ndarray, others: np.ndarray) -> float:
+    """Return the squared Fréchet distance of normal distributions, with unbiased covariances.
+
+    The eigenvalues of the product of two covariances are not negative; their roots are summed.
+    """
+    means, covariances = [], []
+    for side in (rationals(rows), rationals(others)):
+        n, columns = len(side), list(zip(*side, strict=True))
+        mean = [sum(column, fmpq(0)) / n for column in columns]
+        moved = [[v - m for v in column] for column, m in zip(columns, mean, strict=True)]
+        means.append(mean)
+        covariances.append(
+            [
+                [sum((p * q for p, q in zip(a, b, strict=True)), fmpq(0)) / (n - 1) for b in moved]
+                for a in moved
+            ]
+        )
+    first, second = covariances
+    size = len(first)
+    # The unit of the largest variance, so that nothing is far from 1.
+    unit = max(c[i][i] for c in covariances for i in range(size)) or fmpq(1)
+    product = arb_mat([[arb(v / unit) for v in row] for row in first]) * arb_mat(
+        [[arb(v / unit) for v in row] for row in second]
+    )
+    found = [arb(v.real.mid()) for v in acb_mat(product).eig(algorithm="approx")]
+    overlap = sum((v.sqrt() for v in found if v > 0), arb(0)) * arb(unit)
+    spread = sum((first[i][i] + second[i][i] for i in range(size)), fmpq(0))
+    gap = sum(((a - b) ** 2 for a, b in zip(*means, strict=True)), fmpq(0))
+    return float(arb(spread + gap) - 2 * overlap)
 
 
 def heat_trace(adjacency: np.ndarray, times: Sequence[float]) -> tuple[list[float], list[arb]]:
