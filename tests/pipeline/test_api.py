@@ -3,6 +3,7 @@
 import importlib
 import json
 import pkgutil
+import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -334,3 +335,25 @@ def test_the_functions_are_found_by_name_alone() -> None:
 def test_no_function_has_the_name_of_a_module() -> None:
     modules = {module.name for module in pkgutil.iter_modules(latentscale.__path__)}
     assert not modules & set(latentscale.__all__)
+
+
+def test_a_long_computation_is_announced(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = np.arange(50_000.0)[:, None]
+    monkeypatch.setattr(computation, "_run", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        latentscale.heat_trace(path, k=1)
+    assert not caplog.messages
+    with pytest.raises(KeyboardInterrupt):
+        latentscale.heat_trace(path, k=1, times=(0.1, 1e4, 16), steps="auto")
+    [message] = caplog.messages
+    assert re.fullmatch(
+        r"heat: about .* of work; most of it is heat-corpus \(\d+ probes of 320 Lanczos steps\)",
+        message,
+    )
+
+
+def interrupt(*arguments: object) -> None:
+    """End a computation before it begins."""
+    raise KeyboardInterrupt

@@ -7,6 +7,7 @@ rows and the results of the stages stay in memory; there is no folder, no lock a
 from __future__ import annotations
 
 import io
+import logging
 import re
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -19,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from latentscale_pipeline.config.job import JobConfig, resolve_config
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.in_memory import hold_rows
+from latentscale_pipeline.engine.calibration import Rates
 from latentscale_pipeline.engine.executor import Ending
 from latentscale_pipeline.engine.loop import run_stages
 from latentscale_pipeline.engine.memory import write_gibibytes
@@ -33,6 +35,15 @@ from latentscale_pipeline.measures.base import Findings, Role, Score, plan_measu
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.storage.artifacts import Artifact
 from latentscale_pipeline.storage.in_memory import InMemoryStore
+from latentscale_pipeline.views.formatting import write_duration
+
+USUAL_RATES = Rates(2.5e10, 5e10, 5e8, 5e9)
+"""Operations per second of one thread, not measured: a forecast needs the order of magnitude."""
+
+LONG_SECONDS = 60.0
+"""Expected time of a call from which on it is announced."""
+
+logger = logging.getLogger("latentscale")
 
 
 @dataclass(frozen=True)
@@ -140,6 +151,7 @@ def _compute(measure: str, config: JobConfig, corpora: Mapping[Role, Corpus]) ->
     planned = plan_measure(measure, MEASURES[measure], section, facts)
     stages = {stage.name: stage for stage in planned}
     _check_memory(stages)
+    _announce(measure, stages)
     store = InMemoryStore()
     work = Work(
         store=store,
@@ -167,6 +179,22 @@ def _check_memory(stages: Mapping[str, Stage]) -> None:
             f"{largest.name} needs {write_gibibytes(largest.memory_bytes)} of memory, but this "
             f"machine has {memory_bytes() / 2**30:.1f}GiB; use fewer rows"
         )
+
+
+def _announce(measure: str, stages: Mapping[str, Stage]) -> None:
+    """Log how long a long computation may take, because it is silent until it ends."""
+    seconds = {name: USUAL_RATES.seconds(stage.cost_estimate) for name, stage in stages.items()}
+    if sum(seconds.values()) < LONG_SECONDS:
+        return
+    longest = max(seconds, key=lambda name: seconds[name])
+    method = stages[longest].cost_estimate.method
+    logger.warning(
+        "%s: about %s of work; most of it is %s%s",
+        measure,
+        write_duration(sum(seconds.values())),
+        longest,
+        f" ({method})" if method else "",
+    )
 
 
 def _run(work: Work, store: InMemoryStore) -> None:
