@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import latentscale
 from latentscale.baselines.kernel_distance import kernel_distance
 from latentscale.baselines.manifold_overlap import exact_overlap
+from latentscale.estimate import Estimate
 from latentscale.graphs.knn import symmetrise
 from latentscale.graphs.laplacian import normalised_laplacian
 from latentscale.heat.imd import imd_of_traces
@@ -19,6 +23,7 @@ from latentscale.vendi.scores import kernel_spectrum, moment_spectrum, vendi_sco
 from latentscale.vendi.second_moments import second_moment
 from tests.acceptance.adversarial.cases import TIMES, cases_of
 from tests.acceptance.adversarial.corpora import NASTY, draw_corpus
+from tests.support.jobs import run_here
 
 FULL = pytest.mark.full
 SEEDS = [0, *(pytest.param(seed, marks=FULL) for seed in range(1, 20))]
@@ -137,3 +142,54 @@ def test_jobs_and_storage_give_the_same(kind: str) -> None:
             assert (estimate.lower, estimate.upper) == pytest.approx(
                 (ours.lower, ours.upper), rel=1e-12
             )
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind == "a far row" else FULL) for kind in NASTY]
+)
+def test_a_job_gives_the_brackets_of_arrays(kind: str, tmp_path: Path) -> None:
+    generator = np.random.default_rng([list(NASTY).index(kind), 3])
+    rows, others = (draw_corpus(kind, generator, n, 4).astype(np.float32) for n in (30, 26))
+    unit = float(np.abs(rows.astype(float) - others[0].astype(float)).max()) or 1.0
+    scales = [0.0, 0.3 / unit, 2.0 / unit]
+    if len(rows) == 1 or not np.isfinite(scales).all():
+        pytest.skip("there is no graph of one row, and no scale for these")
+    folder = {"corpus": rows, "reference": others}
+    for role, held in folder.items():
+        np.save(tmp_path / f"{role}.npy", held)
+    fields = {
+        "name": "nasty",
+        **{role: str(tmp_path / f"{role}.npy") for role in folder},
+        "output": str(tmp_path / "jobs"),
+        "measures": {
+            "heat": {"times": {"start": 0.1, "stop": 10.0, "count": 16}},
+            "geomca": {"epsilon": unit / 2},
+            "magnitude": {"scales": scales},
+            "vendi": {"kernels": [{"name": "rbf", "bandwidth": unit}], "orders": [0.5, 1, 2]},
+        },
+        "cluster": {"kind": "serial"},
+    }
+    (tmp_path / "job.yaml").write_text(json.dumps(fields))
+    results = run_here(tmp_path / "job.yaml").results.document()
+    found = {
+        (row["of"], row["score"], row.get("order")): (row["value"], row["lower"], row["upper"])
+        for row in results["scores"]
+    }
+
+    def assert_equal(of: str, score: str, order: str | None, estimate: Estimate) -> None:
+        ours = (estimate.value, estimate.lower, estimate.upper)
+        assert found[of, score, order] == pytest.approx(ours, rel=1e-12), (of, score, order)
+
+    for role, held in folder.items():
+        vendi = latentscale.vendi_score(held, kernel="rbf", bandwidth=unit, orders=(0.5, 1, 2))
+        for name, estimate in vendi.scores.items():
+            assert_equal(role, "vendi", name, estimate)
+        function = latentscale.magnitude_function(held, scales=scales)
+        theirs = results["measures"]["magnitude"][role]
+        np.testing.assert_allclose(theirs["value"], function.value, rtol=1e-12)
+        trace = latentscale.heat_trace(held, times=(0.1, 10.0, 16))
+        np.testing.assert_allclose(results["measures"]["heat"][role]["trace"], trace.trace)
+    assert_equal("pair", "imd", None, latentscale.imd(rows, others).distance)
+    geomca = latentscale.geomca_scores(rows, others, epsilon=unit / 2)
+    for name, estimate in geomca.scores.items():
+        assert_equal("pair", name, None, estimate)
