@@ -82,6 +82,15 @@ def very_large_numbers(generator: Generator, n: int, d: int) -> Rows:
     return 10.0 ** generator.uniform(12, 17) * generator.normal(size=(n, d))
 
 
+def denormals(generator: Generator, n: int, d: int) -> Rows:
+    return 2.0**-149 * generator.integers(1, 2 ** generator.integers(3, 22), size=(n, d))
+
+
+def the_limit_of_float32(generator: Generator, n: int, d: int) -> Rows:
+    limit = float(np.finfo(np.float32).max)
+    return limit * generator.uniform(-1, 1, size=(n, d)).round(generator.integers(1, 5))
+
+
 def a_hub(generator: Generator, n: int, d: int) -> Rows:
     rows = generator.normal(size=(n, d))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -119,6 +128,8 @@ NASTY: dict[str, Callable[[Generator, int, int], Rows]] = {
         a_hub,
         constant_columns,
         a_line,
+        denormals,
+        the_limit_of_float32,
     )
 }
 """Every kind of corpus by name."""
