@@ -3,6 +3,7 @@
 import importlib
 import json
 import pkgutil
+import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -334,3 +335,14 @@ def test_the_functions_are_found_by_name_alone() -> None:
 def test_no_function_has_the_name_of_a_module() -> None:
     modules = {module.name for module in pkgutil.iter_modules(latentscale.__path__)}
     assert not modules & set(latentscale.__all__)
+
+
+def test_a_long_computation_says_how_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = np.random.default_rng(0).normal(size=(40, 2))
+    latentscale.heat_trace(rows, k=3)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(computation, "LONG_SECONDS", 0.0)
+    latentscale.heat_trace(rows, k=3)
+    assert re.fullmatch(r"heat: about \d+\.\d s\n", capsys.readouterr().err)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from latentscale_pipeline.config.job import JobConfig, resolve_config
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.in_memory import hold_rows
+from latentscale_pipeline.engine.calibration import Rates, calibrate
 from latentscale_pipeline.engine.executor import Ending
 from latentscale_pipeline.engine.loop import run_stages
 from latentscale_pipeline.engine.memory import write_gibibytes
@@ -33,6 +35,18 @@ from latentscale_pipeline.measures.base import Findings, Role, Score, plan_measu
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.storage.artifacts import Artifact
 from latentscale_pipeline.storage.in_memory import InMemoryStore
+from latentscale_pipeline.views.formatting import write_duration
+
+LONG_SECONDS = 60.0
+"""Expected time above which a computation is announced."""
+
+SLOW_RATES = Rates(
+    float64_multiply_adds=1e9,
+    float32_multiply_adds=2e9,
+    elementwise_operations=1e8,
+    read_bytes=1e8,
+)
+"""Of a slow machine. What is short there isn't worth the second that measuring this one takes."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +154,7 @@ def _compute(measure: str, config: JobConfig, corpora: Mapping[Role, Corpus]) ->
     planned = plan_measure(measure, MEASURES[measure], section, facts)
     stages = {stage.name: stage for stage in planned}
     _check_memory(stages)
+    _announce(measure, stages.values())
     store = InMemoryStore()
     work = Work(
         store=store,
@@ -167,6 +182,17 @@ def _check_memory(stages: Mapping[str, Stage]) -> None:
             f"{largest.name} needs {write_gibibytes(largest.memory_bytes)} of memory, but this "
             f"machine has {memory_bytes() / 2**30:.1f}GiB; use fewer rows"
         )
+
+
+def _announce(measure: str, stages: Iterable[Stage]) -> None:
+    """Say on standard error how long it will take, if that is long."""
+    costs = [stage.cost_estimate for stage in stages]
+    if sum(map(SLOW_RATES.seconds, costs)) < LONG_SECONDS:
+        return
+    seconds = sum(map(calibrate(iter(())).seconds, costs))
+    if seconds >= LONG_SECONDS:
+        sys.stderr.write(f"{measure}: about {write_duration(seconds)}\n")
+        sys.stderr.flush()
 
 
 def _run(work: Work, store: InMemoryStore) -> None:
