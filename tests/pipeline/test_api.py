@@ -13,6 +13,7 @@ import pytest
 import latentscale
 from latentscale_pipeline.api import computation, findings
 from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.measures.heat import plan as heat_plan
 from latentscale_pipeline.storage.objects import ObjectStore
 from tests.support.jobs import results_of, run_command, run_here
 
@@ -337,23 +338,23 @@ def test_no_function_has_the_name_of_a_module() -> None:
     assert not modules & set(latentscale.__all__)
 
 
-def test_a_long_computation_is_announced(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_long_computation_says_how_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = np.arange(50_000.0)[:, None]
-    monkeypatch.setattr(computation, "_run", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        latentscale.heat_trace(path, k=1)
-    assert not caplog.messages
-    with pytest.raises(KeyboardInterrupt):
-        latentscale.heat_trace(path, k=1, times=(0.1, 1e4, 16), steps="auto")
-    [message] = caplog.messages
-    assert re.fullmatch(
-        r"heat: about .* of work; most of it is heat-corpus \(\d+ probes of 320 Lanczos steps\)",
-        message,
-    )
+    rows = np.random.default_rng(0).normal(size=(40, 2))
+    latentscale.heat_trace(rows, k=3)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(computation, "LONG_SECONDS", 0.0)
+    latentscale.heat_trace(rows, k=3)
+    assert re.fullmatch(r"heat: about \d+\.\d s\n", capsys.readouterr().err)
 
 
-def interrupt(*arguments: object) -> None:
-    """End a computation before it begins."""
-    raise KeyboardInterrupt
+def test_more_tasks_than_pilots(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.arange(2100.0)[:, None]
+    one = latentscale.heat_trace(rows, k=2, probes=16)
+    monkeypatch.setattr(heat_plan, "TASK_OPERATIONS", 1e5)
+    monkeypatch.setattr(heat_plan, "TASK_PROBES", 1)
+    many = latentscale.heat_trace(rows, k=2, probes=16)
+    assert many.probes == 16
+    assert (many.lower <= one.upper).all()
+    assert (many.upper >= one.lower).all()

@@ -7,9 +7,9 @@ rows and the results of the stages stay in memory; there is no folder, no lock a
 from __future__ import annotations
 
 import io
-import logging
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from latentscale_pipeline.config.job import JobConfig, resolve_config
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.in_memory import hold_rows
-from latentscale_pipeline.engine.calibration import Rates
+from latentscale_pipeline.engine.calibration import Rates, calibrate
 from latentscale_pipeline.engine.executor import Ending
 from latentscale_pipeline.engine.loop import run_stages
 from latentscale_pipeline.engine.memory import write_gibibytes
@@ -37,13 +37,16 @@ from latentscale_pipeline.storage.artifacts import Artifact
 from latentscale_pipeline.storage.in_memory import InMemoryStore
 from latentscale_pipeline.views.formatting import write_duration
 
-USUAL_RATES = Rates(2.5e10, 5e10, 5e8, 5e9)
-"""Operations per second of one thread, not measured: a forecast needs the order of magnitude."""
+LONG_SECONDS = 15.0
+"""Expected time above which a computation is announced."""
 
-LONG_SECONDS = 60.0
-"""Expected time of a call from which on it is announced."""
-
-logger = logging.getLogger("latentscale")
+SLOW_RATES = Rates(
+    float64_multiply_adds=1e9,
+    float32_multiply_adds=2e9,
+    elementwise_operations=1e8,
+    read_bytes=1e8,
+)
+"""Of a slow machine. What is short there isn't worth the second that measuring this one takes."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +154,7 @@ def _compute(measure: str, config: JobConfig, corpora: Mapping[Role, Corpus]) ->
     planned = plan_measure(measure, MEASURES[measure], section, facts)
     stages = {stage.name: stage for stage in planned}
     _check_memory(stages)
-    _announce(measure, stages)
+    _announce(measure, stages.values())
     store = InMemoryStore()
     work = Work(
         store=store,
@@ -181,20 +184,15 @@ def _check_memory(stages: Mapping[str, Stage]) -> None:
         )
 
 
-def _announce(measure: str, stages: Mapping[str, Stage]) -> None:
-    """Log how long a long computation may take, because it is silent until it ends."""
-    seconds = {name: USUAL_RATES.seconds(stage.cost_estimate) for name, stage in stages.items()}
-    if sum(seconds.values()) < LONG_SECONDS:
+def _announce(measure: str, stages: Iterable[Stage]) -> None:
+    """Say on standard error how long it will take, if that is long."""
+    costs = [stage.cost_estimate for stage in stages]
+    if sum(map(SLOW_RATES.seconds, costs)) < LONG_SECONDS:
         return
-    longest = max(seconds, key=lambda name: seconds[name])
-    method = stages[longest].cost_estimate.method
-    logger.warning(
-        "%s: about %s of work; most of it is %s%s",
-        measure,
-        write_duration(sum(seconds.values())),
-        longest,
-        f" ({method})" if method else "",
-    )
+    seconds = sum(map(calibrate(iter(())).seconds, costs))
+    if seconds >= LONG_SECONDS:
+        sys.stderr.write(f"{measure}: about {write_duration(seconds)}\n")
+        sys.stderr.flush()
 
 
 def _run(work: Work, store: InMemoryStore) -> None:

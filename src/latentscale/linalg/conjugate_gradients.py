@@ -54,6 +54,7 @@ from latentscale.estimate import Bounds, Estimate
 from latentscale.linalg.iterations import Arrays, PairRequest, PairSums, ReadRows
 from latentscale.linalg.positive_definiteness import (
     Separations,
+    box_magnitude,
     is_numerically_singular,
     separation_exponents,
     smallest_eigenvalues,
@@ -409,6 +410,8 @@ class ConjugateGradients:
                 self._arrays[f"{name}-{k}"] = np.ones(n, dtype)
         if landmarks.points.metric == "cosine":
             self._bound_on_sphere(landmarks.points)
+        else:
+            self._bound_in_box(read_rows)
         if n >= PRECONDITIONED_ROWS:
             self._prepare(landmarks, read_rows, generator)
         for k, solved in self._precondition(self._running(), read_rows).items():
@@ -423,6 +426,14 @@ class ConjugateGradients:
         for course in self._courses:
             course.ceiling = sphere_magnitude(course.scale, points.dimension)
             course.singular = is_numerically_singular(distances, course.scale)
+
+    def _bound_in_box(self, read_rows: ReadRows) -> None:
+        """Bound the magnitude by that of the box around all rows."""
+        ends = [(points.rows.min(axis=0), points.rows.max(axis=0)) for points in read_rows()]
+        low, high = np.array(ends, np.float64).swapaxes(0, 1)
+        sides = high.max(axis=0) - low.min(axis=0)
+        for course in self._courses:
+            course.ceiling = box_magnitude(course.scale, sides)
 
     def _prepare(
         self, landmarks: Landmarks, read_rows: ReadRows, generator: np.random.Generator
@@ -727,11 +738,12 @@ class _Judgement:
             eigenvalue = 0.0
         if form > 0:
             sure = max(abs(total) - total_error, 0.0)
-            value = max(total * total / form, 1.0)
+            value = max(min(total * total / form, ceiling), 1.0)
             lower = max(sure * sure / (form + form_error) * (1.0 - 8 * EPSILON), 1.0)
         if eigenvalue > 0:
             residual = np.abs(1.0 - product) + rounding
-            remainder = float(residual @ residual) * (1.0 + n * EPSILON) / eigenvalue
+            with np.errstate(over="ignore"):  # then it bounds nothing
+                remainder = float(residual @ residual) * (1.0 + n * EPSILON) / eigenvalue
             upper = min(upper, 2.0 * total - form + remainder + 2.0 * total_error + form_error)
         return cls(n, total, min(lower, value), value, upper)
 

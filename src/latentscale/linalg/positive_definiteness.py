@@ -24,6 +24,16 @@ every scale. The bound is of the order of ``t`` times the distance of the closes
 Under any metric Gershgorin's theorem bounds the smallest eigenvalue by :math:`2 - \max_i \sum_j
 K_{ij}`, which is positive at large scales only.
 
+Small scales
+------------
+Magnitude grows with the set. A box with sides :math:`L_i` under the sum of absolute differences has
+the magnitude :math:`\prod_i (1 + t L_i / 2) \le e^{t \sum_i L_i / 2}` (Leinster 2013). The
+Euclidean metric is a mean of absolute differences along all directions. So Euclidean points lie in
+such a box, too, of infinitely many dimensions. Its sides add up to the first intrinsic volume of
+the points' convex hull (compare Meckes 2020), which is at most :math:`\sum_i L_i` for any box
+around them. So a magnitude close to 1 is certified at small scales, even where all similarities are
+rounded to 1 (:func:`box_magnitude`).
+
 Cosine distance
 ---------------
 Here the exponential is a Gaussian on the unit sphere. Its eigenvalues fall faster than any power,
@@ -41,6 +51,7 @@ magnitude of 2.2, of which no method in float64 can see more than 1.9. Two thing
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +78,10 @@ SPECIAL_FUNCTIONS_ERROR = 1e-8
 LARGEST_EXPONENT = 700.0
 """Larger exponentials may overflow."""
 
+RANGES_ERROR = 1e-9
+"""Bound on the relative error of a box's sides and their sum, from float64 rows."""
+
+EPSILON = float(np.finfo(np.float64).eps)
 TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -159,9 +174,31 @@ def sphere_magnitude(scale: float, dimension: int) -> float:
     bessel = float(ive(order, scale))
     potential = -scale
     if bessel > TINY:
-        potential = float(gammaln(order + 1.0) + order * np.log(2.0 / scale) + np.log(bessel))
+        logarithm = np.log(2.0) - np.log(scale)  # the quotient may overflow
+        potential = float(gammaln(order + 1.0) + order * logarithm + np.log(bessel))
     exponent = min(scale, -potential) + SPECIAL_FUNCTIONS_ERROR
     return float(np.exp(min(exponent, LARGEST_EXPONENT)))
+
+
+def box_magnitude(scale: float, sides: Float64Array) -> float:
+    r"""Bound the magnitude of every set of points in a box, Euclidean or under sums of differences.
+
+    Parameters
+    ----------
+    scale : float
+        Positive.
+    sides : ndarray of float64, shape (d,)
+        Lengths of the box's sides.
+
+    Returns
+    -------
+    float
+        :math:`\exp(\tfrac t2 \sum_i L_i)`, at most :math:`e^{700}`, which is more
+        than any number of points. Useful at small scales only.
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        exponent = 0.5 * scale * float(sides.sum()) * (1.0 + RANGES_ERROR)
+    return math.exp(min(exponent, LARGEST_EXPONENT)) * (1.0 + 4.0 * EPSILON)
 
 
 def is_numerically_singular(distances: Float64Array, scale: float) -> bool:

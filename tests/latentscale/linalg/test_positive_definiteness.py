@@ -7,6 +7,7 @@ from scipy.special import erf
 from latentscale.linalg.positive_definiteness import (
     EXPONENTS,
     Separations,
+    box_magnitude,
     is_numerically_singular,
     separation_exponents,
     smallest_eigenvalues,
@@ -105,3 +106,23 @@ def test_singular_in_float64() -> None:
     assert not is_numerically_singular(distances, 1e9)
     assert not is_numerically_singular(np.zeros((1, 1)), 1.0)
     assert not is_numerically_singular(1.0 - np.eye(60), 1.0)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
+@pytest.mark.parametrize("seed", range(5))
+def test_no_set_of_points_has_more_than_its_box(metric: str, seed: int) -> None:
+    rows = np.random.default_rng(seed).normal(size=(60, 1 + seed))
+    sides = np.ptp(rows, axis=0)
+    for scale in (1e-3, 1e-2, 0.1, 1.0):
+        similarities = np.exp(-scale * pairwise_distances(rows, metric))
+        assert np.linalg.solve(similarities, np.ones(60)).sum() <= box_magnitude(scale, sides)
+    if seed == 0:  # a line filled with points has a magnitude of 1 + t L / 2
+        assert box_magnitude(1e-3, sides) == pytest.approx(1 + 5e-4 * sides[0], rel=1e-5)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+@pytest.mark.filterwarnings("error")
+def test_bounds_at_vanishing_scales(dimension: int) -> None:
+    for scale in (5e-324, 1e-310, 1e-200):
+        assert 1.0 <= sphere_magnitude(scale, dimension) < 1.0 + 1e-7
+        assert 1.0 <= box_magnitude(scale, np.ones(dimension)) < 1.0 + 1e-14
