@@ -13,6 +13,7 @@ import pytest
 import latentscale
 from latentscale_pipeline.api import computation, findings
 from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.measures.heat import plan as heat_plan
 from latentscale_pipeline.storage.objects import ObjectStore
 from tests.support.jobs import results_of, run_command, run_here
 
@@ -346,3 +347,14 @@ def test_a_long_computation_says_how_long(
     monkeypatch.setattr(computation, "LONG_SECONDS", 0.0)
     latentscale.heat_trace(rows, k=3)
     assert re.fullmatch(r"heat: about \d+\.\d s\n", capsys.readouterr().err)
+
+
+def test_more_tasks_than_pilots(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.arange(2100.0)[:, None]
+    one = latentscale.heat_trace(rows, k=2, probes=16)
+    monkeypatch.setattr(heat_plan, "TASK_OPERATIONS", 1e5)
+    monkeypatch.setattr(heat_plan, "TASK_PROBES", 1)
+    many = latentscale.heat_trace(rows, k=2, probes=16)
+    assert many.probes == 16
+    assert (many.lower <= one.upper).all()
+    assert (many.upper >= one.lower).all()

@@ -37,7 +37,7 @@ from latentscale_pipeline.storage.artifacts import Artifact
 from latentscale_pipeline.storage.in_memory import InMemoryStore
 from latentscale_pipeline.views.formatting import write_duration
 
-LONG_SECONDS = 60.0
+LONG_SECONDS = 15.0
 """Expected time above which a computation is announced."""
 
 SLOW_RATES = Rates(
