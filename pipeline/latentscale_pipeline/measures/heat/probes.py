@@ -103,9 +103,8 @@ def average_iterations(inputs: Inputs) -> Output:
     """Request pilots, fit the control variate to them, then request probes until they suffice."""
     p, state = inputs.parameters, inputs.state
     if state is None:
-        return Output(
-            {"phase": "pilots", "wanted": PILOT_PROBES, "steps": _steps(inputs)}, {}, False
-        )
+        wanted = max(PILOT_PROBES, inputs.stage.partitions)  # every task has some
+        return Output({"phase": "pilots", "wanted": wanted, "steps": _steps(inputs)}, {}, False)
     times, steps = read_times(inputs.parameters), state.values["steps"]
     everywhere = with_imd_times(times)
     if state.values["phase"] == "pilots":
