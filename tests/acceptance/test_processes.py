@@ -24,7 +24,8 @@ MARGIN = 3.0
 """How much slower than promised a busy machine may be."""
 
 STAGES = {
-    "duplicates-corpus", "neighbours-corpus", "graph-corpus", "heat-corpus", "vendi-cosine-corpus",
+    "hashes-corpus", "duplicates-corpus", "neighbours-corpus", "graph-corpus", "heat-corpus",
+    "vendi-cosine-corpus",
 }  # fmt: skip
 
 

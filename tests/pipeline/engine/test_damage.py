@@ -119,7 +119,16 @@ def flip(store: ObjectStore, key: str, generator: np.random.Generator) -> None:
 
 def test_every_measure_and_kind_of_stage_is_there(job: Job) -> None:
     stages = {stage.name for stage in job.work.stages}
-    kinds = {"duplicates", "neighbours", "graph", "heat", "sparsify", "convergence", "magnitude"}
+    kinds = {
+        "hashes",
+        "duplicates",
+        "neighbours",
+        "graph",
+        "heat",
+        "sparsify",
+        "convergence",
+        "magnitude",
+    }
     for role in ("corpus", "reference"):
         assert {f"{kind}-{role}" for kind in kinds} <= stages
         assert {f"vendi-{k}-{role}" for k in ("cosine", "rbf-median", "laplacian-2.0")} <= stages
@@ -163,12 +172,15 @@ def test_no_reader_is_deceived(job: Job) -> None:
         others = {other.name for other in job.work.stages if stage.name in other.needs}
         for key in [part.part for part in job.parts(stage.name)]:
             part = need_marker(job.store, key)
-            readers = others if key.endswith("/result") else {stage.name}
+            lasting = stage.lasting_parts and not key.endswith("/result")
+            readers = others if lasting or key.endswith("/result") else {stage.name}
             if not part.objects or not readers:
                 continue
             for name in part.objects:
                 flip(job.store, part.path(name), generator)
             for reader in readers:
+                for own in job.parts(reader) if lasting else []:
+                    job.store.remove(f"{own.part}.json")
                 job.store.remove(f"stages/{reader}/{job.work.keys[reader]}/result.json")
             events, stage_states = job.run(thorough=False)
             corrupt = [fields for event, fields in events if event == "part_corrupt"]
@@ -186,7 +198,7 @@ def test_no_reader_is_deceived(job: Job) -> None:
             job.run(thorough=True)
     read = {name for stage in job.work.stages for name in stage.needs if has_arrays(job, name)}
     assert noticed >= read
-    assert {f"duplicates-{role}" for role in ("corpus", "reference")} <= noticed
+    assert {f"hashes-{role}" for role in ("corpus", "reference")} <= noticed
 
 
 def has_arrays(job: Job, stage: str) -> bool:

@@ -163,8 +163,8 @@ SCALES = [number / 10 for number in range(20)]
 Case = tuple[str, Section | None, int, int, str]
 
 CASES: list[Case] = [
-    ("duplicates-corpus", None, 8_000_000, 4, "f2"),
-    ("duplicates-corpus", None, 20_000_000, 2, "f2"),
+    ("hashes-corpus", None, 8_000_000, 4, "f2"),
+    ("hashes-corpus", None, 20_000_000, 2, "f2"),
     ("neighbours-corpus", Heat(), 50_000, 1500, "f2"),
     ("neighbours-corpus", Heat(neighbours="exact"), 90_000, 384, "f2"),
     ("graph-corpus", Heat(neighbours="exact"), 1_000_000, 2, "f2"),

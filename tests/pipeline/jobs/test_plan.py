@@ -120,6 +120,7 @@ def test_a_client_holds_the_tasks_of_a_billion_rows() -> None:
 def test_only_what_fits_a_billion_rows_is_accepted() -> None:
     config = configured("name: a\ncorpus: c\nmeasures: {vendi: {kernels: [cosine]}}\n")
     assert [stage.name for stage in plan_stages(replace_limit(config, "1GiB"), billion())] == [
+        "hashes-corpus",
         "duplicates-corpus",
         "vendi-cosine-corpus",
     ]

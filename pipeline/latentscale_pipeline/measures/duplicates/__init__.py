@@ -13,9 +13,9 @@ class DuplicatesMeasure(Measure):
 
     def plan(self, section: None, facts: JobFacts) -> list[Stage]:
         """Plan the count of every corpus."""
-        from latentscale_pipeline.measures.shared.duplicate_count import duplicates_stage
+        from latentscale_pipeline.measures.shared.duplicate_count import duplicates_stages
 
-        return [duplicates_stage(role, facts) for role in facts.corpora]
+        return [stage for role in facts.corpora for stage in duplicates_stages(role, facts)]
 
     def collect(self, section: None, facts: JobFacts, results: Results) -> Findings:
         """Add the counts to the corpora."""

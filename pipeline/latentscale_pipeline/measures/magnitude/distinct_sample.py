@@ -30,7 +30,7 @@ from latentscale_pipeline.measures.base import (
     Role,
 )
 from latentscale_pipeline.measures.shared.distinct_rows import DistinctRows, distinct_stage
-from latentscale_pipeline.measures.shared.duplicate_count import duplicates_stage
+from latentscale_pipeline.measures.shared.duplicate_count import duplicates_stages
 from latentscale_pipeline.measures.shared.random_rows import (
     read_in_order,
     reading_tasks,
@@ -100,9 +100,10 @@ def sample_stages(
         # The numbers of all rows, twice.
         held = stage.memory_bytes + 32 * corpus.n
         return [distinct, replace(stage, needs=(distinct.name,), memory_bytes=held)]
-    counted = duplicates_stage(role, facts, metric)
+    counting = duplicates_stages(role, facts, metric)
+    counted = counting[-1]
     return [
-        counted,
+        *counting,
         replace(
             stage,
             work=read_smallest,

@@ -1,16 +1,19 @@
 """The count of duplicate rows, by hashes of all rows.
 
-Equal rows have equal hashes, so hashes are cut into groups by their first bits and counted group by
-group: no task needs those of all rows. Under the cosine metric rows are equal that differ by a
-power of two.
+Equal rows have equal hashes, so hashes are cut into groups by their first bits. One stage hashes
+runs of shards, the next counts, a group a task: no task needs the hashes of all rows. Under the
+cosine metric rows are equal that differ by a power of two.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import xxhash
+from numpy.typing import NDArray
 
 from latentscale.duplicates.bottom_k import scale_by_power
 from latentscale.tiles.distances import Metric
@@ -26,37 +29,59 @@ DIGEST_BYTES = 16
 GROUP_BYTES = 192 * 2**20
 """Memory of the hashes of a group, sorted."""
 
+HASHES = "hashes"
+"""Object with the hashes of a run of shards, a section for every group."""
+
 
 def stage_name(role: Role, metric: Metric = "euclidean") -> str:
-    """Name the stage of a corpus."""
+    """Name the stage that counts the duplicates of a corpus."""
     return f"duplicates-cosine-{role}" if metric == "cosine" else f"duplicates-{role}"
 
 
-def duplicates_stage(role: Role, facts: JobFacts, metric: Metric = "euclidean") -> Stage:
-    """Plan the count of the rows of a corpus that equal an earlier row."""
+def duplicates_stages(role: Role, facts: JobFacts, metric: Metric = "euclidean") -> list[Stage]:
+    """Plan the count of the rows of a corpus that equal an earlier row; the last stage has it."""
     corpus = facts.corpora[role]
+    name = stage_name(role, metric)
     parts, shard = -(-corpus.shards // SHARDS_PER_TASK), corpus.shard_stored_bytes
     groups = -(-3 * DIGEST_BYTES * corpus.n // GROUP_BYTES)
     digests = DIGEST_BYTES * min(corpus.n, SHARDS_PER_TASK * corpus.shard_rows)
-    # A shard is read, then decoded; digests grow in place, are copied, sorted, and made distinct.
-    hashing = max(2 * shard + digests, 3 * digests) + digests // 4
-    # The digests of a group, sorted, and those that differ.
-    counting = (3 * DIGEST_BYTES + 2) * corpus.n // groups
-    return Stage(
-        name=stage_name(role, metric),
+    # A sort that compares digests byte by byte: half of it in runs, half in groups.
+    sorting = 5 * corpus.n * math.log2(corpus.n + 1)
+    hashing = Stage(
+        name=name.replace("duplicates", "hashes", 1),
+        temporary="result",
+        lasting_parts=True,
         work=hash_rows,
-        finalise=count_duplicates,
+        finalise=add_repeated,
         partitions=parts,
         corpora=(role,),
         parameters={"role": role, "groups": groups, "directions": metric == "cosine"},
-        memory_bytes=max(hashing, counting),
+        # A shard is read, then decoded; digests grow in place, are copied, sorted, and made
+        # distinct.
+        memory_bytes=max(2 * shard + digests, 3 * digests) + digests // 4,
         cost_estimate=CostEstimate(
-            bytes_read=corpus.stored_bytes + DIGEST_BYTES * corpus.n,
+            bytes_read=corpus.stored_bytes,
             bytes_written=DIGEST_BYTES * corpus.n + RESULT_BYTES * (parts + 1),
-            # Python's loop over rows, and a sort that compares digests byte by byte.
-            elementwise_operations=corpus.n * (100 + 10 * math.log2(corpus.n + 1)),
+            # Python's loop over rows.
+            elementwise_operations=100 * corpus.n + sorting,
         ),
     )
+    counting = Stage(
+        name=name,
+        work=count_group,
+        finalise=add_counts,
+        partitions=groups,
+        needs=(hashing.name,),
+        parameters={"hashes": hashing.name, "parts": parts},
+        # The digests of a group, sorted, and those that differ.
+        memory_bytes=(3 * DIGEST_BYTES + 2) * corpus.n // groups,
+        cost_estimate=CostEstimate(
+            bytes_read=DIGEST_BYTES * corpus.n,
+            bytes_written=RESULT_BYTES * (groups + 1),
+            elementwise_operations=sorting,
+        ),
+    )
+    return [hashing, counting]
 
 
 def hash_rows(inputs: Inputs) -> Output:
@@ -80,23 +105,32 @@ def hash_rows(inputs: Inputs) -> Output:
     edges = np.searchsorted(group_of, np.arange(groups + 1))
     return Output(
         values={"repeated": len(hashes) - len(distinct)},
-        arrays={
-            _group(group): distinct[edges[group] : edges[group + 1]]
-            .view(np.uint8)
-            .reshape(-1, DIGEST_BYTES)
-            for group in range(groups)
-        },
+        sections={HASHES: _groups(distinct, edges)},
     )
 
 
-def _group(group: int) -> str:
-    return f"hashes_{group:05d}"
+def _groups(
+    hashes: NDArray[np.void], edges: NDArray[np.intp]
+) -> Iterator[tuple[str, NDArray[np.uint8]]]:
+    for group, (first, last) in enumerate(itertools.pairwise(edges)):
+        yield str(group), hashes[first:last].view(np.uint8).reshape(-1, DIGEST_BYTES)
 
 
-def count_duplicates(inputs: Inputs) -> Output:
-    """Count the rows that equal an earlier row, one group of hashes after the other."""
-    duplicates = sum(part.values["repeated"] for part in inputs.parts)
-    for group in range(inputs.parameters["groups"]):
-        hashes = np.concatenate([part.array(_group(group)) for part in inputs.parts])
-        duplicates += len(hashes) - len(np.unique(hashes.view(f"V{DIGEST_BYTES}")))
-    return Output(values={"duplicates": duplicates})
+def add_repeated(inputs: Inputs) -> Output:
+    """Add up the rows that equal an earlier row of the same run of shards."""
+    return Output(values={"repeated": sum(part.values["repeated"] for part in inputs.parts)})
+
+
+def count_group(inputs: Inputs) -> Output:
+    """Count the hashes of a group that another run of shards has, too."""
+    hashed = inputs.results[inputs.parameters["hashes"]]
+    runs = (hashed.partition(run) for run in range(inputs.parameters["parts"]))
+    hashes = np.concatenate([run.section(HASHES, str(inputs.index)) for run in runs])
+    repeated = len(hashes) - len(np.unique(hashes.view(f"V{DIGEST_BYTES}")))
+    return Output(values={"repeated": repeated})
+
+
+def add_counts(inputs: Inputs) -> Output:
+    """Add up the counts of runs and of groups."""
+    counted = (inputs.results[inputs.parameters["hashes"]], *inputs.parts)
+    return Output(values={"duplicates": sum(count.values["repeated"] for count in counted)})
