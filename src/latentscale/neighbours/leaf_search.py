@@ -22,7 +22,7 @@ from latentscale.neighbours.leaves import decide
 from latentscale.tiles.device import ShortLists, shortlist_pairs
 from latentscale.tiles.distances import Points, common_unit
 
-SPARE = 4
+SPARE = 3
 """Entries of a short list beyond those asked for, so that few rows are undecided."""
 
 

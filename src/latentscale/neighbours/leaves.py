@@ -3,7 +3,7 @@ r"""Leaves: small overlapping groups of near rows, whose pairs are all compared.
 A few rows drawn at random lead a leaf each, and every row joins the leaves of its ``overlap``
 nearest leaders. A leaf that is too large is divided again in the same way, but without overlap. So
 a row is in ``overlap`` leaves, or in fewer where there are fewer leaders. PiPNN builds search
-graphs from such leaves (Sankhe et al., arXiv 2602.21247).
+graphs from such leaves (Rubel et al., arXiv 2602.21247).
 
 The overlap comes where leaves are as small as they become. Overlapping at coarse levels and
 dividing without overlap below puts more borders between neighbours: with 10⁶ rows in 128
@@ -125,8 +125,8 @@ def nearest_leaders(points: Points, leaders: Points, count: int) -> Int64Array:
     """
     numbers = np.arange(len(leaders), dtype=np.int64)
     found = Neighbours.none(len(points), count)
-    centred = points.about(points.rows.mean(axis=0))
-    heads = leaders.about(centred.origin)
+    origin = points.rows.mean(axis=0)
+    centred, heads = points.about(origin), leaders.about(origin)
     unit = common_unit(centred, heads)
     ready = heads.tile_rows("single", unit)
     for block in row_blocks(len(points), QUERIES):

@@ -169,8 +169,8 @@ def _try_ends(
                 if quick_distance(rows[i], rows[end], metric) > limit:
                     continue
                 distance = exact_distance(rows[i], rows[end], metric)
-                _offer_once(distances[i], ties[i], indices[i], distance, keys[i], keys[end], end)
-                _offer_once(distances[end], ties[end], indices[end], distance, keys[end], keys[i], i)
+                for a, b in ((i, end), (end, i)):
+                    _offer_once(distances[a], ties[a], indices[a], distance, keys[a], keys[b], b)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -18,8 +18,8 @@ Every distance that decides is a float64 sum over the coordinates in their order
 broken by hashes of the rows' contents. So the result depends on the rows and the generator alone:
 not on the machine's matrix products, and not on threads, of which there is one.
 
-The method follows PiPNN (Sankhe et al., arXiv 2602.21247), which finds the edges of search graphs in such
-leaves, and the local joins of NN-descent (Dong, Moses & Li 2011).
+The method follows PiPNN (Rubel et al., arXiv 2602.21247), which finds the edges of search graphs in
+such leaves, and the local joins of NN-descent (Dong, Moses & Li 2011).
 
 Costs
 -----
@@ -27,8 +27,7 @@ For an overlap of :math:`o`, leaves of :math:`m` rows and :math:`n` rows of :mat
 products take :math:`n o (m + 2 n / m) d` operations in single precision. They take about half of
 the time, their folds a quarter.
 
-Memory beyond the rows is ``8 d`` bytes a row for their ordered copy, and ``32 w + 18 f + 4 o + 100``
-for lists of ``w`` and ``f`` edges followed: 0.5 GiB for 2¹⁸ rows of 128 dimensions.
+Memory beyond the rows is at most :func:`search_bytes`.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from numpy.typing import NDArray
 
 from latentscale.neighbours.exact import Int64Array, Neighbours, keys_of, nearest
 from latentscale.neighbours.ivf import cell_cap
-from latentscale.neighbours.leaf_search import search_leaves
+from latentscale.neighbours.leaf_search import SPARE, search_leaves
 from latentscale.neighbours.leaves import LEAF_ROWS, divide_into_leaves
 from latentscale.neighbours.refine import FOLLOWED, refine
 from latentscale.tiles.distances import Float64Array, Points
@@ -110,42 +109,63 @@ def search_rows(
     rounds : int
         Rounds of refinement.
     leaf_rows : int, optional
-        Average rows of a leaf. By default all rows are one leaf, which makes the search exact, up
-        to :func:`~latentscale.neighbours.ivf.cell_cap`; and :data:`~latentscale.neighbours.leaves.LEAF_ROWS`
-        beyond, or more for very long lists.
+        Average rows of a leaf. By default, all rows are one leaf up to
+        :func:`~latentscale.neighbours.ivf.cell_cap`, and the search is exact. More rows form
+        leaves of :data:`~latentscale.neighbours.leaves.LEAF_ROWS`, or more for very long lists.
 
     Returns
     -------
     Neighbours
         Shape (n, k), padded with id -1 only where ``n <= k``.
     """
-    distinct, group_of = _collapse_equal(points)
+    first, group_of = _collapse_equal(points)
+    distinct = points if len(first) == len(points) else points.take(first)
     width = max(k + SPARE_NEIGHBOURS, FOLLOWED)
     if leaf_rows is None:
-        exact = len(distinct) <= cell_cap(len(distinct), points.dimension)
-        leaf_rows = len(distinct) if exact else max(LEAF_ROWS, 4 * width)
-    leaves = divide_into_leaves(
-        points.take(distinct), overlap=overlap, generator=generator, leaf_rows=leaf_rows
-    )
-    order = _order_of_leaves(leaves)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    leaves = [np.sort(place[leaf]) for leaf in leaves]
-    ordered = points.take(distinct[order])
+        fits = len(first) <= cell_cap(len(first), points.dimension)
+        leaf_rows = len(first) if fits else max(LEAF_ROWS, 4 * width)
+    leaves = divide_into_leaves(distinct, overlap=overlap, generator=generator, leaf_rows=leaf_rows)
     if len(leaves) == 1:
-        graph = search_leaves(ordered, leaves, k)
+        graph = search_leaves(distinct, leaves, k)
     else:
-        graph = search_leaves(ordered, leaves, width)
-        refine(ordered, graph, leaves, rounds)
+        order = _order_of_leaves(leaves)
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        leaves, group_of = [np.sort(place[leaf]) for leaf in leaves], place[group_of]
+        distinct = points.take(first[order])
+        graph = search_leaves(distinct, leaves, width)
+        refine(distinct, graph, leaves, rounds)
         graph = graph.cut(k)
-    del ordered
-    found = _expand_equal(graph, points, place[group_of])
+    del distinct
+    found = _expand_equal(graph, points, group_of)
     short = np.flatnonzero(found.indices[:, -1] < 0)
     if len(short) and len(leaves) > 1:
         everyone = np.arange(len(points), dtype=np.int64)
         queries = points.take(short)
         found.put(short, nearest(queries, points, k, query_ids=short, candidate_ids=everyone))
     return found
+
+
+def search_bytes(n: int, d: int, k: int, overlap: int) -> int:
+    """Bound the memory of :func:`search_rows`, beyond its rows and its result.
+
+    Parameters
+    ----------
+    n, d : int
+        Rows and dimensions.
+    k, overlap : int
+        Neighbours and leaves of a row.
+
+    Returns
+    -------
+    int
+        Bytes: an ordered copy of the rows, lists in both precisions with what refinement marks in
+        them, the leaves of every row, and one leaf in both precisions.
+    """
+    width = max(k + SPARE_NEIGHBOURS, FOLLOWED)
+    lists = 24 * k + 24 * width + 8 * (width + SPARE) + 9 * width + 18 * FOLLOWED
+    largest = min(n, max(cell_cap(n, d), 2 * LEAF_ROWS, 8 * width))
+    return n * (8 * (d + 2) + lists + 48 * overlap + 64) + largest * (12 * d + 64) + (1 << 21)
 
 
 def _order_of_leaves(leaves: list[Int64Array]) -> Int64Array:
@@ -155,19 +175,18 @@ def _order_of_leaves(leaves: list[Int64Array]) -> Int64Array:
 
 
 def _collapse_equal(points: Points) -> tuple[Int64Array, Int64Array]:
-    """Return the first row of each group of equal rows, and the group of every row."""
-    _, first, group_of = np.unique(
-        content_keys(points.rows), return_index=True, return_inverse=True
-    )
-    # Rows with one key are equal, but for a collision of hashes; its rows get groups of their own.
-    same = _rows_equal(points.rows, first[group_of])
-    other = np.flatnonzero(~same)
-    group_of[other] = len(first) + np.arange(len(other))
-    return np.concatenate([first, other]).astype(np.int64), group_of.astype(np.int64)
+    """Return the first row of each group of equal rows, ascending, and the group of every row."""
+    _, found, inverse = np.unique(content_keys(points.rows), return_index=True, return_inverse=True)
+    first_of = found[inverse]
+    # Rows with one key are equal, unless their hashes collide. Then they stay by themselves.
+    alone = ~_equal_rows(points.rows, first_of)
+    first_of[alone] = np.flatnonzero(alone)
+    first, group_of = np.unique(first_of, return_inverse=True)
+    return first.astype(np.int64), group_of.astype(np.int64)
 
 
 @numba.njit(cache=True, nogil=True)
-def _rows_equal(rows: Float64Array, others: Int64Array) -> NDArray[np.bool_]:
+def _equal_rows(rows: Float64Array, others: Int64Array) -> NDArray[np.bool_]:
     """Tell which rows equal the row with another number."""
     equal = np.ones(len(rows), dtype=np.bool_)
     for i in range(len(rows)):

@@ -24,7 +24,7 @@ from latentscale.tiles.host.separations import (
     inner_products,
     rounding_share,
 )
-from latentscale.tiles.pairs import COSINE, EUCLIDEAN, exact_distance
+from latentscale.tiles.pairs import COSINE, EUCLIDEAN, four_squared_distances
 from latentscale.tiles.top_lists import offer, pair_hash, query_hash
 
 Float32Array = NDArray[np.float32]
@@ -205,10 +205,12 @@ def _fold_pairs(
         for start in range(first // SKIPPED * SKIPPED, columns, SKIPPED):
             stop = min(start + SKIPPED, columns)
             if stop - start == SKIPPED:
+                products, lengths = row[start:stop], column_sizes[start:stop]
+                bounds = column_limits[start:stop]
                 count: Any = np.int32(0)
-                for j in range(start, start + SKIPPED):
-                    separation = (size + column_sizes[j]) - two * row[j]
-                    count += np.int32(separation < max(limit, column_limits[j]))
+                for j in range(SKIPPED):
+                    separation = (size + lengths[j]) - two * products[j]
+                    count += np.int32((separation < limit) | (separation < bounds[j]))
                 if count == 0:
                     continue
             for j in range(max(start, first), stop):
@@ -238,9 +240,10 @@ def _fold_candidates(
         for start in range(0, columns, SKIPPED):
             stop = min(start + SKIPPED, columns)
             if stop - start == SKIPPED:
+                products, lengths = row[start:stop], candidate_sizes[start:stop]
                 count: Any = np.int32(0)
-                for j in range(start, start + SKIPPED):
-                    separation = (size + candidate_sizes[j]) - two * row[j]
+                for j in range(SKIPPED):
+                    separation = (size + lengths[j]) - two * products[j]
                     count += np.int32(separation < limit)
                 if count == 0:
                     continue
@@ -271,12 +274,22 @@ def _decide(
     open_lists = np.zeros(len(near), dtype=np.bool_)
     for i in range(len(near)):
         hash_of_query = query_hash(query_keys[i])
-        for j in ids[i]:
-            if j < 0:
-                break
-            tie = pair_hash(hash_of_query, candidate_keys[j])
-            distance = exact_distance(queries[i], candidates[j], metric)
-            offer(distances[i], ties[i], indices[i], distance, tie, j)
+        count = 0
+        while count < ids.shape[1] and ids[i, count] >= 0:
+            count += 1
+        for start in range(0, count, 4):
+            squares = four_squared_distances(
+                queries[i],
+                candidates[ids[i, start]],
+                candidates[ids[i, min(start + 1, count - 1)]],
+                candidates[ids[i, min(start + 2, count - 1)]],
+                candidates[ids[i, min(start + 3, count - 1)]],
+            )
+            for place in range(start, min(start + 4, count)):
+                j, square = ids[i, place], squares[place - start]
+                distance = 0.5 * square if metric == COSINE else np.sqrt(square)
+                tie = pair_hash(hash_of_query, candidate_keys[j])
+                offer(distances[i], ties[i], indices[i], distance, tie, j)
         bound = np.float64(near[i, -1])
         if bound == np.inf:
             continue  # nothing was left out
