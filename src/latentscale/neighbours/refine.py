@@ -66,7 +66,7 @@ def refine(
     for _ in range(rounds):
         edges = np.full((n, 2 * followed), -1, dtype=np.int32)
         new = np.zeros((n, 2 * followed), dtype=np.bool_)
-        _join_both_ways(found.indices, fresh, keys, edges, new)
+        join_both_ways(found.indices, fresh, keys, edges, new)
         before = found.indices.astype(np.int32)
         _try_ends(
             found.distances,
@@ -95,7 +95,7 @@ def _leaves_of_rows(leaves: Sequence[Int64Array], n: int) -> Int32Array:
 
 
 @numba.njit(cache=True, nogil=True)
-def _join_both_ways(
+def join_both_ways(
     indices: Int64Array, fresh: BoolArray, keys: UInt64Array, edges: Int32Array, new: BoolArray
 ) -> None:
     """Copy the first entries of every list, and after them rows that have the row in theirs.
@@ -157,7 +157,7 @@ def _try_ends(
             if j < 0:
                 continue
             for second in range(-1, edges.shape[1]):
-                end = j if second < 0 else edges[j, second]
+                end = np.int64(j if second < 0 else edges[j, second])
                 if end < 0 or tried_by[end] == i:
                     continue
                 if not (new[i, first] or (second >= 0 and new[j, second])):

@@ -196,7 +196,10 @@ def _equal_rows(rows: Float64Array, others: Int64Array) -> NDArray[np.bool_]:
 
 
 def _expand_equal(graph: Neighbours, points: Points, group_of: Int64Array) -> Neighbours:
-    """Turn neighbours among groups of equal rows into neighbours among all rows."""
+    """Turn neighbours among groups of equal rows into neighbours among all rows.
+
+    If more groups are at a list's last distance than fit, the hashes of their first rows decide.
+    """
     members = np.argsort(group_of, kind="stable")
     starts = np.searchsorted(group_of[members], np.arange(len(graph) + 1))
     found = Neighbours.none(len(points), graph.indices.shape[1])
