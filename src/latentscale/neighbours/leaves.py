@@ -6,8 +6,7 @@ a row is in ``overlap`` leaves, or in fewer where there are fewer leaders. PiPNN
 graphs from such leaves (Rubel et al., arXiv 2602.21247).
 
 The overlap comes where leaves are as small as they become. Overlapping at coarse levels and
-dividing without overlap below puts more borders between neighbours: with 10⁶ rows in 128
-dimensions, 4 % of five neighbours are lost instead of 1 %.
+dividing without overlap below would put more borders between neighbours.
 
 Costs
 -----
@@ -29,10 +28,7 @@ from latentscale.tiles.device import ShortLists, decide_short_lists, shortlist_c
 from latentscale.tiles.distances import Points, common_unit, row_blocks
 
 LEAF_ROWS = 1024
-"""Average rows of a leaf."""
-
-MOST_LEAF_ROWS = 2048
-"""Rows from which a leaf is divided."""
+"""Average rows of a leaf; the most are twice as many."""
 
 STALLED = 0.9
 """Share of a leaf's rows that may join one leader before leaders are given up."""
