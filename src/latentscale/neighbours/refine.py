@@ -157,7 +157,7 @@ def _try_ends(
             if j < 0:
                 continue
             for second in range(-1, edges.shape[1]):
-                end = np.int64(j if second < 0 else edges[j, second])
+                end = int(j if second < 0 else edges[j, second])
                 if end < 0 or tried_by[end] == i:
                     continue
                 if not (new[i, first] or (second >= 0 and new[j, second])):

@@ -32,10 +32,13 @@ Memory beyond the rows is at most :func:`search_bytes`.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.neighbours.descent import nearest_neighbour_descent
 from latentscale.neighbours.exact import Int64Array, Neighbours, keys_of, nearest
 from latentscale.neighbours.ivf import cell_cap
 from latentscale.neighbours.leaf_search import SPARE, search_leaves
@@ -43,6 +46,8 @@ from latentscale.neighbours.leaves import LEAF_ROWS, divide_into_leaves
 from latentscale.neighbours.refine import FOLLOWED, refine
 from latentscale.tiles.distances import Float64Array, Points
 from latentscale.tiles.top_lists import UInt64Array, content_keys, offer, pair_hash, query_hash
+
+Method = Literal["leaves", "nndescent"]
 
 ROUNDS = 2
 """Rounds of refinement; a third adds little."""
@@ -93,6 +98,7 @@ def search_rows(
     generator: np.random.Generator,
     rounds: int = ROUNDS,
     leaf_rows: int | None = None,
+    method: Method = "leaves",
 ) -> Neighbours:
     """Find nearly all of the ``k`` nearest other rows of every row, of any number of rows.
 
@@ -112,6 +118,10 @@ def search_rows(
         Average rows of a leaf. By default, all rows are one leaf up to
         :func:`~latentscale.neighbours.ivf.cell_cap`, and the search is exact. More rows form
         leaves of :data:`~latentscale.neighbours.leaves.LEAF_ROWS`, or more for very long lists.
+    method : {"leaves", "nndescent"}
+        With ``nndescent``, rows that don't fit one leaf are searched by
+        :func:`~latentscale.neighbours.descent.nearest_neighbour_descent` instead. Overlap and
+        rounds then have no effect. It doesn't take the Manhattan metric.
 
     Returns
     -------
@@ -124,10 +134,15 @@ def search_rows(
     if leaf_rows is None:
         fits = len(first) <= cell_cap(len(first), points.dimension)
         leaf_rows = len(first) if fits else max(LEAF_ROWS, 4 * width)
-    leaves = divide_into_leaves(distinct, overlap=overlap, generator=generator, leaf_rows=leaf_rows)
-    if len(leaves) == 1:
-        graph = search_leaves(distinct, leaves, k)
+    few = len(first) <= 2 * leaf_rows
+    if few:
+        graph = search_leaves(distinct, [np.arange(len(first))], k)
+    elif method == "nndescent":
+        graph = nearest_neighbour_descent(distinct, k, generator)
     else:
+        leaves = divide_into_leaves(
+            distinct, overlap=overlap, generator=generator, leaf_rows=leaf_rows
+        )
         order = _order_of_leaves(leaves)
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
@@ -139,7 +154,7 @@ def search_rows(
     del distinct
     found = _expand_equal(graph, points, group_of)
     short = np.flatnonzero(found.indices[:, -1] < 0)
-    if len(short) and len(leaves) > 1:
+    if len(short) and not few:
         everyone = np.arange(len(points), dtype=np.int64)
         queries = points.take(short)
         found.put(short, nearest(queries, points, k, query_ids=short, candidate_ids=everyone))

@@ -290,6 +290,22 @@ def test_one_seed_one_result_on_any_number_of_threads():
     assert (search(points, 4, seed=1).indices != first.indices).any()
 
 
+def test_descent_finds_nearly_all():
+    """The one test that compiles pynndescent, up to a minute: both metrics, duplicates, repeats."""
+    rows = clustered(2600, 10, 8)
+    rows[:60] = rows[0]
+    for metric in ("euclidean", "cosine"):
+        points = as_points(rows, metric)
+        true = exact_neighbours(points, 5)
+        found, again = (search(points, 5, seed=2, method="nndescent") for _ in range(2))
+        assert recall_certificate(found.distances, true.distances).lower > 0.98
+        # The heap's members draw their neighbours from one another, as in the exact search.
+        np.testing.assert_array_equal(found.indices[:60], true.indices[:60])
+        # Where all were found, the distances are the exact ones to the last bit.
+        assert (found.distances == true.distances).all(axis=1).mean() > 0.95
+        np.testing.assert_array_equal(found.indices, again.indices)
+
+
 def test_bad_settings_are_refused():
     points = as_points(np.eye(4), "euclidean")
     generator = np.random.default_rng(0)

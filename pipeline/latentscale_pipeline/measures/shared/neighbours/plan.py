@@ -52,6 +52,10 @@ from latentscale_pipeline.measures.shared.neighbours.shuffle import (
 )
 from latentscale_pipeline.measures.shared.neighbours.sizes import (
     AGAIN,
+    DESCENT_BYTES,
+    DESCENT_COORDINATE_OPERATIONS,
+    DESCENT_ROW_OPERATIONS,
+    DESCENT_START_OPERATIONS,
     JOINED_ENTRIES,
     LEAST_LEAVES,
     OVERLAPS,
@@ -196,11 +200,13 @@ def _search_stages(
         parameters={
             **common,
             "regrouped": f"regroup{suffix}",
+            "method": settings.method,
             "refinements": AGAIN * REFINEMENTS if before else REFINEMENTS,
         },
         seed=facts.seed,
         memory_bytes=_search_memory(shape),
         cost_estimate=replace(_search_cost(shape), why=why),
+        lasting_bytes=DESCENT_BYTES if settings.method == "nndescent" else 0,
     )
     block, listed = min(corpus.n, layout.block), corpus.n * settings.k
     entries = block * settings.k
@@ -223,6 +229,7 @@ def _search_stages(
             "searches": search.partitions,
             "before": before,
             "recall": settings.recall,
+            "method": settings.method,
         },
         memory_bytes=max(merging, joining) + FEW_TILES_BYTES,
         cost_estimate=CostEstimate(
@@ -326,6 +333,8 @@ def _search_memory(shape: Shape) -> int:
     homes = 16 * layout.cells * (blocks if direct else 1)
     leaves = max(overlaps[-1], LEAST_LEAVES)
     searching = search_bytes(rows, corpus.d, settings.k, leaves) + lists
+    if settings.method == "nndescent":
+        searching = max(searching, rows * (16 * corpus.d + 2048) + 2 * lists)
     return points + 32 * rows + homes + max(reading, searching, 6 * lists) + FEW_TILES_BYTES
 
 
@@ -335,12 +344,24 @@ def _search_cost(shape: Shape) -> CostEstimate:
     searched = n if corpus.n <= layout.group_rows else 1.5 * n
     products = searched * layout.compared_rows(max(overlap, LEAST_LEAVES))
     refined = searched * REFINEMENTS * (REFINED_OPERATIONS + 20 * d)
-    return CostEstimate(
+    named = f"cells, overlap {overlap}" + (" or more" if len(overlaps) > 1 else "")
+    common = CostEstimate(
         bytes_read=int(1.5 * n * _record_bytes(corpus, overlap)),
         bytes_written=int(1.5 * n * (24 * k + 16)),
+        elementwise_operations=2 * CONVERSION_OPERATIONS * n * d,
+        method=named,
+    )
+    if settings.method == "nndescent":
+        descent = DESCENT_ROW_OPERATIONS + DESCENT_COORDINATE_OPERATIONS * d
+        return replace(
+            common,
+            elementwise_operations=common.elementwise_operations
+            + DESCENT_START_OPERATIONS
+            + searched * descent,
+            method=f"{named}, searched by nndescent",
+        )
+    return replace(
+        common,
         float32_multiply_adds=products * d,
-        elementwise_operations=2 * CONVERSION_OPERATIONS * n * d
-        + PAIR_OPERATIONS * products
-        + refined,
-        method=f"cells, overlap {overlap}" + (" or more" if len(overlaps) > 1 else ""),
+        elementwise_operations=common.elementwise_operations + PAIR_OPERATIONS * products + refined,
     )

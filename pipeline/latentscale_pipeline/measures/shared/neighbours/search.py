@@ -55,12 +55,15 @@ def _search_piece(
     # All copies of a row have the same cells, so they are numbered alike in every group.
     points = as_points(vectors, p["metric"]).keyed()
     del vectors
+    overlap = max(inputs.results[p["chosen"]].values["overlap"], LEAST_LEAVES)
+    # Data that need many cells are those for which leaves miss most, too.
     found = search_rows(
         points,
         p["k"],
-        overlap=max(inputs.results[p["chosen"]].values["overlap"], LEAST_LEAVES),
+        overlap=overlap,
         generator=generator,
-        rounds=p["refinements"],
+        rounds=p["refinements"] + (overlap > LEAST_LEAVES),
+        method=p["method"],
     )
     lists = np.empty(len(points), _list_record(p["k"]))
     lists["position"], lists["row"] = places, rows

@@ -26,8 +26,8 @@ What refinement finds of them, and the rest, is for the width of the certificate
 LEAST_LEAVES = 3
 """Fewest leaves that a row joins inside a group, where it joins fewer cells."""
 
-REFINEMENTS = 2
-"""Rounds of refinement by neighbours' neighbours; they take a quarter of a search's time."""
+REFINEMENTS = 1
+"""Rounds of refinement by neighbours' neighbours, and one more for rows in many leaves."""
 
 AGAIN = 2
 """Factor on the overlap, and rounds of refinement, after a certificate has missed."""
@@ -72,6 +72,16 @@ PILOT_ROWS = 500
 
 CERTIFIED_ROWS = 1000
 """Fewest rows of a recall certificate."""
+
+DESCENT_BYTES = 280 * 2**20
+"""Memory that a process keeps after it has compiled nearest neighbour descent."""
+
+DESCENT_ROW_OPERATIONS, DESCENT_COORDINATE_OPERATIONS, DESCENT_START_OPERATIONS = (
+    50_000,
+    150,
+    2.5e10,
+)
+"""Elementwise operations of a descent: on a row, on each coordinate, and to compile it once."""
 
 PAIR_OPERATIONS, REFINED_OPERATIONS = 0.2, 4000
 """Elementwise operations on a pair of a leaf, and on a row and round of refinement.
