@@ -157,7 +157,7 @@ def _try_ends(
             if j < 0:
                 continue
             for second in range(-1, edges.shape[1]):
-                end = int(j if second < 0 else edges[j, second])
+                end = j if second < 0 else edges[j, second]
                 if end < 0 or tried_by[end] == i:
                     continue
                 if not (new[i, first] or (second >= 0 and new[j, second])):
@@ -169,8 +169,9 @@ def _try_ends(
                 if quick_distance(rows[i], rows[end], metric) > limit:
                     continue
                 distance = exact_distance(rows[i], rows[end], metric)
-                for a, b in ((i, end), (end, i)):
-                    _offer_once(distances[a], ties[a], indices[a], distance, keys[a], keys[b], b)
+                a, b = keys[i], keys[end]
+                _offer_once(distances[i], ties[i], indices[i], distance, a, b, end)
+                _offer_once(distances[end], ties[end], indices[end], distance, b, a, i)
 
 
 @numba.njit(cache=True, nogil=True)
