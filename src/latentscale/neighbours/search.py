@@ -175,12 +175,13 @@ def search_bytes(n: int, d: int, k: int, overlap: int) -> int:
     -------
     int
         Bytes: an ordered copy of the rows, lists in both precisions with what refinement marks in
-        them, the leaves of every row, and one leaf in both precisions.
+        them, the leaves of every row, and one leaf in both precisions. It is enough for
+        ``nndescent``, too.
     """
     width = max(k + SPARE_NEIGHBOURS, FOLLOWED)
-    lists = 24 * k + 24 * width + 8 * (width + SPARE) + 9 * width + 18 * FOLLOWED
+    lists = 32 * (width + SPARE) + 18 * FOLLOWED
     largest = min(n, max(cell_cap(n, d), 2 * LEAF_ROWS, 8 * width))
-    return n * (8 * (d + 2) + lists + 48 * overlap + 64) + largest * (12 * d + 64) + (1 << 21)
+    return n * (8 * (d + 2) + lists + 40 * overlap + 64) + largest * (12 * d + 64) + (1 << 21)
 
 
 def _order_of_leaves(leaves: list[Int64Array]) -> Int64Array:

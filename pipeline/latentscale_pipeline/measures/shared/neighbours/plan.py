@@ -333,8 +333,6 @@ def _search_memory(shape: Shape) -> int:
     homes = 16 * layout.cells * (blocks if direct else 1)
     leaves = max(overlaps[-1], LEAST_LEAVES)
     searching = search_bytes(rows, corpus.d, settings.k, leaves) + lists
-    if settings.method == "nndescent":
-        searching = max(searching, rows * (16 * corpus.d + 2048) + 2 * lists)
     return points + 32 * rows + homes + max(reading, searching, 6 * lists) + FEW_TILES_BYTES
 
 
