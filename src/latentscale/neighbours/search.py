@@ -24,8 +24,8 @@ such leaves, and the local joins of NN-descent (Dong, Moses & Li 2011).
 Costs
 -----
 For an overlap of :math:`o`, leaves of :math:`m` rows and :math:`n` rows of :math:`d` dimensions the
-products take :math:`n o (m + 2 n / m) d` operations in single precision. They take about half of
-the time, their folds a quarter.
+products take :math:`n o (m + 2 n / m) d` operations in single precision. They take about a third of
+the time with 128 dimensions.
 
 Memory beyond the rows is at most :func:`search_bytes`.
 """
