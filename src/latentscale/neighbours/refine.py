@@ -55,8 +55,8 @@ def refine(
     -----
     A round tries at most ``4 followed²`` rows for each row. Most share a leaf with it: with 10
     followed, distances of about 11 clustered rows are computed in the first round and 5 in the
-    second, of sentence embeddings in 6 leaves 28 and 8. Memory is ``18 followed + 9 w`` bytes a row, and 4
-    for each leaf of a row.
+    second, of sentence embeddings in 6 leaves 28 and 8. Memory is ``18 followed + 9 w`` bytes a
+    row, and 4 for each leaf of a row.
     """
     n, w = found.indices.shape
     followed = min(followed, w)
