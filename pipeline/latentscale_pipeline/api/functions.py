@@ -196,7 +196,7 @@ def heat_trace(
         Number of neighbours of a row.
     metric : {"euclidean", "cosine", "manhattan"}
         Distance of two rows.
-    neighbours : {"auto", "exact", "cells"}
+    neighbours : {"auto", "exact", "cells", "nndescent"}
         Search for neighbours; ``auto`` is exact up to 50 000 rows.
     times : tuple of float, float and int
         First and last diffusion time, and the number of times, spaced evenly in the logarithm.

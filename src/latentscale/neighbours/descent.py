@@ -1,7 +1,7 @@
 """Nearest neighbour descent (Dong, Moses & Li 2011), as pynndescent implements it.
 
-It compiles for tens of seconds in every process, so it pays only beyond a certain amount of work.
-Its float32 distances are recomputed in float64.
+It compiles for tens of seconds in every process. Its float32 distances are recomputed in float64.
+Its result depends on the number of threads, which is therefore 1.
 """
 
 from __future__ import annotations

@@ -1,115 +1,213 @@
-"""Neighbours of neighbours: a search that finds most pairs separated by borders of cells."""
+"""Neighbours of neighbours: a search that finds most pairs separated by borders of leaves.
+
+A row's neighbours are likely to be neighbours of its neighbours (Dong, Moses & Li 2011). Rows are
+joined in both directions: with their nearest neighbours, and with rows that have them as one. So
+many rows point at a hub that only some of them are followed.
+
+Two things keep a round cheap. Pairs that share a leaf have been compared already. And a pair at the
+two ends of old edges was tried in an earlier round, so later rounds follow new edges only.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from latentscale.neighbours.exact import Int64Array, Neighbours, keys_of
 from latentscale.tiles.distances import METRICS, Float64Array, Points
-from latentscale.tiles.pairs import exact_distance
+from latentscale.tiles.pairs import exact_distance, quick_distance
 from latentscale.tiles.top_lists import UInt64Array, offer, pair_hash, query_hash
 
+Int32Array = NDArray[np.int32]
+BoolArray = NDArray[np.bool_]
 
-def refine(points: Points, found: Neighbours) -> Neighbours:
+FOLLOWED = 10
+"""Nearest neighbours of a row that are followed, and rows that point at it."""
+
+
+def refine(
+    points: Points,
+    found: Neighbours,
+    leaves: Sequence[Int64Array],
+    rounds: int,
+    *,
+    followed: int = FOLLOWED,
+) -> None:
     """Try the neighbours of every row's neighbours, in both directions.
 
     Parameters
     ----------
     points : Points
-        All ``n`` rows.
+        All ``n`` rows, at most 2³¹. Near rows should follow each other.
     found : Neighbours
-        Complete lists of ``k`` neighbours.
-
-    Returns
-    -------
-    Neighbours
-        Lists at least as near.
+        Lists of ``w`` neighbours; made nearer in place.
+    leaves : sequence of ndarray of int64
+        Rows whose pairs have all been compared.
+    rounds : int
+        Number of rounds.
+    followed : int
+        Edges of a row that are followed in each direction.
 
     Notes
     -----
-    Costs about ``4 n k² d`` operations. For each row its own ``k`` neighbours are followed, and at
-    most ``k`` of the rows that have it as a neighbour, drawn by the keys. So hubs cost no more than
-    other rows.
+    A round tries at most ``4 followed²`` rows for each row. Most share a leaf with it: with 10
+    followed, distances of about 11 clustered rows are computed in the first round and 5 in the
+    second, of sentence embeddings in 6 leaves 28 and 8. Memory is ``18 followed + 9 w`` bytes a
+    row, and 4 for each leaf of a row.
     """
-    n, k = found.indices.shape
-    pointed = found.indices.ravel()
-    order = np.argsort(pointed, kind="stable")
-    starts = np.searchsorted(pointed[order], np.arange(n + 1))
-    lists = Neighbours.none(n, k)
-    _join(
-        lists.distances,
-        lists.ties,
-        lists.indices,
-        found.distances,
-        found.ties,
-        found.indices,
-        order // k,
-        starts,
-        points.rows,
-        METRICS.index(points.metric),
-        keys_of(points),
-    )
-    return lists
+    n, w = found.indices.shape
+    followed = min(followed, w)
+    leaves_of = _leaves_of_rows(leaves, n)
+    fresh = np.ones((n, w), dtype=np.bool_)
+    keys = keys_of(points)
+    for _ in range(rounds):
+        edges = np.full((n, 2 * followed), -1, dtype=np.int32)
+        new = np.zeros((n, 2 * followed), dtype=np.bool_)
+        join_both_ways(found.indices, fresh, keys, edges, new)
+        before = found.indices.astype(np.int32)
+        _try_ends(
+            found.distances,
+            found.ties,
+            found.indices,
+            edges,
+            new,
+            leaves_of,
+            points.rows,
+            METRICS.index(points.metric),
+            keys,
+        )
+        _mark_fresh(found.indices, before, fresh)
+
+
+def _leaves_of_rows(leaves: Sequence[Int64Array], n: int) -> Int32Array:
+    """Return the leaves of every row, in columns, padded with -1."""
+    rows = np.concatenate(leaves)
+    owners = np.repeat(np.arange(len(leaves), dtype=np.int32), [len(leaf) for leaf in leaves])
+    order = np.argsort(rows, kind="stable")
+    counts = np.bincount(rows, minlength=n)
+    place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    table = np.full((n, int(counts.max())), -1, dtype=np.int32)
+    table[rows[order], place] = owners[order]
+    return table
 
 
 @numba.njit(cache=True, nogil=True)
-def _try(
-    i: int,
-    j: int,
-    hash_of_query: np.uint64,
-    distances: Float64Array,
-    ties: UInt64Array,
-    indices: Int64Array,
-    rows: Float64Array,
-    metric: int,
-    keys: UInt64Array,
+def join_both_ways(
+    indices: Int64Array, fresh: BoolArray, keys: UInt64Array, edges: Int32Array, new: BoolArray
 ) -> None:
-    """Offer row j to row i's list, unless it is in the list already."""
-    if j == i:
-        return
-    for kept in indices[i]:
-        if kept == j:
-            return
-    distance = exact_distance(rows[i], rows[j], metric)
-    if distance <= distances[i, -1]:
-        offer(distances[i], ties[i], indices[i], distance, pair_hash(hash_of_query, keys[j]), j)
+    """Copy the first entries of every list, and after them rows that have the row in theirs.
 
-
-@numba.njit(cache=True, nogil=True)
-def _join(
-    distances: Float64Array,
-    ties: UInt64Array,
-    indices: Int64Array,
-    found_distances: Float64Array,
-    found_ties: UInt64Array,
-    found: Int64Array,
-    pointing: Int64Array,
-    starts: Int64Array,
-    rows: Float64Array,
-    metric: int,
-    keys: UInt64Array,
-) -> None:
-    n, k = found.shape
+    Of too many such rows, those with the least hashes stay. So it doesn't depend on their order.
+    """
+    n, followed = edges.shape[0], edges.shape[1] // 2
+    draws = np.empty((n, followed), dtype=np.uint64)
     for i in range(n):
-        hash_of_query = query_hash(keys[i])
-        for place in range(k):
-            j = found[i, place]
-            offer(
-                distances[i],
-                ties[i],
-                indices[i],
-                found_distances[i, place],
-                found_ties[i, place],
-                j,
-            )
-        for j in found[i]:
-            for second in found[j]:
-                _try(i, second, hash_of_query, distances, ties, indices, rows, metric, keys)
-        count = starts[i + 1] - starts[i]
-        first = hash_of_query % np.uint64(max(count, 1))
-        for place in range(min(count, k)):
-            j = pointing[starts[i] + (np.int64(first) + place) % count]
-            _try(i, j, hash_of_query, distances, ties, indices, rows, metric, keys)
-            for second in found[j]:
-                _try(i, second, hash_of_query, distances, ties, indices, rows, metric, keys)
+        for place in range(followed):
+            edges[i, place] = indices[i, place]
+            new[i, place] = fresh[i, place]
+    for i in range(n):
+        for place in range(followed):
+            j = indices[i, place]
+            if j < 0:
+                break
+            mutual = False
+            for near in indices[j, :followed]:
+                mutual = mutual or near == i
+            if mutual:
+                continue
+            draw = pair_hash(query_hash(keys[j]), keys[i])
+            at = followed
+            while at > 0 and (edges[j, followed + at - 1] < 0 or draws[j, at - 1] > draw):
+                at -= 1
+                if at + 1 < followed:
+                    edges[j, followed + at + 1] = edges[j, followed + at]
+                    new[j, followed + at + 1] = new[j, followed + at]
+                    draws[j, at + 1] = draws[j, at]
+            if at < followed:
+                edges[j, followed + at] = i
+                new[j, followed + at] = fresh[i, place]
+                draws[j, at] = draw
+
+
+@numba.njit(cache=True, nogil=True)
+def _try_ends(
+    distances: Float64Array,
+    ties: UInt64Array,
+    indices: Int64Array,
+    edges: Int32Array,
+    new: BoolArray,
+    leaves_of: Int32Array,
+    rows: Float64Array,
+    metric: int,
+    keys: UInt64Array,
+) -> None:
+    """Offer the rows at the ends of one edge or two to every row's list, and the row to theirs."""
+    n, last = len(indices), indices.shape[1] - 1
+    tried_by = np.full(n, -1, dtype=np.int32)
+    for i in range(n):
+        tried_by[i] = i
+        for j in indices[i]:
+            if j >= 0:
+                tried_by[j] = i
+        for first in range(edges.shape[1]):
+            j = edges[i, first]
+            if j < 0:
+                continue
+            for second in range(-1, edges.shape[1]):
+                end = j if second < 0 else edges[j, second]
+                if end < 0 or tried_by[end] == i:
+                    continue
+                if not (new[i, first] or (second >= 0 and new[j, second])):
+                    continue
+                tried_by[end] = i
+                if _share_leaf(leaves_of[i], leaves_of[end]):
+                    continue
+                limit = max(distances[i, last], distances[end, last])
+                if quick_distance(rows[i], rows[end], metric) > limit:
+                    continue
+                distance = exact_distance(rows[i], rows[end], metric)
+                a, b = keys[i], keys[end]
+                _offer_once(distances[i], ties[i], indices[i], distance, a, b, end)
+                _offer_once(distances[end], ties[end], indices[end], distance, b, a, i)
+
+
+@numba.njit(cache=True, nogil=True)
+def _share_leaf(a: Int32Array, b: Int32Array) -> bool:
+    shared = False
+    for leaf in a:
+        for other in b:
+            shared |= leaf == other and leaf >= 0
+    return shared
+
+
+@numba.njit(cache=True, nogil=True)
+def _offer_once(
+    distances: Float64Array,
+    ties: UInt64Array,
+    indices: Int64Array,
+    distance: float,
+    key: np.uint64,
+    other_key: np.uint64,
+    other: int,
+) -> None:
+    """Offer a row to a list unless it is in the list already."""
+    if distance > distances[-1]:
+        return
+    for known in indices:
+        if known == other:
+            return
+    offer(distances, ties, indices, distance, pair_hash(query_hash(key), other_key), other)
+
+
+@numba.njit(cache=True, nogil=True)
+def _mark_fresh(indices: Int64Array, before: Int32Array, fresh: BoolArray) -> None:
+    """Mark which entries of the lists weren't in them before."""
+    for i in range(indices.shape[0]):
+        for place in range(indices.shape[1]):
+            fresh[i, place] = True
+            for known in before[i]:
+                if known == indices[i, place]:
+                    fresh[i, place] = False

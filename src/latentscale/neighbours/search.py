@@ -1,37 +1,59 @@
-"""Approximate nearest neighbours inside overlapping cells.
+r"""Approximate nearest neighbours: leaves, then neighbours of neighbours.
 
-Neighbours are searched inside each cell (:mod:`latentscale.neighbours.ivf`), and a row's lists from
-its cells are merged. A pair is missed only when no cell contains both rows, which is rarer the
-larger the overlap, or when the search inside a cell misses it. Finally the neighbours of every
-row's neighbours are tried (:mod:`latentscale.neighbours.refine`).
+Data flow, for rows that fit in memory:
 
-Inside a cell, equal rows are collapsed to one before the search and expanded after it. So a large
-group of equal rows neither fills the candidate lists nor becomes a hub. Small cells are searched
-exactly by tiles, large ones by descent (:mod:`latentscale.neighbours.descent`).
+1. Equal rows are collapsed to one. So a large group of them neither fills lists nor becomes a hub.
+2. Rows are divided into small overlapping leaves (:mod:`latentscale.neighbours.leaves`), and put in
+   the order of their leaves, so that near rows are near in memory.
+3. All pairs of every leaf are compared in single precision; float64 decides
+   (:mod:`latentscale.neighbours.leaf_search`).
+4. The neighbours of every row's neighbours are tried (:mod:`latentscale.neighbours.refine`), with
+   lists longer than asked for.
+5. Neighbours of collapsed rows are expanded to all of them.
+
+A pair is missed when its rows share no leaf, and neither has a neighbour that knows the other. So
+the recall rises with the overlap and with the rounds.
+
+Every distance that decides is a float64 sum over the coordinates in their order, and ties are
+broken by hashes of the rows' contents. So the result depends on the rows and the generator alone:
+not on the machine's matrix products, and not on threads, of which there is one.
+
+The method follows PiPNN (Rubel et al., arXiv 2602.21247), which finds the edges of search graphs in
+such leaves, and the local joins of NN-descent (Dong, Moses & Li 2011).
+
+Costs
+-----
+For an overlap of :math:`o`, leaves of :math:`m` rows and :math:`n` rows of :math:`d` dimensions the
+products take :math:`n o (m + 2 n / m) d` operations in single precision. They take about a third of
+the time with 128 dimensions.
+
+Memory beyond the rows is at most :func:`search_bytes`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Literal
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from latentscale.neighbours.descent import nearest_neighbour_descent
-from latentscale.neighbours.exact import Int64Array, Neighbours, keys_of, merge, nearest
-from latentscale.neighbours.ivf import cell_cap, partition
-from latentscale.neighbours.refine import refine
+from latentscale.neighbours.exact import Int64Array, Neighbours, keys_of, nearest
+from latentscale.neighbours.ivf import cell_cap
+from latentscale.neighbours.leaf_search import SPARE, search_leaves
+from latentscale.neighbours.leaves import LEAF_ROWS, divide_into_leaves
+from latentscale.neighbours.refine import FOLLOWED, refine
 from latentscale.tiles.distances import Float64Array, Points
-from latentscale.tiles.top_lists import UInt64Array, offer, pair_hash, query_hash
+from latentscale.tiles.top_lists import UInt64Array, content_keys, offer, pair_hash, query_hash
 
-EXACT_WORK = 2e12
-"""Multiplications (40 s on one core) up to which exact search beats compiling the descent."""
+Method = Literal["leaves", "nndescent"]
 
-EXACT_CELL = 1 << 22
-"""Coordinates (rows times dimensions) up to which a cell's exact search is as fast as a descent."""
+ROUNDS = 2
+"""Rounds of refinement; a third adds little."""
 
-REFINEMENTS = 2
-"""Passes of :mod:`latentscale.neighbours.refine` over the merged lists; a third adds little."""
+SPARE_NEIGHBOURS = 5
+"""Neighbours beyond those asked for that lists hold while they are refined."""
 
 
 def approximate_neighbours(
@@ -46,14 +68,14 @@ def approximate_neighbours(
     k : int
         Neighbours of a row, ``1 <= k < n``.
     overlap : int
-        Cells that each row joins (2 suits most data, 3 high intrinsic dimension).
+        Leaves that each row joins (3 suits most data, 6 high intrinsic dimension).
     generator : numpy.random.Generator
-        Source of the cells and of the descent's starting graphs.
+        Source of the leaves.
 
     Returns
     -------
     Neighbours
-        Shape (n, k), complete: rows with too few neighbours in their cells are searched exactly.
+        Shape (n, k), complete: rows with too few neighbours in their leaves are searched exactly.
 
     Raises
     ------
@@ -63,106 +85,140 @@ def approximate_neighbours(
     n = len(points)
     if not 1 <= k < n:
         raise ValueError(f"k = {k} neighbours of {n} rows: k must be at least 1 and below {n}")
-    cap = cell_cap(n, points.dimension)
-    cells = partition(points, overlap=overlap, cap=cap, generator=generator)
-    work = float(sum(len(cell) ** 2 for cell in cells)) * points.dimension
-    descend = work > EXACT_WORK and points.metric in ("euclidean", "cosine")
-    return search_cells(points.keyed(), cells, k, descend=descend, generator=generator)
+    if overlap < 1:
+        raise ValueError(f"overlap {overlap} must be at least 1")
+    return search_rows(points.keyed(), k, overlap=overlap, generator=generator)
 
 
-def search_cells(
+def search_rows(
     points: Points,
-    cells: Sequence[Int64Array],
     k: int,
     *,
-    descend: bool,
+    overlap: int,
     generator: np.random.Generator,
-    refinements: int = REFINEMENTS,
+    rounds: int = ROUNDS,
+    leaf_rows: int | None = None,
+    method: Method = "leaves",
 ) -> Neighbours:
-    """Find nearly all of the ``k`` nearest other rows that share a cell with each row.
+    """Find nearly all of the ``k`` nearest other rows of every row, of any number of rows.
 
     Parameters
     ----------
     points : Points
-        ``n`` rows, with keys.
-    cells : sequence of ndarray of int64
-        Ascending numbers of the rows in each cell; every row is in at least one.
+        ``n`` rows, with keys; at most 2³¹.
     k : int
         Neighbours of a row, at least 1.
-    descend : bool
-        Whether to search large cells by descent, see :func:`cell_neighbours`.
+    overlap : int
+        Leaves that each row joins, at least 1.
     generator : numpy.random.Generator
-        Source of the descent's starting graphs.
-    refinements : int
-        Passes of :func:`~latentscale.neighbours.refine.refine` over the merged lists.
+        Source of the leaves.
+    rounds : int
+        Rounds of refinement.
+    leaf_rows : int, optional
+        Average rows of a leaf. By default, all rows are one leaf up to
+        :func:`~latentscale.neighbours.ivf.cell_cap`, and the search is exact. More rows form
+        leaves of :data:`~latentscale.neighbours.leaves.LEAF_ROWS`, or more for very long lists.
+    method : {"leaves", "nndescent"}
+        With ``nndescent``, rows that don't fit one leaf are searched by
+        :func:`~latentscale.neighbours.descent.nearest_neighbour_descent` instead. Overlap and
+        rounds then have no effect. It doesn't take the Manhattan metric.
 
     Returns
     -------
     Neighbours
         Shape (n, k), padded with id -1 only where ``n <= k``.
-
-    Notes
-    -----
-    Memory holds all rows and lists, the rows of one cell, and the workspace of its search.
     """
-    n = len(points)
-    found = Neighbours.none(n, k)
-    for cell in cells:
-        near = cell_neighbours(points.take(cell), cell, k, descend=descend, generator=generator)
-        found.put(cell, merge(found.take(cell), near, k))
+    first, group_of = _collapse_equal(points)
+    distinct = points if len(first) == len(points) else points.take(first)
+    width = max(k + SPARE_NEIGHBOURS, FOLLOWED)
+    if leaf_rows is None:
+        fits = len(first) <= cell_cap(len(first), points.dimension)
+        leaf_rows = len(first) if fits else max(LEAF_ROWS, 4 * width)
+    few = len(first) <= 2 * leaf_rows
+    if few:
+        graph = search_leaves(distinct, [np.arange(len(first))], k)
+    elif method == "nndescent":
+        graph = nearest_neighbour_descent(distinct, k, generator)
+    else:
+        leaves = divide_into_leaves(
+            distinct, overlap=overlap, generator=generator, leaf_rows=leaf_rows
+        )
+        order = _order_of_leaves(leaves)
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        leaves, group_of = [np.sort(place[leaf]) for leaf in leaves], place[group_of]
+        distinct = points.take(first[order])
+        graph = search_leaves(distinct, leaves, width)
+        refine(distinct, graph, leaves, rounds)
+        graph = graph.cut(k)
+    del distinct
+    found = _expand_equal(graph, points, group_of)
     short = np.flatnonzero(found.indices[:, -1] < 0)
-    if len(short):
-        everyone = np.arange(n, dtype=np.int64)
+    if len(short) and not few:
+        everyone = np.arange(len(points), dtype=np.int64)
         queries = points.take(short)
         found.put(short, nearest(queries, points, k, query_ids=short, candidate_ids=everyone))
-    # A single cell has no borders, and lists of all rows can't improve.
-    for _ in range(refinements if len(cells) > 1 and n > k else 0):
-        found = refine(points, found)
     return found
 
 
-def cell_neighbours(
-    points: Points,
-    ids: Int64Array,
-    k: int,
-    *,
-    descend: bool,
-    generator: np.random.Generator,
-    exact_cell: int = EXACT_CELL,
-) -> Neighbours:
-    """Find the nearest other rows of every row of one cell.
+def search_bytes(n: int, d: int, k: int, overlap: int) -> int:
+    """Bound the memory of :func:`search_rows`, beyond its rows and its result.
 
     Parameters
     ----------
-    points : Points
-        The cell's ``m`` rows, with keys.
-    ids : ndarray of int64, shape (m,)
-        Their row numbers in the corpus.
-    k : int
-        Neighbours of a row, at least 1.
-    descend : bool
-        Whether to search cells of more than ``exact_cell`` distinct coordinates by descent;
-        otherwise the search is exact.
-    generator : numpy.random.Generator
-        Source of the descent's starting graph.
-    exact_cell : int
-        Coordinates (rows times dimensions) up to which a cell is always searched exactly.
+    n, d : int
+        Rows and dimensions.
+    k, overlap : int
+        Neighbours and leaves of a row.
 
     Returns
     -------
-    Neighbours
-        Shape (m, k), padded with id -1 where the cell is too small.
+    int
+        Bytes: an ordered copy of the rows, lists in both precisions with what refinement marks in
+        them, the leaves of every row, and one leaf in both precisions. It is enough for
+        ``nndescent``, too.
     """
-    first, group_of = _equal_rows(points)
-    distinct = points.take(first)
-    if descend and len(distinct) * points.dimension > exact_cell:
-        graph = nearest_neighbour_descent(distinct, k, generator)
-    else:
-        numbers = np.arange(len(distinct), dtype=np.int64)
-        graph = nearest(distinct, distinct, k, query_ids=numbers, candidate_ids=numbers)
+    width = max(k + SPARE_NEIGHBOURS, FOLLOWED)
+    lists = 32 * (width + SPARE) + 18 * FOLLOWED
+    largest = min(n, max(cell_cap(n, d), 2 * LEAF_ROWS, 8 * width))
+    return n * (8 * (d + 2) + lists + 40 * overlap + 64) + largest * (12 * d + 64) + (1 << 21)
+
+
+def _order_of_leaves(leaves: list[Int64Array]) -> Int64Array:
+    """Return the rows by the first leaf of each."""
+    rows, first = np.unique(np.concatenate(leaves), return_index=True)
+    return np.asarray(rows[np.argsort(first)], dtype=np.int64)
+
+
+def _collapse_equal(points: Points) -> tuple[Int64Array, Int64Array]:
+    """Return the first row of each group of equal rows, ascending, and the group of every row."""
+    _, found, inverse = np.unique(content_keys(points.rows), return_index=True, return_inverse=True)
+    first_of = found[inverse]
+    # Rows with one key are equal, unless their hashes collide. Then they stay by themselves.
+    alone = ~_equal_rows(points.rows, first_of)
+    first_of[alone] = np.flatnonzero(alone)
+    first, group_of = np.unique(first_of, return_inverse=True)
+    return first.astype(np.int64), group_of.astype(np.int64)
+
+
+@numba.njit(cache=True, nogil=True)
+def _equal_rows(rows: Float64Array, others: Int64Array) -> NDArray[np.bool_]:
+    """Tell which rows equal the row with another number."""
+    equal = np.ones(len(rows), dtype=np.bool_)
+    for i in range(len(rows)):
+        if others[i] != i:
+            equal[i] = (rows[i] == rows[others[i]]).all()
+    return equal
+
+
+def _expand_equal(graph: Neighbours, points: Points, group_of: Int64Array) -> Neighbours:
+    """Turn neighbours among groups of equal rows into neighbours among all rows.
+
+    If more groups are at a list's last distance than fit, the hashes of their first rows decide.
+    """
     members = np.argsort(group_of, kind="stable")
-    starts = np.searchsorted(group_of[members], np.arange(len(distinct) + 1))
-    found = Neighbours.none(len(points), k)
+    starts = np.searchsorted(group_of[members], np.arange(len(graph) + 1))
+    found = Neighbours.none(len(points), graph.indices.shape[1])
     _expand(
         found.distances,
         found.ties,
@@ -172,19 +228,9 @@ def cell_neighbours(
         group_of,
         members,
         starts,
-        ids,
         keys_of(points),
     )
     return found
-
-
-def _equal_rows(points: Points) -> tuple[Int64Array, Int64Array]:
-    """Return the first row of each group of equal rows, and the group of every row."""
-    # Adding 0 turns -0 into 0, so that equal rows have equal bytes.
-    rows = np.ascontiguousarray(points.rows + 0.0)
-    words = rows.view(np.dtype((np.void, rows.shape[1] * rows.itemsize))).ravel()
-    _, first, group_of = np.unique(words, return_index=True, return_inverse=True)
-    return first.astype(np.int64), group_of.astype(np.int64)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -197,7 +243,6 @@ def _expand(
     group_of: Int64Array,
     members: Int64Array,
     starts: Int64Array,
-    ids: Int64Array,
     keys: UInt64Array,
 ) -> None:
     """Turn neighbours among groups of equal rows into neighbours among rows."""
@@ -214,4 +259,4 @@ def _expand(
                 row = members[place]
                 if row != i:
                     tie = pair_hash(hash_of_query, keys[row])
-                    offer(distances[i], ties[i], indices[i], distance, tie, ids[row])
+                    offer(distances[i], ties[i], indices[i], distance, tie, row)

@@ -13,6 +13,9 @@ operations on its own :class:`TileRows`, and would be chosen here.
 :func:`separations`            squared distances or Manhattan distances of all pairs
 :func:`decide`                 which pairs are within a limit, without rounding
 :func:`offer_near`             candidates that may be nearest, merged into sorted lists
+:func:`shortlist_pairs`        pairs of one block that may be nearest, in short lists of both rows
+:func:`shortlist_candidates`   candidates that may be nearest, in short lists of the queries
+:func:`decide_short_lists`     short lists as sorted lists, decided in float64
 :func:`exponentials`           exponentials of a whole tile
 :func:`fold_similarities`      exponentials at many scales, multiplied with vectors both ways
 =============================  ====================================================================
@@ -39,6 +42,12 @@ from latentscale.tiles.host.separations import (
     separations,
     tile_rows,
 )
+from latentscale.tiles.host.short_lists import (
+    ShortLists,
+    decide_short_lists,
+    shortlist_candidates,
+    shortlist_pairs,
+)
 from latentscale.tiles.host.unit_rows import unit_rows
 
 __all__ = [
@@ -49,8 +58,10 @@ __all__ = [
     "RECOMPUTED_SHARE",
     "ROWS_AT_ONCE",
     "Precision",
+    "ShortLists",
     "TileRows",
     "decide",
+    "decide_short_lists",
     "exponentials",
     "fold_similarities",
     "inner_products",
@@ -58,6 +69,8 @@ __all__ = [
     "rounding_share",
     "rounding_unit",
     "separations",
+    "shortlist_candidates",
+    "shortlist_pairs",
     "tile_rows",
     "unit_rows",
 ]

@@ -5,19 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latentscale.neighbours import search
-from latentscale.neighbours.certificate import recall_certificate
-from latentscale.neighbours.exact import Neighbours, exact_neighbours
 from latentscale.neighbours.ivf import (
     assign,
     cell_cap,
     find_centres,
     partition,
 )
-from latentscale.neighbours.refine import refine
-from latentscale.neighbours.search import approximate_neighbours, cell_neighbours
 from latentscale.tiles.distances import as_points
-from tests import oracles
 
 METRICS = ["euclidean", "cosine", "manhattan"]
 
@@ -101,118 +95,8 @@ def test_assign_orders_cells_by_distance():
     assert assign(as_points(rows, "euclidean"), centres[:2], 3).shape == (200, 2)
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_one_cell_is_exact_with_duplicates(metric):
-    rows = np.random.default_rng(4).integers(0, 3, size=(300, 3)) + 1.0
-    rows[:80] = rows[0]
-    rows[80:90, 0] = -0.0
-    points = as_points(rows, metric)
-    found = approximate_neighbours(points, 6, overlap=2, generator=np.random.default_rng(0))
-    exact = exact_neighbours(points, 6)
-    np.testing.assert_array_equal(found.distances, exact.distances)
-    np.testing.assert_array_equal(found.indices, exact.indices)
-
-
-@pytest.mark.parametrize("metric", METRICS)
-def test_overlap_buys_recall(monkeypatch, metric):
-    monkeypatch.setattr(search, "cell_cap", lambda n, d: 400)
-    points = as_points(clustered(3000, 6, 5), metric)
-    true = exact_neighbours(points, 5)
-    recalls = []
-    for overlap in (1, 2, 3):
-        found = approximate_neighbours(
-            points, 5, overlap=overlap, generator=np.random.default_rng(1)
-        )
-        assert found.indices.min() >= 0
-        assert (found.indices != np.arange(3000)[:, None]).all()
-        assert (found.distances >= true.distances).all()
-        for row in np.sort(found.indices, axis=1):
-            assert (np.diff(row) > 0).all()
-        recalls.append(recall_certificate(found.distances, true.distances).value)
-    assert recalls[0] < recalls[1] < recalls[2]
-    assert recalls[1] > 0.95
-    assert recalls[2] > 0.98
-
-
-@pytest.mark.parametrize("metric", METRICS)
-def test_refinement_equals_trying_every_neighbour_of_a_neighbour(metric):
-    # Lists from a poor graph, in which no row has more than k others pointing at it.
-    n, k = 60, 4
-    points = as_points(clustered(n, 3, 9) + 50, metric)
-    table = oracles.sorted_distances(points.rows, metric)
-    near = [{j: distance for distance, j in pairs} for pairs in table]
-    lists = (np.arange(n)[:, None] + np.arange(1, k + 1)) % n
-    lists = np.array([sorted(row, key=near[i].get) for i, row in enumerate(lists)])
-    distances = np.array([[near[i][j] for j in row] for i, row in enumerate(lists)])
-    refined = refine(points, Neighbours(lists, distances, np.zeros(lists.shape, dtype=np.uint64)))
-    for i in range(n):
-        joined = {*lists[i], *(j for j in range(n) if i in lists[j])}
-        tried = {*joined, *(second for j in joined for second in lists[j])} - {i}
-        best = sorted((near[i][j], j) for j in tried)[:k]
-        np.testing.assert_array_equal(refined.indices[i], [j for _, j in best])
-        np.testing.assert_allclose(refined.distances[i], [d for d, _ in best], rtol=1e-12)
-
-
-def test_rows_that_cells_leave_short_are_completed(monkeypatch):
-    # Cells of at most 4 rows cannot hold 6 neighbours.
-    monkeypatch.setattr(search, "cell_cap", lambda n, d: 4)
-    points = as_points(clustered(120, 3, 6), "euclidean")
-    found = approximate_neighbours(points, 6, overlap=1, generator=np.random.default_rng(0))
-    exact = exact_neighbours(points, 6)
-    np.testing.assert_array_equal(found.indices, exact.indices)
-
-
-def test_constant_data_have_no_hub(monkeypatch):
-    monkeypatch.setattr(search, "cell_cap", lambda n, d: 100)
-    points = as_points(np.ones((1000, 3)), "euclidean")
-    found = approximate_neighbours(points, 5, overlap=2, generator=np.random.default_rng(0))
-    assert (found.distances == 0).all()
-    assert np.bincount(found.indices.ravel(), minlength=1000).max() < 20
-
-
-def test_one_seed_one_result(monkeypatch):
-    monkeypatch.setattr(search, "cell_cap", lambda n, d: 300)
-    points = as_points(clustered(1500, 4, 7), "euclidean")
-    first, second = (
-        approximate_neighbours(points, 4, overlap=2, generator=np.random.default_rng(3))
-        for _ in range(2)
-    )
-    np.testing.assert_array_equal(first.indices, second.indices)
-
-
 def test_bad_settings_are_refused():
     points = as_points(np.eye(4), "euclidean")
     generator = np.random.default_rng(0)
-    with pytest.raises(ValueError, match="below 4"):
-        approximate_neighbours(points, 4, overlap=2, generator=generator)
-    with pytest.raises(ValueError, match="overlap 0"):
-        approximate_neighbours(points, 2, overlap=0, generator=generator)
     with pytest.raises(ValueError, match="cell cap 1"):
         partition(points, overlap=1, cap=1, generator=generator)
-
-
-def test_descent_finds_nearly_all():
-    """The one test that compiles pynndescent, up to a minute: both metrics, duplicates, repeats."""
-    rows = clustered(2600, 10, 8)
-    rows[:60] = rows[0]
-    ids = np.arange(2600, dtype=np.int64)
-    for metric in ("euclidean", "cosine"):
-        points = as_points(rows, metric).keyed()
-        true = exact_neighbours(points, 5)
-        found, again = (
-            cell_neighbours(
-                points,
-                ids,
-                5,
-                descend=True,
-                generator=np.random.default_rng(2),
-                exact_cell=0,
-            )
-            for _ in range(2)
-        )
-        assert recall_certificate(found.distances, true.distances).lower > 0.98
-        # The heap's members draw their neighbours from one another, as in the exact search.
-        np.testing.assert_array_equal(found.indices[:60], true.indices[:60])
-        # Where all were found, the distances are the exact ones to the last bit.
-        assert (found.distances == true.distances).all(axis=1).mean() > 0.95
-        np.testing.assert_array_equal(found.indices, again.indices)

@@ -74,7 +74,7 @@ def test_a_billion_rows_are_planned_at_once() -> None:
     # A shard in its own type, as float64 twice, and a few moments.
     assert moments.memory_bytes < 87_040 * 384 * (2 + 16) + 14 * matrix
     neighbours = stages["neighbours-corpus"]
-    assert neighbours.cost_estimate.method == "cells, overlap 2 or more, searched by descent"
+    assert neighbours.cost_estimate.method == "cells, overlap 2 or more"
     assert neighbours.cost_estimate.why == "more than 50,000 rows"
     cells = ("cells", "checks", "regroup-coarse", "regroup", "search", "neighbours")
     for name in (*cells, "graph", "laplacian", "heat"):
@@ -147,7 +147,7 @@ def replace_limit(config: JobConfig, limit: str) -> JobConfig:
         (
             "heat: {}",
             50_001,
-            ("cells, overlap 2 or more, searched exactly", "more than 50,000 rows"),
+            ("cells, overlap 2 or more", "more than 50,000 rows"),
         ),
         ("heat: {neighbours: exact}", 60_000, ("exact", "heat.neighbours is exact")),
         ("heat: {overlap: 3, neighbours: cells}", 9000, None),
@@ -177,7 +177,7 @@ def test_what_auto_chose_and_why(measures: str, n: int, chosen: tuple[str, str] 
     stages = {stage.name: stage for stage in plan_stages(config, facts)}
     cost_estimate = stages[name[measures[0]]].cost_estimate
     if chosen is None:
-        chosen = ("cells, overlap 3, searched exactly", "heat.neighbours is cells")
+        chosen = ("cells, overlap 3", "heat.neighbours is cells")
     assert (cost_estimate.method, cost_estimate.why) == chosen
 
 

@@ -553,14 +553,14 @@ def test_a_recall_that_is_missed_twice_ends_the_job(
 
     calls = []
 
-    def poor(points: Any, cells: Any, k: int, **rest: Any) -> Neighbours:
-        calls.append(len(cells))
+    def poor(points: Any, k: int, **rest: Any) -> Neighbours:
+        calls.append(rest["rounds"])
         n = len(points)
         distances = np.full((n, k), 1e9)
         ties = np.zeros((n, k), dtype=np.uint64)
         return Neighbours((np.arange(n)[:, None] + np.arange(1, k + 1)) % n, distances, ties)
 
-    monkeypatch.setattr("latentscale_pipeline.measures.shared.neighbours.search.search_cells", poor)
+    monkeypatch.setattr("latentscale_pipeline.measures.shared.neighbours.search.search_rows", poor)
     ended = latentscale("run", job(reference="null"), "-o", "measures={heat: {neighbours: cells}}")
     assert ended.code == 3
     line = ended.err.strip().splitlines()[-1]
@@ -570,7 +570,7 @@ def test_a_recall_that_is_missed_twice_ends_the_job(
     )
     assert "only, with overlaps of 1 and 1" in line, "of a single cell there is no second"
     assert "run the same command again" not in line
-    assert len(calls) == 2, "searched once, and once again with a larger overlap"
+    assert calls == [1, 2], "searched once, and once again with more rounds"
 
 
 def test_cells_are_certified_exactly_when_all_rows_are_looked_at(

@@ -38,8 +38,10 @@ class Heat(Section):
     """Neighbours per row. Two rows are joined if either is among the other's k nearest."""
     metric: Metric = "euclidean"
     """Distance that defines the neighbours."""
-    neighbours: Literal["auto", "exact", "cells"] = "auto"
-    """Neighbour search: `auto` is exact up to 50 000 rows and uses cells beyond."""
+    neighbours: Literal["auto", "exact", "cells", "nndescent"] = "auto"
+    """Neighbour search: `auto` is exact up to 50 000 rows and uses cells beyond. `nndescent` uses
+    cells and searches groups of them with pynndescent; not for the Manhattan metric.
+    """
     recall: Fraction = 0.98
     """Share of true neighbours that a search in cells must find, checked on sampled rows."""
     overlap: Auto | PositiveInt = "auto"
@@ -66,6 +68,12 @@ class Heat(Section):
     """What the heat trace is divided by: `empty` is the number of vertices; `complete` and `er` are
     the traces of a complete and of a random graph. `er` needs the normalised Laplacian.
     """
+
+    @model_validator(mode="after")
+    def _descends(self) -> Heat:
+        if self.neighbours == "nndescent" and self.metric == "manhattan":
+            raise ValueError("neighbours nndescent needs metric: euclidean or cosine")
+        return self
 
     @model_validator(mode="after")
     def _has_null_model(self) -> Heat:

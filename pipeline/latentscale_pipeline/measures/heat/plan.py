@@ -95,7 +95,7 @@ TIME_BYTES = 2 * 8 * 4096
 
 def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
     """Plan the stages of neighbours, graphs, heat traces and IMD."""
-    if section.neighbours == "cells" and section.recall == 1.0:
+    if section.neighbours in ("cells", "nndescent") and section.recall == 1.0:
         raise BadInput(
             "measures.heat.recall is 1, which only neighbours: exact reaches; use exact or lower it"
         )
@@ -139,7 +139,13 @@ def _corpus_stages(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
     why = f"heat.neighbours is {section.neighbours}"
     if section.neighbours == "auto":
         why = f"{'more than' if in_cells else 'at most'} {EXACT_ROWS:,} rows"
-    asked = NeighbourSettings(section.k, section.metric, section.recall, section.overlap)
+    asked = NeighbourSettings(
+        section.k,
+        section.metric,
+        section.recall,
+        section.overlap,
+        "nndescent" if section.neighbours == "nndescent" else "leaves",
+    )
     neighbours = (
         plan_cell_neighbours(asked, facts, role, why)
         if in_cells
@@ -162,7 +168,7 @@ def searches_cells(section: Heat, corpus: CorpusFacts) -> bool:
     """Return whether neighbours are searched in cells."""
     if section.neighbours == "auto":
         return corpus.n > EXACT_ROWS
-    return section.neighbours == "cells"
+    return section.neighbours != "exact"
 
 
 def _expected_probes(section: Heat, corpus: CorpusFacts) -> int:

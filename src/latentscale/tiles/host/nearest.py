@@ -107,10 +107,10 @@ def _fold_nearest(
         limit = tile.dtype.type(separation / unit)
         for start in range(0, columns, STRIP):
             stop = min(start + STRIP, columns)
+            near, sizes = row[start:stop], candidate_sizes[start:stop]
             count: Any = np.int32(0)
-            for j in range(start, stop):
-                band = share * (size + candidate_sizes[j]) + tiny
-                count += np.int32(row[j] - band <= limit)
+            for j in range(len(near)):  # counts from 0, or the compiler adds branches
+                count += np.int32(near[j] - (share * (size + sizes[j]) + tiny) <= limit)
             if count == 0:
                 continue
             for j in range(start, stop):

@@ -10,8 +10,7 @@ from latentscale.graphs.knn import symmetrise
 from latentscale.graphs.laplacian import normalised_laplacian, unnormalised_laplacian
 from latentscale.neighbours.certificate import recall_certificate
 from latentscale.neighbours.exact import Neighbours, exact_neighbours
-from latentscale.neighbours.ivf import partition
-from latentscale.neighbours.search import search_cells
+from latentscale.neighbours.search import search_rows
 from latentscale.tiles.distances import as_points
 from latentscale_pipeline.measures.heat.tasks import trace_error
 from tests import oracles
@@ -30,7 +29,7 @@ def rows_of(kind: str, generator: np.random.Generator) -> np.ndarray:
 
 @pytest.mark.parametrize("laplacian", ["normalized", "unnormalized"])
 @pytest.mark.parametrize("kind", ["line", "cube", "cloud"])
-def test_the_allowance_covers_what_cells_miss(kind: str, laplacian: str) -> None:
+def test_the_allowance_covers_what_leaves_miss(kind: str, laplacian: str) -> None:
     form: Callable[[csr_array], csr_array] = {
         "normalized": normalised_laplacian,
         "unnormalized": unnormalised_laplacian,
@@ -45,9 +44,8 @@ def test_the_allowance_covers_what_cells_miss(kind: str, laplacian: str) -> None
         exact = exact_neighbours(points, 5)
         truth = trace(exact)
         for overlap in (1, 2):
-            cells = partition(points, overlap=overlap, cap=200, generator=generator)
-            found = search_cells(
-                points, cells, 5, descend=False, generator=generator, refinements=0
+            found = search_rows(
+                points, 5, overlap=overlap, generator=generator, rounds=0, leaf_rows=100
             )
             recall = recall_certificate(found.distances, exact.distances)
             allowed = (1.0 - recall.lower) * trace_error(TIMES, laplacian)  # type: ignore[arg-type]

@@ -113,7 +113,9 @@ def certify_lists(inputs: Inputs) -> Output:
     if missed and p["before"]:
         raise TargetMissed(_how_it_missed(attempts, short, p["k"], p["recall"]))
     values = {
-        "method": "cells, overlap " + ", then ".join(str(each["overlap"]) for each in attempts),
+        "method": "cells, overlap "
+        + ", then ".join(str(each["overlap"]) for each in attempts)
+        + (", searched by nndescent" if p["method"] == "nndescent" else ""),
         "recall": asdict(recall),
         "tied": inputs.results[f"checks-{p['role']}"].values["tied"],
         "attempts": attempts,

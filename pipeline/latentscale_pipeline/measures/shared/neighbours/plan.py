@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latentscale.neighbours.ivf import ASSIGN_ENTRIES, LLOYD_ROUNDS
+from latentscale.neighbours.search import search_bytes
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.measures.base import (
@@ -56,9 +57,12 @@ from latentscale_pipeline.measures.shared.neighbours.sizes import (
     DESCENT_ROW_OPERATIONS,
     DESCENT_START_OPERATIONS,
     JOINED_ENTRIES,
+    LEAST_LEAVES,
     OVERLAPS,
+    PAIR_OPERATIONS,
     PIECE_BYTES,
     PILOT_ROWS,
+    REFINED_OPERATIONS,
     REFINEMENTS,
     Layout,
     checked_rows,
@@ -196,12 +200,13 @@ def _search_stages(
         parameters={
             **common,
             "regrouped": f"regroup{suffix}",
+            "method": settings.method,
             "refinements": AGAIN * REFINEMENTS if before else REFINEMENTS,
         },
         seed=facts.seed,
         memory_bytes=_search_memory(shape),
         cost_estimate=replace(_search_cost(shape), why=why),
-        lasting_bytes=DESCENT_BYTES if layout.descends(overlaps[-1]) else 0,
+        lasting_bytes=DESCENT_BYTES if settings.method == "nndescent" else 0,
     )
     block, listed = min(corpus.n, layout.block), corpus.n * settings.k
     entries = block * settings.k
@@ -224,6 +229,7 @@ def _search_stages(
             "searches": search.partitions,
             "before": before,
             "recall": settings.recall,
+            "method": settings.method,
         },
         memory_bytes=max(merging, joining) + FEW_TILES_BYTES,
         cost_estimate=CostEstimate(
@@ -317,40 +323,43 @@ def _record_bytes(corpus: CorpusFacts, overlap: int) -> int:
 def _search_memory(shape: Shape) -> int:
     settings, corpus, layout, overlaps = shape
     rows = min(corpus.n, layout.group_rows)
-    cell = min(layout.cap, rows)
     lists = rows * settings.k * 24
-    points = rows * 8 * (corpus.d + 1) * (2 if settings.metric == "cosine" else 1)
-    columns = rows * (32 + 8 * overlaps[-1])
+    points = rows * 8 * (corpus.d + 1)
     reading = min(rows, block_rows(corpus)) * _record_bytes(corpus, overlaps[-1])
+    if settings.metric == "cosine":
+        reading += points
     blocks = count_blocks(corpus)
     direct = layout.coarse_groups(blocks, overlaps[-1]) == 1
     homes = 16 * layout.cells * (blocks if direct else 1)
-    searching = 5 * cell * 8 * corpus.d + 2 * lists
-    return points + lists + columns + homes + max(reading, searching, 6 * lists) + FEW_TILES_BYTES
+    leaves = max(overlaps[-1], LEAST_LEAVES)
+    searching = search_bytes(rows, corpus.d, settings.k, leaves) + lists
+    return points + 32 * rows + homes + max(reading, searching, 6 * lists) + FEW_TILES_BYTES
 
 
 def _search_cost(shape: Shape) -> CostEstimate:
     settings, corpus, layout, overlaps = shape
     n, d, k, overlap = float(corpus.n), corpus.d, settings.k, overlaps[0]
-    mending = REFINEMENTS * 4 * 1.5 * n * k**2 * d
+    searched = n if corpus.n <= layout.group_rows else 1.5 * n
+    products = searched * layout.compared_rows(max(overlap, LEAST_LEAVES))
+    refined = searched * REFINEMENTS * (REFINED_OPERATIONS + 20 * d)
     named = f"cells, overlap {overlap}" + (" or more" if len(overlaps) > 1 else "")
     common = CostEstimate(
         bytes_read=int(1.5 * n * _record_bytes(corpus, overlap)),
         bytes_written=int(1.5 * n * (24 * k + 16)),
-        elementwise_operations=2 * CONVERSION_OPERATIONS * n * d + mending,
+        elementwise_operations=2 * CONVERSION_OPERATIONS * n * d,
+        method=named,
     )
-    if layout.descends(overlap):
+    if settings.method == "nndescent":
+        descent = DESCENT_ROW_OPERATIONS + DESCENT_COORDINATE_OPERATIONS * d
         return replace(
             common,
             elementwise_operations=common.elementwise_operations
             + DESCENT_START_OPERATIONS
-            + overlap * n * (DESCENT_ROW_OPERATIONS + DESCENT_COORDINATE_OPERATIONS * d),
-            method=f"{named}, searched by descent",
+            + searched * descent,
+            method=f"{named}, searched by nndescent",
         )
-    pairs = layout.pairs(overlap)
     return replace(
         common,
-        float32_multiply_adds=pairs * d,
-        elementwise_operations=common.elementwise_operations + pairs,
-        method=f"{named}, searched exactly",
+        float32_multiply_adds=products * d,
+        elementwise_operations=common.elementwise_operations + PAIR_OPERATIONS * products + refined,
     )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.neighbours.ivf import divide
-from latentscale.neighbours.search import search_cells
+from latentscale.neighbours.search import search_rows
 from latentscale.tiles.distances import as_points
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.shared.neighbours.assign import where_needed
@@ -18,7 +16,7 @@ from latentscale_pipeline.measures.shared.neighbours.shuffle import (
     parts_of_group,
     positions,
 )
-from latentscale_pipeline.measures.shared.neighbours.sizes import Layout
+from latentscale_pipeline.measures.shared.neighbours.sizes import LEAST_LEAVES, Layout
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 Int64Array = NDArray[np.int64]
@@ -53,23 +51,19 @@ def _search_piece(
     """Find neighbours inside a piece; return the lists by block of positions."""
     p = inputs.parameters
     layout = Layout(p["n"], p["d"])
-    vectors, rows, places, owners = _read_piece(shuffled, piece, p["d"])
+    vectors, rows, places = _read_piece(shuffled, piece, p["d"])
     # All copies of a row have the same cells, so they are numbered alike in every group.
     points = as_points(vectors, p["metric"]).keyed()
     del vectors
-    overlap = owners.shape[1]
-    cells = [
-        part
-        for members in _members_of_cells(owners)
-        for part in divide(points, members, layout.cap, generator)
-    ]
-    found = search_cells(
+    overlap = max(inputs.results[p["chosen"]].values["overlap"], LEAST_LEAVES)
+    # Data that need many cells are those for which leaves miss most, too.
+    found = search_rows(
         points,
-        cells,
         p["k"],
-        descend=layout.descends(overlap) and p["metric"] != "manhattan",
+        overlap=overlap,
         generator=generator,
-        refinements=p["refinements"],
+        rounds=p["refinements"] + (overlap > LEAST_LEAVES),
+        method=p["method"],
     )
     lists = np.empty(len(points), _list_record(p["k"]))
     lists["position"], lists["row"] = places, rows
@@ -81,33 +75,24 @@ def _search_piece(
 
 def _read_piece(
     shuffled: Artifact, piece: Int64Array, d: int
-) -> tuple[NDArray[np.float64], Int64Array, Int64Array, NDArray[np.int32]]:
+) -> tuple[NDArray[np.float64], Int64Array, Int64Array]:
     """Read the rows of a range of ranks of a group, block by block.
 
-    These are their vectors (m, d), numbers, positions, and cells (m, overlap).
+    These are their vectors (m, d), numbers and positions.
     """
     group, start, stop = (int(number) for number in piece)
     first = shuffled.array("first")
     vectors = np.empty((stop - start, d))
-    columns: list[tuple[Int64Array, Int64Array, NDArray[np.int32]]] = []
+    columns: list[tuple[Int64Array, Int64Array]] = []
     filled = 0
     for part, low, high in parts_of_group(shuffled, group, start, stop):
         records = shuffled.partition(part).section(GROUPS, str(group))[low:high]
         vectors[filled : filled + high - low] = records["vector"]
         filled += high - low
         places = positions(first, part, records)
-        columns.append((records["row"].copy(), places, records["cells"].copy()))
-    rows, places, cells = (np.concatenate([column[i] for column in columns]) for i in range(3))
-    return vectors, rows, places, cells
-
-
-def _members_of_cells(cells: NDArray[np.int32]) -> Iterator[Int64Array]:
-    """Yield the rows of every cell, ascending."""
-    order = np.argsort(cells, axis=None, kind="stable")
-    owner = cells.ravel()[order]
-    begin = int(np.searchsorted(owner, 0))
-    edges = np.flatnonzero(np.diff(owner[begin:])) + 1 + begin
-    yield from np.split(order[begin:] // cells.shape[1], edges - begin)
+        columns.append((records["row"].copy(), places))
+    rows, places = (np.concatenate([column[i] for column in columns]) for i in range(2))
+    return vectors, rows, places
 
 
 def _list_record(k: int) -> np.dtype[Any]:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from latentscale.neighbours.ivf import cell_cap
-from latentscale.neighbours.search import EXACT_CELL, EXACT_WORK
+from latentscale.neighbours.leaves import LEAF_ROWS
 from latentscale.neighbours.two_level_cells import (
     COARSE_ROWS,
     COARSE_SHARE,
@@ -23,8 +23,11 @@ MISSED_BY_CELLS = 0.4
 What refinement finds of them, and the rest, is for the width of the certificate's interval.
 """
 
+LEAST_LEAVES = 3
+"""Fewest leaves that a row joins inside a group, where it joins fewer cells."""
+
 REFINEMENTS = 1
-"""Rounds of refinement by neighbours' neighbours; they cost as much as one more cell a row."""
+"""Rounds of refinement by neighbours' neighbours, and one more for rows in many leaves."""
 
 AGAIN = 2
 """Factor on the overlap, and rounds of refinement, after a certificate has missed."""
@@ -79,6 +82,12 @@ DESCENT_ROW_OPERATIONS, DESCENT_COORDINATE_OPERATIONS, DESCENT_START_OPERATIONS 
     2.5e10,
 )
 """Elementwise operations of a descent: on a row, on each coordinate, and to compile it once."""
+
+PAIR_OPERATIONS, REFINED_OPERATIONS = 0.2, 4000
+"""Elementwise operations on a pair of a leaf, and on a row and round of refinement.
+
+A row and round also takes distances of about 20 rows.
+"""
 
 
 @dataclass(frozen=True)
@@ -174,14 +183,13 @@ class Layout:
         # Both passes then write about as many sections.
         return max(2, round(math.sqrt(groups / 2)))
 
-    def pairs(self, overlap: int) -> float:
-        """Row pairs that share a cell, each counted in both directions and in every cell."""
-        return float(self.n) * min(overlap * (overlap * self.n / self.cells), self.n)
-
-    def descends(self, overlap: int) -> bool:
-        """Return whether cells are large enough for a descent to pay."""
-        largest = min(2 * overlap * self.n // self.cells, self.cap)
-        return self.pairs(overlap) * self.d > EXACT_WORK and largest * self.d > EXACT_CELL
+    def compared_rows(self, overlap: int) -> float:
+        """Rows that a row is compared with in its leaves, and leaders of leaves."""
+        rows = min(self.n, self.group_rows)
+        if rows <= self.cap:
+            return rows / 2
+        # Leaves differ in size, so a row's leaf is larger than the average; pairs serve two rows.
+        return overlap * (0.65 * LEAF_ROWS + rows / LEAF_ROWS)
 
 
 def checked_rows(target: float) -> int:
