@@ -196,6 +196,7 @@ OTHER_MEANINGS = {
     "results/model.py": "`duplicates` is a field of a corpus in results.json",
     "views/repeats.py": "it writes that field in words",
     "measures/shared/distinct_rows.py": "it counts rows that equal others, for measures of sets",
+    "measures/shared/duplicate_count.py": "it counts them in any number of rows",
 }
 """Folders and modules in which the name of a measure may stand, and why."""
 
