@@ -21,10 +21,10 @@ from latentscale_pipeline.storage.artifacts import Artifact, Output
 Work = Callable[["Inputs"], Output]
 
 Temporary = Literal["parts", "arrays", "result"]
-"""The data of a stage that is removed when the job is finished.
+"""The data of a stage that is removed once nothing reads it any more.
 
 ``parts``: the data that only the stage itself reads. ``arrays``: also its arrays, which other
-stages read; its values are kept. ``result``: everything.
+stages read and no result refers to; its values are kept. ``result``: everything.
 """
 
 
@@ -67,13 +67,15 @@ class Stage:
     lasting_bytes : int
         Memory that a process keeps after such a task, for loaded and compiled libraries.
     temporary : str
-        The data that is removed when the job is finished. If a stage that reads it has to be
-        recomputed, so is this data. Arrays that the results refer to are kept.
+        The data that is removed: what only the stage itself reads once it has its result, the rest
+        once all stages that need it are done. If one of these has to be recomputed, so is this
+        data.
     passing : tuple of str
-        Arrays of its result and its parts that aren't needed once the job is finished.
+        Arrays of its result and its parts that aren't needed once the stages that read them are
+        done.
     lasting_parts : bool
-        Whether other stages read its parts, which are then kept with its result. Several parts with
-        ``part_inputs`` are also kept.
+        Whether other stages read its parts, which then stay as long as its result. Several parts
+        with ``part_inputs`` are kept with a result that is kept.
     """
 
     name: str

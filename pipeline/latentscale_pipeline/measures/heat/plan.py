@@ -291,6 +291,7 @@ def _plan_trace_by_rows(section: Heat, facts: JobFacts, role: Role) -> list[Stag
         Stage(
             name=f"laplacian-{role}",
             temporary="result",
+            lasting_parts=True,
             work=form_block,
             finalise=bound_norm,
             partitions=layout.blocks,
@@ -380,6 +381,7 @@ def _draws_stage(role: Role, corpus: CorpusFacts, facts: JobFacts, drawn: dict[s
     return Stage(
         name=draws_name(role),
         temporary="result",
+        lasting_parts=True,
         work=draw_subsamples,
         finalise=count_subsamples,
         partitions=count_blocks(corpus),

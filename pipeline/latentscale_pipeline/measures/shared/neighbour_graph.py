@@ -65,6 +65,7 @@ def graph_stage(k: int, role: Role, corpus: CorpusFacts, *, in_cells: bool) -> S
         return exact
     return replace(
         exact,
+        lasting_parts=True,
         work=build_block,
         finalise=describe_graph,
         partitions=layout.blocks,

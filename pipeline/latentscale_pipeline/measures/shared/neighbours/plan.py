@@ -181,6 +181,7 @@ def _search_stages(
     search = Stage(
         name=f"search{suffix}",
         temporary="result",
+        lasting_parts=True,
         work=search_groups,
         finalise=count_lists,
         partitions=layout.searches(overlaps[0]),
@@ -248,6 +249,7 @@ def _shuffle_stages(shape: Shape, role: Role, suffix: str, common: dict[str, Any
     first = Stage(
         name=f"regroup{suffix}",
         temporary="result",
+        lasting_parts=True,
         work=shuffle_block,
         finalise=number_rows,
         partitions=blocks,
@@ -282,6 +284,7 @@ def _shuffle_stages(shape: Shape, role: Role, suffix: str, common: dict[str, Any
         Stage(
             name=f"regroup{suffix}",
             temporary="result",
+            lasting_parts=True,
             work=shuffle_piece,
             finalise=list_groups,
             partitions=pieces,
