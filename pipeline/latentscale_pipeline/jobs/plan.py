@@ -252,6 +252,8 @@ def plan_stages(config: JobConfig, facts: JobFacts) -> tuple[Stage, ...]:
         for stage in plan_measure(name, MEASURES[name], section, facts)
     ]
     stages += plan_by_label(MEASURES, config.measures, facts)
+    # Measures may need the same stage.
+    stages = list({stage.name: stage for stage in stages}.values())
     check_memory(stages, config.cluster.memory_limit)
     return tuple(stages)
 

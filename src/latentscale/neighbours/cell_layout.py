@@ -21,7 +21,9 @@ from latentscale.tiles.distances import Float64Array
 Int64Array = NDArray[np.int64]
 
 
-def order_centres(centres: Float64Array, generator: np.random.Generator) -> Int64Array:
+def order_centres(
+    centres: Float64Array, generator: np.random.Generator, *, undivided: int = 1
+) -> Int64Array:
     """Order centres so that near ones follow each other.
 
     Parameters
@@ -30,6 +32,8 @@ def order_centres(centres: Float64Array, generator: np.random.Generator) -> Int6
         Cell centres.
     generator : numpy.random.Generator
         Source of the starting rows of the bisections.
+    undivided : int
+        Number of centres that are near enough to follow each other in any order.
 
     Returns
     -------
@@ -40,7 +44,10 @@ def order_centres(centres: Float64Array, generator: np.random.Generator) -> Int6
     waiting = [np.arange(len(centres), dtype=np.int64)]
     while waiting:
         group = waiting.pop()
-        side = bisect_rows(centres[group], generator) if len(group) > 1 else np.ones(1, np.bool_)
+        if len(group) <= undivided:
+            ordered.append(group)
+            continue
+        side = bisect_rows(centres[group], generator)
         if side.all():
             ordered.append(group)
         else:

@@ -14,16 +14,18 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.neighbours.exact import Int64Array, nearest
+from latentscale.neighbours.exact import Int64Array, Neighbours, nearest
 from latentscale.tiles.device import inner_products
 from latentscale.tiles.distances import Float64Array, Metric, Points, row_blocks
 
 LLOYD_ROUNDS = 8
 ASSIGN_BLOCK = 4096
+CENTRE_BLOCK = 8192
 ASSIGN_ENTRIES = 1 << 22
 """Largest number of products of rows and centres held at a time."""
 
@@ -94,7 +96,22 @@ def find_centres(
                 heapq.heappush(groups, (-len(half), next(numbers), half))
     divided = finished + [group for *_, group in groups]
     centres = np.array([rows[group].mean(axis=0) for group in divided])
-    for _ in range(LLOYD_ROUNDS):
+    return move_centres(rows, centres, LLOYD_ROUNDS)
+
+
+def move_centres(rows: Float64Array, centres: Float64Array, rounds: int) -> Float64Array:
+    """Move centres to the means of their nearest rows (Lloyd's algorithm), in place.
+
+    Parameters
+    ----------
+    rows : ndarray of float64, shape (s, d)
+        The rows.
+    centres : ndarray of float64, shape (c, d)
+        Where the centres begin. One that has no rows stays.
+    rounds : int
+        Iterations; each costs ``2 s c d`` operations.
+    """
+    for _ in range(rounds):
         owner = _nearest_centre(rows, centres)
         order = np.argsort(owner, kind="stable")
         starts = np.searchsorted(owner[order], np.arange(len(centres) + 1))
@@ -115,14 +132,14 @@ def _nearest_centre(rows: Float64Array, centres: Float64Array) -> Int64Array:
     return owner
 
 
-def assign(points: Points, centres: Float64Array, overlap: int) -> Int64Array:
+def assign(points: Points, centres: NDArray[np.floating[Any]], overlap: int) -> Int64Array:
     """Find the nearest centres of every row.
 
     Parameters
     ----------
     points : Points
         A block of ``m`` rows.
-    centres : ndarray of float64, shape (c, d)
+    centres : ndarray of float32 or float64, shape (c, d)
         Cell centres.
     overlap : int
         Number of cells of a row; all cells if there are fewer.
@@ -133,17 +150,24 @@ def assign(points: Points, centres: Float64Array, overlap: int) -> Int64Array:
         Cell numbers, nearest centre first; equal rows get equal cells.
     """
     metric = centre_metric(points.metric)
-    found = nearest(
-        Points(points.rows, points.squared_norms, metric),
-        centre_points(centres, metric),
-        min(overlap, len(centres)),
-        query_ids=np.full(len(points), -1, dtype=np.int64),
-        candidate_ids=np.arange(len(centres), dtype=np.int64),
-    )
+    queries = Points(points.rows, points.squared_norms, metric)
+    overlap = min(overlap, len(centres))
+    found = Neighbours.none(len(points), overlap)
+    for block in row_blocks(len(centres), CENTRE_BLOCK):
+        found = nearest(
+            queries,
+            centre_points(centres[block], metric),
+            overlap,
+            query_ids=np.full(len(points), -1, dtype=np.int64),
+            candidate_ids=np.arange(block.start, block.stop, dtype=np.int64),
+            known=found,
+        )
     return found.indices
 
 
-def assign_by_blocks(points: Points, centres: Float64Array, overlap: int) -> Int64Array:
+def assign_by_blocks(
+    points: Points, centres: NDArray[np.floating[Any]], overlap: int
+) -> Int64Array:
     """Find the nearest centres of any number of rows, block by block; see :func:`assign`."""
     blocks = row_blocks(len(points), ASSIGN_BLOCK)
     return np.concatenate([assign(points.take(block), centres, overlap) for block in blocks])
@@ -154,9 +178,10 @@ def centre_metric(metric: Metric) -> Metric:
     return "euclidean" if metric == "cosine" else metric
 
 
-def centre_points(centres: Float64Array, metric: Metric) -> Points:
+def centre_points(centres: NDArray[np.floating[Any]], metric: Metric) -> Points:
     """Prepare centres for tiles without scaling them."""
-    return Points(centres, np.einsum("ij,ij->i", centres, centres), metric)
+    rows: Float64Array = np.asarray(centres, dtype=np.float64)
+    return Points(rows, np.einsum("ij,ij->i", rows, rows), metric)
 
 
 def partition(

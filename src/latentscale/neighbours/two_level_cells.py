@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +25,15 @@ from numpy.typing import NDArray
 from latentscale.neighbours.cell_layout import order_centres
 from latentscale.neighbours.exact import Neighbours, keys_of, nearest
 from latentscale.neighbours.ivf import (
+    ASSIGN_BLOCK,
     assign,
     assign_by_blocks,
     centre_metric,
     centre_points,
     find_centres,
+    move_centres,
 )
-from latentscale.tiles.distances import Float64Array, Points, row_blocks
+from latentscale.tiles.distances import Float64Array, Metric, Points, as_points, row_blocks
 
 Int64Array = NDArray[np.int64]
 
@@ -39,6 +42,18 @@ SEARCHED_COARSE_CELLS = 8
 
 MOST_UNDIVIDED = 1 << 12
 """Number of cells up to which there is one coarse cell."""
+
+COARSE_ROWS = 64
+"""Rows of the sample for each coarse centre."""
+
+PLACING_ROUNDS = 4
+"""Iterations of Lloyd's algorithm inside a coarse cell."""
+
+UNORDERED = 16
+"""Cells of a coarse cell that may follow each other in any order."""
+
+COARSE_SHARE = 8
+"""Rows of a coarse cell that cells are placed among, as a multiple of the average."""
 
 ASSIGN_ROWS, ASSIGN_COORDINATES = 1 << 14, 1 << 22
 """Largest number of rows assigned at a time; larger blocks prepare the centres less often."""
@@ -50,7 +65,7 @@ class TwoLevelCells:
 
     Attributes
     ----------
-    centres : ndarray of float64, shape (c, d)
+    centres : ndarray of float32 or float64, shape (c, d)
         Centres of the cells; near ones follow each other.
     coarse : ndarray of float64, shape (r, d)
         Centres of the coarse cells.
@@ -58,7 +73,7 @@ class TwoLevelCells:
         The first cell of every coarse cell, followed by ``c``.
     """
 
-    centres: Float64Array
+    centres: NDArray[np.floating[Any]]
     coarse: Float64Array
     starts: Int64Array
 
@@ -80,14 +95,16 @@ def count_coarse_cells(cells: int) -> int:
 
 
 def place_two_level_cells(
-    sample: Float64Array, cells: int, coarse: int, generator: np.random.Generator
+    sample: NDArray[Any], metric: Metric, cells: int, coarse: int, generator: np.random.Generator
 ) -> TwoLevelCells:
     """Place the centres of cells inside one coarse cell after another.
 
     Parameters
     ----------
-    sample : ndarray of float64, shape (s, d)
-        Rows drawn at random (unit rows for the cosine metric).
+    sample : ndarray, shape (s, d)
+        Rows drawn at random, as :func:`~latentscale.tiles.distances.as_points` takes them.
+    metric : str
+        How rows are compared; centres are means of unit rows under the cosine metric.
     cells, coarse : int
         Numbers of cells and coarse cells wanted, each at least 1.
     generator : numpy.random.Generator
@@ -97,7 +114,8 @@ def place_two_level_cells(
     -------
     TwoLevelCells
         The number of cells of a coarse cell is in proportion to its rows in the sample, rounded
-        down, but at least one. It is smaller if the coarse cell has fewer distinct rows.
+        down, but at least one. It is smaller if the coarse cell has fewer distinct rows, or more
+        than :data:`COARSE_SHARE` times as many rows as others.
 
     Raises
     ------
@@ -106,22 +124,48 @@ def place_two_level_cells(
 
     Notes
     -----
-    Costs about ``16 s d (r + c / r)`` operations.
+    Costs about ``16 s d (r + c / r)`` operations. With several coarse cells the sample isn't
+    copied. Its rows are turned into float64 by blocks or by coarse cells, and the centres have the
+    precision of float32 if the sample hasn't more.
     """
     if coarse == 1:
-        centres = _ordered(find_centres(sample, cells, generator), generator)
+        centres = _ordered(
+            find_centres(as_points(sample, metric).rows, cells, generator), generator
+        )
         return TwoLevelCells(centres, centres.mean(axis=0)[None], np.array([0, len(centres)]))
-    middle = _ordered(find_centres(sample, coarse, generator), generator)
-    owner = assign_by_blocks(centre_points(sample, "euclidean"), middle, 1)[:, 0]
+    few = np.sort(generator.permutation(len(sample))[: COARSE_ROWS * coarse])
+    middle = find_centres(as_points(sample[few], metric).rows, coarse, generator)
+    middle = _ordered(middle, generator)
+    owner = np.concatenate(
+        [
+            assign(as_points(sample[block], metric), middle, 1)[:, 0]
+            for block in row_blocks(len(sample), ASSIGN_BLOCK)
+        ]
+    )
     order = np.argsort(owner, kind="stable")
     counts = np.bincount(owner, minlength=len(middle))
     inhabited = np.flatnonzero(counts)
-    placed = []
+    placed = np.empty(
+        (max(cells, len(inhabited)), sample.shape[1]),
+        np.float32 if sample.dtype.itemsize <= np.dtype(np.float32).itemsize else np.float64,
+    )
+    starts = [0]
     for rows in np.split(order, np.cumsum(counts[inhabited])[:-1]):
+        # Only equal rows, which need one centre, make a coarse cell much larger than others.
+        rows = rows[: COARSE_SHARE * len(sample) // coarse]
         share = max(1, cells * len(rows) // len(sample))
-        placed.append(_ordered(find_centres(sample[rows], share, generator), generator))
-    starts = np.concatenate([[0], np.cumsum([len(centres) for centres in placed])])
-    return TwoLevelCells(np.concatenate(placed), middle[inhabited], starts)
+        inside = _place_among(as_points(sample[rows], metric).rows, share, generator)
+        starts.append(starts[-1] + len(inside))
+        placed[starts[-2] : starts[-1]] = inside[
+            order_centres(inside, generator, undivided=UNORDERED)
+        ]
+    return TwoLevelCells(placed[: starts[-1]], middle[inhabited], np.array(starts))
+
+
+def _place_among(rows: Float64Array, cells: int, generator: np.random.Generator) -> Float64Array:
+    """Place centres on random rows first: so many that bisections would take longer."""
+    start = np.sort(generator.permutation(len(rows))[:cells])
+    return move_centres(rows, np.unique(rows[start], axis=0), PLACING_ROUNDS)
 
 
 def _ordered(centres: Float64Array, generator: np.random.Generator) -> Float64Array:

@@ -30,8 +30,7 @@ def all_distances(rows: np.ndarray, centres: np.ndarray, metric: str) -> np.ndar
 
 
 def placed(rows: np.ndarray, metric: str, cells: int, coarse: int) -> TwoLevelCells:
-    sample = as_points(rows, metric).rows
-    return place_two_level_cells(sample, cells, coarse, np.random.default_rng(1))
+    return place_two_level_cells(rows, metric, cells, coarse, np.random.default_rng(1))
 
 
 def test_few_cells_are_in_one_coarse_cell() -> None:

@@ -27,7 +27,6 @@ from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.executors.dask.local import local_cluster
 from latentscale_pipeline.jobs.plan import corpus_facts
 from latentscale_pipeline.measures.base import JobFacts
-from latentscale_pipeline.measures.duplicates.plan import plan_duplicates
 from latentscale_pipeline.measures.geomca.config import Geomca
 from latentscale_pipeline.measures.heat.config import Heat
 from latentscale_pipeline.measures.magnitude.config import Magnitude
@@ -234,7 +233,7 @@ def planned(corpus: Corpus, section: Section | None) -> list[Stage]:
     facts = corpus_facts(corpus)
     job = JobFacts({"corpus": facts, "reference": facts}, 0, 1e18, "corpus")
     if section is None:
-        return plan_duplicates(job)
+        return MEASURES["duplicates"].plan(None, job)
     return MEASURES[type(section).__name__.lower()].plan(section, job)
 
 

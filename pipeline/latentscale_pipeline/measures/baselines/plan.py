@@ -6,6 +6,8 @@ recall, density and coverage visit pairs: of all rows, or of ``rows`` random row
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.errors import BadInput
@@ -25,13 +27,23 @@ from latentscale_pipeline.measures.baselines.tasks import (
     join_moments,
     sum_moments,
 )
+from latentscale_pipeline.measures.shared.random_rows import row_bytes, sample_stage
 
 
 def plan_baselines(section: Baselines, facts: JobFacts) -> list[Stage]:
     """Plan the moments of every corpus and, with a reference, the comparison."""
     stages = [_moments_stage(corpus, role) for role, corpus in facts.corpora.items()]
     if len(facts.corpora) > 1:
-        stages.append(_pair_stage(section, facts))
+        samples = {
+            role: f"baselines-rows-{role}"
+            for role, corpus in facts.corpora.items()
+            if corpus.n > section.rows
+        }
+        stages += [
+            sample_stage(name, role, facts.corpora[role], section.rows, facts.seed)
+            for role, name in samples.items()
+        ]
+        stages.append(_pair_stage(section, facts, samples))
     return stages
 
 
@@ -61,7 +73,7 @@ def _moments_stage(corpus: CorpusFacts, role: Role) -> Stage:
     )
 
 
-def _pair_stage(section: Baselines, facts: JobFacts) -> Stage:
+def _pair_stage(section: Baselines, facts: JobFacts, samples: Mapping[Role, str]) -> Stage:
     rows = [min(section.rows, corpus.n) for corpus in facts.corpora.values()]
     for role, count in zip(facts.corpora, rows, strict=True):
         if count <= section.k:
@@ -71,22 +83,22 @@ def _pair_stage(section: Baselines, facts: JobFacts) -> Stage:
             )
     d = facts.corpora["corpus"].d
     pairs = float(sum(rows)) ** 2
-    shard = max(2 * corpus.shard_stored_bytes for corpus in facts.corpora.values())
+    stored = max(row_bytes(corpus) for corpus in facts.corpora.values()) * sum(rows)
     return Stage(
         name="baselines",
         work=compare_pair,
         corpora=tuple(facts.corpora),
-        needs=tuple(f"moments-{role}" for role in facts.corpora),
-        parameters={"k": section.k, "rows": section.rows},
+        needs=(*(f"moments-{role}" for role in facts.corpora), *samples.values()),
+        parameters={"k": section.k, "samples": dict(samples)},
         seed=facts.seed,
         memory_bytes=4 * 8 * sum(rows) * (d + 1)
         + 400 * section.k * sum(rows)
-        + shard
+        + 2 * stored
         + 6 * 8 * d**2
         + TILE_BYTES
         + FEW_TILES_BYTES,
         cost_estimate=CostEstimate(
-            bytes_read=sum(corpus.stored_bytes for corpus in facts.corpora.values()),
+            bytes_read=stored,
             bytes_written=RESULT_BYTES,
             float64_multiply_adds=2.0 * pairs * d + 30.0 * float(d) ** 3,
             float32_multiply_adds=pairs * d,

@@ -21,7 +21,6 @@ from latentscale.baselines.moments import (
 )
 from latentscale.estimate import Estimate
 from latentscale.tiles.distances import as_points
-from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import store_estimate
 from latentscale_pipeline.measures.shared.records import load_record, record_output
@@ -63,9 +62,8 @@ def join_moments(inputs: Inputs) -> Output:
 def compare_pair(inputs: Inputs) -> Output:
     """Compare the corpus with the reference."""
     p, generator = inputs.parameters, inputs.generator()
-    evaluated = _draw(inputs.corpora["corpus"], p["rows"], generator)
-    reference = _draw(inputs.corpora["reference"], p["rows"], generator)
     roles = ("corpus", "reference")
+    evaluated, reference = (_read(inputs, role) for role in roles)
     moments = [load_record(Moments, inputs.results[f"moments-{role}"]) for role in roles]
     kid = kernel_distance(evaluated, reference)
     a, b = as_points(evaluated, "euclidean"), as_points(reference, "euclidean")
@@ -77,8 +75,9 @@ def compare_pair(inputs: Inputs) -> Output:
     return Output(values=scores)
 
 
-def _draw(corpus: Corpus, rows: int, generator: np.random.Generator) -> np.ndarray[Any, Any]:
-    """Read all rows, or a random sample."""
-    if corpus.n <= rows:
-        return corpus.read_all()
-    return corpus.read_index(np.sort(generator.choice(corpus.n, rows, replace=False)))
+def _read(inputs: Inputs, role: str) -> np.ndarray[Any, Any]:
+    """Read all rows of a corpus, or a random sample."""
+    sample = inputs.parameters["samples"].get(role)
+    if sample is None:
+        return inputs.corpora[role].read_all()
+    return inputs.results[sample].array("vectors")

@@ -13,13 +13,13 @@ class DuplicatesMeasure(Measure):
 
     def plan(self, section: None, facts: JobFacts) -> list[Stage]:
         """Plan the count of every corpus."""
-        from latentscale_pipeline.measures.duplicates.plan import plan_duplicates
+        from latentscale_pipeline.measures.shared.duplicate_count import duplicates_stage
 
-        return plan_duplicates(facts)
+        return [duplicates_stage(role, facts) for role in facts.corpora]
 
     def collect(self, section: None, facts: JobFacts, results: Results) -> Findings:
         """Add the counts to the corpora."""
-        from latentscale_pipeline.measures.duplicates.plan import stage_name
+        from latentscale_pipeline.measures.shared.duplicate_count import stage_name
 
         counts = {role: results(stage_name(role)).values["duplicates"] for role in facts.corpora}
         return Findings(None, corpora={role: {"duplicates": n} for role, n in counts.items()})

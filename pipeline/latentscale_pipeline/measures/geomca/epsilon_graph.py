@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 from latentscale.geomca.sparsification import Sparsification
 from latentscale.graphs.epsilon import Components, EpsilonGraph, Forest
 from latentscale.tiles.distances import Balls, as_points, row_blocks
-from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.geomca.sparsification import (
     find_epsilon,
     held_rows,
     read_blocks,
+    shards_considered,
 )
+from latentscale_pipeline.measures.shared.random_rows import Shards
 from latentscale_pipeline.measures.shared.records import load_record, record_arrays
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
@@ -49,15 +50,15 @@ class Side:
 
     Attributes
     ----------
-    corpus : Corpus
-        Where the rows are.
+    corpus : Shards
+        The rows considered.
     rows : ndarray of int64, ascending
-        Numbers of the kept rows.
+        Which of them were kept.
     first : int
         The vertex that the first of them is.
     """
 
-    corpus: Corpus
+    corpus: Shards
     rows: Int64Array
     first: int
 
@@ -137,8 +138,9 @@ def _follow(thinned: Artifact, components: Components, role: Role) -> dict[str, 
 def _sides(inputs: Inputs) -> list[Side]:
     sides: list[Side] = []
     for role in ROLES:
-        rows = _thinned(inputs, role).array("kept_rows")
-        sides.append(Side(inputs.corpora[role], rows, sum(len(side) for side in sides)))
+        corpus = shards_considered(inputs, role, inputs.parameters["drawn"][role])
+        rows = _thinned(inputs, role).array("kept")
+        sides.append(Side(corpus, rows, sum(len(side) for side in sides)))
     return sides
 
 

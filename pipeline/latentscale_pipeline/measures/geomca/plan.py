@@ -9,6 +9,7 @@ of precision and recall cost nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from latentscale.geomca.epsilon import SAMPLE_ROWS
 from latentscale_pipeline.engine.cost import CostEstimate
@@ -40,11 +41,19 @@ from latentscale_pipeline.measures.geomca.sparsification import (
     BLOCK_ROWS,
     HELD_COORDINATE_BYTES,
     advance_fronts,
-    draw_rows,
+    draw_order,
     held_rows,
+    join_drawn_rows,
+    read_drawn_rows,
     remove_rows,
 )
-from latentscale_pipeline.measures.geomca.tasks import find_epsilon
+from latentscale_pipeline.measures.geomca.tasks import find_epsilon, read_samples
+from latentscale_pipeline.measures.shared.random_rows import (
+    drawing_bytes,
+    reading_tasks,
+    row_bytes,
+    share_reading,
+)
 
 MOST_PARTS = 512
 """Largest number of tasks of a sparsifying iteration; with more shards, each takes several."""
@@ -100,18 +109,17 @@ def _epsilon_stage(section: Geomca, facts: JobFacts) -> Stage:
     role = facts.scale_role
     corpus = facts.corpora[role]
     sample = min(SAMPLE_ROWS, corpus.n // 2)
-    chosen = 2 * sample * (corpus.stored_bytes // corpus.n)
-    return Stage(
+    stage = Stage(
         name="epsilon",
         work=find_epsilon,
         corpora=(role,),
         parameters={"role": role, "percentile": section.percentile},
         seed=facts.seed,
-        memory_bytes=chosen
-        + max(2 * corpus.shard_stored_bytes, 32 * sample * corpus.d + 24 * sample**2)
+        memory_bytes=2 * sample * row_bytes(corpus)
+        + 32 * sample * corpus.d
+        + 24 * sample**2
         + FEW_TILES_BYTES,
         cost_estimate=CostEstimate(
-            bytes_read=min(corpus.stored_bytes, 2 * sample * corpus.shard_stored_bytes),
             bytes_written=RESULT_BYTES,
             float64_multiply_adds=float(sample**2) * corpus.d,
             elementwise_operations=CONVERSION_OPERATIONS * 2.0 * sample * corpus.d
@@ -120,6 +128,7 @@ def _epsilon_stage(section: Geomca, facts: JobFacts) -> Stage:
             why="neither geomca.epsilon nor scales_from gives it",
         ),
     )
+    return share_reading(stage, corpus, read_samples, 2 * sample)
 
 
 # --- sparsification ---------------------------------------------------------------------------
@@ -130,28 +139,14 @@ def _thinning_stages(
 ) -> list[Stage]:
     """Plan the sparsification of a corpus, and before it the draw of rows or of their order."""
     corpus = facts.corpora[role]
-    drawn = () if considered == corpus.n and setting.order == 0 else (setting.drawn(role),)
-    draws = [
-        Stage(
-            name=name,
-            temporary="result",
-            work=draw_rows,
-            corpora=(role,),
-            parameters={"role": role, "rows": considered, "order": setting.order},
-            seed=facts.seed,
-            memory_bytes=8 * corpus.n + 40 * considered,
-            cost_estimate=CostEstimate(
-                bytes_written=16 * considered + RESULT_BYTES,
-                elementwise_operations=20.0 * considered,
-            ),
-        )
-        for name in drawn
-    ]
+    whole = considered == corpus.n
+    drawn = () if whole and setting.order == 0 else (setting.drawn(role),)
+    draws = [_draw_stage(facts, name, setting, role, considered) for name in drawn]
     thinned = Stage(
         name=setting.thinned(role),
         work=remove_rows,
         advance=advance_fronts,
-        partitions=min(corpus.shards, MOST_PARTS),
+        partitions=min(corpus.shards, MOST_PARTS) if whole else reading_tasks(corpus),
         needs=(*_epsilon_needed(epsilon), *drawn),
         corpora=(role,),
         parameters={
@@ -166,22 +161,64 @@ def _thinning_stages(
     return [*draws, thinned]
 
 
+def _draw_stage(facts: JobFacts, name: str, setting: Setting, role: Role, considered: int) -> Stage:
+    """Plan to draw rows and read them in one pass, or to draw the order of all rows."""
+    corpus = facts.corpora[role]
+    order = 8 * considered if setting.order else 0
+    stage = Stage(
+        name=name,
+        temporary="result",
+        work=draw_order,
+        corpora=(role,),
+        parameters={"role": role, "rows": considered, "order": setting.order},
+        seed=facts.seed,
+        memory_bytes=drawing_bytes(corpus.n, considered) + order,
+        cost_estimate=CostEstimate(
+            bytes_written=8 * considered + order + RESULT_BYTES,
+            elementwise_operations=20.0 * considered,
+        ),
+    )
+    if considered == corpus.n:
+        return stage
+    tasks, rows = reading_tasks(corpus), row_bytes(corpus) * considered
+    cost = stage.cost_estimate
+    return replace(
+        stage,
+        work=read_drawn_rows,
+        finalise=join_drawn_rows,
+        partitions=tasks,
+        memory_bytes=stage.memory_bytes + 2 * corpus.shard_stored_bytes + 2 * (rows // tasks),
+        cost_estimate=replace(
+            cost,
+            bytes_read=corpus.stored_bytes,
+            bytes_written=cost.bytes_written + rows + tasks * RESULT_BYTES,
+        ),
+    )
+
+
 def _epsilon_needed(epsilon: float | None) -> tuple[str, ...]:
     return ("epsilon",) if epsilon is None else ()
 
 
 def _thinning_memory(corpus: CorpusFacts, considered: int, *, drawn: bool) -> int:
     held = min(held_rows(corpus.d), considered)
-    shard = 2 * corpus.shard_stored_bytes
+    shard = 2 * _read_bytes(corpus, considered)
     block = 20 * BLOCK_ROWS * corpus.d + FEW_TILES_BYTES
     keepers = HELD_COORDINATE_BYTES * held * corpus.d
-    removing = keepers + shard + block + 24 * corpus.rows_of_shard
+    removing = keepers + shard + block + 24 * max(corpus.rows_of_shard, considered)
     # A front in the stored type, in float64, in float32, and a copy of what is kept.
-    stored = corpus.stored_bytes // corpus.n // corpus.d
     thinning = held * corpus.d * (8 + 4 + 12) + FEW_TILES_BYTES
-    front = held * corpus.d * stored + max(thinning, shard)
+    front = held * row_bytes(corpus) + max(thinning, shard)
     places = 16 * considered if drawn else 0
     return max(removing + places, front + 40 * considered + places)
+
+
+def _read_bytes(corpus: CorpusFacts, considered: int) -> int:
+    """Return the bytes that are read at once: a shard, or what a task drew from its shards."""
+    if considered == corpus.n:
+        return corpus.shard_stored_bytes
+    # Twice the mean, because shards and draws differ.
+    return 2 * considered * row_bytes(corpus) // reading_tasks(corpus)
 
 
 def _thinning_cost(corpus: CorpusFacts, considered: int, delta: float) -> CostEstimate:
@@ -190,10 +227,10 @@ def _thinning_cost(corpus: CorpusFacts, considered: int, delta: float) -> CostEs
     pairs = kept * considered / 2
     held = held_rows(corpus.d)
     iterations = 0 if considered <= held else -(-int(TAKEN_PER_KEPT * kept) // held)
-    state = 8 * considered + min(held, int(kept)) * (corpus.stored_bytes // corpus.n)
+    state = 8 * considered + min(held, int(kept)) * row_bytes(corpus)
     whole = considered == corpus.n
     return CostEstimate(
-        bytes_read=(iterations + 1) * corpus.stored_bytes + 2 * iterations * state,
+        bytes_read=(iterations + 1) * considered * row_bytes(corpus) + 2 * iterations * state,
         bytes_written=int(16 * considered + 16 * kept)
         + iterations * (state + 8 * considered)
         + RESULT_BYTES,
@@ -214,14 +251,27 @@ def _graph_stage(
 ) -> Stage:
     """Plan the graph on two sparse corpora."""
     thinned = {role: setting.thinned(role) for role in ROLES}
+    drawn = {
+        role: None if considered[role] == corpus.n else setting.drawn(role)
+        for role, corpus in facts.corpora.items()
+    }
     held = held_rows(facts.corpora["corpus"].d)
     return Stage(
         name=setting.graph,
         work=join_rows,
         finalise=merge_forests,
         partitions=min(sum(-(-n // held) for n in considered.values()), MOST_TASKS),
-        needs=(*_epsilon_needed(epsilon), *thinned.values()),
-        parameters={"epsilon": epsilon, "factor": setting.factor, "thinned": thinned},
+        needs=(
+            *_epsilon_needed(epsilon),
+            *thinned.values(),
+            *(name for name in drawn.values() if name),
+        ),
+        parameters={
+            "epsilon": epsilon,
+            "factor": setting.factor,
+            "thinned": thinned,
+            "drawn": drawn,
+        },
         corpora=tuple(facts.corpora),
         memory_bytes=_graph_memory(facts, considered),
         cost_estimate=_graph_cost(facts, considered, setting.delta),
@@ -230,10 +280,10 @@ def _graph_stage(
 
 def _graph_memory(facts: JobFacts, considered: dict[Role, int]) -> int:
     """Memory if every row is kept, because their number isn't known before."""
-    largest = max(facts.corpora.values(), key=lambda corpus: corpus.shard_stored_bytes)
-    vertices, d = sum(considered.values()), largest.d
+    read = max(_read_bytes(facts.corpora[role], n) for role, n in considered.items())
+    vertices, d = sum(considered.values()), facts.corpora["corpus"].d
     held = min(held_rows(d), max(considered.values()))
-    passing = 2 * largest.shard_stored_bytes + 20 * BLOCK_ROWS * d + FEW_TILES_BYTES
+    passing = 2 * read + 20 * BLOCK_ROWS * d + FEW_TILES_BYTES
     joining = HELD_COORDINATE_BYTES * held * d + passing + 48 * vertices
     return max(joining, 160 * vertices + FEW_TILES_BYTES)
 
@@ -245,7 +295,7 @@ def _graph_cost(facts: JobFacts, considered: dict[Role, int], delta: float) -> C
     pairs = kept**2 / 2
     d = facts.corpora["corpus"].d
     groups = -(-int(kept) // held_rows(d))
-    stored = sum(corpus.stored_bytes for corpus in facts.corpora.values())
+    stored = sum(n * row_bytes(facts.corpora[role]) for role, n in considered.items())
     tasks = min(groups, MOST_TASKS)
     return CostEstimate(
         bytes_read=(groups + 1) * stored + 24 * rows + int(16 * kept) * tasks,

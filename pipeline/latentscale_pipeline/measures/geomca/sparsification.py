@@ -18,9 +18,15 @@ from numpy.typing import NDArray
 
 from latentscale.geomca.sparsification import UNDECIDED, SparsificationFronts, first_near, sparsify
 from latentscale.tiles.distances import Balls, as_points, row_blocks
-from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.shared.iteration_state import read_state
+from latentscale_pipeline.measures.shared.random_rows import (
+    DrawnRows,
+    Shards,
+    read_in_order,
+    read_share,
+    rows_by_shard,
+)
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 Int64Array = NDArray[np.int64]
@@ -43,16 +49,30 @@ def held_rows(d: int) -> int:
     return min(max(fitting, LEAST_HELD_ROWS), MOST_HELD_ROWS)
 
 
-def draw_rows(inputs: Inputs) -> Output:
-    """Draw the rows that are considered, and their order."""
-    n, rows = inputs.corpora[inputs.parameters["role"]].n, inputs.parameters["rows"]
-    generator = inputs.generator()
-    arrays = {}
-    if rows < n:
-        arrays["rows"] = np.sort(generator.choice(n, rows, replace=False))
-    if inputs.parameters["order"]:
-        arrays["order"] = generator.permutation(rows)
-    return Output(arrays=arrays)
+def read_drawn_rows(inputs: Inputs) -> Output:
+    """Draw the rows that are considered, and read those in some shards."""
+    corpus = inputs.corpora[inputs.parameters["role"]]
+    return read_share(inputs, corpus, _draw(inputs, corpus.n))
+
+
+def join_drawn_rows(inputs: Inputs) -> Output:
+    """Store the numbers of the rows drawn, how many each task has read, and their order."""
+    drawn = _draw(inputs, inputs.corpora[inputs.parameters["role"]].n)
+    counts = [part.values["count"] for part in inputs.parts]
+    return Output(values={"counts": counts}, arrays={"rows": drawn, **draw_order(inputs).arrays})
+
+
+def draw_order(inputs: Inputs) -> Output:
+    """Draw the order of the rows, unless it is that of the corpus."""
+    if not inputs.parameters["order"]:
+        return Output()
+    # A stream of its own: the stage's first one draws rows.
+    [stream] = inputs.common_generator().spawn(1)
+    return Output(arrays={"order": stream.permutation(inputs.parameters["rows"])})
+
+
+def _draw(inputs: Inputs, n: int) -> Int64Array:
+    return np.sort(inputs.common_generator().choice(n, inputs.parameters["rows"], replace=False))
 
 
 @dataclass(frozen=True)
@@ -61,44 +81,43 @@ class Parts:
 
     Attributes
     ----------
-    corpus : Corpus
-        Where the rows are.
+    corpus : Shards
+        The rows considered: a corpus, or what was drawn from it.
     count : int
         Number of parts.
-    rows : ndarray of int64, ascending, or None
-        Rows that are considered; None for all.
     """
 
-    corpus: Corpus
+    corpus: Shards
     count: int
-    rows: Int64Array | None
 
     def __len__(self) -> int:
-        return self.corpus.n if self.rows is None else len(self.rows)
+        return self.corpus.n
 
     def of_part(self, part: int) -> slice:
-        """Return the places of a part's rows among those considered."""
+        """Return the rows of a part."""
         shards = self.corpus.shard_count
         first, end = (number * shards // self.count for number in (part, part + 1))
-        held = self.corpus.shard_range(first).start, self.corpus.shard_range(end - 1).stop
-        start, stop = held if self.rows is None else np.searchsorted(self.rows, held).tolist()
-        return slice(start, stop)
-
-    def numbers(self, places: Int64Array) -> Int64Array:
-        """Return the row numbers of places among the rows considered."""
-        return places if self.rows is None else self.rows[places]
+        if first == end:
+            return slice(0, 0)
+        return slice(self.corpus.shard_range(first).start, self.corpus.shard_range(end - 1).stop)
 
 
-def read_blocks(corpus: Corpus, rows: Int64Array) -> Iterator[tuple[slice, NDArray[Any]]]:
+def shards_considered(inputs: Inputs, role: str, drawn: str | None) -> Shards:
+    """Return the rows of a corpus that are considered: all, or those that a stage has drawn."""
+    corpus = inputs.corpora[role]
+    if drawn is None or "rows" not in inputs.results[drawn].objects:
+        return corpus
+    found = inputs.results[drawn]
+    return DrawnRows(found, tuple(found.values["counts"]), corpus.d)
+
+
+def read_blocks(corpus: Shards, rows: Int64Array) -> Iterator[tuple[slice, NDArray[Any]]]:
     """Yield the vectors of ascending rows in blocks; every shard is read at most once."""
-    for shard in range(corpus.shard_count):
-        held = corpus.shard_range(shard)
-        start, stop = np.searchsorted(rows, [held.start, held.stop]).tolist()
-        if start < stop:
-            vectors = corpus.read_shard(shard)
-            for block in row_blocks(stop - start, BLOCK_ROWS):
-                inside = slice(start + block.start, start + block.stop)
-                yield inside, vectors[rows[inside] - held.start]
+    for shard, inside in rows_by_shard(corpus, rows):
+        first, vectors = corpus.shard_range(shard).start, corpus.read_shard(shard)
+        for block in row_blocks(inside.stop - inside.start, BLOCK_ROWS):
+            places = slice(inside.start + block.start, inside.start + block.stop)
+            yield places, vectors[rows[places] - first]
 
 
 def remove_rows(inputs: Inputs) -> Output:
@@ -113,7 +132,7 @@ def remove_rows(inputs: Inputs) -> Output:
         as_points(state.array("vectors"), "euclidean"), state.values["delta"], strict=False
     )
     undecided = np.flatnonzero(representative == UNDECIDED)
-    rows = parts.numbers(parts.of_part(inputs.index).start + undecided)
+    rows = parts.of_part(inputs.index).start + undecided
     for block, vectors in read_blocks(parts.corpus, rows):
         first = first_near(balls, as_points(vectors, "euclidean"))
         near = first != UNDECIDED
@@ -134,12 +153,12 @@ def advance_fronts(inputs: Inputs) -> Output:
         fronts = SparsificationFronts(_gather(inputs, state), order)
     front = fronts.next_front(held_rows(parts.corpus.d))
     if len(front) == 0:
-        return _result(parts, fronts)
-    vectors = _read(parts, front)
+        return _result(inputs, fronts)
+    vectors = read_in_order(parts.corpus, front)
     thinned = sparsify(as_points(vectors, "euclidean"), delta)
     kept = fronts.settle(front, thinned)
     if fronts.finished:
-        return _result(parts, fronts)
+        return _result(inputs, fronts)
     return _state(parts, fronts, kept, vectors[thinned.kept], delta)
 
 
@@ -151,8 +170,8 @@ def find_epsilon(inputs: Inputs) -> float | None:
 
 
 def _parts(inputs: Inputs) -> Parts:
-    corpus = inputs.corpora[inputs.parameters["role"]]
-    return Parts(corpus, inputs.stage.partitions, _drawn(inputs, "rows"))
+    p = inputs.parameters
+    return Parts(shards_considered(inputs, p["role"], p["drawn"]), inputs.stage.partitions)
 
 
 def _drawn(inputs: Inputs, name: str) -> Int64Array | None:
@@ -171,17 +190,6 @@ def _gather(inputs: Inputs, state: Artifact) -> Int64Array:
     return np.concatenate(slices)
 
 
-def _read(parts: Parts, front: Int64Array) -> NDArray[Any]:
-    """Read rows in any order."""
-    ascending = np.argsort(front, kind="stable")
-    vectors = parts.corpus.read_index(parts.numbers(front[ascending]))
-    if (ascending[1:] > ascending[:-1]).all():
-        return vectors
-    ordered = np.empty_like(vectors)
-    ordered[ascending] = vectors
-    return ordered
-
-
 def _state(
     parts: Parts,
     fronts: SparsificationFronts,
@@ -196,11 +204,12 @@ def _state(
     return Output(values, {**arrays, "keepers": kept, "vectors": vectors}, finished=False)
 
 
-def _result(parts: Parts, fronts: SparsificationFronts) -> Output:
-    outcome = fronts.outcome
-    rows = np.arange(len(parts)) if parts.rows is None else parts.rows
+def _result(inputs: Inputs, fronts: SparsificationFronts) -> Output:
+    outcome, rows = fronts.outcome, _drawn(inputs, "rows")
+    if rows is None:
+        rows = np.arange(len(outcome.representative))
     return Output(
-        values={"considered": len(parts), "kept": len(outcome.kept)},
+        values={"considered": len(rows), "kept": len(outcome.kept)},
         arrays={
             "rows": rows,
             "kept": outcome.kept,

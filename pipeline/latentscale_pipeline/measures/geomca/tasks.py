@@ -1,16 +1,22 @@
-"""The task that estimates epsilon."""
+"""The tasks that estimate epsilon."""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latentscale.geomca.epsilon import draw_samples, estimate_epsilon
 from latentscale.tiles.distances import as_points
 from latentscale_pipeline.engine.stage import Inputs
-from latentscale_pipeline.measures.base import (
-    store_estimate,
-)
+from latentscale_pipeline.measures.base import store_estimate
+from latentscale_pipeline.measures.shared.random_rows import gather_rows, read_share
 from latentscale_pipeline.storage.artifacts import Output
+
+
+def read_samples(inputs: Inputs) -> Output:
+    """Read the rows of both samples in some shards."""
+    corpus = inputs.corpora[inputs.parameters["role"]]
+    return read_share(inputs, corpus, np.sort(np.concatenate(_samples(inputs, corpus.n))))
 
 
 def find_epsilon(inputs: Inputs) -> Output:
@@ -18,11 +24,15 @@ def find_epsilon(inputs: Inputs) -> Output:
     p = inputs.parameters
     corpus = inputs.corpora[p["role"]]
     try:
-        samples = draw_samples(corpus.n, inputs.generator())
+        samples = _samples(inputs, corpus.n)
         drawn = np.sort(np.concatenate(samples))
-        points = as_points(corpus.read_index(drawn), "euclidean")
+        points = as_points(gather_rows(inputs, corpus, drawn), "euclidean")
         left, right = (points.take(np.searchsorted(drawn, sample)) for sample in samples)
         epsilon = estimate_epsilon(left, right, p["percentile"])
     except ValueError as error:
         return Output(values={"reason": str(error)})
     return Output(values={"epsilon": epsilon.value, "estimate": store_estimate(epsilon)})
+
+
+def _samples(inputs: Inputs, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    return draw_samples(n, inputs.common_generator())

@@ -22,9 +22,13 @@ from latentscale_pipeline.measures.base import (
     write_pairs,
 )
 from latentscale_pipeline.measures.magnitude.config import Magnitude
+from latentscale_pipeline.measures.magnitude.distinct_sample import (
+    REPLICATES,
+    sample_name,
+    sample_stages,
+)
 from latentscale_pipeline.measures.magnitude.subsamples import (
     PIECES,
-    REPLICATES,
     estimate_beside,
     extrapolate_convergence,
     extrapolate_function,
@@ -45,6 +49,7 @@ from latentscale_pipeline.measures.shared.pair_sums import (
     pair_operations,
     sum_pairs,
 )
+from latentscale_pipeline.measures.shared.random_rows import row_bytes
 
 SUBSAMPLES = REPLICATES * (HALVINGS + 1)
 """Tasks on random subsets: one for each replicate and size."""
@@ -65,8 +70,11 @@ SEARCH_ITERATIONS, FUNCTION_ITERATIONS = 10, 10
 PRODUCTS = 40
 """Passes over all pairs of a replicate for its functions on two sets of scales."""
 
-REPLICATE_BYTES = 256 * 2**20
-"""Largest memory of the rows of a replicate in both precisions."""
+REPLICATE_BYTES = 850 * 2**20
+"""Largest memory of a replicate: its rows, and the vectors of all scales."""
+
+REPLICATE_ROW_BYTES, REPLICATE_COORDINATE_BYTES = 20_000, 20
+"""Memory of a row of a replicate: for the scales of a function, and for each coordinate."""
 
 LEAST_ROWS = 64 * PIECES
 """Fewest rows of a replicate; with fewer, its smallest pieces would be too small."""
@@ -74,16 +82,18 @@ LEAST_ROWS = 64 * PIECES
 
 def plan_magnitude(section: Magnitude, facts: JobFacts) -> list[Stage]:
     """Plan the stages of convergence scales, magnitude functions and their difference."""
-    stages = [
-        distinct_stage(role, section.metric, corpus, section.merge_within)
-        for role, corpus in facts.corpora.items()
-    ]
     subsampled = {role: _is_subsampled(section, facts, role) for role in facts.corpora}
+    stages: list[Stage] = []
+    for role, corpus in facts.corpora.items():
+        if not subsampled[role] or section.method == "nystrom":
+            stages.append(distinct_stage(role, section.metric, corpus, section.merge_within))
+        if subsampled[role]:
+            stages += _sample_stages(section, facts, role)
     for role in facts.corpora:
         stage = _convergence_stage(section, facts, role)
         if subsampled[role]:
             tasks = subsample_about_convergence, extrapolate_convergence
-            stage = _subsampled(stage, section, facts, role, SUBSAMPLED_SCALES, *tasks)
+            stage = _subsampled(stage, section, facts, role, SUBSAMPLED_SCALES, *tasks, draw=0)
         stages.append(stage)
     for role in facts.corpora:
         stage = _function_stage(section, facts, role)
@@ -101,7 +111,12 @@ def plan_magnitude(section: Magnitude, facts: JobFacts) -> list[Stage]:
                 cost_estimate=CostEstimate(bytes_read=2 * RESULT_BYTES, bytes_written=RESULT_BYTES),
             )
         )
-    return stages
+    return list({stage.name: stage for stage in stages}.values())
+
+
+def _sample_stages(section: Magnitude, facts: JobFacts, role: Role) -> list[Stage]:
+    rows = replicate_rows(facts.corpora[role], facts.pairs)
+    return sample_stages(role, facts, section.metric, section.merge_within, rows, PIECES)
 
 
 def _is_subsampled(section: Magnitude, facts: JobFacts, role: Role) -> bool:
@@ -226,10 +241,11 @@ def _subsampled(
         advance=None,
         finalise=finalise,
         partitions=SUBSAMPLES,
-        parameters={**exact.parameters, "rows": rows, **parameters},
-        memory_bytes=held + min(KEPT_BYTES, 2 * rows**2) + corpus.shard_bytes + TILE_BYTES,
+        needs=(*exact.needs[1:], sample_name(role)),
+        parameters={**exact.parameters, **parameters},
+        memory_bytes=held + min(KEPT_BYTES, 2 * rows**2) + row_bytes(corpus) * rows + TILE_BYTES,
         cost_estimate=CostEstimate(
-            bytes_read=(SUBSAMPLES + 1) * (corpus.stored_bytes + 16 * corpus.n),
+            bytes_read=(SUBSAMPLES + 1) * row_bytes(corpus) * rows,
             bytes_written=SUBSAMPLES * (24 * scales * PIECES + RESULT_BYTES),
             float32_multiply_adds=pairs * corpus.d,
             elementwise_operations=0.8 * PRODUCTS * pairs * pair_operations(scales),
@@ -245,7 +261,7 @@ def _subsampled_function(
     corpus, count = facts.corpora[role], _count_scales(section)
     beside = f"nystrom-{role}" if section.method == "nystrom" else None
     tasks = subsample_function, extrapolate_function
-    function = _subsampled(exact, section, facts, role, count, *tasks, beside=beside)
+    function = _subsampled(exact, section, facts, role, count, *tasks, beside=beside, draw=1)
     if beside is None:
         return [function]
     n, m = float(corpus.n), float(LANDMARKS)
@@ -267,7 +283,7 @@ def _subsampled_function(
             why="magnitude.method is nystrom",
         ),
     )
-    return [landmarks, replace(function, needs=(*exact.needs, beside))]
+    return [landmarks, replace(function, needs=(*function.needs, beside))]
 
 
 def _count_scales(section: Magnitude) -> int:
@@ -277,6 +293,6 @@ def _count_scales(section: Magnitude) -> int:
 def replicate_rows(facts: CorpusFacts, pairs: float) -> int:
     """Return the number of rows of a replicate that fits the budget and the memory limit."""
     budgeted = math.isqrt(int(pairs / (PRODUCTS * REPLICATES)))
-    fitting = REPLICATE_BYTES // (12 * (facts.d + 1))
+    fitting = REPLICATE_BYTES // (REPLICATE_ROW_BYTES + REPLICATE_COORDINATE_BYTES * facts.d)
     rows = max(LEAST_ROWS, min(budgeted, fitting, facts.n // REPLICATES))
     return int(rows - rows % PIECES)

@@ -1,6 +1,6 @@
 """Magnitude of corpora too large for all pairs, extrapolated from random subsets.
 
-A task draws one replicate, a random subset of the distinct rows, divides it into pieces of equal
+A task takes one replicate, a random subset of the distinct rows, divides it into pieces of equal
 size and evaluates their magnitude functions. The final step combines them into a rarefaction curve
 and extrapolates it to all rows. The convergence scale comes first, on a grid of scales chosen from
 the first replicate; the function on the job's scales follows.
@@ -23,20 +23,16 @@ from latentscale.sampling.rarefaction import (
     HALVINGS,
     RarefactionCurve,
     SubsampleMagnitudes,
-    draw_replicates,
     rarefaction_curve,
 )
-from latentscale.tiles.distances import Points
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import load_estimate, store_estimate
+from latentscale_pipeline.measures.magnitude.distinct_sample import DistinctSample
 from latentscale_pipeline.measures.magnitude.tasks import job_scales, without_scale
 from latentscale_pipeline.measures.shared.distinct_rows import DistinctRows
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 Float64Array = NDArray[np.float64]
-
-REPLICATES = 2
-"""Number of random subsets, each divided into pieces of every size."""
 
 PIECES = 2**HALVINGS
 """Number of pieces of the smallest size."""
@@ -55,15 +51,12 @@ def subsample_function(inputs: Inputs) -> Output:
 
 def _evaluate_pieces(inputs: Inputs, scales: Float64Array | None) -> Output:
     """Evaluate pieces of one replicate and size, by default around the convergence scale."""
-    distinct = DistinctRows.of(inputs)
+    sample = DistinctSample.of(inputs)
     replicate, halving = divmod(inputs.index, HALVINGS + 1)
-    drawn = _draw(inputs, distinct)
     if scales is None:
-        first = _read(distinct, drawn[0])
-        scales = convergence_grid(first, len(distinct), inputs.parameters["target"])
-    points = _read(distinct, drawn[replicate])
+        scales = convergence_grid(sample.read(0), len(sample), inputs.parameters["target"])
     found = subsample_magnitudes(
-        points, scales, 2**halving, tolerance=inputs.parameters["tolerance"]
+        sample.read(replicate), scales, 2**halving, tolerance=inputs.parameters["tolerance"]
     )
     return Output(
         values={"size": found.size},
@@ -73,11 +66,11 @@ def _evaluate_pieces(inputs: Inputs, scales: Float64Array | None) -> Output:
 
 def extrapolate_convergence(inputs: Inputs) -> Output:
     """Extrapolate the function and find where it reaches the target share."""
-    distinct = DistinctRows.of(inputs)
+    sample = DistinctSample.of(inputs)
     curve = _curve(inputs)
     try:
         estimate = extrapolated_convergence_scale(
-            extrapolate(curve, len(distinct)), inputs.parameters["target"]
+            extrapolate(curve, len(sample)), inputs.parameters["target"]
         )
     except NoConvergenceScale as error:
         return Output(values={"reason": str(error)}, arrays=_curve_arrays(curve))
@@ -88,10 +81,10 @@ def extrapolate_function(inputs: Inputs) -> Output:
     """Extrapolate the function at the job's scales; add the Nyström estimates if there are any."""
     if job_scales(inputs) is None:
         return without_scale(inputs)
-    distinct, name = DistinctRows.of(inputs), inputs.parameters["beside"]
+    sample, name = DistinctSample.of(inputs), inputs.parameters["beside"]
     beside = None if name is None else _load_nystrom(inputs.results[name])
     curve = _curve(inputs)
-    brackets = magnitude_brackets(extrapolate(curve, len(distinct)), beside)
+    brackets = magnitude_brackets(extrapolate(curve, len(sample)), beside)
     return Output(
         values={
             "estimates": [store_estimate(bracket.estimate) for bracket in brackets],
@@ -101,7 +94,7 @@ def extrapolate_function(inputs: Inputs) -> Output:
             "nystrom": None
             if beside is None
             else [store_estimate(estimate) for estimate in beside.estimates],
-            "points": len(distinct),
+            "points": len(sample),
             "products": 0,
         },
         arrays={"scales": curve.scales, **_curve_arrays(curve)},
@@ -131,19 +124,6 @@ def _load_nystrom(artifact: Artifact) -> NystromMagnitude:
         landmark_magnitudes=artifact.array("landmark_magnitudes"),
         points=artifact.values["points"],
     )
-
-
-def _draw(inputs: Inputs, distinct: DistinctRows) -> NDArray[np.int64]:
-    """Draw all replicates; every task draws the same ones."""
-    rows = min(inputs.parameters["rows"], len(distinct))
-    generator = inputs.common_generator()
-    return draw_replicates(len(distinct), rows - rows % PIECES, REPLICATES, generator)
-
-
-def _read(distinct: DistinctRows, rows: NDArray[np.int64]) -> Points:
-    """Read distinct rows in the order given."""
-    ascending, back = np.unique(rows, return_inverse=True)
-    return distinct.read(ascending).take(back)
 
 
 def _curve(inputs: Inputs) -> RarefactionCurve:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
+
+from numpy.typing import NDArray
 
 from latentscale.tiles.distances import Metric, Points, as_points, row_blocks
 from latentscale_pipeline.corpus import Corpus
@@ -53,9 +56,11 @@ def find_block(inputs: Inputs, corpus: Corpus) -> slice:
 def read_points(corpus: Corpus, rows: slice, metric: Metric) -> Iterator[tuple[slice, Points]]:
     """Yield the rows of a block as points, a few at a time, with their row numbers."""
     stored = corpus.read_rows(rows.start, rows.stop)
-    size = max(POINTS_BYTES // (8 * corpus.d), 1)
-    for piece in row_blocks(len(stored), size):
-        yield (
-            slice(rows.start + piece.start, rows.start + piece.stop),
-            as_points(stored[piece], metric),
-        )
+    for piece, points in points_by_blocks(stored, metric):
+        yield slice(rows.start + piece.start, rows.start + piece.stop), points
+
+
+def points_by_blocks(stored: NDArray[Any], metric: Metric) -> Iterator[tuple[slice, Points]]:
+    """Yield rows in the stored type as points, a few at a time, with their places."""
+    for piece in row_blocks(len(stored), max(POINTS_BYTES // (8 * stored.shape[1]), 1)):
+        yield piece, as_points(stored[piece], metric)

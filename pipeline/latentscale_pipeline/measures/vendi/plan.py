@@ -34,6 +34,11 @@ from latentscale_pipeline.measures.base import (
     Role,
     write_pairs,
 )
+from latentscale_pipeline.measures.shared.random_rows import (
+    row_bytes,
+    sample_stage,
+    share_reading,
+)
 from latentscale_pipeline.measures.shared.row_groups import cut_rows
 from latentscale_pipeline.measures.vendi.config import Vendi, VendiKernel
 from latentscale_pipeline.measures.vendi.labels import LABEL_BYTES, join_labels, score_labels
@@ -50,6 +55,7 @@ from latentscale_pipeline.measures.vendi.tasks import (
     extrapolate_subsets,
     find_bandwidth,
     precision_rows,
+    read_pairs,
     score_features,
     score_kernel,
     score_moments,
@@ -93,17 +99,17 @@ SIMILARITY_OPERATIONS = 3
 def plan_vendi(section: Vendi, facts: JobFacts) -> list[Stage]:
     """Plan the stages that score every corpus under every kernel."""
     stages: list[Stage] = []
-    bandwidth = facts.fixed_scales.get("bandwidth")
-    if bandwidth is None and any(kernel.bandwidth == "median" for kernel in section.kernels):
-        stages.append(_bandwidth_stage(facts))
     for kernel in section.kernels:
         if kernel.name == "cosine":
             stages += [_moments_stage(section, facts, role) for role in facts.corpora]
         else:
             stages += [_kernel_stage(section, kernel, facts, role) for role in facts.corpora]
+    needed = {name for stage in stages for name in stage.needs}
+    first = [_bandwidth_stage(facts)] if "bandwidth" in needed else []
+    first += [_sample_stage(facts, role) for role in facts.corpora if _sample_name(role) in needed]
     if section.labels:
         stages += [_labels_stage(section, facts, role) for role in facts.corpora]
-    return stages
+    return [*first, *stages]
 
 
 def stage_name(kernel: VendiKernel, role: Role) -> str:
@@ -124,24 +130,23 @@ def _bandwidth_stage(facts: JobFacts) -> Stage:
     pairs = min(corpus.n * (corpus.n - 1) // 2, MEDIAN_PAIRS)
     # Two rows a pair, less those that are drawn again.
     drawn = math.ceil(-corpus.n * math.expm1(-2.0 * pairs / corpus.n))
-    chosen = drawn * (corpus.stored_bytes // corpus.n)
-    return Stage(
+    stage = Stage(
         name="bandwidth",
         work=find_bandwidth,
         corpora=(role,),
         parameters={"role": role},
         seed=facts.seed,
-        memory_bytes=chosen
+        memory_bytes=row_bytes(corpus) * drawn
         + pairs * PAIR_BYTES
-        + max(2 * corpus.shard_stored_bytes, 3 * 8 * PAIRS_AT_ONCE * corpus.d),
+        + 3 * 8 * PAIRS_AT_ONCE * corpus.d,
         cost_estimate=CostEstimate(
-            bytes_read=min(corpus.stored_bytes, drawn * corpus.shard_stored_bytes),
             bytes_written=RESULT_BYTES,
             elementwise_operations=10.0 * pairs * corpus.d,
             method="median distance of random pairs",
             why="a bandwidth is median",
         ),
     )
+    return share_reading(stage, corpus, read_pairs, drawn)
 
 
 def _moments_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
@@ -333,22 +338,38 @@ def _fourier_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
     )
 
 
+def _sample_name(role: Role) -> str:
+    return f"vendi-rows-{role}"
+
+
+def _subset_rows(corpus: CorpusFacts) -> int:
+    pieces: int = 2**HALVINGS
+    return min(SUBSET_ROWS, corpus.n // SUBSETS) // pieces * pieces
+
+
+def _sample_stage(facts: JobFacts, role: Role) -> Stage:
+    """Plan the rows of all subsets, which all kernels share."""
+    corpus = facts.corpora[role]
+    rows = SUBSETS * _subset_rows(corpus)
+    return sample_stage(_sample_name(role), role, corpus, rows, facts.seed)
+
+
 def _subsample_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
-    rows = min(SUBSET_ROWS, corpus.n // SUBSETS)
-    rows -= rows % 2**HALVINGS
+    rows = _subset_rows(corpus)
+    sample = _sample_name(stage.parameters["role"])
     return replace(
         stage,
+        needs=(*stage.needs, sample),
         work=score_subset,
         finalise=extrapolate_subsets,
         partitions=SUBSETS * (HALVINGS + 1),
-        parameters={**stage.parameters, "rows": rows},
+        parameters={**stage.parameters, "sample": sample},
         memory_bytes=8 * rows**2
-        + 24 * rows * corpus.d
-        + 2 * corpus.shard_stored_bytes
-        + 8 * corpus.n
+        + (24 + 8) * rows * corpus.d
+        + SUBSETS * row_bytes(corpus) * rows
         + FEW_TILES_BYTES,
         cost_estimate=CostEstimate(
-            bytes_read=SUBSETS * (HALVINGS + 1) * corpus.stored_bytes,
+            bytes_read=SUBSETS * (HALVINGS + 1) * SUBSETS * row_bytes(corpus) * rows,
             bytes_written=SUBSETS * (HALVINGS + 1) * RESULT_BYTES,
             float64_multiply_adds=SUBSETS
             * (float(rows) ** 2 * corpus.d + 4 / 9 * float(rows) ** 3),

@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latentscale.sampling.rarefaction import (
     HALVINGS,
     SubsampleMagnitudes,
-    draw_replicates,
     rarefaction_curve,
 )
 from latentscale.tiles.device import Precision
@@ -35,6 +35,7 @@ from latentscale.vendi.second_moments import (
     merge_moments,
 )
 from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.measures.shared.random_rows import gather_rows, read_share
 from latentscale_pipeline.measures.vendi.similarity import Similarity, scores_output, under_kernel
 from latentscale_pipeline.storage.artifacts import Output
 
@@ -65,16 +66,28 @@ def precision_rows(n: int) -> int:
     return 2 ** int(math.log2(n)) if n >= SINGLE_ROWS else 0
 
 
+def read_pairs(inputs: Inputs) -> Output:
+    """Read the rows of random pairs in some shards."""
+    corpus = inputs.corpora[inputs.parameters["role"]]
+    return read_share(inputs, corpus, _pairs(inputs, corpus.n)[0])
+
+
 def find_bandwidth(inputs: Inputs) -> Output:
     """Compute the bandwidth: the median distance of random pairs of rows."""
     corpus = inputs.corpora[inputs.parameters["role"]]
     try:
-        pairs = draw_pairs(corpus.n, inputs.generator())
-        drawn, places = np.unique(np.concatenate(pairs), return_inverse=True)
-        bandwidth = median_distance(corpus.read_index(drawn), *np.split(places, 2))
+        rows, places = _pairs(inputs, corpus.n)
+        bandwidth = median_distance(gather_rows(inputs, corpus, rows), *np.split(places, 2))
     except ValueError as error:
         return Output(values={"reason": str(error)})
     return Output(values={"bandwidth": bandwidth})
+
+
+def _pairs(inputs: Inputs, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Draw pairs: the rows in them, ascending, and the places of first and of second rows."""
+    pairs = draw_pairs(n, inputs.common_generator())
+    rows, places = np.unique(np.concatenate(pairs), return_inverse=True)
+    return rows, places
 
 
 def sum_moments(inputs: Inputs) -> Output:
@@ -179,12 +192,9 @@ def score_features(inputs: Inputs, similarity: Similarity) -> Output:
 @under_kernel
 def score_subset(inputs: Inputs, similarity: Similarity) -> Output:
     """Score the pieces of one size of one random subset."""
-    p, corpus = inputs.parameters, inputs.corpora[inputs.parameters["role"]]
-    generator = inputs.common_generator()
     subset, halving = divmod(inputs.index, HALVINGS + 1)
-    rows = draw_replicates(corpus.n, p["rows"], SUBSETS, generator)[subset]
-    ascending, back = np.unique(rows, return_inverse=True)
-    points = as_points(corpus.read_index(ascending), "euclidean").take(back)
+    vectors = inputs.results[inputs.parameters["sample"]].array("vectors")
+    points = as_points(np.split(vectors, SUBSETS)[subset], "euclidean")
     found = subsample_scores(
         points, similarity.kernel, similarity.bandwidth, _descending(inputs), 2**halving
     )

@@ -9,7 +9,7 @@ import pytest
 from latentscale_pipeline.corpus.ingest.create import ingest
 from tests.support.jobs import run_here
 
-DUPLICATES = "latentscale_pipeline.measures.duplicates"
+DUPLICATES = "latentscale_pipeline.measures.shared.duplicate_count"
 
 
 @pytest.mark.parametrize(("group_bytes", "shards"), [(None, 16), (48 * 300, 2), (48 * 40, 1)])
@@ -24,10 +24,9 @@ def test_duplicates_are_counted_in_groups_of_hashes(
     expected = 1000 - len({tuple(row) for row in rows.tolist()})
     np.save(tmp_path / "rows.npy", rows)
     corpus = ingest([str(tmp_path / "rows.npy")], str(tmp_path / "c.zarr"), shard_bytes=1200)
-    for module in ("plan", "tasks"):
-        monkeypatch.setattr(f"{DUPLICATES}.{module}.SHARDS_PER_TASK", shards)
+    monkeypatch.setattr(f"{DUPLICATES}.SHARDS_PER_TASK", shards)
     if group_bytes:
-        monkeypatch.setattr(f"{DUPLICATES}.plan.GROUP_BYTES", group_bytes)
+        monkeypatch.setattr(f"{DUPLICATES}.GROUP_BYTES", group_bytes)
     config = tmp_path / "job.yaml"
     fields = {
         "name": "duplicates",

@@ -27,7 +27,11 @@ from latentscale_pipeline.measures.shared.neighbours.sizes import (
     checked_rows,
 )
 from latentscale_pipeline.measures.shared.records import load_record, record_arrays
-from latentscale_pipeline.measures.shared.shard_blocks import find_block, read_points
+from latentscale_pipeline.measures.shared.shard_blocks import (
+    find_block,
+    points_by_blocks,
+    read_points,
+)
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 Int64Array = NDArray[np.int64]
@@ -80,12 +84,13 @@ def place_cells(inputs: Inputs) -> Output:
     p = inputs.parameters
     corpus = inputs.corpora[p["role"]]
     layout = Layout(corpus.n, corpus.d)
-    vectors = np.concatenate([part.array("sample") for part in inputs.parts])
-    sample = as_points(vectors, p["metric"])
-    del vectors
+    sample = np.concatenate([part.array("sample") for part in inputs.parts])
     *_, stream = _streams(inputs)
-    cells = place_two_level_cells(sample.rows, layout.cells, layout.coarse_cells, stream)
-    owners = assign_two_level_cells(sample, cells, AGAIN * max(p["overlaps"]))
+    cells = place_two_level_cells(sample, p["metric"], layout.cells, layout.coarse_cells, stream)
+    owners = [
+        assign_two_level_cells(points, cells, AGAIN * max(p["overlaps"])).astype(np.int32)
+        for _, points in points_by_blocks(sample, p["metric"])
+    ]
     _, checked = _draw(inputs, corpus)
     ascending = np.concatenate([part.array("checked") for part in inputs.parts])
     order = np.argsort(np.argsort(checked))
@@ -94,7 +99,7 @@ def place_cells(inputs: Inputs) -> Output:
             "centres": cells.centres,
             "coarse": cells.coarse,
             "starts": cells.starts,
-            "owners": owners.astype(np.int32),
+            "owners": np.concatenate(owners),
             "checked": checked,
             "vectors": ascending[order],
         }

@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from latentscale.neighbours.ivf import ASSIGN_ENTRIES, LLOYD_ROUNDS
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Stage
@@ -55,7 +57,7 @@ from latentscale_pipeline.measures.shared.neighbours.sizes import (
     DESCENT_START_OPERATIONS,
     JOINED_ENTRIES,
     OVERLAPS,
-    PIECE_BLOCKS,
+    PIECE_BYTES,
     PILOT_ROWS,
     REFINEMENTS,
     Layout,
@@ -114,7 +116,13 @@ def _sample_stages(shape: Shape, facts: JobFacts, role: Role) -> list[Stage]:
     n, d, k, blocks = corpus.n, corpus.d, settings.k, count_blocks(corpus)
     checked = min(n, PILOT_ROWS + checked_rows(settings.recall))
     drawn = layout.sample + checked
-    placing = drawn * (8 * 3 * d + 12 * AGAIN * overlaps[-1]) + 16 * layout.cells * d
+    stored = drawn * corpus.stored_bytes // n
+    # The sample as parts and whole; or rows of it as points, divided; or centres, and as written.
+    placing = max(
+        2 * stored,
+        stored + 24 * layout.placing_rows * d,
+        stored + 2 * _centre_bytes(shape) + 8 * AGAIN * overlaps[-1] * drawn,
+    )
     compared = LLOYD_ROUNDS * layout.placed_against + layout.compared_centres
     cells = Stage(
         name=f"cells-{role}",
@@ -134,14 +142,14 @@ def _sample_stages(shape: Shape, facts: JobFacts, role: Role) -> list[Stage]:
         seed=facts.seed,
         memory_bytes=max(block_bytes(corpus), placing + 16 * ASSIGN_ENTRIES) + FEW_TILES_BYTES,
         cost_estimate=CostEstimate(
-            bytes_read=corpus.stored_bytes + 4 * drawn * d,
-            bytes_written=4 * drawn * d + 8 * layout.cells * d + RESULT_BYTES,
+            bytes_read=corpus.stored_bytes + stored,
+            bytes_written=2 * stored + _centre_bytes(shape) + RESULT_BYTES,
             float64_multiply_adds=compared * layout.sample * d,
             elementwise_operations=60.0 * drawn * d + compared * layout.sample,
         ),
     )
     lists = 3 * 32 * checked * (k + 1)
-    vectors = 2 * 8 * (checked + PILOT_ROWS * k) * d + 8 * layout.cells * d
+    vectors = 2 * 8 * (checked + PILOT_ROWS * k) * d + _centre_bytes(shape)
     written = blocks * (24 * checked * (k + 1) + 4 * PILOT_ROWS * k * d)
     checks = replace(
         cells,
@@ -243,7 +251,7 @@ def _shuffle_stages(shape: Shape, role: Role, suffix: str, common: dict[str, Any
     records = 4 * rows * _record_bytes(corpus, overlaps[-1])
     numbers = 32 * (min(blocks, RUNNING_TOTALS) if coarse > 1 else blocks) * layout.cells
     owners = 32 * overlaps[-1] * rows
-    centres = 2 * 8 * layout.cells * d
+    centres = 2 * _centre_bytes(shape)
     # All centres, and the rows that are points at one time.
     readied = n * d + n * d * 8 / POINTS_BYTES * layout.cells * d
     first = Stage(
@@ -269,17 +277,17 @@ def _shuffle_stages(shape: Shape, role: Role, suffix: str, common: dict[str, Any
     if coarse == 1:
         return [first]
     coarsely = f"regroup-coarse{suffix}"
-    # A piece is closed when the next block doesn't fit: it has three of four blocks' rows then.
-    pieces = overlaps[-1] * -(-blocks // (PIECE_BLOCKS - 1)) + coarse
-    in_piece = min(n, PIECE_BLOCKS * rows)
-    # Rows as they come, all of them in their order, and what is written of them.
-    held = in_piece * (4 * _record_bytes(corpus, overlaps[-1]) + 16 * overlaps[-1])
+    # The rows, the groups of their cells, and what is written of them, as above.
+    row = 4 * _record_bytes(corpus, overlaps[-1]) + 24 * overlaps[-1]
+    in_piece = max(PIECE_BYTES // row, 2 * rows)
+    # A piece is closed when the next block doesn't fit.
+    pieces = overlaps[-1] * n // (in_piece - rows) + coarse
     return [
         replace(
             first,
             name=coarsely,
             finalise=cut_coarse_groups,
-            parameters={**first.parameters, "piece_rows": PIECE_BLOCKS * rows, "pieces": pieces},
+            parameters={**first.parameters, "piece_rows": in_piece, "pieces": pieces},
         ),
         Stage(
             name=f"regroup{suffix}",
@@ -290,7 +298,7 @@ def _shuffle_stages(shape: Shape, role: Role, suffix: str, common: dict[str, Any
             partitions=pieces,
             needs=(common["chosen"], coarsely),
             parameters={**shaped, "coarsely": coarsely},
-            memory_bytes=held + 16 * layout.cells + FEW_TILES_BYTES,
+            memory_bytes=min(n, in_piece) * row + 16 * layout.cells + FEW_TILES_BYTES,
             cost_estimate=CostEstimate(
                 bytes_read=written,
                 bytes_written=written + RESULT_BYTES,
@@ -299,6 +307,10 @@ def _shuffle_stages(shape: Shape, role: Role, suffix: str, common: dict[str, Any
             ),
         ),
     ]
+
+
+def _centre_bytes(shape: Shape) -> int:
+    return shape.layout.centre_bytes(np.dtype(shape.corpus.dtype).itemsize)
 
 
 def _record_bytes(corpus: CorpusFacts, overlap: int) -> int:

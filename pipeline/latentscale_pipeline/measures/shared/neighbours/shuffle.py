@@ -216,15 +216,21 @@ def _read_coarse(coarse: Artifact, group: int, start: int, stop: int) -> NDArray
     stride = coarse.values["stride"]
     known = start - start % stride
     total = coarse.section("before", str(known)).copy()
-    found: list[NDArray[Any]] = []
+    sizes = [coarse.partition(block).array("members")[group] for block in range(start, stop)]
+    ends = np.cumsum([0, *sizes])
+    found: NDArray[Any] | None = None
     for block in range(known, stop):
         part = coarse.partition(block)
-        if block >= start and str(group) in part.objects[GROUPS]["sections"]:
+        if block >= start and sizes[block - start]:
             records = part.section(GROUPS, str(group))
             records["rank"] += total[records["home"]].astype(np.int32)
-            found.append(records)
+            if found is None:
+                found = np.empty(ends[-1], records.dtype)
+            found[ends[block - start] : ends[block - start + 1]] = records
         total += part.array("homes")
-    return np.concatenate(found)
+    if found is None:
+        raise ValueError(f"blocks {start} to {stop} have no rows of the coarse group {group}")
+    return found
 
 
 @where_needed

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 
 from latentscale.neighbours.ivf import cell_cap
 from latentscale.neighbours.search import EXACT_CELL, EXACT_WORK
-from latentscale.neighbours.two_level_cells import SEARCHED_COARSE_CELLS, count_coarse_cells
+from latentscale.neighbours.two_level_cells import (
+    COARSE_ROWS,
+    COARSE_SHARE,
+    SEARCHED_COARSE_CELLS,
+    count_coarse_cells,
+)
 
 OVERLAPS = (2, 3, 4, 6)
 """Cells that a row may join, from which ``overlap: auto`` chooses."""
@@ -46,8 +51,11 @@ GROUP_FILL = 0.8
 MOST_SECTIONS = 1 << 20
 """Largest number of sections that one pass writes; beyond, rows are shuffled in two passes."""
 
-PIECE_BLOCKS = 4
-"""Blocks of shards that make a piece of a coarse group."""
+PIECE_BYTES = 3 * 2**29
+"""Memory of a piece of a coarse group, at least two blocks of shards."""
+
+MOST_SEARCHES = 50_000
+"""Largest number of tasks that search groups; beyond, each searches several."""
 
 VERTEX_BLOCK = 1 << 18
 MOST_VERTEX_BLOCKS = 1024
@@ -126,6 +134,17 @@ class Layout:
         return min(self.n, SAMPLED_ROWS * self.cells, max(fitting, 3 * self.cells // 2))
 
     @property
+    def placing_rows(self) -> int:
+        """Most rows of the sample that are points at the same time."""
+        if self.coarse_cells == 1:
+            return self.sample
+        return max(COARSE_ROWS * self.coarse_cells, COARSE_SHARE * self.sample // self.coarse_cells)
+
+    def centre_bytes(self, stored: int) -> int:
+        """Bytes of the centres of rows with so many bytes a coordinate."""
+        return (4 if self.coarse_cells > 1 and stored <= 4 else 8) * self.cells * self.d
+
+    @property
     def group_rows(self) -> int:
         """Most rows that are searched together."""
         return min(max(GROUP_BYTES // (8 * (self.d + 1)), 2 * self.cap), MOST_GROUP_ROWS)
@@ -144,7 +163,8 @@ class Layout:
         """Tasks that search the groups, about as many as there are groups."""
         if self.n <= self.group_rows:
             return 1
-        return max(1, round(overlap * self.n / (GROUP_FILL * self.group_rows)))
+        groups = round(overlap * self.n / (GROUP_FILL * self.group_rows))
+        return min(max(1, groups), MOST_SEARCHES)
 
     def coarse_groups(self, blocks: int, overlap: int) -> int:
         """Return the number of coarse groups of a first pass; 1 if one pass is enough."""
