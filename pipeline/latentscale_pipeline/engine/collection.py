@@ -69,8 +69,8 @@ def collect_behind(work: Work, stage: Stage, is_done: Callable[[Stage], bool]) -
     list of Stage
         The stages whose data have been read by all that need them.
     """
-    needed = [other for other in work.stages if other.name in stage.needs]
-    behind = [other for other in (*needed, stage) if all(map(is_done, work.readers(other)))]
+    done = [s for s in work.stages if s is stage or (s.name in stage.needs and is_done(s))]
+    behind = [other for other in done if all(map(is_done, work.readers(other)))]
     for other in behind:
         _collect(work, other, read=True)
     if stage not in behind:

@@ -155,6 +155,20 @@ def test_what_is_gone_is_computed_again_for_a_damaged_reader(
     assert left(work) == LEFT
 
 
+def test_a_stage_that_is_computed_again_keeps_its_parts(tmp_path: Path, undisturbed: Any) -> None:
+    """Its readers are done, so nothing reads its result; its own parts are still needed."""
+    work = make_work(tmp_path, toy.temporary())
+    kept = replace(work, keep=True)
+    run(kept, SerialExecutor)
+    low = work.stages[1]
+    for name in ("result", "part-00003"):
+        damage(tmp_path / work.folder(low) / f"{name}.json", "missing")
+    events, _ = run(work, SerialExecutor, "again")
+    assert events.computed() == {"low": 2}
+    assert outcome(work) == undisturbed
+    assert left(work) == LEFT
+
+
 def test_steps_remove_what_no_stage_reads(
     tmp_path: Path, undisturbed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
