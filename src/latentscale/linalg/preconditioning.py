@@ -80,7 +80,7 @@ MOST_MEMBERS = 6 * CELL_ROWS
 SAMPLE_SHARE = 8
 """Smallest number of sampled rows for each centre of a cell."""
 
-CELLS_BYTES = 2**27
+CELLS_BYTES = 2**26
 """Memory for the rows of the cells that are processed in one pass over all rows."""
 
 BLOCK_ROWS = 2048

@@ -73,7 +73,7 @@ PRODUCTS = 40
 REPLICATE_BYTES = 850 * 2**20
 """Largest memory of a replicate: its rows, and the vectors of all scales."""
 
-REPLICATE_ROW_BYTES, REPLICATE_COORDINATE_BYTES = 20_000, 20
+REPLICATE_ROW_BYTES, REPLICATE_COORDINATE_BYTES = 20_000, 36
 """Memory of a row of a replicate: for the scales of a function, and for each coordinate."""
 
 LEAST_ROWS = 64 * PIECES

@@ -44,7 +44,7 @@ def pair_memory(facts: CorpusFacts, scales: int) -> int:
     """Memory of one task: two groups of rows, their vectors and sums, a shard, the tiles."""
     rows = min(cut_rows(facts.n, facts.d).size, facts.n)
     group = rows * (facts.d * SINGLE_AND_DOUBLE + 8) + rows * scales * 8 * 4
-    return 2 * group + facts.shard_bytes + TILE_BYTES + 8 * facts.n
+    return 2 * group + 2 * facts.shard_stored_bytes + TILE_BYTES + 8 * facts.n
 
 
 def pair_operations(scales: int) -> float:

@@ -51,7 +51,7 @@ GROUP_FILL = 0.8
 MOST_SECTIONS = 1 << 20
 """Largest number of sections that one pass writes; beyond, rows are shuffled in two passes."""
 
-PIECE_BYTES = 3 * 2**29
+PIECE_BYTES = 1350 * 2**20
 """Memory of a piece of a coarse group, at least two blocks of shards."""
 
 MOST_SEARCHES = 50_000
