@@ -28,6 +28,10 @@ stages read and no result refers to; its values are kept. ``result``: everything
 """
 
 
+MARKER_BYTES = 1024
+"""Approximate size of a marker, or of the record of what was removed."""
+
+
 @dataclass(frozen=True)
 class Stage:
     """One step of a job.
@@ -115,6 +119,26 @@ class Stage:
         """Return whether its parts are kept when the job is finished."""
         several = self.partitions > 1 and bool(self.part_inputs)
         return self.temporary == "parts" and (self.lasting_parts or several)
+
+    @property
+    def running_bytes(self) -> int:
+        """Return the largest size of its folder; an iterated stage holds three iterations."""
+        iterations = max(1, self.cost_estimate.iterations)
+        return self.cost_estimate.bytes_written * min(iterations, 3) // iterations
+
+    @property
+    def result_bytes(self) -> int:
+        """Return the size of its folder once it is done, until the stages that need it are done."""
+        result = self.cost_estimate.result_bytes
+        return self.running_bytes if result is None else result
+
+    @property
+    def kept_bytes(self) -> int:
+        """Return the size of its folder in a finished job."""
+        kept = self.cost_estimate.kept_bytes
+        if self.temporary != "parts":
+            return MARKER_BYTES
+        return self.result_bytes if kept is None else kept
 
     @property
     def side_by_side(self) -> int:

@@ -280,6 +280,7 @@ def make_task(work: Work, state: StageState, index: int, attempt: str) -> Task:
         corpora={role: work.corpora[role] for role in stage.corpora},
         attempt=attempt,
         iteration=state.iteration,
+        place=[stage.name for stage in work.stages].index(state.stage.name),
     )
 
 

@@ -53,6 +53,7 @@ def duplicates_stage(role: Role, facts: JobFacts, metric: Metric = "euclidean") 
         cost_estimate=CostEstimate(
             bytes_read=corpus.stored_bytes + DIGEST_BYTES * corpus.n,
             bytes_written=DIGEST_BYTES * corpus.n + RESULT_BYTES * (parts + 1),
+            result_bytes=RESULT_BYTES,
             # Python's loop over rows, and a sort that compares digests byte by byte.
             elementwise_operations=corpus.n * (100 + 10 * math.log2(corpus.n + 1)),
         ),
