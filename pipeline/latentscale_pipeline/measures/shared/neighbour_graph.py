@@ -105,6 +105,8 @@ def build_block(inputs: Inputs) -> Output:
             "entries": int(block.nnz),
             "components": count,
             "isolated": int((np.diff(block.indptr) == 0).sum()),
+            # Of the Laplacian, whose rows have an entry more.
+            "product_work": int(np.square(np.diff(block.indptr).astype(np.int64) + 1).sum()),
         },
         arrays={**_stored(block), "labels": labels},
         sections={LEADING: leads},
@@ -126,7 +128,9 @@ def describe_graph(inputs: Inputs) -> Output:
         isolated=sum(part.values["isolated"] for part in inputs.parts),
     )
     neighbours = _lists(inputs)
-    return Output(values={**_described(summary, neighbours), "blocks": len(inputs.parts)})
+    work = sum(part.values["product_work"] for part in inputs.parts)
+    values = {**_described(summary, neighbours), "blocks": len(inputs.parts)}
+    return Output(values={**values, "product_work": work})
 
 
 def _joined_components(inputs: Inputs, counts: list[int]) -> NDArray[np.int64]:
