@@ -1,0 +1,135 @@
+"""The job that names no measures, on millions of rows whose scores are known.
+
+Rows lie in tight clusters around the axes. The corpus has ten clusters and the reference eight, of
+which six are the same. So six tenths of the corpus lie near rows of the reference, and six eighths
+of the reference near rows of the corpus. The rows of some clusters are copies of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+DIMENSION, INSIDE = 64, 12
+"""Dimensions of all rows, and those in which the rows of a cluster differ most."""
+
+CLUSTERS = {"corpus": range(10), "reference": range(4, 12)}
+COPIES = 1000
+"""Rows at the end of the corpus that equal the first ones."""
+
+BLOCK = 1 << 17
+PAIRS = 20_000_000
+"""Random pairs for the mean of squared similarities."""
+
+LIMIT = 2 * 2**30
+KILLED_AT = (0.2, 0.45, 0.7)
+"""When the job is killed, as shares of its time."""
+
+
+def write_clusters(path: Path, n: int, role: str) -> Path:
+    """Write ``n`` rows in float16, by blocks."""
+    generator = np.random.default_rng([0, len(role)])
+    axes = 4 * np.eye(DIMENSION)[list(CLUSTERS[role])]
+    inside = np.random.default_rng(1).normal(size=(12, INSIDE, DIMENSION)) * 0.05
+    rows = np.lib.format.open_memmap(path, "w+", np.float16, (n, DIMENSION))
+    for start in range(0, n, BLOCK):
+        block = rows[start : start + BLOCK]
+        owner = generator.integers(len(axes), size=len(block))
+        block[:] = axes[owner] + 0.02 * generator.standard_normal(block.shape)
+        for cluster, number in enumerate(CLUSTERS[role]):
+            mine = owner == cluster
+            block[mine] += generator.standard_normal((mine.sum(), INSIDE)) @ inside[number]
+    if role == "corpus":
+        rows[-COPIES:] = rows[:COPIES]
+    rows.flush()
+    return path
+
+
+def blocks(path: Path) -> Iterator[np.ndarray]:
+    """Yield all rows in double precision."""
+    rows = np.load(path, mmap_mode="r")
+    for start in range(0, len(rows), BLOCK):
+        yield rows[start : start + BLOCK].astype(np.float64)
+
+
+def cosine_scores(path: Path) -> dict[float, float]:
+    """Compute Vendi scores of the cosine kernel from the eigenvalues of the second moment."""
+    moment, n = np.zeros((DIMENSION, DIMENSION)), 0
+    for rows in blocks(path):
+        unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        moment += unit.T @ unit
+        n += len(unit)
+    found = np.linalg.eigvalsh(moment / n)
+    found = found[found > 0]
+    powers = {q: float((found**q).sum() ** (1 / (1 - q))) for q in (0.1, 0.5, 2.0)}
+    entropy = float(np.exp(-(found * np.log(found)).sum()))
+    return {**powers, 1.0: entropy, np.inf: float(1 / found[-1])}
+
+
+def second_order(path: Path, bandwidth: float) -> tuple[float, float]:
+    """Estimate the score of order 2 of a Gaussian kernel from pairs, and its standard error."""
+    rows, generator = np.load(path, mmap_mode="r"), np.random.default_rng(2)
+    drawn = rows[np.sort(generator.integers(len(rows), size=400_000))].astype(np.float64)
+    total = squares = 0.0
+    for _ in range(PAIRS // 10**6):
+        first, second = generator.integers(len(drawn), size=(2, 10**6))
+        apart = np.square(drawn[first] - drawn[second]).sum(axis=1)
+        similar = np.exp(-apart / bandwidth**2)
+        total, squares = total + similar.sum(), squares + np.square(similar).sum()
+    mean = total / PAIRS
+    # The rows drawn vary, too: eight parts in a thousand of the spread at most.
+    error = np.sqrt((squares / PAIRS - mean**2) * (1 / PAIRS + 4 / len(drawn)))
+    return 1 / mean, float(error / mean**2)
+
+
+def compare_with_truth(
+    results: dict[str, Any], sources: dict[str, Path], copies: int
+) -> dict[str, dict[str, Any]]:
+    """Compare what a job found with what is known of its rows."""
+    scores = {
+        (row["of"], row["score"], row["kernel"], row["order"]): row for row in results["scores"]
+    }
+    table: dict[str, dict[str, Any]] = {}
+
+    def add(name: str, row: dict[str, Any], known: float, error: float) -> None:
+        low, high = row["lower"] - error, row["upper"] + error
+        table[name] = {
+            "found": row["value"],
+            "lower": row["lower"],
+            "upper": row["upper"],
+            "known": known,
+            "uncertain_by": error,
+            "inside": bool(low <= known <= high),
+        }
+
+    for role, path in sources.items():
+        for order, known in cosine_scores(path).items():
+            name = "inf" if order == np.inf else order
+            row = next(
+                row
+                for key, row in scores.items()
+                if key[:3] == (role, "vendi", "cosine") and float(key[3]) == float(name)
+            )
+            add(f"{role}: vendi, cosine, order {name}", row, known, 1e-9 * known)
+        kernels = results["measures"]["vendi"]["kernels"]
+        bandwidth = next(k["bandwidth"] for k in kernels if k["name"].startswith("rbf"))
+        known, error = second_order(path, bandwidth)
+        row = next(
+            row
+            for key, row in scores.items()
+            if key[0] == role and str(key[2]).startswith("rbf") and float(key[3]) == 2.0
+        )
+        add(f"{role}: vendi, rbf, order 2", row, known, 3 * error)
+    shared = len(set(CLUSTERS["corpus"]) & set(CLUSTERS["reference"]))
+    for score, role in (("precision_rows", "corpus"), ("recall_rows", "reference")):
+        row = scores["pair", score, None, None]
+        known = shared / len(CLUSTERS[role])
+        # Rows are drawn to their clusters at random.
+        error = 3 * np.sqrt(known * (1 - known) / 10**6)
+        add(f"geomca {score}", row, known, error)
+    counted = results["corpora"]["corpus"]["duplicates"]
+    table["duplicates"] = {"found": counted, "known": copies, "inside": counted == copies}
+    return table
