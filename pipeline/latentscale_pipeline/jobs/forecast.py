@@ -54,7 +54,7 @@ STARTUP_SECONDS = 4.0
 INGEST_OPERATIONS = 4
 """Operations of an ingest per coordinate: conversion, checks, hashes."""
 
-REPORT_BYTES = 6 * 2**20
+REPORT_BYTES = 5 * 2**20
 """Approximate size of the report and the results."""
 
 
@@ -95,6 +95,11 @@ class StageForecast:
         at_once = min(parts, self.worker_pool.slots(self.stage))
         crowding = max(1.0, at_once / self.worker_pool.cores)
         return self.work_seconds / parts * math.ceil(parts / at_once) * crowding
+
+    @property
+    def written_bytes(self) -> int:
+        """Return the bytes that the remaining work writes, and those that are copied."""
+        return self.copied_bytes + round(self.left * self.stage.cost_estimate.bytes_written)
 
     @property
     def remaining(self) -> Remaining:
@@ -169,6 +174,7 @@ def _forecast(config: JobConfig) -> dict[str, Any]:
                 "reuse": part.reuse,
                 "left": round(part.left, 4),
                 "at_once": worker_pool.at_once(part.stage),
+                "work_seconds": round(part.work_seconds, 1),
                 "seconds": round(part.seconds, 1),
             }
             for part in previewed
@@ -292,6 +298,7 @@ def _disk(
     missing = any(part.left or part.copied_bytes for part in previewed)
     present = sum(part.present_bytes for part in previewed)
     return {
+        "written_bytes": sum(part.written_bytes for part in previewed) + REPORT_BYTES,
         "peak_bytes": peak,
         "kept_bytes": schedule.kept_bytes + REPORT_BYTES,
         "needed_bytes": ingested + peak,
