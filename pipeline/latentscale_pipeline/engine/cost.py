@@ -19,6 +19,8 @@ class CostEstimate:
         Of the bytes written, those of the result that other stages read. None if they are all.
     kept_bytes : int or None
         Of these, those that a finished job keeps. None if they are all.
+    state_bytes : int or None
+        Of the bytes that an iteration writes, those of its state. None if they are all.
     float64_multiply_adds, float32_multiply_adds : float
         Multiply-adds in matrix products of float64, of float32.
     elementwise_operations : float
@@ -38,6 +40,7 @@ class CostEstimate:
     bytes_written: int = 0
     result_bytes: int | None = None
     kept_bytes: int | None = None
+    state_bytes: int | None = None
     float64_multiply_adds: float = 0.0
     float32_multiply_adds: float = 0.0
     elementwise_operations: float = 0.0

@@ -122,9 +122,18 @@ class Stage:
 
     @property
     def running_bytes(self) -> int:
-        """Return the largest size of its folder; an iterated stage holds three iterations."""
-        iterations = max(1, self.cost_estimate.iterations)
-        return self.cost_estimate.bytes_written * min(iterations, 3) // iterations
+        """Return the largest size of its folder.
+
+        An iterated stage holds three states and the parts of one iteration, or of two if they read
+        those of the last.
+        """
+        cost = self.cost_estimate
+        if cost.iterations < 2:
+            return cost.bytes_written
+        iteration = cost.bytes_written // cost.iterations
+        state = iteration if cost.state_bytes is None else cost.state_bytes
+        held = 3 * state + (1 + self.reads_last_iteration) * (iteration - state)
+        return min(cost.bytes_written, held)
 
     @property
     def result_bytes(self) -> int:

@@ -294,13 +294,15 @@ def _disk(
     schedule: Schedule,
 ) -> dict[str, int | None]:
     ingested = sum(_stored_bytes(c) for c in corpora.values() if isinstance(c, Prospect))
-    peak = schedule.peak_bytes + REPORT_BYTES
+    # The report is written when everything else has been removed.
+    kept = schedule.kept_bytes + REPORT_BYTES
+    peak = max(schedule.peak_bytes, kept)
     missing = any(part.left or part.copied_bytes for part in previewed)
     present = sum(part.present_bytes for part in previewed)
     return {
         "written_bytes": sum(part.written_bytes for part in previewed) + REPORT_BYTES,
         "peak_bytes": peak,
-        "kept_bytes": schedule.kept_bytes + REPORT_BYTES,
+        "kept_bytes": kept,
         "needed_bytes": ingested + peak,
         "missing_bytes": ingested + (max(0, peak - present) if missing else 0),
         "free_bytes": _free_bytes(ObjectStore(config.output)),

@@ -69,6 +69,10 @@ def test_results_stay_until_all_that_need_them_are_done() -> None:
 def test_an_iterated_stage_holds_three_iterations() -> None:
     cost = CostEstimate(bytes_written=100 * MB, iterations=10, result_bytes=MB)
     iterated = Stage("sums", toy.halve, 1, 2, advance=toy.gather, cost_estimate=cost)
+    states = replace(cost, state_bytes=4 * MB)
+    assert replace(iterated, cost_estimate=states).running_bytes == (3 * 4 + 6) * MB
+    twice = replace(iterated, cost_estimate=states, reads_last_iteration=True)
+    assert twice.running_bytes == (3 * 4 + 2 * 6) * MB
     found = foresee([Remaining(iterated, 20.0, 1.0, 0)], POOL)
     assert found.seconds == pytest.approx(10.0)
     assert (found.peak_bytes, found.kept_bytes) == (30 * MB, MB)

@@ -246,9 +246,10 @@ def _trace_memory(section: Heat, corpus: CorpusFacts) -> int:
 
 def _trace_cost(section: Heat, corpus: CorpusFacts) -> CostEstimate:
     n, entries = float(corpus.n), 5 / 3 * corpus.n * section.k
+    curves, asked = 8 * 7 * _times(section) + RESULT_BYTES, section.times.count / _times(section)
     graph = CostEstimate(
         bytes_read=int(8 * (entries + n)),
-        bytes_written=8 * 7 * _times(section) + RESULT_BYTES,
+        bytes_written=curves,
         elementwise_operations=14 * entries,
     )
     if section.probes == "auto" and corpus.n <= DENSE_VERTICES:
@@ -259,9 +260,11 @@ def _trace_cost(section: Heat, corpus: CorpusFacts) -> CostEstimate:
             why=f"heat.probes is auto and there are at most {DENSE_VERTICES} rows",
         )
     probes, steps = _expected_probes(section, corpus), _expected_steps(section)
+    deviations = 8 * _times(section) * probes
     return replace(
         graph,
-        bytes_written=graph.bytes_written + 8 * _times(section) * probes,
+        bytes_written=curves + deviations,
+        kept_bytes=curves + int(asked * deviations),
         elementwise_operations=graph.elementwise_operations
         + (probes + PILOT_PROBES) * steps * (entries + n)
         + _moments_operations(n, entries, probes),
@@ -345,6 +348,8 @@ def _plan_trace_by_rows(section: Heat, facts: JobFacts, role: Role) -> list[Stag
             cost_estimate=CostEstimate(
                 bytes_read=moved + int(16 * entries * iterations / 2),
                 bytes_written=moved + iterations * layout.blocks * RESULT_BYTES,
+                result_bytes=8 * _times(section) * (probes + 7) + RESULT_BYTES,
+                state_bytes=RESULT_BYTES,
                 elementwise_operations=columns * steps * (entries + 8 * n)
                 + _moments_operations(n, entries, probes),
                 iterations=iterations,

@@ -57,7 +57,9 @@ def graph_stage(k: int, role: Role, corpus: CorpusFacts, *, in_cells: bool) -> S
         cost_estimate=CostEstimate(
             bytes_read=16 * listed,
             # Two of three pairs are neighbours in one direction only.
-            bytes_written=8 * (listed * 5 // 3 + corpus.n) + RESULT_BYTES,
+            bytes_written=(4 if entries < 2**31 else 8) * (listed * 5 // 3)
+            + 12 * corpus.n
+            + RESULT_BYTES,
             elementwise_operations=80.0 * listed,
         ),
     )
