@@ -44,7 +44,7 @@ class Shape:
 
 SHAPES = (
     Shape("default-with-reference", 20_000, 64, reference_rows=20_000),
-    Shape("heat-magnitude", 200_000, 32, {"heat": {}, "magnitude": {}}),
+    Shape("heat-magnitude", 200_000, 32, {"heat": {}, "magnitude": {}}, pairs=2e10),
     Shape("vendi-kernel", 5000, 384, {"vendi": {"kernels": ["rbf"], "method": "exact"}}),
     Shape("default", 100_000, 64, pairs=2e10),
     Shape("baselines-geomca", 50_000, 128, {"baselines": {}, "geomca": {}}, 50_000),

@@ -92,7 +92,7 @@ EXPECTED_ITERATIONS = 22
 
 COLUMNS = 1 + DEFLATED + PROBES
 
-SIMILARITY_OPERATIONS = 3
+SIMILARITY_OPERATIONS = 5
 """Elementwise operations of one pair: distance, exponential and square."""
 
 

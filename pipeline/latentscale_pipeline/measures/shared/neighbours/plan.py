@@ -72,6 +72,10 @@ from latentscale_pipeline.measures.shared.shard_blocks import (
 )
 
 
+SEARCH_OPERATIONS = 8
+"""Elementwise operations of a pair of rows in a cell: its distance, and its place in two lists."""
+
+
 class Shape(NamedTuple):
     """What determines the sizes; the possible overlaps are ascending."""
 
@@ -362,6 +366,6 @@ def _search_cost(shape: Shape) -> CostEstimate:
     return replace(
         common,
         float32_multiply_adds=pairs * d,
-        elementwise_operations=common.elementwise_operations + pairs,
+        elementwise_operations=common.elementwise_operations + SEARCH_OPERATIONS * pairs,
         method=f"{named}, searched exactly",
     )
