@@ -71,7 +71,6 @@ from latentscale_pipeline.measures.shared.shard_blocks import (
     shards_per_block,
 )
 
-
 SEARCH_OPERATIONS = 8
 """Elementwise operations of a pair of rows in a cell: its distance, and its place in two lists."""
 
