@@ -22,13 +22,14 @@ from latentscale_pipeline.views.formatting import (
 from latentscale_pipeline.views.terminal import print_lines, print_table
 
 WORK_COLUMNS = (
-    *("stage", "tasks", "at once", "memory", "read", "written", "kept"),
+    *("stage", "tasks", "at once", "memory", "read", "exchanged", "written", "kept"),
     *("multiply-adds", "elementwise", "time"),
 )
 METHOD_COLUMNS = ("stage", "method", "because", "earlier runs")
 WORK_NOTE = (
-    "memory: of one process that runs one task. multiply-adds: in matrix products. elementwise:\n"
-    "entries visited one at a time (distances, exponentials, hashes, edges)."
+    "memory: of one process that runs one task. exchanged: of the bytes read, those that other\n"
+    "tasks of the job wrote. kept: once the job is finished. multiply-adds: in matrix products.\n"
+    "elementwise: entries visited one at a time (distances, exponentials, hashes, edges)."
 )
 
 
@@ -85,6 +86,7 @@ def _work_rows(forecast: dict[str, Any]) -> list[tuple[str, ...]]:
             str(stage.get("at_once", "")),
             write_bytes(stage["projected_memory_bytes"]),
             write_bytes(stage["bytes_read"]),
+            write_bytes(stage["bytes_exchanged"]),
             write_bytes(stage["bytes_written"]),
             write_bytes(stage["bytes_kept"]),
             write_number(stage["multiply_adds"], 2),

@@ -15,6 +15,9 @@ class CostEstimate:
     ----------
     bytes_read, bytes_written : int
         Bytes read from corpora and earlier results; bytes written by the stage.
+    exchanged_bytes : int or None
+        Of the bytes read, those that other tasks of the job wrote. None if they are all, or, where
+        the stage reads a corpus, if they are few.
     result_bytes : int or None
         Of the bytes written, those of the result that other stages read. None if they are all.
     kept_bytes : int or None
@@ -38,6 +41,7 @@ class CostEstimate:
 
     bytes_read: int = 0
     bytes_written: int = 0
+    exchanged_bytes: int | None = None
     result_bytes: int | None = None
     kept_bytes: int | None = None
     state_bytes: int | None = None

@@ -121,6 +121,14 @@ class Stage:
         return self.temporary == "parts" and (self.lasting_parts or several)
 
     @property
+    def exchanged_bytes(self) -> int:
+        """Return the bytes that its tasks read of what other tasks wrote."""
+        cost = self.cost_estimate
+        if cost.exchanged_bytes is not None:
+            return cost.exchanged_bytes
+        return 0 if self.corpora else cost.bytes_read
+
+    @property
     def running_bytes(self) -> int:
         """Return the largest size of its folder.
 

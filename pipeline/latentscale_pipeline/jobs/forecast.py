@@ -260,6 +260,7 @@ def _total(
         "tasks_left": sum(round(part.left * part.stage.tasks) for part in previewed),
         "bytes_read": sum(stage.cost_estimate.bytes_read for stage in stages),
         "bytes_written": sum(stage.cost_estimate.bytes_written for stage in stages),
+        "bytes_exchanged": sum(stage.exchanged_bytes for stage in stages),
         "bytes_kept": sum(stage.kept_bytes for stage in stages),
         "projected_memory_bytes": previewed[0].worker_pool.idle_bytes + largest,
         "multiply_adds": sum(stage.cost_estimate.total_multiply_adds for stage in stages),

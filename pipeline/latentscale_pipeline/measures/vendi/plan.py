@@ -313,6 +313,7 @@ def _lanczos_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
         cost_estimate=CostEstimate(
             bytes_read=EXPECTED_ITERATIONS * (groups.count * corpus.stored_bytes + moved),
             bytes_written=EXPECTED_ITERATIONS * moved,
+            exchanged_bytes=EXPECTED_ITERATIONS * moved,
             result_bytes=2 * RESULT_BYTES,
             state_bytes=state,
             float64_multiply_adds=EXPECTED_ITERATIONS * pairs * (corpus.d + 2 * COLUMNS),

@@ -165,6 +165,7 @@ def _sample_stages(shape: Shape, facts: JobFacts, role: Role) -> list[Stage]:
         cost_estimate=CostEstimate(
             bytes_read=corpus.stored_bytes + written,
             bytes_written=written + blocks * RESULT_BYTES,
+            exchanged_bytes=written,
             float32_multiply_adds=float(n) * checked * d,
             elementwise_operations=float(n) * (checked + CONVERSION_OPERATIONS * d),
         ),
