@@ -131,7 +131,7 @@ def measure_stages(rows: int, folder: Path) -> dict[str, Measured]:
             if event == "part_done":
                 seconds[fields["stage"]][fields["part"] < 0] += fields["seconds"]
 
-        finished = run_job(plan, notify)
+        finished = run_job(plan, notify, keep=True)
     [coarse] = Path(finished.store.url).glob("stages/cells-corpus/**/coarse.npy")
     if len(np.load(coarse)) == 1:
         raise SystemExit(f"{rows} rows fit one cell; --rows must be at least {LEAST_ROWS}")

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
@@ -34,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests import ROOT
 from tests.acceptance.adversarial.promise import ten_thousand_brackets
 from tests.acceptance.clusters import manifests_by_their_schemas, scheduling_and_scaling
+from tests.acceptance.forecasts import forecasts_of_five_jobs
 from tests.acceptance.geomca import half_of_epsilon, million_rows, size_of_the_paper
 from tests.acceptance.heat import (
     a_million_rows_by_row_blocks,
@@ -154,12 +155,17 @@ class Watched:
         return lines[-1].replace(tempfile.gettempdir(), "") if lines else ""
 
 
-def watch(*arguments: object, interval: float = 0.2, timeout: float = 3600.0) -> Watched:
+def watch(
+    *arguments: object,
+    interval: float = 0.2,
+    timeout: float = 3600.0,
+    environment: Mapping[str, str] | None = None,
+) -> Watched:
     """Run a command and sample the resident memory of it and all it started."""
     watched = Watched()
     begun, busy = time.perf_counter(), _busy_seconds()
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        process = psutil.Popen(command_line(*arguments), stdout=out, stderr=err)
+        process = psutil.Popen(command_line(*arguments), stdout=out, stderr=err, env=environment)
         samples = 0
         while process.poll() is None and time.perf_counter() - begun < timeout:
             _sample(process, watched, proportional=samples % 5 == 0)
@@ -668,6 +674,7 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "chaos": chaos,
     "damage": damaged_shards,
     "double": twice_the_rows,
+    "forecasts": forecasts_of_five_jobs,
     "adversarial": ten_thousand_brackets,
     "heat-coverage": coverage_of_traces,
     "heat-error": error_at_one,

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,10 +143,46 @@ def iterated(iterations: int = 5, name: str = "halve") -> Stage:
 def chain(seed: int = 3) -> list[Stage]:
     """Four draws, their sum, its square; and something on the side."""
     return [
-        Stage("draw", draw, MEMORY, partitions=4, seed=seed, finalise=add_up),
+        Stage("draw", draw, MEMORY, partitions=4, seed=seed, finalise=add_up, lasting_parts=True),
         Stage("square", square, MEMORY, needs=("draw",)),
         Stage("side", constant, MEMORY, parameters={"value": 7}),
     ]
+
+
+def read_part(inputs: Inputs) -> Output:
+    """Scale one part of what was drawn; fail the first time if asked to."""
+    once = inputs.parameters.get("once")
+    if once is not None and inputs.index == 2 and not Path(once).exists():
+        Path(once).touch()
+        raise RuntimeError("not the first time")
+    numbers = inputs.results["draw"].partition(inputs.index).array("numbers")
+    return Output({"index": inputs.index}, {"numbers": numbers * inputs.parameters["factor"]})
+
+
+def join(inputs: Inputs) -> Output:
+    """Join the parts: an array that others read, and one that they don't."""
+    numbers = np.concatenate([part.array("numbers") for part in inputs.parts])
+    return Output({"total": float(numbers.sum())}, {"numbers": numbers, "passing": numbers[:1]})
+
+
+def total(inputs: Inputs) -> Output:
+    totals = [float(result.array("numbers").sum()) for result in inputs.results.values()]
+    return Output({"totals": totals})
+
+
+def temporary(once: str | None = None) -> list[Stage]:
+    """A draw that two stages read part by part; the arrays of one of them are temporary."""
+    low = Stage(
+        "low", read_part, MEMORY, 4, ("draw",), parameters={"factor": 2.0, "once": once},
+        finalise=join, temporary="arrays",
+    )  # fmt: skip
+    high = replace(
+        low, name="high", parameters={"factor": 3.0}, temporary="parts", passing=("passing",)
+    )
+    drawn = Stage(
+        "draw", draw, MEMORY, 4, seed=3, finalise=add_up, temporary="result", lasting_parts=True
+    )
+    return [drawn, low, high, Stage("total", total, MEMORY, needs=("low", "high"))]
 
 
 def one(name: str, work: Any, **parameters: Any) -> Stage:

@@ -22,13 +22,14 @@ from latentscale_pipeline.views.formatting import (
 from latentscale_pipeline.views.terminal import print_lines, print_table
 
 WORK_COLUMNS = (
-    *("stage", "tasks", "at once", "memory", "read", "written"),
+    *("stage", "tasks", "at once", "memory", "read", "exchanged", "written", "kept"),
     *("multiply-adds", "elementwise", "time"),
 )
 METHOD_COLUMNS = ("stage", "method", "because", "earlier runs")
 WORK_NOTE = (
-    "memory: of one process that runs one task. multiply-adds: in matrix products. elementwise:\n"
-    "entries visited one at a time (distances, exponentials, hashes, edges)."
+    "memory: of one process that runs one task. exchanged: of the bytes read, those that other\n"
+    "tasks of the job wrote. kept: once the job is finished. multiply-adds: in matrix products.\n"
+    "elementwise: entries visited one at a time (distances, exponentials, hashes, edges)."
 )
 
 
@@ -85,7 +86,9 @@ def _work_rows(forecast: dict[str, Any]) -> list[tuple[str, ...]]:
             str(stage.get("at_once", "")),
             write_bytes(stage["projected_memory_bytes"]),
             write_bytes(stage["bytes_read"]),
+            write_bytes(stage["bytes_exchanged"]),
             write_bytes(stage["bytes_written"]),
+            write_bytes(stage["bytes_kept"]),
             write_number(stage["multiply_adds"], 2),
             write_number(stage["folds"], 2),
             write_duration(stage["seconds"]),
@@ -119,8 +122,9 @@ def _remarks(forecast: dict[str, Any]) -> list[str]:
     )
     free = "" if disk["free_bytes"] is None else f", {write_bytes(disk['free_bytes'])} free"
     lines.append(
-        f"disk: {write_bytes(disk['needed_bytes'])} in all, "
-        f"{write_bytes(disk['missing_bytes'])} still to be written{free}"
+        f"disk: the job's folder takes {write_bytes(disk['peak_bytes'])} at most while it runs, "
+        f"{write_bytes(disk['kept_bytes'])} in the end; {write_bytes(disk['missing_bytes'])} more "
+        f"than now{free}"
     )
     if not total["tasks_left"]:
         return [*lines, "time: none; this job is finished"]

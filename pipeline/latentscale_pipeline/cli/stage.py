@@ -7,6 +7,7 @@ import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import click
 from latentscale_pipeline.cli.options import (
     ALLOW_CODE,
     JSON,
+    KEEP,
     OVERRIDES,
     RUNTIME_OVERRIDES,
     taking,
@@ -157,18 +159,19 @@ def work(job: str, name: str, share: str, **how: Any) -> None:
 @stage.command(no_args_is_help=True)
 @click.argument("job")
 @click.argument("name", metavar="STAGE")
-@taking(*_JOB, JSON)
-def finalise(job: str, name: str, as_json: bool, **how: Any) -> None:
+@taking(*_JOB, KEEP, JSON)
+def finalise(job: str, name: str, keep: bool, as_json: bool, **how: Any) -> None:
     """Combine the parts of STAGE of JOB, or of its iteration; exit with 3 if parts are missing.
 
-    Prints done, or the next iteration of the stage.
+    Prints done, or the next iteration of the stage. Temporary results that no stage reads any more
+    are removed.
 
     \b
     Example:
       latentscale stage finalise jobs/nightly-1a2b3c4d heat-corpus
     """
     with _planned(job, **how) as plan:
-        todo = job_work(plan)
+        todo = replace(job_work(plan), keep=keep)
         state = finalise_stage(todo, find_stage(todo, name), _attempt())
     if as_json:
         click.echo(json.dumps(_describe(state)))

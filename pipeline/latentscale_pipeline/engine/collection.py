@@ -1,16 +1,18 @@
-"""Garbage collection at the end of a job.
+"""Garbage collection: remove the temporary data of stages once nothing reads it any more.
 
-Once the results are written, two kinds of data are removed: results under keys that the job no
-longer uses, and the temporary data of every stage. Temporary are parts and states that only the
-stage itself reads, and arrays or whole results that only other stages read. Before anything is
-removed, a small record is written, ``collected.json``, with the cost of the stage and the names of
-the removed arrays. So if a collection is interrupted, each stage has its result, its record, or
-both.
+Once a stage has its result, the parts that only its ``finalise`` reads are removed; once every
+stage that needs it is done, so are its states, and the arrays, or the whole result, that only other
+stages read. A finished job also removes results under keys that it no longer uses.
+
+Before anything is removed, a small record is written, ``collected.json``, with the cost of the
+stage and the names of the arrays that may be missing. So if a collection is interrupted, each stage
+has its result, its record, or both. The next run goes on with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from latentscale_pipeline.engine.inspection import COLLECTED, GONE
@@ -23,11 +25,15 @@ from latentscale_pipeline.storage.objects import ObjectStore
 PARTS = "parts"
 """Key in the record of whether parts stay with the result."""
 
+REMOVERS = 16
+"""Number of objects removed concurrently, to hide the latency of a remote store."""
+
 
 def has_garbage(work: Work, arrays: Iterable[str]) -> bool:
     """Return whether :func:`collect_job` would remove anything."""
     named = frozenset(arrays)
-    return any(_superseded(work, named)) or any(True for _ in _removable(work, named))
+    superseded = any(True for _ in _superseded(work, named))
+    return superseded or any(_removable(work, stage, read=True) for stage in work.stages)
 
 
 def collect_job(work: Work, arrays: Iterable[str]) -> None:
@@ -40,24 +46,66 @@ def collect_job(work: Work, arrays: Iterable[str]) -> None:
     arrays : iterable of str
         Keys of the arrays that the results refer to; they are kept.
     """
-    named = frozenset(arrays)
-    for folder in list(_superseded(work, named)):
+    for folder in list(_superseded(work, frozenset(arrays))):
         work.store.remove_all(folder)
-    for stage, keys in list(_removable(work, named)):
-        folder = work.folder(stage)
-        spent = stage_spending(work.store, stage, folder)
-        record_collected(work.store, folder, spent, _gone_arrays(stage, folder, keys), stage)
-        # Markers first: a marker without its objects would look damaged.
-        for key in keys:
-            if key.endswith(".json"):
-                work.store.remove(key)
-        staying = {_top(folder, key) for key in work.store.keys(folder) if key not in keys}
-        for inside in work.store.folders(folder):
-            if inside not in staying:
-                work.store.remove_all(f"{folder}/{inside}")
-        for key in work.store.keys(folder):
-            if key in keys:
-                work.store.remove(key)
+    for stage in work.stages:
+        _collect(work, stage, read=True)
+
+
+def collect_behind(work: Work, stage: Stage, is_done: Callable[[Stage], bool]) -> list[Stage]:
+    """Remove temporary data that nothing reads any more now that a stage is done.
+
+    Parameters
+    ----------
+    work : Work
+        The job.
+    stage : Stage
+        The stage that is done.
+    is_done : callable
+        Whether a stage of the job is done.
+
+    Returns
+    -------
+    list of Stage
+        The stages whose data have been read by all that need them.
+    """
+    done = [s for s in work.stages if s is stage or (s.name in stage.needs and is_done(s))]
+    behind = [other for other in done if all(map(is_done, work.readers(other)))]
+    for other in behind:
+        _collect(work, other, read=True)
+    if stage not in behind:
+        _collect(work, stage, read=False)
+    return behind
+
+
+def _collect(work: Work, stage: Stage, *, read: bool) -> None:
+    """Remove the temporary data of a stage that is done.
+
+    If ``read`` is false, other stages will still read its result.
+    """
+    store, folder = work.store, work.folder(stage)
+    keys = _removable(work, stage, read=read)
+    if not keys:
+        return
+    gone = _gone_arrays(stage, folder, _removable(work, stage, read=True))
+    record_collected(store, folder, stage_spending(store, stage, folder), gone, stage)
+    # The marker of the result first: without it no other job copies the stage.
+    result = f"{folder}/result.json"
+    if result in keys:
+        store.remove(result)
+    # Then the others: a marker without its objects would look damaged.
+    _remove(store, (key for key in keys if key.endswith(".json")))
+    staying = {_top(folder, key) for key in store.keys(folder) if key not in keys}
+    _remove(store, (key for key in keys if _top(folder, key) in staying))
+    for inside in store.folders(folder):
+        if inside not in staying:
+            store.remove_all(f"{folder}/{inside}")
+    _remove(store, (key for key in keys if "/" not in key[len(folder) + 1 :]))
+
+
+def _remove(store: ObjectStore, keys: Iterable[str]) -> None:
+    with ThreadPoolExecutor(REMOVERS) as pool:
+        list(pool.map(store.remove, keys))
 
 
 def _superseded(work: Work, arrays: Collection[str]) -> Iterator[str]:
@@ -70,39 +118,40 @@ def _superseded(work: Work, arrays: Collection[str]) -> Iterator[str]:
                 yield folder
 
 
-def _removable(work: Work, arrays: Collection[str]) -> Iterator[tuple[Stage, Collection[str]]]:
-    """Yield the stages that have removable objects, with the keys of these."""
-    for stage in work.stages:
-        folder = work.folder(stage)
-        keys = {
-            key
-            for key in work.store.keys(folder)
-            if key not in arrays and not _stays(stage, key[len(folder) + 1 :])
-        }
-        if keys:
-            yield stage, keys
+def _removable(work: Work, stage: Stage, *, read: bool) -> frozenset[str]:
+    """Return the keys of a stage's removable objects."""
+    folder = work.folder(stage)
+    return frozenset(
+        key
+        for key in work.store.keys(folder)
+        if not _stays(stage, key[len(folder) + 1 :], read=read)
+    )
 
 
-def _stays(stage: Stage, inside: str) -> bool:
-    """Return whether an object of a finished stage is kept, by its key in the stage's folder."""
+def _stays(stage: Stage, inside: str, *, read: bool) -> bool:
+    """Return whether an object of a stage that is done is kept, by its key in its folder."""
     if inside == f"{COLLECTED}.json":
         return True
+    if not read:
+        # A result that turns out to be damaged is made again from the last state.
+        last = stage.advance is not None or inside.endswith(".log")
+        return last or _is_of_result(inside, parts=stage.keeps_parts or stage.lasting_parts)
     if stage.temporary == "result" or inside.endswith(".log"):
         return stage.temporary != "result"
-    if not _has_lasting_marker(stage, inside):
+    if not _is_of_result(inside, parts=stage.keeps_parts):
         return False
     name = inside.rpartition("/")[2].removesuffix(".npy")
     return inside.endswith(".json") or (stage.temporary == "parts" and name not in stage.passing)
 
 
-def _has_lasting_marker(stage: Stage, inside: str) -> bool:
-    return inside.startswith("result.") or (stage.keeps_parts and inside.startswith("part-"))
+def _is_of_result(inside: str, *, parts: bool) -> bool:
+    return inside.startswith("result.") or (parts and inside.startswith("part-"))
 
 
 def _gone_arrays(stage: Stage, folder: str, keys: Iterable[str]) -> list[str]:
     """Return the names of removed arrays whose markers are kept."""
     inside = [key[len(folder) + 1 :] for key in keys if key.endswith(".npy")]
-    lasting = [key for key in inside if _has_lasting_marker(stage, key)]
+    lasting = [key for key in inside if _is_of_result(key, parts=stage.keeps_parts)]
     return sorted({key.rpartition("/")[2].removesuffix(".npy") for key in lasting})
 
 
@@ -118,9 +167,12 @@ def record_collected(
     stage: Stage | None = None,
 ) -> None:
     """Record that a stage's temporary data may be removed, and what the stage cost."""
+    record = f"{folder}/{COLLECTED}"
+    if read_marker(store, record) is None:
+        store.remove(f"{record}.json")  # it may be there, damaged
     cost = Cost(spent["seconds"], spent["peak_memory_bytes"], spent["tasks_at_once"])
     values = {SPENT: dict(spent), GONE: list(gone), PARTS: stage is not None and stage.keeps_parts}
-    create_marker(store, f"{folder}/{COLLECTED}", COLLECTED, values, {}, cost)
+    create_marker(store, record, COLLECTED, values, {}, cost)
 
 
 def stage_spending(store: ObjectStore, stage: Stage, folder: str) -> dict[str, Any]:

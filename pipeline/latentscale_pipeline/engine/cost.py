@@ -15,6 +15,15 @@ class CostEstimate:
     ----------
     bytes_read, bytes_written : int
         Bytes read from corpora and earlier results; bytes written by the stage.
+    exchanged_bytes : int or None
+        Of the bytes read, those that other tasks of the job wrote. None if they are all, or, where
+        the stage reads a corpus, if they are few.
+    result_bytes : int or None
+        Of the bytes written, those of the result that other stages read. None if they are all.
+    kept_bytes : int or None
+        Of these, those that a finished job keeps. None if they are all.
+    state_bytes : int or None
+        Of the bytes that an iteration writes, those of its state. None if they are all.
     float64_multiply_adds, float32_multiply_adds : float
         Multiply-adds in matrix products of float64, of float32.
     elementwise_operations : float
@@ -32,6 +41,10 @@ class CostEstimate:
 
     bytes_read: int = 0
     bytes_written: int = 0
+    exchanged_bytes: int | None = None
+    result_bytes: int | None = None
+    kept_bytes: int | None = None
+    state_bytes: int | None = None
     float64_multiply_adds: float = 0.0
     float32_multiply_adds: float = 0.0
     elementwise_operations: float = 0.0

@@ -1,9 +1,10 @@
 """Run the missing parts of a job's stages.
 
 A run begins with the state of every stage and submits missing parts to an executor as soon as the
-stages that they need are done. Independent stages run concurrently. A part that fails is retried,
-on another worker if there is one. If it keeps failing, the stages that need it are skipped, the
-others are finished, and the run ends incomplete.
+stages that they need are done. Independent stages run concurrently. Data that only other stages
+read are removed once these are done. A part that fails is retried, on another worker if there is
+one. If it keeps failing, the stages that need it are skipped, the others are finished, and the run
+ends incomplete.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from latentscale_pipeline.engine.collection import collect_behind
 from latentscale_pipeline.engine.executor import Ending, Executor
 from latentscale_pipeline.engine.iterations import remove_finished_iterations
 from latentscale_pipeline.engine.memory import idle_memory
@@ -147,6 +149,9 @@ class _Loop:
     _withdrawn: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> None:
+        for stage_state in self._stage_states.values():
+            if stage_state.done:  # an earlier run may have ended before it removed everything
+                self._collect_behind(stage_state)
         while self._submit_ready() or self._running:
             self._check()
             ended = self._executor.next_ended(LOOKING_UP_SECONDS)
@@ -234,6 +239,15 @@ class _Loop:
         stage_state.done = True
         collect_garbage(self._work.store, stage_state.folder)
         self._notify("stage_done", stage=stage_state.stage.name)
+        self._collect_behind(stage_state)
+
+    def _collect_behind(self, stage_state: StageState) -> None:
+        """Remove what no stage reads any more now that this one is done."""
+        if self._work.keep:
+            return
+        states = self._stage_states
+        for stage in collect_behind(self._work, stage_state.stage, lambda s: states[s.name].done):
+            states[stage.name].collected = stage.temporary != "parts"
 
     def _settle_iteration(self, stage_state: StageState) -> None:
         remove_finished_iterations(

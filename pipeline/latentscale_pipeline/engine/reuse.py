@@ -38,9 +38,8 @@ def reuse_result(work: Work, stage: Stage, *, copy: bool, read: bool) -> str | N
     folder = work.folder(stage)
     for cache in work.caches(work.keys[stage.name]):
         try:
-            inspection = Inspection(cache, folder, repair=False)
-            if read and stage.temporary == "arrays" and inspection.record is not None:
-                continue
+            collected = not (read and stage.temporary == "arrays")
+            inspection = Inspection(cache, folder, repair=False, collected=collected)
             there = _seems_whole(inspection)
         except (OSError, LatentscaleError):
             continue

@@ -21,11 +21,15 @@ from latentscale_pipeline.storage.artifacts import Artifact, Output
 Work = Callable[["Inputs"], Output]
 
 Temporary = Literal["parts", "arrays", "result"]
-"""The data of a stage that is removed when the job is finished.
+"""The data of a stage that is removed once nothing reads it any more.
 
 ``parts``: the data that only the stage itself reads. ``arrays``: also its arrays, which other
-stages read; its values are kept. ``result``: everything.
+stages read and no result refers to; its values are kept. ``result``: everything.
 """
+
+
+MARKER_BYTES = 1024
+"""Approximate size of a marker, or of the record of what was removed."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +71,15 @@ class Stage:
     lasting_bytes : int
         Memory that a process keeps after such a task, for loaded and compiled libraries.
     temporary : str
-        The data that is removed when the job is finished. If a stage that reads it has to be
-        recomputed, so is this data. Arrays that the results refer to are kept.
+        The data that is removed: what only the stage itself reads once it has its result, the rest
+        once all stages that need it are done. If one of these has to be recomputed, so is this
+        data.
     passing : tuple of str
-        Arrays of its result and its parts that aren't needed once the job is finished.
+        Arrays of its result and its parts that aren't needed once the stages that read them are
+        done.
     lasting_parts : bool
-        Whether other stages read its parts, which are then kept with its result. Several parts with
-        ``part_inputs`` are also kept.
+        Whether other stages read its parts, which then stay as long as its result. Several parts
+        with ``part_inputs`` are kept with a result that is kept.
     """
 
     name: str
@@ -113,6 +119,43 @@ class Stage:
         """Return whether its parts are kept when the job is finished."""
         several = self.partitions > 1 and bool(self.part_inputs)
         return self.temporary == "parts" and (self.lasting_parts or several)
+
+    @property
+    def exchanged_bytes(self) -> int:
+        """Return the bytes that its tasks read of what other tasks wrote."""
+        cost = self.cost_estimate
+        if cost.exchanged_bytes is not None:
+            return cost.exchanged_bytes
+        return 0 if self.corpora else cost.bytes_read
+
+    @property
+    def running_bytes(self) -> int:
+        """Return the largest size of its folder.
+
+        An iterated stage holds three states and the parts of one iteration, or of two if they read
+        those of the last.
+        """
+        cost = self.cost_estimate
+        if cost.iterations < 2:
+            return cost.bytes_written
+        iteration = cost.bytes_written // cost.iterations
+        state = iteration if cost.state_bytes is None else cost.state_bytes
+        held = 3 * state + (1 + self.reads_last_iteration) * (iteration - state)
+        return min(cost.bytes_written, held)
+
+    @property
+    def result_bytes(self) -> int:
+        """Return the size of its folder once it is done, until the stages that need it are done."""
+        result = self.cost_estimate.result_bytes
+        return self.running_bytes if result is None else result
+
+    @property
+    def kept_bytes(self) -> int:
+        """Return the size of its folder in a finished job."""
+        kept = self.cost_estimate.kept_bytes
+        if self.temporary != "parts":
+            return MARKER_BYTES
+        return self.result_bytes if kept is None else kept
 
     @property
     def side_by_side(self) -> int:

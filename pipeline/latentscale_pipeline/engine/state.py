@@ -32,7 +32,7 @@ class StageState:
     finalised : bool
         Whether the result that combines all parts is there.
     collected : bool
-        Whether the stage is done and its temporary results were removed.
+        Whether the stage is done and what other stages read of it was removed.
     found : int
         Number of parts that were there when the run began.
     origin : str
@@ -88,9 +88,11 @@ def is_stage_complete(work: Work, stage: Stage) -> bool:
 
 def has_result(work: Work, stage: Stage) -> bool:
     """Return whether everything that others read of a stage is present, with the right sizes."""
-    inspection = Inspection(work.store, work.folder(stage), repair=False)
-    collected = stage.temporary == "arrays" and inspection.record is not None
-    return not collected and _has_all(stage, inspection)
+    # Arrays in ``passing`` may be missing: the stages that read them are done.
+    collected = stage.temporary == "parts"
+    inspection = Inspection(work.store, work.folder(stage), repair=False, collected=collected)
+    parts = lasting_parts(inspection.folder, stage)
+    return all(inspection.has(part) for part in (parts if stage.lasting_parts else parts[-1:]))
 
 
 def _has_all(stage: Stage, inspection: Inspection) -> bool:
@@ -151,8 +153,9 @@ def _inspect(
     whole = inspection.has(f"{state.folder}/result")
     if unneeded and not whole:
         return _inspect_unneeded(work, state, repair)
-    again = reader is not None and stage.temporary != "parts"
-    if inspection.record is not None and (again or not whole):
+    gone = inspection.record is not None and reader is not None and not has_result(work, stage)
+    again = gone and not state.problems
+    if again or (inspection.record is not None and not whole):
         inspection = _forget_collection(work.store, state, thorough=thorough, repair=repair)
         whole = inspection.has(f"{state.folder}/result")
         if again:  # what is missing isn't damaged
@@ -175,7 +178,7 @@ def _inspect(
         state.origin = f"resumed: {reused} of {stage.partitions} parts reused from other jobs"
     elif state.done or not state.origin:
         state.origin = _origin(work, state)
-    state.collected = state.done and inspection.record is not None and stage.temporary != "parts"
+    state.collected = state.done and inspection.record is not None and not has_result(work, stage)
     return state
 
 
@@ -277,6 +280,7 @@ def make_task(work: Work, state: StageState, index: int, attempt: str) -> Task:
         corpora={role: work.corpora[role] for role in stage.corpora},
         attempt=attempt,
         iteration=state.iteration,
+        place=[stage.name for stage in work.stages].index(state.stage.name),
     )
 
 
@@ -334,6 +338,7 @@ def _inspect_again(store: ObjectStore, state: StageState) -> None:
     """Find what has to be computed of a stage that was collected."""
     inspection = _forget_collection(store, state)
     state.collected = state.done = False
+    state.waiting.clear()
     _inspect_own(state, inspection, inspection.has(f"{state.folder}/result"))
 
 

@@ -60,6 +60,9 @@ class Task:
         Identifies the run and the attempt; each execution adds a random suffix.
     iteration : int
         The iteration of an iterated stage.
+    place : int
+        The place of its stage in the plan. Of tasks that wait for a worker, those of the earliest
+        stage begin first, so that what a stage leaves behind is soon read and removed.
     """
 
     store: ObjectStore
@@ -69,6 +72,7 @@ class Task:
     corpora: Mapping[str, Corpus] = field(repr=False)
     attempt: str
     iteration: int = 0
+    place: int = 0
 
     @property
     def folder(self) -> str:

@@ -63,6 +63,8 @@ class Work:
         Digests of modules, by the digest of all of them that ``dependencies`` refers to.
     retries : int
         How many times a failed part is retried.
+    keep : bool
+        Whether temporary data are kept.
     """
 
     store: ObjectStore
@@ -75,6 +77,7 @@ class Work:
     earlier: Callable[[str], Iterable[Earlier]] = _nowhere
     code: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     retries: int = 2
+    keep: bool = False
 
     def folder(self, stage: Stage) -> str:
         """Return the folder of a stage's results, which contains its name and its key."""

@@ -6,7 +6,9 @@ reports how many parts are missing, *work* computes some of them, and *finalise*
 stage's result from all parts. An iterated stage needs the three steps once for every iteration,
 until there is a result; its first task, which needs no parts, runs in the first *init*.
 
-No lock is held. If several processes compute the same part, the first one published wins.
+No lock is held. If several processes compute the same part, the first one published wins. The
+*finalise* that ends a stage also removes what no stage reads any more. A process that is late, on a
+part that another one has finished, may find its inputs gone; it has nothing to do then.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from latentscale_pipeline.engine.collection import collect_behind
 from latentscale_pipeline.engine.iterations import remove_finished_iterations
 from latentscale_pipeline.engine.loop import LOOKING_UP_SECONDS
 from latentscale_pipeline.engine.stage import Stage
@@ -21,6 +24,7 @@ from latentscale_pipeline.engine.state import (
     StageState,
     has_result,
     inspect_stage,
+    is_stage_complete,
     make_task,
 )
 from latentscale_pipeline.engine.task import FINALISE, TaskFailed
@@ -127,8 +131,8 @@ def finalise_stage(work: Work, stage: Stage, attempt: str) -> StageState:
         )
     if not state.done:
         state = _finalise(work, state, attempt)
-    elif not state.collected:
-        collect_garbage(work.store, state.folder)
+    else:
+        _collect(work, state)
     return state
 
 
@@ -144,8 +148,16 @@ def _finalise(work: Work, state: StageState, attempt: str) -> StageState:
         remove_finished_iterations(work.store, state.stage, state.folder, state.iteration)
     after = inspect_stage(work, state.stage, repair=True)
     if after.done:
-        collect_garbage(work.store, state.folder)
+        _collect(work, after)
     return after
+
+
+def _collect(work: Work, state: StageState) -> None:
+    """Remove what isn't needed any more now that a stage is done."""
+    if not state.collected:
+        collect_garbage(work.store, state.folder)
+    if not work.keep:
+        collect_behind(work, state.stage, lambda stage: is_stage_complete(work, stage))
 
 
 def _run(work: Work, stage_state: StageState, parts: Iterable[int], attempt: str) -> None:
@@ -172,6 +184,8 @@ def _failures(
             ending = ended[1]
             if isinstance(ending, Cost):
                 continue
+            if isinstance(ending, CorruptResult) and is_stage_complete(work, task.stage):
+                continue  # others have finished it, and what it read is gone
             if isinstance(ending, CorruptResult):
                 yield f"{task.label}: {_withdraw(work, ending)}"
             elif isinstance(ending, TaskFailed):

@@ -2,9 +2,8 @@
 
 A forecast reads manifests, the headers of sources that aren't ingested yet, and the results of
 earlier runs below the output; it writes nothing. Each stage estimates its own work. A short
-calibration converts work to time, which is divided by the number of tasks that workers, memory and
-partitions allow at once. Concurrent stages share the workers, so a job takes at least as long as
-its longest chain of stages, and at least its total work divided by the number of workers.
+calibration converts work to time. The tasks of all stages share as many workers as partitions and
+memory allow, in the order of the loop (see :mod:`.schedule`); so do their bytes on the disk.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ from latentscale_pipeline.jobs.plan import (
     plan_stages,
 )
 from latentscale_pipeline.jobs.run import frozen_config, work_with_caches
+from latentscale_pipeline.jobs.schedule import Remaining, Schedule, foresee
 from latentscale_pipeline.jobs.shared_scales import read_scales
 from latentscale_pipeline.jobs.worker_pool import WorkerPool, check_machine
 from latentscale_pipeline.measures.base import Role
@@ -54,7 +54,7 @@ STARTUP_SECONDS = 4.0
 INGEST_OPERATIONS = 4
 """Operations of an ingest per coordinate: conversion, checks, hashes."""
 
-REPORT_BYTES = 6 * 2**20
+REPORT_BYTES = 5 * 2**20
 """Approximate size of the report and the results."""
 
 
@@ -72,8 +72,10 @@ class StageForecast:
         How much of it can be reused from earlier runs.
     left : float
         Share of its work that remains.
-    copied : bool
-        Whether its result is copied from another job.
+    present_bytes : int
+        Size of its folder before the run.
+    copied_bytes : int
+        Size of a result that is copied from another job.
     work_seconds : float
         Time that the remaining work takes on one thread.
     """
@@ -82,7 +84,8 @@ class StageForecast:
     worker_pool: WorkerPool
     reuse: str
     left: float
-    copied: bool
+    present_bytes: int
+    copied_bytes: int
     work_seconds: float
 
     @property
@@ -94,9 +97,15 @@ class StageForecast:
         return self.work_seconds / parts * math.ceil(parts / at_once) * crowding
 
     @property
-    def share_seconds(self) -> float:
-        """Return the time if other stages use the workers that this stage leaves idle."""
-        return self.work_seconds / min(self.worker_pool.slots(self.stage), self.worker_pool.cores)
+    def written_bytes(self) -> int:
+        """Return the bytes that the remaining work writes, and those that are copied."""
+        return self.copied_bytes + round(self.left * self.stage.cost_estimate.bytes_written)
+
+    @property
+    def remaining(self) -> Remaining:
+        """Return what remains of it when the run begins."""
+        before = self.present_bytes + self.copied_bytes
+        return Remaining(self.stage, self.work_seconds, self.left, before)
 
 
 def forecast_job(config: JobConfig, *, allow_code: bool = False) -> dict[str, Any]:
@@ -145,7 +154,8 @@ def _forecast(config: JobConfig) -> dict[str, Any]:
         _forecast_stage(stage, worker_pool, stage_states.get(stage.name), rates) for stage in stages
     ]
     check_machine(worker_pool, [part.stage for part in previewed if part.left], memory_bytes())
-    disk = _disk(config, found, previewed)
+    schedule = foresee([part.remaining for part in previewed], worker_pool)
+    disk = _disk(config, found, previewed, schedule)
     check_disk(config, disk)
     return {
         "schema": PLAN_SCHEMA,
@@ -164,11 +174,14 @@ def _forecast(config: JobConfig) -> dict[str, Any]:
                 "reuse": part.reuse,
                 "left": round(part.left, 4),
                 "at_once": worker_pool.at_once(part.stage),
+                "work_seconds": round(part.work_seconds, 1),
                 "seconds": round(part.seconds, 1),
             }
             for part in previewed
         ],
-        "total": _total(previewed, sum(_ingest_seconds(c, rates) for c in found.values())),
+        "total": _total(
+            previewed, schedule, sum(_ingest_seconds(c, rates) for c in found.values())
+        ),
         "disk": disk,
         "machine": describe_machine(),
         "rates": {
@@ -195,12 +208,18 @@ def _forecast_stage(
 ) -> StageForecast:
     state = stage_state or StageState(stage, "", origin="computed")
     left = _share_left(state)
+    present, copied = round((1 - left) * stage.running_bytes), 0
+    if not left:
+        present = stage.kept_bytes if state.collected else stage.result_bytes
+        if state.reason.startswith("reused") and not state.collected:
+            present, copied = 0, stage.result_bytes
     return StageForecast(
         stage=stage,
         worker_pool=worker_pool,
         reuse=state.reason,
         left=left,
-        copied=state.reason.startswith("reused") and not state.collected,
+        present_bytes=present,
+        copied_bytes=copied,
         work_seconds=left * (rates.seconds(stage.cost_estimate) + TASK_SECONDS * stage.tasks),
     )
 
@@ -230,13 +249,10 @@ def _describe_corpus(corpus: Corpus | Prospect) -> dict[str, Any]:
     }
 
 
-def _total(previewed: Sequence[StageForecast], ingest_seconds: float) -> dict[str, Any]:
-    finished: dict[str, float] = {}
-    for part in previewed:
-        begun = max((finished[name] for name in part.stage.needs), default=0.0)
-        finished[part.stage.name] = begun + part.seconds
+def _total(
+    previewed: Sequence[StageForecast], schedule: Schedule, ingest_seconds: float
+) -> dict[str, Any]:
     work = sum(part.work_seconds for part in previewed)
-    computing = max(*finished.values(), sum(part.share_seconds for part in previewed))
     stages = [part.stage for part in previewed]
     largest = max(stage.memory_bytes for stage in stages)
     return {
@@ -244,12 +260,14 @@ def _total(previewed: Sequence[StageForecast], ingest_seconds: float) -> dict[st
         "tasks_left": sum(round(part.left * part.stage.tasks) for part in previewed),
         "bytes_read": sum(stage.cost_estimate.bytes_read for stage in stages),
         "bytes_written": sum(stage.cost_estimate.bytes_written for stage in stages),
+        "bytes_exchanged": sum(stage.exchanged_bytes for stage in stages),
+        "bytes_kept": sum(stage.kept_bytes for stage in stages),
         "projected_memory_bytes": previewed[0].worker_pool.idle_bytes + largest,
         "multiply_adds": sum(stage.cost_estimate.total_multiply_adds for stage in stages),
         "folds": sum(stage.cost_estimate.elementwise_operations for stage in stages),
         "ingest_seconds": round(ingest_seconds, 1),
         "work_seconds": round(work, 1),
-        "seconds": round(ingest_seconds + (STARTUP_SECONDS + computing if work else 0.0), 1),
+        "seconds": round(ingest_seconds + (STARTUP_SECONDS + schedule.seconds if work else 0.0), 1),
     }
 
 
@@ -274,24 +292,22 @@ def _disk(
     config: JobConfig,
     corpora: Mapping[Role, Corpus | Prospect],
     previewed: Sequence[StageForecast],
+    schedule: Schedule,
 ) -> dict[str, int | None]:
     ingested = sum(_stored_bytes(c) for c in corpora.values() if isinstance(c, Prospect))
-    results = [_kept_bytes(part.stage) for part in previewed]
-    missing = [
-        int(size * (1.0 if part.copied else part.left))
-        for size, part in zip(results, previewed, strict=True)
-    ]
+    # The report is written when everything else has been removed.
+    kept = schedule.kept_bytes + REPORT_BYTES
+    peak = max(schedule.peak_bytes, kept)
+    missing = any(part.left or part.copied_bytes for part in previewed)
+    present = sum(part.present_bytes for part in previewed)
     return {
-        "needed_bytes": ingested + sum(results) + REPORT_BYTES,
-        "missing_bytes": ingested + sum(missing) + (REPORT_BYTES if any(missing) else 0),
+        "written_bytes": sum(part.written_bytes for part in previewed) + REPORT_BYTES,
+        "peak_bytes": peak,
+        "kept_bytes": kept,
+        "needed_bytes": ingested + peak,
+        "missing_bytes": ingested + (max(0, peak - present) if missing else 0),
         "free_bytes": _free_bytes(ObjectStore(config.output)),
     }
-
-
-def _kept_bytes(stage: Stage) -> int:
-    """Return the peak disk use of a stage; an iterated stage holds two states and an iteration."""
-    iterations = max(1, stage.cost_estimate.iterations)
-    return stage.cost_estimate.bytes_written * min(iterations, 3) // iterations
 
 
 def _free_bytes(output: ObjectStore) -> int | None:

@@ -127,6 +127,8 @@ def describe_stage(stage: Stage, idle_bytes: int) -> dict[str, Any]:
         "projected_memory_bytes": idle_bytes + stage.memory_bytes,
         "bytes_read": cost_estimate.bytes_read,
         "bytes_written": cost_estimate.bytes_written,
+        "bytes_exchanged": stage.exchanged_bytes,
+        "bytes_kept": stage.kept_bytes,
         "multiply_adds": cost_estimate.total_multiply_adds,
         "folds": cost_estimate.elementwise_operations,
         "method": cost_estimate.method or None,

@@ -110,7 +110,7 @@ def run_job(
         return Finished(store, results, computed)
 
     with storage_options(plan.config.storage_options):
-        work = work_with_caches(plan)
+        work = replace(work_with_caches(plan), keep=keep)
         store = work.store
         notify("run_started", job=plan.id, folder=store.url, stages=len(plan.stages))
         previous = None if verify else _previous_results(plan, work)

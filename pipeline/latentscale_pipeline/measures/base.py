@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from latentscale.estimate import Estimate
 from latentscale_pipeline.config.section import Section
 from latentscale_pipeline.corpus import Corpus
-from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.engine.stage import MARKER_BYTES, Stage
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.results import model
 from latentscale_pipeline.results.model import Score as Score
@@ -43,7 +43,7 @@ CONVERSION_OPERATIONS = 2
 UNIT_OPERATIONS = 6
 """Elementwise operations to turn a stored coordinate into one of a unit row."""
 
-RESULT_BYTES = 1024
+RESULT_BYTES = MARKER_BYTES
 """Approximate size of the marker of a part."""
 
 

@@ -7,6 +7,7 @@ The graph is undirected, so the other block knows from its own rows which of the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ Int64Array = NDArray[np.int64]
 
 PRODUCT_ROWS = 4096
 """Rows of L L that are held at once."""
+
+PRODUCT_ENTRIES = 2**22
+"""Multiply-adds of the rows of L L that are held at once, where several rows are."""
 
 
 def laplacian_block(
@@ -107,18 +111,46 @@ def block_moments(
     ndarray of float64, shape (5,)
         The share; the shares of all blocks add up to the moments.
     """
+    moments = first_moments(block, start)
+    local = csr_array(
+        (block.data, np.searchsorted(named, block.indices), block.indptr),
+        shape=(block.shape[0], len(named)),
+    )
+    for piece in _pieces(local, np.diff(rows.indptr)):
+        product = local[piece] @ rows
+        moments[3] += block[piece].multiply(product).sum()
+        moments[4] += np.square(product.data).sum()
+    return moments
+
+
+def _pieces(block: csr_array[Any, Any], lengths: NDArray[np.integer[Any]]) -> Iterator[slice]:
+    """Cut the rows of a block so that the product of a piece with rows of ``lengths`` is small."""
+    work = csr_array((np.ones(block.nnz), block.indices, block.indptr), shape=block.shape) @ lengths
+    for first in range(0, block.shape[0], PRODUCT_ROWS):
+        last = min(first + PRODUCT_ROWS, block.shape[0])
+        before = np.concatenate([[0.0], np.cumsum(work[first:last])])
+        while first < last:
+            fitting = np.searchsorted(before, before[0] + PRODUCT_ENTRIES, side="right") - 1
+            count = min(max(1, int(fitting)), last - first)
+            yield slice(first, first + count)
+            first, before = first + count, before[count:]
+
+
+def first_moments(block: csr_array[Any, Any], start: int) -> Float64Array:
+    """Compute a block's share of tr L^j for j = 0 … 2, and zeros for those of higher powers.
+
+    Parameters
+    ----------
+    block, start
+        As for :func:`block_moments`.
+
+    Returns
+    -------
+    ndarray of float64, shape (5,)
+    """
     moments = np.zeros(5)
     moments[0] = block.shape[0]
     row = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
     moments[1] = block.data[block.indices == row + start].sum()
     moments[2] = np.square(block.data).sum()
-    local = csr_array(
-        (block.data, np.searchsorted(named, block.indices), block.indptr),
-        shape=(block.shape[0], len(named)),
-    )
-    for first in range(0, block.shape[0], PRODUCT_ROWS):
-        piece = slice(first, first + PRODUCT_ROWS)
-        product = local[piece] @ rows
-        moments[3] += block[piece].multiply(product).sum()
-        moments[4] += np.square(product.data).sum()
     return moments

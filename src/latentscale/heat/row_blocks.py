@@ -7,8 +7,9 @@ sums :class:`TraceByRows` advances the recurrence by one step (:mod:`latentscale
 
 Vectors advance in batches. The first batch holds the pilots and the first probes, and determines
 the number of steps where that isn't given. Further batches hold more probes, until the trace is
-known (:mod:`latentscale.heat.trace`). Random entries are a hash, so the numbers depend on the
-division into blocks by rounding only.
+known (:mod:`latentscale.heat.trace`). Where tr L³ and tr L⁴ are estimated, batches of companion
+vectors follow those of probes; two steps of each give v'L³v and v'L⁴v. Random entries are a hash,
+so the numbers depend on the division into blocks by rounding only.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from latentscale.heat.trace import (
+    COMPANIONS,
     LEAST_PROBES,
     LEAST_STEPS,
     MOST_PROBES,
@@ -46,6 +48,12 @@ Float64Array = NDArray[np.float64]
 BATCH = 16
 """Largest number of vectors in a batch."""
 
+COMPANION_STEPS = 2
+"""Lanczos steps that give the moments of a companion vector up to the fourth."""
+
+FIRST_COMPANION = 2**20
+"""Number of the first companion vector; those of probes are below."""
+
 _EPSILON = float(np.finfo(np.float64).eps)
 
 
@@ -63,8 +71,8 @@ class RowRequest:
         Of the random vectors: the seed of their hash, the number of the first one, and their count.
     distribution : {"rademacher", "gaussian"}
         Distribution of their entries.
-    moments : bool
-        Whether the moments of the matrix are wanted as well.
+    moments : int
+        How many of tr L^j, j = 0 … 4, are wanted as well: none, three or all five.
     share, scale, coupling : ndarray of float64, shape (width,)
         The last α, the factor that gives the vectors unit length, and the last β.
     """
@@ -75,7 +83,7 @@ class RowRequest:
     first: int
     width: int
     distribution: Distribution
-    moments: bool
+    moments: int
     share: Float64Array
     scale: Float64Array
     coupling: Float64Array
@@ -109,7 +117,7 @@ class RowSums:
         Squared lengths: of the random vectors in the first half of step 0, of the remainder in
         every second half.
     moments : sequence of float
-        tr L^j for j = 0 … 4, where requested.
+        tr L^j for j = 0 … 4, where requested; 0 for those that aren't wanted.
     """
 
     shares: Sequence[float] = ()
@@ -190,7 +198,8 @@ def orthogonalise_block(
 class TraceSettings:
     """The settings of a trace; ``steps`` and ``probes`` are None for automatic.
 
-    ``n`` is the number of vertices, ``norm`` bounds the largest eigenvalue, and the rest is as for
+    ``n`` is the number of vertices, ``norm`` bounds the largest eigenvalue, ``exact`` tells whether
+    tr L³ and tr L⁴ are computed, not estimated, and the rest is as for
     :func:`latentscale.heat.trace.estimate_heat_trace`.
     """
 
@@ -201,6 +210,7 @@ class TraceSettings:
     tolerance: float
     distribution: Distribution
     variance_reduction: VarianceReduction
+    exact: bool = True
 
 
 @dataclass(frozen=True)
@@ -224,7 +234,9 @@ class TraceByRows:
     diagonals, off_diagonals, all_lengths : ndarray of float64
         Of all earlier batches: shapes (steps, vectors) twice, and (vectors,).
     moments : ndarray of float64, shape (5,)
-        tr L^j for j = 0 … 4.
+        tr L^j for j = 0 … 4; the last two are 0 where they are estimated.
+    companions : ndarray of float64, shape (vectors, 2)
+        The estimates of tr L³ / n and tr L⁴ / n by each companion vector.
     trace : HeatTrace or None
         The outcome.
     """
@@ -241,6 +253,7 @@ class TraceByRows:
     off_diagonals: Float64Array
     all_lengths: Float64Array
     moments: Float64Array
+    companions: Float64Array
     trace: HeatTrace | None = None
 
     @classmethod
@@ -264,6 +277,7 @@ class TraceByRows:
             off_diagonals=none,
             all_lengths=np.empty(0),
             moments=np.zeros(5),
+            companions=np.empty((0, 2)),
         )
         return begun._begin_batch()
 
@@ -274,14 +288,16 @@ class TraceByRows:
             return None
         recurrence, step = self.recurrence, len(self.recurrence.off_diagonal)
         multiplies = self.phase == "multiply"
+        begins = multiplies and step == 0 and len(self.all_lengths) == 0
+        of_probes, of_companions = len(self.all_lengths), FIRST_COMPANION + len(self.companions)
         return RowRequest(
             phase=self.phase,
             step=step,
             seed=self.seed,
-            first=len(self.all_lengths),
+            first=of_companions if self._has_probes else of_probes,
             width=len(recurrence.scale),
             distribution=self.settings.distribution,
-            moments=multiplies and step == 0 and len(self.all_lengths) == 0,
+            moments=(5 if self.settings.exact else 3) if begins else 0,
             share=np.empty(0) if multiplies else recurrence.share,
             scale=recurrence.scale,
             coupling=recurrence.coupling,
@@ -301,6 +317,9 @@ class TraceByRows:
         smallest = math.sqrt(_EPSILON) * self.settings.norm
         recurrence = self.recurrence.take_squares(np.array(sums.squares), smallest)
         stepped = replace(self, phase="multiply", recurrence=recurrence)
+        if self._has_probes:
+            done = len(recurrence.diagonal) == COMPANION_STEPS
+            return stepped._end_companions() if done else stepped
         if len(recurrence.diagonal) < self.steps:
             return stepped
         if stepped._wants_more_steps():
@@ -332,9 +351,24 @@ class TraceByRows:
         rules = rules_of(self.recurrence)
         return not quadrature_suffices(*rules, self.times, settings.tolerance)
 
+    @property
+    def _has_probes(self) -> bool:
+        """Return whether all vectors but companions have ended."""
+        return len(self.all_lengths) == self.wanted
+
+    @property
+    def _companions_left(self) -> int:
+        """Return how many companions the probes still need."""
+        # With one step the polynomials have no powers that need an estimate.
+        fitted = self.settings.variance_reduction == "moments" and self.steps > 1
+        if self.settings.exact or not fitted:
+            return 0
+        return COMPANIONS * (self.wanted - PILOT_PROBES) - len(self.companions)
+
     def _begin_batch(self) -> TraceByRows:
         """Start the vectors that are still needed, at most one batch."""
-        width = min(BATCH, self.wanted - len(self.all_lengths))
+        left = self.wanted - len(self.all_lengths)
+        width = min(BATCH, self._companions_left if self._has_probes else left)
         return replace(
             self,
             phase="multiply",
@@ -350,16 +384,29 @@ class TraceByRows:
             off_diagonals=np.hstack([self.off_diagonals, batch.off_diagonal]),
             all_lengths=np.concatenate([self.all_lengths, self.lengths]),
         )
-        if len(ended.all_lengths) < self.wanted:
-            return ended._begin_batch()
-        trace, settings = ended._average(), self.settings
+        return ended._end_vectors()
+
+    def _end_companions(self) -> TraceByRows:
+        """Add v'L³v and v'L⁴v, which are the same powers of the tridiagonal matrix."""
+        (first, second), (next_to, last) = self.recurrence.diagonal, self.recurrence.off_diagonal
+        square = next_to**2
+        cubes = first**3 + square * (2 * first + second)
+        fourths = (first**2 + square) ** 2 + square * ((first + second) ** 2 + last**2)
+        seen = self.lengths[:, None] * np.column_stack([cubes, fourths])
+        return replace(self, companions=np.vstack([self.companions, seen]))._end_vectors()
+
+    def _end_vectors(self) -> TraceByRows:
+        """Begin the next batch, or end if the trace is known."""
+        if not self._has_probes or self._companions_left > 0:
+            return self._begin_batch()
+        trace, settings = self._average(), self.settings
         if (
             settings.probes is not None
             or is_known(trace, settings.tolerance)
             or trace.probes >= MOST_PROBES
         ):
-            return replace(ended, trace=trace)
-        return replace(ended, wanted=PILOT_PROBES + 2 * trace.probes)._begin_batch()
+            return replace(self, trace=trace)
+        return replace(self, wanted=PILOT_PROBES + 2 * trace.probes)._begin_batch()
 
     def _average(self) -> HeatTrace:
         settings, everywhere = self.settings, with_imd_times(self.times)
@@ -375,11 +422,16 @@ class TraceByRows:
             0,
             settings.variance_reduction,
             settings.distribution,
+            exact=settings.exact,
         )
         probes = (rule.take(slice(PILOT_PROBES, None)) for rule in (gauss, radau))
-        seen = ProbeIntegrals(
-            *(rule.integrate(control.remainder(everywhere, rule.nodes)) for rule in probes)
+        below, above = (
+            rule.integrate(control.remainder(everywhere, rule.nodes)) for rule in probes
         )
+        if control.slopes.any():
+            each = self.companions.reshape(len(below), COMPANIONS, 2).mean(axis=1)
+            below, above = below + each @ control.slopes, above + each @ control.slopes
+        seen = ProbeIntegrals(below, above)
         return average_probes(self.times, [seen], control, settings.n, self.steps)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -399,4 +451,4 @@ class TraceByRows:
         return cls(**own, recurrence=Recurrence.load(arrays))
 
 
-ARRAYS = ("times", "lengths", "diagonals", "off_diagonals", "all_lengths", "moments")
+ARRAYS = ("times", "lengths", "diagonals", "off_diagonals", "all_lengths", "moments", "companions")

@@ -244,7 +244,7 @@ def estimate_heat_trace(
             laplacian, grid, tolerance=tolerance, generator=generator, null_space=null_space
         )
     pilots = pilot_rules(laplacian, PILOT_PROBES, steps, generator, null_space, distribution)
-    exact = moments_in_budget(laplacian, moments_budget)
+    exact = moments_in_budget(product_work(laplacian), n, moments_budget)
     everywhere = with_imd_times(grid)
     control = fit_control_variate(
         pilots,
@@ -285,19 +285,19 @@ def with_imd_times(times: Float64Array) -> Float64Array:
     return np.concatenate([times, IMD_TIMES])
 
 
-def moments_in_budget(laplacian: csr_array[Any, Any], budget: float | None = None) -> bool:
-    """Return whether computing tr L³ and tr L⁴ fits the budget, from Σ deg².
+def moments_in_budget(work: float, n: int, budget: float | None = None) -> bool:
+    """Return whether tr L³ and tr L⁴ are computed, not estimated.
 
     Parameters
     ----------
-    laplacian : csr_array of float64, shape (n, n)
-        Symmetric.
+    work : float
+        Multiply-adds of L L, Σ deg² (:func:`~latentscale.graphs.laplacian.product_work`).
+    n : int
+        Vertices.
     budget : float, optional
-        Multiply-adds of L L; by default 10¹⁰, or 1000 per row if that is more.
+        Most multiply-adds; by default 10¹⁰, or 1000 per vertex if that is more.
     """
-    if budget is None:
-        budget = max(PRODUCT_WORK, PRODUCT_WORK_OF_A_ROW * laplacian.shape[0])
-    return bool(product_work(laplacian) <= budget)
+    return work <= (max(PRODUCT_WORK, PRODUCT_WORK_OF_A_ROW * n) if budget is None else budget)
 
 
 def is_known(heat: HeatTrace, tolerance: float) -> bool:

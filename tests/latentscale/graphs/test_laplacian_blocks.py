@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import vstack
+from scipy.sparse import csr_array, vstack
 from scipy.stats import kstest
 
 from latentscale.graphs.knn import symmetrise
@@ -51,6 +51,26 @@ def test_blocks_stack_to_the_laplacian(normalised, n, size, seed):
                 sent = joined_rows(theirs, start, min(start + size, n))
                 np.testing.assert_array_equal(sent, needed)
     np.testing.assert_allclose(np.sum(shares, axis=0), exact_moments(whole), rtol=1e-12, atol=1e-12)
+
+
+def test_pieces_of_a_product_are_bounded(monkeypatch):
+    """A star: every leaf's row of L L names all leaves, so a piece is one row or few."""
+    from latentscale.graphs import laplacian_blocks
+
+    star = np.zeros((60, 60))
+    star[0, 1:] = star[1:, 0] = 1.0
+    laplacian = unnormalised_laplacian(csr_array(star))
+    lengths = np.diff(laplacian.indptr)
+    monkeypatch.setattr(laplacian_blocks, "PRODUCT_ENTRIES", 200)
+    pieces = list(laplacian_blocks._pieces(laplacian, lengths))
+    assert [row for piece in pieces for row in range(60)[piece]] == list(range(60))
+    # The hub has 60 + 59 * 2 products, a leaf 60 + 2.
+    assert [piece.stop - piece.start for piece in pieces] == [1, *[3] * 19, 2]
+    everything = np.arange(60)
+    share = block_moments(laplacian, 0, everything, laplacian)
+    np.testing.assert_allclose(share, exact_moments(laplacian), rtol=1e-13)
+    few = laplacian_blocks.first_moments(laplacian, 0)
+    np.testing.assert_allclose(few, [*share[:3], 0.0, 0.0], rtol=1e-13)
 
 
 def test_signs_are_fair_independent_and_the_same_in_any_cut():

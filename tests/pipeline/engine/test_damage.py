@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +107,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
         plan = make_plan(read)
         finished = run_job(plan, Events(), keep=True)
         corpora = {str(role): corpus for role, corpus in plan.corpora.items()}
-        work = Work(finished.store, plan.stages, plan.keys, corpora)
+        work = Work(finished.store, plan.stages, plan.keys, corpora, keep=True)
         yield Job(work, finished.results.document(), config)
 
 
@@ -248,7 +248,7 @@ def test_a_finished_job_is_verified_and_mended(job: Job, latentscale: Callable[.
 
 def test_of_a_finished_iterated_stage_the_result_counts(tmp_path: Path) -> None:
     stage = toy.iterated()
-    work = make_work(tmp_path, [stage])
+    work = replace(make_work(tmp_path, [stage]), keep=True)
     run_stages(work, inspect_stages(work), SerialExecutor, "run", Events())
     key = work.keys[stage.name]
     planned = {"stage": stage.name, "key": key, "partitions": 3, "depends_on": {"iterated": True}}

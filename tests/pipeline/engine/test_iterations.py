@@ -58,7 +58,7 @@ def test_rounds_go_on_until_the_state_is_finished(tmp_path: Path) -> None:
 
 def test_only_the_newest_states_outlive_their_round(tmp_path: Path) -> None:
     stage = toy.iterated(iterations=5)
-    work = make_work(tmp_path, [stage])
+    work = replace(make_work(tmp_path, [stage]), keep=True)
     run(work, SerialExecutor)
     folders = work.store.folders(work.folder(stage))
     assert [name for name in folders if name.startswith("round")] == ["round-0004"]
@@ -127,7 +127,7 @@ def test_a_damaged_state_costs_one_round(tmp_path: Path) -> None:
 def test_a_damaged_result_costs_one_round(tmp_path: Path) -> None:
     reader = Stage("reader", toy.read_numbers, toy.MEMORY, needs=("halve",))
     stage = toy.iterated()
-    work = make_work(tmp_path / "damaged", [stage, reader])
+    work = replace(make_work(tmp_path / "damaged", [stage, reader]), keep=True)
     run(work, SerialExecutor)
     flip(work, work.result(stage), "numbers")
     work.store.remove(f"{work.folder(reader)}/result.json")

@@ -256,6 +256,28 @@ def test_bad_input_ends_the_run(
         run(work, executor)
 
 
+def test_a_worker_prefers_earlier_stages(tmp_path: Path) -> None:
+    """The second stage comes before most of the third, which could begin long before it."""
+    file = tmp_path / "file"
+    third = Stage("third", toy.wait_for_file, toy.MEMORY, 6, finalise=toy.after,
+                  parameters={"begun": str(tmp_path / "begun"), "allowed": str(file)})  # fmt: skip
+    stages = [toy.one("first", toy.constant, value=1),
+              Stage("second", toy.after, toy.MEMORY, needs=("first",)), third]  # fmt: skip
+    work, ended = make_work(tmp_path / "job", stages), list[str]()
+
+    def notify(event: str, **fields: Any) -> None:
+        if event == "stage_started" and fields["stage"] == "second":
+            file.touch()
+        if event == "part_done":
+            ended.append(fields["stage"])
+
+    def start() -> AbstractContextManager[Executor]:
+        return local_cluster(Local(workers=1, threads=1, memory_limit=2**30))
+
+    run_stages(work, inspect_stages(work), start, "run", notify)
+    assert ended.index("second") < len(ended) - 3, ended
+
+
 def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
     stages = [toy.one("dying", toy.die_once, died=str(tmp_path / "died")), *toy.chain()]
     work = make_work(tmp_path / "job", stages)

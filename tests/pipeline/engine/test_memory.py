@@ -102,7 +102,7 @@ def test_tasks_that_share_a_process_say_so() -> None:
 def test_threads_of_one_worker_are_told_in_the_marker(tmp_path: Path) -> None:
     stage = Stage("wait", toy.wait_for_each_other, 1, partitions=2, finalise=toy.count_parts,
                   parameters={"folder": str(tmp_path / "met")})  # fmt: skip
-    work = Work(ObjectStore(str(tmp_path / "job")), [stage], stage_keys([stage], {}), {})
+    work = Work(ObjectStore(str(tmp_path / "job")), [stage], stage_keys([stage], {}), {}, keep=True)
     (tmp_path / "met").mkdir()
     executor = Local(workers=1, threads=2, memory_limit=GIB)
     run_stages(

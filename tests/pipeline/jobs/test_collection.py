@@ -12,6 +12,7 @@ import pytest
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.storage.objects import ObjectStore
 from tests.conftest import Ended
+from tests.support.chaos import disturb
 from tests.support.jobs import damage, timeless
 
 Command = Callable[..., Ended]
@@ -119,6 +120,21 @@ def test_what_is_gone_is_computed_when_it_is_needed(tmp_path: Path, latentscale:
         assert why.get("graph-corpus") in {None, "computed: stage heat-corpus is computed again"}
         assert latentscale("verify", folder).code == 0
         assert kept_bytes(folder) < 30_000
+
+
+def test_a_job_killed_while_it_removes_repeats_only_what_was_under_way(tmp_path: Path) -> None:
+    """A process ended by SIGKILL as soon as anything is collected."""
+    fields = {"measures": {"heat": {}, "magnitude": {"scales": 4}}, "name": "killed"}
+    config = write_job(tmp_path, 1500, 64, fields)
+    jobs, generator = config.with_name("jobs"), np.random.default_rng(0)
+
+    def collecting(seconds: float) -> bool:
+        return any(jobs.glob("*/stages/*/*/collected.json"))
+
+    found = disturb(config, jobs, [collecting], generator, roles=("driver",))
+    assert found.killed
+    assert found.codes == [-9, 0]
+    assert found.again == []
 
 
 def test_a_job_that_shuffles_keeps_little_and_counts_as_finished(

@@ -81,7 +81,7 @@ class DaskExecutor:
         client.subscribe_topic(OVER_LIMIT, self._note_over_limit)
 
     def submit(self, task: Task) -> None:
-        """Send a task to any worker with enough free memory."""
+        """Send a task to any worker with enough free memory; of earlier stages first."""
         key = f"{task.label}-{task.attempt}-{self._sent}".replace(" ", "-")
         self._sent += 1
         self._tasks[key] = task
@@ -91,6 +91,7 @@ class DaskExecutor:
                 task,
                 key=key,
                 pure=False,
+                priority=-task.place,
                 resources={"memory": task.stage.memory_bytes},
                 **self._elsewhere(task),
             )

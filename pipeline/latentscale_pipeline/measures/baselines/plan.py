@@ -102,7 +102,7 @@ def _pair_stage(section: Baselines, facts: JobFacts, samples: Mapping[Role, str]
             bytes_written=RESULT_BYTES,
             float64_multiply_adds=2.0 * pairs * d + 30.0 * float(d) ** 3,
             float32_multiply_adds=pairs * d,
-            elementwise_operations=10.0 * pairs,
+            elementwise_operations=25.0 * pairs,
             method="exact",
             why=f"all pairs of up to {section.rows:,} rows a side",
         ),

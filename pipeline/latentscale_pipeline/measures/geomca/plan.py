@@ -234,6 +234,8 @@ def _thinning_cost(corpus: CorpusFacts, considered: int, delta: float) -> CostEs
         bytes_written=int(16 * considered + 16 * kept)
         + iterations * (state + 8 * considered)
         + RESULT_BYTES,
+        result_bytes=int(16 * considered + 16 * kept) + RESULT_BYTES,
+        state_bytes=state,
         float32_multiply_adds=pairs * corpus.d,
         elementwise_operations=3 * pairs
         + (iterations + 1) * CONVERSION_OPERATIONS * float(considered) * corpus.d,

@@ -7,15 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from latentscale.heat.imd import BOOTSTRAP_DRAWS
-from latentscale.heat.row_blocks import BATCH
+from latentscale.heat.row_blocks import BATCH, COMPANION_STEPS
 from latentscale.heat.supremum import IMD_TIMES
 from latentscale.heat.trace import (
+    COMPANIONS,
     DENSE_VERTICES,
     LEAST_PROBES,
     LEAST_STEPS,
     MOST_PROBES,
     MOST_STEPS,
     PILOT_PROBES,
+    moments_in_budget,
 )
 from latentscale.linalg.quadrature import BLOCK_BYTES, WIDEST_BLOCK
 from latentscale_pipeline.engine.cost import CostEstimate
@@ -85,6 +87,9 @@ STEPS = 2.2
 
 Measured on a path up to t = 10⁴.
 """
+
+DEGREE_SPREAD = 1.5
+"""Mean squared degree of a graph without large hubs, over the square of the mean degree."""
 
 UNNORMALISED_WIDTH = 4
 """Largest eigenvalue of D - A over k, about."""
@@ -247,11 +252,11 @@ def _trace_memory(section: Heat, corpus: CorpusFacts) -> int:
 
 def _trace_cost(section: Heat, corpus: CorpusFacts) -> CostEstimate:
     n, entries = float(corpus.n), 5 / 3 * corpus.n * section.k
+    curves, asked = 8 * 7 * _times(section) + RESULT_BYTES, section.times.count / _times(section)
     graph = CostEstimate(
         bytes_read=int(8 * (entries + n)),
-        bytes_written=8 * 7 * _times(section) + RESULT_BYTES,
-        # The Laplacian, and its square for the exact moments.
-        elementwise_operations=14 * entries + 9 * entries**2 / n,
+        bytes_written=curves,
+        elementwise_operations=14 * entries,
     )
     if section.probes == "auto" and corpus.n <= DENSE_VERTICES:
         return replace(
@@ -261,17 +266,36 @@ def _trace_cost(section: Heat, corpus: CorpusFacts) -> CostEstimate:
             why=f"heat.probes is auto and there are at most {DENSE_VERTICES} rows",
         )
     probes, steps = _expected_probes(section, corpus), _expected_steps(section)
+    deviations = 8 * _times(section) * probes
     return replace(
         graph,
-        bytes_written=graph.bytes_written + 8 * _times(section) * probes,
+        bytes_written=curves + deviations,
+        kept_bytes=curves + int(asked * deviations),
         elementwise_operations=graph.elementwise_operations
-        + (probes + PILOT_PROBES) * steps * (entries + n),
-        method=f"{probes} probes of {steps} Lanczos steps",
+        + (probes + PILOT_PROBES) * steps * (entries + n)
+        + _moments_operations(n, entries, probes),
+        method=f"{probes} probes of {steps} Lanczos steps{_moments_note(n, entries)}",
         why=f"expected for heat.tolerance {section.tolerance:g} to t = {section.times.stop:g}; "
         f"from {LEAST_PROBES}, doubled to {MOST_PROBES} at most"
         if section.probes == "auto"
         else f"heat.probes is {section.probes}",
     )
+
+
+def _moments_in_budget(n: float, entries: float) -> bool:
+    """Return whether the Laplacian of a typical graph is squared for its exact moments."""
+    return moments_in_budget(DEGREE_SPREAD * entries**2 / n, int(n))
+
+
+def _moments_operations(n: float, entries: float, probes: int) -> float:
+    """Return the operations for the moments of a Laplacian; with hubs they are at most as many."""
+    if _moments_in_budget(n, entries):
+        return 9 * entries**2 / n
+    return COMPANIONS * COMPANION_STEPS * probes * (entries + n)
+
+
+def _moments_note(n: float, entries: float) -> str:
+    return "" if _moments_in_budget(n, entries) else ", moments estimated"
 
 
 # --- a trace by blocks of vertices --------------------------------------------------------
@@ -290,13 +314,16 @@ def _plan_trace_by_rows(section: Heat, facts: JobFacts, role: Role) -> list[Stag
     probes, steps = _expected_probes(section, corpus), _expected_steps(section)
     columns = PILOT_PROBES + probes
     batches = -(-columns // BATCH)
-    iterations = 2 * steps * batches
-    exchanged = int(8 * LEAVING * n * columns * steps)
-    moved = exchanged + int(8 * 4 * n * columns * steps)
+    companions = 0 if _moments_in_budget(n, entries) else COMPANIONS * probes
+    iterations = 2 * (steps * batches + COMPANION_STEPS * -(-companions // BATCH))
+    stepped = columns * steps + companions * COMPANION_STEPS
+    exchanged = int(8 * LEAVING * n * stepped)
+    moved = exchanged + int(8 * 4 * n * stepped)
     return [
         Stage(
             name=f"laplacian-{role}",
             temporary="result",
+            lasting_parts=True,
             work=form_block,
             finalise=bound_norm,
             partitions=layout.blocks,
@@ -327,11 +354,15 @@ def _plan_trace_by_rows(section: Heat, facts: JobFacts, role: Role) -> list[Stag
             cost_estimate=CostEstimate(
                 bytes_read=moved + int(16 * entries * iterations / 2),
                 bytes_written=moved + iterations * layout.blocks * RESULT_BYTES,
-                elementwise_operations=columns * steps * (entries + 8 * n) + 9 * entries**2 / n,
+                result_bytes=8 * _times(section) * (probes + 7) + RESULT_BYTES,
+                state_bytes=RESULT_BYTES,
+                elementwise_operations=columns * steps * (entries + 8 * n)
+                + _moments_operations(n, entries, probes),
                 iterations=iterations,
-                method=f"{probes} probes of {steps} Lanczos steps by row blocks",
+                method=f"{probes} probes of {steps} Lanczos steps by row blocks"
+                + _moments_note(n, entries),
                 why="the graph exceeds the memory of a task; each step exchanges about "
-                f"{exchanged / batches / steps:.1e} bytes",
+                f"{2 * exchanged / iterations:.1e} bytes",
             ),
         ),
     ]
@@ -386,6 +417,7 @@ def _draws_stage(role: Role, corpus: CorpusFacts, facts: JobFacts, drawn: dict[s
     return Stage(
         name=draws_name(role),
         temporary="result",
+        lasting_parts=True,
         work=draw_subsamples,
         finalise=count_subsamples,
         partitions=count_blocks(corpus),

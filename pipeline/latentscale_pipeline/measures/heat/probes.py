@@ -19,6 +19,7 @@ from latentscale.graphs.laplacian import (
     few_moments,
     find_null_space,
     normalised_laplacian,
+    product_work,
     unnormalised_laplacian,
 )
 from latentscale.heat.trace import (
@@ -79,7 +80,7 @@ def probe_graph(inputs: Inputs) -> Output:
         n = laplacian.shape[0]
         rows = slice(n * inputs.index // parts, n * (inputs.index + 1) // parts)
         pilots = pilot_rules(laplacian, count, steps, generator, null_space, distribution)
-        exact = moments_in_budget(laplacian)
+        exact = moments_in_budget(product_work(laplacian), n)
         return Output(
             values={
                 "width": norm_bound(laplacian),

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from latentscale.graphs.laplacian_blocks import (
     block_moments,
+    first_moments,
     joined_rows,
     laplacian_block,
 )
@@ -29,6 +30,7 @@ from latentscale.heat.row_blocks import (
     multiply_block,
     orthogonalise_block,
 )
+from latentscale.heat.trace import moments_in_budget
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.heat.artifact import read_settings, read_times
 from latentscale_pipeline.measures.shared.iteration_state import (
@@ -67,7 +69,8 @@ def form_block(inputs: Inputs) -> Output:
     block = laplacian_block(adjacency, start, named, degrees, normalised=normalised)
     arrays = {"indptr": block.indptr, "indices": block.indices, "data": block.data}
     needed: list[tuple[str, NDArray[Any]]] = []
-    for other in touched:
+    # A row with very many entries isn't sent: the Laplacian isn't squared then.
+    for other in touched if _is_squared(inputs) else ():
         if other != inputs.index:
             rows = block[joined_rows(block, *_bounds(layout, other))]
             needed += [(f"{other}/{name}", getattr(rows, name)) for name in arrays]
@@ -78,7 +81,13 @@ def form_block(inputs: Inputs) -> Output:
 def bound_norm(inputs: Inputs) -> Output:
     """Bound the largest eigenvalue by the largest absolute row sum."""
     norms = [part.values["norm"] for part in inputs.parts]
-    return Output(values={"width": max(norms) or 1.0})
+    return Output(values={"width": max(norms) or 1.0, "squared": _is_squared(inputs)})
+
+
+def _is_squared(inputs: Inputs) -> bool:
+    """Return whether the third and the fourth moment are computed by squaring the Laplacian."""
+    p = inputs.parameters
+    return moments_in_budget(inputs.results[p["graph"]].values["product_work"], p["n"])
 
 
 def _bounds(layout: Layout, block: int) -> tuple[int, int]:
@@ -135,7 +144,11 @@ def _multiply(inputs: Inputs, request: RowRequest) -> Output:
     )
     product, sums = multiply_block(request, local, gathered, vector, before)
     if request.moments:
-        moments = block_moments(block, first, named, _read_joined(inputs, block, named, touched))
+        moments = (
+            first_moments(block, first)
+            if request.moments == 3
+            else block_moments(block, first, named, _read_joined(inputs, block, named, touched))
+        )
         sums = replace(sums, moments=moments.tolist())
     return Output(values=asdict(sums), arrays={"vector": vector, "product": product})
 
@@ -186,8 +199,10 @@ def advance_vectors(inputs: Inputs) -> Output:
     """Add up the blocks' sums and advance the trace by one pass."""
     if inputs.state is None:
         p = inputs.parameters
-        norm = inputs.results[p["matrix"]].values["width"]
-        settings = TraceSettings(n=p["n"], norm=norm, **read_settings(p))
+        formed = inputs.results[p["matrix"]].values
+        settings = TraceSettings(
+            n=p["n"], norm=formed["width"], exact=formed["squared"], **read_settings(p)
+        )
         trace = TraceByRows.start(settings, read_times(p), inputs.generator())
     else:
         sums = RowSums.total([RowSums(**part.values) for part in inputs.parts])

@@ -70,6 +70,9 @@ SEARCH_ITERATIONS, FUNCTION_ITERATIONS = 10, 10
 PRODUCTS = 40
 """Passes over all pairs of a replicate for its functions on two sets of scales."""
 
+SOLVED_SHARE = 0.4
+"""Share of these passes that the scales of a function still need, on average."""
+
 REPLICATE_BYTES = 850 * 2**20
 """Largest memory of a replicate: its rows, and the vectors of all scales."""
 
@@ -248,7 +251,7 @@ def _subsampled(
             bytes_read=(SUBSAMPLES + 1) * row_bytes(corpus) * rows,
             bytes_written=SUBSAMPLES * (24 * scales * PIECES + RESULT_BYTES),
             float32_multiply_adds=pairs * corpus.d,
-            elementwise_operations=0.8 * PRODUCTS * pairs * pair_operations(scales),
+            elementwise_operations=SOLVED_SHARE * PRODUCTS * pairs * pair_operations(scales),
             method="subsample",
             why=why,
         ),

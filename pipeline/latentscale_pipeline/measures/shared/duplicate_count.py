@@ -78,6 +78,7 @@ def duplicates_stages(role: Role, facts: JobFacts, metric: Metric = "euclidean")
         cost_estimate=CostEstimate(
             bytes_read=DIGEST_BYTES * corpus.n,
             bytes_written=RESULT_BYTES * (groups + 1),
+            result_bytes=RESULT_BYTES,
             elementwise_operations=sorting,
         ),
     )

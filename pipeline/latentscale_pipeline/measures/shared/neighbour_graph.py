@@ -57,7 +57,9 @@ def graph_stage(k: int, role: Role, corpus: CorpusFacts, *, in_cells: bool) -> S
         cost_estimate=CostEstimate(
             bytes_read=16 * listed,
             # Two of three pairs are neighbours in one direction only.
-            bytes_written=8 * (listed * 5 // 3 + corpus.n) + RESULT_BYTES,
+            bytes_written=(4 if entries < 2**31 else 8) * (listed * 5 // 3)
+            + 12 * corpus.n
+            + RESULT_BYTES,
             elementwise_operations=80.0 * listed,
         ),
     )
@@ -65,6 +67,7 @@ def graph_stage(k: int, role: Role, corpus: CorpusFacts, *, in_cells: bool) -> S
         return exact
     return replace(
         exact,
+        lasting_parts=True,
         work=build_block,
         finalise=describe_graph,
         partitions=layout.blocks,
@@ -104,6 +107,8 @@ def build_block(inputs: Inputs) -> Output:
             "entries": int(block.nnz),
             "components": count,
             "isolated": int((np.diff(block.indptr) == 0).sum()),
+            # Of the Laplacian, whose rows have an entry more.
+            "product_work": int(np.square(np.diff(block.indptr).astype(np.int64) + 1).sum()),
         },
         arrays={**_stored(block), "labels": labels},
         sections={LEADING: leads},
@@ -125,7 +130,9 @@ def describe_graph(inputs: Inputs) -> Output:
         isolated=sum(part.values["isolated"] for part in inputs.parts),
     )
     neighbours = _lists(inputs)
-    return Output(values={**_described(summary, neighbours), "blocks": len(inputs.parts)})
+    work = sum(part.values["product_work"] for part in inputs.parts)
+    values = {**_described(summary, neighbours), "blocks": len(inputs.parts)}
+    return Output(values={**values, "product_work": work})
 
 
 def _joined_components(inputs: Inputs, counts: list[int]) -> NDArray[np.int64]:

@@ -63,6 +63,9 @@ def iterations_cost(facts: CorpusFacts, scales: int, iterations: int) -> CostEst
     return CostEstimate(
         bytes_read=iterations * (groups * facts.stored_bytes + per_iteration),
         bytes_written=iterations * per_iteration,
+        exchanged_bytes=iterations * per_iteration,
+        result_bytes=8 * facts.n + 2 * RESULT_BYTES,
+        state_bytes=states,
         float32_multiply_adds=iterations * pairs * facts.d,
         elementwise_operations=iterations * pairs * pair_operations(scales),
         iterations=iterations,

@@ -110,7 +110,12 @@ def share_reading(stage: Stage, facts: CorpusFacts, read: Work, drawn: int) -> S
         work=read,
         finalise=stage.work,
         partitions=tasks,
-        cost_estimate=replace(touched, bytes_written=written),
+        cost_estimate=replace(
+            touched,
+            bytes_written=written,
+            exchanged_bytes=rows,
+            result_bytes=cost.bytes_written,
+        ),
     )
 
 

@@ -92,7 +92,7 @@ EXPECTED_ITERATIONS = 22
 
 COLUMNS = 1 + DEFLATED + PROBES
 
-SIMILARITY_OPERATIONS = 3
+SIMILARITY_OPERATIONS = 5
 """Elementwise operations of one pair: distance, exponential and square."""
 
 
@@ -302,7 +302,8 @@ def _lanczos_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
     step = corpus.n * (COLUMNS * 8 * 7 + PROBES * 9) + corpus.shard_bytes + TILE_BYTES
     pairs = float(corpus.n) ** 2 / 2
     vectors = 8 * corpus.n * COLUMNS
-    moved = vectors * groups.count + 3 * vectors + groups.count**2 // 2 * RESULT_BYTES
+    state = 2 * vectors + RESULT_BYTES
+    moved = vectors * groups.count + state + groups.pairs * RESULT_BYTES // 2
     return replace(
         stage,
         work=multiply_pair,
@@ -312,6 +313,9 @@ def _lanczos_stage(stage: Stage, corpus: CorpusFacts) -> Stage:
         cost_estimate=CostEstimate(
             bytes_read=EXPECTED_ITERATIONS * (groups.count * corpus.stored_bytes + moved),
             bytes_written=EXPECTED_ITERATIONS * moved,
+            exchanged_bytes=EXPECTED_ITERATIONS * moved,
+            result_bytes=2 * RESULT_BYTES,
+            state_bytes=state,
             float64_multiply_adds=EXPECTED_ITERATIONS * pairs * (corpus.d + 2 * COLUMNS),
             elementwise_operations=EXPECTED_ITERATIONS * pairs * SIMILARITY_OPERATIONS,
             iterations=EXPECTED_ITERATIONS,

@@ -282,6 +282,33 @@ def test_row_blocks_give_the_trace_of_one_block(
     assert (np.abs(found["trace"] - truth) <= 2.5 * width).all()
 
 
+def test_row_blocks_estimate_the_moments_of_a_graph_with_hubs(
+    run: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the graph had hubs: blocks send no rows to square it, and companions follow."""
+    monkeypatch.setattr("latentscale_pipeline.measures.heat.plan.GRAPH_BYTES", 0)
+    for limit in ("PRODUCT_WORK", "PRODUCT_WORK_OF_A_ROW"):
+        monkeypatch.setattr(f"latentscale.heat.trace.{limit}", 0)
+    finished = run(clustered(1500), probes=20, steps=10)
+    document = finished.results.document()
+    found = document["measures"]["heat"]["corpus"]
+    timings = {timing["stage"]: timing for timing in document["timings"]}
+    # 28 vectors of ten steps in two batches, 80 companions of two steps in five.
+    iterations = 2 * (2 * 10 + 5 * 2)
+    assert timings["heat-corpus"]["tasks"] == 1 + iterations * (-(-1500 // 700) + 1)
+    assert not list(Path(finished.store.url).rglob("needed.npy"))
+    graph = normalised_laplacian(symmetrise(lists_of(finished)))
+    truth = oracles.dense_trace(graph.toarray(), found["times"])
+    assert (np.abs(found["trace"] - truth) <= 5 * np.array(found["standard_error"])).all()
+    [stage] = [s for s in planned_stages(finished) if s["stage"] == "heat-corpus"]
+    assert stage["method"].endswith("by row blocks, moments estimated")
+
+
+def planned_stages(finished: Finished) -> list[dict[str, Any]]:
+    plan = json.loads(finished.store.read("plan.json"))
+    return list(plan["stages"])
+
+
 def test_row_blocks_go_on_until_the_trace_is_known(
     run: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch
 ) -> None:

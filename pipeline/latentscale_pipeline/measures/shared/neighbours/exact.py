@@ -49,6 +49,9 @@ def exact_neighbours_stage(
         cost_estimate=CostEstimate(
             bytes_read=(2 * tasks + 1) * corpus.stored_bytes + lists,
             bytes_written=2 * lists + (tasks + 1) * RESULT_BYTES,
+            exchanged_bytes=lists,
+            result_bytes=lists + RESULT_BYTES,
+            kept_bytes=lists // 2 + RESULT_BYTES,
             float32_multiply_adds=float(n) * float(n) * d,
             elementwise_operations=float(n) * float(n)
             + 3 * CONVERSION_OPERATIONS * (tasks + 1) * float(n) * d,

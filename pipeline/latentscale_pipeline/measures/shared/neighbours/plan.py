@@ -148,6 +148,7 @@ def _sample_stages(shape: Shape, facts: JobFacts, role: Role) -> list[Stage]:
         cost_estimate=CostEstimate(
             bytes_read=corpus.stored_bytes + stored,
             bytes_written=2 * stored + _centre_bytes(shape) + RESULT_BYTES,
+            result_bytes=stored + _centre_bytes(shape) + RESULT_BYTES,
             float64_multiply_adds=compared * layout.sample * d,
             elementwise_operations=60.0 * drawn * d + compared * layout.sample,
         ),
@@ -165,6 +166,7 @@ def _sample_stages(shape: Shape, facts: JobFacts, role: Role) -> list[Stage]:
         cost_estimate=CostEstimate(
             bytes_read=corpus.stored_bytes + written,
             bytes_written=written + blocks * RESULT_BYTES,
+            exchanged_bytes=written,
             float32_multiply_adds=float(n) * checked * d,
             elementwise_operations=float(n) * (checked + CONVERSION_OPERATIONS * d),
         ),
@@ -193,6 +195,7 @@ def _search_stages(
     search = Stage(
         name=f"search{suffix}",
         temporary="result",
+        lasting_parts=True,
         work=search_groups,
         finalise=count_lists,
         partitions=layout.searches(overlaps[0]),
@@ -211,7 +214,8 @@ def _search_stages(
     block, listed = min(corpus.n, layout.block), corpus.n * settings.k
     entries = block * settings.k
     merging = entries * 24 * 6 + block * 40
-    joining = listed * 16 * 2 + 8 * corpus.n + entries * 32 if listed <= JOINED_ENTRIES else 0
+    joined = listed <= JOINED_ENTRIES
+    joining = listed * 16 * 2 + 8 * corpus.n + entries * 32 if joined else 0
     merge = Stage(
         name=f"neighbours{suffix}",
         passing=("distances", "ties"),
@@ -234,7 +238,9 @@ def _search_stages(
         memory_bytes=max(merging, joining) + FEW_TILES_BYTES,
         cost_estimate=CostEstimate(
             bytes_read=2 * 24 * listed,
-            bytes_written=2 * 24 * listed + layout.blocks * RESULT_BYTES,
+            # Neighbours, their distances, and edges as their other ends list them.
+            bytes_written=(42 if joined else 34) * listed + layout.blocks * RESULT_BYTES,
+            kept_bytes=(16 if joined else 8) * listed + 8 * corpus.n + layout.blocks * RESULT_BYTES,
             elementwise_operations=40.0 * listed,
             method=search.cost_estimate.method,
             why=why,
@@ -249,8 +255,7 @@ def _shuffle_stages(shape: Shape, role: Role, suffix: str, common: dict[str, Any
     n, d, blocks, rows = corpus.n, corpus.d, count_blocks(corpus), block_rows(corpus)
     coarse = layout.coarse_groups(blocks, overlaps[-1])
     shaped = {**common, "coarse": coarse}
-    # About half of all rows join cells of two groups.
-    written = 3 * n * _record_bytes(corpus, overlaps[0]) // 2
+    written = int(_copies(shape) * n * _record_bytes(corpus, overlaps[0]))
     # The rows of a block, and what is written of them, for an object store twice: most join cells
     # of one group or two.
     records = 4 * rows * _record_bytes(corpus, overlaps[-1])
@@ -262,6 +267,7 @@ def _shuffle_stages(shape: Shape, role: Role, suffix: str, common: dict[str, Any
     first = Stage(
         name=f"regroup{suffix}",
         temporary="result",
+        lasting_parts=True,
         work=shuffle_block,
         finalise=number_rows,
         partitions=blocks,
@@ -296,6 +302,7 @@ def _shuffle_stages(shape: Shape, role: Role, suffix: str, common: dict[str, Any
         Stage(
             name=f"regroup{suffix}",
             temporary="result",
+            lasting_parts=True,
             work=shuffle_piece,
             finalise=list_groups,
             partitions=pieces,
@@ -310,6 +317,11 @@ def _shuffle_stages(shape: Shape, role: Role, suffix: str, common: dict[str, Any
             ),
         ),
     ]
+
+
+def _copies(shape: Shape) -> float:
+    """Return how many groups a row joins: about half of all rows join cells of two groups."""
+    return 1.5 if shape.layout.searches(shape.overlaps[0]) > 1 else 1.0
 
 
 def _centre_bytes(shape: Shape) -> int:
@@ -344,8 +356,8 @@ def _search_cost(shape: Shape) -> CostEstimate:
     refined = searched * REFINEMENTS * (REFINED_OPERATIONS + 20 * d)
     named = f"cells, overlap {overlap}" + (" or more" if len(overlaps) > 1 else "")
     common = CostEstimate(
-        bytes_read=int(1.5 * n * _record_bytes(corpus, overlap)),
-        bytes_written=int(1.5 * n * (24 * k + 16)),
+        bytes_read=int(_copies(shape) * n * _record_bytes(corpus, overlap)),
+        bytes_written=int(_copies(shape) * n * (24 * k + 16)),
         elementwise_operations=2 * CONVERSION_OPERATIONS * n * d,
         method=named,
     )
