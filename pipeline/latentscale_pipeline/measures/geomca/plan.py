@@ -184,6 +184,7 @@ def _draw_stage(facts: JobFacts, name: str, setting: Setting, role: Role, consid
     cost = stage.cost_estimate
     return replace(
         stage,
+        lasting_parts=True,
         work=read_drawn_rows,
         finalise=join_drawn_rows,
         partitions=tasks,

@@ -77,7 +77,7 @@ def duplicates_stages(role: Role, facts: JobFacts, metric: Metric = "euclidean")
         memory_bytes=(3 * DIGEST_BYTES + 2) * corpus.n // groups,
         cost_estimate=CostEstimate(
             bytes_read=DIGEST_BYTES * corpus.n,
-            bytes_written=RESULT_BYTES * (groups + 1),
+            bytes_written=RESULT_BYTES * groups,
             result_bytes=RESULT_BYTES,
             elementwise_operations=sorting,
         ),
