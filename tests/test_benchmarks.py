@@ -284,6 +284,7 @@ SMALL = (
     "ingest.py --gib 0.01 --repeats 1",
 )
 SMALL_BUT_SLOW = (
+    "neighbours.py --rows 2000 --dimension 16",
     "magnitude.py scale --sizes 100,200",
     "heat.py graph --rows 2000",
     "tiles.py --repeats 1",
