@@ -57,7 +57,10 @@ SMALL_ROWS = 256
 """Rows of a matrix up to which vectors are solved for one after another."""
 
 SOLVES = 4
-"""Products with the inverse; the bound is too large by a factor of (n / 0.01²)^(1/8) at most."""
+"""Most products with the inverse. The bound is too large by a factor of (n / 0.01²)^(1/8) then."""
+
+NEGLIGIBLE = 0.01
+"""Share of the first order's bound below which that of the second doesn't matter."""
 
 EPSILON = float(np.finfo(np.float64).eps)
 TINY = float(np.finfo(np.float64).tiny)
@@ -123,8 +126,9 @@ def factorised_magnitude(
     rounding = entries * float(np.abs(weights) @ others) + 3.0 * n * EPSILON * size * size
     residual = entries * others_norm * float(np.linalg.norm(weights))
     residual += 3.0 * n * EPSILON * math.sqrt(n) * size
-    inverse = _inverse_norm(factor)
-    if not inverse * (entries * others_norm + 3.0 * n * n * EPSILON) <= 0.5:
+    largest = 0.5 / (entries * others_norm + 3.0 * n * n * EPSILON)
+    inverse = _inverse_norm(factor, min(largest, NEGLIGIBLE * rounding / (2.0 * residual**2)))
+    if not inverse <= largest:
         return None
     rounding += 2.0 * inverse * residual**2
     if not (math.isfinite(value) and rounding <= ROUNDING_SHARE * tolerance * value):
@@ -134,13 +138,14 @@ def factorised_magnitude(
     return Estimate(value, lower, value + rounding, "exact", "cholesky"), weights
 
 
-def _inverse_norm(factor: Float64Array) -> float:
-    """Bound the norm of the inverse of a matrix, from its Cholesky factor."""
+def _inverse_norm(factor: Float64Array, sufficient: float) -> float:
+    """Bound the norm of the inverse of a matrix from its factor, closely where it matters."""
     vectors = np.random.default_rng(0).standard_normal((len(factor), PROBES))
     exponents = np.zeros(PROBES)
     # Threads that share a few vectors of a small matrix wait for each other most of the time.
     alone = len(factor) <= SMALL_ROWS
-    for _ in range(SOLVES):
+    bound = math.inf
+    for solves in range(1, SOLVES + 1):
         if alone:
             vectors = np.column_stack([_solve(factor, vector) for vector in vectors.T])
         else:
@@ -148,8 +153,11 @@ def _inverse_norm(factor: Float64Array) -> float:
         lengths = np.linalg.norm(vectors, axis=0)
         exponents += np.log(lengths)
         vectors = vectors / lengths
-    with np.errstate(over="ignore"):
-        return float(np.exp((exponents.max() - math.log(LEAST_COMPONENT)) / SOLVES))
+        with np.errstate(over="ignore"):
+            bound = float(np.exp((exponents.max() - math.log(LEAST_COMPONENT)) / solves))
+        if bound <= sufficient:
+            break
+    return bound
 
 
 def _solve(factor: Float64Array, right: Float64Array) -> Float64Array:
