@@ -127,10 +127,12 @@ def factorised_magnitude(
     residual = entries * others_norm * float(np.linalg.norm(weights))
     residual += 3.0 * n * EPSILON * math.sqrt(n) * size
     largest = 0.5 / (entries * others_norm + 3.0 * n * n * EPSILON)
-    inverse = _inverse_norm(factor, min(largest, NEGLIGIBLE * rounding / (2.0 * residual**2)))
+    # Products of large numbers become infinite, and such a matrix isn't factorised.
+    changed = 2.0 * residual * residual
+    inverse = _inverse_norm(factor, min(largest, NEGLIGIBLE * rounding / max(changed, TINY)))
     if not inverse <= largest:
         return None
-    rounding += 2.0 * inverse * residual**2
+    rounding += inverse * changed
     if not (math.isfinite(value) and rounding <= ROUNDING_SHARE * tolerance * value):
         return None
     value = max(value, 1.0)
