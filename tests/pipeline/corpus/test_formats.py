@@ -153,7 +153,7 @@ def test_any_range_of_rows_is_read_from_every_format(
 ) -> None:
     for limit in ("BLOCK_BYTES", "PLAIN_BYTES"):
         monkeypatch.setattr(f"latentscale_pipeline.corpus.formats.file.{limit}", 100)
-    monkeypatch.setattr("latentscale_pipeline.corpus.formats.text.NOTED_ROWS", 8)
+    monkeypatch.setattr("latentscale_pipeline.corpus.formats.lines.NOTED_ROWS", 8)
     values = rows(41, 6)
     WRITERS[name](tmp_path / name, values)
     [source] = open_sources([str(tmp_path / name)]).items

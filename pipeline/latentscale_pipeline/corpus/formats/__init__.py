@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from latentscale_pipeline.corpus.formats import npy, npz, raw, safetensors, text, zarr
+from latentscale_pipeline.corpus.formats import json_lines, npy, npz, raw, safetensors, text, zarr
 from latentscale_pipeline.corpus.formats.container import Container, Field, choose_column
 from latentscale_pipeline.corpus.formats.file import File, reaching
 from latentscale_pipeline.errors import BadInput
@@ -74,6 +74,10 @@ def _is_hdf5(file: File, head: bytes) -> bool:
     return any(head[at : at + 8] == b"\x89HDF\r\n\x1a\n" for at in (0, 512, 1024, 2048, 4096, 8192))
 
 
+def _is_text(file: File, head: bytes) -> bool:
+    return not json_lines.begins_as_json(head) and text.is_text_vectors(file, head)
+
+
 FORMATS: dict[str, Format] = {
     "npy": Format(_begins(npy.MAGIC), npy.open_npy),
     "npz": Format(_begins(*npz.MAGIC), npz.open_npz),
@@ -83,7 +87,8 @@ FORMATS: dict[str, Format] = {
     "safetensors": Format(safetensors.is_safetensors, safetensors.open_safetensors),
     **{k: Format(partial(raw.is_bin, k), partial(raw.open_bin, k)) for k in raw.BIN_DTYPES},
     **{k: Format(partial(raw.is_vecs, k), partial(raw.open_vecs, k)) for k in raw.VECS_DTYPES},
-    "text": Format(text.is_text_vectors, text.open_text),
+    "jsonl": Format(json_lines.is_json_lines, json_lines.open_json_lines),
+    "text": Format(_is_text, text.open_text),
     "csv": Format(_never, partial(text.open_text, delimiter=",")),
     "tsv": Format(_never, partial(text.open_text, delimiter="\t")),
     "word2vec": Format(_never, partial(text.open_text, delimiter=text.WHITESPACE)),
@@ -97,7 +102,8 @@ FORMATS: dict[str, Format] = {
 SUFFIXES = {
     ".npy": "npy", ".npz": "npz", ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow",
     ".h5": "hdf5", ".hdf5": "hdf5", ".safetensors": "safetensors", ".csv": "csv", ".tsv": "tsv",
-    ".vec": "word2vec", **{f".{kind}": kind for kind in (*raw.BIN_DTYPES, *raw.VECS_DTYPES)},
+    ".vec": "word2vec", **dict.fromkeys(json_lines.SUFFIXES, "jsonl"),
+    **{f".{kind}": kind for kind in (*raw.BIN_DTYPES, *raw.VECS_DTYPES)},
 }  # fmt: skip
 """The format that a suffix stands for, used if the content isn't recognised.
 
@@ -141,9 +147,30 @@ def open_container(file: File, must: bool, kind: str | None = None) -> Container
             return FORMATS[SUFFIXES[file.suffix]].opens(file)
     if not must:
         return None
-    raise BadInput(
-        f"{file.name}: unknown format (it begins with {start[:8]!r}); name the format with "
-        "--format, or convert the file with numpy.save"
+    raise BadInput(f"{file.name}: {_known_problem(start)}")
+
+
+_UNREADABLE = {
+    b"\x1f\x8b": "compressed by gzip; decompress it with gunzip",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd; decompress it with unzstd",
+    b"BZh": "compressed by bzip2; decompress it with bunzip2",
+    b"\xfd7zXZ": "compressed by xz; decompress it with unxz",
+    b"\x80": "it looks like a Python pickle, which is never read; save the vectors with numpy.save",
+    b"SQLite format 3": "an SQLite database; export the vectors as Parquet or .npy",
+}
+"""Beginnings of files that people try, and the way out."""
+
+
+def _known_problem(start: bytes) -> str:
+    """Return why a file that begins like this can't be read, and what to do."""
+    if json_lines.begins_as_json(start):
+        return json_lines.NOT_LINES
+    for beginning, problem in _UNREADABLE.items():
+        if start.startswith(beginning):
+            return problem
+    return (
+        f"unknown format (it begins with {start[:8]!r}); name the format with --format, or convert "
+        "the file with numpy.save"
     )
 
 
@@ -159,6 +186,8 @@ def open_values(file: File, kinds: str, column: str | None) -> tuple[Container, 
         Name of the field. Without it, the file must have only one suitable field.
     """
     values = FORMATS.keys() - {"text", *raw.BIN_DTYPES, *raw.VECS_DTYPES}
+    if column is None and file.suffix not in json_lines.SUFFIXES:
+        values -= {"jsonl"}  # a label may look like JSON
     with reaching(file.name):
         container = (
             zarr.open_zarr(file)

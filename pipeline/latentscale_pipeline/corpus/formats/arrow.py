@@ -1,9 +1,10 @@
 """Parquet and Arrow tables: vectors in a list column, or one dimension per column.
 
 A column of lists, of fixed or equal length, or of fixed-shape tensors is a field of vectors.
-Numbered float columns are joined to one (:func:`.container.joined_fields`). Rows are decoded in
-batches of a few MiB. Arrow's file format, also known as Feather 2, gives access to any batch; its
-stream format is read from the beginning.
+Numbered float columns are joined to one (:func:`.container.joined_fields`). Null in a vector of
+floats is read as NaN, so that an ingest can name its row or drop it. Rows are decoded in batches of
+a few MiB. Arrow's file format, also known as Feather 2, gives access to any batch; its stream
+format is read from the beginning.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from latentscale_pipeline.corpus.formats.file import BLOCK_BYTES, File, decoding
 from latentscale_pipeline.errors import BadInput
 
 _TEXT_ROW_BYTES = 64
+
+_FIRST_ROWS = 64
+"""Number of rows in which a first vector is sought, to learn its length."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ class Table(Container):
     def _values(self, batch: Any, field: Field, first: int) -> npt.NDArray[Any]:
         """Convert a batch of one field's columns to an array."""
         if field.columns:
-            columns = [self._column(batch.column(n), n, first) for n in field.columns]
+            columns = [_floats(batch.column(name)) for name in field.columns]
             return np.stack(columns, axis=1).astype(field.dtype, copy=False)
         array = batch.column(field.name)
         if len(field.shape) == 2:
@@ -108,18 +112,34 @@ class Table(Container):
         where = f"{self.path}:{field.name}"
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
-        _refuse_gaps(array, where, first, "has no vector; fill it in or leave it out")
+        if field.dtype.kind != "f":
+            _refuse_gaps(array, where, first, "has no vector; fill it in or leave it out")
+        there = np.flatnonzero(array.is_valid().to_numpy(zero_copy_only=False))
+        present = array.drop_null()
         if not pa.types.is_fixed_size_list(array.type):
-            lengths = np.diff(array.offsets.to_numpy())
+            lengths = np.diff(present.offsets.to_numpy())
             wrong = np.flatnonzero(lengths != d)
             if wrong.size:
                 raise BadInput(
-                    f"{where}: row {first + wrong[0]} has {lengths[wrong[0]]} dimensions, but row "
-                    f"0 has {d}; give all rows the same length"
+                    f"{where}: row {first + there[wrong[0]]} has {lengths[wrong[0]]} dimensions, "
+                    f"but the first vector has {d}; give all rows the same length"
                 )
-        values = array.flatten()
-        _refuse_gaps(values, where, first, "contains a null; fill it in or leave the row out", d)
-        return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(-1, d)
+        values = present.flatten()
+        if field.dtype.kind != "f":
+            _refuse_gaps(
+                values, where, first, "contains a null; fill it in or leave the row out", d
+            )
+        found = np.asarray(values.to_numpy(zero_copy_only=False)).reshape(-1, d)
+        if len(there) == len(array):
+            return found
+        rows = np.full((len(array), d), np.nan, field.dtype)
+        rows[there] = found
+        return rows
+
+
+def _floats(array: Any) -> npt.NDArray[Any]:
+    """Return a column of floats, with NaN for nulls."""
+    return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
 def _refuse_gaps(array: Any, where: str, first: int, fault: str, row_values: int = 1) -> None:
@@ -130,7 +150,7 @@ def _refuse_gaps(array: Any, where: str, first: int, fault: str, row_values: int
 
 
 def open_parquet(file: File) -> Table:
-    """Open a Parquet file: read its metadata, and the first row of its list columns."""
+    """Open a Parquet file: read its metadata, and the first rows of its list columns."""
     with decoding(file.name, "Parquet", file.size), _opened(file) as source:
         opened = pq.ParquetFile(source, pre_buffer=False)
         about = opened.metadata
@@ -138,13 +158,14 @@ def open_parquet(file: File) -> Table:
         first = None
         if sum(groups):
             lists = [f.name for f in opened.schema_arrow if _list_type(f.type) is not None]
-            first = next(opened.iter_batches(batch_size=1, columns=lists), None) if lists else None
+            batches = opened.iter_batches(batch_size=_FIRST_ROWS, columns=lists)
+            first = next(batches, None) if lists else None
         fields = _fields(opened.schema_arrow, sum(groups), first)
     return Table(file.name, fields, file, "parquet", groups)
 
 
 def open_arrow(file: File) -> Table:
-    """Open an Arrow file or stream: read the row counts of its batches, and its first row."""
+    """Open an Arrow file or stream: read the row counts of its batches, and its first rows."""
     if file.head(4) == b"FEA1":
         raise BadInput(
             f"{file.name}: Feather version 1, which isn't supported; write it again as Feather 2 "
@@ -161,7 +182,7 @@ def open_arrow(file: File) -> Table:
             reader = pa.ipc.open_stream(source)
             batches = iter(reader)
         for batch in batches:
-            first = batch.slice(0, 1) if first is None and batch.num_rows else first
+            first = batch.slice(0, _FIRST_ROWS) if first is None and batch.num_rows else first
             groups.append(batch.num_rows)
         fields = _fields(reader.schema, sum(groups), first)
     return Table(
@@ -206,7 +227,7 @@ def _only(source: Any, names: Sequence[str]) -> Any:
 def _fields(schema: Any, rows: int, first: Any) -> tuple[Field, ...]:
     """Return the fields of a table: its vectors, text and numbers.
 
-    ``first`` is a batch that begins at row 0, or None; it shows the length of lists.
+    ``first`` is a batch of the first rows, or None; it shows the length of lists.
     """
     fields: list[Field] = []
     floats: dict[str, np.dtype[Any]] = {}
@@ -240,8 +261,8 @@ def _dimensions(column: Any, first: Any) -> int:
         return int(kind.list_size)
     if first is None or not first.num_rows:
         return 0
-    value = first.column(column.name)[0]
-    return len(value) if value.is_valid else 0
+    present = first.column(column.name).drop_null()
+    return len(present[0]) if len(present) else 0
 
 
 def _storage(kind: Any) -> Any:

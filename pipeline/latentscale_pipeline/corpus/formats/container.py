@@ -37,12 +37,16 @@ class Field:
         Dtype of the values as they are read.
     columns : tuple of str
         Names of the table's columns that the field joins, in order; empty for other fields.
+    unlike : str
+        One of these columns that may be ids or labels, because its values are unlike the others;
+        empty if there is none.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     columns: tuple[str, ...] = ()
+    unlike: str = ""
 
     def __str__(self) -> str:
         kind = "text" if self.dtype.kind == "T" else str(self.dtype)
@@ -197,7 +201,10 @@ def _without(field: Field, used: Collection[str]) -> Field:
 def _only_candidate(container: Container, fields: list[Field]) -> Field:
     candidates = [f for f in fields if len(f.shape) == 2 and f.dtype.kind == "f" and f.shape[1]]
     if len(candidates) == 1:
+        _refuse_unlike(container, candidates[0])
         return candidates[0]
+    if fields and not any(field.shape and field.shape[0] for field in fields):
+        raise BadInput(f"{container.path}: there are no rows; leave the file out")
     if candidates:
         raise BadInput(
             f"{container.path}: there are several two-dimensional float arrays (it holds "
@@ -207,6 +214,16 @@ def _only_candidate(container: Container, fields: list[Field]) -> Field:
         f"{container.path}: there is no two-dimensional float array (it holds {_listed(fields)}); "
         "name the array to use with --vectors, or save the vectors as .npy"
     )
+
+
+def _refuse_unlike(container: Container, field: Field) -> None:
+    column = field.unlike
+    if column in field.columns:
+        raise BadInput(
+            f"{container.path}: column {column} has whole numbers, the others have fractions, so "
+            f"it may hold ids or labels; ingest the file with --ids-column {column} or "
+            f"--labels-column {column}, or with --vectors {field.name!r} if it is a dimension"
+        )
 
 
 def _named(container: Container, fields: Collection[Field], name: str) -> Field:

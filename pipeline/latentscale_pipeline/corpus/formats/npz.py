@@ -76,6 +76,11 @@ def open_npz(file: File) -> Npz:
                     with contextlib.suppress(BadInput):
                         place = npy.read_header(cast(BinaryIO, packed), file.name)
                         places[member.removesuffix(".npy")] = place
+    if not places:
+        raise BadInput(
+            f"{file.name}: a ZIP archive without .npy arrays (PyTorch's and Excel's files are such "
+            "archives, too); save the vectors with numpy.save"
+        )
     fields = tuple(Field(name, place.shape, place.dtype) for name, place in places.items())
     return Npz(file.name, fields, file, tuple(places.values()))
 

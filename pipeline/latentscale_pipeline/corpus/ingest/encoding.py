@@ -352,7 +352,8 @@ def _invalid(
     ``at`` is the number of the piece's first row in its source, ``row`` that among all rows.
     """
     bad = int(invalid[0])
-    what = invalid_reason(piece[bad], dtype)
+    absent = np.isnan(piece[bad]).all()
+    what = "has no vector, or only NaN" if absent else invalid_reason(piece[bad], dtype)
     more = f"; {invalid.size} such rows up to row {at + len(piece) - 1}" if invalid.size > 1 else ""
     whole = f" (row {row + bad} of all sources)" if row > at else ""
     return BadInput(

@@ -121,7 +121,7 @@ def test_what_does_not_fit_is_one_line_and_changes_nothing(tmp_path: Path) -> No
         (corpus, rows(5, 3), {}, "rows of 3 dimensions, but .*/c has 4; ingest them into"),
         (corpus, rows(1500), {"labels": labels}, "it has no labels, so none can be added"),
         (labelled, rows(5), {}, "it has labels, but the new rows have none; give them with"),
-        (corpus, bad, {}, "row 3 holds NaN"),
+        (corpus, bad, {}, "row 3 has no vector, or only NaN"),
     ]
     for target, values, options, message in cases:
         source = saved(tmp_path / "b.npy", values)
