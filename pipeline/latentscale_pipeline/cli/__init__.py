@@ -6,8 +6,13 @@ answers at once, although the measures need heavy libraries.
 
 from __future__ import annotations
 
+import contextlib
+import difflib
+import errno
 import importlib
 import os
+import re
+import select
 import sys
 import tempfile
 import threading
@@ -46,6 +51,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """Name of each command: where it is defined and what it does in one line."""
 
+CLOSED_PIPE = 141
+"""Exit code where the reader of the output has gone, as of a program that SIGPIPE ended."""
+
+DEBUG = "LATENTSCALE_DEBUG"
+COMPLETION = "_LATENTSCALE_COMPLETE"
+
 
 class LazyGroup(click.Group):
     """A group that imports a command's module only when the command is used."""
@@ -63,14 +74,41 @@ class LazyGroup(click.Group):
             click.Command, getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
         )
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of the arguments; suggest the nearest name for an unknown one."""
+        name = args[0]
+        near = difflib.get_close_matches(name, COMMANDS, 1)
+        if near and name not in COMMANDS:
+            raise click.UsageError(f"no such command {name!r}; did you mean {near[0]}?", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
 
+class Unread(Exception):
+    """The reader of the output has closed its pipe."""
+
+
+def _debug(context: click.Context, option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        os.environ[DEBUG] = "1"
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="latentscale", prog_name="latentscale")
+@click.option(
+    "--debug",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_debug,
+    help=f"Show the traceback of an error, as {DEBUG}=1 does.",
+)
 def cli() -> None:
     """Measure the shape and the diversity of huge embedding corpora.
 
@@ -79,61 +117,138 @@ def cli() -> None:
       latentscale ingest embeddings/*.npy corpus.zarr
       latentscale run quickstart.yaml
 
-    Exit codes: 0 done, 1 a gate failed, 2 bad usage or bad input, 3 incomplete (run again).
+    Exit codes: 0 done, 1 a gate failed, 2 bad usage or bad input, 3 incomplete (run again), 141 the
+    reader of the output closed its pipe.
     """
 
 
 def main() -> NoReturn:
     """Run the command line, and report every error as one line and an exit code."""
+    error: BaseException | None = None
+    try:
+        if COMPLETION in os.environ:
+            _complete()
+        # Not cli.main(), which ends with code 1 where a pipe is closed.
+        with cli.make_context("latentscale", sys.argv[1:]) as context:
+            cli.invoke(context)
+    except BaseException as raised:  # noqa: BLE001 -- the top level reports every error in one line
+        error = raised
+    if isinstance(error, BrokenPipeError) and _reader_is_gone():
+        error = Unread()
+    unwritten = _flush()
+    if unwritten is not None and (error is None or isinstance(error, OSError)):
+        error = Unread() if isinstance(unwritten, BrokenPipeError) else unwritten
+    code, line = _ending(error)
+    if code and error is not None and os.environ.get(DEBUG, "0") not in {"", "0"}:
+        _say(_shown("".join(traceback.format_exception(error))))
+    _say(line)
+    _leave(code)
+
+
+def _ending(error: BaseException | None) -> tuple[int, str]:
+    """Return the exit code of an error, and the line that reports it."""
     from latentscale_pipeline.errors import Interrupted, LatentscaleError
 
-    try:
-        cli(standalone_mode=False)
-    except click.exceptions.Exit as ending:
-        sys.exit(ending.exit_code)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(2)
-    except (click.Abort, KeyboardInterrupt, Interrupted):
-        click.echo("latentscale: interrupted; run the same command again to continue", err=True)
-        _leave(3)
-    except LatentscaleError as error:
-        click.echo(f"latentscale: {_shown(error)}", err=True)
-        _leave(error.exit_code)
-    except BrokenPipeError:
-        # The output's reader has closed the pipe, so flushing at exit would fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(3)
-    except Exception as error:  # noqa: BLE001 -- the top level reports every error in one line
-        click.echo(f"latentscale: {_keep_traceback(error)}", err=True)
-        sys.exit(3)
-    sys.exit(0)
+    match error:
+        case None:
+            return 0, ""
+        case click.exceptions.Exit():
+            return error.exit_code, ""
+        case click.exceptions.NoArgsIsHelpError():
+            return 2, error.format_message()
+        case click.ClickException():
+            return 2, f"latentscale: {_shown(_usage(error))}"
+        case click.Abort() | KeyboardInterrupt() | Interrupted():
+            return 3, "latentscale: interrupted; run the same command again to continue"
+        case LatentscaleError():
+            return error.exit_code, f"latentscale: {_shown(error)}"
+        case Unread() | SystemExit(__context__=BrokenPipeError()):  # rich ends the process so
+            return CLOSED_PIPE, ""
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT, filename=None):
+            return 3, "latentscale: the output can't be written: the disk is full; free some space"
+    return 3, f"latentscale: {_keep_traceback(error)}"
+
+
+def _reader_is_gone() -> bool:
+    """Return whether standard output or standard error is a pipe that nobody reads."""
+    poll = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            poll.register(stream.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+def _usage(error: click.ClickException) -> str:
+    """Return one line for a mistake on the command line that says what to do."""
+    near = getattr(error, "possibilities", None)
+    context = getattr(error, "ctx", None)
+    said = " ".join((error.message if near else error.format_message()).split()).rstrip(".")
+    advice = f"see {context.command_path if context else 'latentscale'} --help"
+    if near:
+        advice = f"did you mean {near[0]}?"
+    elif said.endswith("?"):  # it has a suggestion
+        return said
+    return f"{said[:1].lower()}{said[1:]}; {advice}"
+
+
+def _complete() -> NoReturn:
+    """Print what a shell asks for to complete a command line."""
+    from click.shell_completion import shell_complete
+
+    code = shell_complete(cli, {}, "latentscale", COMPLETION, os.environ[COMPLETION])
+    raise click.exceptions.Exit(2 if code else 0)
+
+
+def _flush() -> OSError | None:
+    """Write what was printed; if that fails, drop it and all that follows, and return the error."""
+    found = None
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError as error:
+            # Flushing at exit would fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            found = found or error
+    return found
+
+
+def _say(line: str) -> None:
+    """Print a line on standard error, if anybody can read it."""
+    if line:
+        with contextlib.suppress(OSError):
+            click.echo(line, err=True)
+        _flush()
 
 
 def _leave(code: int) -> NoReturn:
     """End the process; immediately if a task is still running in it."""
     if any(thread.name == TASK_THREAD for thread in threading.enumerate()):
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
 
 
 def _shown(said: object) -> str:
     """Return an error's message without secrets and control characters."""
-    from latentscale_pipeline.storage.urls import without_credentials
-
+    try:
+        from latentscale_pipeline.storage.urls import without_credentials
+    except Exception:  # noqa: BLE001 -- the error may be that libraries can't be imported
+        return re.sub(r"\S*://\S*", "URL", str(said))
     return str(without_credentials(str(said)))
 
 
-def _keep_traceback(error: Exception) -> str:
+def _keep_traceback(error: BaseException) -> str:
     """Store a bug's traceback; return one line that names the error and the log."""
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="latentscale-", suffix=".log", delete=False, encoding="utf-8"
-    ) as log:
-        log.write(_shown("".join(traceback.format_exception(error))))
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="latentscale-", suffix=".log", delete=False, encoding="utf-8"
+        ) as log:
+            log.write(_shown("".join(traceback.format_exception(error))))
+        evidence = log.name
+    except OSError:  # no folder for temporary files, or a full disk
+        evidence = f"what {DEBUG}=1 shows"
     reason = _shown((str(error).splitlines() or [""])[0])
     return (
         f"unexpected {type(error).__name__}: {reason} (a defect of this program; "
-        f"please report it with {log.name})"
+        f"please report it with {evidence})"
     )

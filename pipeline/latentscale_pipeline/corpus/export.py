@@ -113,6 +113,9 @@ def _published(fs: Any, path: str) -> Iterator[BinaryIO]:
             yield cast(BinaryIO, file)
         return
     final = Path(path)
-    final.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(*error.args) from None
     with placed(final) as local:
         yield local

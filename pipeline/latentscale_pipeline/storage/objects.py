@@ -59,6 +59,9 @@ FIRST_DELAY, LONGEST_DELAY = 0.2, 15.0
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """Errors of a file system without free space."""
 
+IMPOSSIBLE = {errno.ELOOP, errno.ENAMETOOLONG}
+"""Errors of paths at which nothing can be."""
+
 PASSING = {
     getattr(errno, name)
     for name in (
@@ -163,7 +166,10 @@ class ObjectStore:
         FileNotFoundError
             If there is no such object.
         """
-        data: bytes = self._attempt(lambda: self._fs.cat_file(self._path(key)), key)
+        try:
+            data: bytes = self._attempt(lambda: self._fs.cat_file(self._path(key)), key)
+        except NotADirectoryError as error:  # below a file there is nothing
+            raise FileNotFoundError(*error.args, error.filename) from None
         return data
 
     def load(self, key: str) -> bytearray:
@@ -422,14 +428,16 @@ class ObjectStore:
                 self._attempt(lambda: _make_folder(path.parent, durable=durable), key)
             except (FileExistsError, NotADirectoryError):
                 raise in_the_way from None
+            except FileNotFoundError:
+                continue
             try:
                 self._attempt(place, key)
                 return
             except (IsADirectoryError, NotADirectoryError):
                 raise in_the_way from None
-            except FileNotFoundError as error:
-                gone = error  # another process removed the folder meanwhile
-        raise gone
+            except FileNotFoundError:
+                continue  # another process removed the folder meanwhile
+        raise BadInput(f"{self.locate(key)}: nothing can be created there; choose another place")
 
     def _attempt(self, operation: Callable[[], Any], key: str) -> Any:
         """Run an operation, and repeat it while its error may be temporary.
@@ -624,5 +632,7 @@ def _explained(error: Exception, where: str) -> LatentscaleError:
         return BadInput(f"{where}: permission denied; choose another place or change permissions")
     if type(error).__name__ in WITHOUT_CREDENTIALS:
         return BadInput(f"{where}: no credentials; set them in the environment")
+    if number in IMPOSSIBLE and isinstance(error, OSError):
+        return BadInput(f"{where}: {error.strerror}; choose another place")
     reason = without_credentials(first_line(error))
     return StoreFailed(f"{where}: {reason}; run the same command again once this is fixed")

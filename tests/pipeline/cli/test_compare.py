@@ -200,7 +200,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a"], "Missing argument 'BASELINE'"),
+        (["a"], "missing argument 'BASELINE'"),
         (
             ["a", "b", "--junit", "x.xml"],
             "--junit writes the results of gates; name them with --gates",

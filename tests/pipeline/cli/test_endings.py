@@ -1,0 +1,276 @@
+"""How commands end: exit codes and lines, whatever becomes of the output and of the program."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from latentscale_pipeline.cli import CLOSED_PIPE
+from tests.conftest import Ended
+from tests.support.comparisons import row, write_job
+
+Command = Callable[..., Ended]
+
+PROGRAM = [sys.executable, "-c", "from latentscale_pipeline.cli import main; main()"]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    return write_job(tmp_path / "jobs/nightly-1a2b3c4d", row(7.5))
+
+
+def unread(*arguments: object, both: bool = False, unbuffered: bool = False) -> tuple[int, str]:
+    """Run a command whose output nobody reads, and return its exit code and standard error."""
+    interpreter = [PROGRAM[0], *(["-u"] if unbuffered else []), *PROGRAM[1:]]
+    with subprocess.Popen(
+        [*interpreter, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if both else subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        err = process.stderr.read() if process.stderr is not None else ""
+        return process.wait(60), err
+
+
+@pytest.mark.parametrize("unbuffered", [False, True])
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["history", "--help"], ["config", "--schema"], ["compare"]]
+)
+def test_a_closed_pipe_ends_a_command_as_it_ends_other_programs(
+    job: Path, arguments: list[str], both: bool, unbuffered: bool
+) -> None:
+    jobs = [job, job] if arguments == ["compare"] else []
+    ended = unread(*arguments, *jobs, both=both, unbuffered=unbuffered)
+    assert ended == (CLOSED_PIPE, "")
+
+
+def test_a_closed_pipe_hides_no_bad_input(tmp_path: Path) -> None:
+    path = tmp_path / "no.yaml"
+    line = f"latentscale: {path}: No such file or directory; name a YAML file that describes a job"
+    assert unread("run", path) == (2, f"{line}\n")
+    assert unread("run", path, both=True) == (2, "")
+
+
+@pytest.mark.parametrize("unbuffered", [[], ["-u"]])
+def test_output_to_a_full_disk_is_incomplete(unbuffered: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [PROGRAM[0], *unbuffered, *PROGRAM[1:], "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (ended.returncode, ended.stderr) == (
+        3,
+        "latentscale: the output can't be written: the disk is full; free some space\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["rum"], "no such command 'rum'; did you mean run?"),
+        (["xyzzy"], "no such command 'xyzzy'; see latentscale --help"),
+        (["--bebug", "run"], "no such option '--bebug'; did you mean --debug?"),
+        (["run", "--alow-code", "x"], "no such option '--alow-code'; did you mean --allow-code?"),
+        (["compare", "a"], "missing argument 'BASELINE'; see latentscale compare --help"),
+        (
+            ["run", "a", "b"],
+            "got unexpected extra argument (b); see latentscale run --help",
+        ),
+        (
+            ["report", "a", "--format", "pdf"],
+            (
+                "invalid value for '--format': 'pdf' is not one of 'html', 'md', 'json'; see "
+                "latentscale report --help"
+            ),
+        ),
+        (
+            ["config", "--schema", "--presets"],
+            "name one of CONFIG, --schema and --presets; see latentscale config --help",
+        ),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_one_line(
+    latentscale: Command, arguments: list[str], line: str
+) -> None:
+    assert latentscale(*arguments) == Ended(2, "", f"latentscale: {line}\n")
+
+
+def test_a_command_without_arguments_shows_its_help(latentscale: Command) -> None:
+    ended = latentscale("run")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("Usage: latentscale run [OPTIONS] CONFIG\n")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ImportError("no module"),
+        RecursionError("too deep"),
+        MemoryError("too much"),
+        SystemExit(1),
+        SystemExit(0),
+        GeneratorExit("closed"),
+    ],
+)
+def test_nothing_unexpected_looks_like_a_failed_gate(
+    latentscale: Command, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise error
+
+    monkeypatch.setattr("latentscale_pipeline.cli.LazyGroup.get_command", fail)
+    ended = latentscale("run", "job.yaml")
+    [line] = ended.err.splitlines()
+    assert (ended.code, ended.out) == (3, "")
+    kind = type(error).__name__
+    assert line.startswith(f"latentscale: unexpected {kind}: {error} (a defect of this program; ")
+    log = Path(line.rpartition(" ")[2].rstrip(")"))
+    assert kind in log.read_text()
+    log.unlink()
+
+
+def test_a_library_that_cannot_be_imported_is_no_failed_gate(tmp_path: Path) -> None:
+    without = "import sys; sys.modules['fsspec'] = None; " + PROGRAM[-1]
+    ended = subprocess.run(
+        [*PROGRAM[:-1], without, "info", "s3://user:secret@bucket/c.zarr"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (3, "")
+    [line] = ended.stderr.splitlines()
+    assert line.startswith("latentscale: unexpected ModuleNotFoundError: ")
+
+
+def test_an_interrupted_import_is_incomplete(
+    latentscale: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("latentscale_pipeline.cli.LazyGroup.get_command", interrupted)
+    assert latentscale("run", "job.yaml") == Ended(
+        3, "", "latentscale: interrupted; run the same command again to continue\n"
+    )
+
+
+def test_a_defect_is_told_without_a_place_for_its_log(
+    latentscale: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise ImportError("no module")
+
+    monkeypatch.setattr("latentscale_pipeline.cli.LazyGroup.get_command", fail)
+    monkeypatch.setattr("tempfile.tempdir", "/proc/none")
+    assert latentscale("run", "job.yaml") == Ended(
+        3,
+        "",
+        "latentscale: unexpected ImportError: no module (a defect of this program; please report "
+        "it with what LATENTSCALE_DEBUG=1 shows)\n",
+    )
+
+
+@pytest.mark.parametrize("given", ["option", "environment", "off"])
+def test_debug_shows_the_traceback_of_any_error(
+    latentscale: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: str
+) -> None:
+    monkeypatch.setenv("LATENTSCALE_DEBUG", "1" if given == "environment" else "0")
+    options = ["--debug"] if given == "option" else []
+    ended = latentscale(*options, "run", tmp_path / "no.yaml")
+    *shown, line = ended.err.splitlines()
+    assert (ended.code, ended.out) == (2, "")
+    assert line.startswith(f"latentscale: {tmp_path}/no.yaml: No such file")
+    assert ("Traceback (most recent call last):" in shown) is (given != "off")
+
+
+def test_debug_shows_no_traceback_where_nothing_failed(
+    latentscale: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LATENTSCALE_DEBUG", "1")
+    ended = latentscale("--version")
+    assert (ended.code, ended.err) == (0, "")
+
+
+def test_a_shell_completes_commands(monkeypatch: pytest.MonkeyPatch, latentscale: Command) -> None:
+    monkeypatch.setenv("_LATENTSCALE_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "latentscale ru")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    assert latentscale() == Ended(0, "plain,run\n", "")
+    monkeypatch.setenv("_LATENTSCALE_COMPLETE", "unknown")
+    assert latentscale().code == 2
+
+
+# --- places where nothing can be written -------------------------------------------------------
+
+
+NOTHING = "nothing can be created there; choose another place"
+FILE = "a file is where a folder is needed; choose another place"
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("/proc/none", NOTHING),
+        ("FILE/below", FILE),
+        ("a" * 300, "File name too long; choose another place"),
+    ],
+)
+@pytest.mark.parametrize("command", ["ingest", "subset", "run", "history", "export-metrics"])
+def test_an_impossible_output_is_bad_input(
+    latentscale: Command, job: Path, tmp_path: Path, place: str, reason: str, command: str
+) -> None:
+    (tmp_path / "FILE").touch()
+    output = str(tmp_path / place)
+    np.save(tmp_path / "rows.npy", np.random.default_rng(1).normal(size=(50, 4)))
+    corpus = tmp_path / "c.zarr"
+    assert latentscale("ingest", tmp_path / "rows.npy", corpus).code == 0
+    config = tmp_path / "job.yaml"
+    measures = {"vendi": {"kernels": ["cosine"]}}
+    fields = {"name": "a", "corpus": str(corpus), "output": output, "measures": measures}
+    config.write_text(json.dumps({**fields, "cluster": {"kind": "serial"}}))
+    ended = latentscale(
+        *{
+            "ingest": ["ingest", tmp_path / "rows.npy", output],
+            "subset": ["subset", corpus, output, "--sample", "3"],
+            "run": ["run", config, "--quiet"],
+            "history": ["history", "add", output, job],
+            "export-metrics": ["export-metrics", job, "--output", output],
+        }[command]
+    )
+    last = ended.err.splitlines()[-1]
+    assert (ended.code, ended.out) == (2, "")
+    assert last.startswith(f"latentscale: {output}")
+    assert last.endswith(f": {reason}")
+
+
+@pytest.mark.parametrize("place", ["/proc/none.npy", "FILE/below.npy"])
+def test_an_export_to_an_impossible_place_is_bad_input(
+    latentscale: Command, tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "FILE").touch()
+    np.save(tmp_path / "rows.npy", np.random.default_rng(1).normal(size=(50, 4)))
+    assert latentscale("ingest", tmp_path / "rows.npy", tmp_path / "c.zarr").code == 0
+    ended = latentscale("export", tmp_path / "c.zarr", tmp_path / place)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.splitlines()[-1].endswith("; check the path")
+
+
+def test_a_failed_gate_and_a_closed_pipe_are_told_apart(job: Path, tmp_path: Path) -> None:
+    gates = tmp_path / "gates.yaml"
+    gates.write_text("gates: [{score: spread, max: 1}]")
+    arguments = ["compare", job, job, "--gates", gates]
+    ended = subprocess.run([*PROGRAM, *map(str, arguments)], capture_output=True, check=False)
+    assert ended.returncode == 1
+    assert unread(*arguments) == (CLOSED_PIPE, "")
