@@ -46,10 +46,10 @@ def compare(
 ) -> None:
     """Compare the scores of JOB with those of BASELINE.
 
-    Both are folders of finished jobs, local or URLs such as s3://bucket/jobs/nightly-1a2b3c4d. A
-    difference is significant when it is beyond both brackets and beyond the sampling error of
-    both jobs; where that is unknown, no difference is called significant. Jobs are refused if their
-    settings, scales or numbers of rows differ.
+    Both are folders of finished jobs, local or URLs such as s3://bucket/jobs/nightly-1a2b3c4d; the
+    hash at the end may be left out if one job fits. A difference is significant when it is beyond
+    both brackets and beyond the sampling error of both jobs; where that is unknown, no difference
+    is called significant. Jobs are refused if their settings, scales or numbers of rows differ.
 
     \b
     Example:

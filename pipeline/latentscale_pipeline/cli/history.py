@@ -84,7 +84,7 @@ def list_entries(registry: str, name: str | None, as_json: bool) -> None:
     Example:
       latentscale history list history/ --name nightly
     """
-    known = Registry.at(registry)
+    known = Registry.existing(registry)
     entries, tags = known.entries(name), known.tags()
     if as_json:
         click.echo(json.dumps([_describe(entry, tags) for entry in entries], indent=1))
@@ -141,7 +141,7 @@ def plot(
     Example:
       latentscale history plot history/ --name nightly --output trends.html
     """
-    known = Registry.at(registry)
+    known = Registry.existing(registry)
     entries = known.entries(name)[-last if last else 0 :]
     if not entries:
         raise BadInput(f"{known.store.url}: no jobs{f' of {name}' if name else ''} to plot")

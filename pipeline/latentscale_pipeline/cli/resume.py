@@ -19,7 +19,7 @@ from latentscale_pipeline.cli.submit import hand_over
 from latentscale_pipeline.jobs.resume import plan_again
 from latentscale_pipeline.jobs.run import is_finished
 from latentscale_pipeline.jobs.submission_records import last_submission
-from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.measures.finished_job import find_job
 
 
 @click.command(no_args_is_help=True)
@@ -52,8 +52,9 @@ def resume(
       latentscale resume jobs/nightly-1a2b3c4d -o cluster.workers=8
     """
     with ended_by_signals():
-        plan = plan_again(job, overrides, allow_code=allow_code)
-        submission = None if here else last_submission(ObjectStore(job))
+        store = find_job(job)
+        plan = plan_again(store.address, overrides, allow_code=allow_code)
+        submission = None if here else last_submission(store)
         if submission is not None and not is_finished(plan):
             how = {"requeue": submission.requeue, "keep": keep, "allow_code": allow_code}
             hand_over(plan, as_json=as_json, wait=wait, quiet=quiet, **how)

@@ -59,10 +59,10 @@ RESUMABLE = frozenset({"dead", "cancelled", "interrupted", "failed", "planned"})
 def status(job: str, watch: bool, as_json: bool) -> None:
     """Show the state of a job, from its folder alone.
 
-    JOB is a job's folder: a path, or a URL such as s3://bucket/jobs/nightly-1a2b3c4d. A job is
-    running, finished, dead (its process is gone, or has had no heartbeat for a minute), cancelled,
-    interrupted, failed, planned, or queued (its driver waits in a cluster's scheduler). Memory is
-    the measured peak and the projected one.
+    JOB is a job's folder: a path, or a URL such as s3://bucket/jobs/nightly-1a2b3c4d. The hash at
+    the end may be left out if one job fits. A job is running, finished, dead (its process is gone,
+    or has had no heartbeat for a minute), cancelled, interrupted, failed, planned, or queued (its
+    driver waits in a cluster's scheduler). Memory is the measured peak and the projected one.
 
     \b
     Example:

@@ -11,8 +11,8 @@ from latentscale_pipeline.corpus import open_corpus
 from latentscale_pipeline.corpus import verify as verify_corpus
 from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.jobs.verification import verify_job
+from latentscale_pipeline.measures.finished_job import find_job
 from latentscale_pipeline.progress import reported
-from latentscale_pipeline.storage.objects import ObjectStore
 
 
 @click.command()
@@ -30,7 +30,7 @@ def verify(place: str, as_json: bool) -> None:
       latentscale verify corpus.zarr
       latentscale verify jobs/nightly-0a1b2c3d
     """
-    store = ObjectStore(place)
+    store = find_job(place)
     damage: type[BadInput | Incomplete]
     if store.exists("plan.json"):
         with reported("verify", "parts") as progress:

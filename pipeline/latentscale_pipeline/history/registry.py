@@ -43,6 +43,23 @@ class Registry:
         """Return the registry at a folder or URL, which need not exist yet."""
         return Registry(ObjectStore(url))
 
+    @staticmethod
+    def existing(url: str) -> Registry:
+        """Return the registry at a folder or URL.
+
+        Raises
+        ------
+        BadInput
+            If nothing is there.
+        """
+        store = ObjectStore(url)
+        if not store.exists(""):
+            raise BadInput(
+                f"{store.url}: nothing is there; name the folder of a history, or begin one with "
+                "latentscale history add"
+            )
+        return Registry(store)
+
     def add(self, entry: Entry) -> bool:
         """Register a job; if it is registered already, change nothing and return False."""
         if self.store.exists(entry.key):

@@ -37,6 +37,7 @@ from latentscale_pipeline.jobs.stored_plan import (
     stage_folder,
 )
 from latentscale_pipeline.jobs.submission_records import Submission, last_submission
+from latentscale_pipeline.measures.finished_job import find_job, suggest_job
 from latentscale_pipeline.storage.artifacts import SPENT, Cost, read_marker
 from latentscale_pipeline.storage.cancellation import read_cancel_request
 from latentscale_pipeline.storage.events import read_events
@@ -198,18 +199,20 @@ class MarkerCosts:
 
 
 def open_job(url: str) -> ObjectStore:
-    """Open a job's folder.
+    """Open a job's folder, which may be named without the hash at its end.
 
     Raises
     ------
     BadInput
         If it isn't a job's folder; the message suggests what to name instead.
     """
-    store = ObjectStore(url)
+    store = find_job(url)
     if is_job(store):
         return store
     if not store.exists(""):
-        raise BadInput(f"{store.url}: nothing is there; name the folder of a job")
+        raise BadInput(
+            f"{store.url}: nothing is there; name the folder of a job{suggest_job(store)}"
+        )
     jobs = [name for name in store.folders() if is_job(store.child(name))]
     if jobs:
         raise BadInput(

@@ -1,8 +1,10 @@
-"""A finished job, read from its folder: results and configuration."""
+"""A finished job, read from its folder: results and configuration; and the folder's name."""
 
 from __future__ import annotations
 
+import difflib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,6 +78,48 @@ class FinishedJob:
         return max((timing.peak_memory_bytes or 0 for timing in timings), default=0) or None
 
 
+def find_job(url: str) -> ObjectStore:
+    """Return the folder of a job, which may be named without the hash at its end.
+
+    Parameters
+    ----------
+    url : str
+        A job's folder, local or any fsspec URL. If nothing is there, ``jobs/nightly`` finds
+        ``jobs/nightly-1a2b3c4d``.
+
+    Returns
+    -------
+    ObjectStore
+        The folder; that of ``url`` itself if no job of this name is found.
+
+    Raises
+    ------
+    BadInput
+        If several jobs have this name; the message lists them.
+    """
+    store = ObjectStore(url)
+    if store.exists(""):
+        return store
+    parent, name = _parent(store)
+    named = re.compile(re.escape(name) + "-[0-9a-f]{8}")
+    fitting = [folder for folder in parent.folders() if named.fullmatch(folder)]
+    if len(fitting) > 1:
+        raise BadInput(f"{store.url}: several jobs have this name; name one: {', '.join(fitting)}")
+    return parent.child(fitting[0]) if fitting else store
+
+
+def suggest_job(store: ObjectStore) -> str:
+    """Return ``; did you mean …?`` with the nearest folder beside one that isn't there, if any."""
+    parent, name = _parent(store)
+    near = difflib.get_close_matches(name, parent.folders(), 1)
+    return f"; did you mean {parent.locate(near[0])}?" if near and not store.exists("") else ""
+
+
+def _parent(store: ObjectStore) -> tuple[ObjectStore, str]:
+    parent, slash, name = store.address.rstrip("/").rpartition("/")
+    return ObjectStore(parent or slash or "."), name
+
+
 def read_job(url: str) -> FinishedJob:
     """Read a finished job from its folder.
 
@@ -89,7 +133,7 @@ def read_job(url: str) -> FinishedJob:
     BadInput
         If there is no finished job, or its files can't be read.
     """
-    store = ObjectStore(url)
+    store = find_job(url)
     document = _read_object(store, "results.json")
     settings = _read_object(store, "config.json")
     if document is None and settings is not None:
@@ -97,7 +141,7 @@ def read_job(url: str) -> FinishedJob:
     if document is None:
         raise BadInput(
             f"{store.url}: no results.json here; name the folder of a finished job, "
-            "such as jobs/nightly-1a2b3c4d"
+            f"such as jobs/nightly-1a2b3c4d{suggest_job(store)}"
         )
     return FinishedJob(store.url, read_results(document, f"{store.url}/results.json"), settings)
 
@@ -110,7 +154,7 @@ def read_provenance(url: str) -> dict[str, Any] | None:
     BadInput
         If the document can't be read.
     """
-    return _read_object(ObjectStore(url), "provenance.json")
+    return _read_object(find_job(url), "provenance.json")
 
 
 def read_results(document: Mapping[str, Any], where: str) -> Results:

@@ -1,0 +1,145 @@
+"""Folders of jobs that are named without their hash, and folders that don't exist."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from latentscale_pipeline.storage.objects import ObjectStore
+from tests.conftest import Ended
+from tests.support.comparisons import row, write_job
+
+Command = Callable[..., Ended]
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Path:
+    for name in ("v2a-1a2b3c4d", "v2b-5e6f7a8b", "twice-00000001", "twice-00000002", "v2a-later"):
+        job = write_job(tmp_path / "jobs" / name, row(7.5))
+        (job / "plan.json").write_text('{"stages": []}')
+    return tmp_path / "jobs"
+
+
+def test_a_name_without_hash_is_enough(latentscale: Command, jobs: Path) -> None:
+    whole = latentscale("compare", jobs / "v2a-1a2b3c4d", jobs / "v2b-5e6f7a8b")
+    assert whole.code == 0
+    assert latentscale("compare", jobs / "v2a", f"{jobs}/v2b/") == whole
+
+
+def test_names_below_the_current_folder(
+    latentscale: Command, jobs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(jobs)
+    assert latentscale("compare", "v2a", "./v2b").code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["status", "JOB"],
+        ["logs", "JOB"],
+        ["verify", "JOB"],
+        ["export-metrics", "JOB"],
+        ["history", "add", "HISTORY", "JOB"],
+    ],
+)
+def test_every_command_finds_the_job(
+    latentscale: Command, jobs: Path, tmp_path: Path, arguments: list[str]
+) -> None:
+    def run(job: str) -> Ended:
+        history = str(tmp_path / f"history-{job}")
+        known = {"JOB": str(jobs / job), "HISTORY": history}
+        return latentscale(*[known.get(argument, argument) for argument in arguments])
+
+    found = run("v2a")
+    assert found == run("v2a-1a2b3c4d")
+    # Nothing but results and settings was written, so verify misses the report.
+    assert found.code == (3 if arguments[0] == "verify" else 0)
+
+
+@pytest.mark.parametrize("command", ["cancel", "resume"])
+def test_a_job_that_cannot_be_changed_is_named_whole(
+    latentscale: Command, jobs: Path, command: str
+) -> None:
+    ended = latentscale(command, jobs / "v2a")
+    assert ended.code == 2
+    assert ended.err.startswith(f"latentscale: {jobs}/v2a-1a2b3c4d")
+
+
+@pytest.mark.parametrize("command", ["compare", "report", "status", "logs", "verify", "resume"])
+def test_several_jobs_of_one_name_are_listed(
+    latentscale: Command, jobs: Path, command: str
+) -> None:
+    ended = latentscale(command, *[jobs / "twice"] * (2 if command == "compare" else 1))
+    assert ended == Ended(
+        2,
+        "",
+        f"latentscale: {jobs}/twice: several jobs have this name; name one: twice-00000001, "
+        "twice-00000002\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (
+            "report",
+            (
+                "no results.json here; name the folder of a finished job, such as "
+                "jobs/nightly-1a2b3c4d"
+            ),
+        ),
+        ("status", "nothing is there; name the folder of a job"),
+    ],
+)
+def test_the_nearest_name_is_suggested(
+    latentscale: Command, jobs: Path, command: str, message: str
+) -> None:
+    assert latentscale(command, jobs / "v2b-5e6f7a8c") == Ended(
+        2,
+        "",
+        f"latentscale: {jobs}/v2b-5e6f7a8c: {message}; did you mean {jobs}/v2b-5e6f7a8b?\n",
+    )
+    assert latentscale(command, jobs / "none").err == f"latentscale: {jobs}/none: {message}\n"
+
+
+def test_a_job_in_an_object_store_is_found(latentscale: Command, jobs: Path, s3_url: str) -> None:
+    store = ObjectStore(s3_url)
+    for path in (jobs / "v2a-1a2b3c4d").iterdir():
+        store.write(f"v2a-1a2b3c4d/{path.name}", path.read_bytes())
+    whole = latentscale("compare", f"{s3_url}/v2a-1a2b3c4d", jobs / "v2b")
+    assert whole.code == 0
+    assert latentscale("compare", f"{s3_url}/v2a", jobs / "v2b") == whole
+
+
+# --- folders that aren't there ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_list_of_nothing_is_bad_input(
+    latentscale: Command, tmp_path: Path, options: list[str]
+) -> None:
+    none = tmp_path / "none"
+    assert latentscale("list", none, *options) == Ended(
+        2, "", f"latentscale: {none}: nothing is there; name the output folder of jobs\n"
+    )
+    assert not none.exists()
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["list", "--json"], ["plot"]])
+def test_a_history_of_nothing_is_bad_input(
+    latentscale: Command, tmp_path: Path, arguments: list[str]
+) -> None:
+    none = tmp_path / "none"
+    assert latentscale("history", *arguments, none) == Ended(
+        2,
+        "",
+        f"latentscale: {none}: nothing is there; name the folder of a history, or begin one with "
+        "latentscale history add\n",
+    )
+    assert not none.exists()
+
+
+def test_lists_of_empty_folders_are_empty(latentscale: Command, tmp_path: Path) -> None:
+    assert latentscale("list", tmp_path) == Ended(0, "", f"{tmp_path}: no jobs\n")
+    assert latentscale("history", "list", tmp_path) == Ended(0, "", f"{tmp_path}: no jobs\n")
