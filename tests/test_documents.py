@@ -48,9 +48,8 @@ MODELS: dict[str, type[BaseModel]] = {
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with the presets, the recipes, and the files that the first page makes."""
-    for name in ("configs", "workflows"):
-        shutil.copytree(ROOT / name, tmp_path / name)
+    """A folder with the recipes, and the files that the first page makes."""
+    shutil.copytree(ROOT / "workflows", tmp_path / "workflows")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     with patch.dict(MEASURES):  # a page adds one

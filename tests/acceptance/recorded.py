@@ -141,8 +141,8 @@ class Job:
         Its data.
     config : mapping
         Keys of its configuration beside data, output and cluster.
-    preset : str
-        A file of ``configs/`` that takes the place of ``config``; ``demo`` for the command.
+    demo : bool
+        Whether the command ``demo`` runs it.
     places : sequence of str
         Where it runs, with the same numbers everywhere: keys of :data:`PLACES`.
     limits : mapping
@@ -154,7 +154,7 @@ class Job:
     corpus: Rows | None
     reference: Rows | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
-    preset: str = ""
+    demo: bool = False
     places: Sequence[str] = ("serial",)
     limits: Mapping[str, int] = field(default_factory=dict)
 
@@ -169,7 +169,7 @@ PLACES: Mapping[str, tuple[Mapping[str, Any] | None, bool]] = {
     "serial-store": (SERIAL, True),
     "local-store": (LOCAL, True),
 }
-"""The cluster of a place, None for the preset's own, and whether data and job are in a store."""
+"""The cluster of a place, None for the default, and whether data and job are in a store."""
 
 TIMES = {"count": 16}
 
@@ -189,17 +189,15 @@ SMALL_JOBS: Sequence[Job] = (
     Job(
         "quickstart",
         Rows(620, 24, 1, shard_size=""),
-        preset="quickstart.yaml",
         places=("own",),
     ),
     Job(
         "compare",
         Rows(560, 20, 2, shard_size=""),
         Rows(640, 20, 3, shard_size=""),
-        preset="compare.yaml",
         places=("own",),
     ),
-    Job("demo", None, preset="demo", places=("own",)),
+    Job("demo", None, demo=True, places=("own",)),
     Job(
         "everything",
         Rows(1150, 16, 4, labels=True, shard_size="8KiB"),
@@ -513,7 +511,7 @@ def run_job(job: Job, folder: Path, place: str, store: str = "") -> str:
     cluster, in_store = PLACES[place]
     base = f"{store}/" if in_store else ""
     output = f"{base}jobs"
-    if job.preset == "demo":
+    if job.demo:
         run_command(folder, "demo", "--output", output, "--quiet")
         return _only_job(folder, output)
     data = {
@@ -524,13 +522,9 @@ def run_job(job: Job, folder: Path, place: str, store: str = "") -> str:
     keys: Document = {**data, "output": output}
     if cluster is not None:
         keys["cluster"] = cluster
-    if job.preset:
-        overrides = [part for key in keys for part in ("-o", f"{key}={json.dumps(keys[key])}")]
-        run_command(folder, "run", str(ROOT / "configs" / job.preset), "--quiet", *overrides)
-    else:
-        config = folder / "job.yaml"
-        config.write_text(json.dumps({"name": job.name, **keys, **job.config}, indent=1))
-        run_command(folder, "run", config.name, "--quiet", limits=job.limits)
+    config = folder / "job.yaml"
+    config.write_text(json.dumps({"name": job.name, **keys, **job.config}, indent=1))
+    run_command(folder, "run", config.name, "--quiet", limits=job.limits)
     return _only_job(folder, output)
 
 

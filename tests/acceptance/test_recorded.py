@@ -52,11 +52,6 @@ def test_every_job_has_a_record_and_every_record_a_job() -> None:
     assert sum(path.stat().st_size for path in recorded.RECORDS.glob("*")) < 3 * 2**20
 
 
-def test_every_preset_is_recorded() -> None:
-    presets = {path.name for path in (recorded.ROOT / "configs").glob("*.yaml")}
-    assert {*presets, "demo"} == {job.preset for job in SMALL_JOBS if job.preset}
-
-
 def test_differences_name_their_place() -> None:
     row = {"measure": "vendi", "of": "corpus", "score": "vendi", "order": "1", "value": 2.5}
     old = {"scores": [row], "corpora": {"corpus": {"n": 3}, "reference": None}, "curve": [1.0, 2.0]}

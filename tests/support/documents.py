@@ -342,7 +342,8 @@ def _check_latentscale(arguments: list[str], where: str) -> None:
         context = command.make_context(command.name, arguments)
     except click.UsageError as error:
         raise AssertionError(f"{where}: {command.name}: {error.format_message()}") from None
-    file = Path(str(context.params.get("config")))
+    given = context.params.get("given", context.params.get("config"))
+    file = Path(given[0] if isinstance(given, tuple) else str(given))
     if file.suffix == ".yaml" and file.exists():
         read_job(file.read_text("utf-8"), where, context.params["overrides"])
 

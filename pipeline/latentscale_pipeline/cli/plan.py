@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
 import yaml
 from rich.console import Console
 
-from latentscale_pipeline.cli.options import ALLOW_CODE, JSON, OVERRIDES, taking
-from latentscale_pipeline.cli.run import read_job
+from latentscale_pipeline.cli.job_arguments import JOB_OPTIONS, read_job
+from latentscale_pipeline.cli.options import ALLOW_CODE, JSON, taking
 from latentscale_pipeline.jobs.forecast import forecast_job
 from latentscale_pipeline.views.formatting import (
     printable,
@@ -34,10 +33,10 @@ WORK_NOTE = (
 
 
 @click.command(no_args_is_help=True)
-@click.argument("config", type=click.Path(path_type=Path))
-@taking(OVERRIDES, ALLOW_CODE, JSON)
-def plan(config: Path, overrides: tuple[str, ...], allow_code: bool, as_json: bool) -> None:
-    """Forecast what the job that CONFIG (a YAML file) describes will do and cost.
+@click.argument("given", metavar="SOURCE|JOB.yaml")
+@taking(*JOB_OPTIONS, ALLOW_CODE, JSON)
+def plan(given: str, allow_code: bool, as_json: bool, **about: Any) -> None:
+    """Forecast what a job will do and cost: that of a YAML file, or of run SOURCE.
 
     Shows the resolved configuration; the tasks, memory, work and method of every stage; what
     earlier runs have computed; disk and time. Nothing is written. If a source isn't a corpus yet,
@@ -46,9 +45,10 @@ def plan(config: Path, overrides: tuple[str, ...], allow_code: bool, as_json: bo
 
     \b
     Example:
-      latentscale plan quickstart.yaml -o corpus=embeddings.npy -o cluster.workers=8
+      latentscale plan embeddings.npy
+      latentscale plan nightly.yaml -o cluster.workers=8
     """
-    forecast = forecast_job(read_job(config, overrides), allow_code=allow_code)
+    forecast = forecast_job(read_job(given, **about), allow_code=allow_code)
     if as_json:
         click.echo(json.dumps(forecast, indent=1, allow_nan=False))
         return

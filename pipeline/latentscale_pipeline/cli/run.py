@@ -5,49 +5,68 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 from rich.console import Console
 
+from latentscale_pipeline.cli.job_arguments import JOB_OPTIONS, is_job_file, read_job
 from latentscale_pipeline.cli.options import (
     ALLOW_CODE,
     JSON_RESULTS,
     KEEP,
-    OVERRIDES,
     QUIET,
     TAKE_OVER,
     WAIT,
     taking,
 )
 from latentscale_pipeline.cli.run_progress import show_progress
-from latentscale_pipeline.cli.text_files import read_text
-from latentscale_pipeline.config.job import JobConfig, read_config
+from latentscale_pipeline.config.job import JobConfig
+from latentscale_pipeline.corpus.ingest.create import ensure_corpus
 from latentscale_pipeline.errors import Interrupted
-from latentscale_pipeline.jobs.plan import Plan, make_plan, measure_sections
+from latentscale_pipeline.jobs.plan import Plan, make_plan
 from latentscale_pipeline.jobs.run import Finished, run_job
-from latentscale_pipeline.progress import reported, silent
+from latentscale_pipeline.progress import Progress, reported, silent
 from latentscale_pipeline.report.terminal import print_summary
+from latentscale_pipeline.storage.urls import storage_options
+
+_Files = Mapping[str, str | None]
 
 
 @click.command(no_args_is_help=True)
-@click.argument("config", type=click.Path(path_type=Path))
-@taking(OVERRIDES, WAIT, TAKE_OVER)
+@click.argument("given", metavar="SOURCE...|JOB.yaml", nargs=-1, required=True)
+@taking(*JOB_OPTIONS)
+@click.option("--labels", metavar="FILE", help="File with one label per row of the source.")
+@click.option("--ids", metavar="FILE", help="File with one id per row of the source.")
+@click.option("--reference-labels", metavar="FILE", help="The same for the reference.")
+@click.option("--reference-ids", metavar="FILE", help="The same for the reference.")
+@taking(WAIT, TAKE_OVER)
 @click.option("--verify", is_flag=True, help="Check every stored byte; redo what is damaged.")
 @taking(KEEP, ALLOW_CODE, JSON_RESULTS, QUIET)
 def run(
-    config: Path,
-    overrides: tuple[str, ...],
+    given: tuple[str, ...],
+    labels: str | None,
+    ids: str | None,
+    reference_labels: str | None,
+    reference_ids: str | None,
+    wait: bool,
+    take_over: bool,
+    verify: bool,
+    keep: bool,
     allow_code: bool,
     as_json: bool,
     quiet: bool,
-    **how: bool,
+    **about: Any,
 ) -> None:
-    """Run the job that CONFIG (a YAML file) describes.
+    """Measure SOURCE, or run the job that a YAML file describes.
+
+    SOURCE is whatever ingest reads: files, a folder, a glob, a corpus. It is ingested, and all
+    measures that apply are run. The job's folder then holds report.html, results.json and
+    config.yaml, the job file that stands for this command.
 
     Running the same command again resumes an interrupted job; a finished one is recognised in
     seconds and nothing is computed. When a job finishes, intermediate results are removed; --keep
@@ -55,11 +74,23 @@ def run(
 
     \b
     Example:
-      latentscale run quickstart.yaml -o corpus=embeddings.npy -o measures.heat.k=10
+      latentscale run vectors.npy
+      latentscale run generated.parquet --reference real.parquet --measures heat,vendi
+      latentscale run nightly.yaml -o measures.heat.k=10
     """
+    beside = {"labels": labels, "ids": ids}
+    reference_beside = {"labels": reference_labels, "ids": reference_ids}
     with ended_by_signals():
-        plan = plan_job(read_job(config, overrides), allow_code=allow_code, quiet=quiet)
-        finished = run_plan(plan, quiet=quiet, **how)
+        config = read_job(given[0], **about)
+        _refuse_files_of_jobs(given, config, beside, reference_beside)
+        with reported("ingest", "rows") as progress:
+            config = _with_files(
+                config, given, beside, reference_beside, silent if quiet else progress
+            )
+        plan = plan_job(config, allow_code=allow_code, quiet=quiet)
+        finished = run_plan(
+            plan, quiet=quiet, wait=wait, take_over=take_over, verify=verify, keep=keep
+        )
     print_finished(finished, as_json)
 
 
@@ -82,15 +113,47 @@ def demo(output: str, quiet: bool) -> None:
         f"reference={json.dumps(str(data / 'reference.npy'))}",
     )
     with ended_by_signals():
-        plan = plan_job(read_job(data / "demo.yaml", overrides), allow_code=False, quiet=quiet)
+        plan = plan_job(read_job(str(data / "demo.yaml"), overrides), allow_code=False, quiet=quiet)
         finished = run_plan(plan, quiet=quiet)
     print_finished(finished, as_json=False)
 
 
-def read_job(path: Path, overrides: Sequence[str]) -> JobConfig:
-    """Read a configuration file."""
-    text = read_text(path, "a YAML file that describes a job")
-    return read_config(text, str(path), overrides=overrides, measures=measure_sections())
+def _refuse_files_of_jobs(
+    given: Sequence[str], config: JobConfig, beside: _Files, reference_beside: _Files
+) -> None:
+    """Refuse what only a source can have: several files, and files with labels or ids."""
+    if any(map(is_job_file, given)):
+        if len(given) > 1:
+            raise click.UsageError(f"{' '.join(given)}: name one job file, or only sources")
+        if any((*beside.values(), *reference_beside.values())):
+            raise click.UsageError(
+                f"{given[0]}: a job file can't be given labels or ids; make the corpus with "
+                "latentscale ingest --labels, and name it there"
+            )
+    if config.reference is None and any(reference_beside.values()):
+        raise click.UsageError("--reference-labels and --reference-ids need --reference")
+
+
+def _with_files(
+    config: JobConfig,
+    sources: Sequence[str],
+    beside: _Files,
+    reference_beside: _Files,
+    progress: Progress,
+) -> JobConfig:
+    """Ingest what a job file can't name: several sources, or sources with labels or ids."""
+    asked = {
+        "corpus": (list(sources), beside),
+        "reference": ([str(config.reference)], reference_beside),
+    }
+    made = {}
+    with storage_options(config.storage_options):
+        for role, (patterns, files) in asked.items():
+            named = {name: file for name, file in files.items() if file is not None}
+            if named or len(patterns) > 1:
+                corpus = ensure_corpus(patterns, config.output, progress, files=named)
+                made[role] = corpus.address
+    return config.model_copy(update=made)
 
 
 def plan_job(config: JobConfig, *, allow_code: bool, quiet: bool = False) -> Plan:

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from latentscale_pipeline.cli.job_arguments import read_job
 from latentscale_pipeline.cli.options import (
     ALLOW_CODE,
     JSON,
@@ -21,7 +22,7 @@ from latentscale_pipeline.cli.options import (
     RUNTIME_OVERRIDES,
     taking,
 )
-from latentscale_pipeline.cli.run import ended_by_signals, plan_job, read_job
+from latentscale_pipeline.cli.run import ended_by_signals, plan_job
 from latentscale_pipeline.engine.state import StageState
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.executors.stepwise import (
@@ -80,7 +81,7 @@ def prepare(config: Path, overrides: tuple[str, ...], allow_code: bool) -> None:
       latentscale stage prepare nightly.yaml -o corpus=embeddings.zarr
     """
     with ended_by_signals():
-        plan = plan_job(read_job(config, overrides), allow_code=allow_code)
+        plan = plan_job(read_job(str(config), overrides), allow_code=allow_code)
         with storage_options(plan.config.storage_options):
             prepare_job(plan)
             click.echo(plan.store.url)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 
-from latentscale_pipeline.cli.options import ALLOW_CODE, JSON, KEEP, OVERRIDES, QUIET, taking
-from latentscale_pipeline.cli.run import ended_by_signals, plan_job, read_job
+from latentscale_pipeline.cli.job_arguments import JOB_OPTIONS, read_job
+from latentscale_pipeline.cli.options import ALLOW_CODE, JSON, KEEP, QUIET, taking
+from latentscale_pipeline.cli.run import ended_by_signals, plan_job
 from latentscale_pipeline.cli.status import GOING_ON, watch_job
 from latentscale_pipeline.errors import Incomplete
 from latentscale_pipeline.jobs.plan import Plan
@@ -25,22 +26,24 @@ ENDING_SECONDS = 30.0
 
 
 @click.command(no_args_is_help=True)
-@click.argument("config", type=click.Path(path_type=Path))
-@OVERRIDES
+@click.argument("given", metavar="SOURCE|JOB.yaml")
+@taking(*JOB_OPTIONS)
 @click.option("--dry-run", is_flag=True, help="Print exactly what would be submitted.")
 @click.option("--wait", is_flag=True, help="Show progress until it ends; exit with its code.")
 @click.option("--requeue", is_flag=True, help="Start a driver again that dies or runs out of time.")
 @taking(KEEP, ALLOW_CODE, JSON, QUIET)
 def submit(
-    config: Path,
-    overrides: tuple[str, ...],
+    given: str,
     dry_run: bool,
     wait: bool,
+    requeue: bool,
+    keep: bool,
+    allow_code: bool,
     as_json: bool,
     quiet: bool,
-    **how: bool,
+    **about: Any,
 ) -> None:
-    """Write the folder of the job that CONFIG describes and submit its driver to a scheduler.
+    """Write the folder of a job (of a YAML file, or of run SOURCE) and submit its driver.
 
     Prints the scheduler's id and returns at once. status, logs, cancel and resume then work on the
     job's folder from any machine. driver.kind names the scheduler, else cluster.kind: slurm or
@@ -51,7 +54,8 @@ def submit(
       latentscale submit nightly.yaml -o cluster.kind=slurm -o cluster.workers=40
     """
     with ended_by_signals():
-        job = read_job(config, overrides)
+        how = {"requeue": requeue, "keep": keep, "allow_code": allow_code}
+        job = read_job(given, **about)
         plan = plan_job(job, allow_code=how["allow_code"], quiet=quiet)
         if dry_run:
             click.echo(str(plan_submission(plan, **how)))

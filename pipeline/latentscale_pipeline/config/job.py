@@ -208,10 +208,21 @@ def resolve_config(
     *,
     overrides: Sequence[str] = (),
     measures: Mapping[str, type[Section]],
+    preset: Mapping[str, Any] | None = None,
 ) -> JobConfig:
-    """Check a parsed job configuration; see :func:`read_config`."""
+    """Check a parsed job configuration; see :func:`read_config`.
+
+    A ``preset`` fills in keys that the document hasn't. Of its measures those are taken that apply
+    to the corpora.
+    """
     if not isinstance(document, dict):
         raise BadInput(f"{where}: a job must be a mapping with keys such as name and corpus")
+    offered: Mapping[str, Any] = {
+        name: {} for name, section in measures.items() if section.by_default
+    }
+    if preset is not None:
+        offered = preset.get("measures", offered)
+        document = {key: preset[key] for key in preset if key != "measures"} | document
     # Setting a key of one measure must keep the default measures, so these are filled in first.
     inner = [override for override in overrides if override.startswith("measures.")]
     for override in overrides:
@@ -221,9 +232,9 @@ def resolve_config(
     if "measures" not in document:
         alone = document.get("reference") is None
         document["measures"] = {
-            name: {}
-            for name, section in measures.items()
-            if section.by_default and not (alone and section.compares)
+            name: section
+            for name, section in offered.items()
+            if not (alone and measures[name].compares)
         }
     for override in inner:
         apply_override(document, override)

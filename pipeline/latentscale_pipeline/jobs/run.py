@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from latentscale_pipeline.config.cluster import Serial
 from latentscale_pipeline.config.job import JobConfig
+from latentscale_pipeline.config.job_file import write_job_file
 from latentscale_pipeline.engine.collection import collect_job, has_garbage
 from latentscale_pipeline.engine.executor import Executor
 from latentscale_pipeline.engine.keys import code_by_digest
@@ -289,7 +290,15 @@ def _write_plan(plan: Plan) -> None:
     """Write the documents needed to resume a job, and add its stages to the index."""
     store = plan.store
     store.write_checked("plan.json", _describe(plan, read_plan(store)))
-    store.write_checked("config.json", frozen_config(plan.config))
+    frozen = frozen_config(plan.config)
+    store.write_checked("config.json", frozen)
+    places = {
+        role: ObjectStore(url).url
+        for role in ("corpus", "reference", "output")
+        if (url := getattr(plan.config, role)) is not None
+    }
+    job_file = write_job_file(plan.config, {**json.loads(frozen), **places})
+    store.write_checked("config.yaml", job_file.encode())
     enter_in_index(plan)
 
 

@@ -9,35 +9,75 @@ import jsonschema
 import pytest
 import yaml
 
+from latentscale_pipeline.cli.job_arguments import presets
 from latentscale_pipeline.config.job import JobConfig, config_schema, read_config
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.plan import measure_sections
-from tests import ROOT
 from tests.conftest import Ended
 
 Command = Callable[..., Ended]
 
-CONFIGS = ROOT / "configs"
-PRESETS = sorted(CONFIGS.glob("*.yaml"))
+JOB = """
+name: nightly
+corpus: embeddings.npy
+reference: real.npy
+storage_options: {s3: {key: KEY}}
+measures:
+  heat: {k: 7}
+  vendi: {kernels: [cosine, {name: rbf, bandwidth: [0.5, median]}], orders: [1, inf]}
+cluster: {kind: slurm, workers: 40, memory_limit: 1500MiB, walltime: "12:00:00"}
+"""
 
 
 def read(text: str) -> JobConfig:
     return read_config(text, "c", measures=measure_sections())
 
 
-@pytest.mark.parametrize("path", PRESETS, ids=lambda path: path.stem)
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB)
+    return path
+
+
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_what_is_printed_is_the_same_configuration(
-    latentscale: Command, path: Path, form: list[str]
+    latentscale: Command, job: Path, form: list[str]
 ) -> None:
-    ended = latentscale("config", path, *form)
+    ended = latentscale("config", job, *form)
     assert (ended.code, ended.err) == (0, "")
-    assert read(ended.out) == read(path.read_text())
+    assert read(ended.out) == read(JOB).model_copy(update={"storage_options": {}})
+
+
+def test_every_key_has_its_meaning_above_it(latentscale: Command, job: Path) -> None:
+    lines = latentscale("config", job).out.splitlines()
+    assert lines[:2] == ["# Name of the job", "name: nightly"]
+    at = lines.index("    k: 7")
+    assert lines[at - 1] == "    # Neighbours per row"
+    at = lines.index("  memory_limit: 1500MiB")
+    assert lines[at - 1].startswith("  # Memory of a worker")
+    assert max(map(len, lines)) <= 100
+
+
+def test_a_source_stands_for_a_job_file(latentscale: Command) -> None:
+    options = ["--reference", "real.npy", "--output", "out", "-o", "seed=4"]
+    printed = read(latentscale("config", "some/vectors.v2.npy", *options).out)
+    assert (printed.name, printed.corpus) == ("vectors-v2", "some/vectors.v2.npy")
+    assert (printed.reference, printed.output, printed.seed) == ("real.npy", "out", 4)
+    assert list(printed.measures) == ["heat", "geomca", "magnitude", "vendi"]
+    chosen = latentscale("config", "a.npy", "--measures", "vendi, heat", "--name", "x")
+    assert list(read(chosen.out).measures) == ["heat", "vendi"]
+    assert read(chosen.out).name == "x"
+    alone = read(latentscale("config", "s3://b/gen-*.parquet", "--preset", "thorough").out)
+    assert list(alone.measures) == ["heat", "magnitude", "vendi", "baselines"]
+    assert (alone.name, alone.measures["magnitude"].scales) == ("gen", 40)
+    one = read(latentscale("config", "a.npy", "--preset", "thorough", "--measures", "heat").out)
+    assert one.measures["heat"].recall == 0.99
 
 
 def test_defaults_and_overrides_are_resolved(latentscale: Command) -> None:
     overrides = ("-o", "measures.heat.k=10", "-o", "cluster.memory_limit=2GiB")
-    ended = latentscale("config", CONFIGS / "quickstart.yaml", *overrides, "--json")
+    ended = latentscale("config", "a.npy", *overrides, "--json")
 
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is no JSON")
@@ -47,9 +87,7 @@ def test_defaults_and_overrides_are_resolved(latentscale: Command) -> None:
     assert document["measures"]["heat"]["probes"] == "auto"
     assert document["measures"]["vendi"]["orders"] == [0.1, 0.5, 1.0, 2.0, "inf"]
     assert document["cluster"]["memory_limit"] == 2 * 2**30
-    assert yaml.safe_load(latentscale("config", CONFIGS / "quickstart.yaml", *overrides).out) == (
-        document
-    )
+    assert read(latentscale("config", "a.npy", *overrides).out) == read(ended.out)
 
 
 def test_credentials_are_not_printed(latentscale: Command, tmp_path: Path) -> None:
@@ -60,31 +98,24 @@ def test_credentials_are_not_printed(latentscale: Command, tmp_path: Path) -> No
     assert not any(secret in ended.out for secret in ("KEY", "SECRET", "TOKEN"))
 
 
-def test_presets_are_listed(
-    latentscale: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(CONFIGS.parent)
+def test_presets_are_listed(latentscale: Command) -> None:
     lines = latentscale("config", "--presets").out.splitlines()
-    assert [line.split("  ")[0] for line in lines] == [f"configs/{path.name}" for path in PRESETS]
-    assert lines[-1] == (
-        "configs/quickstart.yaml  The shape and the diversity of one corpus, without a reference."
-    )
+    assert [line.split()[0] for line in lines] == ["quick", "thorough"]
+    assert lines[0] == "quick     A first look: heat trace, and Vendi scores of the cosine kernel."
     listed = json.loads(latentscale("config", "--presets", "--json").out)
-    assert [preset["path"] for preset in listed] == [f"configs/{path.name}" for path in PRESETS]
-    monkeypatch.chdir(tmp_path)
-    ended = latentscale("config", "--presets")
-    assert ended.code == 2
-    assert ended.err == (
-        "latentscale: configs/: no presets here; change to a folder that has configs/*.yaml\n"
-    )
+    assert [preset["name"] for preset in listed] == ["quick", "thorough"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--schema", "--presets"], "name one of CONFIG, --schema and --presets"),
-        (["job.yaml", "--schema"], "name one of CONFIG, --schema and --presets"),
-        (["--schema", "-o", "seed=1"], "-o overrides a key of CONFIG; name that file"),
+        (["--schema", "--presets"], "name one of SOURCE, JOB.yaml, --schema and --presets"),
+        (["job.yaml", "--schema"], "name one of SOURCE, JOB.yaml, --schema and --presets"),
+        (["--schema", "-o", "seed=1"], "name the source or the job file that these options are"),
+        (["a.npy", "--preset", "tho"], "--preset: 'tho' is unknown; did you mean thorough?"),
+        (["a.npy", "--measures", "het"], "--measures: 'het' is unknown; did you mean heat?"),
+        (["a.npy", "--measures", ","], "--measures: name at least one of heat, geomca"),
+        (["a.npy", "--measures", "geomca"], "a.npy: measures.geomca compares with a reference"),
         (["nowhere.yaml"], "latentscale: nowhere.yaml: No such file or directory; name a YAML fil"),
     ],
 )
@@ -153,9 +184,10 @@ def test_schema_and_program_refuse_the_same(
     assert not schema.is_valid(document)
 
 
-@pytest.mark.parametrize("path", PRESETS, ids=lambda path: path.stem)
-def test_presets_and_what_is_resolved_follow_the_schema(
-    schema: jsonschema.Draft202012Validator, latentscale: Command, path: Path
+def test_what_is_resolved_follows_the_schema(
+    schema: jsonschema.Draft202012Validator, latentscale: Command, job: Path
 ) -> None:
-    schema.validate(yaml.safe_load(path.read_text()))
-    schema.validate(json.loads(latentscale("config", path, "--json").out))
+    schema.validate(json.loads(latentscale("config", job, "--json").out))
+    for preset in presets():
+        options = ["--reference", "r.npy", "--preset", preset]
+        schema.validate(json.loads(latentscale("config", "a.npy", *options, "--json").out))

@@ -164,11 +164,11 @@ def test_bad_input_is_one_line_and_exit_code_2(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["ingest", "only.npy"], "Missing argument"),
+        (["ingest", "only.npy"], "missing argument"),
         (["ingest", "a.npy", "c", "--shard-size", "big"], "'big' is not a size; write it like"),
-        (["ingest", "a.npy", "c", "--on-invalid", "keep"], "Invalid value for '--on-invalid'"),
-        (["ingest", "a.npy", "c", "--dtype", "float64"], "Invalid value for '--dtype'"),
-        (["info"], "Missing argument 'CORPUS'"),
+        (["ingest", "a.npy", "c", "--on-invalid", "keep"], "invalid value for '--on-invalid'"),
+        (["ingest", "a.npy", "c", "--dtype", "float64"], "invalid value for '--dtype'"),
+        (["info"], "missing argument 'CORPUS'"),
     ],
 )
 def test_bad_usage_is_exit_code_2(latentscale: Command, arguments: list[str], message: str) -> None:

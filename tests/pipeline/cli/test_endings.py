@@ -84,8 +84,8 @@ def test_output_to_a_full_disk_is_incomplete(unbuffered: list[str]) -> None:
         (["run", "--alow-code", "x"], "no such option '--alow-code'; did you mean --allow-code?"),
         (["compare", "a"], "missing argument 'BASELINE'; see latentscale compare --help"),
         (
-            ["run", "a", "b"],
-            "got unexpected extra argument (b); see latentscale run --help",
+            ["plan", "a", "b"],
+            "got unexpected extra argument (b); see latentscale plan --help",
         ),
         (
             ["report", "a", "--format", "pdf"],
@@ -96,7 +96,7 @@ def test_output_to_a_full_disk_is_incomplete(unbuffered: list[str]) -> None:
         ),
         (
             ["config", "--schema", "--presets"],
-            "name one of CONFIG, --schema and --presets; see latentscale config --help",
+            "name one of SOURCE, JOB.yaml, --schema and --presets; see latentscale config --help",
         ),
     ],
 )
@@ -109,7 +109,7 @@ def test_a_mistake_on_the_command_line_is_one_line(
 def test_a_command_without_arguments_shows_its_help(latentscale: Command) -> None:
     ended = latentscale("run")
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith("Usage: latentscale run [OPTIONS] CONFIG\n")
+    assert ended.err.startswith("Usage: latentscale run [OPTIONS] SOURCE...|JOB.yaml\n")
 
 
 @pytest.mark.parametrize(

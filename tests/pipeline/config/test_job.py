@@ -1,7 +1,6 @@
 """A configuration says exactly what is wrong, where, and what it could be."""
 
 import math
-from pathlib import Path
 
 import pytest
 
@@ -11,9 +10,6 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.identity import config_hash, job_id
 from latentscale_pipeline.jobs.plan import measure_sections
 from latentscale_pipeline.storage.canonical import canonical, digest, slug
-from tests import ROOT
-
-PRESETS = sorted((ROOT / "configs").glob("*.yaml"))
 
 
 def read(text: str, *overrides: str) -> JobConfig:
@@ -23,17 +19,6 @@ def read(text: str, *overrides: str) -> JobConfig:
         overrides=overrides,
         measures=measure_sections(),
     )
-
-
-@pytest.mark.parametrize("path", PRESETS, ids=lambda path: path.stem)
-def test_presets_parse(path: Path) -> None:
-    config = read(path.read_text())
-    assert config.name == path.stem
-    assert "vendi" in config.measures
-
-
-def test_there_are_presets() -> None:
-    assert [path.stem for path in PRESETS] == ["compare", "quickstart"]
 
 
 def test_defaults() -> None:

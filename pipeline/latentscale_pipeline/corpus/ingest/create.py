@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
@@ -67,6 +67,7 @@ from latentscale_pipeline.corpus.shards import (
 )
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.progress import Progress, silent
+from latentscale_pipeline.storage.canonical import digest
 from latentscale_pipeline.storage.objects import ObjectStore
 
 
@@ -171,6 +172,8 @@ class Prospect:
         Path or URL of the future corpus.
     sources : Sources
         The source, opened.
+    files : mapping of str to str
+        Files with the ``ids``, ``labels`` or ``weights`` of its rows.
     excluded : tuple of str
         Keys of shards that are left out.
     """
@@ -178,6 +181,7 @@ class Prospect:
     url: str
     target: str
     sources: Sources
+    files: Mapping[str, str] = field(default_factory=dict)
     excluded: tuple[str, ...] = ()
 
     def without(self, shards: Collection[str]) -> Prospect:
@@ -227,17 +231,19 @@ class Prospect:
 
 
 def ensure_corpus(
-    url: str,
+    source: str | Sequence[str],
     output_store_url: str,
     progress: Progress | None = None,
     run_for: Callable[[Sources], Run] | None = None,
+    *,
+    files: Mapping[str, str] | None = None,
 ) -> Corpus:
-    """Open a corpus, or ingest a source that isn't a corpus yet.
+    """Open a corpus, or ingest sources that aren't a corpus yet.
 
     Parameters
     ----------
-    url : str
-        A corpus, or any single source: a file, glob, folder or Zarr.
+    source : str or sequence of str
+        A corpus, or any sources: files, globs, folders or Zarrs.
     output_store_url : str
         Folder in which ingested sources are kept, as ``corpora/<key>.zarr``. The key is a hash of
         path, size and modification time, so an unchanged source is ingested only once.
@@ -245,25 +251,35 @@ def ensure_corpus(
         ``progress(rows read, rows in all)``.
     run_for : callable, optional
         Returns the ``run`` argument of :func:`ingest` for given sources.
+    files : mapping, optional
+        Files with the ``ids``, ``labels`` or ``weights`` of the rows.
 
     Raises
     ------
     BadInput, Incomplete
         As :func:`ingest` and :func:`open_corpus`.
     """
-    found = find_corpus(url, output_store_url)
+    found = find_corpus(source, output_store_url, files=files)
     if isinstance(found, Corpus):
         return found
     return ingest(
         found.sources,
         found.target,
+        ids=found.files.get("ids"),
+        labels=found.files.get("labels"),
+        weights=found.files.get("weights"),
         overwrite=ObjectStore(found.target).exists(MANIFEST_KEY),
         run=run_serially if run_for is None else run_for(found.sources),
         progress=progress or silent,
     )
 
 
-def find_corpus(url: str, output_store_url: str) -> Corpus | Prospect:
+def find_corpus(
+    source: str | Sequence[str],
+    output_store_url: str,
+    *,
+    files: Mapping[str, str] | None = None,
+) -> Corpus | Prospect:
     """Return the corpus that :func:`ensure_corpus` would open, or a prospect of a new one.
 
     Reads manifests and headers only, and writes nothing.
@@ -273,16 +289,21 @@ def find_corpus(url: str, output_store_url: str) -> Corpus | Prospect:
     BadInput, Incomplete
         As :func:`open_corpus` and :func:`open_sources`.
     """
-    store = ObjectStore(url)
-    if store.exists(MANIFEST_KEY) or is_unfinished(store):
-        return open_corpus(url)
-    key = source_key([url], output_store_url)
+    patterns = [source] if isinstance(source, str) else list(source)
+    files = files or {}
+    store = ObjectStore(patterns[0])
+    if len(patterns) == 1 and not files and (store.exists(MANIFEST_KEY) or is_unfinished(store)):
+        return open_corpus(patterns[0])
+    key = source_key(patterns, output_store_url)
+    if files:
+        keys = {name: source_key([file], output_store_url) for name, file in files.items()}
+        key = digest({"sources": key, **keys})[: len(key)]
     target = f"{output_store_url.rstrip('/')}/corpora/{key}.zarr"
     with contextlib.suppress(BadInput):
         corpus = open_corpus(target)
         corpus.check_sizes()
         return corpus
-    return Prospect(store.url, target, open_sources([url], output_store_url))
+    return Prospect(store.url, target, open_sources(patterns, output_store_url), files)
 
 
 def _stored_dtype(sources: Sources, dtype: str | None) -> np.dtype[Any]:

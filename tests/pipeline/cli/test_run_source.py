@@ -1,0 +1,135 @@
+"""One command from files to a report, without a job file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from latentscale_pipeline.config.job import read_config
+from latentscale_pipeline.corpus import open_corpus
+from latentscale_pipeline.jobs.plan import measure_sections
+from tests.conftest import Ended
+
+Command = Callable[..., Ended]
+
+SERIAL = ("-o", "cluster={kind: serial}", "--quiet")
+
+
+@pytest.fixture
+def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+    monkeypatch.chdir(tmp_path)
+    values = np.random.default_rng(3).normal(size=(60, 6)).astype(np.float32)
+    np.save("vectors.npy", values)
+    return values
+
+
+def cosine_vendi(folder: Path) -> float:
+    results = json.loads((folder / "results.json").read_text())
+    [score] = [
+        row["value"]
+        for row in results["scores"]
+        if row["score"] == "vendi" and row["order"] == "1" and row["of"] == "corpus"
+    ]
+    return float(score)
+
+
+def write(name: str, values: np.ndarray) -> None:
+    lists = values.tolist()
+    if name.endswith(".jsonl"):
+        Path(name).write_text("".join(json.dumps({"v": v}) + "\n" for v in lists))
+    elif name.endswith(".csv"):
+        Path(name).write_text("".join(",".join(map(str, v)) + "\n" for v in lists))
+    else:
+        pa.parquet.write_table(pa.table({"v": pa.array(lists, pa.list_(pa.float32()))}), name)
+
+
+@pytest.mark.parametrize("name", ["vectors.npy", "rows.jsonl", "rows.csv", "rows.parquet"])
+def test_a_file_becomes_a_report(latentscale: Command, rows: np.ndarray, name: str) -> None:
+    if name != "vectors.npy":
+        write(name, rows)
+    options = ["--measures", "vendi", "-o", "measures.vendi.kernels=[cosine]", *SERIAL]
+    ended = latentscale("run", name, *options)
+    assert ended.code == 0, ended.err
+    [folder] = Path("jobs").glob(f"{Path(name).stem}-*")
+    assert f"report:  {folder.absolute()}/report.html" in ended.out
+    unit = rows.astype(np.float64) / np.linalg.norm(rows, axis=1, keepdims=True)
+    eigenvalues = np.linalg.eigvalsh(unit @ unit.T / len(rows)).clip(1e-300)
+    expected = np.exp(-(eigenvalues * np.log(eigenvalues)).sum())
+    assert cosine_vendi(folder) == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_job_file_in_the_folder_stands_for_the_command(
+    latentscale: Command, rows: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save("real.npy", rows[::-1] + 0.5)
+    options = ["--reference", "real.npy", "--preset", "quick", "--output", "out"]
+    assert latentscale("run", "vectors.npy", *options, *SERIAL).code == 0
+    [folder] = Path("out").absolute().glob("vectors-*")
+    text = (folder / "config.yaml").read_text()
+    config = read_config(text, "config.yaml", measures=measure_sections())
+    assert config.corpus == str(tmp_path / "vectors.npy")
+    assert config.reference == str(tmp_path / "real.npy")
+    assert list(config.measures) == ["heat", "vendi"]
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    again = latentscale("run", folder / "config.yaml", "--quiet")
+    assert again.code == 0, again.err
+    assert "nothing had to be computed" in again.out
+    assert len(list(Path("../out").glob("vectors-*"))) == 1
+
+
+def test_several_sources_with_labels_and_ids_become_one_corpus(
+    latentscale: Command, rows: np.ndarray
+) -> None:
+    np.save("more.npy", rows[:20] * 2)
+    Path("labels.txt").write_text("".join(f"l{i % 3}\n" for i in range(80)))
+    Path("ids.txt").write_text("".join(f"row {i}\n" for i in range(80)))
+    options = ["--labels", "labels.txt", "--ids", "ids.txt", "--measures", "vendi", *SERIAL]
+    assert latentscale("run", "vectors.npy", "more.npy", *options).code == 0
+    [path] = Path("jobs/corpora").glob("*.zarr")
+    corpus = open_corpus(str(path))
+    np.testing.assert_array_equal(corpus.read_all(), np.concatenate([rows, rows[:20] * 2]))
+    assert corpus.texts("labels")[4] == "l1"
+    assert corpus.texts("ids")[79] == "row 79"
+    again = latentscale("run", "vectors.npy", "more.npy", *options)
+    assert "nothing had to be computed" in again.out
+    Path("labels.txt").write_text("".join(f"other{i % 3}\n" for i in range(80)))
+    assert latentscale("run", "vectors.npy", "more.npy", *options).code == 0
+    assert len(list(Path("jobs/corpora").glob("*.zarr"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["job.yaml", "vectors.npy"], "job.yaml vectors.npy: name one job file, or only sources"),
+        (["job.yaml", "--labels", "l.txt"], "job.yaml: a job file can't be given labels or ids"),
+        (["job.yaml", "--preset", "quick"], "--preset is for a job without a job file"),
+        (["vectors.npy", "--reference-ids", "l.txt"], "--reference-ids need --reference"),
+        (["vectors.npy", "--labels", "none.txt"], "none.txt: no such file or folder; check the"),
+        (["nothing.npy"], "nothing.npy: no such file or folder; check the path"),
+        (["finished"], "finished: the folder of a job; continue it with latentscale resume"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(
+    latentscale: Command, rows: np.ndarray, arguments: list[str], message: str
+) -> None:
+    Path("job.yaml").write_text("name: a\ncorpus: vectors.npy\n")
+    Path("finished").mkdir()
+    Path("finished/plan.json").write_text("{}")
+    ended = latentscale("run", *arguments, *SERIAL)
+    assert ended.code == 2
+    assert message in ended.err
+    assert ended.err.count("\n") == 1, ended.err
+    assert not Path("jobs").exists()
+
+
+def test_a_job_file_needs_no_suffix(latentscale: Command, rows: np.ndarray) -> None:
+    Path("job").write_text("name: plain\ncorpus: vectors.npy\nmeasures: {vendi: {}}\n")
+    assert latentscale("run", "job", *SERIAL).code == 0
+    assert len(list(Path("jobs").glob("plain-*"))) == 1
