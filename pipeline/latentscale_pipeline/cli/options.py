@@ -45,7 +45,7 @@ OUTPUT = click.option("--output", metavar="FILE", help="File to write; default: 
 SELECTION = (
     click.option("--ids", type=click.Path(path_type=Path), help="Rows whose ids are in this file."),
     click.option("--label", "labels", multiple=True, help="Rows of this label; may be repeated."),
-    click.option("--where", help="Rows for which a condition holds, such as \"label == 'en'\"."),
+    click.option("--where", help="Rows for which a condition holds, such as \"labels == 'en'\"."),
     click.option(
         "--table", help="Files with more columns for --where, one row per row of the corpus."
     ),

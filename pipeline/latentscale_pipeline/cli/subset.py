@@ -28,12 +28,14 @@ def subset(corpus: str, target: str, overwrite: bool, as_json: bool, **chosen: A
 
     The new corpus has the rows that meet all conditions, in their order, with their ids, labels
     and weights. --where compares the columns ids, labels and weights, and those of --table, with
-    literals and with each other: ==, !=, <, <=, >, >=, in [...], and, or, not, parentheses.
+    literals and with each other: ==, !=, <, <=, >, >=, in [...], and, or, not, parentheses. A
+    column of true and false is a condition by itself.
 
     \b
     Example:
       latentscale subset corpus.zarr english.zarr --label en --label en-GB
       latentscale subset corpus.zarr recent.zarr --table meta.parquet --where "year >= 2020"
+      latentscale subset corpus.zarr good.zarr --table meta.npz --where "checked and not draft"
       latentscale subset corpus.zarr small.zarr --sample 10000 --seed 1
     """
     opened = open_corpus(corpus)

@@ -2,7 +2,8 @@
 
 A condition is parsed with Python's grammar, but never run as Python code. It may contain
 comparisons of columns with literals and with each other, ``in`` and ``not in`` a list of literals,
-``and``, ``or``, ``not`` and parentheses. Names refer only to the given columns.
+``and``, ``or``, ``not`` and parentheses. Names refer only to the given columns. A column of
+booleans is a condition by itself, and so is one of text that holds nothing but true and false.
 """
 
 from __future__ import annotations
@@ -29,6 +30,12 @@ COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 """Comparison operators between two columns, or a column and a literal."""
 
+TRUTH = {"true": True, "false": False}
+"""Names of the two booleans; Python's own names are literals already."""
+
+TRUE_WORDS, FALSE_WORDS = ("true", "True", "TRUE"), ("false", "False", "FALSE")
+"""How text writes the two booleans."""
+
 GRAMMAR = (
     *(ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.Compare, ast.In, ast.NotIn),
     *(ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple),
@@ -45,7 +52,8 @@ def names_in(expression: str) -> list[str]:
     BadInput
         If the text isn't a valid condition.
     """
-    return sorted({node.id for node in ast.walk(_parsed(expression)) if isinstance(node, ast.Name)})
+    nodes = ast.walk(_parsed(expression))
+    return sorted({node.id for node in nodes if isinstance(node, ast.Name)} - TRUTH.keys())
 
 
 def matching_rows(
@@ -67,9 +75,9 @@ def matching_rows(
     BadInput
         If the text isn't a valid condition, or names an unknown column.
     """
-    found = _Evaluation(expression, columns).value(_parsed(expression))
+    found = _flags(_Evaluation(expression, columns).value(_parsed(expression)))
     if not isinstance(found, np.ndarray) or found.dtype != bool:
-        raise BadInput(f"{expression!r}: not a condition; write one such as label == 'en'")
+        raise BadInput(f"{expression!r}: not a condition; write one such as labels == 'en'")
     return np.broadcast_to(found, (rows,))
 
 
@@ -84,7 +92,7 @@ def _parsed(expression: str) -> ast.expr:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = str(error).splitlines()[0] if str(error) else "too deep"
         raise BadInput(
-            f"{expression!r}: not a condition ({reason}); write one such as label == 'en'"
+            f"{expression!r}: not a condition ({reason}); write one such as labels == 'en'"
         ) from None
     for node in nodes:
         if not isinstance(node, GRAMMAR):
@@ -101,6 +109,8 @@ class _Evaluation:
     def value(self, node: ast.expr) -> Any:
         """Evaluate one node; unknown nodes are refused."""
         match node:
+            case ast.Name(id=name) if name in TRUTH:
+                return TRUTH[name]
             case ast.Name(id=name):
                 return self._column(name)
             case ast.Constant(value=str() | bool() | int() | float() as value):
@@ -119,7 +129,7 @@ class _Evaluation:
         raise self._refused(f"{ast.unparse(node)!r} can't be part of a condition")
 
     def _condition(self, node: ast.expr) -> npt.NDArray[np.bool_]:
-        value = self.value(node)
+        value = _flags(self.value(node))
         if not isinstance(value, np.ndarray) or value.dtype != bool:
             raise self._refused(f"{ast.unparse(node)!r} isn't a condition; compare it with a value")
         return value.astype(bool, copy=False)
@@ -138,18 +148,23 @@ class _Evaluation:
         second = self.value(right)
         if not (isinstance(first, np.ndarray) or isinstance(second, np.ndarray)):
             raise self._refused("a comparison needs a column on one side")
-        self._check_kinds(first, second)
+        first, second = self._alike(first, second)
         compared: npt.NDArray[np.bool_] = np.asarray(COMPARISONS[type(op)](first, second), bool)
         return compared
 
     def _equal(self, column: Any, item: Any) -> npt.NDArray[np.bool_]:
-        self._check_kinds(column, item)
+        column, item = self._alike(column, item)
         return np.asarray(column == item, dtype=bool)
 
-    def _check_kinds(self, first: Any, second: Any) -> None:
-        kinds = {_is_text(first), _is_text(second)}
-        if len(kinds) > 1:
+    def _alike(self, first: Any, second: Any) -> tuple[Any, Any]:
+        """Return two values that can be compared: text that holds booleans as such beside one."""
+        if _is_flag(second):
+            first = _flags(first)
+        if _is_flag(first):
+            second = _flags(second)
+        if _is_text(first) != _is_text(second):
             raise self._refused("text and numbers can't be compared; put text in quotes")
+        return first, second
 
     def _column(self, name: str) -> npt.NDArray[Any]:
         if name not in self._columns:
@@ -159,6 +174,21 @@ class _Evaluation:
 
     def _refused(self, reason: str) -> BadInput:
         return BadInput(f"{self._expression!r}: {reason}")
+
+
+def _flags(value: Any) -> Any:
+    """Return a column of text that holds nothing but true and false as booleans."""
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "TU":
+        return value
+    true, false = (
+        np.logical_or.reduce([value == word for word in words])
+        for words in (TRUE_WORDS, FALSE_WORDS)
+    )
+    return true if np.all(true | false) else value
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool) or (isinstance(value, np.ndarray) and value.dtype == bool)
 
 
 def _is_text(value: Any) -> bool:

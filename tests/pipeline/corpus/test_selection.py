@@ -180,3 +180,55 @@ def test_any_text_is_a_condition_or_one_line(text: str) -> None:
         problem = str(error)
     assert problem is not None or found.shape == (3,)
     assert problem is None or "\n" not in problem
+
+
+# --- booleans -----------------------------------------------------------------------------------
+
+FLAGS = [True, False, True, False]
+FORMS = {
+    "bool": np.array(FLAGS),
+    "text": np.array(["true", "false", "true", "false"]),
+    "variable text": np.array(["True", "False", "TRUE", "FALSE"], np.dtypes.StringDType()),
+}
+
+
+@pytest.mark.parametrize("flag", FORMS.values(), ids=FORMS.keys())
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("flag", [1, 0, 1, 0]),
+        ("not flag", [0, 1, 0, 1]),
+        ("flag and x > 3", [0, 0, 1, 0]),
+        ("x > 3 or not flag", [0, 1, 1, 1]),
+        ("flag == true", [1, 0, 1, 0]),
+        ("flag == True", [1, 0, 1, 0]),
+        ("false == flag", [0, 1, 0, 1]),
+        ("flag != False", [1, 0, 1, 0]),
+        ("flag in [true]", [1, 0, 1, 0]),
+        ("flag not in [True, false]", [0, 0, 0, 0]),
+        ("flag == plain", [1, 1, 0, 1]),
+    ],
+)
+def test_booleans_are_conditions(flag: np.ndarray, condition: str, expected: list[int]) -> None:
+    columns = {
+        "flag": flag,
+        "x": np.array([1, 2, 4, 5]),
+        "plain": np.array([True, False, False, False]),
+    }
+    assert not {"true", "false"} & set(names_in(condition))
+    assert matching_rows(condition, columns, 4).astype(int).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("lang", "'lang': not a condition; write one such as labels == 'en'"),
+        ("not lang", "'not lang': 'lang' isn't a condition; compare it with a value"),
+        ("lang == true", "'lang == true': text and numbers can't be compared; put text in quotes"),
+        ("true", "'true': not a condition; write one such as labels == 'en'"),
+    ],
+)
+def test_text_that_is_not_boolean_is_no_condition(condition: str, message: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        matching_rows(condition, {"lang": np.array(["true", "en"])}, 2)
+    assert str(refused.value) == message
