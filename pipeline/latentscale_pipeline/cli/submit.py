@@ -13,13 +13,22 @@ from latentscale_pipeline.cli.job_arguments import JOB_OPTIONS, read_job
 from latentscale_pipeline.cli.options import ALLOW_CODE, JSON, KEEP, QUIET, taking
 from latentscale_pipeline.cli.run import ended_by_signals, plan_job
 from latentscale_pipeline.cli.status import GOING_ON, watch_job
+from latentscale_pipeline.config.cluster import Kubernetes
+from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.errors import Incomplete
 from latentscale_pipeline.jobs.plan import Plan
 from latentscale_pipeline.jobs.run import is_finished
 from latentscale_pipeline.jobs.schedulers import look_at
-from latentscale_pipeline.jobs.submission import plan_submission, submit_job
+from latentscale_pipeline.jobs.submission import (
+    UNKNOWN_HASH,
+    plan_submission,
+    plan_without_ingest,
+    preview_workers,
+    submit_job,
+)
 from latentscale_pipeline.jobs.submission_records import Submission
 from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.views.formatting import printable
 
 ENDING_SECONDS = 30.0
 """Time for a driver's results to become visible after its scheduler says that it ended."""
@@ -28,7 +37,7 @@ ENDING_SECONDS = 30.0
 @click.command(no_args_is_help=True)
 @click.argument("given", metavar="SOURCE|JOB.yaml")
 @taking(*JOB_OPTIONS)
-@click.option("--dry-run", is_flag=True, help="Print exactly what would be submitted.")
+@click.option("--dry-run", is_flag=True, help="Print what would be submitted; write nothing.")
 @click.option("--wait", is_flag=True, help="Show progress until it ends; exit with its code.")
 @click.option("--requeue", is_flag=True, help="Start a driver again that dies or runs out of time.")
 @taking(KEEP, ALLOW_CODE, JSON, QUIET)
@@ -56,13 +65,27 @@ def submit(
     with ended_by_signals():
         how = {"requeue": requeue, "keep": keep, "allow_code": allow_code}
         job = read_job(given, **about)
-        plan = plan_job(job, allow_code=how["allow_code"], quiet=quiet)
         if dry_run:
-            click.echo(str(plan_submission(plan, **how)))
-        elif is_finished(plan):
+            _preview(job, **how)
+            return
+        plan = plan_job(job, allow_code=how["allow_code"], quiet=quiet)
+        if is_finished(plan):
             click.echo("nothing had to be submitted: this job was already finished")
         else:
             hand_over(plan, as_json=as_json, wait=wait, quiet=quiet, **how)
+
+
+def _preview(job: JobConfig, **how: bool) -> None:
+    """Print what would be submitted: the driver, then what the driver submits for its workers."""
+    plan, prospects = plan_without_ingest(job, allow_code=how["allow_code"])
+    for source in prospects:
+        told = printable(f"{source}: not a corpus yet; submit would ingest it first")
+        click.echo(f"{told} ({UNKNOWN_HASH} stands for the hash in the job's name)", err=True)
+    click.echo(str(plan_submission(plan, **how)))
+    workers = preview_workers(plan)
+    if workers:
+        what = "creates" if isinstance(job.cluster, Kubernetes) else "submits for each worker"
+        click.echo(f"\n# The driver {what}:\n{workers.rstrip()}")
 
 
 def hand_over(plan: Plan, *, as_json: bool, wait: bool, quiet: bool, **how: bool) -> None:

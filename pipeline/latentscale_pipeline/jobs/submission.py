@@ -32,19 +32,37 @@ from latentscale_pipeline.config.cluster import (
     Serial,
     walltime_seconds,
 )
+from latentscale_pipeline.config.job import JobConfig
+from latentscale_pipeline.config.user_functions import refuse_code
+from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.corpus.ingest.create import Prospect, find_corpus
 from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError, first_line
-from latentscale_pipeline.executors.dask.batch import import_jobqueue
+from latentscale_pipeline.executors.dask.batch import import_jobqueue, worker_script
 from latentscale_pipeline.executors.dask.kubernetes_objects import create_object, import_kr8s
-from latentscale_pipeline.executors.dask.manifests import driver_job
+from latentscale_pipeline.executors.dask.manifests import (
+    TLS_FILES,
+    dask_cluster,
+    driver_job,
+    tls_secret,
+)
 from latentscale_pipeline.jobs.identity import short_name
-from latentscale_pipeline.jobs.plan import Plan
+from latentscale_pipeline.jobs.plan import (
+    Plan,
+    corpus_sources,
+    drop_inapplicable_measures,
+    identify_plan,
+    job_facts,
+    plan_stages,
+)
 from latentscale_pipeline.jobs.run import prepare_job
 from latentscale_pipeline.jobs.schedulers import look_at
+from latentscale_pipeline.jobs.shared_scales import read_scales
 from latentscale_pipeline.jobs.submission_records import (
     Submission,
     last_submission,
     record_submission,
 )
+from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.storage.lock import read_lock
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options
@@ -59,6 +77,9 @@ OVERHEAD_BYTES = 256 << 20
 """Memory per process beyond its own limit, for the processes that supervise it."""
 
 SUBMITTING_SECONDS = 60.0
+
+UNKNOWN_HASH = "xxxxxxxx"
+"""Stands for the hash of a job whose corpora aren't ingested yet."""
 
 UNREACHABLE = ("establish a configuration source", "contact slurm controller")
 """Messages of sbatch on a machine outside any cluster, or if the controller is down."""
@@ -128,6 +149,52 @@ def plan_submission(plan: Plan, *, requeue: bool, keep: bool, allow_code: bool) 
         f"cluster.kind is {config.cluster.kind}, which takes no drivers; set driver.kind to slurm "
         "or kubernetes, or use latentscale run"
     )
+
+
+def plan_without_ingest(config: JobConfig, *, allow_code: bool) -> tuple[Plan, list[str]]:
+    """Plan a job from manifests and headers alone; nothing is ingested or written.
+
+    Returns
+    -------
+    Plan
+        The plan. If a source isn't a corpus yet, the hash at the end of the job's name is unknown,
+        and :data:`UNKNOWN_HASH` stands for it.
+    list of str
+        The sources that aren't corpora yet.
+
+    Raises
+    ------
+    BadInput
+        As :func:`~latentscale_pipeline.jobs.plan.make_plan`.
+    """
+    refuse_code(config.measures, allowed=allow_code)
+    with storage_options(config.storage_options):
+        found: dict[Role, Corpus | Prospect] = {
+            role: find_corpus(url, config.output).without(excluded)
+            for role, (url, excluded) in corpus_sources(config).items()
+        }
+        config = drop_inapplicable_measures(config, found)
+        facts = job_facts(config, found, read_scales(config))
+    stages = plan_stages(config, facts)
+    corpora = {role: corpus for role, corpus in found.items() if isinstance(corpus, Corpus)}
+    if len(corpora) == len(found):
+        return identify_plan(config, corpora, facts, stages), []
+    prospects = [corpus.url for corpus in found.values() if isinstance(corpus, Prospect)]
+    return Plan(config, corpora, facts, stages, UNKNOWN_HASH), prospects
+
+
+def preview_workers(plan: Plan) -> str:
+    """Return what the driver will submit for its workers: a script, or manifests; or nothing."""
+    cluster, name = plan.config.cluster, short_name(plan.id, plan.store.url)
+    if isinstance(cluster, Batch):
+        folder = Path(plan.store.url) if plan.store.is_local else None
+        return worker_script(cluster, name, folder)
+    if isinstance(cluster, Kubernetes):
+        owner = dict.fromkeys(("name", "uid"), "THE DRIVER'S POD")
+        files = dict.fromkeys(TLS_FILES, "MADE FOR THE RUN")
+        made = tls_secret(name, cluster, files, owner), dask_cluster(name, cluster, owner)
+        return "\n".join(json.dumps(manifest, indent=1) for manifest in made)
+    return ""
 
 
 def submit_job(plan: Plan, spec: SubmissionSpec, *, requeue: bool) -> Submission:

@@ -18,6 +18,7 @@ import importlib
 import shlex
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +26,11 @@ from typing import Any
 
 from latentscale_pipeline.config.cluster import Batch, TlsFiles, walltime_seconds
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.executors.dask.certificates import certificates, security_of
+from latentscale_pipeline.executors.dask.certificates import (
+    DEFAULT_FOLDER,
+    certificates,
+    security_of,
+)
 from latentscale_pipeline.executors.dask.environment import TCP_SECONDS, worker_environment
 from latentscale_pipeline.executors.dask.executor import undisturbed
 from latentscale_pipeline.executors.dask.local import COMMON, SETTINGS, scheduler_here
@@ -96,6 +101,37 @@ def batch_cluster(settings: Batch, job: Job, tell: Tell) -> Iterator[RemoteExecu
         undisturbed(_started(kind, settings, made, job, tell), problem) as executor,
     ):
         yield executor
+
+
+def worker_script(settings: Batch, name: str, job_folder: Path | None) -> str:
+    """Return the script of a worker as it will be submitted; nothing is written.
+
+    What only a run knows is in capitals: ``DRIVER:PORT``, its scheduler, and ``RUN``, the end of
+    the name of the folder with its certificates.
+
+    Parameters
+    ----------
+    settings : Batch
+        The section ``cluster`` of the configuration.
+    name : str
+        Name of the job in the batch system.
+    job_folder : Path or None
+        The job's folder; None if it isn't on a disk.
+    """
+    kind = getattr(import_jobqueue(settings), SYSTEMS[settings.kind][0])
+    folder = Path(settings.shared_folder or DEFAULT_FOLDER).expanduser() / f"{name}.RUN"
+    certificate = str(folder / "certificate.pem")
+    made = TlsFiles(ca_file=certificate, cert=certificate, key=str(folder / "key.pem"))
+    logs = _log_folder(job_folder, made)
+    with tempfile.TemporaryDirectory() as created:  # dask-jobqueue creates the folder of the logs
+        worker = kind.job_cls(
+            "tls://DRIVER:PORT",
+            f"{name}-0",
+            security=security_of(made),
+            interface=settings.interface,
+            **_job_options(settings, name, created),
+        )
+        return str(worker.job_script()).replace(created, logs)
 
 
 def import_jobqueue(settings: Batch) -> Any:

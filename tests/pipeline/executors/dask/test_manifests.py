@@ -133,7 +133,20 @@ def test_dry_run_prints_the_manifest(tmp_path: Path, latentscale: Command) -> No
     assert ended.code == 0, ended.err
     command, _, text = ended.out.partition("\n")
     assert command == "kubectl create -f - <<'END'"
-    manifest = json.loads(text.removesuffix("END\n"))
+    driver, _, workers = text.partition("END\n")
+    manifest = json.loads(driver)
+    decoder = json.JSONDecoder()
+    title, secret_text = workers.strip().split("\n", 1)
+    tls, end = decoder.raw_decode(secret_text)
+    pool = json.loads(secret_text[end:])
+    assert title == "# The driver creates:"
+    assert (tls["kind"], pool["kind"]) == ("Secret", "DaskCluster")
+    assert tls["metadata"]["name"] == pool["metadata"]["name"] == manifest["metadata"]["name"]
+    assert not (tmp_path / "jobs").exists()
+    assert ended.err == (
+        f"{tmp_path}/rows.npy: not a corpus yet; submit would ingest it first (xxxxxxxx stands for "
+        "the hash in the job's name)\n"
+    )
     assert manifest["metadata"]["name"].startswith("ls-1-job-")
     assert len(manifest["metadata"]["name"]) <= 36
     assert "--keep" not in text

@@ -1,0 +1,82 @@
+"""``latentscale submit --dry-run``: what would be submitted, with nothing written."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.conftest import Ended
+
+Command = Callable[..., Ended]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    np.save(tmp_path / "rows.npy", np.random.default_rng(1).normal(size=(60, 4)).astype("f4"))
+    fields: dict[str, Any] = {
+        "name": "nightly",
+        "corpus": str(tmp_path / "rows.npy"),
+        "output": str(tmp_path / "jobs"),
+        "measures": {"vendi": {"kernels": ["cosine"]}},
+        "cluster": {"kind": "slurm", "workers": 3, "memory_limit": "1GiB", "queue": "long"},
+    }
+    path = tmp_path / "job.yaml"
+    path.write_text(json.dumps(fields))
+    return path
+
+
+def files_below(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*"))
+
+
+def test_a_source_is_not_ingested(latentscale: Command, config: Path, tmp_path: Path) -> None:
+    before = files_below(tmp_path)
+    ended = latentscale("submit", config, "--dry-run")
+    assert ended.code == 0
+    assert ended.err == (
+        f"{tmp_path}/rows.npy: not a corpus yet; submit would ingest it first (xxxxxxxx stands for "
+        "the hash in the job's name)\n"
+    )
+    assert files_below(tmp_path) == before
+    driver, _, worker = ended.out.partition("\nEND\n")
+    assert driver.startswith("sbatch --parsable --job-name=ls-nightly-xxxxxxxx-")
+    assert f" resume {tmp_path}/jobs/nightly-xxxxxxxx --here --wait --quiet &\n" in driver
+    title, script = worker.strip().split("\n", 1)
+    assert title == "# The driver submits for each worker:"
+    assert script.startswith("#!/usr/bin/env bash\n")
+    assert "#SBATCH -p long\n" in script
+    assert f"#SBATCH -e {tmp_path}/jobs/nightly-xxxxxxxx/workers/ls-nightly-" in script
+    assert " distributed.cli.dask_worker tls://DRIVER:PORT " in script
+    assert ".RUN/key.pem" in script
+
+
+def test_the_job_of_a_corpus_has_its_name(
+    latentscale: Command, config: Path, tmp_path: Path
+) -> None:
+    corpus = tmp_path / "c.zarr"
+    assert latentscale("ingest", tmp_path / "rows.npy", corpus).code == 0
+    before = files_below(tmp_path)
+    ended = latentscale("submit", config, "--dry-run", "-o", f"corpus={corpus}")
+    assert (ended.code, ended.err) == (0, "")
+    assert files_below(tmp_path) == before
+    planned = json.loads(latentscale("plan", config, "-o", f"corpus={corpus}", "--json").out)
+    assert f" resume {planned['job']['folder']} --here" in ended.out
+
+
+@pytest.mark.parametrize(("kind", "line"), [("pbs", "#PBS -q long\n"), ("sge", "#$ -q long\n")])
+def test_workers_of_other_systems(latentscale: Command, config: Path, kind: str, line: str) -> None:
+    options = ("-o", f"cluster.kind={kind}", "-o", "driver.kind=slurm")
+    ended = latentscale("submit", config, "--dry-run", *options)
+    assert ended.code == 0, ended.err
+    assert line in ended.out.partition("\nEND\n")[2]
+
+
+def test_a_missing_source_is_bad_input(latentscale: Command, config: Path, tmp_path: Path) -> None:
+    ended = latentscale("submit", config, "--dry-run", "-o", f"corpus={tmp_path}/none.npy")
+    assert (ended.code, ended.out) == (2, "")
+    [line] = ended.err.splitlines()
+    assert line.startswith(f"latentscale: {tmp_path}/none.npy: ")
+    assert not (tmp_path / "jobs").exists()
