@@ -428,7 +428,7 @@ def test_hostile_names_stay_in_the_folder(
     [
         (["run"], "Usage"),
         (["run", "nowhere.yaml"], "nowhere.yaml: No such file"),
-        (["walk"], "No such command 'walk'"),
+        (["walk"], "no such command 'walk'"),
     ],
 )
 def test_bad_usage(latentscale: Command, arguments: list[str], message: str) -> None:
