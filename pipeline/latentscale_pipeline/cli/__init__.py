@@ -114,8 +114,8 @@ def cli() -> None:
 
     \b
     Example:
-      latentscale ingest embeddings/*.npy corpus.zarr
-      latentscale run quickstart.yaml
+      latentscale run embeddings/ --reference reference.npy
+      latentscale run job.yaml
 
     Exit codes: 0 done, 1 a gate failed, 2 bad usage or bad input, 3 incomplete (run again), 141 the
     reader of the output closed its pipe.

@@ -10,7 +10,7 @@ import click
 from latentscale_pipeline.cli.job_arguments import JOB_OPTIONS, presets, read_job
 from latentscale_pipeline.cli.options import taking
 from latentscale_pipeline.config.job import config_schema
-from latentscale_pipeline.config.job_file import write_job_file
+from latentscale_pipeline.config.job_file import format_job_file
 from latentscale_pipeline.jobs.plan import measure_sections
 from latentscale_pipeline.jobs.run import frozen_config
 from latentscale_pipeline.views.formatting import printable
@@ -44,7 +44,7 @@ def config(
     if given is not None:
         job = read_job(given, **about)
         text = frozen_config(job).decode()
-        click.echo(text if as_json else write_job_file(job, json.loads(text)), nl=False)
+        click.echo(text if as_json else format_job_file(job, json.loads(text)), nl=False)
     elif schema:
         click.echo(json.dumps(config_schema(measure_sections()), indent=2))
     else:

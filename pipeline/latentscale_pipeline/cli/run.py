@@ -27,7 +27,10 @@ from latentscale_pipeline.cli.options import (
 from latentscale_pipeline.cli.run_progress import show_progress
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.corpus.ingest.create import ensure_corpus
+from latentscale_pipeline.corpus.ingest.encoding import Run
+from latentscale_pipeline.corpus.ingest.sources import Sources
 from latentscale_pipeline.errors import Interrupted
+from latentscale_pipeline.jobs.ingestion import ingest_runner
 from latentscale_pipeline.jobs.plan import Plan, make_plan
 from latentscale_pipeline.jobs.run import Finished, run_job
 from latentscale_pipeline.progress import Progress, reported, silent
@@ -78,14 +81,14 @@ def run(
       latentscale run generated.parquet --reference real.parquet --measures heat,vendi
       latentscale run nightly.yaml -o measures.heat.k=10
     """
-    beside = {"labels": labels, "ids": ids}
-    reference_beside = {"labels": reference_labels, "ids": reference_ids}
+    files = {"labels": labels, "ids": ids}
+    reference_files = {"labels": reference_labels, "ids": reference_ids}
     with ended_by_signals():
         config = read_job(given[0], **about)
-        _refuse_files_of_jobs(given, config, beside, reference_beside)
+        _refuse_source_options(given, config, files, reference_files)
         with reported("ingest", "rows") as progress:
             config = _with_files(
-                config, given, beside, reference_beside, silent if quiet else progress
+                config, given, files, reference_files, silent if quiet else progress
             )
         plan = plan_job(config, allow_code=allow_code, quiet=quiet)
         finished = run_plan(
@@ -118,40 +121,44 @@ def demo(output: str, quiet: bool) -> None:
     print_finished(finished, as_json=False)
 
 
-def _refuse_files_of_jobs(
-    given: Sequence[str], config: JobConfig, beside: _Files, reference_beside: _Files
+def _refuse_source_options(
+    given: Sequence[str], config: JobConfig, files: _Files, reference_files: _Files
 ) -> None:
     """Refuse what only a source can have: several files, and files with labels or ids."""
     if any(map(is_job_file, given)):
         if len(given) > 1:
             raise click.UsageError(f"{' '.join(given)}: name one job file, or only sources")
-        if any((*beside.values(), *reference_beside.values())):
+        if any((*files.values(), *reference_files.values())):
             raise click.UsageError(
                 f"{given[0]}: a job file can't be given labels or ids; make the corpus with "
                 "latentscale ingest --labels, and name it there"
             )
-    if config.reference is None and any(reference_beside.values()):
+    if config.reference is None and any(reference_files.values()):
         raise click.UsageError("--reference-labels and --reference-ids need --reference")
 
 
 def _with_files(
     config: JobConfig,
     sources: Sequence[str],
-    beside: _Files,
-    reference_beside: _Files,
+    files: _Files,
+    reference_files: _Files,
     progress: Progress,
 ) -> JobConfig:
     """Ingest what a job file can't name: several sources, or sources with labels or ids."""
     asked = {
-        "corpus": (list(sources), beside),
-        "reference": ([str(config.reference)], reference_beside),
+        "corpus": (list(sources), files),
+        "reference": ([str(config.reference)], reference_files),
     }
     made = {}
+
+    def run_for(opened: Sources) -> Run:
+        return ingest_runner(config.cluster, opened, progress)
+
     with storage_options(config.storage_options):
-        for role, (patterns, files) in asked.items():
-            named = {name: file for name, file in files.items() if file is not None}
+        for role, (patterns, offered) in asked.items():
+            named = {name: file for name, file in offered.items() if file is not None}
             if named or len(patterns) > 1:
-                corpus = ensure_corpus(patterns, config.output, progress, files=named)
+                corpus = ensure_corpus(patterns, config.output, progress, run_for, files=named)
                 made[role] = corpus.address
     return config.model_copy(update=made)
 

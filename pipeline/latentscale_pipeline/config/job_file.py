@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel
 
 from latentscale_pipeline.config.job import JobConfig
-from latentscale_pipeline.config.sizes import write_bytes
+from latentscale_pipeline.config.sizes import format_size
 
 LINE_WIDTH = 100
 """Characters of a line, unless one word is longer."""
@@ -20,7 +20,7 @@ _FIRST = ("name", "corpus", "reference", "output", "measures", "cluster")
 """Keys that people change most; the others follow."""
 
 
-def write_job_file(config: JobConfig, keys: Mapping[str, Any]) -> str:
+def format_job_file(config: JobConfig, keys: Mapping[str, Any]) -> str:
     """Return a job file in YAML that stands for a configuration.
 
     Parameters
@@ -66,7 +66,7 @@ def _comment(model: BaseModel, key: str, indent: str) -> list[str]:
 
 def _entry(key: str, value: Any, indent: str) -> list[str]:
     if key == "memory_limit":
-        value = write_bytes(value)
+        value = format_size(value)
     text = yaml.safe_dump(
         {key: value},
         sort_keys=False,

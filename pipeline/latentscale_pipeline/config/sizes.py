@@ -25,7 +25,7 @@ def parse_bytes(size: Any) -> Any:
         ) from None
 
 
-def write_bytes(size: int) -> str | int:
+def format_size(size: int) -> str | int:
     """Return a size in the largest unit that divides it, such as ``4GiB``, or the number itself."""
     for unit, name in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB")):
         if size and size % unit == 0:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from latentscale_pipeline.config.cluster import Serial
 from latentscale_pipeline.config.job import JobConfig
-from latentscale_pipeline.config.job_file import write_job_file
+from latentscale_pipeline.config.job_file import format_job_file
 from latentscale_pipeline.engine.collection import collect_job, has_garbage
 from latentscale_pipeline.engine.executor import Executor
 from latentscale_pipeline.engine.keys import code_by_digest
@@ -293,11 +293,11 @@ def _write_plan(plan: Plan) -> None:
     frozen = frozen_config(plan.config)
     store.write_checked("config.json", frozen)
     places = {
-        role: ObjectStore(url).url
-        for role in ("corpus", "reference", "output")
-        if (url := getattr(plan.config, role)) is not None
+        key: ObjectStore(url).url
+        for key in ("corpus", "reference", "output", "scales_from")
+        if (url := getattr(plan.config, key)) not in {None, "auto", *plan.corpora}
     }
-    job_file = write_job_file(plan.config, {**json.loads(frozen), **places})
+    job_file = format_job_file(plan.config, {**json.loads(frozen), **places})
     store.write_checked("config.yaml", job_file.encode())
     enter_in_index(plan)
 

@@ -133,3 +133,23 @@ def test_a_job_file_needs_no_suffix(latentscale: Command, rows: np.ndarray) -> N
     Path("job").write_text("name: plain\ncorpus: vectors.npy\nmeasures: {vendi: {}}\n")
     assert latentscale("run", "job", *SERIAL).code == 0
     assert len(list(Path("jobs").glob("plain-*"))) == 1
+
+
+def test_the_job_file_finds_shared_scales_from_anywhere(
+    latentscale: Command, rows: np.ndarray, tmp_path: Path
+) -> None:
+    options = ["--measures", "vendi", *SERIAL]
+    assert latentscale("run", "vectors.npy", "--name", "first", *options).code == 0
+    [first] = Path("jobs").glob("first-*")
+    shared = ["--name", "second", "-o", f"scales_from={first}"]
+    assert latentscale("run", "vectors.npy", *shared, *options).code == 0
+    [second] = Path("jobs").glob("second-*")
+    text = (second / "config.yaml").read_text()
+    config = read_config(text, "config.yaml", measures=measure_sections())
+    assert config.scales_from == str(tmp_path / first)
+    assert (
+        read_config(
+            (first / "config.yaml").read_text(), "config.yaml", measures=measure_sections()
+        ).scales_from
+        == "auto"
+    )

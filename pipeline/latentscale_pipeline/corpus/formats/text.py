@@ -133,9 +133,11 @@ class Text(Container):
 
     def _numbers(self, cells: list[str], field: Field, row: int, offset: int) -> npt.NDArray[Any]:
         try:
-            filled = [cell.strip() or "nan" for cell in cells] if len(field.shape) == 2 else cells
-            return np.array(filled, field.dtype)
+            return np.array(cells, field.dtype)
         except (ValueError, OverflowError):
+            if len(field.shape) == 2 and not all(cell.strip() for cell in cells):
+                filled = [cell if cell.strip() else "nan" for cell in cells]
+                return self._numbers(filled, field, row, offset)
             whole = field.dtype.kind == "i"
             pattern, what = (_WHOLE, "a whole number") if whole else (_NUMBER, "a number")
             wrong = next((cell for cell in cells if not pattern.fullmatch(cell.strip())), cells[0])
