@@ -131,7 +131,7 @@ def _remarks(forecast: dict[str, Any]) -> list[str]:
     work = write_duration(total["work_seconds"])
     cluster = forecast["config"]["cluster"]
     where = "this machine"
-    if cluster["kind"] not in {"serial", "local"}:
+    if cluster["kind"] not in {"auto", "serial", "local"}:
         where = f"{cluster['workers']} workers with cores like this machine's"
     time = f"time: about {write_duration(total['seconds'])} on {where}"
     return [*lines, f"{time} ({work} of work on one thread)"]

@@ -126,13 +126,28 @@ class Workers(Closed):
     """How often a failed part is tried again, on another worker if there is one."""
 
 
-class Local(Workers):
+class _Here(Workers):
+    """Settings of worker processes on this machine."""
+
+    dashboard: bool = False
+    """Whether to serve Dask's dashboard, on the loopback interface."""
+
+
+class Auto(_Here):
+    """The driver's process for a short job, workers on this machine for a longer one."""
+
+    kind: Literal["auto"] = "auto"
+    """Workers on this machine, or one process where a job ends sooner than workers start."""
+
+
+class Local(_Here):
     """Worker processes on this machine."""
+
+    # Without a kind, a section is that of ``auto``.
+    model_config = ConfigDict(json_schema_extra={"required": ["kind"]})
 
     kind: Literal["local"] = "local"
     """Workers on this machine."""
-    dashboard: bool = False
-    """Whether to serve Dask's dashboard, on the loopback interface."""
 
 
 class TlsFiles(Closed):
@@ -252,11 +267,12 @@ class Kubernetes(Elsewhere):
 
 
 Cluster = Annotated[
-    Serial | Local | Address | Batch | Kubernetes,
+    Auto | Serial | Local | Address | Batch | Kubernetes,
     Field(discriminator="kind"),
 ]
 
 CLUSTERS: dict[str, type[Closed]] = {
+    "auto": Auto,
     "serial": Serial,
     "local": Local,
     "address": Address,
@@ -265,7 +281,7 @@ CLUSTERS: dict[str, type[Closed]] = {
 }
 """The section model of every kind of cluster."""
 
-ON_THIS_MACHINE = (Serial, Local)
+ON_THIS_MACHINE = (Auto, Serial, Local)
 """Kinds whose processes run on the driver's machine."""
 
 

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from latentscale_pipeline.config.cluster import LEAST_MEMORY, Cluster, Driver, Local, Serial
+from latentscale_pipeline.config.cluster import LEAST_MEMORY, Auto, Cluster, Driver, Serial
 from latentscale_pipeline.config.overrides import apply_override, drop_settings_of_other_kinds
 from latentscale_pipeline.config.section import Section, parse_yaml, validate
 from latentscale_pipeline.errors import BadInput
@@ -89,16 +89,16 @@ class JobConfig(Section):
     """
     measures: dict[str, Any] = Field(default={})
     """Measures to run, by name; without this key, all default measures that apply."""
-    cluster: Cluster = Local()
+    cluster: Cluster = Auto()
     """Where tasks run. Doesn't change any result."""
     driver: Driver = Driver()
     """The process that hands out the tasks. Doesn't change any result."""
 
     @field_validator("cluster", mode="before")
     @classmethod
-    def _kind_is_local(cls, cluster: Any) -> Any:
+    def _kind_is_auto(cls, cluster: Any) -> Any:
         if isinstance(cluster, dict) and "kind" not in cluster:
-            return {"kind": "local", **cluster}
+            return {"kind": "auto", **cluster}
         return cluster
 
     @model_validator(mode="after")

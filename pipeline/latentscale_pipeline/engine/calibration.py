@@ -58,6 +58,18 @@ class Rates:
         )
 
 
+TYPICAL = Rates(
+    float64_multiply_adds=2e10,
+    float32_multiply_adds=5e10,
+    elementwise_operations=2e9,
+    read_bytes=1e9,
+)
+"""Rates of one core of a recent processor."""
+
+TASK_SECONDS = 0.02
+"""Overhead of a task: handing it out, opening the corpus, writing its marker."""
+
+
 def calibrate(pieces: Iterator[int]) -> Rates:
     """Measure the rates.
 

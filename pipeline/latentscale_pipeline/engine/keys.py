@@ -45,8 +45,18 @@ def library_versions() -> dict[str, str]:
 
 def stage_code(stage: Stage) -> dict[str, str]:
     """Return the digests of the code that computes a stage, by module; see :func:`code_closure`."""
-    works = [work for work in (stage.work, stage.finalise, stage.advance) if work is not None]
-    return code_closure([module for work in works for module in _modules_of(work)])
+    return code_closure([module for work in _works(stage) for module in _modules_of(work)])
+
+
+def work_modules(stages: Sequence[Stage]) -> set[str]:
+    """Return the modules of this project that define the work of stages."""
+    works = [work for stage in stages for work in _works(stage)]
+    modules = {module for work in works for module in _modules_of(work)}
+    return {module for module in modules if module.partition(".")[0] in PACKAGES}
+
+
+def _works(stage: Stage) -> list[Work]:
+    return [work for work in (stage.work, stage.finalise, stage.advance) if work is not None]
 
 
 def _modules_of(work: Work) -> list[str]:

@@ -66,7 +66,7 @@ def assemble_results(
             version=__version__,
             started=started,
             finished=finished,
-            cluster=plan.config.cluster.model_dump(),
+            cluster=plan.cluster.model_dump(),
             provenance=PROVENANCE_KEY,
         ),
         corpora=model.Corpora(

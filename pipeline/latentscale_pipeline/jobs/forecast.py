@@ -20,7 +20,7 @@ from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.config.user_functions import refuse_code
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.ingest.create import Prospect, find_corpus
-from latentscale_pipeline.engine.calibration import Rates, calibrate
+from latentscale_pipeline.engine.calibration import TASK_SECONDS, Rates, calibrate
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.memory import write_gibibytes
 from latentscale_pipeline.engine.stage import Stage
@@ -45,10 +45,7 @@ from latentscale_pipeline.storage.urls import storage_options, strip_credentials
 
 PLAN_SCHEMA = "latentscale.plan/1"
 
-TASK_SECONDS = 0.05
-"""Overhead of a task: scheduling, opening the corpus, writing its marker."""
-
-STARTUP_SECONDS = 4.0
+STARTUP_SECONDS = 2.0
 """Time until the worker processes have started and imported everything."""
 
 INGEST_OPERATIONS = 4

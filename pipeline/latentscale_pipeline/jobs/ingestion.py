@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from latentscale_pipeline.config.cluster import Cluster, Local
+from latentscale_pipeline.config.cluster import ON_THIS_MACHINE, Cluster, Local, Serial
 from latentscale_pipeline.corpus.ingest.encoding import RECORDS, Run, Work, run_serially
 from latentscale_pipeline.corpus.ingest.sources import Sources
 from latentscale_pipeline.engine import work as engine
@@ -65,8 +65,10 @@ def ingest_runner(
         Size of the sources from which workers are started.
     """
     size = sum(source.size for source in sources.items)
-    if isinstance(cluster, Local) and cluster.workers > 1 and size >= worth_workers_bytes:
-        return worker_runner(cluster, sources.rows, progress)
+    here = isinstance(cluster, ON_THIS_MACHINE) and not isinstance(cluster, Serial)
+    if here and cluster.workers > 1 and size >= worth_workers_bytes:
+        workers = Local(**cluster.model_dump(exclude={"kind"}))
+        return worker_runner(workers, sources.rows, progress)
     return run_serially
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from latentscale_pipeline.config.cluster import Cluster
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.config.section import Section
 from latentscale_pipeline.config.user_functions import refuse_code
@@ -22,6 +23,7 @@ from latentscale_pipeline.engine.keys import part_keys, stage_dependencies, stag
 from latentscale_pipeline.engine.memory import check_memory, idle_memory
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.jobs.automatic_cluster import choose_cluster
 from latentscale_pipeline.jobs.identity import config_hash, job_id
 from latentscale_pipeline.jobs.ingestion import ingest_runner
 from latentscale_pipeline.jobs.shared_scales import read_scales
@@ -81,6 +83,11 @@ class Plan:
     def keys(self) -> dict[str, str]:
         """Return the key of each stage by name."""
         return {name: stage_key(found) for name, found in self.dependencies.items()}
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """Return where the job runs; never automatic."""
+        return choose_cluster(self.config.cluster, self.stages)
 
     @cached_property
     def idle_bytes(self) -> int:

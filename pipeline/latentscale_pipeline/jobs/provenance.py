@@ -66,8 +66,8 @@ def write_provenance(
         "command": shlex.join(["latentscale", *without_credentials(command)]) if command else None,
         **describe_software(),
         "threads": {
-            "workers": plan.config.cluster.workers,
-            "tasks_of_a_worker": plan.config.cluster.threads,
+            "workers": plan.cluster.workers,
+            "tasks_of_a_worker": plan.cluster.threads,
             "inside_a_task": 1,
         },
         "machine": describe_machine(),

@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from latentscale_pipeline.config.cluster import Serial
+from latentscale_pipeline.config.cluster import Local, Serial
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.config.job_file import format_job_file
 from latentscale_pipeline.engine.collection import collect_job, has_garbage
 from latentscale_pipeline.engine.executor import Executor
-from latentscale_pipeline.engine.keys import code_by_digest
+from latentscale_pipeline.engine.keys import code_by_digest, work_modules
 from latentscale_pipeline.engine.loop import REPAIRS, Notify, repair, run_stages
 from latentscale_pipeline.engine.state import StageState, inspect_stages, is_complete
 from latentscale_pipeline.engine.work import Work
@@ -179,6 +179,7 @@ def _compute(
     store = work.store
     # results.json marks a complete job, so it has to go before any stage is recomputed.
     store.remove("results.json")
+    _prepare_workers(plan)
     _write_plan(plan)
     provenance = write_provenance(store, plan, attempt=attempt, started=started, command=command)
     repairs: Counter[str] = Counter()
@@ -205,8 +206,16 @@ def _compute(
     return results
 
 
+def _prepare_workers(plan: Plan) -> None:
+    """Let processes on this machine import what tasks need while the driver prepares the run."""
+    if isinstance(plan.cluster, Local):
+        from latentscale_pipeline.executors.dask.fork_server import start_fork_server
+
+        start_fork_server(work_modules(plan.stages))
+
+
 def _executor(plan: Plan, notify: Notify) -> Callable[[], AbstractContextManager[Executor]]:
-    cluster = plan.config.cluster
+    cluster = plan.cluster
     if isinstance(cluster, Serial):
         return SerialExecutor
 

@@ -269,7 +269,7 @@ def _for_slurm(plan: Plan, arguments: list[str], requeue: bool) -> SubmissionSpe
 
 def _size(plan: Plan) -> tuple[int, int]:
     """Return the cores and the memory in bytes that a driver needs, including its local workers."""
-    cluster, memory = plan.config.cluster, plan.config.driver.memory_limit
+    cluster, memory = plan.cluster, plan.config.driver.memory_limit
     if isinstance(cluster, Serial):
         return 1, max(memory, cluster.memory_limit) + OVERHEAD_BYTES
     if isinstance(cluster, ON_THIS_MACHINE):

@@ -10,6 +10,7 @@ from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.engine.memory import idle_memory, tasks_that_fit, write_gibibytes
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.jobs.automatic_cluster import choose_cluster
 from latentscale_pipeline.jobs.machine import usable_cores
 
 
@@ -41,7 +42,7 @@ class WorkerPool:
     @staticmethod
     def of(config: JobConfig, stages: Sequence[Stage]) -> WorkerPool:
         """Return the worker pool of a job; remote workers have one core per task."""
-        cluster = config.cluster
+        cluster = choose_cluster(config.cluster, stages)
         here = isinstance(cluster, ON_THIS_MACHINE)
         return WorkerPool(
             workers=cluster.workers,

@@ -159,7 +159,7 @@ class Job(Part):
     finished: str | None = None
     """Time at which the results were written, in UTC."""
     cluster: Expected[dict[str, Any]] = None
-    """Section `cluster` of the configuration."""
+    """Section `cluster` of the configuration; `auto` is replaced by what was chosen."""
     provenance: Absent[str] = None
     """Path of the file with versions, machine, sources and commands, relative to the job's folder.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.stats import t as student_t
+from scipy.special import stdtrit
 
 from latentscale.estimate import Estimate
 from latentscale.geomca.scores import BLOCK_ROWS, Int64Array
@@ -99,7 +99,7 @@ def estimate_epsilon(left: Points, right: Points, percentile: float) -> Estimate
     if k < 2:
         return Estimate(epsilon, epsilon, epsilon, "estimate", EPSILON_METHOD)
     error, groups = _jackknife(distances, percentile)
-    half = float(student_t.ppf(0.975, groups - 1)) * error
+    half = float(stdtrit(groups - 1, 0.975)) * error
     lower = max(epsilon - half, 0.0)
     return Estimate(epsilon, lower, epsilon + half, "interval95", EPSILON_METHOD, error)
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import t as student_t
+from scipy.special import stdtrit
 
 from latentscale.tiles.distances import Float64Array
 
@@ -169,6 +169,6 @@ def _interval(values: Float64Array) -> Float64Array | None:
     count = len(values)
     if count == 1:
         return None
-    half = student_t.ppf(0.975, count - 1) * values.std(axis=0, ddof=1) / math.sqrt(count)
+    half = stdtrit(count - 1, 0.975) * values.std(axis=0, ddof=1) / math.sqrt(count)
     mean = values.mean(axis=0)
     return np.array([mean - half, mean + half])

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from latentscale_pipeline.config.cluster import Local, Serial
+from latentscale_pipeline.config.cluster import Auto, Serial
 from latentscale_pipeline.config.job import JobConfig, read_config
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.identity import config_hash, job_id
@@ -24,7 +24,7 @@ def read(text: str, *overrides: str) -> JobConfig:
 def test_defaults() -> None:
     config = read("name: a\ncorpus: c.npy\n")
     assert list(config.measures) == ["heat", "magnitude", "vendi"]
-    assert config.cluster == Local(workers=2, threads=1, memory_limit=4 * 2**30)
+    assert config.cluster == Auto(workers=2, threads=1, memory_limit=4 * 2**30)
     heat = config.measures["heat"]
     assert (heat.k, heat.steps, heat.times.count, heat.normalization) == (5, 10, 256, "empty")
     vendi = config.measures["vendi"]
@@ -79,7 +79,7 @@ def test_an_override_of_one_measure_keeps_the_others() -> None:
         ),
         (
             "name: a\ncorpus: c\ncluster: {kind: moon}\n",
-            "cluster.kind is 'moon'; it can be serial, local, address, slurm, pbs, lsf, sge",
+            "cluster.kind is 'moon'; it can be auto, serial, local, address, slurm, pbs, lsf, sge",
         ),
         (
             "name: a\ncorpus: c\ncluster: {kind: address}\n",

@@ -43,8 +43,8 @@ MIB, GIB = 2**20, 2**30
 MARGIN = 1.2
 """By how much a task may exceed what was projected for it, and the other way round."""
 
-LEAST_IDLE_BYTES = 175 * MIB
-"""What a worker holds that has imported everything, and found it compiled by an earlier run."""
+LEAST_IDLE_BYTES = 120 * MIB
+"""What a forked worker holds beyond pages that it shares and has not touched."""
 
 LARGE = 256 * MIB
 """Arrays of tasks that are held to it: below, an idle worker's own memory decides."""

@@ -137,7 +137,7 @@ def test_only_what_fits_a_billion_rows_is_accepted() -> None:
 
 
 def replace_limit(config: JobConfig, limit: str) -> JobConfig:
-    cluster = type(config.cluster).model_validate({"kind": "local", "memory_limit": limit})
+    cluster = type(config.cluster).model_validate({"memory_limit": limit})
     return config.model_copy(update={"cluster": cluster})
 
 

@@ -34,6 +34,7 @@ from tests.pipeline.engine.test_loop import Events, make_work
 from tests.support import toy_stages as toy
 from tests.support.jobs import command_line, results_of, timeless
 from tests.support.waiting import wait_for
+from tests.support.worker_processes import worker_processes
 
 Command = Callable[..., Ended]
 
@@ -169,7 +170,7 @@ def test_a_run_is_watched_cancelled_and_resumed(
     jobs = tmp_path / "jobs"
     wait_for(lambda: bool(list(jobs.glob("stop-me-*/stages/*/*/result.json"))))
     children = psutil.Process(process.pid).children(recursive=True)
-    [worker] = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+    [worker] = worker_processes(process.pid)
     worker.suspend()  # its task takes as long as a task can take
     [folder] = jobs.glob("stop-me-*")
     assert not (folder / "results.json").exists()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import signal
+import os
 import socket
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from multiprocessing import resource_tracker
 from typing import Any
 
 import dask
@@ -27,6 +25,11 @@ from latentscale_pipeline.executors.dask.environment import (
     WORKER_SETTINGS,
 )
 from latentscale_pipeline.executors.dask.executor import DaskExecutor, undisturbed
+from latentscale_pipeline.executors.dask.fork_server import (
+    block_interrupts,
+    start_fork_server,
+    start_method,
+)
 from latentscale_pipeline.storage.urls import Options, options_in_force, use_options
 
 SETTINGS: dict[str, Any] = {
@@ -41,17 +44,22 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-class StorageOptions(distributed.WorkerPlugin):
-    """Sets the storage options of this process in every worker when it starts."""
+class Surroundings(distributed.WorkerPlugin):
+    """Gives every worker the environment variables and storage options of this process."""
 
-    name = "latentscale-storage-options"
+    name = "latentscale-surroundings"
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, environment: Mapping[str, str], options: Options) -> None:
+        self._environment = dict(environment)
         self._options = options
 
     def setup(self, worker: distributed.Worker) -> None:
-        """Set the options, and close the worker's HTTP port, which has no authentication."""
+        """Set them, and close the worker's HTTP port, which has no authentication."""
         worker.http_server.stop()
+        # A forked worker has the variables that the fork server was started with.
+        for name in os.environ.keys() - self._environment.keys():
+            del os.environ[name]
+        os.environ.update(self._environment)
         use_options(self._options)
 
 
@@ -104,11 +112,7 @@ def local_cluster(settings: Local, idle_bytes: int = IDLE_WORKER_BYTES) -> Itera
 
 @contextmanager
 def _started(settings: Local, idle_bytes: int) -> Iterator[DaskExecutor]:
-    if sys.platform != "win32":
-        # Ctrl-C is sent to all processes of a terminal, but only the driver must act on it. Workers
-        # inherit the block. The tracker is started first, because starting it lifts the block.
-        resource_tracker.ensure_running()
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    start_fork_server()
     options = {
         "n_workers": settings.workers,
         "threads_per_worker": settings.threads,
@@ -116,12 +120,18 @@ def _started(settings: Local, idle_bytes: int) -> Iterator[DaskExecutor]:
         "resources": {"memory": task_memory(settings.memory_limit, idle_bytes)},
         "security": Security.temporary(),
     }
-    with scheduler_here(
-        lambda scheduler: distributed.LocalCluster(**options, **COMMON, scheduler_kwargs=scheduler),
-        SETTINGS,
-        dashboard=settings.dashboard,
-    ) as (_, client, link):
-        client.register_plugin(StorageOptions(options_in_force()))
+    with (
+        block_interrupts(),
+        scheduler_here(
+            lambda scheduler: distributed.LocalCluster(
+                **options, **COMMON, scheduler_kwargs=scheduler
+            ),
+            {**SETTINGS, "distributed.worker.multiprocessing-method": start_method()},
+            dashboard=settings.dashboard,
+        ) as (_, client, link),
+    ):
+        environment = {**os.environ, **WORKER_ENVIRONMENT}
+        client.register_plugin(Surroundings(environment, options_in_force()))
         client.register_plugin(CompilerStart())
         yield DaskExecutor(client, settings.memory_limit, link)
 

@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 
 from latentscale_pipeline.config.cluster import Local, Serial
@@ -25,6 +24,7 @@ from latentscale_pipeline.corpus.ingest.sources import open_sources
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.ingestion import ingest_runner, worker_runner
 from tests.support.waiting import wait_for
+from tests.support.worker_processes import worker_processes
 
 CLUSTER = Local(workers=2, memory_limit=2**30)
 
@@ -102,7 +102,7 @@ import sys, time
 from latentscale_pipeline.corpus.ingest import encoding
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.jobs.ingestion import worker_runner
-from latentscale_pipeline.config.job import Local
+from latentscale_pipeline.config.cluster import Local
 encoding.PARTITION_BYTES = 1
 store = encoding.write_checked
 def slowly(*arguments):
@@ -133,10 +133,8 @@ def start(started: list[subprocess.Popen[str]], *arguments: object) -> subproces
 
 
 def kill_a_worker(driver: int) -> None:
-    for child in psutil.Process(driver).children(recursive=True):
-        if "spawn_main" in " ".join(child.cmdline()):
-            child.kill()
-            return
+    for worker in worker_processes(driver)[:1]:
+        worker.kill()
 
 
 def records(corpus: Path) -> list[Path]:

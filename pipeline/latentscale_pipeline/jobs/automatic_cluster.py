@@ -1,0 +1,28 @@
+"""Choose where a job runs if its configuration leaves that open."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from latentscale_pipeline.config.cluster import Auto, Cluster, Local, Serial
+from latentscale_pipeline.engine.calibration import TASK_SECONDS, TYPICAL
+from latentscale_pipeline.engine.stage import Stage
+
+WORTH_WORKERS_SECONDS = 4.0
+"""Work from which a second process saves more time than starting the workers takes."""
+
+
+def choose_cluster(cluster: Cluster, stages: Sequence[Stage]) -> Cluster:
+    """Return the cluster that ``auto`` stands for; any other is returned unchanged.
+
+    The choice is by typical rates, not by those of this machine, so it is always the same.
+    """
+    if not isinstance(cluster, Auto):
+        return cluster
+    costs = (TYPICAL.seconds(stage.cost_estimate) for stage in stages)
+    seconds = math.fsum(costs) + TASK_SECONDS * sum(stage.tasks for stage in stages)
+    settings = cluster.model_dump(exclude={"kind"})
+    if seconds >= WORTH_WORKERS_SECONDS or cluster.dashboard:
+        return Local(**settings)
+    return Serial(kind="serial", **{key: settings[key] for key in ("memory_limit", "retries")})
