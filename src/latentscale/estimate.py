@@ -12,6 +12,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+import scipy  # its submodules are imported when they are first used
+
 Bounds = Literal["exact", "certified", "interval95", "estimate"]
 """What an interval promises.
 
@@ -19,6 +21,11 @@ Bounds = Literal["exact", "certified", "interval95", "estimate"]
 ``certified``: a mathematical inequality holds on both sides. ``interval95``: a 95 % confidence
 interval over the computation's own randomness. ``estimate``: a heuristic on at least one side.
 """
+
+
+def student_quantile(probability: float, freedom: float) -> float:
+    """Return a quantile of Student's distribution; ``math.inf`` degrees of freedom: the normal."""
+    return float(scipy.special.stdtrit(freedom, probability))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,13 @@ WORTH_WORKERS_SECONDS = 4.0
 """Work from which a second process saves more time than starting the workers takes."""
 
 
+def is_short(stages: Sequence[Stage]) -> bool:
+    """Return whether a job takes less work than starting workers costs, at typical rates."""
+    costs = (TYPICAL.seconds(stage.cost_estimate) for stage in stages)
+    work = math.fsum(costs) + TASK_SECONDS * sum(stage.tasks for stage in stages)
+    return work < WORTH_WORKERS_SECONDS
+
+
 def choose_cluster(cluster: Cluster, stages: Sequence[Stage]) -> Cluster:
     """Return the cluster that ``auto`` stands for; any other is returned unchanged.
 
@@ -20,9 +27,7 @@ def choose_cluster(cluster: Cluster, stages: Sequence[Stage]) -> Cluster:
     """
     if not isinstance(cluster, Auto):
         return cluster
-    costs = (TYPICAL.seconds(stage.cost_estimate) for stage in stages)
-    seconds = math.fsum(costs) + TASK_SECONDS * sum(stage.tasks for stage in stages)
     settings = cluster.model_dump(exclude={"kind"})
-    if seconds >= WORTH_WORKERS_SECONDS or cluster.dashboard:
+    if cluster.dashboard or not is_short(stages):
         return Local(**settings)
     return Serial(kind="serial", **{key: settings[key] for key in ("memory_limit", "retries")})

@@ -2,8 +2,9 @@
 
 A forecast reads manifests, the headers of sources that aren't ingested yet, and the results of
 earlier runs below the output; it writes nothing. Each stage estimates its own work. A short
-calibration converts work to time. The tasks of all stages share as many workers as partitions and
-memory allow, in the order of the loop (see :mod:`.schedule`); so do their bytes on the disk.
+calibration converts work to time; for a job of a few seconds, typical rates do. The tasks of all
+stages share as many workers as partitions and memory allow, in the order of the loop (see
+:mod:`.schedule`); so do their bytes on the disk.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.config.user_functions import refuse_code
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.ingest.create import Prospect, find_corpus
-from latentscale_pipeline.engine.calibration import TASK_SECONDS, Rates, calibrate
+from latentscale_pipeline.engine.calibration import TASK_SECONDS, TYPICAL, Rates, calibrate
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.memory import write_gibibytes
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.engine.state import StageState, inspect_stages
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.jobs.automatic_cluster import is_short
 from latentscale_pipeline.jobs.machine import describe_machine, memory_bytes
 from latentscale_pipeline.jobs.plan import (
     corpus_sources,
@@ -142,7 +144,7 @@ def _forecast(config: JobConfig) -> dict[str, Any]:
     stages = plan_stages(config, facts)
     corpora = {role: corpus for role, corpus in found.items() if isinstance(corpus, Corpus)}
     plan = identify_plan(config, corpora, facts, stages) if len(corpora) == len(found) else None
-    rates = calibrate(_pieces(found["corpus"]))
+    rates = TYPICAL if is_short(stages) else calibrate(_pieces(found["corpus"]))
     worker_pool = WorkerPool.of(config, stages)
     # Results of earlier runs are found by keys that contain the corpora's fingerprints.
     inspected = [] if plan is None else inspect_stages(work_with_caches(plan), repair=False)

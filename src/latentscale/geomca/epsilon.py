@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import stdtrit
 
-from latentscale.estimate import Estimate
+from latentscale.estimate import Estimate, student_quantile
 from latentscale.geomca.scores import BLOCK_ROWS, Int64Array
 from latentscale.tiles.distances import Float64Array, Points, distance_tile, row_blocks
 
@@ -99,7 +98,7 @@ def estimate_epsilon(left: Points, right: Points, percentile: float) -> Estimate
     if k < 2:
         return Estimate(epsilon, epsilon, epsilon, "estimate", EPSILON_METHOD)
     error, groups = _jackknife(distances, percentile)
-    half = float(stdtrit(groups - 1, 0.975)) * error
+    half = student_quantile(0.975, groups - 1) * error
     lower = max(epsilon - half, 0.0)
     return Estimate(epsilon, lower, epsilon + half, "interval95", EPSILON_METHOD, error)
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
-from latentscale.estimate import Estimate
+from latentscale.estimate import Estimate, student_quantile
 from latentscale.heat.supremum import IMD_TIMES, imd_weight, largest_beyond, largest_gap
 from latentscale.heat.trace import HeatTrace
 
@@ -147,7 +146,7 @@ def _bootstrap_swings(deviations: Float64Array, generator: np.random.Generator) 
         return np.zeros((BOOTSTRAP_DRAWS, deviations.shape[1]))
     # Few probes understate the spread. The ratio of Student's quantile to the normal one
     # compensates for that.
-    few = float(stdtrit(probes - 1, 0.975)) / 1.959963984540054
+    few = student_quantile(0.975, probes - 1) / 1.959963984540054
     multipliers = generator.standard_normal((BOOTSTRAP_DRAWS, probes))
     swings: Float64Array = multipliers @ (deviations * (few / np.sqrt(probes * (probes - 1))))
     return swings

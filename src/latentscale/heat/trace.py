@@ -69,8 +69,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 from scipy.sparse import csr_array
-from scipy.special import stdtrit
 
+from latentscale.estimate import student_quantile
 from latentscale.graphs.laplacian import exact_moments, few_moments, find_null_space, product_work
 from latentscale.heat.null_models import NORMALIZATIONS, LaplacianKind, Normalization, null_trace
 from latentscale.heat.supremum import IMD_TIMES, LEBESGUE
@@ -496,7 +496,7 @@ def average_probes(
     trace = control.trace + mean
     quadrature = 0.5 * np.abs((above - below).mean(axis=0)) + control.rounding
     spread = np.sqrt(np.square(deviations).sum(axis=0) / (probes * (probes - 1)))
-    quantile = float(stdtrit(probes - 1, 0.975))
+    quantile = student_quantile(0.975, probes - 1)
     tail = np.abs(control.skewness) * (1.0 + 2.0 * quantile**2) / (6.0 * np.sqrt(probes))
     below_trace = spread * (quantile + np.where(control.skewness < 0, tail, 0.0)) + quadrature
     above_trace = spread * (quantile + np.where(control.skewness > 0, tail, 0.0)) + quadrature

@@ -56,9 +56,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy  # its submodules are imported when they are first used
 from numpy.typing import ArrayLike
 from scipy.linalg import eigvalsh
-from scipy.special import erf, gammaln, ive
 
 from latentscale.tiles.distances import Float64Array
 
@@ -146,7 +146,7 @@ def smallest_eigenvalues(scales: ArrayLike, separations: Separations) -> Float64
     inner = exponents[:-1, None] + np.diff(exponents)[:, None] * np.arange(STEPS) / STEPS
     nodes = np.append(inner.ravel(), exponents[-1])
     gaps = np.maximum(1.0 - np.exp(np.interp(nodes, exponents, heights)), 0.0)
-    mass = erf(scales[:, None] / (2.0 * np.sqrt(nodes)))
+    mass = scipy.special.erf(scales[:, None] / (2.0 * np.sqrt(nodes)))
     # Gaussian sums fall as exponents grow, so the integrand is smallest at the start of a part.
     parts = np.append(-np.diff(mass, axis=1), mass[:, -1:], axis=1)
     return np.asarray((1.0 - 1e-12) * (parts @ gaps), dtype=np.float64)
@@ -171,11 +171,11 @@ def sphere_magnitude(scale: float, dimension: int) -> float:
         divided into :math:`e^t`.
     """
     order = 0.5 * dimension - 1.0
-    bessel = float(ive(order, scale))
+    bessel = float(scipy.special.ive(order, scale))
     potential = -scale
     if bessel > TINY:
         logarithm = np.log(2.0) - np.log(scale)  # the quotient may overflow
-        potential = float(gammaln(order + 1.0) + order * logarithm + np.log(bessel))
+        potential = float(scipy.special.gammaln(order + 1.0) + order * logarithm + np.log(bessel))
     exponent = min(scale, -potential) + SPECIAL_FUNCTIONS_ERROR
     return float(np.exp(min(exponent, LARGEST_EXPONENT)))
 

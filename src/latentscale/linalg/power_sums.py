@@ -24,7 +24,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
+import scipy  # its submodules are imported when they are first used
 
 from latentscale.tiles.distances import Float64Array
 
@@ -80,7 +80,7 @@ def least_hill_number(proportions: Proportions, order: float) -> float:
     def shortfall(at: Float64Array) -> float:
         return -_dual_bound(proportions, order, at)
 
-    found = minimize(shortfall, start, method="Nelder-Mead").x
+    found = scipy.optimize.minimize(shortfall, start, method="Nelder-Mead").x
     bound = max(_dual_bound(proportions, order, at) for at in (start, found))
     jensen = 1.0 / proportions.squares
     if order == 1:

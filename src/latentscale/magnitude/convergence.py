@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
+import scipy  # its submodules are imported when they are first used
 from numpy.typing import NDArray
-from scipy.interpolate import PchipInterpolator
 
 from latentscale.estimate import Estimate
 from latentscale.linalg.conjugate_gradients import Bracket, ConjugateGradients
@@ -389,7 +389,7 @@ def _interpolate(values: Mapping[float, float], goal: float, n: int) -> tuple[fl
     odds = np.array([log_odds(value, n) for value in ascending])
     keep = np.diff(odds, prepend=-np.inf) > 0
     wanted = log_odds(goal, n)
-    curve = PchipInterpolator(odds[keep], np.log(scales[keep]))
+    curve = scipy.interpolate.PchipInterpolator(odds[keep], np.log(scales[keep]))
     chord = np.interp(wanted, odds[keep], np.log(scales[keep]))
     root, straight = (float(np.clip(np.exp(at), low, high)) for at in (curve(wanted), chord))
     return root, abs(root - straight)

@@ -24,10 +24,11 @@ component of :data:`LEAST_COMPONENT` or more along the smallest eigenvector, but
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
+import scipy  # its submodules are imported when they are first used
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
-from scipy.optimize import toms748
 
 from latentscale.estimate import Bounds, Estimate
 from latentscale.linalg.conjugate_gradients import ConjugateGradients
@@ -47,7 +48,7 @@ STRETCH = 1.6
 VANISHING = 750.0
 """Multiple of the inverse smallest distance beyond which nothing changes: exp(-750) is 0."""
 
-ROOT_ACCURACY = 1e-12
+ROOT_ACCURACY = 1e-9
 """Relative error of a root."""
 
 PROBES, LEAST_COMPONENT = 8, 0.01
@@ -194,17 +195,14 @@ def dense_convergence_scale(points: Points, target: float, tolerance: float) -> 
     distances = all_distances(points)
     largest = VANISHING / float(distances.min(initial=math.inf, where=distances > 0))
     goal = target * n
-    excesses: dict[float, float] = {}
 
+    @cache
     def evaluate(scale: float) -> tuple[Estimate, Float64Array]:
         result = factorised_magnitude(points, distances, scale, tolerance)
         return iterated_magnitude(points, scale, tolerance) if result is None else result
 
     def excess(scale: float) -> float:
-        if scale not in excesses:
-            value = evaluate(scale)[0].value
-            excesses[scale] = log_odds(value, n) - log_odds(goal, n)
-        return excesses[scale]
+        return log_odds(evaluate(scale)[0].value, n) - log_odds(goal, n)
 
     low = high = min(_first_scale(points, distances, target, tolerance), largest)
     while excess(high) < 0:
@@ -213,7 +211,7 @@ def dense_convergence_scale(points: Points, target: float, tolerance: float) -> 
         low, high = high, min(STRETCH * high, largest)
     while excess(low) >= 0:
         low, high = low / STRETCH, low
-    root = float(toms748(excess, low, high, rtol=ROOT_ACCURACY, xtol=1e-300))
+    root = float(scipy.optimize.toms748(excess, low, high, rtol=ROOT_ACCURACY, xtol=1e-300))
     estimate, weights = evaluate(root)
     return root_estimate(
         root, estimate, goal, _slope(distances, root, weights), ROOT_ACCURACY * root

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scipy.special import betaincinv
+import scipy  # its submodules are imported when they are first used
 
 from latentscale.tiles.distances import Float64Array
 
@@ -61,6 +61,6 @@ def recall_certificate(found: Float64Array, true: Float64Array) -> Recall:
     rows, k = found.shape
     hits = int((found <= true[:, -1:]).sum())
     low, high = hits // k, -(-hits // k)
-    lower = 0.0 if low == 0 else float(betaincinv(low, rows - low + 1, 0.025))
-    upper = 1.0 if high == rows else float(betaincinv(high + 1, rows - high, 0.975))
+    lower = 0.0 if low == 0 else float(scipy.special.betaincinv(low, rows - low + 1, 0.025))
+    upper = 1.0 if high == rows else float(scipy.special.betaincinv(high + 1, rows - high, 0.975))
     return Recall(hits / (rows * k), lower, upper, rows)

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
 
+from latentscale.estimate import student_quantile
 from latentscale.tiles.distances import Float64Array
 
 Int64Array = NDArray[np.int64]
@@ -169,6 +169,6 @@ def _interval(values: Float64Array) -> Float64Array | None:
     count = len(values)
     if count == 1:
         return None
-    half = stdtrit(count - 1, 0.975) * values.std(axis=0, ddof=1) / math.sqrt(count)
+    half = student_quantile(0.975, count - 1) * values.std(axis=0, ddof=1) / math.sqrt(count)
     mean = values.mean(axis=0)
     return np.array([mean - half, mean + half])

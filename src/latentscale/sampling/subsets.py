@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+
+from latentscale.estimate import student_quantile
 
 Float64Array = NDArray[np.float64]
 
@@ -41,7 +42,7 @@ class Spread:
         """Return the spread of at least two subsets' values, which lie along the first axis."""
         count = len(values)
         mean, deviation = values.mean(axis=0), values.std(axis=0, ddof=1)
-        reach = stdtrit(count - 1, 0.5 + LEVEL / 2) * deviation / math.sqrt(count)
+        reach = student_quantile(0.5 + LEVEL / 2, count - 1) * deviation / math.sqrt(count)
         return cls(mean, mean - reach, mean + reach, deviation)
 
 
@@ -61,6 +62,6 @@ def sampling_error(values: Float64Array, rows: int, n: int) -> Float64Array:
         The standard error, enlarged for few subsets so that 1.96 times it equals Student's
         interval.
     """
-    few = stdtrit(len(values) - 1, 0.975) / stdtrit(np.inf, 0.975)
+    few = student_quantile(0.975, len(values) - 1) / student_quantile(0.975, math.inf)
     deviation = values.std(axis=0, ddof=1)
     return np.asarray(few * deviation * math.sqrt(rows / (n - rows)))

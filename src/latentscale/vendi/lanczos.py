@@ -53,9 +53,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
-from latentscale.estimate import Estimate
+from latentscale.estimate import Estimate, student_quantile
 from latentscale.linalg.iterations import Arrays, iterate
 from latentscale.linalg.lanczos import Recurrence, take_off_before, take_off_own
 from latentscale.linalg.quadrature import Rule, gauss_rule, radau_rule, tridiagonal_matrices
@@ -495,7 +494,7 @@ def _estimate_trace(traces: KernelTraces, order: float) -> _Trace:
     )
     middle = totals.mean(axis=0)
     error = float(middle.std(ddof=1)) / math.sqrt(len(middle))
-    margin = float(stdtrit(len(middle) - 2, CONFIDENCE)) * error
+    margin = student_quantile(CONFIDENCE, len(middle) - 2) * error
     low, high = float(ends.min()), float(ends.max())
     return _Trace(0.5 * (low + high), low - margin - uncounted, high + margin, error, high - low)
 

@@ -52,9 +52,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy  # its submodules are imported when they are first used
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh, eigvalsh
-from scipy.optimize import brentq
 
 from latentscale.estimate import Estimate
 from latentscale.linalg.eigenvalues import symmetric_eigenvalues
@@ -676,7 +676,7 @@ def _likely_spectrum(known: Float64Array, lost: float, squares: float, n: int) -
     elif surplus(1.0) <= 0:
         share = 1.0
     else:
-        share = float(brentq(surplus, 0.0, 1.0))
+        share = float(scipy.optimize.brentq(surplus, 0.0, 1.0))
     return np.concatenate([known * (1.0 + share * growth), tail * (1.0 - share)])
 
 

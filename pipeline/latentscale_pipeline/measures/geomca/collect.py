@@ -9,9 +9,8 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
 
-from latentscale.estimate import Estimate
+from latentscale.estimate import Estimate, student_quantile
 from latentscale.geomca.scores import GeomcaScores, geomca_scores
 from latentscale.graphs.epsilon import Components
 from latentscale_pipeline.measures.base import (
@@ -126,7 +125,7 @@ def _over_orders(value: float, others: Sequence[float], *, drawn: bool) -> Estim
         return Estimate(value, value, value, "estimate" if drawn else "exact", METHOD)
     count, mean = len(others), float(np.mean(others))
     spread = float(np.std(others, ddof=1))
-    half = float(stdtrit(count - 1, 0.975)) * spread * math.sqrt(1 + 1 / count)
+    half = student_quantile(0.975, count - 1) * spread * math.sqrt(1 + 1 / count)
     return Estimate(
         value,
         min(value, max(0.0, mean - half)),
