@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latentscale.tiles.device import exponentials
 from latentscale.tiles.distances import Float64Array, Points, block_pairs, row_blocks
-from latentscale.tiles.exponential_products import DistanceTiles
+from latentscale.tiles.exponential_products import PANEL_ROWS, DistanceTiles
 from latentscale.vendi.kernels import (
     Kernel,
     KernelFunction,
@@ -26,6 +27,8 @@ from latentscale.vendi.kernels import (
     check_kernel,
     function_tile,
 )
+
+FloatArray = NDArray[np.floating[Any]]
 
 FUNCTION_ROWS = 512
 """Rows a side of the blocks that a kernel function gets."""
@@ -92,8 +95,110 @@ def kernel_block_products(
     ValueError
         On a kernel that doesn't suit the points.
     """
-    check_kernel(a, kernel, bandwidth)
-    itself = b is a
+    tiles = SimilarityTiles(a, kernel, bandwidth, others=None if b is a else b)
+    return _products(tiles, vectors_a, vectors_b, masses_a, masses_b)
+
+
+def kernel_products(
+    tiles: SimilarityTiles, vectors: Float64Array, masses: Float64Array | None = None
+) -> KernelSums:
+    """Multiply vectors by all similarities of one block, which may be kept between calls.
+
+    Parameters
+    ----------
+    tiles : SimilarityTiles
+        Of one block of ``n`` rows.
+    vectors : ndarray of float64, shape (n, s)
+        The vectors.
+    masses : ndarray of float64, shape (n,), optional
+        Needed for the squares and their errors, which are 0 without them.
+
+    Returns
+    -------
+    KernelSums
+        With the products in ``products_a``.
+    """
+    return _products(tiles, vectors, vectors, masses, masses)
+
+
+def kept_type(n: int, kept_bytes: int) -> type[np.floating[Any]] | None:
+    """Return the type in which all tiles of ``n`` rows fit into some memory; None if they don't."""
+    entries = 0.5 * n * (n + max(PANEL_ROWS, FUNCTION_ROWS))
+    fitting = (kind for kind in (np.float64, np.float32) if kind().itemsize * entries <= kept_bytes)
+    return next(fitting, None)
+
+
+@dataclass(frozen=True)
+class SimilarityTiles:
+    """The similarities between two blocks of rows, or of one block with itself, by tiles.
+
+    Attributes
+    ----------
+    points : Points
+        ``m`` rows.
+    kernel, bandwidth
+        As in :func:`kernel_block_products`.
+    kept_bytes : int
+        Memory in which tiles are kept after the first visit: all of them if they fit, in single
+        precision if they don't fit in double, none otherwise.
+    others : Points or None
+        ``n`` rows with the same origin; None stands for ``points`` themselves. Tiles between two
+        blocks aren't kept.
+    """
+
+    points: Points
+    kernel: Kernel
+    bandwidth: float | None
+    kept_bytes: int = 0
+    others: Points | None = None
+    kept: list[tuple[slice, slice, FloatArray]] = field(
+        default_factory=list, init=False, repr=False
+    )
+
+    def __post_init__(self) -> None:
+        check_kernel(self.points, self.kernel, self.bandwidth)
+
+    def __iter__(self) -> Iterator[tuple[slice, slice, Float64Array]]:
+        """Visit each pair of rows once; a tile may be overwritten."""
+        kind = kept_type(len(self.points), self.kept_bytes)
+        if self.kept:
+            for rows, columns, tile in self.kept:
+                yield rows, columns, tile.astype(np.float64)
+            return
+        found: list[tuple[slice, slice, FloatArray]] = []
+        for rows, columns, tile in self._compute():
+            if kind is not None and self.others is None:
+                found.append((rows, columns, tile.astype(kind)))
+                tile[...] = found[-1][2]
+            yield rows, columns, tile
+        self.kept.extend(found)
+
+    def _compute(self) -> Iterator[tuple[slice, slice, Float64Array]]:
+        if callable(self.kernel):
+            yield from _function_tiles(self.points, self.others, self.kernel)
+            return
+        assert self.bandwidth is not None  # noqa: S101  (check_kernel has seen to it)
+        rbf = self.kernel == "rbf"
+        factor = -0.5 / self.bandwidth**2 if rbf else -1.0 / self.bandwidth
+        for rows, columns, filled in DistanceTiles(self.points, self.others):
+            # Its precision is double.
+            tile = cast(Float64Array, filled[: rows.stop - rows.start])
+            if not rbf:
+                np.sqrt(tile, out=tile)
+            exponentials(tile, factor)
+            yield rows, columns, tile
+
+
+def _products(
+    tiles: SimilarityTiles,
+    vectors_a: Float64Array,
+    vectors_b: Float64Array,
+    masses_a: Float64Array | None,
+    masses_b: Float64Array | None,
+) -> KernelSums:
+    a, itself = tiles.points, tiles.others is None
+    b = a if tiles.others is None else tiles.others
+    kernel, bandwidth = tiles.kernel, tiles.bandwidth
     products_a = np.zeros((len(a), vectors_a.shape[1]))
     products_b = np.zeros((len(b), vectors_a.shape[1]))
     right = vectors_a if itself else vectors_b
@@ -101,7 +206,7 @@ def kernel_block_products(
     squares, squared_errors, least = 0.0, 0.0, math.inf if callable(kernel) else 0.0
     if masses_a is not None:
         rounding_a, rounding_b = (SimilarityRounding.of(side, kernel, bandwidth) for side in (a, b))
-    for rows, columns, tile in _similarity_tiles(a, None if itself else b, kernel, bandwidth):
+    for rows, columns, tile in tiles:
         if callable(kernel):
             least = min(least, float(tile.min()))
         products_a[rows] += tile @ right[columns]
@@ -119,24 +224,11 @@ def kernel_block_products(
             squared_errors += (1 + twice) * found
             np.square(tile, out=tile)
             squares += (1 + twice) * float(masses_a[rows] @ (tile @ masses[columns]))
+    if tiles.kept and tiles.kept[0][2].dtype == np.float32:
+        # Both errors may point the same way.
+        kept = 2.0**-24 * math.sqrt(squares)
+        squared_errors = (math.sqrt(squared_errors) + kept) ** 2
     return KernelSums(products_a, products_b, squares, squared_errors, least)
-
-
-def _similarity_tiles(
-    a: Points, b: Points | None, kernel: Kernel, bandwidth: float | None
-) -> Iterator[tuple[slice, slice, Float64Array]]:
-    """Visit each pair of rows once, as a pass over distance tiles does."""
-    if callable(kernel):
-        yield from _function_tiles(a, b, kernel)
-        return
-    assert bandwidth is not None  # noqa: S101  (check_kernel has seen to it)
-    factor = -0.5 / bandwidth**2 if kernel == "rbf" else -1.0 / bandwidth
-    for rows, columns, filled in DistanceTiles(a, b):
-        tile = cast(Float64Array, filled[: rows.stop - rows.start])  # its precision is double
-        if kernel == "laplacian":
-            np.sqrt(tile, out=tile)
-        exponentials(tile, factor)
-        yield rows, columns, tile
 
 
 def _function_tiles(

@@ -5,30 +5,48 @@ without weights): symmetric, positive semidefinite, of trace 1, :math:`\operator
 \|A\|_F^2` a sum over all pairs. A score of order q is a function of :math:`\operatorname{tr} f(A)`,
 :math:`f = \lambda^q` or :math:`-\lambda \log \lambda`.
 
-Stochastic Lanczos quadrature
------------------------------
-For a vector z, m steps of Lanczos give the nodes and weights of the Gauss rule for :math:`z^\top
-f(A) z` (Golub & Meurant 2010). On :math:`\lambda > 0` the even derivatives of f have one sign and
-the odd ones the other. So the Gauss rule lies on one side and the Gauss-Radau rule with a node at 0
-on the other: together they bracket the quadratic form. For random signs z its expectation is the
-trace (Hutchinson 1990; Ubaru, Chen & Saad 2017).
+Pinching
+--------
+With Q an orthonormal basis of approximate eigenvectors of the largest eigenvalues and P = I - QQᵀ,
+the traces of :math:`Q^\top f(A) Q` and :math:`P f(A) P` sum to that of f(A). Without the blocks
+that couple the two spaces,
 
-*Deflation without bias.* A few large eigenvalues cause most of the variance. With Q an orthonormal
-basis of approximately their eigenvectors and P = I - QQᵀ,
+.. math:: \operatorname{tr} f(A) = \sum_i f(\theta_i) + \operatorname{tr}_P f(PAP) - D,
+          \qquad \theta_i \text{ the eigenvalues of } Q^\top A Q,
 
-.. math:: \operatorname{tr} f(A) = \sum_i q_i^\top f(A) q_i + \operatorname{tr} P f(A) P,
+where :math:`D \ge 0`, because f is operator concave up to order 1 (convex beyond, where the sign
+turns), and D is of second order in the coupling. The first sum is known. The spectrum of PAP is
+narrow, so few steps of Lanczos suffice: this is what makes small orders cheap, for which most of
+the trace lies in the tail. Without Q, the largest eigenvalue enters the Krylov space again and
+again, however small its share of a vector.
 
-whatever Q is (the idea of Hutch++, Meyer et al. 2021). The first sum is computed by Lanczos from
-every column of Q; random probes estimate the second. No eigenpair is assumed to be exact.
+*Stochastic Lanczos quadrature.* For a vector z, m steps of Lanczos give the nodes and weights of
+the Gauss rule for :math:`z^\top f(PAP) z` (Golub & Meurant 2010). The anti-Gauss rule has nearly
+the opposite error (Laurie 1996, Math. Comp. 65), so the mean of both is the value, and the two
+rules are the ends, of which the second is moved by another half of their distance. Where
+eigenvalues span many decades this is too little, so the ends also include the point halfway from
+the Gauss rule to the Gauss-Radau rule with a node at 0, between which the integral certainly lies.
+For random signs z, projected by P, the expectation is the trace (Hutchinson 1990; Ubaru, Chen &
+Saad 2017).
+
+*Coupling.* With :math:`r_i = P A q_i` and :math:`h(a, b) = (f'(b) - f'(a)) / (a - b)`, perturbation
+theory gives
+
+.. math:: D \approx \sum_i r_i^\top h(\theta_i, PAP)\, r_i
+            = \mathrm E_z \sum_i (z^\top r_i)\, r_i^\top h(\theta_i, PAP)\, z .
+
+The inner products of :math:`r_i` with the Lanczos vectors are what P removes from the products, so
+this needs no further product. The interval includes :data:`REMAINDER` of D for higher orders.
 
 *Control variates.* Of the polynomials 1, :math:`\lambda`, :math:`\lambda^2` all traces are known:
-with P they are :math:`n - k`, :math:`1 - \sum q_i^\top A q_i` and :math:`\|A\|_F^2 - \sum \|A
-q_i\|^2`. Subtracting the best combination leaves little to estimate. The coefficients for each half
-of the probes are fitted to the other half, so no probe is corrected by coefficients that were
-fitted to it.
+for PAP they are :math:`n - k`, :math:`1 - \sum \theta_i` and :math:`\|A\|_F^2 - 2 \|AQ\|_F^2 +
+\sum \theta_i^2`. Subtracting the best combination leaves little to estimate. The coefficients for
+each half of the probes are fitted to the other half, so no probe is corrected by coefficients that
+were fitted to it.
 
-The interval of the trace is Student's over the probes, widened to the outer ends of the quadrature.
-The *endpoints* of this interval are transformed to those of the score.
+The interval of the trace is Student's over the probes, widened to the ends of the quadrature, by
+the remainder, and by the error of the entries of A (as in :mod:`latentscale.vendi.scores`). The
+*endpoints* of this interval are transformed to those of the score.
 
 Largest eigenvalue
 ------------------
@@ -47,7 +65,7 @@ the entries, the Ritz values :math:`\theta_1 \ge \theta_2 \ge \ldots` of Q lie b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,12 +77,15 @@ from latentscale.linalg.iterations import Arrays, iterate
 from latentscale.linalg.lanczos import Recurrence, take_off_before, take_off_own
 from latentscale.linalg.quadrature import Rule, gauss_rule, radau_rule, tridiagonal_matrices
 from latentscale.tiles.distances import Float64Array, Points
-from latentscale.vendi.kernel_products import kernel_block_products
+from latentscale.vendi.kernel_products import SimilarityTiles, kept_type, kernel_products
 from latentscale.vendi.kernels import FUNCTION_TOLERANCE, Kernel, KernelNorm
 from latentscale.vendi.scores import EPSILON, check_order
 
-DEFLATED = 32
-"""Number of columns of Q."""
+KEPT_BYTES = 7 * 2**27
+"""Memory for the kernel matrix: in double precision up to 15 000 rows, in single up to 21 000."""
+
+DEFLATED = 256
+"""Largest number of columns of Q; at most a quarter of the rows."""
 
 PROBES = 24
 """Number of random probes."""
@@ -72,14 +93,30 @@ PROBES = 24
 LEAST_STEPS, MOST_STEPS = 8, 40
 """Smallest and largest number of Lanczos steps; the quadrature's bracket decides in between."""
 
-QUADRATURE_SHARE = 0.1
-"""Largest share of an interval that the quadrature's bracket may take at the end."""
+QUADRATURE_SHARE = 0.25
+"""Share of an interval that the quadrature's bracket may take at the end."""
 
 ENOUGH = 2e-3
 """Relative width of a score's interval below which it needs no further steps."""
 
+ANTI_SHARE = 0.5
+"""How far the end of the anti-Gauss rule is moved, in distances of it from the Gauss rule."""
+
+RADAU_SHARE = 0.5
+"""How far an end lies from the Gauss rule towards the Gauss-Radau rule with a node at 0, which is
+certain to lie beyond the integral, but far beyond."""
+
+REMAINDER = 0.25
+"""Share of the coupling's effect that is left for higher orders of perturbation theory."""
+
+CLOSE = 1e-6
+"""Relative distance of two eigenvalues from which a divided difference is a derivative."""
+
 CONFIDENCE = 0.975
 """Upper quantile of Student's distribution for the interval."""
+
+TINIEST = 1e-300
+"""Smallest eigenvalue of which a logarithm or a power is taken."""
 
 SLACK = 1e-12
 """Allowance for the rounding of sums in a certified bracket, in addition to n roundings."""
@@ -130,18 +167,26 @@ class KernelTraces:
 
     Attributes
     ----------
-    phase : {"range", "basis", "lanczos"}
-        Finding the span of the largest eigenvectors, refining it, quadrature.
+    phase : {"range", "basis", "ritz", "lanczos"}
+        Finding the span of the largest eigenvectors, refining it, diagonalising in it, quadrature.
     vectors : ndarray of float64, shape (n, c)
         The vectors to multiply next; the first column belongs to the power iteration.
-    before : ndarray of float64, shape (n, c - 1)
+    before : ndarray of float64, shape (n, p)
         The Lanczos vectors of the previous step.
     signs : ndarray of int8, shape (n, p)
-        The random probes, before they are made orthogonal to the span.
-    lengths : ndarray of float64, shape (c - 1,)
+        The random probes, before they are made orthogonal to the span; empty once they are.
+    basis : ndarray of float64, shape (n, k)
+        Q: Ritz vectors, by ascending Ritz value.
+    ritz : ndarray of float64, shape (k,)
+        Ritz values.
+    couplings : ndarray of float64, shape (steps, k, p)
+        Inner products of the basis with the products of the Lanczos vectors.
+    lengths : ndarray of float64, shape (p,)
         Squared lengths of the first Lanczos vectors.
     recurrence : Recurrence
-        The tridiagonal matrices so far, of c - 1 columns.
+        The tridiagonal matrices so far, of p columns.
+    products_squared : float
+        Squared Frobenius norm of AQ.
     squares, squared_errors : float
         Squared Frobenius norm of A, and a bound of that of its error.
     nonnegative : bool
@@ -156,8 +201,12 @@ class KernelTraces:
     vectors: Float64Array
     before: Float64Array
     signs: NDArray[np.int8]
+    basis: Float64Array
+    ritz: Float64Array
+    couplings: Float64Array
     lengths: Float64Array
     recurrence: Recurrence
+    products_squared: float
     squares: float
     squared_errors: float
     nonnegative: bool
@@ -174,6 +223,7 @@ class KernelTraces:
         roots: Float64Array | None = None,
         *,
         probes: int = PROBES,
+        deflated: int = DEFLATED,
     ) -> KernelTraces:
         """Draw the random vectors and return the start.
 
@@ -188,7 +238,9 @@ class KernelTraces:
         roots : ndarray of float64, shape (n,), optional
             Roots of the probabilities.
         probes : int
-            Number of random probes, at least 2.
+            Number of random probes, at least 4.
+        deflated : int
+            Largest number of columns of Q; memory is proportional to it.
 
         Raises
         ------
@@ -197,18 +249,22 @@ class KernelTraces:
         """
         for order in orders:
             check_order(order)
-        if n < 2 * (DEFLATED + probes):
+        if n < 4 * probes:
             raise ValueError(f"{n} rows are too few for probes; take all eigenvalues")
         signs = (2 * generator.integers(0, 2, size=(n, probes)) - 1).astype(np.int8)
         first = np.full(n, n**-0.5) if roots is None else roots / np.linalg.norm(roots)
-        vectors = np.column_stack([first, generator.standard_normal((n, DEFLATED))])
+        random = generator.standard_normal((n, min(deflated, n // 4)))
         return cls(
             phase="range",
-            vectors=vectors,
+            vectors=np.column_stack([first, random]),
             before=np.empty((n, 0)),
             signs=signs,
+            basis=np.empty((n, 0)),
+            ritz=np.empty(0),
+            couplings=np.empty((0, 0, probes)),
             lengths=np.empty(0),
-            recurrence=Recurrence.begin(np.ones(DEFLATED + probes)),
+            recurrence=Recurrence.begin(np.ones(probes)),
+            products_squared=math.nan,
             squares=math.nan,
             squared_errors=0.0,
             nonnegative=False,
@@ -239,17 +295,15 @@ class KernelTraces:
         known = replace(self, nonnegative=sums.least >= 0) if begins else self
         known = replace(known, largest=known._bound_largest(products[:, 0]))
         if begins:
-            basis = np.linalg.qr(products)[0][:, : self.vectors.shape[1] - 1]
-            power = _positive(products[:, 0])
-            vectors = np.column_stack([power, basis])
+            known = replace(known, squares=sums.squares, squared_errors=sums.squared_errors)
+        if self.phase in {"range", "basis"}:
+            basis = np.linalg.qr(products[:, 1:])[0]
             return replace(
                 known,
-                phase="basis",
-                squares=sums.squares,
-                squared_errors=sums.squared_errors,
-                vectors=vectors,
+                phase="basis" if begins else "ritz",
+                vectors=np.column_stack([_positive(products[:, 0]), basis]),
             )
-        if self.phase == "basis":
+        if self.phase == "ritz":
             return known._begin_quadrature(products[:, 1:])
         return known._step(products)
 
@@ -271,38 +325,47 @@ class KernelTraces:
         rest = self.squares * (1.0 + slack) - float(np.square(ritz[:-1]).sum()) * (1.0 - slack)
         low = max(self.largest[0], float(ritz[-1]) * (1.0 - slack))
         high = min(self.largest[1], math.sqrt(max(rest, low**2)))
-        power = _positive(products @ directions[:, -1])
-        basis = np.linalg.qr(products @ directions[:, ::-1])[0]
+        basis = basis @ directions
         probes = self.signs.astype(np.float64)
         for _ in range(2):
             probes -= basis @ (basis.T @ probes)
         squared = np.einsum("ij,ij->j", probes, probes)
-        first = np.column_stack([basis, probes / np.sqrt(squared)])
+        first = probes / np.sqrt(squared)
         return replace(
             self,
             phase="lanczos",
             largest=(low, high),
-            vectors=np.column_stack([power, first]),
+            vectors=np.column_stack([_positive(products @ directions[:, -1]), first]),
             before=np.zeros_like(first),
-            lengths=np.concatenate([np.ones(basis.shape[1]), squared]),
+            signs=np.empty((len(basis), 0), np.int8),
+            basis=basis,
+            ritz=ritz,
+            couplings=np.empty((0, len(ritz), len(squared))),
+            products_squared=float(np.vdot(products, products)),
+            lengths=squared,
         )
 
     def _step(self, products: Float64Array) -> KernelTraces:
         vectors, following = self.vectors[:, 1:], products[:, 1:].copy()
+        coupling = self.basis.T @ following
+        following -= self.basis @ coupling
+        # A second time, because little is left of a product by the first.
+        left = self.basis.T @ following
+        following -= self.basis @ left
         shares = take_off_before(following, vectors, self.before, self.recurrence.coupling)
         squares = take_off_own(following, vectors, shares)
         recurrence = self.recurrence.take_shares(shares).take_squares(
             squares, 8 * EPSILON * self.largest[1]
         )
-        # The recurrence ends at a span that A maps into itself. Later nodes have weight 0.
+        # The recurrence ends at a span that PAP maps into itself. Later nodes have weight 0.
         length = recurrence.coupling
         following /= np.where(length > 0, length, 1.0)
         following[:, length == 0] = 0.0
-        power = _positive(products[:, 0])
         stepped = replace(
             self,
-            vectors=np.column_stack([power, following]),
+            vectors=np.column_stack([_positive(products[:, 0]), following]),
             before=vectors,
+            couplings=np.concatenate([self.couplings, (coupling + left)[None]]),
             recurrence=recurrence,
         )
         steps = stepped.steps
@@ -313,14 +376,15 @@ class KernelTraces:
 
     def _see_ritz_values(self) -> KernelTraces:
         """Raise the largest eigenvalue's lower bound to a Ritz value; refuse negative ones."""
-        ritz = np.linalg.eigvalsh(tridiagonal_matrices(self.recurrence))
-        if float(ritz.min()) < -FUNCTION_TOLERANCE:
+        found = np.linalg.eigvalsh(tridiagonal_matrices(self.recurrence))
+        least = min(float(found.min()), float(self.ritz[0]))
+        if least < -FUNCTION_TOLERANCE:
             raise ValueError(
                 "the kernel isn't positive semidefinite: divided by the number of rows, it has an "
-                f"eigenvalue of at most {float(ritz.min()):.2g}"
+                f"eigenvalue of at most {least:.2g}"
             )
         slack = SLACK + len(self.vectors) * EPSILON
-        low = max(self.largest[0], float(ritz.max()) * (1.0 - slack))
+        low = max(self.largest[0], float(found.max()) * (1.0 - slack))
         return replace(self, largest=(low, max(low, self.largest[1])))
 
     def _is_sharp(self) -> bool:
@@ -356,7 +420,7 @@ class KernelTraces:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that, with :meth:`values`, make up the iteration."""
-        own = {name: getattr(self, name) for name in ("vectors", "before", "signs", "lengths")}
+        own = {name: getattr(self, name) for name in _ARRAYS}
         arrays = {**own, **self.recurrence.arrays()}
         return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
@@ -366,6 +430,9 @@ class KernelTraces:
             "phase": self.phase,
             "finished": self.finished,
             "squares": None if math.isnan(self.squares) else self.squares,
+            "products_squared": None
+            if math.isnan(self.products_squared)
+            else self.products_squared,
             "squared_errors": self.squared_errors,
             "nonnegative": self.nonnegative,
             "largest": list(self.largest),
@@ -375,21 +442,28 @@ class KernelTraces:
     @classmethod
     def load(cls, arrays: Arrays, values: Mapping[str, Any]) -> KernelTraces:
         """Restore it from :meth:`arrays` and :meth:`values`."""
-        squares = values["squares"]
+        squares, products = values["squares"], values["products_squared"]
         return cls(
             phase=values["phase"],
-            vectors=arrays["vectors"],
             squares=math.nan if squares is None else squares,
+            products_squared=math.nan if products is None else products,
             squared_errors=values["squared_errors"],
             nonnegative=values["nonnegative"],
             largest=(values["largest"][0], values["largest"][1]),
             orders=tuple(float(order) for order in values["orders"]),
-            before=arrays["before"],
-            signs=arrays["signs"],
-            lengths=arrays["lengths"],
             recurrence=Recurrence.load(arrays),
             finished=values["finished"],
+            **{name: arrays[name] for name in _ARRAYS},
         )
+
+
+_ARRAYS = ("vectors", "before", "signs", "basis", "ritz", "couplings", "lengths")
+"""Fields that are arrays, besides those of the recurrence."""
+
+
+def is_kept(n: int) -> bool:
+    """Return whether the kernel matrix of ``n`` rows fits :data:`KEPT_BYTES`."""
+    return kept_type(n, KEPT_BYTES) is not None
 
 
 def kernel_scores(
@@ -399,19 +473,44 @@ def kernel_scores(
     orders: Sequence[float],
     generator: np.random.Generator,
     weights: Float64Array | None = None,
+    *,
+    kept_bytes: int = KEPT_BYTES,
 ) -> dict[float, Estimate]:
-    """Estimate Vendi scores of rows in memory; parameters as in :meth:`KernelTraces.start`."""
+    """Estimate Vendi scores of rows in memory.
+
+    Parameters
+    ----------
+    points : Points
+        ``n`` rows, with the kernel's metric.
+    kernel, bandwidth
+        As in :func:`latentscale.vendi.kernel_products.kernel_block_products`.
+    orders, generator
+        As in :meth:`KernelTraces.start`.
+    weights : ndarray of float64, shape (n,), optional
+        Non-negative, not all 0.
+    kept_bytes : int
+        Memory for the kernel matrix, which is computed once if it fits: ``4 n²`` bytes in double
+        precision, ``2 n²`` in single. The rounding to single precision is in the brackets.
+
+    Returns
+    -------
+    dict
+        The score of every order.
+
+    Notes
+    -----
+    Costs up to 1750 products of the matrix with a vector; memory of ``8 n`` times about 700 bytes
+    besides the matrix.
+    """
     n = len(points)
     masses = np.full(n, 1.0 / n) if weights is None else weights / weights.sum()
     roots = np.sqrt(masses)
+    tiles = SimilarityTiles(points, kernel, bandwidth, kept_bytes)
     traces = KernelTraces.start(n, orders, generator, None if weights is None else roots)
 
     def compute(request: KernelRequest) -> KernelProducts:
         wanted = masses if request.squares else None
-        vectors = roots[:, None] * request.vectors
-        sums = kernel_block_products(
-            points, points, kernel, bandwidth, vectors, vectors, masses_a=wanted
-        )
+        sums = kernel_products(tiles, roots[:, None] * request.vectors, wanted)
         return KernelProducts(
             roots[:, None] * sums.products_a, sums.squares, sums.least, sums.squared_errors
         )
@@ -433,76 +532,129 @@ class _Trace:
     quadrature: float
 
 
-def _rules(traces: KernelTraces) -> tuple[Rule, Rule]:
-    """Compute the Gauss rule, and the Gauss-Radau rule with a node at 0, of every column."""
-    recurrence = traces.recurrence
-    matrices = tridiagonal_matrices(recurrence)
-    # The last diagonal entry is chosen so that 0 is an eigenvalue (Golub 1973). A tiny shift keeps
-    # the solution finite where the matrix is already singular.
-    right = np.zeros((*matrices.shape[:2], 1))
-    right[:, -1, 0] = recurrence.coupling**2
-    shift = EPSILON * traces.largest[1] * np.eye(matrices.shape[1])
-    extra = np.asarray(np.linalg.solve(matrices + shift, right)[:, -1, 0], dtype=np.float64)
-    gauss, radau = gauss_rule(recurrence), radau_rule(recurrence, extra)
-    return gauss.weighted(traces.lengths), radau.weighted(traces.lengths)
+@dataclass(frozen=True)
+class _Term:
+    """The function whose trace a score needs: its values and derivatives at eigenvalues."""
+
+    order: float
+
+    def __call__(self, nodes: Float64Array) -> Float64Array:
+        positive = np.maximum(nodes, TINIEST)
+        if self.order == 1:
+            return np.asarray(-nodes * np.log(positive))
+        return np.where(nodes > 0, positive**self.order, 0.0)
+
+    def slope(self, nodes: Float64Array) -> Float64Array:
+        """Return the derivative at positive eigenvalues."""
+        if self.order == 1:
+            return np.asarray(-1.0 - np.log(nodes))
+        return np.asarray(self.order * nodes ** (self.order - 1.0))
+
+    def curvature(self, nodes: Float64Array) -> Float64Array:
+        """Return the second derivative at positive eigenvalues."""
+        if self.order == 1:
+            return np.asarray(-1.0 / nodes)
+        return np.asarray(self.order * (self.order - 1.0) * nodes ** (self.order - 2.0))
+
+    def coupled(self, a: Float64Array, b: Float64Array) -> Float64Array:
+        """Return (f'(b) - f'(a)) / (a - b), the effect of a unit coupling of two eigenvalues."""
+        gap, middle = a - b, 0.5 * (a + b)
+        close = np.abs(gap) <= CLOSE * middle
+        divided = (self.slope(b) - self.slope(a)) / np.where(close, 1.0, gap)
+        return np.where(close, -self.curvature(middle), divided)
 
 
 def _estimate_trace(traces: KernelTraces, order: float) -> _Trace:
-    n, deflated = len(traces.vectors), len(traces.lengths) - traces.signs.shape[1]
-    gauss, radau = _rules(traces)
+    n, probes = len(traces.vectors), len(traces.lengths)
+    function = _Term(order)
     tolerance = n * EPSILON * traces.largest[1]
-
-    def function(nodes: Float64Array) -> Float64Array:
-        positive = np.maximum(nodes, 1e-300)
-        if order == 1:
-            return np.asarray(-nodes * np.log(positive))
-        return np.where(nodes > 0, positive**order, 0.0)
-
-    def counted(nodes: Float64Array) -> Float64Array:
-        return np.where(nodes > tolerance, function(nodes), 0.0)
-
-    first, off = traces.recurrence.diagonal[0], traces.recurrence.off_diagonal[0]
-    exact = np.array(
+    rules = _rules(traces)
+    known = np.array(
         [
-            n - deflated,
-            1.0 - first[:deflated].sum(),
-            traces.squares - (first[:deflated] ** 2 + off[:deflated] ** 2).sum(),
+            n - len(traces.ritz),
+            1.0 - traces.ritz.sum(),
+            traces.squares - 2.0 * traces.products_squared + np.square(traces.ritz).sum(),
         ]
     )
     # Where the basis spans the whole range, only rounding is left for the probes, and a polynomial
     # fitted to it would be noise.
-    some = exact[1] > n * tolerance
-    scale = float(exact[1] / exact[0]) if some else 1.0
-    exact = exact / np.array([1.0, scale, scale**2])
-    residuals, corrections = [], []
-    probes = np.arange(deflated, len(traces.lengths))
-    for own, other in ((probes[::2], probes[1::2]), (probes[1::2], probes[::2])):
-        coefficients = _fit(gauss, other, function, scale) if some else np.zeros(3)
-        pairs = [_probe_sums(rule, own, coefficients, function, scale) for rule in (gauss, radau)]
-        residuals.append(np.stack(pairs))
-        corrections.append(float(coefficients @ exact))
-    totals = np.concatenate(
-        [found + shift for found, shift in zip(residuals, corrections, strict=True)], axis=1
+    some = known[1] > n * tolerance
+    scale = float(known[1] / known[0]) if some else 1.0
+    known = known / np.array([1.0, scale, scale**2])
+    coupled = _coupling(traces, function, tolerance)
+    totals = np.empty((len(rules), probes))
+    numbers = np.arange(probes)
+    for own, other in ((numbers[::2], numbers[1::2]), (numbers[1::2], numbers[::2])):
+        coefficients = _fit(rules[0], other, function, scale) if some else np.zeros(3)
+        for total, rule in zip(totals, rules, strict=True):
+            left = _probe_sums(rule, own, coefficients, function, scale)
+            total[own] = left + float(coefficients @ known) - coupled[own]
+    head = float(function(traces.ritz).sum())
+    gauss, shorter, anti, radau = (head + float(total.mean()) for total in totals)
+    certain = gauss + RADAU_SHARE * (radau - gauss)
+    ends = gauss, shorter, anti + ANTI_SHARE * (anti - shorter), certain
+    low, high = min(ends), max(ends)
+    error = float(totals[0].std(ddof=1)) / math.sqrt(probes)
+    margin = student_quantile(CONFIDENCE, probes - 2) * error
+    margin += REMAINDER * abs(float(coupled.mean())) + _rounding(traces, rules[0], function)
+    # The dense solver counts the smallest eigenvalues as 0.
+    uncounted = float((function(traces.ritz) * (traces.ritz <= tolerance)).sum())
+    unseen = rules[0].weights * function(rules[0].nodes) * (rules[0].nodes <= tolerance)
+    uncounted += float(unseen.sum(axis=1).mean())
+    value = 0.5 * (shorter + anti)
+    return _Trace(value, low - margin - uncounted, high + margin, error, high - low)
+
+
+def _rules(traces: KernelTraces) -> tuple[Rule, Rule, Rule, Rule]:
+    """Return the Gauss rule, that with one node less, its anti-Gauss rule, and Gauss-Radau's."""
+    recurrence = traces.recurrence
+    shorter = replace(recurrence, diagonal=recurrence.diagonal[:-1])
+    # Laurie 1996, section 2: the last coupling counts twice.
+    off_diagonal = recurrence.off_diagonal.copy()
+    off_diagonal[-2] *= math.sqrt(2.0)
+    anti = replace(recurrence, off_diagonal=off_diagonal)
+    # The last diagonal entry is chosen so that 0 is an eigenvalue (Golub 1973). A tiny shift keeps
+    # the solution finite where the matrix is already singular.
+    matrices = tridiagonal_matrices(recurrence)
+    right = np.zeros((*matrices.shape[:2], 1))
+    right[:, -1, 0] = recurrence.coupling**2
+    shift = EPSILON * traces.largest[1] * np.eye(matrices.shape[1])
+    extra = np.asarray(np.linalg.solve(matrices + shift, right)[:, -1, 0], dtype=np.float64)
+    rules = (gauss_rule(recurrence), gauss_rule(shorter), gauss_rule(anti))
+    gauss, shorter_rule, anti_rule, radau = (
+        rule.weighted(traces.lengths) for rule in (*rules, radau_rule(recurrence, extra))
     )
-    ends = totals.mean(axis=1) + [rule.sums(function)[:deflated].sum() for rule in (gauss, radau)]
-    uncounted = (
-        sum(
-            max(0.0, float((rule.sums(function) - rule.sums(counted)).sum()))
-            for rule in (gauss, radau)
-        )
-        / 2
+    return gauss, shorter_rule, anti_rule, radau
+
+
+def _coupling(traces: KernelTraces, function: _Term, tolerance: float) -> Float64Array:
+    """Estimate the effect of the coupling of the two spaces, by every probe."""
+    nodes, directions = np.linalg.eigh(tridiagonal_matrices(traces.recurrence))
+    couplings = traces.couplings.transpose(2, 0, 1)
+    turned = directions.transpose(0, 2, 1) @ couplings
+    seen = (nodes > tolerance)[:, :, None] & (traces.ritz > tolerance)
+    effects = function.coupled(
+        np.maximum(traces.ritz, tolerance)[None, None, :],
+        np.maximum(nodes, tolerance)[:, :, None],
     )
-    middle = totals.mean(axis=0)
-    error = float(middle.std(ddof=1)) / math.sqrt(len(middle))
-    margin = student_quantile(CONFIDENCE, len(middle) - 2) * error
-    low, high = float(ends.min()), float(ends.max())
-    return _Trace(0.5 * (low + high), low - margin - uncounted, high + margin, error, high - low)
+    starts = directions[:, 0, :, None] * couplings[:, None, 0, :]
+    return np.asarray(traces.lengths * (starts * turned * effects * seen).sum(axis=(1, 2)))
+
+
+def _rounding(traces: KernelTraces, rule: Rule, function: _Term) -> float:
+    """Bound the effect of the error of A: its norm, times that of the derivatives."""
+    error = math.sqrt(traces.squared_errors)
+    if error == 0:
+        return 0.0
+    tail = rule.weights * np.square(function.slope(np.maximum(rule.nodes, error)))
+    head = np.square(function.slope(np.maximum(traces.ritz, error)))
+    return error * math.sqrt(float(head.sum()) + float(tail.sum(axis=1).mean()))
 
 
 def _fit(
     rule: Rule,
     columns: NDArray[np.int64],
-    function: Callable[[Float64Array], Float64Array],
+    function: _Term,
     scale: float,
 ) -> Float64Array:
     """Fit the function by a polynomial of degree 2 in the probes' spectrum."""
@@ -516,7 +668,7 @@ def _probe_sums(
     rule: Rule,
     columns: NDArray[np.int64],
     coefficients: Float64Array,
-    function: Callable[[Float64Array], Float64Array],
+    function: _Term,
     scale: float,
 ) -> Float64Array:
     nodes = rule.nodes[columns]

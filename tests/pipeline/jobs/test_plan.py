@@ -152,11 +152,11 @@ def replace_limit(config: JobConfig, limit: str) -> JobConfig:
         ),
         ("heat: {neighbours: exact}", 60_000, ("exact", "heat.neighbours is exact")),
         ("heat: {overlap: 3, neighbours: cells}", 9000, None),
-        ("vendi: {kernels: [rbf]}", 12_000, ("exact", "at most 12,000 rows")),
+        ("vendi: {kernels: [rbf]}", 3000, ("exact", "at most 3,000 rows")),
         (
             "vendi: {kernels: [rbf]}",
-            12_001,
-            ("lanczos", "more than 12,000 rows, within budget.pairs"),
+            3001,
+            ("lanczos", "more than 3,000 rows"),
         ),
         (
             "vendi: {kernels: [rbf]}",
@@ -496,7 +496,7 @@ def test_the_tables_show_every_stage(job: Path, latentscale: Command) -> None:
     cosine, _ = (line for line in shown if line[0] == "vendi-cosine-corpus")
     assert cosine[1:3] == ["2", "1"]
     _, rbf = (line for line in shown if line[0] == "vendi-rbf-median-reference")
-    assert rbf[1:] == ["exact", "at most 12,000 rows", "computed"]
+    assert rbf[1:] == ["exact", "at most 3,000 rows", "computed"]
     assert "    - name: rbf" in ended.out
     assert "it will be ingested first, to " in ended.out
 

@@ -1,6 +1,6 @@
 """Vendi scores under a kernel by stochastic Lanczos, in passes over pairs of row groups.
 
-A pass is one product of the kernel matrix with about sixty vectors. The state between two passes is
+A pass is one product of the kernel matrix with up to 129 vectors. The state between two passes is
 that of :mod:`latentscale.vendi.lanczos`, with its vectors split by groups.
 """
 
@@ -29,6 +29,9 @@ from latentscale_pipeline.measures.shared.iteration_state import (
 from latentscale_pipeline.measures.shared.row_groups import RowGroups, cut_rows
 from latentscale_pipeline.measures.vendi.similarity import Similarity, scores_output, under_kernel
 from latentscale_pipeline.storage.artifacts import Output
+
+PASS_DEFLATED = 128
+"""Largest number of columns of the basis, which every state holds."""
 
 VECTORS = "vectors"
 """Name of the array that is split by groups."""
@@ -87,7 +90,9 @@ def advance_kernel(inputs: Inputs, similarity: Similarity) -> Output:
     if state is None:
         orders = [float(order) for order in p["orders"]]
         roots = _roots(inputs, corpus) if p["weights"] else None
-        traces = KernelTraces.start(corpus.n, orders, inputs.generator(), roots)
+        traces = KernelTraces.start(
+            corpus.n, orders, inputs.generator(), roots, deflated=PASS_DEFLATED
+        )
         return _publish(traces, groups, _mean(corpus))
     vectors = join_groups(state, groups)
     traces = restore(KernelTraces.load, state, {VECTORS: vectors})

@@ -19,6 +19,7 @@ from latentscale.tiles.device import Precision
 from latentscale.tiles.distances import as_points, row_blocks
 from latentscale.vendi.fourier import FREQUENCIES, draw_frequencies, fourier_features, fourier_score
 from latentscale.vendi.kernels import KernelName, draw_pairs, median_distance
+from latentscale.vendi.lanczos import kernel_scores
 from latentscale.vendi.rarefaction import extrapolated_scores, subsample_scores
 from latentscale.vendi.scores import (
     kernel_spectrum,
@@ -150,6 +151,20 @@ def score_kernel(inputs: Inputs, similarity: Similarity) -> Output:
     spectrum = kernel_spectrum(points, kernel, bandwidth, weights)
     arrays = {"eigenvalues": spectrum.eigenvalues}
     return scores_output(inputs, bandwidth, partial(vendi_score, spectrum), arrays)
+
+
+@under_kernel
+def estimate_kernel(inputs: Inputs, similarity: Similarity) -> Output:
+    """Score a kernel matrix that is kept in memory, by stochastic Lanczos."""
+    corpus = inputs.corpora[inputs.parameters["role"]]
+    points = as_points(corpus.read_all(), "euclidean")
+    if not callable(similarity.kernel):
+        points = points.about(points.rows.mean(axis=0))
+    orders = [float(order) for order in inputs.parameters["orders"]]
+    weights = corpus.weights() if inputs.parameters["weights"] else None
+    kernel, bandwidth = similarity.kernel, similarity.bandwidth
+    found = kernel_scores(points, kernel, bandwidth, orders, inputs.generator(), weights)
+    return scores_output(inputs, bandwidth, found.__getitem__)
 
 
 @under_kernel

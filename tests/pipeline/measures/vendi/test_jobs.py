@@ -154,10 +154,11 @@ def test_single_precision_through_a_job(
 
 @pytest.fixture
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut even a small corpus into several groups, and call it too large for all eigenvalues."""
+    """Cut even a small corpus into several groups, too large for all eigenvalues or to be kept."""
     monkeypatch.setattr(row_groups, "LEAST_ROWS", 256)
     monkeypatch.setattr(row_groups, "ROUNDED_ROWS", 64)
-    monkeypatch.setattr(vendi, "DENSE_ROWS", 300)
+    monkeypatch.setattr(vendi, "EXACT_ROWS", 300)
+    monkeypatch.setattr(vendi, "is_kept", lambda n: False)
 
 
 def dense_scores(rows: np.ndarray, kernel: str, width: float, weights: Any = None) -> list[float]:
@@ -168,12 +169,20 @@ def dense_scores(rows: np.ndarray, kernel: str, width: float, weights: Any = Non
 
 
 @pytest.mark.usefixtures("small_groups")
+@pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize(
     ("kernel", "width", "weighted"), [("rbf", 2.0, False), ("laplacian", 4.0, True)]
 )
-def test_lanczos_in_rounds_brackets_the_dense_scores(
-    tmp_path: Path, corpus: Path, kernel: str, width: float, weighted: bool
+def test_lanczos_brackets_the_dense_scores(
+    tmp_path: Path,
+    corpus: Path,
+    kernel: str,
+    width: float,
+    weighted: bool,
+    kept: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(vendi, "is_kept", lambda n: kept)
     rows = np.load(corpus / "rows.npy")[:600]
     weights = np.load(corpus / "weights.npy")[:600]
     np.save(tmp_path / "rows.npy", rows)
@@ -193,7 +202,7 @@ def test_lanczos_in_rounds_brackets_the_dense_scores(
         slack = 1e-9 * value + (width if row["bounds"] == "interval95" else 0.0)
         assert row["method"] == ("exact" if order == 2 else "lanczos")
         assert row["lower"] - slack <= value <= row["upper"] + slack, order
-        assert width < (0.02 if order >= 0.5 else 0.05) * value, order
+        assert width < (0.01 if order >= 0.5 else 0.05) * value, order
         assert row["bounds"] == {2: "exact", math.inf: "certified"}.get(order, "interval95")
 
 
