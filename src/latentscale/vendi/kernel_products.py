@@ -100,7 +100,11 @@ def kernel_block_products(
 
 
 def kernel_products(
-    tiles: SimilarityTiles, vectors: Float64Array, masses: Float64Array | None = None
+    tiles: SimilarityTiles,
+    vectors: Float64Array,
+    masses: Float64Array | None = None,
+    *,
+    single: bool = False,
 ) -> KernelSums:
     """Multiply vectors by all similarities of one block, which may be kept between calls.
 
@@ -112,13 +116,15 @@ def kernel_products(
         The vectors.
     masses : ndarray of float64, shape (n,), optional
         Needed for the squares and their errors, which are 0 without them.
+    single : bool
+        Whether products with a tile are in single precision.
 
     Returns
     -------
     KernelSums
         With the products in ``products_a``.
     """
-    return _products(tiles, vectors, vectors, masses, masses)
+    return _products(tiles, vectors, vectors, masses, masses, single=single)
 
 
 def kept_type(n: int, kept_bytes: int) -> type[np.floating[Any]] | None:
@@ -195,13 +201,17 @@ def _products(
     vectors_b: Float64Array,
     masses_a: Float64Array | None,
     masses_b: Float64Array | None,
+    *,
+    single: bool = False,
 ) -> KernelSums:
     a, itself = tiles.points, tiles.others is None
     b = a if tiles.others is None else tiles.others
     kernel, bandwidth = tiles.kernel, tiles.bandwidth
     products_a = np.zeros((len(a), vectors_a.shape[1]))
     products_b = np.zeros((len(b), vectors_a.shape[1]))
-    right = vectors_a if itself else vectors_b
+    kind: type[np.floating[Any]] = np.float32 if single else np.float64
+    left = vectors_a.astype(kind, copy=False)
+    right = left if itself else vectors_b.astype(kind, copy=False)
     masses = masses_a if itself else masses_b
     squares, squared_errors, least = 0.0, 0.0, math.inf if callable(kernel) else 0.0
     if masses_a is not None:
@@ -209,11 +219,12 @@ def _products(
     for rows, columns, tile in tiles:
         if callable(kernel):
             least = min(least, float(tile.min()))
-        products_a[rows] += tile @ right[columns]
+        factors = tile.astype(kind, copy=False)
+        products_a[rows] += factors @ right[columns]
         twice = not (itself and rows == columns)
         if twice:
             target = products_a if itself else products_b
-            target[columns] += tile.T @ vectors_a[rows]
+            target[columns] += factors.T @ left[rows]
         if masses_a is not None and masses is not None:
             found = rounding_a.take(rows).of_tile(
                 tile,

@@ -87,7 +87,7 @@ KEPT_BYTES = 7 * 2**27
 DEFLATED = 256
 """Largest number of columns of Q; at most a quarter of the rows."""
 
-PROBES = 24
+PROBES = 16
 """Number of random probes."""
 
 LEAST_STEPS, MOST_STEPS = 8, 40
@@ -132,10 +132,13 @@ class KernelRequest:
         The vectors to multiply A by.
     squares : bool
         Whether the squared Frobenius norm of A and its smallest entry are requested as well.
+    rough : bool
+        Whether products in single precision do, because any basis is as good.
     """
 
     vectors: Float64Array
     squares: bool
+    rough: bool
 
 
 @dataclass(frozen=True)
@@ -275,7 +278,10 @@ class KernelTraces:
     @property
     def request(self) -> KernelRequest | None:
         """The next product; None when finished."""
-        return None if self.finished else KernelRequest(self.vectors, self.phase == "range")
+        if self.finished:
+            return None
+        first = self.phase == "range"
+        return KernelRequest(self.vectors, squares=first, rough=self.phase in {"range", "basis"})
 
     @property
     def steps(self) -> int:
@@ -499,7 +505,7 @@ def kernel_scores(
 
     Notes
     -----
-    Costs up to 1750 products of the matrix with a vector; memory of ``8 n`` times about 700 bytes
+    Costs up to 1500 products of the matrix with a vector; memory of ``8 n`` times about 700 bytes
     besides the matrix.
     """
     n = len(points)
@@ -510,7 +516,8 @@ def kernel_scores(
 
     def compute(request: KernelRequest) -> KernelProducts:
         wanted = masses if request.squares else None
-        sums = kernel_products(tiles, roots[:, None] * request.vectors, wanted)
+        vectors = roots[:, None] * request.vectors
+        sums = kernel_products(tiles, vectors, wanted, single=request.rough)
         return KernelProducts(
             roots[:, None] * sums.products_a, sums.squares, sums.least, sums.squared_errors
         )

@@ -67,7 +67,7 @@ from latentscale_pipeline.measures.vendi.tasks import (
 
 EXACT_ROWS = 3000
 """Corpora of up to this many rows get all eigenvalues of a kernel under ``method: auto``; beyond,
-Lanczos takes less time, a ninth of it at 10 000 rows.
+Lanczos takes less time, a tenth of it at 10 000 rows.
 """
 
 Method = Literal["exact", "lanczos", "nystrom", "fourier", "subsample"]
