@@ -165,11 +165,11 @@ class SimilarityTiles:
         check_kernel(self.points, self.kernel, self.bandwidth)
 
     def __iter__(self) -> Iterator[tuple[slice, slice, Float64Array]]:
-        """Visit each pair of rows once; a tile may be overwritten."""
+        """Visit each pair of rows once; tiles are read only."""
         kind = kept_type(len(self.points), self.kept_bytes)
         if self.kept:
             for rows, columns, tile in self.kept:
-                yield rows, columns, tile.astype(np.float64)
+                yield rows, columns, tile.astype(np.float64, copy=False)
             return
         found: list[tuple[slice, slice, FloatArray]] = []
         for rows, columns, tile in self._compute():
@@ -233,8 +233,7 @@ def _products(
                 diagonal=not twice,
             )
             squared_errors += (1 + twice) * found
-            np.square(tile, out=tile)
-            squares += (1 + twice) * float(masses_a[rows] @ (tile @ masses[columns]))
+            squares += (1 + twice) * float(masses_a[rows] @ (np.square(tile) @ masses[columns]))
     if tiles.kept and tiles.kept[0][2].dtype == np.float32:
         # Both errors may point the same way.
         kept = 2.0**-24 * math.sqrt(squares)

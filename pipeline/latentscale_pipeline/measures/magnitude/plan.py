@@ -36,6 +36,7 @@ from latentscale_pipeline.measures.magnitude.subsamples import (
     subsample_function,
 )
 from latentscale_pipeline.measures.magnitude.tasks import (
+    KEPT_ROWS,
     advance_convergence,
     advance_function,
     compare_functions,
@@ -189,6 +190,21 @@ def _pair_stage(
             iterations=0,
             method="cholesky",
             why=f"at most {CHOLESKY_ROWS:,} rows" if section.method == "auto" else asked,
+        )
+    elif corpus.n <= KEPT_ROWS:
+        step = step_bytes(corpus.n, scales, scales, corpus.d) + 32 * corpus.n * scales
+        step += KEPT_BYTES + corpus.points_bytes + corpus.float_bytes
+        passes = iterations_cost(corpus, scales, iterations)
+        cost = CostEstimate(
+            bytes_read=corpus.stored_bytes + 16 * corpus.n,
+            bytes_written=8 * (corpus.n + scales) + 2 * RESULT_BYTES,
+            # The steps share their distances; the last product is in double precision.
+            float32_multiply_adds=pairs * corpus.d,
+            float64_multiply_adds=pairs * corpus.d,
+            elementwise_operations=passes.elementwise_operations,
+            iterations=0,
+            method="cg",
+            why=f"more than {CHOLESKY_ROWS:,} rows" if section.method == "auto" else asked,
         )
     else:
         group = pair_memory(corpus, scales) // 2

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from latentscale.duplicates.distinct import Distinct
 from latentscale.estimate import Estimate
 from latentscale.linalg.conjugate_gradients import ConjugateGradients, Solutions
+from latentscale.linalg.iterations import Iteration, PairRequest, PairSums, iterate_in_memory
 from latentscale.linalg.positive_definiteness import Separations
 from latentscale.magnitude.convergence import ConvergenceSearch
 from latentscale.magnitude.dense import NoConvergenceScale
 from latentscale.magnitude.function import (
     CHOLESKY_ROWS,
+    KEPT_BYTES,
     MagnitudeFunction,
     check_target,
     convergence_scale,
@@ -36,6 +38,11 @@ from latentscale_pipeline.measures.shared.pair_sums import (
     state_output,
 )
 from latentscale_pipeline.storage.artifacts import Artifact, Output
+
+Outcome = TypeVar("Outcome")
+
+KEPT_ROWS = 16_000
+"""Rows up to which one task iterates in memory; beyond, a pass over all pairs is many tasks."""
 
 
 def advance_convergence(inputs: Inputs) -> Output:
@@ -59,9 +66,9 @@ def advance_convergence(inputs: Inputs) -> Output:
                 read_rows=distinct.read_groups,
                 generator=inputs.generator(),
             )
-        if search.request is not None:
+        found = _outcome(search, distinct)
+        if found is None:
             return state_output(search, distinct)
-        found = search.outcome
     except NoConvergenceScale as error:
         return Output(values={"reason": str(error)})
     values = _found_scale(inputs, distinct, found.estimate)
@@ -97,9 +104,10 @@ def advance_function(inputs: Inputs) -> Output:
             generator=inputs.generator(),
             separations=_separations(inputs),
         )
-    if solver.request is not None:
+    solutions = _outcome(solver, distinct)
+    if solutions is None:
         return state_output(solver, distinct)
-    function = solved_function(scales, solver.outcome, distinct.distinct)
+    function = solved_function(scales, solutions, distinct.distinct)
     return _function_output(function, function.weights)
 
 
@@ -122,6 +130,18 @@ def _separations(inputs: Inputs) -> Separations | None:
     own = inputs.results.get(f"convergence-{inputs.parameters['role']}")
     known = None if own is None else own.values.get("separations")
     return None if known is None else Separations.load(known)
+
+
+def _outcome(
+    iteration: Iteration[PairRequest, PairSums, Outcome], distinct: DistinctRows
+) -> Outcome | None:
+    """Return the outcome of an iteration; None if a pass of other tasks comes first."""
+    if iteration.request is None:
+        return iteration.outcome
+    if distinct.corpus.n > KEPT_ROWS:
+        return None
+    points = distinct.read(slice(0, len(distinct)))
+    return iterate_in_memory(iteration, points, kept_bytes=KEPT_BYTES)
 
 
 def _is_dense(inputs: Inputs, distinct: DistinctRows) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from latentscale_pipeline.config.job import read_config
 from latentscale_pipeline.jobs.plan import Plan, make_plan, measure_sections
+from latentscale_pipeline.measures.magnitude import plan, tasks
 from latentscale_pipeline.measures.shared import row_groups
 from tests import oracles
 from tests.support.mortal_driver import run_counted
@@ -15,9 +16,15 @@ from tests.support.mortal_driver import run_counted
 ROWS, DIMENSION = 500, 6
 
 
+def keep_up_to(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (plan, tasks):
+        monkeypatch.setattr(module, "KEPT_ROWS", rows)
+
+
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut even a small corpus into several groups."""
+    """Cut even a small corpus into several groups, and call it too large for one task."""
+    keep_up_to(0, monkeypatch)
     monkeypatch.setattr(row_groups, "LEAST_ROWS", 192)
     monkeypatch.setattr(row_groups, "ROUNDED_ROWS", 32)
 
@@ -45,9 +52,9 @@ def make(folder: Path, metric: str, method: str = "cg") -> Plan:
 
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan", "cosine"])
 def test_the_function_equals_dense_algebra(tmp_path: Path, metric: str) -> None:
-    plan = make(tmp_path, metric)
-    assert {stage.name: stage.partitions for stage in plan.stages}["convergence-corpus"] == 6
-    finished = run_counted(plan)[0]
+    planned = make(tmp_path, metric)
+    assert {stage.name: stage.partitions for stage in planned.stages}["convergence-corpus"] == 6
+    finished = run_counted(planned)[0]
     found = finished.results.document()["measures"]["magnitude"]["corpus"]
     distances = oracles.pairwise_distances(rows(metric).astype("f8"), metric)
     kept = np.setdiff1d(np.arange(ROWS), np.arange(300, 320))
@@ -68,6 +75,21 @@ def test_the_function_equals_dense_algebra(tmp_path: Path, metric: str) -> None:
     np.testing.assert_allclose(stored, shared, atol=0.02)
 
 
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_one_task_gives_what_passes_give(
+    tmp_path: Path, metric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = run_counted(make(tmp_path, metric))[0].results.document()
+    (tmp_path / "kept").mkdir()
+    keep_up_to(ROWS, monkeypatch)
+    found, computed = run_counted(make(tmp_path / "kept", metric))
+    assert {number for stage, number, _ in computed if "corpus" in stage} == {0}
+    for one, other in zip(found.results.document()["scores"], passes["scores"], strict=True):
+        assert one["value"] == pytest.approx(other["value"], rel=1e-3)
+        assert one["lower"] <= other["upper"]
+        assert other["lower"] <= one["upper"]
+
+
 def test_areas_carry_the_bracket_of_the_cut_off_scale(tmp_path: Path) -> None:
     np.save(tmp_path / "corpus.npy", rows("euclidean"))
     np.save(tmp_path / "reference.npy", rows("euclidean")[:400])
@@ -78,8 +100,8 @@ def test_areas_carry_the_bracket_of_the_cut_off_scale(tmp_path: Path) -> None:
             f"reference: {tmp_path / 'reference.npy'}\noutput: {tmp_path / 'jobs'}\n"
             f"cluster: {{kind: serial}}\nmeasures: {{magnitude: {{method: cg, {settings}}}}}\n"
         )
-        plan = make_plan(read_config(text, "cut.yaml", measures=measure_sections()))
-        found = run_counted(plan)[0].results.document()
+        planned = make_plan(read_config(text, "cut.yaml", measures=measure_sections()))
+        found = run_counted(planned)[0].results.document()
         scores = {(row["score"], row["of"]): row for row in found["scores"]}
         return found["measures"]["magnitude"], scores
 
