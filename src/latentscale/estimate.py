@@ -12,8 +12,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-import scipy  # its submodules are imported when they are first used
-
 Bounds = Literal["exact", "certified", "interval95", "estimate"]
 """What an interval promises.
 
@@ -25,6 +23,8 @@ interval over the computation's own randomness. ``estimate``: a heuristic on at 
 
 def student_quantile(probability: float, freedom: float) -> float:
     """Return a quantile of Student's distribution; ``math.inf`` degrees of freedom: the normal."""
+    import scipy  # reading results needs no numerical library
+
     return float(scipy.special.stdtrit(freedom, probability))
 
 
