@@ -7,13 +7,15 @@ task twice, even concurrently, publishes the same result as running it once.
 from __future__ import annotations
 
 import math
+import sys
 import traceback
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from latentscale_pipeline.corpus import Corpus, CorruptShard
 from latentscale_pipeline.engine.iterations import iteration_folder
@@ -164,7 +166,7 @@ def run_task(task: Task) -> Cost:
     # An executor may restart a task while a disconnected worker still runs it.
     attempt = f"{task.attempt}-{uuid.uuid4().hex[:8]}"
     try:
-        with threadpool_limits(limits=1), measured() as measurement:
+        with _libraries(len(sys.modules)).limit(limits=1), measured() as measurement:
             inputs = _inputs(store, task)
             output = _work(task)(inputs)
             advanced = task.stage.advance is not None and task.index == FINALISE
@@ -187,6 +189,12 @@ def run_task(task: Task) -> Cost:
         store.write(log, without_credentials(traceback.format_exc()).encode())
         reason = without_credentials(str(error).splitlines()[0] if str(error) else "")
         raise TaskFailed(f"{type(error).__name__}: {reason}".rstrip(": "), log) from None
+
+
+@lru_cache(maxsize=1)
+def _libraries(modules: int) -> ThreadpoolController:
+    """Find the libraries with threads; looked for again once more modules are imported."""
+    return ThreadpoolController()
 
 
 def _way_out(task: Task, damage: CorruptShard) -> str:
