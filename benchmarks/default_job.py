@@ -1,0 +1,93 @@
+"""The default job on a few thousand rows, from command to report, here and in another checkout.
+
+    python benchmarks/default_job.py --before OTHER_CHECKOUT --data embeddings.npy \
+        --output benchmarks/results/default-job-2026-01-01.json
+
+Every command runs in a fresh process with compiled code on disk, in turns, and ends with its report
+written. A first run of each checkout, which may compile, isn't counted. ``--data`` takes rows of
+384 dimensions from a file; without it they are drawn. The checkouts use this interpreter, so both
+run with the same libraries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from contest import clustered_rows, header, read_rows, rows_options, write
+
+HERE = Path(__file__).resolve().parent.parent
+CASES = {
+    "plan, 2000 x 384": ("plan", 2000, 384),
+    "run, 2000 x 384": ("run", 2000, 384),
+    "run, 9000 x 64": ("run", 9000, 64),
+    "run, 10000 x 384": ("run", 10_000, 384),
+}
+MAIN = "from latentscale_pipeline.cli import main; main()"
+
+
+def time_command(checkout: Path, command: str, source: Path) -> float:
+    """Return the seconds of one command in a fresh process and an empty output folder."""
+    paths = [str(checkout / "src"), str(checkout / "pipeline")]
+    with tempfile.TemporaryDirectory() as output:
+        arguments = [sys.executable, "-c", MAIN, command, str(source), "--output", output]
+        begun = time.perf_counter()
+        subprocess.run(
+            [*arguments, *(["--quiet"] if command == "run" else [])],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+        return time.perf_counter() - begun
+
+
+def compare(arguments: argparse.Namespace) -> None:
+    """Time every case in every checkout, print the medians, and write a record."""
+    checkouts = {"now": HERE}
+    if arguments.before is not None:
+        checkouts = {"before": arguments.before.resolve(), **checkouts}
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for case, (command, n, dimension) in CASES.items():
+            source = Path(folder) / f"{n}x{dimension}.npy"
+            few = min(n, arguments.most_rows)
+            own = dimension == arguments.dimension
+            rows = read_rows(arguments, few) if own else clustered_rows(few, dimension, 0)
+            np.save(source, rows)
+            seconds: dict[str, list[float]] = {name: [] for name in checkouts}
+            for turn in range(arguments.repeats + 1):
+                for name, checkout in checkouts.items():
+                    took = time_command(checkout, command, source)
+                    if turn:
+                        seconds[name].append(round(took, 3))
+            found[case] = {name: statistics.median(times) for name, times in seconds.items()}
+            found[case]["seconds"] = seconds
+            shown = ", ".join(f"{name} {found[case][name]:.2f} s" for name in checkouts)
+            share = found[case]["now"] / found[case][next(iter(checkouts))]
+            sys.stdout.write(f"{case}: {shown} ({share:.2f})\n")
+            sys.stdout.flush()
+    write(arguments.output, {**header(arguments), "results": found})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[rows_options()],
+    )
+    parser.add_argument("--before", type=Path, help="another checkout to compare with")
+    parser.add_argument("--most-rows", type=int, default=10_000, help="largest number of rows")
+    parser.add_argument("--output", type=Path, default=Path("default-job.json"))
+    compare(parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()
