@@ -298,17 +298,23 @@ class KernelTraces:
         """
         products = sums.products
         begins = self.phase == "range"
-        known = replace(self, nonnegative=sums.least >= 0) if begins else self
-        known = replace(known, largest=known._bound_largest(products[:, 0]))
-        if begins:
-            known = replace(known, squares=sums.squares, squared_errors=sums.squared_errors)
         if self.phase in {"range", "basis"}:
+            known = self
+            if begins:
+                known = replace(
+                    self,
+                    nonnegative=sums.least >= 0,
+                    squares=sums.squares,
+                    squared_errors=sums.squared_errors,
+                )
             basis = np.linalg.qr(products[:, 1:])[0]
             return replace(
                 known,
                 phase="basis" if begins else "ritz",
                 vectors=np.column_stack([_positive(products[:, 0]), basis]),
             )
+        # Rough products prove nothing, so the largest eigenvalue is bounded from here on.
+        known = replace(self, largest=self._bound_largest(products[:, 0]))
         if self.phase == "ritz":
             return known._begin_quadrature(products[:, 1:])
         return known._step(products)

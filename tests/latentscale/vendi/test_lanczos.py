@@ -134,6 +134,19 @@ def test_a_residual_would_miss_what_the_positive_vector_proves() -> None:
     assert found.lower <= 1 / largest <= found.upper * (1 + 1e-12)
 
 
+def test_products_in_single_precision_certify_nothing() -> None:
+    # On a regular polygon the vector that the power iteration starts from is the eigenvector.
+    angles = 2.0 * np.pi * np.arange(500) / 500
+    rows = np.column_stack([np.cos(angles), np.sin(angles)])
+    points, squared = as_points(rows, "euclidean"), np.square(rows - rows[0]).sum(axis=1)
+    for bandwidth in np.linspace(0.2, 2.0, 13).tolist():
+        score = 1.0 / np.exp(-squared / (2 * bandwidth**2)).mean()
+        generator = np.random.default_rng(0)
+        found = kernel_scores(points, "rbf", bandwidth, [math.inf], generator)[math.inf]
+        assert found.bounds == "certified"
+        assert found.lower * (1 - 1e-13) <= score <= found.upper * (1 + 1e-13)
+
+
 def test_weights_and_rows_without_weight(rows: np.ndarray) -> None:
     weights = np.random.default_rng(2).uniform(size=400)
     weights[::7] = 0
