@@ -126,21 +126,21 @@ class Workers(Closed):
     """How often a failed part is tried again, on another worker if there is one."""
 
 
-class _Here(Workers):
+class _LocalWorkers(Workers):
     """Settings of worker processes on this machine."""
 
     dashboard: bool = False
     """Whether to serve Dask's dashboard, on the loopback interface."""
 
 
-class Auto(_Here):
+class Auto(_LocalWorkers):
     """The driver's process for a short job, workers on this machine for a longer one."""
 
     kind: Literal["auto"] = "auto"
     """Workers on this machine, or one process where a job ends sooner than workers start."""
 
 
-class Local(_Here):
+class Local(_LocalWorkers):
     """Worker processes on this machine."""
 
     # Without a kind, a section is that of ``auto``.

@@ -67,6 +67,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -103,8 +104,8 @@ ANTI_SHARE = 0.5
 """How far the end of the anti-Gauss rule is moved, in distances of it from the Gauss rule."""
 
 RADAU_SHARE = 0.5
-"""How far an end lies from the Gauss rule towards the Gauss-Radau rule with a node at 0, which is
-certain to lie beyond the integral, but far beyond."""
+"""How far an end lies from the Gauss rule towards the Gauss-Radau rule with a node at 0. The
+integral lies between the two, and usually close to the first."""
 
 REMAINDER = 0.25
 """Share of the coupling's effect that is left for higher orders of perturbation theory."""
@@ -414,6 +415,34 @@ class KernelTraces:
                 return False
         return True
 
+    @cached_property
+    def _rules(self) -> tuple[Rule, Rule, Rule, Rule]:
+        """The Gauss rule, that with one node less, its anti-Gauss rule, and Gauss-Radau's."""
+        recurrence = self.recurrence
+        shorter = replace(recurrence, diagonal=recurrence.diagonal[:-1])
+        # Laurie 1996, section 2: the last coupling counts twice.
+        off_diagonal = recurrence.off_diagonal.copy()
+        off_diagonal[-2] *= math.sqrt(2.0)
+        anti = replace(recurrence, off_diagonal=off_diagonal)
+        # The last diagonal entry is chosen so that 0 is an eigenvalue (Golub 1973). A tiny shift
+        # keeps the solution finite where the matrix is already singular.
+        matrices = tridiagonal_matrices(recurrence)
+        right = np.zeros((*matrices.shape[:2], 1))
+        right[:, -1, 0] = recurrence.coupling**2
+        shift = EPSILON * self.largest[1] * np.eye(matrices.shape[1])
+        extra = np.asarray(np.linalg.solve(matrices + shift, right)[:, -1, 0], dtype=np.float64)
+        rules = (gauss_rule(recurrence), gauss_rule(shorter), gauss_rule(anti))
+        gauss, shorter_rule, anti_rule, radau = (
+            rule.weighted(self.lengths) for rule in (*rules, radau_rule(recurrence, extra))
+        )
+        return gauss, shorter_rule, anti_rule, radau
+
+    @cached_property
+    def _eigenpairs(self) -> tuple[Float64Array, Float64Array]:
+        """Eigenvalues and eigenvectors of the tridiagonal matrices."""
+        nodes, directions = np.linalg.eigh(tridiagonal_matrices(self.recurrence))
+        return nodes, directions
+
     def _trace(self, order: float) -> _Trace:
         return _estimate_trace(self, order)
 
@@ -511,8 +540,8 @@ def kernel_scores(
 
     Notes
     -----
-    Costs up to 1500 products of the matrix with a vector; memory of ``8 n`` times about 700 bytes
-    besides the matrix.
+    Costs up to 1500 products of the matrix with a vector, and memory of about 10 kB a row besides
+    the matrix.
     """
     n = len(points)
     masses = np.full(n, 1.0 / n) if weights is None else weights / weights.sum()
@@ -581,7 +610,7 @@ def _estimate_trace(traces: KernelTraces, order: float) -> _Trace:
     n, probes = len(traces.vectors), len(traces.lengths)
     function = _Term(order)
     tolerance = n * EPSILON * traces.largest[1]
-    rules = _rules(traces)
+    rules = traces._rules
     known = np.array(
         [
             n - len(traces.ritz),
@@ -618,31 +647,9 @@ def _estimate_trace(traces: KernelTraces, order: float) -> _Trace:
     return _Trace(value, low - margin - uncounted, high + margin, error, high - low)
 
 
-def _rules(traces: KernelTraces) -> tuple[Rule, Rule, Rule, Rule]:
-    """Return the Gauss rule, that with one node less, its anti-Gauss rule, and Gauss-Radau's."""
-    recurrence = traces.recurrence
-    shorter = replace(recurrence, diagonal=recurrence.diagonal[:-1])
-    # Laurie 1996, section 2: the last coupling counts twice.
-    off_diagonal = recurrence.off_diagonal.copy()
-    off_diagonal[-2] *= math.sqrt(2.0)
-    anti = replace(recurrence, off_diagonal=off_diagonal)
-    # The last diagonal entry is chosen so that 0 is an eigenvalue (Golub 1973). A tiny shift keeps
-    # the solution finite where the matrix is already singular.
-    matrices = tridiagonal_matrices(recurrence)
-    right = np.zeros((*matrices.shape[:2], 1))
-    right[:, -1, 0] = recurrence.coupling**2
-    shift = EPSILON * traces.largest[1] * np.eye(matrices.shape[1])
-    extra = np.asarray(np.linalg.solve(matrices + shift, right)[:, -1, 0], dtype=np.float64)
-    rules = (gauss_rule(recurrence), gauss_rule(shorter), gauss_rule(anti))
-    gauss, shorter_rule, anti_rule, radau = (
-        rule.weighted(traces.lengths) for rule in (*rules, radau_rule(recurrence, extra))
-    )
-    return gauss, shorter_rule, anti_rule, radau
-
-
 def _coupling(traces: KernelTraces, function: _Term, tolerance: float) -> Float64Array:
     """Estimate the effect of the coupling of the two spaces, by every probe."""
-    nodes, directions = np.linalg.eigh(tridiagonal_matrices(traces.recurrence))
+    nodes, directions = traces._eigenpairs
     couplings = traces.couplings.transpose(2, 0, 1)
     turned = directions.transpose(0, 2, 1) @ couplings
     seen = (nodes > tolerance)[:, :, None] & (traces.ritz > tolerance)

@@ -1,7 +1,7 @@
 """Start worker processes by forking a process that has imported everything.
 
 A process that begins from nothing imports for more than a second. The fork server imports once, and
-every worker that it forks begins within a tenth of a second, also one that replaces a dead worker.
+every worker that it forks, also one that replaces a dead worker, has what it imported.
 The server runs no threads and no tasks. It ends with the process that started it.
 
 Forking is safe only where no library has started threads, which holds for the server on Linux.
@@ -21,8 +21,9 @@ from multiprocessing import resource_tracker
 
 from latentscale_pipeline.executors.dask.environment import WORKER_ENVIRONMENT
 
-LONGEST_FOLDER = 72
-"""Characters of the path of the folder for temporary files, in which the server has a socket."""
+MAX_FOLDER_LENGTH = 72
+"""Longest path of the folder for temporary files: the server has a socket in it, and the system
+limits the length of its path to 107 characters."""
 
 _CLUSTER = "latentscale_pipeline.executors.dask.local"
 """Module whose imports every worker needs."""
@@ -30,7 +31,7 @@ _CLUSTER = "latentscale_pipeline.executors.dask.local"
 
 def start_method() -> str:
     """Return how worker processes on this machine are started: ``forkserver`` or ``spawn``."""
-    forks = sys.platform == "linux" and len(tempfile.gettempdir()) <= LONGEST_FOLDER
+    forks = sys.platform == "linux" and len(tempfile.gettempdir()) <= MAX_FOLDER_LENGTH
     return "forkserver" if forks else "spawn"
 
 

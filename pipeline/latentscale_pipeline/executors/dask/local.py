@@ -44,10 +44,10 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-class Surroundings(distributed.WorkerPlugin):
-    """Gives every worker the environment variables and storage options of this process."""
+class DriverSettings(distributed.WorkerPlugin):
+    """Gives every worker the environment variables and storage options of the driver."""
 
-    name = "latentscale-surroundings"
+    name = "latentscale-driver-settings"
 
     def __init__(self, environment: Mapping[str, str], options: Options) -> None:
         self._environment = dict(environment)
@@ -131,7 +131,7 @@ def _started(settings: Local, idle_bytes: int) -> Iterator[DaskExecutor]:
         ) as (_, client, link),
     ):
         environment = {**os.environ, **WORKER_ENVIRONMENT}
-        client.register_plugin(Surroundings(environment, options_in_force()))
+        client.register_plugin(DriverSettings(environment, options_in_force()))
         client.register_plugin(CompilerStart())
         yield DaskExecutor(client, settings.memory_limit, link)
 

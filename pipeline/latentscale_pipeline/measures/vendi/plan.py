@@ -231,10 +231,10 @@ def _choose_method(
         "subsample": 0.0,
     }
     if asked == "auto":
-        method: Method = "exact" if n <= EXACT_ROWS else "lanczos"
+        few = n <= EXACT_ROWS
+        method: Method = "exact" if few else "lanczos"
         if pairs[method] <= facts.pairs:
-            few = f"at most {EXACT_ROWS:,} rows"
-            return method, few if n <= EXACT_ROWS else f"more than {EXACT_ROWS:,} rows"
+            return method, f"{'at most' if few else 'more than'} {EXACT_ROWS:,} rows"
         if n < 2 * LEAST_SUBSET or weighted:
             raise _over_budget(role, kernel, n, pairs[method], facts.pairs)
         return "subsample", f"all pairs would take more than budget.pairs {facts.pairs:.1e}"
