@@ -65,6 +65,10 @@ class Estimate:
         if not self.lower <= self.value <= self.upper:
             raise ValueError(f"an estimate's bracket must contain its value, got {self}")
 
+    def __float__(self) -> float:
+        """Return the value alone."""
+        return self.value
+
     @classmethod
     def exact(cls, value: float, method: str) -> Estimate:
         """Wrap a directly computed number: its bracket has zero width."""
