@@ -11,6 +11,7 @@ Progress = Callable[[int, int], None]
 """A callback ``progress(done, total)``."""
 
 SECONDS_BETWEEN_LINES = 5.0
+"""Minimum time between two lines; shorter work has none."""
 
 
 def silent(done: int, total: int) -> None:
@@ -37,12 +38,13 @@ def reported(title: str, unit: str) -> Iterator[Progress]:
 
 def _lines(title: str, unit: str) -> Progress:
     last = time.monotonic()
+    shown = False
 
     def progress(done: int, total: int) -> None:
-        nonlocal last
+        nonlocal last, shown
         now = time.monotonic()
-        if done >= total or now - last >= SECONDS_BETWEEN_LINES:
-            last = now
+        if now - last >= SECONDS_BETWEEN_LINES or (shown and done >= total):
+            last, shown = now, True
             sys.stderr.write(f"{title}: {done} of {total} {unit}\n")
             sys.stderr.flush()
 
@@ -62,6 +64,6 @@ def _bar(title: str, unit: str) -> Iterator[Progress]:
         TextColumn(unit),
         TimeRemainingColumn(),
     )
-    with Bars(*columns, console=Console(stderr=True)) as bars:
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task(title, total=None)
         yield lambda done, total: bars.update(task, completed=done, total=total)

@@ -70,7 +70,7 @@ def test_small_corpora_never_import_pynndescent(small_job: Path) -> None:
 
 
 def test_plain_lines_tell_progress_without_a_terminal(small_job: Path) -> None:
-    ended = run_command("run", small_job)
+    ended = run_command("run", small_job, "--verbose")
     assert ended.returncode == 0, ended.stderr
     assert "\x1b" not in ended.stderr
     started = re.findall(r"^[\d:]{8} (\S+): queued, tasks: \d+$", ended.stderr, re.MULTILINE)
@@ -80,7 +80,7 @@ def test_plain_lines_tell_progress_without_a_terminal(small_job: Path) -> None:
 
 
 def test_bars_tell_progress_on_a_terminal(small_job: Path) -> None:
-    code, seen = run_on_terminal("run", small_job)
+    code, seen = run_on_terminal("run", small_job, "--verbose")
     assert code == 0, seen
     assert CONTROL.search(seen)
     seen = CONTROL.sub("", seen)

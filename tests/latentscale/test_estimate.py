@@ -1,4 +1,4 @@
-"""An estimate is a value inside its bracket, and stands for the value where a float is asked for."""
+"""An estimate is a value inside its bracket; as a float it is the value."""
 
 import math
 

@@ -23,6 +23,10 @@ TAKE_OVER = click.option(
 )
 KEEP = click.option("--keep", is_flag=True, help="Keep temporary and superseded results.")
 QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
+VERBOSE = click.option("--verbose", "-v", is_flag=True, help="Show the progress of every stage.")
+ALL_SCORES = click.option(
+    "--all", "every_score", is_flag=True, help="Print all scores, with their brackets and units."
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 JSON_RESULTS = click.option(
     "--json", "as_json", is_flag=True, help="Print results.json instead of a summary."

@@ -11,6 +11,7 @@ from latentscale_pipeline.cli.options import (
     QUIET,
     RUNTIME_OVERRIDES,
     TAKE_OVER,
+    VERBOSE,
     WAIT,
     taking,
 )
@@ -26,7 +27,7 @@ from latentscale_pipeline.measures.finished_job import find_job
 @click.argument("job")
 @RUNTIME_OVERRIDES
 @click.option("--here", is_flag=True, help="Run in this process, even if the job was submitted.")
-@taking(WAIT, TAKE_OVER, KEEP, ALLOW_CODE, JSON_RESULTS, QUIET)
+@taking(WAIT, TAKE_OVER, KEEP, ALLOW_CODE, JSON_RESULTS, QUIET, VERBOSE)
 def resume(
     job: str,
     overrides: tuple[str, ...],
@@ -37,6 +38,7 @@ def resume(
     allow_code: bool,
     as_json: bool,
     quiet: bool,
+    verbose: bool,
 ) -> None:
     """Continue a job from its folder, which names its configuration and corpora.
 
@@ -59,5 +61,6 @@ def resume(
             how = {"requeue": submission.requeue, "keep": keep, "allow_code": allow_code}
             hand_over(plan, as_json=as_json, wait=wait, quiet=quiet, **how)
             return
-        finished = run_plan(plan, quiet=quiet, wait=wait, take_over=take_over, keep=keep)
-    print_finished(finished, as_json)
+        how = {"wait": wait, "take_over": take_over, "keep": keep}
+        finished = run_plan(plan, quiet=quiet, verbose=verbose, **how)
+    print_finished(finished, as_json=as_json)

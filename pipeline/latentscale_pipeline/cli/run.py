@@ -16,11 +16,13 @@ from rich.console import Console
 
 from latentscale_pipeline.cli.job_arguments import JOB_OPTIONS, is_job_file, read_job
 from latentscale_pipeline.cli.options import (
+    ALL_SCORES,
     ALLOW_CODE,
     JSON_RESULTS,
     KEEP,
     QUIET,
     TAKE_OVER,
+    VERBOSE,
     WAIT,
     taking,
 )
@@ -34,7 +36,8 @@ from latentscale_pipeline.jobs.ingestion import ingest_runner
 from latentscale_pipeline.jobs.plan import Plan, make_plan
 from latentscale_pipeline.jobs.run import Finished, run_job
 from latentscale_pipeline.progress import Progress, reported, silent
-from latentscale_pipeline.report.terminal import print_summary
+from latentscale_pipeline.report.terminal import print_scores
+from latentscale_pipeline.report.terminal_summary import print_summary
 from latentscale_pipeline.storage.urls import storage_options
 
 _Files = Mapping[str, str | None]
@@ -49,7 +52,7 @@ _Files = Mapping[str, str | None]
 @click.option("--reference-ids", metavar="FILE", help="The same for the reference.")
 @taking(WAIT, TAKE_OVER)
 @click.option("--verify", is_flag=True, help="Check every stored byte; redo what is damaged.")
-@taking(KEEP, ALLOW_CODE, JSON_RESULTS, QUIET)
+@taking(KEEP, ALLOW_CODE, JSON_RESULTS, ALL_SCORES, QUIET, VERBOSE)
 def run(
     given: tuple[str, ...],
     labels: str | None,
@@ -62,7 +65,9 @@ def run(
     keep: bool,
     allow_code: bool,
     as_json: bool,
+    every_score: bool,
     quiet: bool,
+    verbose: bool,
     **about: Any,
 ) -> None:
     """Measure SOURCE, or run the job that a YAML file describes.
@@ -91,18 +96,17 @@ def run(
                 config, given, files, reference_files, silent if quiet else progress
             )
         plan = plan_job(config, allow_code=allow_code, quiet=quiet)
-        finished = run_plan(
-            plan, quiet=quiet, wait=wait, take_over=take_over, verify=verify, keep=keep
-        )
-    print_finished(finished, as_json)
+        how = {"wait": wait, "take_over": take_over, "verify": verify, "keep": keep}
+        finished = run_plan(plan, quiet=quiet, verbose=verbose, **how)
+    print_finished(finished, as_json=as_json, every_score=every_score)
 
 
 @click.command()
 @click.option(
     "--output", default="latentscale-demo", show_default=True, help="Folder for the demo's jobs."
 )
-@QUIET
-def demo(output: str, quiet: bool) -> None:
+@taking(ALL_SCORES, QUIET, VERBOSE)
+def demo(output: str, every_score: bool, quiet: bool, verbose: bool) -> None:
     """Run all measures on the sentence embeddings that come with this package.
 
     \b
@@ -117,8 +121,8 @@ def demo(output: str, quiet: bool) -> None:
     )
     with ended_by_signals():
         plan = plan_job(read_job(str(data / "demo.yaml"), overrides), allow_code=False, quiet=quiet)
-        finished = run_plan(plan, quiet=quiet)
-    print_finished(finished, as_json=False)
+        finished = run_plan(plan, quiet=quiet, verbose=verbose)
+    print_finished(finished, every_score=every_score)
 
 
 def _refuse_source_options(
@@ -169,20 +173,22 @@ def plan_job(config: JobConfig, *, allow_code: bool, quiet: bool = False) -> Pla
         return make_plan(config, progress=silent if quiet else progress, allow_code=allow_code)
 
 
-def run_plan(plan: Plan, *, quiet: bool, **how: bool) -> Finished:
+def run_plan(plan: Plan, *, quiet: bool, verbose: bool, **how: bool) -> Finished:
     """Run a job as :func:`~latentscale_pipeline.jobs.run.run_job`, with progress."""
-    with show_progress(Console(stderr=True), quiet=quiet) as notify:
+    with show_progress(Console(stderr=True), quiet=quiet, verbose=verbose) as notify:
         return run_job(plan, notify, command=sys.argv[1:], **how)
 
 
-def print_finished(finished: Finished, as_json: bool) -> None:
-    """Print a job's results, as a summary or as the results document."""
+def print_finished(finished: Finished, *, as_json: bool = False, every_score: bool = False) -> None:
+    """Print a job's results: a summary, all scores, or the results document."""
     if as_json:
         click.echo(finished.results.dump(), nl=False)
         return
-    print_summary(finished.results, Console())
-    click.echo(f"results: {finished.store.locate('results.json')}")
-    click.echo(f"report:  {finished.store.locate('report.html')}")
+    show = print_scores if every_score else print_summary
+    show(finished.results, Console())
+    click.echo()
+    click.echo(f"results  {finished.store.locate('results.json')}")
+    click.echo(f"report   {finished.store.locate('report.html')}")
     if not finished.computed:
         click.echo("nothing had to be computed: this job was already finished")
 

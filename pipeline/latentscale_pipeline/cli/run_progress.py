@@ -1,4 +1,8 @@
-"""Progress of a run: bars on a terminal, plain lines in a log file."""
+"""Progress of a run: bars on a terminal, plain lines in a log file.
+
+By default only what is running is shown, and bars vanish at the end, so that the results are what
+remains on the screen.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +31,9 @@ from latentscale_pipeline.views.formatting import write_bytes, write_duration
 SECONDS_BETWEEN_LINES = 5.0
 """Minimum time between two lines about the parts of one stage."""
 
+SECONDS_BETWEEN_SUMMARIES = 30.0
+"""Minimum time between two lines about the whole run; a shorter run has none."""
+
 WIDE = 110
 """Width of a terminal from which bars are long."""
 
@@ -48,7 +55,9 @@ Say = Callable[[str], None]
 
 
 @contextmanager
-def show_progress(console: Console, *, quiet: bool = False) -> Iterator[Notify]:
+def show_progress(
+    console: Console, *, quiet: bool = False, verbose: bool = False
+) -> Iterator[Notify]:
     """Show the events of a run during a ``with`` block.
 
     Parameters
@@ -57,6 +66,8 @@ def show_progress(console: Console, *, quiet: bool = False) -> Iterator[Notify]:
         Standard error. A terminal gets bars, anything else gets lines.
     quiet : bool
         Show nothing but warnings.
+    verbose : bool
+        Show every stage, with the reason why it is computed; bars stay.
     """
 
     def say(line: str) -> None:
@@ -72,10 +83,10 @@ def show_progress(console: Console, *, quiet: bool = False) -> Iterator[Notify]:
             _ElapsedColumn(),
             _PaceColumn(),
         )
-        with Progress(*columns, console=console) as progress:
-            yield _Bars(progress, say)
+        with Progress(*columns, console=console, transient=not verbose) as progress:
+            yield _Bars(progress, say, finished_stay=verbose)
     else:
-        yield _Lines(say)
+        yield _Lines(say) if verbose else _Summaries(say)
 
 
 def _say_news(say: Say, words: Mapping[str, str], event: str, fields: Mapping[str, Any]) -> None:
@@ -134,9 +145,10 @@ class _PaceColumn(ProgressColumn):
 
 
 class _Bars:
-    """A bar for all finished stages, and one for every stage that has started."""
+    """A bar for all finished stages, and one for every stage that is running or that stays."""
 
-    def __init__(self, progress: Progress, say: Say) -> None:
+    def __init__(self, progress: Progress, say: Say, *, finished_stay: bool) -> None:
+        self._finished_stay = finished_stay
         self._progress = progress
         self._say = say
         self._record = RunRecord()
@@ -158,9 +170,47 @@ class _Bars:
             self._progress.update(self._bars[name], completed=stage.done)
             if stage.complete or stage.failed:
                 self._progress.stop_task(self._bars[name])
+            hidden = stage.complete and not self._finished_stay
+            self._progress.update(self._bars[name], visible=not hidden)
         if "" in self._bars:
             done = sum(stage.complete for stage in self._record.stages.values())
             self._progress.update(self._bars[""], completed=done)
+
+
+class _Summaries:
+    """A line from time to time: how many stages are done, and which are running."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._record = RunRecord()
+        self._stages = 0
+        self._last = time.monotonic()
+
+    def __call__(self, event: str, **fields: Any) -> None:
+        self._record.take(Event(event, time.time(), fields))
+        _say_news(self._say, NEWS, event, fields)
+        if event == "run_started":
+            self._stages = fields["stages"]
+        if time.monotonic() - self._last >= SECONDS_BETWEEN_SUMMARIES:
+            self._last = time.monotonic()
+            self._say(self._summary())
+
+    def _summary(self) -> str:
+        stages = self._record.stages
+        done = sum(stage.complete for stage in stages.values())
+        running = [
+            _write_running(name, stage)
+            for name, stage in stages.items()
+            if stage.started and not (stage.complete or stage.failed)
+        ]
+        counted = f"{done} of {self._stages} stages done"
+        return f"{counted}, running: {'; '.join(running)}" if running else counted
+
+
+def _write_running(name: str, stage: StageRecord) -> str:
+    where = "" if stage.iteration is None else f"iteration {stage.iteration}, "
+    pace = write_pace(stage, time.time())
+    return f"{name} ({where}task {stage.done} of {stage.parts}{f', {pace}' if pace else ''})"
 
 
 class _Lines:

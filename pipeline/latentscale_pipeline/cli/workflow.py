@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from latentscale_pipeline.cli.options import JSON, KEEP, OVERRIDES, QUIET, taking
+from latentscale_pipeline.cli.options import JSON, KEEP, OVERRIDES, QUIET, VERBOSE, taking
 from latentscale_pipeline.cli.run import ended_by_signals
 from latentscale_pipeline.cli.run_progress import show_progress
 from latentscale_pipeline.cli.text_files import read_text
@@ -33,8 +33,15 @@ def workflow() -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @taking(OVERRIDES, KEEP)
 @click.option("--allow-code", is_flag=True, help="Run functions and commands that are named.")
-@taking(JSON, QUIET)
-def run(file: Path, overrides: tuple[str, ...], as_json: bool, quiet: bool, **how: bool) -> None:
+@taking(JSON, QUIET, VERBOSE)
+def run(
+    file: Path,
+    overrides: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+    **how: bool,
+) -> None:
     """Run one evaluation: ingest, job, comparison with a baseline, gates, history, notifications.
 
     An interrupted evaluation continues when the command is run again. A registered evaluation isn't
@@ -51,7 +58,7 @@ def run(file: Path, overrides: tuple[str, ...], as_json: bool, quiet: bool, **ho
     with ended_by_signals():
         text = read_text(file, "a YAML file that describes a workflow")
         read = read_workflow(text, str(file), overrides)
-        with show_progress(Console(stderr=True), quiet=quiet) as notify:
+        with show_progress(Console(stderr=True), quiet=quiet, verbose=verbose) as notify:
             outcome = evaluate(
                 read,
                 str(file),

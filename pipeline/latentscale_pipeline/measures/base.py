@@ -208,6 +208,10 @@ class MeasureReport:
     replicated: ClassVar[str] = ""
     precedence: ClassVar[int] = 0
 
+    def is_headline(self, score: Score) -> bool:
+        """Return whether a score of a whole corpus stands in summaries."""
+        return score.score in self.scores and self.scores[score.score].headline
+
     def figures(self, found: Any, corpora: Mapping[Role, model.Corpus]) -> list[Figure]:
         """Draw the findings of one job."""
         return []

@@ -51,13 +51,19 @@ def score_title(score: Score) -> str:
 
 def title_apart(score: Score) -> str:
     """Return a name of a score that includes its measure and corpus."""
+    title = full_title(score)
+    return title if score.of == "pair" else f"{title} ({score.of})"
+
+
+def full_title(score: Score) -> str:
+    """Return a name of a score that includes its measure."""
     report = report_of(score.measure)
     title = score_title(score)
     if not report.title and score.score != score.measure:
         title = f"{printable(score.measure)}: {title}"
     elif report.title and score.score == score.measure:
         title = f"{report.scores[score.score].title}, {title}"
-    return title if score.of == "pair" else f"{title} ({score.of})"
+    return title
 
 
 def _score_cells(score: Score) -> dict[str, str]:

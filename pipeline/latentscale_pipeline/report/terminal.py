@@ -1,4 +1,4 @@
-"""Print the terminal summary of a finished job.
+"""Print every score of a finished job on a terminal.
 
 It reads only ``job``, ``corpora`` and ``scores``, so new measures need no code here. On a terminal
 it is a table; elsewhere it is one line per score.
@@ -43,7 +43,7 @@ LABELLED_ROWS = 20
 Cells = dict[str, str]
 
 
-def print_summary(results: Results, console: Console) -> None:
+def print_scores(results: Results, console: Console) -> None:
     """Print the results of a job: its corpora, then every score with its bracket.
 
     Parameters

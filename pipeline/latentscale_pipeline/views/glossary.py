@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The name of a score and its meaning."""
+    """The name of a score and its meaning; headlines stand in summaries."""
 
     title: str
     sentence: str
+    headline: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def test_a_file_becomes_a_report(latentscale: Command, rows: np.ndarray, name: s
     ended = latentscale("run", name, *options)
     assert ended.code == 0, ended.err
     [folder] = Path("jobs").glob(f"{Path(name).stem}-*")
-    assert f"report:  {folder.absolute()}/report.html" in ended.out
+    assert f"report   {folder.absolute()}/report.html" in ended.out
     unit = rows.astype(np.float64) / np.linalg.norm(rows, axis=1, keepdims=True)
     eigenvalues = np.linalg.eigvalsh(unit @ unit.T / len(rows)).clip(1e-300)
     expected = np.exp(-(eigenvalues * np.log(eigenvalues)).sum())

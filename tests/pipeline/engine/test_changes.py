@@ -118,7 +118,7 @@ def reasons(ended: Ended) -> dict[str, str]:
 def test_a_job_says_what_changed_since_the_last_of_its_name(
     small_job: Path, latentscale: Command, tmp_path: Path
 ) -> None:
-    run = ("run", small_job, "--json")
+    run = ("run", small_job, "--json", "--verbose")
     assert set(reasons(latentscale(*run)).values()) == {"computed"}
     [first] = (tmp_path / "jobs").glob("small-*")
     ended = latentscale(*run, "-o", "measures.heat.steps=11")
@@ -142,7 +142,7 @@ def test_a_job_says_what_changed_since_the_last_of_its_name(
 def test_changed_code_is_told_even_after_a_kill(
     small_job: Path, latentscale: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = ("run", small_job, "--json")
+    run = ("run", small_job, "--json", "--verbose")
     reasons(latentscale(*run))
     change_code(monkeypatch, "latentscale.estimate")
 

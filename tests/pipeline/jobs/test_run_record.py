@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from latentscale_pipeline.cli import run_progress
 from latentscale_pipeline.cli.run_progress import show_progress, write_pace, write_rate
 from latentscale_pipeline.jobs.run_record import RunRecord
 from latentscale_pipeline.storage.events import Event
@@ -121,11 +122,13 @@ def tell_all(tell: Any) -> None:
     tell("part_retried", stage="halve", part=4, parts=10, problem="out of luck")
 
 
-def lines_of(tmp_path: Path, *, quiet: bool = False) -> list[str]:
+def lines_of(tmp_path: Path, *, quiet: bool = False, verbose: bool = False) -> list[str]:
     """Return what is said of a run where there is no terminal, without the times."""
     with (
         (tmp_path / "seen").open("w+") as seen,
-        show_progress(Console(file=seen, force_terminal=False), quiet=quiet) as tell,
+        show_progress(
+            Console(file=seen, force_terminal=False), quiet=quiet, verbose=verbose
+        ) as tell,
     ):
         tell_all(tell)
     lines = (tmp_path / "seen").read_text().splitlines()
@@ -133,8 +136,8 @@ def lines_of(tmp_path: Path, *, quiet: bool = False) -> list[str]:
     return [line[9:] for line in lines]
 
 
-def test_plain_lines_are_few(tmp_path: Path) -> None:
-    lines = [re.sub(r"\(.* parts", "(N parts", line) for line in lines_of(tmp_path)]
+def test_every_stage_has_plain_lines_if_asked_for(tmp_path: Path) -> None:
+    lines = [re.sub(r"\(.* parts", "(N parts", line) for line in lines_of(tmp_path, verbose=True)]
     assert [re.sub(r", [\d.]+ s left", "", line) for line in lines] == [
         "job toy-1 in /jobs/toy-1: 3 stages",
         "waiting for process 3 on elsewhere, which runs this job",
@@ -151,6 +154,29 @@ def test_plain_lines_are_few(tmp_path: Path) -> None:
     ]
 
 
+def test_a_short_run_says_what_no_stage_says(tmp_path: Path) -> None:
+    assert lines_of(tmp_path) == [
+        "job toy-1 in /jobs/toy-1: 3 stages",
+        "waiting for process 3 on elsewhere, which runs this job",
+        "dashboard: http://127.0.0.1:1/status",
+        "the dashboard needs bokeh",
+        "halve: out of luck",
+    ]
+
+
+def test_a_long_run_says_from_time_to_time_what_is_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_progress, "SECONDS_BETWEEN_SUMMARIES", 0.0)
+    lines = lines_of(tmp_path)
+    assert re.fullmatch(
+        r"1 of 3 stages done, running: draw \(task 10 of 10, .* 300 MiB\)", lines[-9]
+    )
+    assert re.fullmatch(
+        r"2 of 3 stages done, running: halve \(iteration 4, task 4 of 10, .* 300 MiB\)", lines[-1]
+    )
+
+
 def test_quiet_tells_trouble_only(tmp_path: Path) -> None:
     assert lines_of(tmp_path, quiet=True) == ["the dashboard needs bokeh", "halve: out of luck"]
 
@@ -159,7 +185,7 @@ def test_quiet_tells_trouble_only(tmp_path: Path) -> None:
 def test_bars_show_pace_time_and_memory(width: int, tmp_path: Any) -> None:
     with (
         (tmp_path / "seen").open("w+") as seen,
-        show_progress(Console(file=seen, force_terminal=True, width=width)) as tell,
+        show_progress(Console(file=seen, force_terminal=True, width=width), verbose=True) as tell,
     ):
         tell_all(tell)
     text = CONTROL.sub("", (tmp_path / "seen").read_text())
@@ -170,3 +196,17 @@ def test_bars_show_pace_time_and_memory(width: int, tmp_path: Any) -> None:
     assert re.search(r"━ 10/10 0:00:\d\d 300 MiB; resumed: 2 of", last["draw"])
     assert re.search(r"━ +4/10 0:00:\d\d iteration 4; [\d.]+ parts/(s|min), 300 MiB", last["halve"])
     assert all(len(line) <= width for line in text.splitlines() if "━" in line)
+
+
+def test_bars_of_finished_stages_vanish(tmp_path: Path) -> None:
+    with (
+        (tmp_path / "seen").open("w+") as seen,
+        show_progress(Console(file=seen, force_terminal=True, width=140)) as tell,
+    ):
+        tell_all(tell)
+    text = (tmp_path / "seen").read_text()
+    assert "halve" in text
+    frames = CONTROL.sub("", text).splitlines()
+    after = frames[-3:]
+    assert not any(line.startswith("draw") for line in after), after
+    assert text.endswith(("\x1b[2K", "\x1b[?25h")), "the last frame is cleared"

@@ -26,7 +26,7 @@ from latentscale_pipeline.measures.base import (
     store_estimate,
 )
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.report.terminal import print_summary
+from latentscale_pipeline.report.terminal import print_scores
 from latentscale_pipeline.results.part import Part
 from latentscale_pipeline.storage.artifacts import Output
 from tests.support.results_documents import check_results
@@ -108,7 +108,7 @@ def test_a_toy_measure_is_in_results_summary_and_report(
     norms = np.load(Path(finished.store.url) / results["arrays"]["mean_norm/corpus"])
     np.testing.assert_allclose(norms, [25.0, 1.0, 100.0])
     printed = io.StringIO()
-    print_summary(finished.results, Console(file=printed, width=120))
+    print_scores(finished.results, Console(file=printed, width=120))
     [line] = [line for line in printed.getvalue().splitlines() if "mean_norm" in line]
     assert "42" in line
     assert "length" in line

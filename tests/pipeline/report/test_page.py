@@ -125,7 +125,7 @@ def test_the_opening_answers_four_questions(page: Page) -> None:
     )
     assert "sampling error ± 0.022; out of 896; reference: 4.31495 ± 0" in opening
     assert "Intrinsic distance (IMD) 1.26 × 10⁻⁵ [0.97, 1.55] × 10⁻⁵ trace per vertex" in opening
-    assert "Recall 0.421053 ± 0, exact" in opening
+    assert "GeomCA recall 0.421053 ± 0, exact" in opening
     assert "34 exact: 20, certified: 2, 95 % interval: 9, estimate: 3" in opening
     assert "widest bracket ± 22 % of the value heat: Intrinsic distance (IMD), pair" in opening
     assert "Reference: s3://evaluation/digits-0-to-4.zarr" in opening

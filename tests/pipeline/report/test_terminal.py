@@ -1,4 +1,4 @@
-"""The terminal summary shows every score with its bracket, and reads nothing but the scores."""
+"""All scores are printed with their brackets; nothing but the scores is read."""
 
 import io
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from latentscale_pipeline.report.terminal import print_summary
+from latentscale_pipeline.report.terminal import print_scores
 from tests.support.results_documents import example_results, read, without_reference
 
 
 def summary(results: dict[str, Any], *, width: int = 160, terminal: bool = False) -> str:
     output = io.StringIO()
     console = Console(file=output, width=width, force_terminal=terminal, color_system=None)
-    print_summary(read(results), console)
+    print_scores(read(results), console)
     return output.getvalue()
 
 

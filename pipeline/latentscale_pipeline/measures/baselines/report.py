@@ -35,22 +35,31 @@ class BaselinesReport(MeasureReport):
             "FID",
             "Fréchet distance of two normal distributions with the corpora's means and "
             "covariances.",
+            headline=True,
         ),
         "KID": Definition(
-            "KID", "Squared distance of the corpora's mean embeddings under a cubic kernel."
+            "KID",
+            "Squared distance of the corpora's mean embeddings under a cubic kernel.",
+            headline=True,
         ),
         "precision": Definition(
             "Improved precision",
             "Share of the corpus within the balls that the reference's neighbours span.",
+            headline=True,
         ),
         "recall": Definition(
             "Improved recall",
             "Share of the reference within the balls that the corpus' nearest neighbours span.",
+            headline=True,
         ),
         "density": Definition(
-            "Density", "How many of the reference's balls a row of the corpus lies in, over k."
+            "Density",
+            "How many of the reference's balls a row of the corpus lies in, over k.",
+            headline=True,
         ),
         "coverage": Definition(
-            "Coverage", "Share of the reference's balls that hold a row of the corpus."
+            "Coverage",
+            "Share of the reference's balls that hold a row of the corpus.",
+            headline=True,
         ),
     }

@@ -45,33 +45,36 @@ class GeomcaReport(MeasureReport):
     source = "Poklukar et al., GeomCA, ICML 2021, definitions 2.1 to 3.1"
     scores: ClassVar[Mapping[str, Definition]] = {
         "precision": Definition(
-            "Precision",
+            "GeomCA precision",
             "Share of the thinned corpus that lies in components which it shares with the "
             "reference.",
         ),
         "recall": Definition(
-            "Recall",
+            "GeomCA recall",
             "Share of the thinned reference that lies in components which it shares with the "
             "corpus: how much of the reference is covered.",
         ),
         "consistency": Definition(
-            "Consistency",
+            "GeomCA consistency",
             "How balanced the thinned points are over the whole graph: 1 for equally many of "
             "both corpora, 0 for points of only one.",
+            headline=True,
         ),
         "quality": Definition(
-            "Quality",
+            "GeomCA quality",
             "Share of all edges that join a point of the corpus with a point of the reference.",
         ),
         "precision_rows": Definition(
-            "Precision in rows",
+            "GeomCA precision in rows",
             "Precision counted in rows of the corpus, each row with the point that stands "
             "for it after thinning.",
+            headline=True,
         ),
         "recall_rows": Definition(
-            "Recall in rows",
+            "GeomCA recall in rows",
             "Recall counted in rows of the reference, each row with the point that stands "
             "for it after thinning.",
+            headline=True,
         ),
     }
     compared = ("precision", "recall")

@@ -72,12 +72,14 @@ class HeatReport(MeasureReport):
             "The largest gap between the two heat traces over all times, weighted so that "
             "times near 1 count most. 0 means the same shape at every scale; rotation, scale and "
             "dimension of the corpora do not matter.",
+            headline=True,
         ),
         "heat_trace": Definition(
             "Heat trace",
             "The heat that remains where it started after the given diffusion time: at short "
             "times it depends on local neighbourhoods, at long times on how well connected the "
             "whole corpus is.",
+            headline=True,
         ),
     }
     replicated = "heat traces and IMD"

@@ -48,6 +48,7 @@ class MagnitudeReport(MeasureReport):
             "MagArea",
             "Area under the magnitude function over the evaluated scales: diversity over all "
             "scales.",
+            headline=True,
         ),
         "convergence_scale": Definition(
             "Convergence scale t_conv",

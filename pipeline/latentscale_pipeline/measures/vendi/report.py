@@ -30,6 +30,11 @@ Kernel = tuple[str, float | None]
 Numbers = tuple[float, float, float]
 
 
+HEADLINES = ("1",)
+COSINE_HEADLINES = ("0.1", "1", "inf")
+"""Orders that stand in summaries."""
+
+
 class VendiReport(MeasureReport):
     """The effective number of items of a corpus."""
 
@@ -50,6 +55,10 @@ class VendiReport(MeasureReport):
         ),
     }
     precedence = 1
+
+    def is_headline(self, score: Score) -> bool:
+        """Return whether the order is 1; of the cosine kernel also a low and a high one."""
+        return score.order in (COSINE_HEADLINES if score.kernel == "cosine" else HEADLINES)
 
     def figures(self, found: VendiResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
         """Draw the scores by order and their rarefaction curves, one plot per kernel."""

@@ -1,0 +1,96 @@
+"""The summary of a job: headline scores on one screen, corpus and reference side by side."""
+
+import io
+import re
+from typing import Any
+
+from rich.console import Console
+
+from latentscale_pipeline.report.terminal_summary import headlines, print_summary
+from tests.support.results_documents import example_results, read, without_reference
+
+
+def summary(results: dict[str, Any]) -> list[str]:
+    output = io.StringIO()
+    print_summary(read(results), Console(file=output, width=40))
+    return output.getvalue().splitlines()
+
+
+def row(lines: list[str], title: str) -> list[str]:
+    found = [line for line in lines if line.startswith(f"{title}  ")]
+    assert len(found) == 1, found
+    return re.split(r" {2,}", found[0])[1:]
+
+
+def test_it_fits_a_screen() -> None:
+    lines = summary(example_results())
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 100
+
+
+def test_corpus_and_reference_stand_side_by_side() -> None:
+    lines = summary(example_results())
+    assert lines[:3] == [
+        "digits-high-against-low-5b1f09c2",
+        "corpus     896 × 64, 0 duplicates",
+        "reference  901 × 64, 0 duplicates",
+    ]
+    assert row(lines, "Vendi score, cosine, order 1") == ["4.237 ± 0.022", "4.315 ± 0.037"]
+    assert row(lines, "Intrinsic distance (IMD)") == ["1.26e-05 [0.97e-05, 1.55e-05]"]
+
+
+def test_a_known_sampling_error_hides_a_narrower_bracket() -> None:
+    results = example_results()
+    for score in results["scores"]:
+        score["sampling_error"] = None
+        if score["score"] == "imd":
+            score |= {"value": 0.5, "lower": 0.4, "upper": 0.6, "sampling_error": 0.02}
+        if score["score"] == "area" and score["of"] == "corpus":
+            score |= {"value": 1234.567, "lower": 1234.5, "upper": 1234.6, "sampling_error": 3.21}
+    lines = summary(results)
+    assert row(lines, "Intrinsic distance (IMD)") == ["0.500 ± 0.02 [0.40, 0.60]"]
+    assert row(lines, "MagArea")[0] == "1,234.6 ± 3.2"
+    assert any(line.startswith("±: sampling error") for line in lines)
+
+
+def test_it_says_what_is_unknown_and_what_is_hidden() -> None:
+    results = example_results()
+    for score in results["scores"]:
+        score["sampling_error"] = None
+    lines = summary(results)
+    assert lines[-2] == (
+        "the sampling error of these scores is unknown: a difference in them may be chance"
+    )
+    hidden = len(results["scores"]) - len(headlines(read(results).scores))
+    assert lines[-1] == f"{hidden} more scores and all brackets: --all"
+
+
+def test_without_a_reference_there_is_one_column() -> None:
+    lines = summary(without_reference(example_results()))
+    assert row(lines, "Vendi score, cosine, order 1") == ["4.237 ± 0.022"]
+    assert not any("reference" in line for line in lines)
+
+
+def test_a_missing_number_gives_its_reason() -> None:
+    results = example_results()
+    for score in results["scores"]:
+        if score["score"] == "imd":
+            score |= {"value": None, "lower": None, "upper": None, "bounds": None}
+            score["reason"] = "fewer rows than neighbours"
+    assert row(summary(results), "Intrinsic distance (IMD)") == ["none: fewer rows than neighbours"]
+
+
+def test_a_measure_without_headlines_shows_its_scores_of_whole_corpora() -> None:
+    whole = {"measure": "toy", "of": "corpus", "score": "spread", "unit": "paws"}
+    toy = whole | {"value": 12.25, "lower": 12.25, "upper": 12.25, "bounds": "exact"}
+    results = example_results()
+    results["scores"] = [toy, toy | {"label": "cats"}]
+    lines = summary(results)
+    assert row(lines, "toy: spread") == ["12.25"]
+    assert lines[-1] == "1 more score and all brackets: --all"
+
+
+def test_names_cannot_steer_the_terminal() -> None:
+    results = example_results()
+    results["job"]["id"] = "[red]x[/red] \x1b[2J\x07"
+    assert summary(results)[0] == "[red]x[/red] �[2J�"
