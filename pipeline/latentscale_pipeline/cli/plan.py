@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import click
-import yaml
 from rich.console import Console
 
 from latentscale_pipeline.cli.job_arguments import JOB_OPTIONS, read_job
 from latentscale_pipeline.cli.options import ALLOW_CODE, JSON, taking
 from latentscale_pipeline.jobs.forecast import forecast_job
 from latentscale_pipeline.views.formatting import (
+    counted,
     printable,
     write_bytes,
     write_duration,
@@ -20,28 +21,34 @@ from latentscale_pipeline.views.formatting import (
 )
 from latentscale_pipeline.views.terminal import print_lines, print_table
 
+METHOD_COLUMNS = ("stage", "of", "method", "because", "time")
 WORK_COLUMNS = (
     *("stage", "tasks", "at once", "memory", "read", "exchanged", "written", "kept"),
-    *("multiply-adds", "elementwise", "time"),
+    *("multiply-adds", "elementwise", "time", "earlier runs"),
 )
-METHOD_COLUMNS = ("stage", "method", "because", "earlier runs")
 WORK_NOTE = (
     "memory: of one process that runs one task. exchanged: of the bytes read, those that other\n"
     "tasks of the job wrote. kept: once the job is finished. multiply-adds: in matrix products.\n"
     "elementwise: entries visited one at a time (distances, exponentials, hashes, edges)."
 )
 
+Forecast = dict[str, Any]
+Row = dict[str, str]
+
 
 @click.command(no_args_is_help=True)
 @click.argument("given", metavar="SOURCE|JOB.yaml")
-@taking(*JOB_OPTIONS, ALLOW_CODE, JSON)
-def plan(given: str, allow_code: bool, as_json: bool, **about: Any) -> None:
+@taking(*JOB_OPTIONS, ALLOW_CODE)
+@click.option("--stages", is_flag=True, help="Also show the work of every stage, and its reuse.")
+@taking(JSON)
+def plan(given: str, allow_code: bool, stages: bool, as_json: bool, **about: Any) -> None:
     """Forecast what a job will do and cost: that of a YAML file, or of run SOURCE.
 
-    Shows the resolved configuration; the tasks, memory, work and method of every stage; what
-    earlier runs have computed; disk and time. Nothing is written. If a source isn't a corpus yet,
-    only its header is read. A job that can't fit is refused with exit code 2 and the setting that
-    would make it fit.
+    Shows time, memory and disk, and the method of every stage with the reason for it; --stages adds
+    tasks, bytes and work. Nothing is written. If a source isn't a corpus yet, only its header is
+    read. What this machine has too little of is said; the job may still run elsewhere. A job that
+    exceeds its own memory limit or pair budget is refused with exit code 2, and with the setting
+    that would make it fit. latentscale config prints the settings.
 
     \b
     Example:
@@ -53,32 +60,83 @@ def plan(given: str, allow_code: bool, as_json: bool, **about: Any) -> None:
         click.echo(json.dumps(forecast, indent=1, allow_nan=False))
         return
     console = Console()
-    for line in yaml.safe_dump(forecast["config"], sort_keys=False).splitlines():
-        click.echo(printable(line))
-    click.echo()
-    _print_table(console, "Work", WORK_COLUMNS, _work_rows(forecast), right=WORK_COLUMNS[1:])
-    click.echo(WORK_NOTE)
-    click.echo()
-    _print_table(console, "Methods and earlier runs", METHOD_COLUMNS, _method_rows(forecast))
-    click.echo()
-    for line in _remarks(forecast):
-        click.echo(printable(line))
+    print_lines(console, map(printable, _summary(forecast)))
+    print_lines(console, ["", "Methods"])
+    print_table(console, METHOD_COLUMNS, _method_rows(forecast), folded=("method", "because"))
+    if stages:
+        print_lines(console, ["", "Stages"])
+        rows = _work_rows(forecast)
+        print_table(console, WORK_COLUMNS, rows, right=WORK_COLUMNS[1:-1], folded=WORK_COLUMNS[1:])
+        print_lines(console, WORK_NOTE.splitlines())
+    for shortfall in forecast["shortfalls"]:
+        click.echo(f"warning: {printable(shortfall)}", err=True)
 
 
-def _print_table(
-    console: Console,
-    title: str,
-    columns: tuple[str, ...],
-    rows: list[tuple[str, ...]],
-    right: tuple[str, ...] = (),
-) -> None:
-    cells = [dict(zip(columns, map(printable, row), strict=True)) for row in rows]
-    print_lines(console, [title])
-    print_table(console, columns, cells, right=right, folded=columns[1:])
+def _summary(forecast: Forecast) -> Iterator[str]:
+    job, total, disk = forecast["job"], forecast["total"], forecast["disk"]
+    for role, corpus in forecast["corpora"].items():
+        yield f"{role:<9}  {_corpus_sentence(corpus)}"
+    yield f"time       {_time_sentence(forecast)}"
+    machine = write_bytes(forecast["machine"]["memory_bytes"])
+    yield (
+        f"memory     {write_bytes(total['projected_memory_bytes'])} in one process at most; "
+        f"this machine has {machine}"
+    )
+    free = "" if disk["free_bytes"] is None else f"; {write_bytes(disk['free_bytes'])} are free"
+    yield (
+        f"disk       {write_bytes(disk['needed_bytes'])} at most while it runs, "
+        f"{write_bytes(disk['kept_bytes'])} in the end, "
+        f"{write_bytes(disk['missing_bytes'])} more than now{free}"
+    )
+    reused = sum(not stage["left"] for stage in forecast["stages"])
+    if reused:
+        yield f"reused     {reused} of {counted(len(forecast['stages']), 'stage')} (--stages)"
+    yield f"folder     {job['folder'] or 'named once the sources are ingested'}"
 
 
-def _work_rows(forecast: dict[str, Any]) -> list[tuple[str, ...]]:
+def _corpus_sentence(corpus: dict[str, Any]) -> str:
+    shape = f"{corpus['n']:,} × {corpus['d']:,} {corpus['dtype']}, {write_bytes(corpus['bytes'])}"
+    target = f", ingested first to {corpus['target']}" if corpus["ingested_first"] else ""
+    return f"{shape}: {corpus['uri']}{target}"
+
+
+def _time_sentence(forecast: Forecast) -> str:
+    total, cluster = forecast["total"], forecast["config"]["cluster"]
+    if not total["tasks_left"]:
+        return "none; this job is finished"
+    where = "this machine"
+    if cluster["kind"] not in {"auto", "serial", "local"}:
+        where = f"{cluster['workers']} workers with cores like this machine's"
+    work = f"{write_duration(total['work_seconds'])} of work on one thread"
+    ingest = total["ingest_seconds"]
+    first = f", {write_duration(ingest)} of ingest first" if ingest else ""
+    return f"about {write_duration(total['seconds'])} on {where} ({work}{first})"
+
+
+def _method_rows(forecast: Forecast) -> list[Row]:
+    """Return the methods, one row for both corpora where they are treated alike."""
+    rows: dict[tuple[str, str, str], tuple[list[str], float]] = {}
+    for stage in forecast["stages"]:
+        if stage["method"]:
+            name, _, last = stage["stage"].rpartition("-")
+            name, role = (name, last) if last in forecast["corpora"] else (stage["stage"], "")
+            key = (name, stage["method"], stage["why"] or "")
+            roles, seconds = rows.get(key, ([], 0.0))
+            rows[key] = ([*roles, role], seconds + stage["seconds"])
     return [
+        dict(
+            zip(
+                METHOD_COLUMNS,
+                map(printable, (name, ", ".join(roles), method, why, write_duration(seconds))),
+                strict=True,
+            )
+        )
+        for (name, method, why), (roles, seconds) in rows.items()
+    ]
+
+
+def _work_rows(forecast: Forecast) -> list[Row]:
+    rows = [
         (
             stage["stage"],
             f"{stage['tasks']:,}"
@@ -92,46 +150,8 @@ def _work_rows(forecast: dict[str, Any]) -> list[tuple[str, ...]]:
             write_number(stage["multiply_adds"], 2),
             write_number(stage["folds"], 2),
             write_duration(stage["seconds"]),
+            stage.get("reuse", ""),
         )
         for stage in [*forecast["stages"], {"stage": "all stages", **forecast["total"]}]
     ]
-
-
-def _method_rows(forecast: dict[str, Any]) -> list[tuple[str, ...]]:
-    return [
-        (stage["stage"], stage["method"] or "", stage["why"] or "", stage["reuse"])
-        for stage in forecast["stages"]
-    ]
-
-
-def _remarks(forecast: dict[str, Any]) -> list[str]:
-    job, disk, total = forecast["job"], forecast["disk"], forecast["total"]
-    lines = []
-    for role, corpus in forecast["corpora"].items():
-        shape = f"{corpus['n']:,} x {corpus['d']:,} {corpus['dtype']}"
-        line = f"{role}: {corpus['uri']}, {shape}, {write_bytes(corpus['bytes'])}"
-        if corpus["ingested_first"]:
-            line += f"; it will be ingested first, to {corpus['target']}"
-        lines.append(line)
-    if total["ingest_seconds"]:
-        lines.append(f"ingest: about {write_duration(total['ingest_seconds'])}")
-    lines.append(
-        f"job: {job['folder']}"
-        if job["folder"]
-        else "job: gets its name, and is compared with earlier runs, once its sources are ingested"
-    )
-    free = "" if disk["free_bytes"] is None else f", {write_bytes(disk['free_bytes'])} free"
-    lines.append(
-        f"disk: the job's folder takes {write_bytes(disk['peak_bytes'])} at most while it runs, "
-        f"{write_bytes(disk['kept_bytes'])} in the end; {write_bytes(disk['missing_bytes'])} more "
-        f"than now{free}"
-    )
-    if not total["tasks_left"]:
-        return [*lines, "time: none; this job is finished"]
-    work = write_duration(total["work_seconds"])
-    cluster = forecast["config"]["cluster"]
-    where = "this machine"
-    if cluster["kind"] not in {"auto", "serial", "local"}:
-        where = f"{cluster['workers']} workers with cores like this machine's"
-    time = f"time: about {write_duration(total['seconds'])} on {where}"
-    return [*lines, f"{time} ({work} of work on one thread)"]
+    return [dict(zip(WORK_COLUMNS, map(printable, row), strict=True)) for row in rows]

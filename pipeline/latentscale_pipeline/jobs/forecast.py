@@ -10,25 +10,18 @@ stages share as many workers as partitions and memory allow, in the order of the
 from __future__ import annotations
 
 import json
-import math
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.config.user_functions import refuse_code
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.ingest.create import Prospect, find_corpus
-from latentscale_pipeline.engine.calibration import TASK_SECONDS, TYPICAL, Rates, calibrate
+from latentscale_pipeline.engine.calibration import TYPICAL, Rates, calibrate
 from latentscale_pipeline.engine.cost import CostEstimate
-from latentscale_pipeline.engine.memory import write_gibibytes
-from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.engine.state import StageState, inspect_stages
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.engine.state import inspect_stages
 from latentscale_pipeline.jobs.automatic_cluster import is_short
-from latentscale_pipeline.jobs.machine import describe_machine, memory_bytes
+from latentscale_pipeline.jobs.machine import describe_machine
 from latentscale_pipeline.jobs.plan import (
     corpus_sources,
     describe_stage,
@@ -37,12 +30,13 @@ from latentscale_pipeline.jobs.plan import (
     job_facts,
     plan_stages,
 )
+from latentscale_pipeline.jobs.resources import find_shortfalls, forecast_disk
 from latentscale_pipeline.jobs.run import frozen_config, work_with_caches
-from latentscale_pipeline.jobs.schedule import Remaining, Schedule, foresee
+from latentscale_pipeline.jobs.schedule import Schedule, foresee
 from latentscale_pipeline.jobs.shared_scales import read_scales
-from latentscale_pipeline.jobs.worker_pool import WorkerPool, check_machine
+from latentscale_pipeline.jobs.stage_forecast import StageForecast, forecast_stage
+from latentscale_pipeline.jobs.worker_pool import WorkerPool
 from latentscale_pipeline.measures.base import Role
-from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options, strip_credentials
 
 PLAN_SCHEMA = "latentscale.plan/1"
@@ -52,59 +46,6 @@ STARTUP_SECONDS = 2.0
 
 INGEST_OPERATIONS = 4
 """Operations of an ingest per coordinate: conversion, checks, hashes."""
-
-REPORT_BYTES = 5 * 2**20
-"""Approximate size of the report and the results."""
-
-
-@dataclass(frozen=True)
-class StageForecast:
-    """The forecast of one stage.
-
-    Attributes
-    ----------
-    stage : Stage
-        The stage.
-    worker_pool : WorkerPool
-        The workers that run it.
-    reuse : str
-        How much of it can be reused from earlier runs.
-    left : float
-        Share of its work that remains.
-    present_bytes : int
-        Size of its folder before the run.
-    copied_bytes : int
-        Size of a result that is copied from another job.
-    work_seconds : float
-        Time that the remaining work takes on one thread.
-    """
-
-    stage: Stage
-    worker_pool: WorkerPool
-    reuse: str
-    left: float
-    present_bytes: int
-    copied_bytes: int
-    work_seconds: float
-
-    @property
-    def seconds(self) -> float:
-        """Return the time from its first task to its end if no other stage uses the workers."""
-        parts = max(1, math.ceil(self.left * self.stage.side_by_side))
-        at_once = min(parts, self.worker_pool.slots(self.stage))
-        crowding = max(1.0, at_once / self.worker_pool.cores)
-        return self.work_seconds / parts * math.ceil(parts / at_once) * crowding
-
-    @property
-    def written_bytes(self) -> int:
-        """Return the bytes that the remaining work writes, and those that are copied."""
-        return self.copied_bytes + round(self.left * self.stage.cost_estimate.bytes_written)
-
-    @property
-    def remaining(self) -> Remaining:
-        """Return what remains of it when the run begins."""
-        before = self.present_bytes + self.copied_bytes
-        return Remaining(self.stage, self.work_seconds, self.left, before)
 
 
 def forecast_job(config: JobConfig, *, allow_code: bool = False) -> dict[str, Any]:
@@ -125,8 +66,9 @@ def forecast_job(config: JobConfig, *, allow_code: bool = False) -> dict[str, An
     Raises
     ------
     BadInput
-        If a corpus can't be opened, or the job doesn't fit the budget, the memory or the disk. The
-        message is one line and names the setting, and the value, that would make it fit.
+        If a corpus can't be opened, or the job doesn't fit the budget or the memory limit. The
+        message is one line and names the setting, and the value, that would make it fit. What this
+        machine has too little memory or disk for is said in ``shortfalls``; it may run elsewhere.
     """
     refuse_code(config.measures, allowed=allow_code)
     with storage_options(config.storage_options):
@@ -150,12 +92,11 @@ def _forecast(config: JobConfig) -> dict[str, Any]:
     inspected = [] if plan is None else inspect_stages(work_with_caches(plan), repair=False)
     stage_states = {stage_state.stage.name: stage_state for stage_state in inspected}
     previewed = [
-        _forecast_stage(stage, worker_pool, stage_states.get(stage.name), rates) for stage in stages
+        forecast_stage(stage, worker_pool, stage_states.get(stage.name), rates) for stage in stages
     ]
-    check_machine(worker_pool, [part.stage for part in previewed if part.left], memory_bytes())
     schedule = foresee([part.remaining for part in previewed], worker_pool)
-    disk = _disk(config, found, previewed, schedule)
-    check_disk(config, disk)
+    ingested = sum(_stored_bytes(c) for c in found.values() if isinstance(c, Prospect))
+    disk = forecast_disk(config, previewed, schedule, ingested)
     return {
         "schema": PLAN_SCHEMA,
         "job": {
@@ -182,6 +123,7 @@ def _forecast(config: JobConfig) -> dict[str, Any]:
             previewed, schedule, sum(_ingest_seconds(c, rates) for c in found.values())
         ),
         "disk": disk,
+        "shortfalls": find_shortfalls(config, previewed, disk),
         "machine": describe_machine(),
         "rates": {
             "multiply_adds_per_second": rates.float64_multiply_adds,
@@ -200,38 +142,6 @@ def _pieces(corpus: Corpus | Prospect) -> Iterator[int]:
     else:
         for block in corpus.sources.items[0].blocks():
             yield block.nbytes
-
-
-def _forecast_stage(
-    stage: Stage, worker_pool: WorkerPool, stage_state: StageState | None, rates: Rates
-) -> StageForecast:
-    state = stage_state or StageState(stage, "", origin="computed")
-    left = _share_left(state)
-    present, copied = round((1 - left) * stage.running_bytes), 0
-    if not left:
-        present = stage.kept_bytes if state.collected else stage.result_bytes
-        if state.reason.startswith("reused") and not state.collected:
-            present, copied = 0, stage.result_bytes
-    return StageForecast(
-        stage=stage,
-        worker_pool=worker_pool,
-        reuse=state.reason,
-        left=left,
-        present_bytes=present,
-        copied_bytes=copied,
-        work_seconds=left * (rates.seconds(stage.cost_estimate) + TASK_SECONDS * stage.tasks),
-    )
-
-
-def _share_left(stage_state: StageState) -> float:
-    """Return the share of a stage's tasks that remain; at least one task if it isn't done."""
-    stage = stage_state.stage
-    if stage_state.done:
-        return 0.0
-    there = stage_state.found
-    if stage.advance is not None and stage_state.iteration:
-        there += 1 + (stage_state.iteration - 1) * (stage.partitions + 1)
-    return max(1, stage.tasks - there) / stage.tasks
 
 
 def _describe_corpus(corpus: Corpus | Prospect) -> dict[str, Any]:
@@ -285,52 +195,3 @@ def _ingest_seconds(corpus: Corpus | Prospect, rates: Rates) -> float:
 
 def _stored_bytes(corpus: Corpus | Prospect) -> int:
     return corpus.n * corpus.d * corpus.dtype.itemsize
-
-
-def _disk(
-    config: JobConfig,
-    corpora: Mapping[Role, Corpus | Prospect],
-    previewed: Sequence[StageForecast],
-    schedule: Schedule,
-) -> dict[str, int | None]:
-    ingested = sum(_stored_bytes(c) for c in corpora.values() if isinstance(c, Prospect))
-    # The report is written when everything else has been removed.
-    kept = schedule.kept_bytes + REPORT_BYTES
-    peak = max(schedule.peak_bytes, kept)
-    missing = any(part.left or part.copied_bytes for part in previewed)
-    present = sum(part.present_bytes for part in previewed)
-    return {
-        "written_bytes": sum(part.written_bytes for part in previewed) + REPORT_BYTES,
-        "peak_bytes": peak,
-        "kept_bytes": kept,
-        "needed_bytes": ingested + peak,
-        "missing_bytes": ingested + (max(0, peak - present) if missing else 0),
-        "free_bytes": _free_bytes(ObjectStore(config.output)),
-    }
-
-
-def _free_bytes(output: ObjectStore) -> int | None:
-    """Return the free bytes on the disk of a local output; None for a remote store."""
-    if not output.is_local:
-        return None
-    place = Path(output.url).absolute()
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    return shutil.disk_usage(place).free
-
-
-def check_disk(config: JobConfig, disk: Mapping[str, int | None]) -> None:
-    """Refuse a job whose results don't fit on the disk of its output.
-
-    Raises
-    ------
-    BadInput
-        If more is needed than is free; the message gives both.
-    """
-    missing, free = disk["missing_bytes"], disk["free_bytes"]
-    if missing is not None and free is not None and missing > free:
-        raise BadInput(
-            f"output {strip_credentials(config.output)}: the job writes "
-            f"{write_gibibytes(missing)} and {free / 2**30:.1f}GiB are free there; set output to "
-            f"a larger disk, or free {write_gibibytes(missing - free)}"
-        )

@@ -27,6 +27,7 @@ from latentscale_pipeline.jobs.collect import assemble_results
 from latentscale_pipeline.jobs.identity import short_name
 from latentscale_pipeline.jobs.plan import Plan
 from latentscale_pipeline.jobs.provenance import write_provenance
+from latentscale_pipeline.jobs.resources import refuse_shortfalls
 from latentscale_pipeline.jobs.siblings import (
     enter_in_index,
     find_caches,
@@ -177,6 +178,7 @@ def _compute(
     """Run the missing stages, and write the job's documents."""
     started = _now()
     store = work.store
+    refuse_shortfalls(plan.config, stage_states)
     # results.json marks a complete job, so it has to go before any stage is recomputed.
     store.remove("results.json")
     _prepare_workers(plan)

@@ -9,7 +9,6 @@ from latentscale_pipeline.config.cluster import ON_THIS_MACHINE
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.engine.memory import idle_memory, tasks_that_fit, write_gibibytes
 from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.automatic_cluster import choose_cluster
 from latentscale_pipeline.jobs.machine import usable_cores
 
@@ -67,37 +66,33 @@ class WorkerPool:
         return self.workers * self.idle_bytes + self.at_once(stage) * stage.memory_bytes
 
 
-def check_machine(worker_pool: WorkerPool, stages: Sequence[Stage], memory: int) -> None:
-    """Refuse a job whose processes together don't fit in the memory of a machine.
+def memory_shortfall(worker_pool: WorkerPool, stages: Sequence[Stage], memory: int) -> str | None:
+    """Return why the processes together don't fit in a machine's memory; None if they do.
 
-    Raises
-    ------
-    BadInput
-        If they don't fit; the message gives the number of workers that would.
+    The sentence gives the number of workers that would fit.
     """
-    for stage in stages if worker_pool.here else ():
+    for stage in sorted(stages if worker_pool.here else (), key=worker_pool.memory, reverse=True):
         alone, together = worker_pool.idle_bytes + stage.memory_bytes, worker_pool.memory(stage)
         if together <= memory:
             continue
         has = f"this machine has {memory / 2**30:.1f}GiB"
+        if alone > memory:
+            return (
+                f"stage {stage.name} needs {write_gibibytes(alone)} in one process and {has}; run "
+                "it on a larger one, use fewer rows, or leave this measure out"
+            )
+        needs = (
+            f"stage {stage.name} needs {write_gibibytes(together)} for "
+            f"{worker_pool.at_once(stage)} tasks at once"
+        )
         fewer = (
             replace(worker_pool, workers=workers)
             for workers in range(worker_pool.workers - 1, 0, -1)
         )
         fitting = next((other.workers for other in fewer if other.memory(stage) <= memory), None)
-        if fitting is None and alone <= memory:
-            raise BadInput(
-                f"stage {stage.name} needs {write_gibibytes(together)} for "
-                f"{worker_pool.at_once(stage)} "
-                f"tasks at once and {has}; set cluster.workers and cluster.threads to 1"
-            )
         if fitting is None:
-            raise BadInput(
-                f"stage {stage.name} needs {write_gibibytes(alone)} in one process and {has}; run "
-                "it on a larger one, use fewer rows, or leave this measure out"
-            )
-        raise BadInput(
-            f"stage {stage.name} needs {write_gibibytes(together)} for "
-            f"{worker_pool.at_once(stage)} tasks "
-            f"at once on {worker_pool.workers} workers and {has}; set cluster.workers to {fitting}"
+            return f"{needs} and {has}; set cluster.workers and cluster.threads to 1"
+        return (
+            f"{needs} on {worker_pool.workers} workers and {has}; set cluster.workers to {fitting}"
         )
+    return None

@@ -25,11 +25,11 @@ from latentscale_pipeline.engine.keys import stage_keys
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.engine.task import Task
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.jobs import forecast
-from latentscale_pipeline.jobs.forecast import StageForecast
+from latentscale_pipeline.jobs import forecast, resources
 from latentscale_pipeline.jobs.plan import measure_sections, plan_stages
 from latentscale_pipeline.jobs.schedule import foresee
-from latentscale_pipeline.jobs.worker_pool import WorkerPool, check_machine
+from latentscale_pipeline.jobs.stage_forecast import StageForecast
+from latentscale_pipeline.jobs.worker_pool import WorkerPool, memory_shortfall
 from latentscale_pipeline.measures.base import CorpusFacts, JobFacts
 from latentscale_pipeline.storage.objects import ObjectStore
 from tests.conftest import Ended
@@ -292,16 +292,17 @@ def test_workers_must_fit_into_the_machine() -> None:
     worker_pool = WorkerPool(
         workers=8, threads=1, memory_limit=2 * GIB, idle_bytes=GIB // 2, cores=8
     )
-    check_machine(worker_pool, [stage], 12 * GIB)
-    with pytest.raises(BadInput) as refused:
-        check_machine(worker_pool, [stage], 10 * GIB)
-    assert str(refused.value) == (
+    assert memory_shortfall(worker_pool, [stage], 12 * GIB) is None
+    assert memory_shortfall(worker_pool, [stage], 10 * GIB) == (
         "stage a needs 12.0GiB for 8 tasks at once on 8 workers and this machine has 10.0GiB; "
         "set cluster.workers to 6"
     )
-    check_machine(replace(worker_pool, workers=6), [stage], 10 * GIB)
-    with pytest.raises(BadInput, match=r"needs 1.5GiB in one process and this machine has 1.0GiB"):
-        check_machine(worker_pool, [stage], GIB)
+    assert memory_shortfall(replace(worker_pool, workers=6), [stage], 10 * GIB) is None
+    assert "needs 1.5GiB in one process and this machine has 1.0GiB" in str(
+        memory_shortfall(worker_pool, [stage], GIB)
+    )
+    elsewhere = replace(worker_pool, here=False)
+    assert memory_shortfall(elsewhere, [stage], GIB) is None
 
 
 # --- the command ------------------------------------------------------------------------------
@@ -489,16 +490,22 @@ def test_changed_code_is_named(
 
 
 def test_the_tables_show_every_stage(job: Path, latentscale: Command) -> None:
-    ended = latentscale("plan", job, "-o", "measures={vendi: {kernels: [cosine, rbf]}}")
-    assert ended.code == 0, ended.err
+    vendi = ("plan", job, "-o", "measures={vendi: {kernels: [cosine, rbf]}}")
+    short, ended = latentscale(*vendi), latentscale(*vendi, "--stages")
+    assert (short.code, ended.code) == (0, 0), ended.err
+    assert len(short.out.splitlines()) <= 24
+    assert [line.split()[0] for line in short.out.splitlines()[:6]] == [
+        *("corpus", "reference", "time", "memory", "disk", "folder")
+    ]
+    assert "ingested first to " in short.out
     lines = [line.split("  ") for line in ended.out.splitlines() if line]
     shown = [[cell.strip() for cell in line if cell.strip()] for line in lines]
-    cosine, _ = (line for line in shown if line[0] == "vendi-cosine-corpus")
+    [cosine] = (line for line in shown if line[0] == "vendi-cosine-corpus")
     assert cosine[1:3] == ["2", "1"]
-    _, rbf = (line for line in shown if line[0] == "vendi-rbf-median-reference")
-    assert rbf[1:] == ["exact", "at most 3,000 rows", "computed"]
-    assert "    - name: rbf" in ended.out
-    assert "it will be ingested first, to " in ended.out
+    assert cosine[-1] == "computed"
+    [rbf] = (line for line in shown if line[0] == "vendi-rbf-median")
+    assert rbf[1:-1] == ["corpus, reference", "exact", "at most 3,000 rows"]
+    assert ["bandwidth", "median distance of random pairs"] in [line[:2] for line in shown]
 
 
 def refusal(ended: Ended) -> str:
@@ -542,11 +549,33 @@ def test_a_full_disk_is_foreseen(
         asked.append(place)
         return shutil._ntuple_diskusage(10**9, 10**9 - MIB, MIB)
 
-    monkeypatch.setattr(forecast.shutil, "disk_usage", usage)
-    line = refusal(latentscale("plan", job))
-    assert f"output {tmp_path / 'jobs'}: the job writes 0.1GiB and 0.0GiB are free there" in line
+    monkeypatch.setattr(resources.shutil, "disk_usage", usage)
+    ended = latentscale("plan", job)
+    assert ended.code == 0
+    assert ended.out.startswith("corpus "), "another machine may have the disk"
+    line = ended.err.removeprefix("warning: ").strip()
+    assert line.startswith(f"output {tmp_path / 'jobs'}: the job writes 0.1GiB and 0.0GiB are free")
     assert line.endswith("set output to a larger disk, or free 0.1GiB")
     assert asked == [tmp_path], "the folder that the output will be made in"
+    assert refusal(latentscale("run", job, "--quiet")) == f"latentscale: {line}"
+    assert not list((tmp_path / "jobs").rglob("results")), "nothing has run"
+
+
+def test_too_little_memory_is_a_warning_of_plan_and_a_refusal_of_run(
+    job: Path, latentscale: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "memory_bytes", lambda: 2**28)
+    ended = latentscale("plan", job)
+    assert ended.code == 0
+    assert "in one process and this machine has 0.2GiB; run it on a larger one" in ended.err
+    assert ended.err.removeprefix("warning: ") == latentscale(
+        "run", job, "--quiet"
+    ).err.removeprefix("latentscale: ")
+
+
+def test_an_output_below_a_file_is_refused(job: Path, latentscale: Command, tmp_path: Path) -> None:
+    line = refusal(latentscale("plan", job, "--output", tmp_path / "corpus.npy" / "jobs"))
+    assert line.endswith(f"{tmp_path / 'corpus.npy'} is a file; name a folder")
 
 
 def test_other_refusals_are_those_of_run(job: Path, latentscale: Command, tmp_path: Path) -> None:

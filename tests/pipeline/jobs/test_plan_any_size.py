@@ -8,7 +8,6 @@ import pytest
 from click.testing import CliRunner
 
 from latentscale_pipeline.cli import cli
-from latentscale_pipeline.jobs import forecast
 
 GIBIBYTE = 2**30
 MOST_TASKS, OBJECTS_PER_TASK, MOST_OBJECTS = 10**5, 8, 10**6
@@ -34,11 +33,8 @@ CELLS = [
 
 @pytest.mark.parametrize(("n", "d", "share"), CELLS)
 def test_a_job_without_measures_is_planned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n: int, d: int, share: float | None
+    tmp_path: Path, n: int, d: int, share: float | None
 ) -> None:
-    # Other limits than the disk of the machine that runs the tests.
-    monkeypatch.setattr(forecast, "_free_bytes", lambda output: None)
-    monkeypatch.setattr(forecast, "check_machine", lambda *facts: None)
     fields = {
         "name": "any-size",
         "corpus": str(header(tmp_path / "corpus.npy", n, d)),
