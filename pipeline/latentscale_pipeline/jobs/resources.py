@@ -8,7 +8,6 @@ from pathlib import Path
 
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.engine.calibration import TYPICAL
-from latentscale_pipeline.engine.memory import write_gibibytes
 from latentscale_pipeline.engine.state import StageState
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.machine import memory_bytes
@@ -17,6 +16,7 @@ from latentscale_pipeline.jobs.stage_forecast import StageForecast, forecast_sta
 from latentscale_pipeline.jobs.worker_pool import WorkerPool, memory_shortfall
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import strip_credentials
+from latentscale_pipeline.views.formatting import write_bytes
 
 REPORT_BYTES = 5 * 2**20
 """Approximate size of the report and the results."""
@@ -90,7 +90,7 @@ def _disk_shortfall(config: JobConfig, disk: Disk) -> str | None:
     if missing is None or free is None or missing <= free:
         return None
     return (
-        f"output {strip_credentials(config.output)}: the job writes {write_gibibytes(missing)} "
-        f"and {free / 2**30:.1f}GiB are free there; set output to a larger disk, or free "
-        f"{write_gibibytes(missing - free)}"
+        f"output {strip_credentials(config.output)}: the job writes {write_bytes(missing)} "
+        f"and {write_bytes(free)} are free there; set output to a larger disk, or free "
+        f"{write_bytes(missing - free)}"
     )

@@ -103,7 +103,7 @@ def test_another_version_of_the_function_is_another_stage(folder: Path) -> None:
     (folder / "similarities.py").write_text(
         KERNELS.replace("return small /", "return 1.0 * small /")
     )
-    again = run(folder, "run", config, "--allow-code", "--json")
+    again = run(folder, "run", config, "--allow-code", "--json", "--verbose")
     assert re.search(r"source.* changed since the last run", again.stderr)
     assert json.loads(again.stdout)["scores"][0]["value"] == before
 

@@ -124,6 +124,7 @@ def test_only_what_fits_a_billion_rows_is_accepted() -> None:
         "hashes-corpus",
         "duplicates-corpus",
         "vendi-cosine-corpus",
+        "vendi-cosine-sampling-corpus",
     ]
     config = configured("name: a\ncorpus: c\nmeasures: {heat: {}}\n")
     with pytest.raises(BadInput) as refused:
@@ -554,8 +555,11 @@ def test_a_full_disk_is_foreseen(
     assert ended.code == 0
     assert ended.out.startswith("corpus "), "another machine may have the disk"
     line = ended.err.removeprefix("warning: ").strip()
-    assert line.startswith(f"output {tmp_path / 'jobs'}: the job writes 0.1GiB and 0.0GiB are free")
-    assert line.endswith("set output to a larger disk, or free 0.1GiB")
+    assert re.fullmatch(
+        rf"output {tmp_path / 'jobs'}: the job writes 5\.\d MiB and 1\.0 MiB are free there; "
+        r"set output to a larger disk, or free 4\.\d MiB",
+        line,
+    )
     assert asked == [tmp_path], "the folder that the output will be made in"
     assert refusal(latentscale("run", job, "--quiet")) == f"latentscale: {line}"
     assert not list((tmp_path / "jobs").rglob("results")), "nothing has run"

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 from latentscale_pipeline.errors import BadInput, StoreFailed, StoreFull
+from latentscale_pipeline.jobs import resources
 from latentscale_pipeline.storage import objects
 from latentscale_pipeline.storage.objects import ObjectStore
 from tests.conftest import Ended
@@ -221,6 +223,13 @@ def test_a_disk_that_turns_read_only_then_full_loses_nothing(
     disk.remount(f"size={kilobytes + 350}k")
     monkeypatch.setattr(objects, "SHORT_PATIENCE_SECONDS", 0.5)
     ended = latentscale("run", config)
+    assert ended.code == 2
+    assert re.search(r"the job writes .* MiB and 3\d\d KiB are free there", last_line(ended.err))
+    assert markers() == first
+    # Another program may fill the disk after the run has begun.
+    with monkeypatch.context() as patch:
+        patch.setattr(resources, "_free_bytes", lambda output: None)
+        ended = latentscale("run", config)
     assert ended.code == 3
     assert last_line(ended.err).startswith(f"latentscale: {disk.path}/store-")
     assert last_line(ended.err).endswith(
