@@ -93,9 +93,8 @@ def _written(score: Score) -> str:
     value, lower, upper = numbers
     if not error:
         return written.value if written.bracket.startswith("±") else str(written)
-    shown = (
-        f"{write_estimate(value, value - error, value + error).value} ± {write_number(error, 2)}"
-    )
+    rounded = write_estimate(value, value - error / 2, value + error / 2).value
+    shown = f"{rounded} ± {write_number(error, 2)}"
     wide = max(upper - value, value - lower) > NARROW_BRACKET * error
     return f"{shown} {written.bracket}" if wide else shown
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from latentscale_pipeline.measures.base import (
+    CorpusFacts,
     Findings,
     JobFacts,
     Results,
@@ -12,10 +13,15 @@ from latentscale_pipeline.measures.base import (
     Score,
     load_estimate,
 )
-from latentscale_pipeline.measures.vendi.config import Vendi
+from latentscale_pipeline.measures.vendi.config import Vendi, VendiKernel
 from latentscale_pipeline.measures.vendi.labels import label_scores
 from latentscale_pipeline.measures.vendi.labels import stage_name as labels_stage
-from latentscale_pipeline.measures.vendi.plan import order_names, stage_name
+from latentscale_pipeline.measures.vendi.plan import (
+    has_sampling_errors,
+    order_names,
+    sampling_stage_name,
+    stage_name,
+)
 from latentscale_pipeline.measures.vendi.results import Rarefaction, VendiResults, VendiScore
 from latentscale_pipeline.storage.artifacts import Artifact
 
@@ -41,6 +47,7 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
             label = kernel.name if kernel.bandwidth is None else f"{kernel.name} {kernel.bandwidth}"
             reason = artifact.values.get("reason")
             grown = _rarefaction(artifact, order_names(section))
+            errors = _sampling_errors(kernel, role, corpus, results)
             for order in order_names(section):
                 estimate = None if reason else load_estimate(artifact.values["scores"][order])
                 entries.append(
@@ -65,6 +72,7 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
                         unit="effective items",
                         better="high",
                         reason=reason,
+                        sampling_error=None if reason else errors.get(order),
                     )
                 )
             for name, stored in ARRAYS.items():
@@ -75,6 +83,16 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
             scores += label_scores(labelled, order_names(section), role)
             arrays[f"vendi/{role}/labels/scores"] = labelled.path("scores")
     return Findings(VendiResults(**found), tuple(scores), arrays)
+
+
+def _sampling_errors(
+    kernel: VendiKernel, role: Role, corpus: CorpusFacts, results: Results
+) -> Mapping[str, float]:
+    """Return the sampling errors under a kernel, by order; empty where they aren't known."""
+    if not has_sampling_errors(kernel, corpus):
+        return {}
+    found: Mapping[str, float] = results(sampling_stage_name(kernel, role)).values.get("errors", {})
+    return found
 
 
 def _rarefaction(artifact: Artifact, orders: Sequence[str]) -> dict[str, Rarefaction]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
+from latentscale.sampling.jackknife import GROUPS
 from latentscale.sampling.rarefaction import (
     HALVINGS,
 )
@@ -44,6 +45,14 @@ from latentscale_pipeline.measures.vendi.config import Vendi, VendiKernel
 from latentscale_pipeline.measures.vendi.labels import LABEL_BYTES, join_labels, score_labels
 from latentscale_pipeline.measures.vendi.labels import stage_name as labels_stage
 from latentscale_pipeline.measures.vendi.lanczos import PASS_DEFLATED, advance_kernel, multiply_pair
+from latentscale_pipeline.measures.vendi.sampling_error import (
+    COSINE_ROWS,
+    KERNEL_ROWS,
+    LEAST_ROWS,
+    jackknife_kernel,
+    jackknife_moments,
+    read_rows,
+)
 from latentscale_pipeline.measures.vendi.tasks import (
     FEATURE_ROWS,
     LANDMARKS,
@@ -110,6 +119,12 @@ def plan_vendi(section: Vendi, facts: JobFacts) -> list[Stage]:
     needed = {name for stage in stages for name in stage.needs}
     first = [_bandwidth_stage(facts)] if "bandwidth" in needed else []
     first += [_sample_stage(facts, role) for role in facts.corpora if _sample_name(role) in needed]
+    stages += [
+        _sampling_stage(section, kernel, facts, role)
+        for kernel in section.kernels
+        for role, corpus in facts.corpora.items()
+        if has_sampling_errors(kernel, corpus)
+    ]
     if section.labels:
         stages += [_labels_stage(section, facts, role) for role in facts.corpora]
     return [*first, *stages]
@@ -120,6 +135,17 @@ def stage_name(kernel: VendiKernel, role: Role) -> str:
     name = kernel.name.replace(":", ".")
     parts = ["vendi", name, *([] if kernel.bandwidth is None else [str(kernel.bandwidth)])]
     return "-".join([*parts, role])
+
+
+def sampling_stage_name(kernel: VendiKernel, role: Role) -> str:
+    """Return the name of the stage that finds the sampling errors under a kernel."""
+    return f"{stage_name(kernel, role).removesuffix(f'-{role}')}-sampling-{role}"
+
+
+def has_sampling_errors(kernel: VendiKernel, corpus: CorpusFacts) -> bool:
+    """Return whether the sampling errors under a kernel are found for a corpus."""
+    most = math.inf if kernel.name == "cosine" else KERNEL_ROWS
+    return LEAST_ROWS <= corpus.n <= most
 
 
 def order_names(section: Vendi) -> list[str]:
@@ -187,23 +213,69 @@ def _moments_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
     )
 
 
+def _sampling_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: Role) -> Stage:
+    """Plan the sampling errors under a kernel: the spectra without each of some groups of rows."""
+    corpus = facts.corpora[role]
+    cosine = kernel.name == "cosine"
+    rows = min(corpus.n, COSINE_ROWS)
+    side = min(rows, corpus.d) if cosine else rows
+    parameters = {
+        "role": role,
+        "rows": rows,
+        "orders": order_names(section),
+        "weights": _weights(section, corpus),
+    }
+    bandwidth = _bandwidth(kernel, facts)
+    stage = Stage(
+        name=sampling_stage_name(kernel, role),
+        work=jackknife_moments if cosine else jackknife_kernel,
+        needs=("bandwidth",) if bandwidth == "median" else (),
+        corpora=(role,),
+        parameters=parameters
+        if cosine
+        else {**parameters, **_kernel_parameters(kernel, bandwidth)},
+        seed=facts.seed,
+        memory_bytes=8 * (5 * side**2 + 3 * rows * (corpus.d + 1))
+        + (16 * corpus.n if corpus.weights else 0)
+        + FEW_TILES_BYTES,
+        cost_estimate=CostEstimate(
+            bytes_read=corpus.stored_bytes,
+            bytes_written=RESULT_BYTES,
+            float64_multiply_adds=2.0 * rows * corpus.d * side
+            + GROUPS * VALUES_ONLY * float(side) ** 3,
+            elementwise_operations=float(rows) * corpus.d,
+            method="jackknife",
+            why=f"without each of {GROUPS} groups of {'all' if rows == corpus.n else rows} rows",
+        ),
+    )
+    return share_reading(stage, corpus, read_rows, rows) if rows < corpus.n else stage
+
+
+def _bandwidth(kernel: VendiKernel, facts: JobFacts) -> float | str | None:
+    """Return the bandwidth of a kernel, from another job where that gives it."""
+    fixed = facts.fixed_scales.get("bandwidth") if kernel.bandwidth == "median" else None
+    return fixed if fixed is not None else kernel.bandwidth
+
+
+def _kernel_parameters(kernel: VendiKernel, bandwidth: float | str | None) -> dict[str, Any]:
+    source = {"source": source_checksum(kernel.name)} if kernel.is_code else {}
+    return {"kernel": kernel.name, "bandwidth": bandwidth, **source}
+
+
 def _weights(section: Vendi, corpus: CorpusFacts) -> str | None:
     return corpus.weights if section.weights else None
 
 
 def _kernel_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: Role) -> Stage:
     corpus = facts.corpora[role]
-    fixed = facts.fixed_scales.get("bandwidth") if kernel.bandwidth == "median" else None
-    bandwidth = fixed if fixed is not None else kernel.bandwidth
+    bandwidth = _bandwidth(kernel, facts)
     weights = _weights(section, corpus)
     method, why = _choose_method(section, kernel, facts, role, weighted=weights is not None)
     parameters = {
         "role": role,
-        "kernel": kernel.name,
-        "bandwidth": bandwidth,
         "orders": order_names(section),
         "weights": weights,
-        **({"source": source_checksum(kernel.name)} if kernel.is_code else {}),
+        **_kernel_parameters(kernel, bandwidth),
     }
     stage = Stage(
         name=stage_name(kernel, role),

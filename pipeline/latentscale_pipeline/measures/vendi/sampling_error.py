@@ -1,0 +1,78 @@
+"""Tasks that find the sampling errors of Vendi scores by leaving out groups of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.tiles.distances import as_points
+from latentscale.vendi.sampling_error import cosine_sampling_errors, kernel_sampling_errors
+from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.measures.shared.random_rows import gather_rows, read_share
+from latentscale_pipeline.measures.vendi.similarity import Similarity, under_kernel
+from latentscale_pipeline.storage.artifacts import Output
+
+COSINE_ROWS = 16_384
+"""Rows from which the errors under the cosine kernel are found; beyond, they fall as the root."""
+
+KERNEL_ROWS = 1200
+"""Largest number of rows for which the errors under other kernels are found."""
+
+LEAST_ROWS = 100
+"""Fewest rows for which errors are found."""
+
+
+def read_rows(inputs: Inputs) -> Output:
+    """Read the rows in some shards from which the errors are found."""
+    corpus = inputs.corpora[inputs.parameters["role"]]
+    return read_share(inputs, corpus, _rows(inputs, corpus, inputs.common_generator()))
+
+
+def jackknife_moments(inputs: Inputs) -> Output:
+    """Find the errors under the cosine kernel, from all rows or from a random sample."""
+    corpus = inputs.corpora[inputs.parameters["role"]]
+    generator = inputs.common_generator()
+    rows = _rows(inputs, corpus, generator)
+    vectors = gather_rows(inputs, corpus, rows)
+    weights = corpus.weights() if inputs.parameters["weights"] else None
+    if weights is not None:
+        weights = weights[rows]
+    try:
+        errors = cosine_sampling_errors(vectors, _orders(inputs), generator, weights)
+    except ValueError as problem:
+        return Output(values={"reason": str(problem)})
+    return _errors_output(inputs, errors * math.sqrt(len(rows) / corpus.n))
+
+
+@under_kernel
+def jackknife_kernel(inputs: Inputs, similarity: Similarity) -> Output:
+    """Find the errors under another kernel, from all rows."""
+    corpus = inputs.corpora[inputs.parameters["role"]]
+    points = as_points(corpus.read_all(), "euclidean")
+    weights = corpus.weights() if inputs.parameters["weights"] else None
+    kernel, bandwidth = similarity.kernel, similarity.bandwidth
+    try:
+        errors = kernel_sampling_errors(
+            points, kernel, bandwidth, _orders(inputs), inputs.generator(), weights
+        )
+    except ValueError as problem:
+        return Output(values={"reason": str(problem)})
+    return _errors_output(inputs, errors)
+
+
+def _rows(inputs: Inputs, corpus: Corpus, generator: np.random.Generator) -> NDArray[np.int64]:
+    rows = inputs.parameters["rows"]
+    return np.sort(generator.choice(corpus.n, min(rows, corpus.n), replace=False))
+
+
+def _orders(inputs: Inputs) -> Sequence[float]:
+    return [float(order) for order in inputs.parameters["orders"]]
+
+
+def _errors_output(inputs: Inputs, errors: NDArray[np.float64]) -> Output:
+    orders = inputs.parameters["orders"]
+    return Output(values={"errors": dict(zip(orders, errors.tolist(), strict=True))})

@@ -1,0 +1,53 @@
+r"""The delete-a-group jackknife: the sampling error of any smooth score of a corpus.
+
+The rows are divided at random into G equal groups, and the score is computed G times, each time
+without one group. Shao & Tu (The Jackknife and Bootstrap, 1995, section 2.3) give the variance of
+the score over fresh samples,
+
+.. math:: s^2 = \frac{G - 1}{G} \sum_g \bigl(\theta_{(g)} - \bar\theta\bigr)^2 ,
+
+with G - 1 degrees of freedom. It suits scores that change smoothly with the rows. Counts of
+neighbours and extremes are not such scores.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.estimate import student_quantile
+
+GROUPS = 20
+"""Number of groups."""
+
+
+def draw_groups(n: int, generator: np.random.Generator, groups: int = GROUPS) -> NDArray[np.intp]:
+    """Assign ``n`` rows to groups at random; sizes differ by one row at most.
+
+    Returns
+    -------
+    ndarray of intp, shape (n,)
+        The group of each row, from 0 to ``min(groups, n) - 1``.
+    """
+    return np.asarray(generator.permutation(np.arange(n, dtype=np.intp) % groups))
+
+
+def jackknife_error(left_out: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sampling errors of scores, from their values without each group.
+
+    Parameters
+    ----------
+    left_out : ndarray of float64, shape (G, ...)
+        The scores without group ``g``, ``G >= 2``.
+
+    Returns
+    -------
+    ndarray of float64, shape (...)
+        Standard errors over fresh samples of as many rows, enlarged for few groups so that 1.96
+        times one equals Student's interval.
+    """
+    groups = len(left_out)
+    few = student_quantile(0.975, groups - 1) / student_quantile(0.975, math.inf)
+    return np.asarray(few * math.sqrt(groups - 1) * left_out.std(axis=0))

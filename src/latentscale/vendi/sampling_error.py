@@ -1,0 +1,132 @@
+r"""The sampling error of Vendi scores, by the delete-a-group jackknife.
+
+Under the cosine kernel the second moment is a sum over rows, so the moment without a group is a
+difference of two sums, and a group costs one spectrum of d by d. Under other kernels, and where
+there are fewer rows than dimensions, a group costs one spectrum of the remaining rows.
+
+On 300 and on 1000 sentence embeddings of 384 dimensions, the root mean square of 16 errors was 0.93
+to 1.13 times the standard deviation of the score over fresh samples, for orders from 0.1 to
+infinity, and for the RBF kernel at 300 rows; :func:`latentscale.sampling.jackknife.jackknife_error`
+then enlarges it by 7 %. The influence function of the score is cheaper, but where there are about
+as many rows as dimensions it gives too little: half of the error for order 0.5 at 300 rows.
+
+The error falls with the number of rows n, but not as its root unless n is far above the number of
+dimensions: under the RBF kernel the error of order 0.1 grew from 0.3 to 0.8 between 500 and 2000
+rows. So a subset's error doesn't give that of the whole there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from latentscale.sampling.jackknife import GROUPS, draw_groups, jackknife_error
+from latentscale.tiles.distances import Points, as_points
+from latentscale.vendi.kernels import Kernel
+from latentscale.vendi.scores import Spectrum, kernel_spectrum, moment_spectrum, vendi_score
+from latentscale.vendi.second_moments import (
+    SecondMoment,
+    checked_weights,
+    second_moment,
+)
+
+Float64Array = NDArray[np.float64]
+
+
+def cosine_sampling_errors(
+    vectors: ArrayLike,
+    orders: Sequence[float],
+    generator: np.random.Generator,
+    weights: ArrayLike | None = None,
+    *,
+    groups: int = GROUPS,
+) -> Float64Array:
+    """Compute the sampling errors of Vendi scores under the cosine kernel.
+
+    Parameters
+    ----------
+    vectors : array_like, shape (n, d)
+        Finite rows, none of them zero; at least two for every group.
+    orders : sequence of float
+        Orders q in [0, inf].
+    generator : numpy.random.Generator
+        Divides the rows into groups.
+    weights : array_like, shape (n,), optional
+        Non-negative and finite.
+    groups : int
+        Number of groups.
+
+    Returns
+    -------
+    ndarray of float64, shape (len(orders),)
+        Standard errors over fresh samples of n rows from the same source. The rank (order 0) isn't
+        smooth, and its error means little.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two rows for a group, or nothing has a weight without some group.
+
+    Notes
+    -----
+    Costs ``2 n d^2`` multiplications and the eigenvalues of ``groups`` matrices of d by d, or of n
+    by n if there are fewer rows; needs five such matrices.
+    """
+    rows = np.asarray(vectors)
+    if len(rows) <= rows.shape[1]:
+        points = as_points(rows, "cosine")
+        return kernel_sampling_errors(
+            points, "cosine", None, orders, generator, weights, groups=groups
+        )
+    masses = None if weights is None else checked_weights(weights, len(rows))
+    group = _draw_groups(len(rows), generator, groups)
+
+    def spectra() -> Iterator[Spectrum]:
+        whole = second_moment(rows, masses)
+        for index in range(groups):
+            chosen = group == index
+            part = second_moment(rows[chosen], None if masses is None else masses[chosen])
+            left = SecondMoment(whole.total - part.total, whole.matrix - part.matrix)
+            yield moment_spectrum(left, int((~chosen).sum()))
+
+    return _jackknifed(spectra(), orders)
+
+
+def kernel_sampling_errors(
+    points: Points,
+    kernel: Kernel,
+    bandwidth: float | None,
+    orders: Sequence[float],
+    generator: np.random.Generator,
+    weights: ArrayLike | None = None,
+    *,
+    groups: int = GROUPS,
+) -> Float64Array:
+    """Compute the sampling errors of Vendi scores under any kernel, its bandwidth held fixed.
+
+    Parameters and errors are those of :func:`latentscale.vendi.scores.kernel_spectrum` and of
+    :func:`cosine_sampling_errors`. Costs ``groups`` times the spectrum of all rows.
+    """
+    masses = None if weights is None else checked_weights(weights, len(points))
+    group = _draw_groups(len(points), generator, groups)
+    kept = (np.flatnonzero(group != index) for index in range(groups))
+    spectra = (
+        kernel_spectrum(
+            points.take(rows), kernel, bandwidth, None if masses is None else masses[rows]
+        )
+        for rows in kept
+    )
+    return _jackknifed(spectra, orders)
+
+
+def _draw_groups(n: int, generator: np.random.Generator, groups: int) -> NDArray[np.intp]:
+    if n < 2 * groups:
+        raise ValueError(f"{groups} groups need at least {2 * groups} rows, got {n}")
+    return draw_groups(n, generator, groups)
+
+
+def _jackknifed(spectra: Iterator[Spectrum], orders: Sequence[float]) -> Float64Array:
+    scores = [[vendi_score(spectrum, order).value for order in orders] for spectrum in spectra]
+    return jackknife_error(np.array(scores))

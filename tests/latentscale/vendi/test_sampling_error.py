@@ -1,0 +1,120 @@
+"""Sampling errors of Vendi scores: against brute force, and against fresh samples of a source."""
+
+import math
+
+import numpy as np
+import pytest
+
+from latentscale.sampling.jackknife import draw_groups
+from latentscale.tiles.distances import as_points
+from latentscale.vendi.sampling_error import cosine_sampling_errors, kernel_sampling_errors
+from latentscale.vendi.scores import kernel_spectrum, moment_spectrum, vendi_score
+from latentscale.vendi.second_moments import second_moment
+from tests.oracles import kernel_matrix
+from tests.oracles import vendi_score as dense_score
+
+ORDERS = [0.5, 1.0, 2.0, math.inf]
+FEW = 2.776445 / 1.959964  # Student's quantile of 4 degrees of freedom over the normal one
+
+
+def brute_force(rows, kernel, bandwidth, weights, seed):
+    """Score the rows without each of five groups, by dense algebra."""
+    group = draw_groups(len(rows), np.random.default_rng(seed), 5)
+    scores = []
+    for left_out in range(5):
+        kept = group != left_out
+        matrix = kernel_matrix(rows[kept], kernel, bandwidth)
+        masses = weights[kept] / weights[kept].sum()
+        scores.append([dense_score(matrix, masses, order) for order in ORDERS])
+    return FEW * np.sqrt(0.8 * ((scores - np.mean(scores, axis=0)) ** 2).sum(axis=0))
+
+
+@pytest.mark.parametrize("d", [4, 60])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_cosine_kernel_against_brute_force(d: int, weighted: bool) -> None:
+    rng = np.random.default_rng(d)
+    rows = rng.normal(size=(41, d)) + 1.0
+    weights = rng.uniform(0.2, 2.0, 41) if weighted else np.ones(41)
+    found = cosine_sampling_errors(
+        rows, ORDERS, np.random.default_rng(7), weights if weighted else None, groups=5
+    )
+    expected = brute_force(rows, "cosine", None, weights, 7)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
+def test_other_kernels_against_brute_force(kernel: str) -> None:
+    rows = np.random.default_rng(3).normal(size=(37, 5))
+    found = kernel_sampling_errors(
+        as_points(rows, "euclidean"), kernel, 1.7, ORDERS, np.random.default_rng(8), groups=5
+    )
+    np.testing.assert_allclose(found, brute_force(rows, kernel, 1.7, np.ones(37), 8), rtol=1e-6)
+
+
+def test_rows_that_are_all_equal_have_no_sampling_error() -> None:
+    errors = cosine_sampling_errors(np.ones((60, 3)), ORDERS, np.random.default_rng(0))
+    np.testing.assert_allclose(errors, 0.0, atol=1e-12)
+
+
+def test_too_few_rows_are_refused() -> None:
+    with pytest.raises(ValueError, match="20 groups need at least 40 rows, got 39"):
+        cosine_sampling_errors(np.ones((39, 3)), ORDERS, np.random.default_rng(0))
+
+
+def clusters(rng, n, d):
+    """Draw rows of ten unequal clusters."""
+    centres = np.random.default_rng(99).normal(size=(10, d))
+    shares = np.arange(10, 0, -1) / 55
+    return centres[rng.choice(10, n, p=shares)] + 0.5 * rng.normal(size=(n, d))
+
+
+def coverage(score, errors, sample, samples):
+    """Return how often value ± 1.96 errors covers the mean over samples of this size, by order."""
+    values, reach = [], []
+    for seed in range(samples):
+        rng = np.random.default_rng([5, seed])
+        rows = sample(rng)
+        values.append(score(rows))
+        reach.append(1.96 * errors(rows, rng))
+    values, reach = np.array(values), np.array(reach)
+    return (np.abs(values - values.mean(axis=0)) <= reach).mean(axis=0)
+
+
+DEFAULT_ORDERS = [0.1, 0.5, 1.0, 2.0, math.inf]
+
+
+def cosine_scores(rows):
+    spectrum = moment_spectrum(second_moment(rows), len(rows))
+    return [vendi_score(spectrum, order).value for order in DEFAULT_ORDERS]
+
+
+def rbf_scores(rows):
+    spectrum = kernel_spectrum(as_points(rows, "euclidean"), "rbf", 4.0)
+    return [vendi_score(spectrum, order).value for order in DEFAULT_ORDERS]
+
+
+def cosine_errors(rows, rng):
+    return cosine_sampling_errors(rows, DEFAULT_ORDERS, rng)
+
+
+def rbf_errors(rows, rng):
+    points = as_points(rows, "euclidean")
+    return kernel_sampling_errors(points, "rbf", 4.0, DEFAULT_ORDERS, rng)
+
+
+@pytest.mark.parametrize(
+    ("score", "errors", "n", "d", "samples"),
+    [
+        (cosine_scores, cosine_errors, 300, 16, 60),
+        (rbf_scores, rbf_errors, 120, 16, 60),
+        pytest.param(cosine_scores, cosine_errors, 1000, 64, 200, marks=pytest.mark.full),
+        pytest.param(cosine_scores, cosine_errors, 10_000, 64, 100, marks=pytest.mark.full),
+        pytest.param(rbf_scores, rbf_errors, 1000, 64, 200, marks=pytest.mark.full),
+    ],
+)
+def test_errors_cover_fresh_samples(score, errors, n, d, samples) -> None:
+    covered = coverage(score, errors, lambda rng: clusters(rng, n, d), samples)
+    # 90 to 98 % is promised; few samples show the share to a few percent.
+    slack = 2 * math.sqrt(0.95 * 0.05 / samples)
+    assert (covered >= 0.90 - slack).all(), covered
+    assert (covered <= 0.98 + slack).all(), covered
