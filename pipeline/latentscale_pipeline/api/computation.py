@@ -10,7 +10,6 @@ import io
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,19 +20,14 @@ from latentscale_pipeline.config.job import JobConfig, resolve_config
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.in_memory import hold_rows
 from latentscale_pipeline.engine.calibration import Rates, calibrate
-from latentscale_pipeline.engine.executor import Ending
-from latentscale_pipeline.engine.loop import run_stages
+from latentscale_pipeline.engine.in_memory import run_in_memory
 from latentscale_pipeline.engine.memory import write_gibibytes
 from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.engine.state import StageState, inspect_stages
-from latentscale_pipeline.engine.task import Task, TaskFailed, run_task
-from latentscale_pipeline.engine.work import Work
-from latentscale_pipeline.errors import BadInput, Incomplete, LatentscaleError
+from latentscale_pipeline.errors import BadInput, LatentscaleError
 from latentscale_pipeline.jobs.machine import memory_bytes
 from latentscale_pipeline.jobs.plan import job_facts, measure_sections
 from latentscale_pipeline.measures.base import Findings, Role, Score, plan_measure
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.storage.artifacts import Artifact
 from latentscale_pipeline.storage.in_memory import InMemoryStore
 from latentscale_pipeline.views.formatting import write_duration
 
@@ -134,6 +128,7 @@ def _configure(
         "name": measure,
         "corpus": "corpus",
         "seed": seed,
+        "sampling": {"method": "none"},
         "measures": {measure: section},
         "cluster": {"kind": "serial"},
     }
@@ -156,18 +151,8 @@ def _compute(measure: str, config: JobConfig, corpora: Mapping[Role, Corpus]) ->
     _check_memory(stages)
     _announce(measure, stages.values())
     store = InMemoryStore()
-    work = Work(
-        store=store,
-        stages=list(stages.values()),
-        keys=dict.fromkeys(stages, "0"),  # keys aren't needed, because nothing is reused
-        corpora={str(role): held for role, held in corpora.items()},
-        retries=0,
-    )
-    _run(work, store)
-
-    def result(name: str) -> Artifact:
-        return work.result(stages[name])
-
+    held = {str(role): corpus for role, corpus in corpora.items()}
+    result = run_in_memory(list(stages.values()), held, store)
     findings = MEASURES[measure].collect(section, facts, result)
     if findings.section is None:
         raise BadInput(findings.reason or "nothing was found")
@@ -193,47 +178,6 @@ def _announce(measure: str, stages: Iterable[Stage]) -> None:
     if seconds >= LONG_SECONDS:
         sys.stderr.write(f"{measure}: about {write_duration(seconds)}\n")
         sys.stderr.flush()
-
-
-def _run(work: Work, store: InMemoryStore) -> None:
-    states = inspect_stages(work)
-    try:
-        run_stages(work, states, lambda: nullcontext(_ThisThread()), "1", _tell_nobody)
-    except Incomplete as error:
-        raise RuntimeError(_log(states, store) or str(error)) from None
-
-
-def _log(states: list[StageState], store: InMemoryStore) -> str:
-    """Return the tracebacks of the tasks that failed."""
-    failures = [state.failure for state in states]
-    logs = [store.read(failure.log) for failure in failures if isinstance(failure, TaskFailed)]
-    return "\n".join(log.decode() for log in logs)
-
-
-@dataclass
-class _ThisThread:
-    """Runs tasks in the calling thread, so that Ctrl-C stops them."""
-
-    window = 1
-    task: Task | None = None
-
-    def submit(self, task: Task) -> None:
-        """Accept the next task."""
-        self.task = task
-
-    def next_ended(self, seconds: float) -> tuple[Task, Ending] | None:
-        """Run the task."""
-        task, self.task = self.task, None
-        if task is None:
-            return None
-        try:
-            return task, run_task(task)
-        except Exception as error:  # noqa: BLE001 -- the loop handles it
-            return task, error
-
-
-def _tell_nobody(event: str, **fields: Any) -> None:
-    """Ignore progress events."""
 
 
 def _in_arguments(message: str, measure: str, compares: bool) -> str:

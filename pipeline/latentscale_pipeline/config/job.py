@@ -42,6 +42,21 @@ class Replicates(Section):
         return self
 
 
+class Sampling(Section):
+    """How far chance alone moves the scores."""
+
+    method: Literal["auto", "none"] = "auto"
+    """`auto` finds the sampling error of scores, and with a reference also the range in which each
+    score of the corpus is expected; `none` finds neither.
+    """
+    samples: Annotated[int, Field(ge=5, le=1000)] = 10
+    """Random samples of the corpus that are compared with samples of the reference."""
+    rows: Annotated[int, Field(ge=50)] = 1000
+    """Largest number of rows of a sample; at most the rows of the corpus, and a third of those of
+    the reference.
+    """
+
+
 class ExcludedShards(Section):
     """Shards whose rows are left out of the job."""
 
@@ -81,6 +96,8 @@ class JobConfig(Section):
     """Seed of all random numbers."""
     replicates: Replicates = Replicates()
     """Repetitions with other row orders, or on subsamples."""
+    sampling: Sampling = Sampling()
+    """How far chance alone moves the scores."""
     budget: Budget = Budget()
     """Limits for the work of a measure."""
     scales_from: str = "auto"

@@ -60,10 +60,13 @@ def _works(stage: Stage) -> list[Work]:
 
 
 def _modules_of(work: Work) -> list[str]:
-    """Return the modules of a function; for a callable object also the module of its class."""
+    """Return the modules of a function; for a callable object those of its class and ``modules``.
+
+    A callable object lists in ``modules`` what it calls besides the imports of its class.
+    """
     modules = [work.__module__]
     if not isinstance(work, FunctionType):
-        modules.append(type(work).__module__)
+        modules += [type(work).__module__, *getattr(work, "modules", ())]
     return modules
 
 

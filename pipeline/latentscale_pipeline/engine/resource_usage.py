@@ -36,7 +36,9 @@ def measured() -> Iterator[Measurement]:
     with _lock:
         _running.append(measurement)
         for other in _running:
-            other.tasks_at_once = max(other.tasks_at_once, len(_running))
+            # A task may run others in its own thread, one after another.
+            threads = {measurement.thread for measurement in _running}
+            other.tasks_at_once = max(other.tasks_at_once, len(threads))
     measurement.start()
     try:
         yield measurement
@@ -56,6 +58,7 @@ class Measurement:
         self._begun = 0.0
         self._seconds: float | None = None
         self.tasks_at_once = 0
+        self.thread = threading.get_ident()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
 

@@ -10,11 +10,13 @@ from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.collection import stage_spending
 from latentscale_pipeline.engine.state import StageState
 from latentscale_pipeline.engine.work import Work
+from latentscale_pipeline.jobs.expectations import expect_scores
 from latentscale_pipeline.jobs.plan import Plan, measures_of
 from latentscale_pipeline.jobs.provenance import PROVENANCE_KEY
 from latentscale_pipeline.measures.base import Findings, Role
 from latentscale_pipeline.measures.by_label import collect_by_label
 from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.report.verdict import judge
 from latentscale_pipeline.results import model
 from latentscale_pipeline.storage.artifacts import Artifact
 from latentscale_pipeline.storage.urls import strip_credentials
@@ -57,6 +59,12 @@ def assemble_results(
         findings[name] = MEASURES[name].name_representatives(section, found, result, plan.corpora)
     if plan.config.group_by is not None:
         findings["labels"] = collect_by_label(MEASURES, plan.config.measures, plan.facts, result)
+    scores = expect_scores(
+        [score for finding in findings.values() for score in finding.scores],
+        plan.config.measures,
+        plan.facts,
+        result,
+    )
     return model.Results(
         job=model.Job(
             id=plan.id,
@@ -75,7 +83,8 @@ def assemble_results(
                 for role, corpus in plan.corpora.items()
             }
         ),
-        scores=[score for finding in findings.values() for score in finding.scores],
+        verdict=judge(scores, compares="reference" in plan.corpora),
+        scores=scores,
         measures={
             key: value
             for name, finding in findings.items()

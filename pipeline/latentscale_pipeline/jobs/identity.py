@@ -34,9 +34,11 @@ def config_hash(
     beside : mapping, optional
         Checksums of what measures read besides the vectors.
     """
+    sampling = config.sampling.model_dump(exclude_defaults=True)
     return digest(
         {
             **({"beside": beside} if beside else {}),
+            **({"sampling": sampling} if sampling else {}),
             "corpora": {"corpus": corpus, "reference": reference},
             "seed": config.seed,
             "replicates": config.replicates.model_dump(),

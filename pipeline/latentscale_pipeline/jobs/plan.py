@@ -29,6 +29,7 @@ from latentscale_pipeline.jobs.ingestion import ingest_runner
 from latentscale_pipeline.jobs.shared_scales import read_scales
 from latentscale_pipeline.measures.base import CorpusFacts, JobFacts, Role, plan_measure
 from latentscale_pipeline.measures.by_label import plan_by_label
+from latentscale_pipeline.measures.fresh_samples import plan_samples
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -233,6 +234,8 @@ def job_facts(
         label_rows=_label_rows(config, corpora["corpus"]),
         replicates=config.replicates.count,
         replicate_rows=config.replicates.rows,
+        samples=config.sampling.samples if config.sampling.method == "auto" else 0,
+        sample_rows=config.sampling.rows,
     )
 
 
@@ -261,6 +264,7 @@ def plan_stages(config: JobConfig, facts: JobFacts) -> tuple[Stage, ...]:
         for stage in plan_measure(name, MEASURES[name], section, facts)
     ]
     stages += plan_by_label(MEASURES, config.measures, facts)
+    stages += plan_samples(MEASURES, config.measures, facts)
     # Measures may need the same stage.
     stages = list({stage.name: stage for stage in stages}.values())
     check_memory(stages, config.cluster.memory_limit)

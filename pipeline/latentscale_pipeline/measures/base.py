@@ -28,7 +28,7 @@ from latentscale_pipeline.views.content import Fact, Figure, Table
 from latentscale_pipeline.views.drawing import Style
 from latentscale_pipeline.views.glossary import Definition
 
-Topic = Literal["diversity", "coverage", "difference"]
+Topic = Literal["diversity", "coverage"]
 """Topics on which a report draws conclusions."""
 
 TILE_BYTES = 64 * 2**20
@@ -136,6 +136,11 @@ class JobFacts:
         Number of repetitions, on random subsamples or in random orders; 1 for none.
     replicate_rows : int or None
         Rows of a subsample; None if only orders are random.
+    samples : int
+        Random samples of the corpus that tell where its scores are expected; 0 if neither this
+        nor sampling errors are asked for.
+    sample_rows : int
+        Largest number of rows of a sample that tells where a score is expected.
     """
 
     corpora: Mapping[Role, CorpusFacts]
@@ -146,6 +151,8 @@ class JobFacts:
     label_rows: Mapping[str, int] = field(default_factory=dict)
     replicates: int = 1
     replicate_rows: int | None = None
+    samples: int = 0
+    sample_rows: int = 0
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,16 @@ from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.content import Section, Table, table_of
 from latentscale_pipeline.views.formatting import printable, write_number
 from latentscale_pipeline.views.glossary import BETTER, Definition
-from latentscale_pipeline.views.scores import bracket_kind, score_name, written_score
+from latentscale_pipeline.views.scores import (
+    bracket_kind,
+    score_name,
+    write_p,
+    write_range,
+    written_score,
+)
+
+SAMPLED = ("found at", "expected", "p")
+"""Columns about samples of both corpora."""
 
 
 def report_of(name: str) -> MeasureReport:
@@ -37,6 +46,8 @@ def replicated_scores() -> str:
 def scores_table(scores: Sequence[Score]) -> Table:
     """Return scores of one measure as a table."""
     rows = [_score_cells(score) for score in scores]
+    if not any(score.expected for score in scores):
+        rows = [{name: cell for name, cell in row.items() if name not in SAMPLED} for row in rows]
     return table_of("Scores", rows, numeric=("value", "sampling error"))
 
 
@@ -67,8 +78,9 @@ def full_title(score: Score) -> str:
 
 
 def _score_cells(score: Score) -> dict[str, str]:
-    written, error = written_score(score), score.sampling_error
+    written, error, expected = written_score(score), score.sampling_error, score.expected
     known = f"± {write_number(error, 2, typeset=True)}" if error is not None else "unknown"
+    found, usual = write_range(expected) if expected else ("", "")
     return {
         "score": score_title(score),
         "of": score.of,
@@ -76,6 +88,9 @@ def _score_cells(score: Score) -> dict[str, str]:
         "bracket": written.bracket,
         "how": bracket_kind(score),
         "sampling error": "" if score.value is None else known,
+        "found at": f"{expected.rows:,} rows: {found}" if expected else "",
+        "expected": usual,
+        "p": write_p(expected.p) if expected else "",
         "unit": printable(score.unit),
         "better": BETTER.get(score.better, ""),
     }

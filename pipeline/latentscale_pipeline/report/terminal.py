@@ -17,7 +17,12 @@ from latentscale_pipeline.report.scores import replicated_scores
 from latentscale_pipeline.results.model import Results, Score
 from latentscale_pipeline.views.formatting import printable, write_number
 from latentscale_pipeline.views.repeats import write_repeats
-from latentscale_pipeline.views.scores import score_name, written_score
+from latentscale_pipeline.views.scores import (
+    score_name,
+    write_p,
+    write_range,
+    written_score,
+)
 from latentscale_pipeline.views.terminal import (
     Row,
     column_width,
@@ -26,7 +31,13 @@ from latentscale_pipeline.views.terminal import (
     rich_table,
 )
 
-COLUMNS = ("measure", "score", "of", "value", "bracket", "sampling error", "how", "unit")
+COLUMNS = (
+    *("measure", "score", "of", "value", "bracket", "sampling error"),
+    *("found", "expected", "p", "how", "unit"),
+)
+OPTIONAL = ("sampling error", "found", "expected", "p")
+"""Columns that are left out if they are empty."""
+
 NARROW_COLUMNS = ("score", "of", "value", "bracket", "how")
 """Columns on a narrow terminal, under a heading that names the measure and its units."""
 
@@ -58,8 +69,8 @@ def print_scores(results: Results, console: Console) -> None:
     scores = [score for score in results.scores if not hidden or score.label is None]
     order = list(dict.fromkeys(score.measure for score in scores))
     rows = [_cells(score) for score in sorted(scores, key=lambda one: order.index(one.measure))]
-    errors = any(row["sampling error"] for row in rows)
-    columns = [name for name in COLUMNS if errors or name != "sampling error"]
+    empty = [name for name in OPTIONAL if not any(row[name] for row in rows)]
+    columns = [name for name in COLUMNS if name not in empty]
     widths = _widths(columns, rows)
     print_lines(console, _header(results))
     if not console.is_terminal:
@@ -90,6 +101,7 @@ def _header(results: Results) -> Iterator[str]:
 def _cells(score: Score) -> Cells:
     written, error = written_score(score, typeset=False), score.sampling_error
     known = score.value is not None
+    found, usual = write_range(score.expected) if score.expected else ("", "")
     return {
         "measure": printable(score.measure),
         "score": score_name(score),
@@ -97,6 +109,9 @@ def _cells(score: Score) -> Cells:
         "value": written.value,
         "bracket": written.bracket,
         "sampling error": write_number(error, 2) if known and error is not None else "",
+        "found": found,
+        "expected": usual,
+        "p": write_p(score.expected.p) if score.expected else "",
         "how": printable(score.bounds or "") if known else "",
         "unit": printable(score.unit),
     }
@@ -135,7 +150,13 @@ def _table(columns: Sequence[str], rows: Sequence[Cells], *, gap: int = 2) -> Ta
 def _notes(scores: Sequence[Score], hidden: int) -> Iterator[str]:
     if hidden:
         yield f"{hidden:,} scores of single labels are in results.json."
-    unknown = sum(score.sampling_error is None for score in scores)
+    sampled = {score.expected.rows for score in scores if score.expected is not None}
+    for rows in sampled:
+        yield (
+            f"found, expected: mean score over samples of {rows:,} rows, and the range that holds "
+            "it in 95 % of cases if the reference has the same source; p: of this score alone."
+        )
+    unknown = sum(score.sampling_error is None and score.expected is None for score in scores)
     if unknown:
         known = replicated_scores()
         hint = f" (replicates: {{count, rows}} measures that of {known})" if known else ""

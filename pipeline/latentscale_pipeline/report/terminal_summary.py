@@ -1,18 +1,21 @@
 """Print the summary of a finished job, on one screen.
 
-It has the headline scores of every measure, corpus and reference side by side. Like all scores
-(:mod:`latentscale_pipeline.report.terminal`), it is the same text on a terminal and in a pipe.
+It has the verdict with the scores that speak most for it, and the headline scores of every measure,
+corpus and reference side by side. Like all scores (:mod:`latentscale_pipeline.report.terminal`), it
+is the same text on a terminal and in a pipe.
 """
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.scores import full_title, report_of
-from latentscale_pipeline.results.model import Results, Score
+from latentscale_pipeline.report.verdict import headlines_of, write_verdict
+from latentscale_pipeline.results.model import ExpectedRange, Results, Score, Verdict
 from latentscale_pipeline.views.formatting import (
     counted,
     printable,
@@ -20,7 +23,7 @@ from latentscale_pipeline.views.formatting import (
     write_number,
 )
 from latentscale_pipeline.views.repeats import write_repeats
-from latentscale_pipeline.views.scores import written_score
+from latentscale_pipeline.views.scores import write_p, write_range, written_score
 from latentscale_pipeline.views.terminal import format_table, print_lines
 
 HEADINGS = {
@@ -29,12 +32,21 @@ HEADINGS = {
     "pair": "corpus against reference",
 }
 
+LEAST_USUAL = 5
+"""Number of scores that are shown beside the verdict."""
+
+WIDTH = 79
+"""Width of sentences in characters."""
+
+STRIP = 3
+"""Characters from the middle of a strip to an end of the expected range; it is twice as long."""
+
 NARROW_BRACKET = 0.1
 """Share of the sampling error up to which a bracket isn't written beside it."""
 
 
 def print_summary(results: Results, console: Console) -> None:
-    """Print what was measured, and the headline scores.
+    """Print what was measured, the verdict, and the headline scores.
 
     A score has its sampling error, if that is known, and its bracket, if that is wider than the
     printed digits.
@@ -42,17 +54,19 @@ def print_summary(results: Results, console: Console) -> None:
     Parameters
     ----------
     results : Results
-        ``job``, ``corpora`` and ``scores`` are read.
+        ``job``, ``corpora``, ``verdict`` and ``scores`` are read.
     console : rich.console.Console
         Where to print; lines aren't wrapped.
     """
     shown = headlines(results.scores)
     print_lines(console, _header(results))
+    if results.verdict is not None and results.verdict.value is not None:
+        print_lines(console, _verdict(results.verdict, results.scores))
     for roles in (("corpus", "reference"), ("pair",)):
         own = [score for score in shown if score.of in roles]
         if own:
             print_lines(console, ["", *_table(own)])
-    print_lines(console, ["", *_notes(results.scores, shown)])
+    print_lines(console, ["", *_notes(results, shown)])
 
 
 def headlines(scores: Sequence[Score]) -> list[Score]:
@@ -71,6 +85,41 @@ def _header(results: Results) -> Iterator[str]:
         shape = f"{corpus.n:,}" if corpus.d is None else f"{corpus.n:,} × {corpus.d:,}"
         left_out = f", {corpus.excluded_rows:,} rows left out" if corpus.excluded_rows else ""
         yield f"{role:<9}  {shape}, {write_repeats(corpus)[1]}{left_out}"
+
+
+def _verdict(verdict: Verdict, scores: Sequence[Score]) -> Iterator[str]:
+    """Yield the verdict in words, and the scores that are least usual."""
+    heading, *sentences = write_verdict(verdict)
+    yield from ("", heading.rstrip(".").upper())
+    yield from textwrap.wrap(" ".join(sentences), WIDTH)
+    known = [(s, s.expected) for s in headlines_of(scores) if s.expected is not None]
+    if not known:
+        return
+    known.sort(key=lambda one: (one[1].p_adjusted or 0.0, one[1].p))
+    corpus = f"at {known[0][1].rows:,} rows"
+    rows = []
+    for score, expected in known[:LEAST_USUAL]:
+        found, usual = write_range(expected)
+        p = write_p(1.0 if expected.p_adjusted is None else expected.p_adjusted)
+        cells = {"": full_title(score), corpus: found, "expected": usual, " ": _strip(expected)}
+        rows.append({**cells, "p": p})
+    yield ""
+    yield from format_table(["", corpus, "expected", " ", "p"], rows)
+    if more := len(known) - len(rows):
+        yield f"{more} more are no less usual"
+
+
+def _strip(expected: ExpectedRange) -> str:
+    """Draw where the score lies: 95 % of fresh samples are between the square brackets."""
+    half = (expected.upper - expected.lower) / 2
+    away = (expected.found - expected.lower - half) / half if half else 0.0
+    marks = [" "] * (4 * STRIP + 1)
+    marks[STRIP], marks[2 * STRIP], marks[3 * STRIP] = "[|]"
+    if abs(away) > 2:
+        marks[0 if away < 0 else -1] = "<" if away < 0 else ">"
+    else:
+        marks[round(STRIP * (2 + away))] = "o"
+    return "".join(marks)
 
 
 def _table(scores: Sequence[Score]) -> list[str]:
@@ -99,12 +148,16 @@ def _written(score: Score) -> str:
     return f"{shown} {written.bracket}" if wide else shown
 
 
-def _notes(scores: Sequence[Score], shown: Sequence[Score]) -> Iterator[str]:
+def _notes(results: Results, shown: Sequence[Score]) -> Iterator[str]:
+    scores = results.scores
     if any(score.sampling_error for score in shown):
         yield "±: sampling error, over new samples of the source; [ , ]: bracket of the computation"
-    unknown = sum(score.sampling_error is None for score in shown if score.value is not None)
+    unknown = sum(
+        score.sampling_error is None and score.expected is None
+        for score in shown
+        if score.value is not None and score.of != "reference"
+    )
     if unknown:
-        which = "these scores" if unknown == len(shown) else f"{unknown} of these scores"
-        yield f"the sampling error of {which} is unknown: a difference in them may be chance"
+        yield f"what chance does to {unknown} of these scores is unknown"
     if hidden := len(scores) - len(shown):
         yield f"{counted(hidden, 'more score')} and all brackets: --all"

@@ -22,6 +22,7 @@ from latentscale_pipeline.results.part import (
     Positive,
     Reason,
     Role,
+    Share,
     Text,
 )
 
@@ -46,6 +47,30 @@ _BRACKETED: JsonDict = {
         }
     },
 }
+
+
+class ExpectedRange(Part):
+    """Where a score is expected if the rows of the corpus come from the source of the reference.
+
+    All samples have the same number of rows, so scores that grow with the rows compare.
+    """
+
+    rows: Positive
+    """Rows of a sample; `found` and the range are scores of samples of this size."""
+    found: float
+    """Mean score over random samples of the corpus."""
+    lower: float
+    """Lower end of the range that holds `found` with a probability of 95 %."""
+    upper: float
+    """Upper end of this range."""
+    z: float
+    """Difference between `found` and the middle of the range, in standard errors."""
+    p: Share
+    """Probability of a difference at least as large, on both sides."""
+    p_adjusted: Absent[Share] = None
+    """The same, adjusted for the number of headline scores by Holm's method."""
+    smallest_found: NonNegativeFloat
+    """Difference that would be found four times in five, among all headline scores."""
 
 
 class Score(Part):
@@ -88,6 +113,10 @@ class Score(Part):
     """Standard error over new samples from the same source; null if unknown."""
     size_dependent: Absent[bool] = True
     """Whether the score depends on the number of rows; true if absent."""
+    expected: Absent[ExpectedRange] = None
+    """Where the score is expected by chance alone, in a job with a reference."""
+    expected_reason: Absent[Text] = None
+    """Why that isn't known."""
 
     @model_validator(mode="after")
     def _bracketed(self) -> Score:
@@ -201,6 +230,24 @@ class Labels(Part):
     """Number of rows that a label needs to be measured."""
 
 
+class Verdict(Part):
+    """Whether the corpus differs from the reference by more than chance."""
+
+    value: Annotated[
+        str | None,
+        WithJsonSchema({"enum": ["no_difference_found", "differs", "cannot_tell", None]}),
+    ]
+    """`differs` if any adjusted p is at most 0.05; else `cannot_tell` if the expected range of a
+    headline score isn't known; null if nothing was compared.
+    """
+    reason: Text
+    """The strongest evidence, or why nothing was compared, in a sentence."""
+    also: Absent[Text] = None
+    """What else is outside of what is expected, or which differences would have been found."""
+    compared: Count = 0
+    """Number of headline scores with an expected range."""
+
+
 class Results(Part):
     """The results of a job.
 
@@ -214,6 +261,8 @@ class Results(Part):
     """The job."""
     corpora: Corpora
     """The measured corpora."""
+    verdict: Verdict | None = None
+    """Whether the corpus differs from the reference; null in results of earlier versions."""
     scores: list[Score]
     """All scores, one in each row. Tools should read this list."""
     measures: dict[str, Any] = Field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from latentscale_pipeline.results.model import Score
+from latentscale_pipeline.results.model import ExpectedRange, Score
 from latentscale_pipeline.views.content import Fact
 from latentscale_pipeline.views.formatting import Written, printable, write_estimate, write_number
 from latentscale_pipeline.views.glossary import BOUNDS
@@ -39,6 +39,32 @@ def written_score(score: Score, *, typeset: bool = True) -> Written:
     if score.value is None:
         return Written("none", why_null(score))
     return write_estimate(score.value, score.lower, score.upper, typeset=typeset)
+
+
+def write_range(expected: ExpectedRange) -> tuple[str, str]:
+    """Return what was found and the expected range as text, with equally many decimals.
+
+    One digit more is shown where a value outside would look as if it lay inside.
+    """
+    middle = (expected.lower + expected.upper) / 2
+    width = expected.upper - expected.lower
+    inside = expected.lower <= expected.found <= expected.upper
+    for narrower in (1.0, 0.1, 0.01):
+        reach = width * narrower / 2
+        found, lower, upper = (
+            write_estimate(number, number - reach, number + reach).value
+            for number in (expected.found, expected.lower, expected.upper)
+        )
+        if inside or found not in {lower, upper} or not middle:
+            break
+    return found, lower if lower == upper else f"{lower} to {upper}"
+
+
+def write_p(p: float) -> str:
+    """Return a p-value with two decimals, three if it is small, never below ``<0.001``."""
+    if p < 0.001:
+        return "<0.001"
+    return f"{p:.3f}" if p < 0.01 else f"{p:.2f}"
 
 
 def bracket_kind(score: Score) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from latentscale_pipeline.measures.base import MeasureReport, Role, Score, Topic
+from latentscale_pipeline.measures.base import MeasureReport, Role
 from latentscale_pipeline.measures.magnitude.results import MagnitudeFunction, MagnitudeResults
 from latentscale_pipeline.results.model import Corpus, Results
 from latentscale_pipeline.views.content import Fact, Figure
@@ -24,7 +24,6 @@ from latentscale_pipeline.views.glossary import BOUNDS, Definition
 from latentscale_pipeline.views.rarefaction import Curve, draw_rarefaction
 from latentscale_pipeline.views.scores import (
     fact_beside_reference,
-    find_known,
     whole_scores,
 )
 
@@ -94,15 +93,6 @@ class MagnitudeReport(MeasureReport):
             for style, function in present(found)
             if function.scales
         ]
-
-    def conclusions(self, scores: Sequence[Score]) -> Mapping[Topic, str]:
-        """Return which corpus is more diverse over all scales."""
-        value, lower, upper = find_known(scores, "magnitude", score="difference") or (0, 0, 0)
-        if lower <= 0.0 <= upper:
-            return {}
-        which = "more" if value > 0 else "less"
-        said = f"Over all scales, it is {which} diverse than the reference (MagDiff)."
-        return {"difference": said}
 
     def diversity(self, results: Results) -> list[Fact]:
         """Return the areas under the functions."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from latentscale_pipeline.measures.base import (
-    CorpusFacts,
     Findings,
     JobFacts,
     Results,
@@ -47,7 +46,7 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
             label = kernel.name if kernel.bandwidth is None else f"{kernel.name} {kernel.bandwidth}"
             reason = artifact.values.get("reason")
             grown = _rarefaction(artifact, order_names(section))
-            errors = _sampling_errors(kernel, role, corpus, results)
+            errors = _sampling_errors(kernel, role, facts, results)
             for order in order_names(section):
                 estimate = None if reason else load_estimate(artifact.values["scores"][order])
                 entries.append(
@@ -86,10 +85,10 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
 
 
 def _sampling_errors(
-    kernel: VendiKernel, role: Role, corpus: CorpusFacts, results: Results
+    kernel: VendiKernel, role: Role, facts: JobFacts, results: Results
 ) -> Mapping[str, float]:
     """Return the sampling errors under a kernel, by order; empty where they aren't known."""
-    if not has_sampling_errors(kernel, corpus):
+    if not has_sampling_errors(kernel, facts, facts.corpora[role]):
         return {}
     found: Mapping[str, float] = results(sampling_stage_name(kernel, role)).values.get("errors", {})
     return found

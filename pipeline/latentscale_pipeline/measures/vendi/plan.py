@@ -123,7 +123,7 @@ def plan_vendi(section: Vendi, facts: JobFacts) -> list[Stage]:
         _sampling_stage(section, kernel, facts, role)
         for kernel in section.kernels
         for role, corpus in facts.corpora.items()
-        if has_sampling_errors(kernel, corpus)
+        if has_sampling_errors(kernel, facts, corpus)
     ]
     if section.labels:
         stages += [_labels_stage(section, facts, role) for role in facts.corpora]
@@ -142,10 +142,10 @@ def sampling_stage_name(kernel: VendiKernel, role: Role) -> str:
     return f"{stage_name(kernel, role).removesuffix(f'-{role}')}-sampling-{role}"
 
 
-def has_sampling_errors(kernel: VendiKernel, corpus: CorpusFacts) -> bool:
+def has_sampling_errors(kernel: VendiKernel, facts: JobFacts, corpus: CorpusFacts) -> bool:
     """Return whether the sampling errors under a kernel are found for a corpus."""
     most = math.inf if kernel.name == "cosine" else KERNEL_ROWS
-    return LEAST_ROWS <= corpus.n <= most
+    return facts.samples > 0 and LEAST_ROWS <= corpus.n <= most
 
 
 def order_names(section: Vendi) -> list[str]:

@@ -106,7 +106,7 @@ class VendiReport(MeasureReport):
             if ours is not None:
                 said = (
                     f"It is as diverse as {_plainly(ours[0])} completely different items "
-                    f"(Vendi score, {printable(kernel)} kernel){_beside(ours, theirs)}."
+                    f"(Vendi score, {printable(kernel)} kernel){_beside(theirs)}."
                 )
                 return {"diversity": said}
         return {}
@@ -127,14 +127,11 @@ class VendiReport(MeasureReport):
         return facts
 
 
-def _beside(ours: Numbers, theirs: Numbers | None) -> str:
-    """Compare the corpus with the reference, if there is one."""
+def _beside(theirs: Numbers | None) -> str:
+    """Give the score of the reference, if there is one."""
     if theirs is None:
         return ""
-    apart = ours[1] > theirs[2] or ours[2] < theirs[1]
-    which = "more diverse than" if ours[0] > theirs[0] else "less diverse than"
-    which = which if apart else "not clearly more or less diverse than"
-    return f", {which} the reference ({_plainly(theirs[0])})"
+    return f"; the reference is as diverse as {_plainly(theirs[0])}"
 
 
 def _plainly(value: float) -> str:

@@ -19,7 +19,7 @@ from latentscale_pipeline.storage.artifacts import Output
 COSINE_ROWS = 16_384
 """Rows from which the errors under the cosine kernel are found; beyond, they fall as the root."""
 
-KERNEL_ROWS = 1200
+KERNEL_ROWS = 600
 """Largest number of rows for which the errors under other kernels are found."""
 
 LEAST_ROWS = 100

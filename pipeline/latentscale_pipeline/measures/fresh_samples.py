@@ -1,0 +1,349 @@
+"""Measure random samples of both corpora, and say where each score is expected by chance.
+
+Measures don't know about samples. Each plans samples of m rows like corpora of that size. One task
+draws disjoint samples of the reference and one of the corpus, and runs the measure's stages on them
+in memory: the corpus against a part of the reference, then other parts of the reference in its
+place (:mod:`latentscale.sampling.fresh_samples`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.sampling.fresh_samples import Expectation, expect
+from latentscale_pipeline.config.section import Section
+from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.corpus.in_memory import hold_rows
+from latentscale_pipeline.engine.cost import CostEstimate
+from latentscale_pipeline.engine.in_memory import run_in_memory
+from latentscale_pipeline.engine.keys import work_modules
+from latentscale_pipeline.engine.stage import Inputs, Stage
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.measures.base import (
+    RESULT_BYTES,
+    CorpusFacts,
+    JobFacts,
+    Measure,
+    Results,
+    Role,
+    Score,
+    plan_measure,
+)
+from latentscale_pipeline.measures.shared.random_rows import row_bytes, sample_stage
+from latentscale_pipeline.storage.artifacts import Artifact, Output
+from latentscale_pipeline.storage.in_memory import InMemoryStore
+
+MIN_ROWS = 50
+"""Fewest rows of a sample."""
+
+DRAWN_BYTES = 128 * 2**20
+"""Largest size of all rows drawn from a corpus."""
+
+SAMPLES = 3
+"""Samples of the reference beside one of the corpus."""
+
+SHARD_BYTES = 2**40
+"""A sample is one shard."""
+
+Values = dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class SampleSizes:
+    """How samples are drawn.
+
+    Attributes
+    ----------
+    rows : int
+        Rows of a sample.
+    groups : int
+        Samples of the corpus; each has :data:`SAMPLES` of the reference beside it.
+    drawn : mapping
+        Rows of each corpus that they are taken from.
+    """
+
+    rows: int
+    groups: int
+    drawn: Mapping[Role, int]
+
+
+def sample_sizes(facts: JobFacts) -> SampleSizes | str:
+    """Return how samples are drawn, or why there are none."""
+    if not facts.samples:
+        return "sampling.method is none"
+    corpus, reference = facts.corpora["corpus"], facts.corpora.get("reference")
+    if reference is None:
+        return "there is no reference"
+    groups = facts.samples
+    fitting = [
+        DRAWN_BYTES // (row_bytes(one) * groups * share)
+        for one, share in ((corpus, 1), (reference, SAMPLES))
+    ]
+    rows = min(facts.sample_rows, corpus.n, reference.n // SAMPLES, *fitting)
+    if rows < MIN_ROWS:
+        return (
+            f"samples of {MIN_ROWS} rows need {MIN_ROWS} rows of the corpus and "
+            f"{SAMPLES * MIN_ROWS} of the reference"
+        )
+    drawn: dict[Role, int] = {
+        "corpus": min(corpus.n, groups * rows),
+        "reference": min(reference.n, groups * SAMPLES * rows),
+    }
+    return SampleSizes(rows, groups, drawn)
+
+
+def stage_name(measure: str) -> str:
+    """Return the name of the stage that measures the samples."""
+    return f"expected-{measure}"
+
+
+def rows_name(role: Role) -> str:
+    """Return the name of the stage that draws the rows of all samples of a corpus."""
+    return f"sampled-{role}"
+
+
+# --- planning -----------------------------------------------------------------------------------
+
+
+def plan_samples(
+    measures: Mapping[str, Measure], sections: Mapping[str, Section], facts: JobFacts
+) -> list[Stage]:
+    """Plan the samples of every measure whose scores can be expected."""
+    sizes = sample_sizes(facts)
+    if isinstance(sizes, str):
+        return []
+    stages = [
+        _plan_measure(name, work, facts, sizes)
+        for name, section in sections.items()
+        if isinstance(work := _sample_work(name, measures[name], section, facts, sizes), _Samples)
+    ]
+    if not stages:
+        return []
+    drawing = [
+        sample_stage(rows_name(role), role, facts.corpora[role], drawn, facts.seed)
+        for role, drawn in sizes.drawn.items()
+    ]
+    return [*drawing, *stages]
+
+
+def _sample_work(
+    name: str, measure: Measure, section: Any, facts: JobFacts, sizes: SampleSizes
+) -> _Samples | str:
+    """Return the work of a measure's samples, or why there are none."""
+    if getattr(section, "weights", False) and any(c.weights for c in facts.corpora.values()):
+        return "samples of weighted rows aren't measured"
+    if getattr(section, "labels", False):
+        section = section.model_copy(update={"labels": False})
+    own = replace(
+        facts,
+        corpora={role: _sample_facts(corpus, sizes.rows) for role, corpus in facts.corpora.items()},
+        samples=0,
+        label_rows={},
+        replicates=1,
+        replicate_rows=None,
+    )
+    try:
+        stages = plan_measure(name, measure, section, own)
+    except BadInput as error:
+        return f"samples of {sizes.rows} rows: {error}"
+    return _Samples(measure, section, own, tuple(stages), sizes)
+
+
+def _sample_facts(corpus: CorpusFacts, rows: int) -> CorpusFacts:
+    return replace(
+        corpus, n=rows, shards=1, shard_rows=rows, weights=None, labels=None, shard_prints=()
+    )
+
+
+def _plan_measure(name: str, work: _Samples, facts: JobFacts, sizes: SampleSizes) -> Stage:
+    costs = [stage.cost_estimate for stage in work.stages]
+    times = sizes.groups * SAMPLES
+    read = sum(row_bytes(facts.corpora[role]) * rows for role, rows in sizes.drawn.items())
+    written = sum(cost.bytes_written for cost in costs)
+    return Stage(
+        name=stage_name(name),
+        work=work,
+        finalise=gather_scores,
+        partitions=sizes.groups,
+        needs=tuple(rows_name(role) for role in sizes.drawn),
+        parameters={
+            "rows": sizes.rows,
+            "drawn": dict(sizes.drawn),
+            "section": work.section.model_dump(mode="json"),
+            "stages": {stage.name: dict(stage.parameters) for stage in work.stages},
+        },
+        seed=facts.seed,
+        # Results of a sample's stages stay in memory until the next is measured.
+        memory_bytes=2 * read + 2 * written + max(stage.memory_bytes for stage in work.stages),
+        lasting_bytes=max(stage.lasting_bytes for stage in work.stages),
+        cost_estimate=CostEstimate(
+            bytes_read=sizes.groups * read,
+            bytes_written=(sizes.groups + 1) * RESULT_BYTES,
+            float64_multiply_adds=times * sum(cost.float64_multiply_adds for cost in costs),
+            float32_multiply_adds=times * sum(cost.float32_multiply_adds for cost in costs),
+            elementwise_operations=times * sum(cost.elementwise_operations for cost in costs),
+            method="samples",
+            why=f"{sizes.groups} of {sizes.rows} rows of the corpus, "
+            f"{sizes.groups * SAMPLES} of the reference",
+        ),
+    )
+
+
+# --- tasks --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """The work of a stage: a measure of one sample of the corpus and three of the reference."""
+
+    measure: Measure
+    section: Any
+    facts: JobFacts
+    stages: tuple[Stage, ...]
+    sizes: SampleSizes
+
+    def __post_init__(self) -> None:
+        # A stage's key names its work.
+        object.__setattr__(self, "__qualname__", type(self).__qualname__)
+
+    @property
+    def modules(self) -> Sequence[str]:
+        """Return the modules that define what is measured, for the stage's key."""
+        return sorted({*work_modules(self.stages), f"{type(self.measure).__module__}.collect"})
+
+    def __call__(self, inputs: Inputs) -> Output:
+        """Measure the corpus, then two samples of the reference in its place."""
+        generator = inputs.generator()
+        seed = int(generator.integers(2**31))
+        own = self._corpus_sample(inputs)
+        beside, *others = self._reference_samples(inputs, generator)
+        store = InMemoryStore()
+        found = [
+            self._measure(number, rows, beside, store, seed)
+            for number, rows in enumerate([own, *others])
+        ]
+        return Output(values={"scores": found})
+
+    def _corpus_sample(self, inputs: Inputs) -> NDArray[Any]:
+        """Return the rows of one sample: together, the samples have every row equally often."""
+        vectors = inputs.results[rows_name("corpus")].array("vectors")
+        rows = self.sizes.rows
+        per_order = len(vectors) // rows
+        orders = inputs.common_generator().spawn(inputs.index // per_order + 1)
+        order = orders[-1].permutation(len(vectors))
+        start = rows * (inputs.index % per_order)
+        return vectors[order[start : start + rows]]
+
+    def _reference_samples(
+        self, inputs: Inputs, generator: np.random.Generator
+    ) -> list[NDArray[Any]]:
+        vectors = inputs.results[rows_name("reference")].array("vectors")
+        rows = self.sizes.rows
+        drawn = generator.choice(len(vectors), SAMPLES * rows, replace=False)
+        return [vectors[part] for part in np.split(drawn, SAMPLES)]
+
+    def _measure(
+        self,
+        number: int,
+        rows: NDArray[Any],
+        beside: NDArray[Any],
+        store: InMemoryStore,
+        seed: int,
+    ) -> Values:
+        """Return the scores of a sample, by identity; what depends on ``beside`` alone is kept."""
+        corpora: dict[str, Corpus] = {
+            "corpus": hold_rows(rows, "corpus", shard_bytes=SHARD_BYTES),
+            "reference": hold_rows(beside, "reference", shard_bytes=SHARD_BYTES),
+        }
+        stages = [
+            stage if stage.seed is None else replace(stage, seed=seed) for stage in self.stages
+        ]
+        own = {"corpus"}
+        for stage in stages:
+            if own.intersection((*stage.corpora, *stage.needs)):
+                own.add(stage.name)
+        keys = {stage.name: str(number) if stage.name in own else "beside" for stage in stages}
+        results = run_in_memory(stages, corpora, store, keys=keys, keep=True)
+        found = self.measure.collect(self.section, self.facts, results)
+        return {identity(score): score.value for score in found.scores if score.of != "reference"}
+
+
+def gather_scores(inputs: Inputs) -> Output:
+    """Compare the scores of all samples."""
+    p = inputs.parameters
+    groups = [part.values["scores"] for part in inputs.parts]
+    expected: dict[str, dict[str, float]] = {}
+    unknown = []
+    for name in dict.fromkeys(name for group in groups for values in group for name in values):
+        values = [[found.get(name) for found in group] for group in groups]
+        if any(value is None for row in values for value in row):
+            unknown.append(name)
+            continue
+        scores = np.array(values, dtype=np.float64)
+        drawn = p["drawn"]
+        expectation = expect(
+            scores[:, 0], scores[:, 1:], p["rows"], drawn["corpus"], drawn["reference"]
+        )
+        expected[name] = asdict(expectation)
+    return Output(values={"expected": expected, "unknown": unknown})
+
+
+# --- collection ---------------------------------------------------------------------------------
+
+
+def identity(score: Score) -> str:
+    """Return what tells a score from the others of its measure, as text."""
+    return json.dumps([score.of, score.score, score.kernel, score.order, score.scale])
+
+
+def collect_samples(
+    measures: Mapping[str, Measure],
+    sections: Mapping[str, Section],
+    facts: JobFacts,
+    results: Results,
+) -> Iterator[tuple[str, Expected]]:
+    """Yield what the samples of every measure say, by the measure's name."""
+    sizes = sample_sizes(facts)
+    for name, section in sections.items():
+        reason = sizes
+        if not isinstance(sizes, str):
+            work = _sample_work(name, measures[name], section, facts, sizes)
+            reason = work if isinstance(work, str) else ""
+        artifact = None if reason else results(stage_name(name))
+        rows = 0 if isinstance(sizes, str) else sizes.rows
+        yield name, Expected(rows, str(reason), artifact)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the samples say of a measure's scores.
+
+    Attributes
+    ----------
+    rows : int
+        Rows of a sample.
+    reason : str
+        Why there are none; empty if there are.
+    artifact : Artifact or None
+        The result of the stage.
+    """
+
+    rows: int
+    reason: str
+    artifact: Artifact | None
+
+    def of(self, score: Score) -> Expectation | str:
+        """Return where a score is expected, or why that isn't known."""
+        if self.artifact is None:
+            return self.reason
+        name = identity(score)
+        if name in self.artifact.values["unknown"]:
+            return f"it has no value on some samples of {self.rows} rows"
+        found = self.artifact.values["expected"].get(name)
+        return "it isn't measured on samples" if found is None else Expectation(**found)

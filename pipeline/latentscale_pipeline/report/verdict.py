@@ -1,0 +1,160 @@
+"""Judge whether a corpus differs from its reference by more than chance, and say it in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from latentscale_pipeline.report.scores import full_title, report_of
+from latentscale_pipeline.results.model import ExpectedRange, Score, Verdict
+from latentscale_pipeline.views.formatting import counted, write_number
+from latentscale_pipeline.views.scores import write_p, write_range
+
+LEVEL = 0.05
+"""Adjusted p-value up to which a score differs."""
+
+HEADINGS = {
+    "no_difference_found": "No difference found",
+    "differs": "Differs from the reference",
+    "cannot_tell": "Cannot tell",
+    None: "Not compared",
+}
+"""What is written above the reason, by the verdict's value."""
+
+NAMED = 3
+"""Largest number of further scores that are named; the rest are counted."""
+
+
+class _Compared(NamedTuple):
+    """A headline score with its expected range."""
+
+    score: Score
+    expected: ExpectedRange
+
+    @property
+    def p(self) -> float:
+        """Return the adjusted p-value."""
+        return 1.0 if self.expected.p_adjusted is None else self.expected.p_adjusted
+
+    @property
+    def title(self) -> str:
+        """Return the name of the score."""
+        return full_title(self.score)
+
+
+def write_verdict(verdict: Verdict) -> list[str]:
+    """Return a verdict as sentences, the heading first."""
+    heading = HEADINGS.get(verdict.value, "Cannot tell")
+    return [f"{heading}.", verdict.reason, *([verdict.also] if verdict.also else [])]
+
+
+def headlines_of(scores: Sequence[Score]) -> list[Score]:
+    """Return the scores that the verdict is about: headline scores of the corpus and the pair."""
+    return [
+        score
+        for score in scores
+        if score.of != "reference"
+        and score.label is None
+        and report_of(score.measure).is_headline(score)
+    ]
+
+
+def judge(scores: Sequence[Score], *, compares: bool) -> Verdict:
+    """Judge a job by its headline scores.
+
+    Parameters
+    ----------
+    scores : sequence of Score
+        All scores of the job, with their expected ranges.
+    compares : bool
+        Whether the job has a reference.
+    """
+    if not compares:
+        return Verdict(value=None, reason="There is no reference, so nothing says what is usual.")
+    headlines = headlines_of(scores)
+    known = [_Compared(score, score.expected) for score in headlines if score.expected is not None]
+    known.sort(key=lambda one: (one.p, one.expected.p))
+    unknown = [score for score in headlines if score.expected is None]
+    outside = [one for one in known if one.p <= LEVEL]
+    if outside:
+        return _differs(outside, known)
+    if unknown or not known:
+        return _cannot_tell(unknown, known)
+    return _no_difference(known)
+
+
+def _equation(p: float) -> str:
+    written = write_p(p)
+    return f"p < {written[1:]}" if written.startswith("<") else f"p = {written}"
+
+
+def _sentence(one: _Compared) -> str:
+    found, usual = write_range(one.expected)
+    return f"{one.title} is {found}, where {usual} is expected"
+
+
+def _differs(outside: list[_Compared], known: list[_Compared]) -> Verdict:
+    first, *others = outside
+    among = f" among {len(known)}" if len(known) > 1 else ""
+    also = []
+    if others:
+        named = [one.title for one in others[:NAMED]]
+        if rest := len(others) - len(named):
+            named.append(f"{rest} more")
+        also.append(f"Also outside: {'; '.join(named)}.")
+    if rest := len(known) - len(outside):
+        also.append(f"The other {rest} {'shows' if rest == 1 else 'show'} no difference.")
+    return Verdict(
+        value="differs",
+        reason=f"{_sentence(first)} ({_equation(first.p)}{among}).",
+        also=" ".join(also) or None,
+        compared=len(known),
+    )
+
+
+def _cannot_tell(unknown: list[Score], known: list[_Compared]) -> Verdict:
+    if not unknown:
+        return Verdict(value="cannot_tell", reason="No headline score was measured.")
+    why = unknown[0].expected_reason or "the job was measured by an earlier version"
+    count = f"{len(unknown)} of {len(unknown) + len(known)} headline scores"
+    has = "has" if len(unknown) == 1 else "have"
+    also = f"The other {len(known)} show no difference." if known else None
+    return Verdict(
+        value="cannot_tell",
+        reason=f"{count} {has} no expected range: {why}.",
+        also=also,
+        compared=len(known),
+    )
+
+
+def _no_difference(known: list[_Compared]) -> Verdict:
+    least = known[0]
+    are = "The score is" if len(known) == 1 else f"All {counted(len(known), 'headline score')} are"
+    among = f", {least.p:.2f} among {len(known)}" if len(known) > 1 else ""
+    reason = (
+        f"{are} where a fresh sample of the reference's source would put "
+        f"{'it' if len(known) == 1 else 'them'}. The least usual: {_sentence(least)} "
+        f"({_equation(least.expected.p)}{' alone' if among else ''}{among})."
+    )
+    return Verdict(
+        value="no_difference_found", reason=reason, also=_found_from(known), compared=len(known)
+    )
+
+
+def _found_from(known: list[_Compared]) -> str | None:
+    """Say which differences would have been found, for the two sharpest measures of a corpus."""
+    smallest: dict[str, tuple[float, str]] = {}
+    for one in known:
+        middle = (one.expected.lower + one.expected.upper) / 2
+        if one.score.of == "corpus" and middle:
+            share = one.expected.smallest_found / abs(middle)
+            best = smallest.get(one.score.measure)
+            if best is None or share < best[0]:
+                smallest[one.score.measure] = (share, one.title)
+    if not smallest:
+        return None
+    said = " and ".join(
+        f"{write_number(100 * share, 2)} % in {title}"
+        for share, title in sorted(smallest.values())[:2]
+    )
+    return f"Changes would have been found, four times in five, from {said}."

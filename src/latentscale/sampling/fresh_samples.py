@@ -1,0 +1,132 @@
+r"""Where a score of a corpus is expected if its rows come from the source of a reference.
+
+A score S is measured G times on m random rows of the corpus and m rows of the reference, and on
+twice m other rows of the same reference in place of those of the corpus. The corpus is expected to
+score like the latter: all samples have the same size, so scores that grow with the number of rows
+compare, and the samples of the reference show what chance makes of S.
+
+The average over samples is Hoeffding's U-statistic of order m (A class of statistics with
+asymptotically normal distribution, 1948, equation 5.13). Its variance is at most m/n times that of
+S on one sample, whatever S is; so the ranges are wide enough for scores that aren't smooth, such as
+counts of neighbours and distances between distributions, and hardly too wide for smooth ones. The
+variance on one sample is estimated from samples of one reference, which fails for its extremes:
+of ranges for a largest row, one in nine missed it, and not one in twenty.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.estimate import student_quantile
+
+Float64Array = NDArray[np.float64]
+
+EQUAL = 1e-12
+"""Relative difference up to which two scores are equal."""
+
+POWER = 0.8
+"""Share of tries in which the smallest difference is found."""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a score is on samples of a corpus, and where it is expected.
+
+    Attributes
+    ----------
+    found : float
+        The mean score over the samples of the corpus.
+    lower, upper : float
+        The range that holds ``found`` with a probability of 95 % if the source is the same, the
+        same on both sides of what is expected.
+    standard_error : float
+        Of the difference between ``found`` and the middle of the range; 0 if no sample differs.
+    freedom : int
+        Degrees of freedom of Student's distribution.
+    z, p : float
+        The difference in standard errors, and the probability of one as large.
+    """
+
+    found: float
+    lower: float
+    upper: float
+    standard_error: float
+    freedom: int
+    z: float
+    p: float
+
+    def smallest_found(self, level: float) -> float:
+        """Return the difference that is found four times in five at a level of p."""
+        reach = student_quantile(1.0 - level / 2.0, self.freedom)
+        return (reach + student_quantile(POWER, math.inf)) * self.standard_error
+
+
+def expect(
+    corpus: Float64Array, reference: Float64Array, rows: int, corpus_rows: int, reference_rows: int
+) -> Expectation:
+    """Compare the scores of samples of a corpus with those of samples of the reference.
+
+    Parameters
+    ----------
+    corpus : ndarray of float64, shape (G,)
+        Scores of samples of the corpus, G >= 2.
+    reference : ndarray of float64, shape (G, 2)
+        Scores of two disjoint samples of the reference beside each of them.
+    rows : int
+        Rows of a sample.
+    corpus_rows, reference_rows : int
+        Rows from which the samples of each were drawn.
+
+    Notes
+    -----
+    Samples that share the other rows of the reference differ by the variance of S alone, so half
+    the mean square of the differences estimates it, with G degrees of freedom. Where no two samples
+    of the reference differ but the corpus does, one of the 2 G samples is taken to differ by the
+    smallest such difference.
+    """
+    groups = len(corpus)
+    found, middle = float(corpus.mean()), float(reference.mean())
+    variance = float(((reference[:, 0] - reference[:, 1]) ** 2).mean() / 2.0)
+    apart = np.abs(corpus - middle)
+    apart = apart[apart > EQUAL * max(abs(middle), abs(found))]
+    if math.sqrt(variance) <= EQUAL * abs(middle):
+        variance = float(apart.min() ** 2) / (2 * groups) if len(apart) else 0.0
+        middle = middle if len(apart) else found
+    share = max(rows / corpus_rows, 1 / groups) + max(rows / reference_rows, 1 / (2 * groups))
+    error = math.sqrt(variance * share)
+    z = (found - middle) / error if error else 0.0
+    reach = student_quantile(0.975, groups) * error
+    return Expectation(
+        found, middle - reach, middle + reach, error, groups, z, _two_sided(z, groups)
+    )
+
+
+def _two_sided(z: float, freedom: int) -> float:
+    """Return the probability of a Student variable at least as far from 0."""
+    import scipy  # reading results needs no numerical library
+
+    return float(2.0 * scipy.special.stdtr(freedom, -abs(z)))
+
+
+def adjust(p: Float64Array) -> Float64Array:
+    """Adjust p-values for their number, by Holm's method (1979).
+
+    Parameters
+    ----------
+    p : ndarray of float64, shape (k,)
+        From 0 to 1.
+
+    Returns
+    -------
+    ndarray of float64, shape (k,)
+        Below a level for any with a probability of at most that level, if all hypotheses are true.
+    """
+    order = np.argsort(p, kind="stable")
+    factors = np.arange(len(p), 0, -1)
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * factors))
+    return adjusted

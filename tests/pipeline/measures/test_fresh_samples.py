@@ -1,0 +1,162 @@
+"""Expected ranges and verdicts of jobs: scores of known samples, and what is decided by them."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from latentscale_pipeline.config.job import read_config
+from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.engine.keys import stage_code
+from latentscale_pipeline.jobs.plan import make_plan, measure_sections
+from tests import oracles
+from tests.support.jobs import results_of, run_here
+
+CENTRES = np.random.default_rng(3).normal(size=(6, 10))
+
+
+def sample(n: int, seed: int, *, kinds: int = 6, spread: float = 0.3) -> np.ndarray:
+    """Draw rows around the first ``kinds`` centres."""
+    generator = np.random.default_rng([n, seed])
+    rows = CENTRES[generator.integers(kinds, size=n)] + spread * generator.normal(size=(n, 10))
+    return rows.astype("f4")
+
+
+def vendi(rows: np.ndarray, order: float) -> float:
+    unit = rows.astype(float) / np.linalg.norm(rows.astype(float), axis=1, keepdims=True)
+    return oracles.hill_number(np.linalg.eigvalsh(unit.T @ unit / len(rows)), order)
+
+
+def job(
+    folder: Path, rows: np.ndarray, beside: np.ndarray | None, measures: str, **keys: str
+) -> dict[str, Any]:
+    np.save(folder / "corpus.npy", rows)
+    settings = {"corpus": f"{folder}/corpus.npy", "output": f"{folder}/jobs", **keys}
+    if beside is not None:
+        np.save(folder / "reference.npy", beside)
+        settings["reference"] = f"{folder}/reference.npy"
+    text = "".join(f"{key}: {value}\n" for key, value in settings.items())
+    (folder / "job.yaml").write_text(
+        f"name: v\ncluster: {{kind: serial}}\nmeasures: {measures}\n{text}"
+    )
+    run_here(folder / "job.yaml")
+    return results_of(folder / "jobs")
+
+
+VENDI = "{vendi: {kernels: [cosine], orders: [1, inf]}}"
+
+
+def test_what_is_found_is_the_score_of_samples_of_one_size(tmp_path: Path) -> None:
+    # Every sample of the corpus has all of its rows.
+    corpus, reference = sample(60, 1), sample(180, 2)
+    results = job(tmp_path, corpus, reference, VENDI, sampling="{samples: 40}")
+    for score in results["scores"]:
+        if score["of"] == "reference":
+            assert "expected" not in score
+            continue
+        expected, order = score["expected"], float(score["order"])
+        assert expected["rows"] == 60
+        assert expected["found"] == pytest.approx(vendi(corpus, order), rel=1e-9)
+        fresh = np.array([vendi(sample(60, 100 + seed), order) for seed in range(200)])
+        # The reference is itself a sample, of three times as many rows.
+        middle, reach = (expected["lower"] + expected["upper"]) / 2, 1.96 * fresh.std()
+        assert abs(middle - fresh.mean()) < 3 * fresh.std() / np.sqrt(3)
+        width = (expected["upper"] - expected["lower"]) / 2
+        assert 0.7 < width / (reach * np.sqrt(1 + 1 / 3)) < 1.5
+        z = (expected["found"] - middle) / (width / 2.021075)  # Student's, 40 degrees of freedom
+        assert expected["z"] == pytest.approx(z, rel=1e-5)
+
+
+def test_a_source_of_fewer_kinds_is_told_apart(tmp_path: Path) -> None:
+    measures = "{geomca: {}, vendi: {kernels: [cosine]}}"
+    results = job(tmp_path, sample(600, 1, kinds=5), sample(600, 2), measures)
+    verdict = results["verdict"]
+    assert verdict["value"] == "differs"
+    headlines = [s for s in results["scores"] if "p_adjusted" in s.get("expected", {})]
+    assert verdict["compared"] == len(headlines) == 6
+    assert min(s["expected"]["p_adjusted"] for s in headlines) < 0.01
+    assert " expected (p " in verdict["reason"]
+    # Holm's smallest adjusted value is the smallest p times the number of scores.
+    least = min(headlines, key=lambda s: s["expected"]["p"])["expected"]
+    assert least["p_adjusted"] == pytest.approx(min(1, 6 * least["p"]))
+
+
+def test_two_samples_of_one_source_are_not_told_apart(tmp_path: Path) -> None:
+    measures = "{heat: {}, geomca: {}, magnitude: {}, vendi: {}, baselines: {}}"
+    results = job(tmp_path, sample(300, 3), sample(300, 4), measures)
+    verdict = results["verdict"]
+    assert verdict["value"] == "no_difference_found"
+    assert verdict["reason"].startswith(f"All {verdict['compared']} headline scores are where a ")
+    assert " alone, " in verdict["reason"]
+    assert verdict["also"].startswith("Changes would have been found, four times in five, from ")
+    without = {
+        (s["measure"], s["score"])
+        for s in results["scores"]
+        if s["of"] != "reference" and "expected" not in s
+    }
+    assert without <= {("magnitude", "convergence_scale")}, without
+
+
+def test_what_cannot_be_told_says_why(tmp_path: Path) -> None:
+    few = "samples of 50 rows need 50 rows of the corpus and 150 of the reference"
+    results = job(tmp_path, sample(60, 1), sample(149, 2), VENDI)
+    assert results["verdict"]["value"] == "cannot_tell"
+    assert results["verdict"]["reason"] == f"2 of 2 headline scores have no expected range: {few}."
+    own = [score for score in results["scores"] if score["of"] == "corpus"]
+    assert {score["expected_reason"] for score in own} == {few}
+
+
+def test_without_a_reference_nothing_is_compared(tmp_path: Path) -> None:
+    results = job(tmp_path, sample(200, 1), None, VENDI)
+    assert results["verdict"] == {
+        "value": None,
+        "reason": "There is no reference, so nothing says what is usual.",
+        "compared": 0,
+    }
+
+
+def test_samples_are_a_choice(tmp_path: Path) -> None:
+    results = job(tmp_path, sample(200, 1), sample(200, 2), VENDI, sampling="{method: none}")
+    assert results["verdict"]["reason"].endswith("no expected range: sampling.method is none.")
+    assert {score["sampling_error"] for score in results["scores"]} == {None}
+
+
+def test_a_measure_that_needs_more_rows_than_a_sample_has(tmp_path: Path) -> None:
+    measures = "{heat: {k: 60}, vendi: {kernels: [cosine], orders: [1]}}"
+    results = job(tmp_path, sample(200, 5), sample(200, 6), measures, sampling="{rows: 50}")
+    reasons = {s["measure"]: s.get("expected_reason") for s in results["scores"]}
+    assert reasons["vendi"] is None
+    assert reasons["heat"].startswith("samples of 50 rows: ")
+    assert results["verdict"]["value"] == "cannot_tell"
+    assert "2 of 3 headline scores have no expected range" in results["verdict"]["reason"]
+
+
+def test_weighted_rows_have_no_expected_range(tmp_path: Path) -> None:
+    for name, rows in (("corpus", sample(200, 1)), ("reference", sample(200, 2))):
+        np.save(tmp_path / f"{name}-rows.npy", rows)
+        np.save(tmp_path / "weights.npy", np.linspace(1, 2, 200))
+        ingest(
+            [f"{tmp_path}/{name}-rows.npy"],
+            f"{tmp_path}/{name}.zarr",
+            weights=f"{tmp_path}/weights.npy",
+        )
+    where = {"corpus": f"{tmp_path}/corpus.zarr", "reference": f"{tmp_path}/reference.zarr"}
+    measures = "{vendi: {kernels: [cosine], orders: [1], weights: true}}"
+    results = job(tmp_path, sample(200, 1), None, measures, **where)
+    [own] = [score for score in results["scores"] if score["of"] == "corpus"]
+    assert own["expected_reason"] == "samples of weighted rows aren't measured"
+
+
+def test_the_key_has_the_code_of_the_measure(tmp_path: Path) -> None:
+    job(tmp_path, sample(200, 1), sample(200, 2), VENDI)
+    text = (tmp_path / "job.yaml").read_text()
+    plan = make_plan(read_config(text, "job.yaml", measures=measure_sections()))
+    [stage] = [stage for stage in plan.stages if stage.name == "expected-vendi"]
+    code = set(stage_code(stage))
+    assert {
+        "latentscale.sampling.fresh_samples",
+        "latentscale.vendi.scores",
+        "latentscale_pipeline.measures.vendi.collect",
+    } <= code
+    assert not {name for name in code if ".heat" in name or name.endswith(".report")}
