@@ -11,8 +11,10 @@ from latentscale_pipeline.config.section import Section
 from latentscale_pipeline.measures.base import JobFacts, Results, Score
 from latentscale_pipeline.measures.fresh_samples import collect_samples
 from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.report.scores import report_of
 from latentscale_pipeline.report.verdict import LEVEL, headlines_of
 from latentscale_pipeline.results.model import ExpectedRange
+from latentscale_pipeline.views.glossary import Definition
 
 
 def expect_scores(
@@ -36,7 +38,7 @@ def expect_scores(
     return [
         score
         if place not in found
-        else score.model_copy(update=_fields(found[place], rows, adjusted.get(place), count))
+        else score.model_copy(update=_fields(score, found[place], rows, adjusted.get(place), count))
         for place, score in enumerate(scores)
     ]
 
@@ -54,17 +56,18 @@ def _adjusted(scores: Sequence[Score], found: Mapping[int, Expectation | str]) -
 
 
 def _fields(
-    expectation: Expectation | str, rows: int, p_adjusted: float | None, count: int
+    score: Score, expectation: Expectation | str, rows: int, p_adjusted: float | None, count: int
 ) -> dict[str, object]:
     if isinstance(expectation, str):
         return {"expected_reason": expectation}
+    limits = report_of(score.measure).scores.get(score.score, Definition("", ""))
     given = {} if p_adjusted is None else {"p_adjusted": p_adjusted}
     return {
         "expected": ExpectedRange(
             rows=rows,
             found=expectation.found,
-            lower=expectation.lower,
-            upper=expectation.upper,
+            lower=max(end for end in (expectation.lower, limits.least) if end is not None),
+            upper=min(end for end in (expectation.upper, limits.most) if end is not None),
             z=expectation.z,
             p=expectation.p,
             smallest_found=expectation.smallest_found(LEVEL / count),

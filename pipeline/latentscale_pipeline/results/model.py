@@ -261,8 +261,8 @@ class Results(Part):
     """The job."""
     corpora: Corpora
     """The measured corpora."""
-    verdict: Verdict | None = None
-    """Whether the corpus differs from the reference; null in results of earlier versions."""
+    verdict: Absent[Verdict] = None
+    """Whether the corpus differs from the reference; absent in results of earlier versions."""
     scores: list[Score]
     """All scores, one in each row. Tools should read this list."""
     measures: dict[str, Any] = Field(default_factory=dict)

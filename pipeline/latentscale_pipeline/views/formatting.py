@@ -8,7 +8,7 @@ than the printed digits is written as ``± x``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 
@@ -88,6 +88,20 @@ def write_number(number: float, digits: int = 4, *, typeset: bool = False) -> st
     rounded = _decimal(number).quantize(step, context=_WIDE).scaleb(-exponent)
     text = _without_trailing_zeros(f"{rounded + 0:,f}")
     return _sign(text + _power(exponent, typeset), typeset)
+
+
+def write_alike(numbers: Sequence[float], width: float) -> list[str]:
+    """Format numbers with the same decimals and power of ten: two digits of a width."""
+    leading = _leading_exponent(*numbers)
+    step = Decimal(1).scaleb(-_decimal_places(width, leading))
+    exponent = 0 if leading in PLAIN_EXPONENTS else leading
+    texts = [
+        f"{_decimal(number).quantize(step, context=_WIDE).scaleb(-exponent) + 0:,f}"
+        for number in numbers
+    ]
+    if not width:
+        texts = [_without_trailing_zeros(text) for text in texts]
+    return [text + _power(exponent, typeset=False) for text in texts]
 
 
 def write_share(share: float) -> str:

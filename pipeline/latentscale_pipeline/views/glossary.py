@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The name of a score and its meaning; headlines stand in summaries."""
+    """The name of a score, its meaning and its limits; headlines stand in summaries."""
 
     title: str
     sentence: str
     headline: bool = False
+    least: float | None = None
+    most: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

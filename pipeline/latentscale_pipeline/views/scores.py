@@ -6,7 +6,13 @@ from collections.abc import Iterable
 
 from latentscale_pipeline.results.model import ExpectedRange, Score
 from latentscale_pipeline.views.content import Fact
-from latentscale_pipeline.views.formatting import Written, printable, write_estimate, write_number
+from latentscale_pipeline.views.formatting import (
+    Written,
+    printable,
+    write_alike,
+    write_estimate,
+    write_number,
+)
 from latentscale_pipeline.views.glossary import BOUNDS
 
 
@@ -46,16 +52,12 @@ def write_range(expected: ExpectedRange) -> tuple[str, str]:
 
     One digit more is shown where a value outside would look as if it lay inside.
     """
-    middle = (expected.lower + expected.upper) / 2
+    numbers = (expected.found, expected.lower, expected.upper)
     width = expected.upper - expected.lower
     inside = expected.lower <= expected.found <= expected.upper
-    for narrower in (1.0, 0.1, 0.01):
-        reach = width * narrower / 2
-        found, lower, upper = (
-            write_estimate(number, number - reach, number + reach).value
-            for number in (expected.found, expected.lower, expected.upper)
-        )
-        if inside or found not in {lower, upper} or not middle:
+    for share in (1.0, 0.1, 0.01):
+        found, lower, upper = write_alike(numbers, share * width)
+        if inside or found not in {lower, upper}:
             break
     return found, lower if lower == upper else f"{lower} to {upper}"
 

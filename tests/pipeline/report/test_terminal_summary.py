@@ -58,9 +58,7 @@ def test_it_says_what_is_unknown_and_what_is_hidden() -> None:
     for score in results["scores"]:
         score["sampling_error"] = None
     lines = summary(results)
-    assert lines[-2] == (
-        "the sampling error of these scores is unknown: a difference in them may be chance"
-    )
+    assert lines[-2] == "what chance does to 10 of these scores is unknown"
     hidden = len(results["scores"]) - len(headlines(read(results).scores))
     assert lines[-1] == f"{hidden} more scores and all brackets: --all"
 

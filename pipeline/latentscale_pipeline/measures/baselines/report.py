@@ -36,6 +36,7 @@ class BaselinesReport(MeasureReport):
             "Fréchet distance of two normal distributions with the corpora's means and "
             "covariances.",
             headline=True,
+            least=0.0,
         ),
         "KID": Definition(
             "KID",
@@ -46,20 +47,27 @@ class BaselinesReport(MeasureReport):
             "Improved precision",
             "Share of the corpus within the balls that the reference's neighbours span.",
             headline=True,
+            least=0.0,
+            most=1.0,
         ),
         "recall": Definition(
             "Improved recall",
             "Share of the reference within the balls that the corpus' nearest neighbours span.",
             headline=True,
+            least=0.0,
+            most=1.0,
         ),
         "density": Definition(
             "Density",
             "How many of the reference's balls a row of the corpus lies in, over k.",
             headline=True,
+            least=0.0,
         ),
         "coverage": Definition(
             "Coverage",
             "Share of the reference's balls that hold a row of the corpus.",
             headline=True,
+            least=0.0,
+            most=1.0,
         ),
     }

@@ -48,33 +48,45 @@ class GeomcaReport(MeasureReport):
             "GeomCA precision",
             "Share of the thinned corpus that lies in components which it shares with the "
             "reference.",
+            least=0.0,
+            most=1.0,
         ),
         "recall": Definition(
             "GeomCA recall",
             "Share of the thinned reference that lies in components which it shares with the "
             "corpus: how much of the reference is covered.",
+            least=0.0,
+            most=1.0,
         ),
         "consistency": Definition(
             "GeomCA consistency",
             "How balanced the thinned points are over the whole graph: 1 for equally many of "
             "both corpora, 0 for points of only one.",
             headline=True,
+            least=0.0,
+            most=1.0,
         ),
         "quality": Definition(
             "GeomCA quality",
             "Share of all edges that join a point of the corpus with a point of the reference.",
+            least=0.0,
+            most=1.0,
         ),
         "precision_rows": Definition(
             "GeomCA precision in rows",
             "Precision counted in rows of the corpus, each row with the point that stands "
             "for it after thinning.",
             headline=True,
+            least=0.0,
+            most=1.0,
         ),
         "recall_rows": Definition(
             "GeomCA recall in rows",
             "Recall counted in rows of the reference, each row with the point that stands "
             "for it after thinning.",
             headline=True,
+            least=0.0,
+            most=1.0,
         ),
     }
     compared = ("precision", "recall")

@@ -73,6 +73,7 @@ class HeatReport(MeasureReport):
             "times near 1 count most. 0 means the same shape at every scale; rotation, scale and "
             "dimension of the corpora do not matter.",
             headline=True,
+            least=0.0,
         ),
         "heat_trace": Definition(
             "Heat trace",
@@ -80,6 +81,7 @@ class HeatReport(MeasureReport):
             "times it depends on local neighbourhoods, at long times on how well connected the "
             "whole corpus is.",
             headline=True,
+            least=0.0,
         ),
     }
     replicated = "heat traces and IMD"

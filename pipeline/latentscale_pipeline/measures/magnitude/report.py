@@ -48,11 +48,13 @@ class MagnitudeReport(MeasureReport):
             "Area under the magnitude function over the evaluated scales: diversity over all "
             "scales.",
             headline=True,
+            least=0.0,
         ),
         "convergence_scale": Definition(
             "Convergence scale t_conv",
             "The scale at which magnitude has nearly reached the number of distinct points "
             "(95 % of it unless configured otherwise).",
+            least=0.0,
         ),
         "difference": Definition(
             "MagDiff",

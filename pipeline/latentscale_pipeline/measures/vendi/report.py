@@ -52,6 +52,7 @@ class VendiReport(MeasureReport):
             "Vendi score",
             "Between 1, when all items are alike, and n, when all are completely dissimilar; "
             "low orders give rare kinds of items more weight, high orders common ones.",
+            least=1.0,
         ),
     }
     precedence = 1

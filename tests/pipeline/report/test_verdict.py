@@ -1,0 +1,101 @@
+"""The verdict of a job, in words."""
+
+import pytest
+
+from latentscale_pipeline.report.verdict import judge, write_verdict
+from latentscale_pipeline.results.model import ExpectedRange, Score
+from latentscale_pipeline.views.scores import write_p, write_range
+
+
+def expected(found: float, lower: float, upper: float, p: float, **fields: float) -> ExpectedRange:
+    usual = {"rows": 400, "z": 0.0, "p_adjusted": min(1.0, 3 * p), "smallest_found": 2.0}
+    return ExpectedRange(found=found, lower=lower, upper=upper, p=p, **(usual | fields))
+
+
+def score(measure: str, name: str, of: str = "corpus", **fields: object) -> Score:
+    numbers = {"value": 1.0, "lower": 1.0, "upper": 1.0, "bounds": "exact"}
+    return Score(measure=measure, of=of, score=name, **numbers, **fields)
+
+
+AREA = score("magnitude", "area", expected=expected(2743.7, 2732.0, 2758.0, 0.7))
+VENDI = score(
+    *("vendi", "vendi"),
+    kernel="cosine",
+    order="1",
+    expected=expected(147.1, 145.5, 151.6, 0.2, smallest_found=5.9),
+)
+RECALL = score("geomca", "recall_rows", "pair", expected=expected(0.94, 0.922, 0.999, 0.5))
+
+
+def test_no_difference_is_found() -> None:
+    verdict = judge([AREA, VENDI, RECALL], compares=True)
+    assert verdict.value == "no_difference_found"
+    assert verdict.compared == 3
+    assert verdict.reason == (
+        "All 3 headline scores are where a fresh sample of the reference's source would put them. "
+        "The least usual: Vendi score, cosine, order 1 is 147.1, where 145.5 to 151.6 is expected "
+        "(p = 0.20 alone, 0.60 among 3)."
+    )
+    assert verdict.also == (
+        "Changes would have been found, four times in five, from 0.073 % in MagArea and 4 % in "
+        "Vendi score, cosine, order 1."
+    )
+
+
+def test_the_strongest_evidence_is_named_first() -> None:
+    area = score("magnitude", "area", expected=expected(2647.0, 2732.0, 2758.0, 1e-5))
+    recall = score("geomca", "recall_rows", "pair", expected=expected(0.90, 0.922, 0.999, 0.002))
+    verdict = judge([VENDI, recall, area], compares=True)
+    assert write_verdict(verdict) == [
+        "Differs from the reference.",
+        "MagArea is 2,647, where 2,732 to 2,758 is expected (p < 0.001 among 3).",
+        "Also outside: GeomCA recall in rows. The other 1 shows no difference.",
+    ]
+
+
+def test_one_score_without_a_range_makes_it_uncertain() -> None:
+    blank = score("magnitude", "area", expected_reason="samples of weighted rows aren't measured")
+    verdict = judge([VENDI, RECALL, blank], compares=True)
+    assert write_verdict(verdict) == [
+        "Cannot tell.",
+        "1 of 3 headline scores has no expected range: samples of weighted rows aren't measured.",
+        "The other 2 show no difference.",
+    ]
+    old = judge([score("magnitude", "area")], compares=True)
+    assert old.reason.endswith("no expected range: the job was measured by an earlier version.")
+
+
+def test_scores_of_labels_and_of_the_reference_take_no_part() -> None:
+    far = expected(1.0, 2.0, 3.0, 1e-9)
+    others = [
+        score("magnitude", "area", "reference", expected=far),
+        score("magnitude", "area", label="cats", expected=far),
+        score("magnitude", "convergence_scale", expected=far),
+    ]
+    assert judge([VENDI, *others], compares=True).value == "no_difference_found"
+    assert judge([VENDI, *others], compares=False).value is None
+
+
+@pytest.mark.parametrize(
+    ("numbers", "written"),
+    [
+        ((147.13, 145.52, 151.58), ("147.1", "145.5 to 151.6")),
+        ((0.94, 0.89, 1.0), ("0.94", "0.89 to 1.00")),
+        ((0.94, 0.9221, 0.9987), ("0.940", "0.922 to 0.999")),
+        # Just outside: a digit more shows it.
+        ((145.46, 145.52, 151.58), ("145.46", "145.52 to 151.58")),
+        ((5.7e-6, 0.4e-6, 14.9e-6), ("0.6e-05", "0.0e-05 to 1.5e-05")),
+        ((1.0, 1.0, 1.0), ("1", "1")),
+        ((0.99, 1.0, 1.0), ("0.99", "1")),
+    ],
+)
+def test_ranges_have_the_digits_of_their_width(
+    numbers: tuple[float, float, float], written: tuple[str, str]
+) -> None:
+    assert write_range(expected(*numbers, p=0.5)) == written
+
+
+def test_p_has_few_digits() -> None:
+    assert [write_p(p) for p in (1.0, 0.07, 0.0431, 0.0042, 0.00009)] == [
+        *("1.00", "0.07", "0.04", "0.004", "<0.001"),
+    ]
