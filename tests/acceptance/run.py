@@ -60,6 +60,7 @@ from tests.acceptance.vendi import (
     fifty_thousand_rows,
     narrow_on_sentences,
 )
+from tests.acceptance.verdicts import false_alarms, power
 from tests.support.chaos import disturb
 from tests.support.jobs import (
     CONTROL,
@@ -703,6 +704,8 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "vendi-many": fifty_thousand_rows,
     "vendi-narrow": narrow_on_sentences,
     "vendi-coverage": coverage_of_intervals,
+    "verdict-alarms": false_alarms,
+    "verdict-power": power,
     "marked": marked_tests,
 }
 

@@ -301,6 +301,10 @@ class Measure(ABC):
         """Add the rows that represent the findings, by number and id."""
         return findings
 
+    def section_of_sample(self, section: Any) -> Any:
+        """Return the settings by which samples are measured: what gives no score is left out."""
+        return section
+
     def row_columns(self, section: Any, facts: JobFacts, results: Results) -> Mapping[str, str]:
         """Return paths of the arrays that hold a value for each row, by the column's name."""
         return {}

@@ -37,6 +37,7 @@ from latentscale_pipeline.measures.base import (
 )
 from latentscale_pipeline.measures.shared.random_rows import row_bytes, sample_stage
 from latentscale_pipeline.storage.artifacts import Artifact, Output
+from latentscale_pipeline.storage.canonical import plain
 from latentscale_pipeline.storage.in_memory import InMemoryStore
 
 MIN_ROWS = 50
@@ -138,8 +139,7 @@ def _sample_work(
     """Return the work of a measure's samples, or why there are none."""
     if getattr(section, "weights", False) and any(c.weights for c in facts.corpora.values()):
         return "samples of weighted rows aren't measured"
-    if getattr(section, "labels", False):
-        section = section.model_copy(update={"labels": False})
+    section = measure.section_of_sample(section)
     own = replace(
         facts,
         corpora={role: _sample_facts(corpus, sizes.rows) for role, corpus in facts.corpora.items()},
@@ -164,7 +164,8 @@ def _sample_facts(corpus: CorpusFacts, rows: int) -> CorpusFacts:
 def _plan_measure(name: str, work: _Samples, facts: JobFacts, sizes: SampleSizes) -> Stage:
     costs = [stage.cost_estimate for stage in work.stages]
     times = sizes.groups * SAMPLES
-    read = sum(row_bytes(facts.corpora[role]) * rows for role, rows in sizes.drawn.items())
+    drawn = [row_bytes(facts.corpora[role]) * rows for role, rows in sizes.drawn.items()]
+    samples = 4 * sizes.rows * max(map(row_bytes, facts.corpora.values()))
     written = sum(cost.bytes_written for cost in costs)
     return Stage(
         name=stage_name(name),
@@ -175,15 +176,16 @@ def _plan_measure(name: str, work: _Samples, facts: JobFacts, sizes: SampleSizes
         parameters={
             "rows": sizes.rows,
             "drawn": dict(sizes.drawn),
-            "section": work.section.model_dump(mode="json"),
+            "section": plain(work.section.model_dump()),
             "stages": {stage.name: dict(stage.parameters) for stage in work.stages},
         },
         seed=facts.seed,
         # Results of a sample's stages stay in memory until the next is measured.
-        memory_bytes=2 * read + 2 * written + max(stage.memory_bytes for stage in work.stages),
+        memory_bytes=samples
+        + max(2 * max(drawn), written + max(stage.memory_bytes for stage in work.stages)),
         lasting_bytes=max(stage.lasting_bytes for stage in work.stages),
         cost_estimate=CostEstimate(
-            bytes_read=sizes.groups * read,
+            bytes_read=sizes.groups * sum(drawn),
             bytes_written=(sizes.groups + 1) * RESULT_BYTES,
             float64_multiply_adds=times * sum(cost.float64_multiply_adds for cost in costs),
             float32_multiply_adds=times * sum(cost.float32_multiply_adds for cost in costs),

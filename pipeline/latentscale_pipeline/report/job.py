@@ -13,6 +13,7 @@ from latentscale_pipeline.report.labels import label_figures, label_tables
 from latentscale_pipeline.report.method import method_section
 from latentscale_pipeline.report.scores import definitions_of, report_of, scores_table, section_of
 from latentscale_pipeline.report.summary import answers, conclusions, sampling_warning
+from latentscale_pipeline.report.verdict import judgement
 from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.content import Report, Section
 from latentscale_pipeline.views.formatting import printable
@@ -36,6 +37,7 @@ def job_report(results: Results, provenance: dict[str, Any] | None = None) -> Re
         kind="job",
         title=printable(job.name),
         subtitle=f"{printable(job.id)}{finished}",
+        judgement=judgement(results),
         conclusions=conclusions(results),
         answers=answers(results),
         warnings=[warning] if warning else [],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from latentscale_pipeline.views.content import Answer, Report, Section, Table
+from latentscale_pipeline.views.content import Answer, Judgement, Report, Section, Table
 from latentscale_pipeline.views.markdown import escape_markdown, markdown_table
 
 
@@ -19,6 +19,8 @@ def write_markdown(report: Report) -> str:
 def _blocks(report: Report) -> Iterator[str]:
     yield f"# {escape_markdown(report.title)}"
     yield escape_markdown(report.subtitle)
+    if report.judgement:
+        yield from _judgement(report.judgement)
     if report.conclusions:
         yield " ".join(map(escape_markdown, report.conclusions))
     for answer in report.answers:
@@ -27,6 +29,15 @@ def _blocks(report: Report) -> Iterator[str]:
         yield f"> {escape_markdown(warning)}"
     for section in report.sections:
         yield from _section(section)
+
+
+def _judgement(judgement: Judgement) -> Iterator[str]:
+    yield f"## {escape_markdown(judgement.heading)}"
+    yield " ".join(map(escape_markdown, judgement.sentences))
+    if judgement.strips:
+        rows = [(strip.title, strip.found, strip.expected, strip.p) for strip in judgement.strips]
+        yield markdown_table(("score", "corpus", "expected", "p"), rows)
+        yield escape_markdown(judgement.remark)
 
 
 def _answer(answer: Answer) -> Iterator[str]:

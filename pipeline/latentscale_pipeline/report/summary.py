@@ -8,7 +8,6 @@ from typing import get_args
 from latentscale_pipeline.measures.base import MeasureReport, Topic
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.scores import replicated_scores, score_title
-from latentscale_pipeline.report.verdict import write_verdict
 from latentscale_pipeline.results.model import Results, Score
 from latentscale_pipeline.views.content import Answer, Fact
 from latentscale_pipeline.views.drawing import half_width
@@ -31,9 +30,7 @@ def answers(results: Results) -> list[Answer]:
 def conclusions(results: Results) -> list[str]:
     """Return the main findings as sentences."""
     said = [report.conclusions(results.scores) for report in _by_precedence()]
-    verdict = results.verdict
     return [
-        *(write_verdict(verdict) if verdict and verdict.value else []),
         _size_said(results),
         *(own[topic] for topic in get_args(Topic) for own in said if topic in own),
     ]
@@ -143,7 +140,8 @@ def _compared_with_what(results: Results) -> Answer:
 
 def sampling_warning(scores: Sequence[Score]) -> str:
     """Return a warning about scores of which nothing says what chance does; empty without any."""
-    scores = [score for score in scores if score.expected is None]
+    if any(score.expected for score in scores):
+        scores = [score for score in scores if score.of != "reference" and not score.expected]
     unknown = sum(score.sampling_error is None for score in scores)
     if not unknown:
         return ""

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.scores import full_title, report_of
-from latentscale_pipeline.report.verdict import headlines_of, write_verdict
+from latentscale_pipeline.report.verdict import distance, headlines_of, write_verdict
 from latentscale_pipeline.results.model import ExpectedRange, Results, Score, Verdict
 from latentscale_pipeline.views.formatting import (
     counted,
@@ -111,8 +111,7 @@ def _verdict(verdict: Verdict, scores: Sequence[Score]) -> Iterator[str]:
 
 def _strip(expected: ExpectedRange) -> str:
     """Draw where the score lies: 95 % of fresh samples are between the square brackets."""
-    half = (expected.upper - expected.lower) / 2
-    away = (expected.found - expected.lower - half) / half if half else 0.0
+    away = distance(expected)
     marks = [" "] * (4 * STRIP + 1)
     marks[STRIP], marks[2 * STRIP], marks[3 * STRIP] = "[|]"
     if abs(away) > 2:

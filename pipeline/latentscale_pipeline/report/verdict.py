@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from latentscale_pipeline.report.scores import full_title, report_of
-from latentscale_pipeline.results.model import ExpectedRange, Score, Verdict
+from latentscale_pipeline.results.model import ExpectedRange, Results, Score, Verdict
+from latentscale_pipeline.views.content import Judgement, Strip
 from latentscale_pipeline.views.formatting import counted, write_number
 from latentscale_pipeline.views.scores import write_p, write_range
 
@@ -46,6 +47,37 @@ def write_verdict(verdict: Verdict) -> list[str]:
     """Return a verdict as sentences, the heading first."""
     heading = HEADINGS.get(verdict.value, "Cannot tell")
     return [f"{heading}.", verdict.reason, *([verdict.also] if verdict.also else [])]
+
+
+def judgement(results: Results) -> Judgement | None:
+    """Return the verdict of a job with its evidence, in the order of the scores."""
+    verdict = results.verdict
+    if verdict is None or verdict.value is None:
+        return None
+    heading, *sentences = write_verdict(verdict)
+    known = [_Compared(s, s.expected) for s in headlines_of(results.scores) if s.expected]
+    remark = ""
+    if known:
+        rows = known[0].expected.rows
+        remark = (
+            f"Each dot is the mean score of samples of {rows:,} rows of the corpus; the band holds "
+            "it in 95 of 100 cases if both corpora have one source. p is adjusted for the number "
+            "of scores."
+        )
+    strips = [_strip(one) for one in known]
+    return Judgement(verdict.value, heading.rstrip("."), sentences, strips, remark)
+
+
+def _strip(one: _Compared) -> Strip:
+    found, usual = write_range(one.expected, typeset=True)
+    away = distance(one.expected)
+    return Strip(one.title, found, usual, write_p(one.p), away, one.p <= LEVEL)
+
+
+def distance(expected: ExpectedRange) -> float:
+    """Return how far a score is from the middle of its range, in half widths of the range."""
+    half = (expected.upper - expected.lower) / 2
+    return (expected.found - expected.lower - half) / half if half else 0.0
 
 
 def headlines_of(scores: Sequence[Score]) -> list[Score]:

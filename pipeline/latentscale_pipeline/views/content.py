@@ -79,6 +79,51 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
+class Strip:
+    """A score beside its expected range.
+
+    Attributes
+    ----------
+    title, found, expected, p : str
+        The score, what was found, the range, and the p-value.
+    away : float
+        The distance of the score from the middle, in half widths of the range.
+    differs : bool
+        Whether the score differs by more than chance.
+    """
+
+    title: str
+    found: str
+    expected: str
+    p: str
+    away: float
+    differs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Whether the corpus differs from the reference, with the evidence.
+
+    Attributes
+    ----------
+    kind, heading : str
+        The verdict, as a name and as a heading.
+    sentences : sequence of str
+        The reason, and what else is known.
+    strips : sequence of Strip
+        The scores that were compared.
+    remark : str
+        What the strips show.
+    """
+
+    kind: str
+    heading: str
+    sentences: Sequence[str]
+    strips: Sequence[Strip] = ()
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The content of a report.
 
@@ -88,6 +133,8 @@ class Report:
         Whether it describes one job, a comparison of several, or a series over time.
     title, subtitle : str
         Its name, and further identification.
+    judgement : Judgement, optional
+        The verdict of a job.
     conclusions : sequence of str
         The main findings, as sentences.
     answers : sequence of Answer
@@ -101,6 +148,7 @@ class Report:
     kind: Literal["job", "comparison", "series"]
     title: str
     subtitle: str
+    judgement: Judgement | None = None
     conclusions: Sequence[str] = ()
     answers: Sequence[Answer] = ()
     warnings: Sequence[str] = ()

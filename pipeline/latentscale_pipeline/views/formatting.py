@@ -90,8 +90,10 @@ def write_number(number: float, digits: int = 4, *, typeset: bool = False) -> st
     return _sign(text + _power(exponent, typeset), typeset)
 
 
-def write_alike(numbers: Sequence[float], width: float) -> list[str]:
-    """Format numbers with the same decimals and power of ten: two digits of a width."""
+def write_alike(
+    numbers: Sequence[float], width: float, *, typeset: bool = False
+) -> tuple[list[str], str]:
+    """Format numbers with the same decimals, two digits of a width, and their power of ten."""
     leading = _leading_exponent(*numbers)
     step = Decimal(1).scaleb(-_decimal_places(width, leading))
     exponent = 0 if leading in PLAIN_EXPONENTS else leading
@@ -101,7 +103,7 @@ def write_alike(numbers: Sequence[float], width: float) -> list[str]:
     ]
     if not width:
         texts = [_without_trailing_zeros(text) for text in texts]
-    return [text + _power(exponent, typeset=False) for text in texts]
+    return [_sign(text, typeset) for text in texts], _power(exponent, typeset)
 
 
 def write_share(share: float) -> str:

@@ -47,7 +47,7 @@ def written_score(score: Score, *, typeset: bool = True) -> Written:
     return write_estimate(score.value, score.lower, score.upper, typeset=typeset)
 
 
-def write_range(expected: ExpectedRange) -> tuple[str, str]:
+def write_range(expected: ExpectedRange, *, typeset: bool = False) -> tuple[str, str]:
     """Return what was found and the expected range as text, with equally many decimals.
 
     One digit more is shown where a value outside would look as if it lay inside.
@@ -56,10 +56,11 @@ def write_range(expected: ExpectedRange) -> tuple[str, str]:
     width = expected.upper - expected.lower
     inside = expected.lower <= expected.found <= expected.upper
     for share in (1.0, 0.1, 0.01):
-        found, lower, upper = write_alike(numbers, share * width)
+        (found, lower, upper), power = write_alike(numbers, share * width, typeset=typeset)
         if inside or found not in {lower, upper}:
             break
-    return found, lower if lower == upper else f"{lower} to {upper}"
+    usual = lower if lower == upper else f"{lower} to {upper}"
+    return found + power, usual + power
 
 
 def write_p(p: float) -> str:

@@ -1,10 +1,18 @@
 """The verdict of a job, in words."""
 
-import pytest
+import io
+from typing import Any
 
+import pytest
+from rich.console import Console
+
+from latentscale_pipeline.report import render_report
+from latentscale_pipeline.report.job import job_report
+from latentscale_pipeline.report.terminal_summary import print_summary
 from latentscale_pipeline.report.verdict import judge, write_verdict
 from latentscale_pipeline.results.model import ExpectedRange, Score
 from latentscale_pipeline.views.scores import write_p, write_range
+from tests.support.results_documents import example_results, read
 
 
 def expected(found: float, lower: float, upper: float, p: float, **fields: float) -> ExpectedRange:
@@ -84,7 +92,7 @@ def test_scores_of_labels_and_of_the_reference_take_no_part() -> None:
         ((0.94, 0.9221, 0.9987), ("0.940", "0.922 to 0.999")),
         # Just outside: a digit more shows it.
         ((145.46, 145.52, 151.58), ("145.46", "145.52 to 151.58")),
-        ((5.7e-6, 0.4e-6, 14.9e-6), ("0.6e-05", "0.0e-05 to 1.5e-05")),
+        ((5.7e-6, 0.4e-6, 14.9e-6), ("0.6e-05", "0.0 to 1.5e-05")),
         ((1.0, 1.0, 1.0), ("1", "1")),
         ((0.99, 1.0, 1.0), ("0.99", "1")),
     ],
@@ -99,3 +107,57 @@ def test_p_has_few_digits() -> None:
     assert [write_p(p) for p in (1.0, 0.07, 0.0431, 0.0042, 0.00009)] == [
         *("1.00", "0.07", "0.04", "0.004", "<0.001"),
     ]
+
+
+def judged() -> dict[str, Any]:
+    """Return results of which one score differs, by far, and one doesn't."""
+    results = example_results()
+    usual = {"rows": 300, "lower": 10.0, "upper": 14.0, "z": 0.0, "p": 0.4, "smallest_found": 1.0}
+    for row in results["scores"]:
+        if (row["measure"], row["of"], row["score"]) == ("magnitude", "corpus", "area"):
+            row["expected"] = usual | {"found": 3.0, "p": 1e-6, "p_adjusted": 2e-6}
+        if (row["measure"], row["of"], row.get("order")) == ("vendi", "corpus", "1"):
+            row["expected"] = usual | {"found": 13.0, "p_adjusted": 0.4}
+    verdict = {
+        "value": "differs",
+        "reason": "MagArea <b> is 3.",
+        "also": "The rest.",
+        "compared": 2,
+    }
+    return results | {"verdict": verdict}
+
+
+def test_the_report_opens_with_the_verdict_and_its_evidence() -> None:
+    report = job_report(read(judged()))
+    assert report.judgement is not None
+    assert report.judgement.heading == "Differs from the reference"
+    assert list(report.judgement.sentences) == ["MagArea <b> is 3.", "The rest."]
+    strips = {strip.title: (strip.away, strip.differs) for strip in report.judgement.strips}
+    # In half widths of 2 from the middle, 12.
+    assert strips["MagArea"] == (-4.5, True)
+    assert strips["Vendi score, cosine, order 1"] == (0.5, False)
+    page = render_report(read(judged()))
+    assert page.index("Differs from the reference</h2>") < page.index('class="conclusions"')
+    assert "MagArea &lt;b&gt; is 3." in page
+    assert page.count('class="dot"') == len(strips)
+    assert '<circle class="dot" cx="125.0"' in page
+
+
+def test_a_report_of_an_earlier_version_has_no_verdict() -> None:
+    assert job_report(read(example_results())).judgement is None
+
+
+def test_the_summary_on_a_terminal_opens_with_the_verdict() -> None:
+    output = io.StringIO()
+    print_summary(read(judged()), Console(file=output, width=200))
+    lines = output.getvalue().splitlines()
+    start = lines.index("DIFFERS FROM THE REFERENCE")
+    assert lines[start + 1] == "MagArea <b> is 3. The rest."
+    heading = next(line for line in lines if "at 300 rows" in line)
+    assert heading.split()[-2:] == ["expected", "p"]
+    [area] = [line for line in lines if line.startswith("MagArea ") and "<0.001" in line]
+    assert "10.0 to 14.0  <  [  |  ]     <0.001" in area
+    [vendi] = [
+        line for line in lines if line.startswith("Vendi score, cosine, order 1") and "|" in line
+    ]
+    assert "   [  | o]     0.40" in vendi

@@ -50,6 +50,10 @@ class GeomcaMeasure(Measure):
 
         return with_representatives(section, findings, results, corpora)
 
+    def section_of_sample(self, section: Geomca) -> Geomca:
+        """Leave out other settings than the first, whose scores are all that is reported."""
+        return section.model_copy(update={"sweep": None})
+
     def scales(self, found: GeomcaResults) -> Iterator[tuple[str, float]]:
         """Yield epsilon."""
         yield "epsilon of geomca", found.epsilon

@@ -37,6 +37,10 @@ class VendiMeasure(Measure):
 
         return collect_vendi(section, facts, results)
 
+    def section_of_sample(self, section: Vendi) -> Vendi:
+        """Leave out the scores of labels."""
+        return section.model_copy(update={"labels": False})
+
     def scales(self, found: VendiResults) -> Iterator[tuple[str, float]]:
         """Yield the bandwidths of every kernel."""
         kernels = dict.fromkeys((entry.kernel, entry.bandwidth) for entry in found.corpus)

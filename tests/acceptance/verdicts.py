@@ -1,0 +1,153 @@
+"""The promises on verdicts at their full counts; run by ``make test-full`` as ``verdict-…``."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+if TYPE_CHECKING:
+    from tests.acceptance.run import Bench
+
+Rows = np.ndarray[Any, np.dtype[Any]]
+
+MEASURES: dict[str, Any] = {"heat": {}, "geomca": {}, "magnitude": {}, "vendi": {}}
+PAIRS, FEW = 200, 600
+"""Pairs of samples of one source, and the rows of each."""
+
+TRIES, MANY = 20, 5000
+"""Tries of every change, and the rows of corpus and reference."""
+
+KINDS = 10
+"""Rows are divided into as many labels, by the nearest of random rows."""
+
+
+def decide(corpus: Rows, reference: Rows, seed: int = 0) -> tuple[str | None, dict[str, float]]:
+    """Return the verdict of a default job, and the (adjusted) p-value of every score."""
+    from latentscale_pipeline.config.job import resolve_config
+    from latentscale_pipeline.corpus.in_memory import hold_rows
+    from latentscale_pipeline.engine.in_memory import run_in_memory
+    from latentscale_pipeline.jobs.expectations import expect_scores
+    from latentscale_pipeline.jobs.plan import job_facts, measure_sections
+    from latentscale_pipeline.measures.fresh_samples import plan_samples, stage_name
+    from latentscale_pipeline.measures.registry import MEASURES as KNOWN
+    from latentscale_pipeline.report.verdict import judge
+    from latentscale_pipeline.results.model import Score
+    from latentscale_pipeline.storage.in_memory import InMemoryStore
+
+    document = {"name": "v", "corpus": "c", "reference": "r", "seed": seed, "measures": MEASURES}
+    config = resolve_config(document, "v", measures=measure_sections())
+    held = {"corpus": hold_rows(corpus, "c"), "reference": hold_rows(reference, "r")}
+    facts = job_facts(config, held, {})
+    stages = plan_samples(KNOWN, config.measures, facts)
+    with threadpool_limits(1):
+        results = run_in_memory(stages, held, InMemoryStore())
+    numbers = {"value": 0.0, "lower": 0.0, "upper": 0.0, "bounds": "exact"}
+    names = ("of", "score", "kernel", "order", "scale")
+    scores = [
+        Score(measure=measure, **numbers, **dict(zip(names, json.loads(identity), strict=True)))
+        for measure in MEASURES
+        for identity in results(stage_name(measure)).values["expected"]
+    ]
+    expected = expect_scores(scores, config.measures, facts, results)
+    found = {
+        " ".join(str(part) for part in (s.measure, s.score, s.kernel, s.order) if part): s.expected
+        for s in expected
+        if s.expected is not None
+    }
+    p = {name: usual.p_adjusted or usual.p for name, usual in found.items()}
+    return judge(expected, compares=True).value, p
+
+
+def _same_source(rows: Rows, seed: int) -> tuple[str | None, dict[str, float]]:
+    drawn = rows[np.random.default_rng([1, seed]).choice(len(rows), 2 * FEW, replace=False)]
+    return decide(drawn[:FEW], drawn[FEW:], seed)
+
+
+def cut_a_label(rows: Rows, others: Rows, generator: np.random.Generator) -> Rows:
+    """Remove half of the rows of one label."""
+    centres = rows[generator.choice(len(rows), KINDS, replace=False)].astype(float)
+    labels = (rows.astype(float) @ centres.T).argmax(axis=1)
+    chosen = np.flatnonzero(labels == np.argsort(np.bincount(labels, minlength=KINDS))[KINDS // 2])
+    return np.delete(rows, generator.choice(chosen, len(chosen) // 2, replace=False), axis=0)
+
+
+def add_near_duplicates(rows: Rows, others: Rows, generator: np.random.Generator) -> Rows:
+    """Replace 5 % of the rows by near-duplicates of others."""
+    changed = rows.astype("f4")
+    count = len(rows) // 20
+    copied = rows[generator.choice(np.arange(count, len(rows)), count, replace=False)]
+    changed[:count] = copied + generator.normal(scale=1e-3, size=copied.shape)
+    return changed
+
+
+def add_outliers(rows: Rows, others: Rows, generator: np.random.Generator) -> Rows:
+    """Replace 3 % of the rows by rows from elsewhere: random directions."""
+    changed = rows.astype("f4")
+    far = generator.normal(size=(3 * len(rows) // 100, rows.shape[1]))
+    changed[: len(far)] = far / np.linalg.norm(far, axis=1, keepdims=True)
+    return changed
+
+
+CHANGES: dict[str, Callable[[Rows, Rows, np.random.Generator], Rows]] = {
+    "one label of ten cut by half": cut_a_label,
+    "5 % near-duplicates": add_near_duplicates,
+    "3 % outliers": add_outliers,
+}
+
+
+def _changed(rows: Rows, name: str, seed: int) -> tuple[str | None, dict[str, float]]:
+    generator = np.random.default_rng([2, seed])
+    drawn = rows[generator.choice(len(rows), 2 * MANY, replace=False)]
+    corpus, reference = drawn[:MANY], drawn[MANY:]
+    return decide(CHANGES[name](corpus, reference, generator), reference.astype("f4"), seed)
+
+
+def _on_two_cores(
+    work: Callable[[int], tuple[str | None, dict[str, float]]], seeds: Sequence[int]
+) -> list[tuple[str | None, dict[str, float]]]:
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        return list(pool.map(work, seeds))
+
+
+def _shares(found: Sequence[tuple[str | None, dict[str, float]]]) -> dict[str, float]:
+    """Return how often each score has p of at most 0.05."""
+    counts = Counter(name for _, p in found for name, value in p.items() if value <= 0.05)
+    return {name: counts[name] / len(found) for name in found[0][1]}
+
+
+def false_alarms(bench: Bench) -> list[dict[str, Any]]:
+    """Compare samples of one source."""
+    from tests.acceptance.run import record
+
+    begun = time.perf_counter()
+    found = _on_two_cores(partial(_same_source, bench.rows), range(PAIRS))
+    share = sum(value == "differs" for value, _ in found) / PAIRS
+    figures = {"share": share, "by_score": _shares(found), "seconds": time.perf_counter() - begun}
+    limit = "at most 0.07"
+    promise = f"false alarms of {PAIRS} pairs of {FEW} and {FEW} rows of one source"
+    return [record(promise, figures, limit, share <= 0.07)]
+
+
+def power(bench: Bench) -> list[dict[str, Any]]:
+    """Compare changed samples with others of the same source."""
+    from tests.acceptance.run import record
+
+    records = []
+    for name in CHANGES:
+        begun = time.perf_counter()
+        found = _on_two_cores(partial(_changed, bench.rows, name), range(TRIES))
+        share = sum(value == "differs" for value, _ in found) / TRIES
+        figures = {"share": share, "by_score": _shares(found)}
+        figures["seconds"] = time.perf_counter() - begun
+        promise = f"{name}, found in {TRIES} tries at {MANY} and {MANY} rows"
+        records.append(record(promise, figures, "at least 0.95", share >= 0.95))
+    return records
