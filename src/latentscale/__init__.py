@@ -4,7 +4,8 @@
 >>> latentscale.vendi_score(rows)[1]  # doctest: +SKIP
 
 ``vendi_score``, ``magnitude_function``, ``heat_trace``, ``imd`` and ``geomca_scores`` take arrays
-and return the same numbers as a job. The subpackages contain the mathematics.
+and return the same numbers as a job. ``run`` runs a whole job. The subpackages contain the
+mathematics.
 """
 
 import os
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         heat_trace,
         imd,
         magnitude_function,
+        run,
         vendi_score,
     )
 
@@ -33,6 +35,7 @@ __all__ = [
     "heat_trace",
     "imd",
     "magnitude_function",
+    "run",
     "vendi_score",
 ]
 

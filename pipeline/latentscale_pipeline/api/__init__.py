@@ -5,7 +5,8 @@ first use, because ``latentscale`` itself doesn't depend on jobs.
 
 The numbers equal those of ``latentscale run`` on the same rows with the same settings and seed: the
 same stages compute them, the same rules choose the method, and every number has the same bracket.
-Everything is computed in the calling thread, and nothing is written.
+Everything is computed in the calling thread, and nothing is written. ``latentscale.run`` runs a
+whole job instead, with all measures, the verdict and the report in a folder.
 
 A contiguous array of float32 or float16 is read in place; any other array is copied once, in the
 type in which a corpus is stored. In addition, a call needs the memory of one task of a job and of
@@ -26,16 +27,20 @@ from latentscale_pipeline.api.functions import (
     magnitude_function,
     vendi_score,
 )
+from latentscale_pipeline.api.job import JobResults, Scores, run
 
 __all__ = [
     "GeomcaFindings",
     "HeatTraceFindings",
     "ImdFindings",
+    "JobResults",
     "MagnitudeFindings",
+    "Scores",
     "VendiFindings",
     "geomca_scores",
     "heat_trace",
     "imd",
     "magnitude_function",
+    "run",
     "vendi_score",
 ]

@@ -1,0 +1,224 @@
+"""Run a whole job from Python: all measures, the verdict and the report."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from latentscale_pipeline.api.findings import draw_table
+from latentscale_pipeline.config.job import resolve_config
+from latentscale_pipeline.corpus.corpus import open_corpus
+from latentscale_pipeline.corpus.in_memory import hold_rows
+from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.engine.in_memory import tell_nobody
+from latentscale_pipeline.errors import BadInput, LatentscaleError
+from latentscale_pipeline.jobs.plan import make_plan, measure_sections
+from latentscale_pipeline.jobs.run import run_job
+from latentscale_pipeline.report.scores import title_apart
+from latentscale_pipeline.report.terminal_summary import headlines
+from latentscale_pipeline.report.verdict import write_verdict
+from latentscale_pipeline.results.model import Corpus, Results, Score, Verdict
+from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.views.scores import write_range, written_score
+
+
+class Scores(Sequence[Score]):
+    """The scores of a job, in the order of its measures."""
+
+    def __init__(self, scores: Sequence[Score]) -> None:
+        self._scores = tuple(scores)
+
+    def __len__(self) -> int:
+        return len(self._scores)
+
+    @overload
+    def __getitem__(self, place: int) -> Score: ...
+    @overload
+    def __getitem__(self, place: slice) -> Scores: ...
+    def __getitem__(self, place: int | slice) -> Score | Scores:
+        """Return a score, or some of them."""
+        found = self._scores[place]
+        return found if isinstance(found, Score) else Scores(found)
+
+    def where(self, **wanted: object) -> Scores:
+        """Return the scores whose fields have the given values, such as ``of="pair"``."""
+        unknown = [name for name in wanted if name not in Score.model_fields]
+        if unknown:
+            fields = ", ".join(Score.model_fields)
+            raise ValueError(f"scores have no field {unknown[0]}; it can be {fields}")
+        return Scores(
+            [s for s in self if all(getattr(s, name) == value for name, value in wanted.items())]
+        )
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one flat mapping per score; those of ``expected`` are named ``expected_…``."""
+        return [_record(score) for score in self]
+
+    def to_pandas(self) -> Any:
+        """Return a pandas DataFrame with one row per score.
+
+        Raises
+        ------
+        ImportError
+            If pandas isn't installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError(
+                "to_pandas needs pandas: pip install pandas; records() gives the same without it"
+            ) from None
+        return pandas.DataFrame.from_records(self.records())
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{title_apart(score)}: {written_score(score)}" for score in self)
+
+
+@dataclass(frozen=True, repr=False)
+class JobResults:
+    """The results of a finished job.
+
+    Attributes
+    ----------
+    folder : str
+        The job's folder, with ``results.json``, ``report.html`` and ``config.yaml``.
+    document : Results
+        The content of ``results.json``.
+    """
+
+    folder: str
+    document: Results
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Return whether the corpus differs from the reference by more than chance."""
+        return self.document.verdict
+
+    @property
+    def scores(self) -> Scores:
+        """Return all scores."""
+        return Scores(self.document.scores)
+
+    @property
+    def corpora(self) -> Mapping[str, Corpus]:
+        """Return the measured corpora by role."""
+        return {str(role): corpus for role, corpus in self.document.corpora.by_role().items()}
+
+    def report(self) -> str:
+        """Return the path of the HTML report."""
+        return ObjectStore(self.folder).locate("report.html")
+
+    def __repr__(self) -> str:
+        lines = [*self._sentences(), *(f"  {name}  {text}" for name, text in self._lines())]
+        return "\n".join([self.document.job.id, *lines, f"  report  {self.report()}"])
+
+    def _repr_html_(self) -> str:
+        said = "".join(f"<p>{escape(sentence)}</p>" for sentence in self._sentences())
+        return f"{said}{draw_table(self.document.job.id, self._lines())}"
+
+    def _sentences(self) -> list[str]:
+        verdict = self.verdict
+        return write_verdict(verdict) if verdict is not None and verdict.value is not None else []
+
+    def _lines(self) -> list[tuple[str, str]]:
+        return [(title_apart(s), _in_short(s)) for s in headlines(self.document.scores)]
+
+
+def _in_short(score: Score) -> str:
+    text = str(written_score(score, typeset=False))
+    if score.expected is None:
+        return text
+    found, usual = write_range(score.expected)
+    return f"{text}; at {score.expected.rows:,} rows {found}, expected {usual}"
+
+
+def _record(score: Score) -> dict[str, Any]:
+    own = {name: getattr(score, name) for name in Score.model_fields if name != "expected"}
+    usual = {} if score.expected is None else score.expected.document()
+    return own | {f"expected_{name}": value for name, value in usual.items()}
+
+
+def run(
+    corpus: ArrayLike | str | Path,
+    reference: ArrayLike | str | Path | None = None,
+    *,
+    measures: Sequence[str] | Mapping[str, Mapping[str, Any]] | None = None,
+    name: str = "notebook",
+    output: str | Path = "jobs/",
+    **settings: Any,
+) -> JobResults:
+    """Run a job, as ``latentscale run`` does, and return its results.
+
+    A finished job is recognised and not computed again; an interrupted one is continued. The job
+    runs in this process, unless ``cluster`` asks for workers: ``cluster={"kind": "local"}``.
+
+    Parameters
+    ----------
+    corpus, reference : array_like, shape (n, d), or str or Path
+        Rows, or whatever ``latentscale ingest`` reads: a file, a folder, a corpus, a URL. Rows are
+        stored below ``output``.
+    measures : sequence of str, or mapping, optional
+        Names of measures, or the settings of each by its name. By default all that apply.
+    name : str
+        Name of the job; its folder's name begins with it.
+    output : str or Path
+        Folder or URL of jobs.
+    **settings
+        Other keys of a job file, such as ``seed=1`` or ``sampling={"samples": 40}``.
+
+    Returns
+    -------
+    JobResults
+        ``.verdict``, ``.scores`` (``.to_pandas()``), ``.report()``.
+
+    Raises
+    ------
+    ValueError
+        If the rows or settings are invalid; the message is one line.
+    RuntimeError
+        If the job can't be finished.
+
+    Examples
+    --------
+    >>> results = latentscale.run(generated, reference=real)  # doctest: +SKIP
+    >>> results.verdict.value  # doctest: +SKIP
+    'no_difference_found'
+    """
+    document: dict[str, Any] = {"cluster": {"kind": "serial"}, **settings}
+    document |= {"name": name, "output": str(output)}
+    if measures is not None:
+        named = measures if isinstance(measures, Mapping) else {one: {} for one in measures}
+        document["measures"] = {key: dict(section) for key, section in named.items()}
+    try:
+        for role, given in (("corpus", corpus), ("reference", reference)):
+            if given is not None:
+                document[role] = _place(given, role, str(output))
+        config = resolve_config(document, "settings", measures=measure_sections())
+        finished = run_job(make_plan(config), tell_nobody)
+    except BadInput as error:
+        raise ValueError(str(error).removeprefix("settings: ")) from None
+    except LatentscaleError as error:
+        raise RuntimeError(str(error)) from None
+    return JobResults(finished.store.url, finished.results)
+
+
+def _place(given: ArrayLike | str | Path, role: str, output: str) -> str:
+    """Return where the rows are; an array is stored as a corpus named by its fingerprint."""
+    if isinstance(given, str | Path):
+        return str(given)
+    held = hold_rows(given, role)
+    target = f"{output.rstrip('/')}/corpora/{held.fingerprint}.zarr"
+    try:
+        open_corpus(target).check_sizes()
+    except BadInput:
+        with tempfile.TemporaryDirectory() as folder:
+            np.save(f"{folder}/{role}.npy", held.read_all())
+            ingest([f"{folder}/{role}.npy"], target, overwrite=ObjectStore(target).exists(""))
+    return target

@@ -1,0 +1,132 @@
+"""A whole job from Python: the numbers of the command, on arrays and files."""
+
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+
+from latentscale import run
+from latentscale_pipeline.api import JobResults
+from tests.conftest import Ended
+from tests.support.jobs import timeless
+
+MEASURES: dict[str, Any] = {"vendi": {"kernels": ["cosine"], "orders": [1, 2]}, "geomca": {}}
+
+
+def sample(seed: int, kinds: int = 4) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    centres = np.random.default_rng(7).normal(size=(4, 6))
+    rows = centres[generator.integers(kinds, size=240)] + 0.2 * generator.normal(size=(240, 6))
+    return rows.astype("f4")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> JobResults:
+    output = tmp_path_factory.mktemp("api") / "jobs"
+    return run(sample(1), sample(2), measures=MEASURES, output=output, name="arrays")
+
+
+def test_an_array_gives_what_the_command_gives_of_its_file(
+    results: JobResults,
+    tmp_path: Path,
+    latentscale: Callable[..., Ended],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, seed in (("corpus", 1), ("reference", 2)):
+        np.save(f"{name}.npy", sample(seed))
+    document = {"name": "files", "corpus": "corpus.npy", "reference": "reference.npy"}
+    document |= {"measures": MEASURES, "cluster": {"kind": "serial"}, "output": "files"}
+    Path("job.yaml").write_text(json.dumps(document))
+    ended = latentscale("run", "job.yaml", "--json")
+    assert ended.code == 0, ended.err
+    expected = timeless(json.loads(ended.out))
+    found = timeless(json.loads(results.document.dump()))
+    assert found["scores"] == expected["scores"]
+    assert found["verdict"] == expected["verdict"]
+    assert found["job"]["config_hash"] == expected["job"]["config_hash"]
+
+
+def test_scores_are_a_table(results: JobResults) -> None:
+    table = results.scores.to_pandas()
+    assert isinstance(table, pandas.DataFrame)
+    assert len(table) == len(results.scores) == len(results.document.scores)
+    [own] = results.scores.where(measure="vendi", of="corpus", order="1")
+    assert own.expected is not None
+    chosen = (table["measure"] == "vendi") & (table["of"] == "corpus") & (table["order"] == "1")
+    [row] = table[chosen].to_dict("records")
+    assert row["value"] == own.value
+    assert row["sampling_error"] == own.sampling_error
+    assert row["expected_lower"] == own.expected.lower
+    with pytest.raises(ValueError, match="scores have no field ordr; it can be measure, of, score"):
+        results.scores.where(ordr="1")
+
+
+def test_it_shows_itself(results: JobResults) -> None:
+    text = repr(results)
+    assert text.startswith(Path(results.folder).name)
+    assert "\nNo difference found.\n" in text
+    assert f"report  {results.report()}" in text
+    assert Path(results.report()).stat().st_size > 10_000
+    assert "<p>No difference found.</p>" in results._repr_html_()
+    assert results.verdict is not None
+    assert results.verdict.value == "no_difference_found"
+    assert {role: corpus.n for role, corpus in results.corpora.items()} == {
+        "corpus": 240,
+        "reference": 240,
+    }
+    assert repr(results.scores[:1]).startswith("GeomCA precision")
+
+
+def test_the_same_rows_are_stored_and_measured_once(results: JobResults) -> None:
+    output = Path(results.folder).parent
+    stored = sorted((output / "corpora").iterdir())
+    assert len(stored) == 2
+    before = (Path(results.folder) / "results.json").stat().st_mtime_ns
+    again = run(sample(1), sample(2), measures=MEASURES, output=output, name="arrays")
+    assert (Path(again.folder) / "results.json").stat().st_mtime_ns == before
+    assert sorted((output / "corpora").iterdir()) == stored
+
+
+def test_files_and_arrays_mix_and_a_difference_is_found(tmp_path: Path) -> None:
+    np.save(tmp_path / "real.npy", sample(2))
+    found = run(
+        sample(1, kinds=2),
+        tmp_path / "real.npy",
+        measures=["geomca", "vendi"],
+        output=tmp_path / "jobs",
+        seed=3,
+    )
+    assert found.verdict is not None
+    assert found.verdict.value == "differs"
+    assert found.document.job.seed == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"corpus": np.zeros(3)}, "corpus must be a two-dimensional numeric array"),
+        ({"measures": ["vendy"]}, "measures.vendy is unknown; did you mean vendi?"),
+        ({"measures": ["geomca"]}, "measures.geomca compares with a reference"),
+        ({"sampling": {"rows": 3}}, "sampling.rows: Input should be greater than or equal to 50"),
+        ({"corpus": "nothing.npy"}, "nothing.npy: no such file or folder"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(
+    tmp_path: Path, arguments: dict[str, Any], message: str
+) -> None:
+    given = {"corpus": sample(1), "output": tmp_path / "jobs", **arguments}
+    with pytest.raises(ValueError, match=r"^[^\n]+$") as raised:
+        run(given.pop("corpus"), **given)
+    assert message in str(raised.value)
+
+
+def test_its_signature_shows_what_it_takes() -> None:
+    shown = str(inspect.signature(run))
+    for name in ("corpus", "reference", "measures", "output", "name"):
+        assert f"{name}:" in shown
