@@ -31,7 +31,7 @@ from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.corpus.ingest.create import ensure_corpus
 from latentscale_pipeline.corpus.ingest.encoding import Run
 from latentscale_pipeline.corpus.ingest.sources import Sources
-from latentscale_pipeline.errors import Interrupted
+from latentscale_pipeline.errors import BadInput, GateFailed, Interrupted
 from latentscale_pipeline.jobs.ingestion import ingest_runner
 from latentscale_pipeline.jobs.plan import Plan, make_plan
 from latentscale_pipeline.jobs.run import Finished, run_job
@@ -52,6 +52,9 @@ _Files = Mapping[str, str | None]
 @click.option("--reference-ids", metavar="FILE", help="The same for the reference.")
 @taking(WAIT, TAKE_OVER)
 @click.option("--verify", is_flag=True, help="Check every stored byte; redo what is damaged.")
+@click.option(
+    "--fail-on-difference", is_flag=True, help="Exit with 1 if the corpus differs (the verdict)."
+)
 @taking(KEEP, ALLOW_CODE, JSON_RESULTS, ALL_SCORES, QUIET, VERBOSE)
 def run(
     given: tuple[str, ...],
@@ -62,6 +65,7 @@ def run(
     wait: bool,
     take_over: bool,
     verify: bool,
+    fail_on_difference: bool,
     keep: bool,
     allow_code: bool,
     as_json: bool,
@@ -84,7 +88,7 @@ def run(
     Example:
       latentscale run vectors.npy
       latentscale run generated.parquet --reference real.parquet --measures heat,vendi
-      latentscale run nightly.yaml -o measures.heat.k=10
+      latentscale run nightly.yaml --fail-on-difference
     """
     files = {"labels": labels, "ids": ids}
     reference_files = {"labels": reference_labels, "ids": reference_ids}
@@ -99,6 +103,18 @@ def run(
         how = {"wait": wait, "take_over": take_over, "verify": verify, "keep": keep}
         finished = run_plan(plan, quiet=quiet, verbose=verbose, **how)
     print_finished(finished, as_json=as_json, every_score=every_score)
+    if fail_on_difference:
+        _fail_on_difference(finished)
+
+
+def _fail_on_difference(finished: Finished) -> None:
+    """End with exit code 1 if the corpus differs from the reference, with 2 if nobody can tell."""
+    verdict = finished.results.verdict
+    if verdict is None or verdict.value in {None, "cannot_tell"}:
+        reason = "it was measured by an earlier version" if verdict is None else verdict.reason
+        raise BadInput(f"--fail-on-difference: {finished.results.job.id} has no verdict: {reason}")
+    if verdict.value == "differs":
+        raise GateFailed(f"{finished.results.job.id} differs from its reference: {verdict.reason}")
 
 
 @click.command()

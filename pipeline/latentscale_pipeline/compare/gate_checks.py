@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
+
+from latentscale.sampling.fresh_samples import adjust
 from latentscale_pipeline.compare.difference import SIGNIFICANT_ERRORS, ComparedScore
 from latentscale_pipeline.compare.gates import Gate, order_text, write_field
 from latentscale_pipeline.compare.jobs import Comparison
@@ -15,7 +18,7 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.results.kernel_names import is_kernel
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.formatting import printable, write_number
-from latentscale_pipeline.views.scores import why_null
+from latentscale_pipeline.views.scores import why_null, write_p, write_range
 
 SHOWN_SCALE = 1e-3
 """Relative tolerance of a gate's ``scale``, because tables show only four digits."""
@@ -89,7 +92,8 @@ def check_gates(
     Raises
     ------
     BadInput
-        If a gate selects no score, or asks for significance where a sampling error is unknown.
+        If a gate selects no score, asks for significance where a sampling error is unknown, or
+        has ``p_below`` and none of its scores has an expected range.
     """
     results = []
     for position, gate in enumerate(gates):
@@ -104,9 +108,35 @@ def check_gates(
             if getattr(gate, name) is not None
             if (failure := check(gate, score, name, sign)) is not None
         ]
+        if gate.p_below is not None:
+            failures += _unexpected(gate.p_below, selected, place)
         failures.sort(key=lambda failure: -failure.excess)
         results.append(GateResult(gate, selected, tuple(failures)))
     return tuple(results)
+
+
+def _unexpected(p_below: float, selected: Sequence[ComparedScore], place: str) -> list[Failure]:
+    """Return the scores that differ from what is expected of the reference's source."""
+    known = [
+        (score, expected)
+        for score in selected
+        if score.job is not None and (expected := score.job.expected) is not None
+    ]
+    if not known:
+        reasons = [score.job.expected_reason for score in selected if score.job is not None]
+        why = next((reason for reason in reasons if reason), "the job has no reference")
+        raise BadInput(f"{place} has p_below, but no selected score has an expected range: {why}")
+    adjusted = adjust(np.array([expected.p for _, expected in known])).tolist()
+    failures = []
+    for (score, expected), p in zip(known, adjusted, strict=True):
+        if p < p_below:
+            found, usual = write_range(expected)
+            problem = (
+                f"{score.name} is {found}, where {usual} is expected at {expected.rows:,} rows "
+                f"(p {write_p(p)}); p_below allows {p_below:g}"
+            )
+            failures.append(Failure(score, "p_below", problem, p_below - p))
+    return failures
 
 
 def select(gate: Gate, scores: Sequence[ComparedScore], place: str) -> tuple[ComparedScore, ...]:

@@ -4,7 +4,9 @@ A gate selects scores by any of their fields and sets limits on them:
 
 * ``min``, ``max``: limits on the job's value;
 * ``max_drop``, ``max_rise``: limits on the change from the baseline, as a share of the baseline's
-  absolute value, or in the score's unit with ``absolute: true``.
+  absolute value, or in the score's unit with ``absolute: true``;
+* ``p_below``: a limit on the p-value with which the score differs from the job's reference. The
+  baseline plays no part. Alone it is a gate on all scores with an expected range.
 
 With ``significant: true`` only violations beyond the uncertainty count: a drop or a rise that is
 significant, or a value whose whole bracket is on the wrong side of a limit by more than its
@@ -79,6 +81,10 @@ class Gate(Section):
     """Smallest value allowed."""
     max: float | None = None
     """Largest value allowed."""
+    p_below: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
+    """Fails if a score differs from what is expected of the reference's source, with a p-value
+    below this; adjusted for the number of selected scores (Holm).
+    """
     absolute: bool = False
     """Whether max_drop and max_rise are in the score's own unit."""
     significant: bool = False
@@ -87,10 +93,15 @@ class Gate(Section):
     @model_validator(mode="after")
     def _meaningful(self) -> Gate:
         changes = (self.max_drop, self.max_rise)
-        if not self.selectors:
+        if not self.selectors and self.p_below is None:
             raise ValueError(f"it selects no score; name one of {', '.join(SELECTORS)}")
-        if all(limit is None for limit in (*changes, self.min, self.max)):
-            raise ValueError("it sets no limit; name one of max_drop, max_rise, min, max")
+        others = (*changes, self.min, self.max)
+        if all(limit is None for limit in (*others, self.p_below)):
+            raise ValueError("it sets no limit; name one of max_drop, max_rise, min, max, p_below")
+        if not self.selectors and any(limit is not None for limit in others):
+            raise ValueError(
+                f"only p_below can do without a selection; name one of {', '.join(SELECTORS)}"
+            )
         if self.absolute and all(limit is None for limit in changes):
             raise ValueError("absolute says how max_drop and max_rise count; it has neither")
         if self.max_drop is not None and self.max_drop > 1 and not self.absolute:

@@ -354,7 +354,7 @@ def test_significance_is_refused_where_a_sampling_error_is_unknown(
         ("gates: [{measure: vendi, min: .nan}]", "gates.0.min: Input should be a finite number"),
         (
             "gates: [{measure: vendi, min: 1}, {measure: vendi}]",
-            "gates.1: it sets no limit; name one of max_drop, max_rise, min, max",
+            "gates.1: it sets no limit; name one of max_drop, max_rise, min, max, p_below",
         ),
         ("gates: [{max_drop: 0.1}]", "gates.0: it selects no score; name one of measure, of, sco"),
         (
@@ -389,3 +389,58 @@ def test_mistakes_in_the_file_are_named(text: str, message: str) -> None:
 def test_a_gate_is_written_as_the_file_writes_it() -> None:
     [gate] = gates({"measure": "vendi", "order": 1, "max_drop": 0.1, "significant": True})
     assert str(gate) == "measure=vendi order=1 max_drop=0.1 significant=true"
+
+
+# --- against the reference ------------------------------------------------------------------
+
+
+def expected(p: float) -> dict[str, float]:
+    return {
+        "rows": 300,
+        "found": 12.0,
+        "lower": 8.0,
+        "upper": 10.0,
+        "z": 3.0,
+        "p": p,
+        "smallest_found": 1.0,
+    }
+
+
+def test_a_score_that_differs_from_the_reference_fails() -> None:
+    ours = [
+        row(12.5, expected=expected(0.004)),
+        row(3.0, score="other", expected=expected(0.03)),
+        row(4.0, score="unknown", expected_reason="it isn't measured on samples"),
+    ]
+    [every] = check(ours, ours, {"p_below": 0.01})
+    assert every.message == (
+        "toy spread (corpus) is 12.0, where 8.0 to 10.0 is expected at 300 rows (p 0.008); "
+        "p_below allows 0.01"
+    )
+    # Of two p-values Holm's method doubles the smaller one, and leaves the larger as it is.
+    assert check(ours, ours, {"score": "other", "p_below": 0.031})[0].failures
+    assert not check(ours, ours, {"score": "other", "p_below": 0.03})[0].failures
+    assert len(check(ours, ours, {"p_below": 0.031})[0].failures) == 2
+    assert len(check(ours, ours, {"p_below": 0.0301})[0].failures) == 2
+    assert len(check(ours, ours, {"p_below": 0.03})[0].failures) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({}, "the job has no reference"),
+        ({"expected_reason": "sampling.method is none"}, "sampling.method is none"),
+    ],
+)
+def test_a_gate_that_cannot_fail_is_refused(fields: dict[str, str], why: str) -> None:
+    ours = [row(12.5, **fields)]
+    with pytest.raises(BadInput) as refused:
+        check(ours, ours, {"p_below": 0.01})
+    assert str(refused.value) == (
+        f"gates.yaml: gates.0 has p_below, but no selected score has an expected range: {why}"
+    )
+
+
+def test_other_limits_need_a_selection_beside_it() -> None:
+    with pytest.raises(BadInput, match="only p_below can do without a selection; name one of mea"):
+        gates({"p_below": 0.01, "min": 3})

@@ -160,3 +160,27 @@ def test_the_key_has_the_code_of_the_measure(tmp_path: Path) -> None:
         "latentscale_pipeline.measures.vendi.collect",
     } <= code
     assert not {name for name in code if ".heat" in name or name.endswith(".report")}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "keys", "code", "message"),
+    [
+        (6, "", 0, ""),
+        (3, "", 1, "differs from its reference: Vendi score, cosine, order "),
+        (6, "sampling: {method: none}\n", 2, "has no verdict: 2 of 2 headline scores have no "),
+    ],
+)
+def test_a_nightly_command_fails_on_a_difference(
+    tmp_path: Path, latentscale: Any, kinds: int, keys: str, code: int, message: str
+) -> None:
+    np.save(tmp_path / "corpus.npy", sample(300, 7, kinds=kinds))
+    np.save(tmp_path / "reference.npy", sample(300, 8))
+    (tmp_path / "job.yaml").write_text(
+        f"{{name: v, corpus: {tmp_path}/corpus.npy, reference: {tmp_path}/reference.npy, "
+        f"output: {tmp_path}/jobs, cluster: {{kind: serial}}, measures: {VENDI}"
+        f"{', ' + keys.strip() if keys else ''}}}\n"
+    )
+    ended = latentscale("run", tmp_path / "job.yaml", "--fail-on-difference", "--quiet")
+    assert ended.code == code
+    assert message in ended.err
+    assert "report  " in ended.out, "the report is named, however it ends"
