@@ -23,7 +23,7 @@ MEASURES: dict[str, Any] = {"heat": {}, "geomca": {}, "magnitude": {}, "vendi": 
 PAIRS, FEW = 200, 600
 """Pairs of samples of one source, and the rows of each."""
 
-TRIES, MANY = 20, 5000
+TRIES, MANY = 10, 5000
 """Tries of every change, and the rows of corpus and reference."""
 
 KINDS = 10
