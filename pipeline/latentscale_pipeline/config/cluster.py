@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePosixPath
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -97,6 +97,24 @@ class Closed(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _numbers_are_no_words(cls, document: Any) -> Any:
+        """Refuse a truth value for a number, which Python would take for 1 or 0."""
+        for name, value in document.items() if isinstance(document, dict) else ():
+            if isinstance(value, bool) and name in cls.model_fields:
+                types = _types_in(cls.model_fields[name].annotation)
+                if types & {int, float} and not types & {bool, Any}:
+                    word = str(value).lower()
+                    raise ValueError(f"{name} is {word}, not a number (YAML reads yes as true)")
+        return document
+
+
+def _types_in(annotation: Any) -> set[Any]:
+    """Return the types that an annotation is made of."""
+    inside = get_args(annotation)
+    return {annotation}.union(*map(_types_in, inside)) if inside else {annotation}
 
 
 class Serial(Closed):

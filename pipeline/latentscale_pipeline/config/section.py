@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from latentscale_pipeline.config.cluster import CLUSTERS, Closed
 from latentscale_pipeline.errors import BadInput
@@ -41,16 +43,32 @@ class Section(Closed):
         return ()
 
 
+class _UniqueKeys(yaml.SafeLoader):
+    """Refuses a key that a mapping has twice, of which YAML would keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Return the mapping of a node."""
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(
+                        problem=f"{key.value} is given twice", problem_mark=key.start_mark
+                    )
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def parse_yaml(text: str, where: str) -> Any:
     """Parse YAML; an error names the file ``where`` and the line."""
     try:
-        return yaml.safe_load(text)
+        return _UniqueKeys(text).get_single_data()
     except (yaml.YAMLError, ValueError) as error:  # an impossible date is a ValueError
         raise BadInput(f"{where}: not valid YAML: {_yaml_problem(error)}") from None
 
 
 def validate(model: type[Model], document: Any, where: str, prefix: str) -> Model:
-    """Validate a document against a model, with a one-line message for a mistake.
+    """Validate a document against a model, with a line for every mistake.
 
     Parameters
     ----------
@@ -66,12 +84,17 @@ def validate(model: type[Model], document: Any, where: str, prefix: str) -> Mode
     Raises
     ------
     BadInput
-        On a mistake; for an unknown key the message suggests the nearest known one.
+        On mistakes, unknown keys first; for an unknown key the message suggests the nearest known
+        one.
     """
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        raise BadInput(f"{where}: {_explain(error, model, prefix)}") from None
+        mistakes = _explain(error, model, prefix)
+        if len(mistakes) == 1:
+            raise BadInput(f"{where}: {mistakes[0]}") from None
+        lines = "".join(f"\n  {mistake}" for mistake in mistakes)
+        raise BadInput(f"{where}: {len(mistakes)} mistakes:{lines}") from None
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -81,17 +104,32 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else f"; it can be {', '.join(names)}"
 
 
-def _explain(error: ValidationError, model: type[BaseModel], prefix: str) -> str:
-    """Return path and problem of the most helpful of several mistakes."""
-    # In a union, the error of the branch that matched furthest helps most, and a wrong literal,
-    # which only says that another branch was meant, helps least.
-    first = max(
-        error.errors(), key=lambda found: (found["type"] != "literal_error", len(found["loc"]))
-    )
+def _explain(error: ValidationError, model: type[BaseModel], prefix: str) -> list[str]:
+    """Return path and problem of every mistake, unknown keys first.
+
+    Of the errors of a union's branches, that of the branch that matched furthest helps most, and a
+    wrong literal, which only says that another branch was meant, helps least.
+    """
+    by_place: dict[tuple[str, ...], list[ErrorDetails]] = {}
+    for found in error.errors():
+        tags = [_is_union_tag(*pair) for pair in pairwise(("", *found["loc"]))]
+        count = tags.index(True) if True in tags else len(tags)
+        by_place.setdefault(tuple(map(str, found["loc"][:count])), []).append(found)
+    chosen = [
+        max(group, key=lambda found: (found["type"] != "literal_error", len(found["loc"])))
+        for group in by_place.values()
+    ]
+    chosen.sort(key=lambda found: found["type"] != "extra_forbidden")
+    return [_explain_one(found, model, prefix) for found in chosen]
+
+
+def _explain_one(first: ErrorDetails, model: type[BaseModel], prefix: str) -> str:
+    """Return path and problem of a mistake."""
     parts = [
         str(part)
-        for before, part in zip(("", *first["loc"]), first["loc"], strict=False)
-        if not _is_union_tag(before, part)
+        for pair in pairwise(("", *first["loc"]))
+        if not _is_union_tag(*pair)
+        for part in pair[1:]
     ]
     path = ".".join([*([prefix] if prefix else []), *parts])
     if first["type"] == "extra_forbidden":

@@ -207,3 +207,41 @@ def test_canonical_form() -> None:
     assert digest({"a": 1.0}) == digest({"a": 1.0})
     with pytest.raises(ValueError, match="Out of range"):
         canonical(math.nan)
+
+
+def test_all_mistakes_are_told_at_once_unknown_keys_first() -> None:
+    with pytest.raises(BadInput) as raised:
+        read(
+            "name: a\ncorpus: c.npy\nseed: -1\nouptut: jobs/\n"
+            "measures: {heat: {k: many, kk: 3}, vendi: {kernels: [{name: rbf, width: 1}]}}\n"
+        )
+    first, *mistakes = str(raised.value).splitlines()
+    assert first == "job.yaml: 5 mistakes:"
+    assert mistakes[:3] == [
+        "  measures.heat.kk is unknown; did you mean k?",
+        "  measures.vendi.kernels.0.width is unknown; did you mean bandwidth?",
+        "  ouptut is unknown; did you mean output?",
+    ]
+    assert mistakes[3].startswith("  seed: Input should be greater than or equal to 0")
+    assert mistakes[4].startswith("  measures.heat.k: Input should be a valid integer")
+
+
+def test_a_key_that_is_given_twice_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"^job.yaml: not valid YAML: line 3: seed is given twice$"):
+        read("name: a\nseed: 1\nseed: 2\ncorpus: c.npy\n")
+    merged = "name: a\ncorpus: c.npy\nmeasures: {heat: &one {k: 4}, vendi: {}}\n"
+    assert read(merged).measures["heat"].k == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("seed: yes", "seed is true"),
+        ("measures: {heat: {k: on}}", "measures.heat: k is true"),
+        ("measures: {heat: {tolerance: no}}", "measures.heat: tolerance is false"),
+    ],
+)
+def test_a_word_is_not_taken_for_a_number(text: str, place: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        read(f"name: a\ncorpus: c.npy\n{text}\n")
+    assert f"job.yaml: {place}, not a number (YAML reads yes as true)" in str(raised.value)
