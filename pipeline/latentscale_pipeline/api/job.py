@@ -26,6 +26,7 @@ from latentscale_pipeline.report.terminal_summary import headlines
 from latentscale_pipeline.report.verdict import write_verdict
 from latentscale_pipeline.results.model import Corpus, Results, Score, Verdict
 from latentscale_pipeline.storage.objects import ObjectStore
+from latentscale_pipeline.storage.urls import storage_options
 from latentscale_pipeline.views.scores import write_range, written_score
 
 
@@ -149,9 +150,10 @@ def run(
     corpus: ArrayLike | str | Path,
     reference: ArrayLike | str | Path | None = None,
     *,
-    measures: Sequence[str] | Mapping[str, Mapping[str, Any]] | None = None,
+    measures: str | Sequence[str] | Mapping[str, Mapping[str, Any]] | None = None,
     name: str = "notebook",
     output: str | Path = "jobs/",
+    allow_code: bool = False,
     **settings: Any,
 ) -> JobResults:
     """Run a job, as ``latentscale run`` does, and return its results.
@@ -164,12 +166,14 @@ def run(
     corpus, reference : array_like, shape (n, d), or str or Path
         Rows, or whatever ``latentscale ingest`` reads: a file, a folder, a corpus, a URL. Rows are
         stored below ``output``.
-    measures : sequence of str, or mapping, optional
+    measures : str, sequence of str, or mapping, optional
         Names of measures, or the settings of each by its name. By default all that apply.
     name : str
         Name of the job; its folder's name begins with it.
     output : str or Path
         Folder or URL of jobs.
+    allow_code : bool
+        Whether functions that the settings name may be imported and run.
     **settings
         Other keys of a job file, such as ``seed=1`` or ``sampling={"samples": 40}``.
 
@@ -194,14 +198,16 @@ def run(
     document: dict[str, Any] = {"cluster": {"kind": "serial"}, **settings}
     document |= {"name": name, "output": str(output)}
     if measures is not None:
-        named = measures if isinstance(measures, Mapping) else {one: {} for one in measures}
+        names = [measures] if isinstance(measures, str) else measures
+        named = names if isinstance(names, Mapping) else {one: {} for one in names}
         document["measures"] = {key: dict(section) for key, section in named.items()}
     try:
-        for role, given in (("corpus", corpus), ("reference", reference)):
-            if given is not None:
-                document[role] = _place(given, role, str(output))
+        with storage_options(settings.get("storage_options", {})):
+            for role, given in (("corpus", corpus), ("reference", reference)):
+                if given is not None:
+                    document[role] = _place(given, role, str(output))
         config = resolve_config(document, "settings", measures=measure_sections())
-        finished = run_job(make_plan(config), tell_nobody)
+        finished = run_job(make_plan(config, allow_code=allow_code), tell_nobody)
     except BadInput as error:
         raise ValueError(str(error).removeprefix("settings: ")) from None
     except LatentscaleError as error:

@@ -35,6 +35,7 @@ from latentscale_pipeline.errors import BadInput, GateFailed, Interrupted
 from latentscale_pipeline.jobs.ingestion import ingest_runner
 from latentscale_pipeline.jobs.plan import Plan, make_plan
 from latentscale_pipeline.jobs.run import Finished, run_job
+from latentscale_pipeline.measures.fresh_samples import sample_sizes
 from latentscale_pipeline.progress import Progress, reported, silent
 from latentscale_pipeline.report.terminal import print_scores
 from latentscale_pipeline.report.terminal_summary import print_summary
@@ -100,11 +101,20 @@ def run(
                 config, given, files, reference_files, silent if quiet else progress
             )
         plan = plan_job(config, allow_code=allow_code, quiet=quiet)
+        if fail_on_difference:
+            _refuse_incomparable(plan)
         how = {"wait": wait, "take_over": take_over, "verify": verify, "keep": keep}
         finished = run_plan(plan, quiet=quiet, verbose=verbose, **how)
     print_finished(finished, as_json=as_json, every_score=every_score)
     if fail_on_difference:
         _fail_on_difference(finished)
+
+
+def _refuse_incomparable(plan: Plan) -> None:
+    """Refuse a job that will have no verdict, before it runs."""
+    reason = sample_sizes(plan.facts)
+    if isinstance(reason, str):
+        raise BadInput(f"--fail-on-difference: {plan.id} will have no verdict: {reason}")
 
 
 def _fail_on_difference(finished: Finished) -> None:

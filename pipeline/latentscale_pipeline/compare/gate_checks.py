@@ -93,7 +93,7 @@ def check_gates(
     ------
     BadInput
         If a gate selects no score, asks for significance where a sampling error is unknown, or
-        has ``p_below`` and none of its scores has an expected range.
+        has ``p_below`` and selects a score without an expected range.
     """
     results = []
     for position, gate in enumerate(gates):
@@ -117,17 +117,21 @@ def check_gates(
 
 def _unexpected(p_below: float, selected: Sequence[ComparedScore], place: str) -> list[Failure]:
     """Return the scores that differ from what is expected of the reference's source."""
-    known = [
-        (score, expected)
-        for score in selected
-        if score.job is not None and (expected := score.job.expected) is not None
-    ]
-    if not known:
-        reasons = [score.job.expected_reason for score in selected if score.job is not None]
-        why = next((reason for reason in reasons if reason), "the job has no reference")
-        raise BadInput(f"{place} has p_below, but no selected score has an expected range: {why}")
-    adjusted = adjust(np.array([expected.p for _, expected in known])).tolist()
     failures = []
+    known = []
+    for score in selected:
+        own = score.job
+        if own is None or own.value is None:
+            why = "only the baseline has it" if own is None else f"it is null: {why_null(own)}"
+            failures.append(Failure(score, "p_below", f"{score.name}: {why}", math.inf))
+        elif own.expected is not None:
+            known.append((score, own.expected))
+        elif own.of != "reference" and own.label is None:
+            why = own.expected_reason or "the job has no reference"
+            raise BadInput(f"{place} has p_below, and {score.name} has no expected range: {why}")
+    if not known and not failures:
+        raise BadInput(f"{place} has p_below, and no selected score is compared with a reference")
+    adjusted = adjust(np.array([expected.p for _, expected in known])).tolist()
     for (score, expected), p in zip(known, adjusted, strict=True):
         if p < p_below:
             found, usual = write_range(expected)

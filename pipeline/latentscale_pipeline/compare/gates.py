@@ -102,6 +102,8 @@ class Gate(Section):
             raise ValueError(
                 f"only p_below can do without a selection; name one of {', '.join(SELECTORS)}"
             )
+        if self.significant and all(limit is None for limit in others):
+            raise ValueError("significant says how other limits count; p_below is one by itself")
         if self.absolute and all(limit is None for limit in changes):
             raise ValueError("absolute says how max_drop and max_rise count; it has neither")
         if self.max_drop is not None and self.max_drop > 1 and not self.absolute:

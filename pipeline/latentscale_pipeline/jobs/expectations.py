@@ -66,6 +66,7 @@ def _fields(
         "expected": ExpectedRange(
             rows=rows,
             found=expectation.found,
+            centre=expectation.centre,
             lower=max(end for end in (expectation.lower, limits.least) if end is not None),
             upper=min(end for end in (expectation.upper, limits.most) if end is not None),
             z=expectation.z,

@@ -302,7 +302,7 @@ class Measure(ABC):
         return findings
 
     def section_of_sample(self, section: Any) -> Any:
-        """Return the settings by which samples are measured: what gives no score is left out."""
+        """Return the settings for samples, without what gives no score or needs many rows."""
         return section
 
     def row_columns(self, section: Any, facts: JobFacts, results: Results) -> Mapping[str, str]:

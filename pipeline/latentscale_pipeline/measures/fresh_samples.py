@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.sampling.fresh_samples import Expectation, expect
+from latentscale.sampling.fresh_samples import Expectation, expect, variance_of_mean
 from latentscale_pipeline.config.section import Section
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.in_memory import hold_rows
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.in_memory import run_in_memory
-from latentscale_pipeline.engine.keys import work_modules
+from latentscale_pipeline.engine.keys import stage_dependencies, work_modules
 from latentscale_pipeline.engine.stage import Inputs, Stage
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.errors import BadInput, LatentscaleError
 from latentscale_pipeline.measures.base import (
     RESULT_BYTES,
     CorpusFacts,
@@ -37,7 +37,7 @@ from latentscale_pipeline.measures.base import (
 )
 from latentscale_pipeline.measures.shared.random_rows import row_bytes, sample_stage
 from latentscale_pipeline.storage.artifacts import Artifact, Output
-from latentscale_pipeline.storage.canonical import plain
+from latentscale_pipeline.storage.canonical import digest, plain
 from latentscale_pipeline.storage.in_memory import InMemoryStore
 
 MIN_ROWS = 50
@@ -73,6 +73,22 @@ class SampleSizes:
     groups: int
     drawn: Mapping[Role, int]
 
+    def cuts(self, role: Role) -> list[int]:
+        """Return how many tasks take their disjoint rows from each random order of those drawn."""
+        per_order = self.drawn[role] // self.taken(role)
+        full, rest = divmod(self.groups, per_order)
+        return [per_order] * full + [rest] * (rest > 0)
+
+    def taken(self, role: Role) -> int:
+        """Return how many rows a task takes."""
+        return self.rows * (SAMPLES if role == "reference" else 1)
+
+    def share(self, role: Role) -> float:
+        """Return the variance of the mean over samples, in units of that of one sample."""
+        compared = 2 if role == "reference" else 1
+        cuts = [compared * count for count in self.cuts(role)]
+        return variance_of_mean(self.rows, self.drawn[role], cuts)
+
 
 def sample_sizes(facts: JobFacts) -> SampleSizes | str:
     """Return how samples are drawn, or why there are none."""
@@ -81,22 +97,23 @@ def sample_sizes(facts: JobFacts) -> SampleSizes | str:
     corpus, reference = facts.corpora["corpus"], facts.corpora.get("reference")
     if reference is None:
         return "there is no reference"
-    groups = facts.samples
-    fitting = [
-        DRAWN_BYTES // (row_bytes(one) * groups * share)
-        for one, share in ((corpus, 1), (reference, SAMPLES))
-    ]
-    rows = min(facts.sample_rows, corpus.n, reference.n // SAMPLES, *fitting)
-    if rows < MIN_ROWS:
+    if corpus.d != reference.d:
+        return f"the corpus has {corpus.d} dimensions and the reference {reference.d}"
+    if corpus.n < MIN_ROWS or reference.n < SAMPLES * MIN_ROWS:
         return (
             f"samples of {MIN_ROWS} rows need {MIN_ROWS} rows of the corpus and "
             f"{SAMPLES * MIN_ROWS} of the reference"
         )
+    fitting = DRAWN_BYTES // row_bytes(reference)
+    rows = min(
+        facts.sample_rows, corpus.n, reference.n // SAMPLES, max(MIN_ROWS, fitting // SAMPLES)
+    )
+    most = max(fitting, SAMPLES * rows)
     drawn: dict[Role, int] = {
-        "corpus": min(corpus.n, groups * rows),
-        "reference": min(reference.n, groups * SAMPLES * rows),
+        "corpus": min(corpus.n, facts.samples * rows, most),
+        "reference": min(reference.n, facts.samples * SAMPLES * rows, most),
     }
-    return SampleSizes(rows, groups, drawn)
+    return SampleSizes(rows, facts.samples, drawn)
 
 
 def stage_name(measure: str) -> str:
@@ -176,13 +193,14 @@ def _plan_measure(name: str, work: _Samples, facts: JobFacts, sizes: SampleSizes
         parameters={
             "rows": sizes.rows,
             "drawn": dict(sizes.drawn),
+            "shares": {role: sizes.share(role) for role in sizes.drawn},
             "section": plain(work.section.model_dump()),
-            "stages": {stage.name: dict(stage.parameters) for stage in work.stages},
+            "stages": _described(work.stages),
         },
         seed=facts.seed,
-        # Results of a sample's stages stay in memory until the next is measured.
+        # Results of the stages stay in memory: of the samples measured, and of those beside them.
         memory_bytes=samples
-        + max(2 * max(drawn), written + max(stage.memory_bytes for stage in work.stages)),
+        + max(2 * max(drawn), 2 * written + max(stage.memory_bytes for stage in work.stages)),
         lasting_bytes=max(stage.lasting_bytes for stage in work.stages),
         cost_estimate=CostEstimate(
             bytes_read=sizes.groups * sum(drawn),
@@ -195,6 +213,16 @@ def _plan_measure(name: str, work: _Samples, facts: JobFacts, sizes: SampleSizes
             f"{sizes.groups * SAMPLES} of the reference",
         ),
     )
+
+
+def _described(stages: Sequence[Stage]) -> dict[str, str]:
+    """Return digests of stages by name, without their code, which is part of the key anyway."""
+    found = stage_dependencies(stages, {"corpus": "", "reference": ""})
+    left_out = ("code", "versions", "needs")
+    return {
+        name: digest({key: value for key, value in own.items() if key not in left_out})[:16]
+        for name, own in found.items()
+    }
 
 
 # --- tasks --------------------------------------------------------------------------------------
@@ -220,35 +248,33 @@ class _Samples:
         return sorted({*work_modules(self.stages), f"{type(self.measure).__module__}.collect"})
 
     def __call__(self, inputs: Inputs) -> Output:
-        """Measure the corpus, then two samples of the reference in its place."""
-        generator = inputs.generator()
-        seed = int(generator.integers(2**31))
-        own = self._corpus_sample(inputs)
-        beside, *others = self._reference_samples(inputs, generator)
+        """Measure the corpus, then two samples of the reference in its place.
+
+        A sample that can't be measured leaves the job without expected ranges, not without results.
+        """
+        seed = int(inputs.generator().integers(2**31))
+        own = self._rows(inputs, "corpus")
+        beside, *others = np.split(self._rows(inputs, "reference"), SAMPLES)
         store = InMemoryStore()
-        found = [
-            self._measure(number, rows, beside, store, seed)
-            for number, rows in enumerate([own, *others])
-        ]
+        try:
+            found = [
+                self._measure(number, rows, beside, store, seed)
+                for number, rows in enumerate([own, *others])
+            ]
+        except (LatentscaleError, RuntimeError) as error:
+            why = str(error).strip().splitlines()[-1]
+            return Output(values={"reason": f"a sample of {self.sizes.rows} rows: {why}"})
         return Output(values={"scores": found})
 
-    def _corpus_sample(self, inputs: Inputs) -> NDArray[Any]:
-        """Return the rows of one sample: together, the samples have every row equally often."""
-        vectors = inputs.results[rows_name("corpus")].array("vectors")
-        rows = self.sizes.rows
-        per_order = len(vectors) // rows
-        orders = inputs.common_generator().spawn(inputs.index // per_order + 1)
-        order = orders[-1].permutation(len(vectors))
-        start = rows * (inputs.index % per_order)
-        return vectors[order[start : start + rows]]
-
-    def _reference_samples(
-        self, inputs: Inputs, generator: np.random.Generator
-    ) -> list[NDArray[Any]]:
-        vectors = inputs.results[rows_name("reference")].array("vectors")
-        rows = self.sizes.rows
-        drawn = generator.choice(len(vectors), SAMPLES * rows, replace=False)
-        return [vectors[part] for part in np.split(drawn, SAMPLES)]
+    def _rows(self, inputs: Inputs, role: Role) -> NDArray[Any]:
+        """Return the rows of a task: the next ones in a random order of all rows drawn."""
+        vectors = inputs.results[rows_name(role)].array("vectors")
+        taken = self.sizes.taken(role)
+        number, place = divmod(inputs.index, len(vectors) // taken)
+        streams = inputs.common_generator().spawn(len(self.sizes.drawn))
+        stream = streams[list(self.sizes.drawn).index(role)].spawn(number + 1)[-1]
+        order = stream.permutation(len(vectors))
+        return vectors[order[place * taken : (place + 1) * taken]]
 
     def _measure(
         self,
@@ -273,26 +299,29 @@ class _Samples:
         keys = {stage.name: str(number) if stage.name in own else "beside" for stage in stages}
         results = run_in_memory(stages, corpora, store, keys=keys, keep=True)
         found = self.measure.collect(self.section, self.facts, results)
+        for stage in stages:
+            if keys[stage.name] != "beside":
+                store.remove_all(stage.folder)
         return {identity(score): score.value for score in found.scores if score.of != "reference"}
 
 
 def gather_scores(inputs: Inputs) -> Output:
     """Compare the scores of all samples."""
-    p = inputs.parameters
+    reasons = [part.values["reason"] for part in inputs.parts if "reason" in part.values]
+    if reasons:
+        return Output(values={"expected": {}, "unknown": [], "reason": reasons[0]})
+    shares = inputs.parameters["shares"]
     groups = [part.values["scores"] for part in inputs.parts]
     expected: dict[str, dict[str, float]] = {}
     unknown = []
     for name in dict.fromkeys(name for group in groups for values in group for name in values):
-        values = [[found.get(name) for found in group] for group in groups]
+        values = [[one.get(name) for one in group] for group in groups]
         if any(value is None for row in values for value in row):
             unknown.append(name)
             continue
         scores = np.array(values, dtype=np.float64)
-        drawn = p["drawn"]
-        expectation = expect(
-            scores[:, 0], scores[:, 1:], p["rows"], drawn["corpus"], drawn["reference"]
-        )
-        expected[name] = asdict(expectation)
+        found = expect(scores[:, 0], scores[:, 1:], shares["corpus"], shares["reference"])
+        expected[name] = asdict(found)
     return Output(values={"expected": expected, "unknown": unknown})
 
 
@@ -344,6 +373,8 @@ class Expected:
         """Return where a score is expected, or why that isn't known."""
         if self.artifact is None:
             return self.reason
+        if "reason" in self.artifact.values:
+            return str(self.artifact.values["reason"])
         name = identity(score)
         if name in self.artifact.values["unknown"]:
             return f"it has no value on some samples of {self.rows} rows"

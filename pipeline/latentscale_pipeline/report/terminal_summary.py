@@ -106,11 +106,11 @@ def _verdict(verdict: Verdict, scores: Sequence[Score]) -> Iterator[str]:
     yield ""
     yield from format_table(["", corpus, "expected", " ", "p"], rows)
     if more := len(known) - len(rows):
-        yield f"{more} more are no less usual"
+        yield f"{counted(more, 'further score')}, at least as usual"
 
 
 def _strip(expected: ExpectedRange) -> str:
-    """Draw where the score lies: 95 % of fresh samples are between the square brackets."""
+    """Draw where the score lies; the square brackets are the ends of the expected range."""
     away = distance(expected)
     marks = [" "] * (4 * STRIP + 1)
     marks[STRIP], marks[2 * STRIP], marks[3 * STRIP] = "[|]"

@@ -75,9 +75,11 @@ def _strip(one: _Compared) -> Strip:
 
 
 def distance(expected: ExpectedRange) -> float:
-    """Return how far a score is from the middle of its range, in half widths of the range."""
-    half = (expected.upper - expected.lower) / 2
-    return (expected.found - expected.lower - half) / half if half else 0.0
+    """Return how far a score is from what is expected, in widths of the range on that side."""
+    above = expected.found > expected.centre
+    reach = expected.upper - expected.centre if above else expected.centre - expected.lower
+    away = expected.found - expected.centre
+    return away / reach if reach else 0.0
 
 
 def headlines_of(scores: Sequence[Score]) -> list[Score]:
@@ -177,9 +179,9 @@ def _found_from(known: list[_Compared]) -> str | None:
     """Say which differences would have been found, for the two sharpest measures of a corpus."""
     smallest: dict[str, tuple[float, str]] = {}
     for one in known:
-        middle = (one.expected.lower + one.expected.upper) / 2
-        if one.score.of == "corpus" and middle:
-            share = one.expected.smallest_found / abs(middle)
+        centre = one.expected.centre
+        if one.score.of == "corpus" and centre:
+            share = one.expected.smallest_found / abs(centre)
             best = smallest.get(one.score.measure)
             if best is None or share < best[0]:
                 smallest[one.score.measure] = (share, one.title)

@@ -59,18 +59,22 @@ class ExpectedRange(Part):
     """Rows of a sample; `found` and the range are scores of samples of this size."""
     found: float
     """Mean score over random samples of the corpus."""
+    centre: float
+    """Mean score over samples of the reference in their place."""
     lower: float
-    """Lower end of the range that holds `found` with a probability of 95 %."""
+    """Lower end of the range that holds `found` with a probability of 95 %, around `centre`; ends
+    beyond the score's limits are cut.
+    """
     upper: float
     """Upper end of this range."""
     z: float
-    """Difference between `found` and the middle of the range, in standard errors."""
+    """Difference between `found` and `centre`, in standard errors."""
     p: Share
     """Probability of a difference at least as large, on both sides."""
     p_adjusted: Absent[Share] = None
     """The same, adjusted for the number of headline scores by Holm's method."""
     smallest_found: NonNegativeFloat
-    """Difference that would be found four times in five, among all headline scores."""
+    """Difference that would be found four times in five, at the level of the adjusted p-values."""
 
 
 class Score(Part):

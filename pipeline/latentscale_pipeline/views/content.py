@@ -87,7 +87,7 @@ class Strip:
     title, found, expected, p : str
         The score, what was found, the range, and the p-value.
     away : float
-        The distance of the score from the middle, in half widths of the range.
+        The distance of the score from what is expected, in widths of the range on that side.
     differs : bool
         Whether the score differs by more than chance.
     """

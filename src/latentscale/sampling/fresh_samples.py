@@ -5,17 +5,19 @@ twice m other rows of the same reference in place of those of the corpus. The co
 score like the latter: all samples have the same size, so scores that grow with the number of rows
 compare, and the samples of the reference show what chance makes of S.
 
-The average over samples is Hoeffding's U-statistic of order m (A class of statistics with
-asymptotically normal distribution, 1948, equation 5.13). Its variance is at most m/n times that of
-S on one sample, whatever S is; so the ranges are wide enough for scores that aren't smooth, such as
-counts of neighbours and distances between distributions, and hardly too wide for smooth ones. The
-variance on one sample is estimated from samples of one reference, which fails for its extremes:
-of ranges for a largest row, one in nine missed it, and not one in twenty.
+Two samples of m rows that share c rows have scores whose covariance is at most c/m times the
+variance of one, whatever S is (Hoeffding, A class of statistics with asymptotically normal
+distribution, 1948, section 5). So the variance of a mean over samples is bounded, and the ranges
+are wide enough for scores that aren't smooth, such as counts of neighbours and distances between
+distributions, and hardly too wide for smooth ones. The variance on one sample is estimated from
+samples of one reference, which fails for its extremes: of ranges for a largest row, one in nine
+missed it, and not one in twenty.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,11 +42,13 @@ class Expectation:
     ----------
     found : float
         The mean score over the samples of the corpus.
+    centre : float
+        The mean score over the samples of the reference.
     lower, upper : float
-        The range that holds ``found`` with a probability of 95 % if the source is the same, the
-        same on both sides of what is expected.
+        The range around ``centre`` that holds ``found`` with a probability of 95 % if the source is
+        the same.
     standard_error : float
-        Of the difference between ``found`` and the middle of the range; 0 if no sample differs.
+        Of the difference between ``found`` and ``centre``; 0 if no sample differs.
     freedom : int
         Degrees of freedom of Student's distribution.
     z, p : float
@@ -52,6 +56,7 @@ class Expectation:
     """
 
     found: float
+    centre: float
     lower: float
     upper: float
     standard_error: float
@@ -65,8 +70,27 @@ class Expectation:
         return (reach + student_quantile(POWER, math.inf)) * self.standard_error
 
 
+def variance_of_mean(rows: int, n: int, cuts: Sequence[int]) -> float:
+    """Return the largest variance of a mean over samples, in units of that of one sample.
+
+    Parameters
+    ----------
+    rows, n : int
+        Rows of a sample, and rows that samples are cut from.
+    cuts : sequence of int
+        How many disjoint samples were cut from each random order of the n rows. Samples of two
+        orders share rows / n of their rows, on average.
+    """
+    samples = sum(cuts)
+    alike = sum(count * count for count in cuts) / samples**2
+    return 1.0 / samples + (1.0 - alike) * rows / n
+
+
 def expect(
-    corpus: Float64Array, reference: Float64Array, rows: int, corpus_rows: int, reference_rows: int
+    corpus: Float64Array,
+    reference: Float64Array,
+    corpus_share: float,
+    reference_share: float,
 ) -> Expectation:
     """Compare the scores of samples of a corpus with those of samples of the reference.
 
@@ -76,17 +100,16 @@ def expect(
         Scores of samples of the corpus, G >= 2.
     reference : ndarray of float64, shape (G, 2)
         Scores of two disjoint samples of the reference beside each of them.
-    rows : int
-        Rows of a sample.
-    corpus_rows, reference_rows : int
-        Rows from which the samples of each were drawn.
+    corpus_share, reference_share : float
+        The variance of the mean of each, in units of that of one sample; see
+        :func:`variance_of_mean`.
 
     Notes
     -----
     Samples that share the other rows of the reference differ by the variance of S alone, so half
     the mean square of the differences estimates it, with G degrees of freedom. Where no two samples
-    of the reference differ but the corpus does, one of the 2 G samples is taken to differ by the
-    smallest such difference.
+    of the reference differ but the corpus does, as many samples are taken to differ by the smallest
+    such difference as could without being seen: one of those that don't share rows.
     """
     groups = len(corpus)
     found, middle = float(corpus.mean()), float(reference.mean())
@@ -94,14 +117,13 @@ def expect(
     apart = np.abs(corpus - middle)
     apart = apart[apart > EQUAL * max(abs(middle), abs(found))]
     if math.sqrt(variance) <= EQUAL * abs(middle):
-        variance = float(apart.min() ** 2) / (2 * groups) if len(apart) else 0.0
+        variance = float(apart.min() ** 2) * reference_share if len(apart) else 0.0
         middle = middle if len(apart) else found
-    share = max(rows / corpus_rows, 1 / groups) + max(rows / reference_rows, 1 / (2 * groups))
-    error = math.sqrt(variance * share)
+    error = math.sqrt(variance * (corpus_share + reference_share))
     z = (found - middle) / error if error else 0.0
     reach = student_quantile(0.975, groups) * error
     return Expectation(
-        found, middle - reach, middle + reach, error, groups, z, _two_sided(z, groups)
+        found, middle, middle - reach, middle + reach, error, groups, z, _two_sided(z, groups)
     )
 
 

@@ -5,22 +5,35 @@ import math
 import numpy as np
 import pytest
 
-from latentscale.sampling.fresh_samples import adjust, expect
+from latentscale.sampling.fresh_samples import adjust, expect, variance_of_mean
 
 GROUPS = 12
 
 
+def cut(rows, taken, rng):
+    """Cut GROUPS parts of some rows, disjoint ones from each random order as long as it lasts."""
+    per_order = len(rows) // taken
+    orders = [rng.permutation(rows) for _ in range(-(-GROUPS // per_order))]
+    parts = [order[taken * k : taken * (k + 1)] for order in orders for k in range(per_order)]
+    full, rest = divmod(GROUPS, per_order)
+    return parts[:GROUPS], [per_order] * full + [rest] * (rest > 0)
+
+
 def draw(corpus, reference, score, rows, rng):
     """Score samples of a corpus and of a reference, as a job does."""
-    n, found, usual = len(reference), [], []
-    orders = [rng.permutation(len(corpus)) for _ in range(GROUPS)]
-    for group in range(GROUPS):
-        other, first, second = np.split(rng.permutation(n)[: 3 * rows], 3)
-        own = orders[group // (len(corpus) // rows)]
-        start = rows * (group % (len(corpus) // rows))
-        found.append(score(corpus[own[start : start + rows]], reference[other]))
-        usual.append([score(reference[some], reference[other]) for some in (first, second)])
-    return expect(np.array(found), np.array(usual), rows, len(corpus), n)
+    own, corpus_cuts = cut(corpus, rows, rng)
+    triples, reference_cuts = cut(reference, 3 * rows, rng)
+    found, usual = [], []
+    for sample, triple in zip(own, triples, strict=True):
+        other, first, second = np.split(triple, 3)
+        found.append(score(sample, other))
+        usual.append([score(part, other) for part in (first, second)])
+    return expect(
+        np.array(found),
+        np.array(usual),
+        variance_of_mean(rows, len(corpus), corpus_cuts),
+        variance_of_mean(rows, len(reference), [2 * count for count in reference_cuts]),
+    )
 
 
 def mean(sample, other):
@@ -35,15 +48,28 @@ def near(sample, other):
     return (np.abs(sample[:, None] - other).min(axis=1) < 0.02).mean()
 
 
+def rare(sample, other):
+    return float((np.abs(sample) > 2.8).sum() == 0)
+
+
 @pytest.mark.parametrize(
-    ("score", "least", "most"),
-    [(mean, 0.03, 0.075), (distance, 0.02, 0.075), (near, 0.0, 0.075)],
+    ("score", "sizes", "least", "most"),
+    [
+        (mean, (300, 300), 0.03, 0.07),
+        (mean, (1000, 3000), 0.03, 0.07),
+        (mean, (195, 1500), 0.03, 0.07),
+        (distance, (300, 300), 0.015, 0.07),
+        (near, (300, 300), 0.0, 0.07),
+        # The same on most samples of the reference, by chance on all.
+        (rare, (300, 300), 0.0, 0.07),
+        (rare, (100, 300), 0.0, 0.07),
+    ],
 )
-def test_few_ranges_miss_the_score_of_the_same_source(score, least, most) -> None:
+def test_few_ranges_miss_the_score_of_the_same_source(score, sizes, least, most) -> None:
     missed = []
     for seed in range(1000):
         rng = np.random.default_rng([1, seed])
-        corpus, reference = rng.normal(size=300), rng.normal(size=300)
+        corpus, reference = (rng.normal(size=size) for size in sizes)
         expectation = draw(corpus, reference, score, 100, rng)
         missed.append(not expectation.lower <= expectation.found <= expectation.upper)
         assert (expectation.p < 0.05) == missed[-1]
@@ -68,8 +94,9 @@ def test_a_shift_of_the_mean_is_found_as_often_as_promised() -> None:
 def test_the_numbers_of_known_samples() -> None:
     corpus = np.array([3.0, 5.0])
     reference = np.array([[1.0, 3.0], [2.0, 2.0]])
-    found = expect(corpus, reference, 10, 40, 80)
-    # Half the mean of 4 and 0 is 1; the shares are 1/2 (two samples of the corpus) and 1/4.
+    found = expect(corpus, reference, 0.5, 0.25)
+    # Half the mean of 4 and 0 is 1.
+    assert found.centre == 2.0
     assert (found.found, found.standard_error) == (4.0, pytest.approx(math.sqrt(0.75)))
     assert found.z == pytest.approx(2.0 / math.sqrt(0.75))
     assert found.upper - 2.0 == pytest.approx(4.302653 * math.sqrt(0.75), rel=1e-6)
@@ -79,12 +106,25 @@ def test_the_numbers_of_known_samples() -> None:
 
 
 def test_samples_that_are_all_equal() -> None:
-    same = expect(np.full(12, 0.7), np.full((12, 2), 0.7), 10, 30, 30)
+    same = expect(np.full(12, 0.7), np.full((12, 2), 0.7), 0.3, 0.3)
     assert (same.lower, same.upper, same.z, same.p) == (same.found, same.found, 0.0, 1.0)
-    one = np.full(12, 1.0)
-    one[3] = 0.9
-    assert expect(one, np.ones((12, 2)), 10, 30, 30).p > 0.5
-    assert expect(np.full(12, 0.9), np.ones((12, 2)), 10, 30, 30).p < 1e-3
+    # Had one of three independent samples differed as much, the error would be 0.1 * sqrt(0.18).
+    far = expect(np.full(12, 0.6), np.full((12, 2), 0.7), 0.3, 0.3)
+    assert far.standard_error == pytest.approx(0.1 * math.sqrt(0.3 * 0.6))
+
+
+def test_the_variance_of_a_mean_over_samples() -> None:
+    # All disjoint, all from orders of their own, and the same rows every time.
+    assert variance_of_mean(100, 1000, [10]) == pytest.approx(0.1)
+    assert variance_of_mean(100, 1000, [1] * 10) == pytest.approx(0.1 + 0.9 * 0.1)
+    assert variance_of_mean(100, 100, [1] * 10) == pytest.approx(1.0)
+    means = []
+    for seed in range(4000):
+        rng = np.random.default_rng([3, seed])
+        parts, cuts = cut(rng.normal(size=50), 20, rng)
+        means.append(np.mean([part.mean() for part in parts]))
+    assert cuts == [2] * 6
+    assert np.var(means) * 20 == pytest.approx(variance_of_mean(20, 50, cuts), rel=0.08)
 
 
 def test_adjusted_values_against_the_definition() -> None:

@@ -398,6 +398,7 @@ def expected(p: float) -> dict[str, float]:
     return {
         "rows": 300,
         "found": 12.0,
+        "centre": 9.0,
         "lower": 8.0,
         "upper": 10.0,
         "z": 3.0,
@@ -410,7 +411,7 @@ def test_a_score_that_differs_from_the_reference_fails() -> None:
     ours = [
         row(12.5, expected=expected(0.004)),
         row(3.0, score="other", expected=expected(0.03)),
-        row(4.0, score="unknown", expected_reason="it isn't measured on samples"),
+        row(4.0, of="reference"),
     ]
     [every] = check(ours, ours, {"p_below": 0.01})
     assert every.message == (
@@ -428,17 +429,25 @@ def test_a_score_that_differs_from_the_reference_fails() -> None:
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({}, "the job has no reference"),
-        ({"expected_reason": "sampling.method is none"}, "sampling.method is none"),
+        ({}, "toy spread (corpus) has no expected range: the job has no reference"),
+        ({"expected_reason": "few rows"}, "toy spread (corpus) has no expected range: few rows"),
+        ({"of": "reference"}, "no selected score is compared with a reference"),
     ],
 )
 def test_a_gate_that_cannot_fail_is_refused(fields: dict[str, str], why: str) -> None:
     ours = [row(12.5, **fields)]
     with pytest.raises(BadInput) as refused:
         check(ours, ours, {"p_below": 0.01})
-    assert str(refused.value) == (
-        f"gates.yaml: gates.0 has p_below, but no selected score has an expected range: {why}"
-    )
+    assert str(refused.value) == f"gates.yaml: gates.0 has p_below, and {why}"
+
+
+def test_a_score_that_is_missing_or_null_fails() -> None:
+    theirs = [row(12.5, expected=expected(0.5)), row(3.0, score="other", expected=expected(0.5))]
+    ours = [row(None, reason="no rows"), theirs[1]]
+    [result] = check(ours, theirs, {"p_below": 0.01})
+    assert result.message == "toy spread (corpus): it is null: no rows"
+    [result] = check(ours[1:], theirs, {"p_below": 0.01})
+    assert result.message == "toy spread (corpus): only the baseline has it"
 
 
 def test_other_limits_need_a_selection_beside_it() -> None:

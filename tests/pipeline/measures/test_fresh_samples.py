@@ -9,7 +9,12 @@ import pytest
 from latentscale_pipeline.config.job import read_config
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.engine.keys import stage_code
+from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.plan import make_plan, measure_sections
+from latentscale_pipeline.measures import fresh_samples
+from latentscale_pipeline.measures.base import CorpusFacts, JobFacts, Role
+from latentscale_pipeline.measures.fresh_samples import SampleSizes, plan_samples, sample_sizes
+from latentscale_pipeline.measures.registry import MEASURES
 from tests import oracles
 from tests.support.jobs import results_of, run_here
 
@@ -60,7 +65,7 @@ def test_what_is_found_is_the_score_of_samples_of_one_size(tmp_path: Path) -> No
         assert expected["found"] == pytest.approx(vendi(corpus, order), rel=1e-9)
         fresh = np.array([vendi(sample(60, 100 + seed), order) for seed in range(200)])
         # The reference is itself a sample, of three times as many rows.
-        middle, reach = (expected["lower"] + expected["upper"]) / 2, 1.96 * fresh.std()
+        middle, reach = expected["centre"], 1.96 * fresh.std()
         assert abs(middle - fresh.mean()) < 3 * fresh.std() / np.sqrt(3)
         width = (expected["upper"] - expected["lower"]) / 2
         assert 0.7 < width / (reach * np.sqrt(1 + 1 / 3)) < 1.5
@@ -156,10 +161,11 @@ def test_the_key_has_the_code_of_the_measure(tmp_path: Path) -> None:
     code = set(stage_code(stage))
     assert {
         "latentscale.sampling.fresh_samples",
-        "latentscale.vendi.scores",
         "latentscale_pipeline.measures.vendi.collect",
     } <= code
     assert not {name for name in code if ".heat" in name or name.endswith(".report")}
+    # The keys of what runs inside cover the rest.
+    assert "vendi-cosine-corpus" in stage.parameters["stages"]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +173,7 @@ def test_the_key_has_the_code_of_the_measure(tmp_path: Path) -> None:
     [
         (6, "", 0, ""),
         (3, "", 1, "differs from its reference: Vendi score, cosine, order "),
-        (6, "sampling: {method: none}\n", 2, "has no verdict: 2 of 2 headline scores have no "),
+        (6, "sampling: {method: none}", 2, "will have no verdict: sampling.method is none"),
     ],
 )
 def test_a_nightly_command_fails_on_a_difference(
@@ -183,4 +189,54 @@ def test_a_nightly_command_fails_on_a_difference(
     ended = latentscale("run", tmp_path / "job.yaml", "--fail-on-difference", "--quiet")
     assert ended.code == code
     assert message in ended.err
-    assert "report  " in ended.out, "the report is named, however it ends"
+    assert ("report  " in ended.out) == (code < 2), "a job without a verdict isn't run"
+
+
+SIZES: list[tuple[Role, int]] = [("corpus", 250), ("reference", 1000)]
+
+
+def test_samples_take_every_row_as_often_as_they_can() -> None:
+    corpora = {role: CorpusFacts(n, 4, "float32", 1, 1024) for role, n in SIZES}
+    facts = JobFacts(corpora, 0, 1e9, "corpus", samples=10, sample_rows=100)
+    sizes = sample_sizes(facts)
+    assert isinstance(sizes, SampleSizes)
+    assert (sizes.rows, sizes.drawn) == (100, {"corpus": 250, "reference": 1000})
+    assert sizes.cuts("corpus") == [2, 2, 2, 2, 2]
+    assert sizes.cuts("reference") == [3, 3, 3, 1]
+    # Ten samples in five orders of 250 rows; twenty, six of them or two from each order of 1000.
+    assert sizes.share("corpus") == pytest.approx(0.1 + 0.8 * 0.4)
+    assert sizes.share("reference") == pytest.approx(0.05 + (1 - 112 / 400) * 0.1)
+
+
+def test_corpora_of_different_dimensions_are_not_compared(tmp_path: Path) -> None:
+    results = job(tmp_path, sample(200, 1)[:, :8], sample(200, 2), VENDI)
+    assert results["verdict"]["reason"].endswith(
+        ": the corpus has 8 dimensions and the reference 10."
+    )
+
+
+def test_a_sample_that_cannot_be_measured_costs_the_range_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise BadInput("rows: none of them will do")
+
+    monkeypatch.setattr(fresh_samples, "run_in_memory", fail)
+    results = job(tmp_path, sample(200, 1), sample(200, 2), VENDI)
+    [own, _] = [score for score in results["scores"] if score["of"] == "corpus"]
+    assert own["expected_reason"] == "a sample of 66 rows: rows: none of them will do"
+    assert own["value"] == pytest.approx(vendi(sample(200, 1), 1), rel=1e-9)
+    assert results["verdict"]["value"] == "cannot_tell"
+
+
+@pytest.mark.parametrize(
+    "measures", ["{vendi: {method: subsample}}", "{magnitude: {method: nystrom}}"]
+)
+def test_methods_for_many_rows_do_not_stop_samples(measures: str) -> None:
+    text = f"{{name: v, corpus: c, reference: r, measures: {measures}}}"
+    config = read_config(text, "job.yaml", measures=measure_sections())
+    corpus = CorpusFacts(20_000, 8, "float32", 20, 1024)
+    corpora: dict[Role, CorpusFacts] = {"corpus": corpus, "reference": corpus}
+    facts = JobFacts(corpora, 0, 2e11, "reference", samples=10, sample_rows=1000)
+    [*_, stage] = plan_samples(MEASURES, config.measures, facts)
+    assert stage.name.startswith("expected-")

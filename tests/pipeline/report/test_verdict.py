@@ -17,6 +17,7 @@ from tests.support.results_documents import example_results, read
 
 def expected(found: float, lower: float, upper: float, p: float, **fields: float) -> ExpectedRange:
     usual = {"rows": 400, "z": 0.0, "p_adjusted": min(1.0, 3 * p), "smallest_found": 2.0}
+    usual["centre"] = (lower + upper) / 2
     return ExpectedRange(found=found, lower=lower, upper=upper, p=p, **(usual | fields))
 
 
@@ -112,7 +113,15 @@ def test_p_has_few_digits() -> None:
 def judged() -> dict[str, Any]:
     """Return results of which one score differs, by far, and one doesn't."""
     results = example_results()
-    usual = {"rows": 300, "lower": 10.0, "upper": 14.0, "z": 0.0, "p": 0.4, "smallest_found": 1.0}
+    usual = {
+        "rows": 300,
+        "centre": 12.0,
+        "lower": 10.0,
+        "upper": 14.0,
+        "z": 0.0,
+        "p": 0.4,
+        "smallest_found": 1.0,
+    }
     for row in results["scores"]:
         if (row["measure"], row["of"], row["score"]) == ("magnitude", "corpus", "area"):
             row["expected"] = usual | {"found": 3.0, "p": 1e-6, "p_adjusted": 2e-6}

@@ -22,6 +22,10 @@ class HeatMeasure(Measure):
 
         return plan_heat(section, facts)
 
+    def section_of_sample(self, section: Heat) -> Heat:
+        """Leave out searches for many rows."""
+        return section.model_copy(update={"neighbours": "auto"})
+
     def collect(self, section: Heat, facts: JobFacts, results: Results) -> Findings:
         """Collect traces, graphs and IMD."""
         from latentscale_pipeline.measures.heat.collect import collect_heat

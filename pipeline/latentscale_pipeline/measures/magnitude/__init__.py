@@ -31,6 +31,10 @@ class MagnitudeMeasure(Measure):
 
         return collect_magnitude(section, facts, results)
 
+    def section_of_sample(self, section: Magnitude) -> Magnitude:
+        """Leave out methods for many rows."""
+        return section.model_copy(update={"method": "auto"})
+
     def scales(self, found: MagnitudeResults) -> Iterator[tuple[str, float]]:
         """Yield the cut-off scale."""
         for scale in found.corpus.scales[-1:]:

@@ -38,8 +38,8 @@ class VendiMeasure(Measure):
         return collect_vendi(section, facts, results)
 
     def section_of_sample(self, section: Vendi) -> Vendi:
-        """Leave out the scores of labels."""
-        return section.model_copy(update={"labels": False})
+        """Leave out the scores of labels, and methods for many rows."""
+        return section.model_copy(update={"labels": False, "method": "auto"})
 
     def scales(self, found: VendiResults) -> Iterator[tuple[str, float]]:
         """Yield the bandwidths of every kernel."""

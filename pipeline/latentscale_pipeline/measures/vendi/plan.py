@@ -144,7 +144,10 @@ def sampling_stage_name(kernel: VendiKernel, role: Role) -> str:
 
 def has_sampling_errors(kernel: VendiKernel, facts: JobFacts, corpus: CorpusFacts) -> bool:
     """Return whether the sampling errors under a kernel are found for a corpus."""
-    most = math.inf if kernel.name == "cosine" else KERNEL_ROWS
+    most: float = KERNEL_ROWS
+    if kernel.name == "cosine":
+        # The error falls as the root of n only where n is far above d.
+        most = math.inf if COSINE_ROWS >= 4 * corpus.d else COSINE_ROWS
     return facts.samples > 0 and LEAST_ROWS <= corpus.n <= most
 
 
