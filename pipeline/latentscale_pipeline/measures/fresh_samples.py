@@ -20,6 +20,7 @@ from latentscale.sampling.fresh_samples import Expectation, expect, variance_of_
 from latentscale_pipeline.config.section import Section
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.in_memory import hold_rows
+from latentscale_pipeline.engine.code_closure import find_module
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.in_memory import run_in_memory
 from latentscale_pipeline.engine.keys import stage_dependencies, work_modules
@@ -245,7 +246,10 @@ class _Samples:
     @property
     def modules(self) -> Sequence[str]:
         """Return the modules that define what is measured, for the stage's key."""
-        return sorted({*work_modules(self.stages), f"{type(self.measure).__module__}.collect"})
+        home = type(self.measure).__module__
+        collection = f"{home}.collect"
+        found = collection if find_module(collection) else home
+        return sorted({*work_modules(self.stages), found})
 
     def __call__(self, inputs: Inputs) -> Output:
         """Measure the corpus, then two samples of the reference in its place.

@@ -147,7 +147,7 @@ def has_sampling_errors(kernel: VendiKernel, facts: JobFacts, corpus: CorpusFact
     most: float = KERNEL_ROWS
     if kernel.name == "cosine":
         # The error falls as the root of n only where n is far above d.
-        most = math.inf if COSINE_ROWS >= 4 * corpus.d else COSINE_ROWS
+        most = math.inf if 4 * corpus.d <= COSINE_ROWS else COSINE_ROWS
     return facts.samples > 0 and LEAST_ROWS <= corpus.n <= most
 
 
