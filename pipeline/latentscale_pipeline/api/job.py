@@ -126,7 +126,10 @@ class JobResults:
 
     def _sentences(self) -> list[str]:
         verdict = self.verdict
-        return write_verdict(verdict) if verdict is not None and verdict.value is not None else []
+        if verdict is None or verdict.value is None:
+            return []
+        heading, sentences = write_verdict(verdict)
+        return [f"{heading}.", *sentences]
 
     def _lines(self) -> list[tuple[str, str]]:
         return [(title_apart(s), _in_short(s)) for s in headlines(self.document.scores)]

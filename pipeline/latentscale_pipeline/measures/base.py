@@ -305,16 +305,6 @@ class Measure(ABC):
         """Return the settings for samples, without what gives no score or needs many rows."""
         return section
 
-    def row_columns(self, section: Any, facts: JobFacts, results: Results) -> Mapping[str, str]:
-        """Return paths of the arrays that hold a value for each row, by the column's name."""
-        return {}
-
-    def sampling_errors(
-        self, section: Any, facts: JobFacts, results: Results
-    ) -> Mapping[str, float]:
-        """Return standard errors over fresh samples of the same size, by the score's name."""
-        return {}
-
     def scales(self, found: Any) -> Iterator[tuple[str, float]]:
         """Yield the scales at which its numbers were computed, with their display names.
 

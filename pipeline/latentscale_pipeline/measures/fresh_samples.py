@@ -246,6 +246,7 @@ class _Samples:
     @property
     def modules(self) -> Sequence[str]:
         """Return the modules that define what is measured, for the stage's key."""
+        # The package itself also imports the texts of its report, which change no number.
         home = type(self.measure).__module__
         collection = f"{home}.collect"
         found = collection if find_module(collection) else home
@@ -346,13 +347,14 @@ def collect_samples(
     """Yield what the samples of every measure say, by the measure's name."""
     sizes = sample_sizes(facts)
     for name, section in sections.items():
-        reason = sizes
-        if not isinstance(sizes, str):
-            work = _sample_work(name, measures[name], section, facts, sizes)
-            reason = work if isinstance(work, str) else ""
-        artifact = None if reason else results(stage_name(name))
-        rows = 0 if isinstance(sizes, str) else sizes.rows
-        yield name, Expected(rows, str(reason), artifact)
+        if isinstance(sizes, str):
+            yield name, Expected(0, sizes)
+            continue
+        work = _sample_work(name, measures[name], section, facts, sizes)
+        if isinstance(work, str):
+            yield name, Expected(sizes.rows, work)
+        else:
+            yield name, Expected(sizes.rows, "", results(stage_name(name)))
 
 
 @dataclass(frozen=True)
@@ -371,7 +373,7 @@ class Expected:
 
     rows: int
     reason: str
-    artifact: Artifact | None
+    artifact: Artifact | None = None
 
     def of(self, score: Score) -> Expectation | str:
         """Return where a score is expected, or why that isn't known."""

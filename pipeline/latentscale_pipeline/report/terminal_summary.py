@@ -14,7 +14,7 @@ from rich.console import Console
 
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.scores import full_title, report_of
-from latentscale_pipeline.report.verdict import distance, headlines_of, write_verdict
+from latentscale_pipeline.report.verdict import compared, distance, write_verdict
 from latentscale_pipeline.results.model import ExpectedRange, Results, Score, Verdict
 from latentscale_pipeline.views.formatting import (
     counted,
@@ -89,20 +89,18 @@ def _header(results: Results) -> Iterator[str]:
 
 def _verdict(verdict: Verdict, scores: Sequence[Score]) -> Iterator[str]:
     """Yield the verdict in words, and the scores that are least usual."""
-    heading, *sentences = write_verdict(verdict)
-    yield from ("", heading.rstrip(".").upper())
+    heading, sentences = write_verdict(verdict)
+    yield from ("", heading.upper())
     yield from textwrap.wrap(" ".join(sentences), WIDTH)
-    known = [(s, s.expected) for s in headlines_of(scores) if s.expected is not None]
+    known = compared(scores)
     if not known:
         return
-    known.sort(key=lambda one: (one[1].p_adjusted or 0.0, one[1].p))
-    corpus = f"at {known[0][1].rows:,} rows"
+    corpus = f"at {known[0].expected.rows:,} rows"
     rows = []
-    for score, expected in known[:LEAST_USUAL]:
-        found, usual = write_range(expected)
-        p = write_p(1.0 if expected.p_adjusted is None else expected.p_adjusted)
-        cells = {"": full_title(score), corpus: found, "expected": usual, " ": _strip(expected)}
-        rows.append({**cells, "p": p})
+    for one in known[:LEAST_USUAL]:
+        found, usual = write_range(one.expected)
+        cells = {"": one.title, corpus: found, "expected": usual, " ": _strip(one.expected)}
+        rows.append({**cells, "p": write_p(one.p)})
     yield ""
     yield from format_table(["", corpus, "expected", " ", "p"], rows)
     if more := len(known) - len(rows):

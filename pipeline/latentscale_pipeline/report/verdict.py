@@ -26,7 +26,7 @@ NAMED = 3
 """Largest number of further scores that are named; the rest are counted."""
 
 
-class _Compared(NamedTuple):
+class Compared(NamedTuple):
     """A headline score with its expected range."""
 
     score: Score
@@ -43,10 +43,16 @@ class _Compared(NamedTuple):
         return full_title(self.score)
 
 
-def write_verdict(verdict: Verdict) -> list[str]:
-    """Return a verdict as sentences, the heading first."""
+def write_verdict(verdict: Verdict) -> tuple[str, list[str]]:
+    """Return the heading of a verdict, and its sentences."""
     heading = HEADINGS.get(verdict.value, "Cannot tell")
-    return [f"{heading}.", verdict.reason, *([verdict.also] if verdict.also else [])]
+    return heading, [verdict.reason, *([verdict.also] if verdict.also else [])]
+
+
+def compared(scores: Sequence[Score]) -> list[Compared]:
+    """Return the headline scores with an expected range, the least usual first."""
+    known = [Compared(s, s.expected) for s in headlines_of(scores) if s.expected is not None]
+    return sorted(known, key=lambda one: (one.p, one.expected.p))
 
 
 def judgement(results: Results) -> Judgement | None:
@@ -54,8 +60,8 @@ def judgement(results: Results) -> Judgement | None:
     verdict = results.verdict
     if verdict is None or verdict.value is None:
         return None
-    heading, *sentences = write_verdict(verdict)
-    known = [_Compared(s, s.expected) for s in headlines_of(results.scores) if s.expected]
+    heading, sentences = write_verdict(verdict)
+    known = [Compared(s, s.expected) for s in headlines_of(results.scores) if s.expected]
     remark = ""
     if known:
         rows = known[0].expected.rows
@@ -65,10 +71,10 @@ def judgement(results: Results) -> Judgement | None:
             "of scores."
         )
     strips = [_strip(one) for one in known]
-    return Judgement(verdict.value, heading.rstrip("."), sentences, strips, remark)
+    return Judgement(verdict.value, heading, sentences, strips, remark)
 
 
-def _strip(one: _Compared) -> Strip:
+def _strip(one: Compared) -> Strip:
     found, usual = write_range(one.expected, typeset=True)
     away = distance(one.expected)
     return Strip(one.title, found, usual, write_p(one.p), away, one.p <= LEVEL)
@@ -105,10 +111,8 @@ def judge(scores: Sequence[Score], *, compares: bool) -> Verdict:
     """
     if not compares:
         return Verdict(value=None, reason="There is no reference, so nothing says what is usual.")
-    headlines = headlines_of(scores)
-    known = [_Compared(score, score.expected) for score in headlines if score.expected is not None]
-    known.sort(key=lambda one: (one.p, one.expected.p))
-    unknown = [score for score in headlines if score.expected is None]
+    known = compared(scores)
+    unknown = [score for score in headlines_of(scores) if score.expected is None]
     outside = [one for one in known if one.p <= LEVEL]
     if outside:
         return _differs(outside, known)
@@ -122,12 +126,12 @@ def _equation(p: float) -> str:
     return f"p < {written[1:]}" if written.startswith("<") else f"p = {written}"
 
 
-def _sentence(one: _Compared) -> str:
+def _sentence(one: Compared) -> str:
     found, usual = write_range(one.expected)
     return f"{one.title} is {found}, where {usual} is expected"
 
 
-def _differs(outside: list[_Compared], known: list[_Compared]) -> Verdict:
+def _differs(outside: list[Compared], known: list[Compared]) -> Verdict:
     first, *others = outside
     among = f" among {len(known)}" if len(known) > 1 else ""
     also = []
@@ -146,7 +150,7 @@ def _differs(outside: list[_Compared], known: list[_Compared]) -> Verdict:
     )
 
 
-def _cannot_tell(unknown: list[Score], known: list[_Compared]) -> Verdict:
+def _cannot_tell(unknown: list[Score], known: list[Compared]) -> Verdict:
     if not unknown:
         return Verdict(value="cannot_tell", reason="No headline score was measured.")
     why = unknown[0].expected_reason or "the job was measured by an earlier version"
@@ -161,7 +165,7 @@ def _cannot_tell(unknown: list[Score], known: list[_Compared]) -> Verdict:
     )
 
 
-def _no_difference(known: list[_Compared]) -> Verdict:
+def _no_difference(known: list[Compared]) -> Verdict:
     least = known[0]
     are = "The score is" if len(known) == 1 else f"All {counted(len(known), 'headline score')} are"
     among = f", {least.p:.2f} among {len(known)}" if len(known) > 1 else ""
@@ -175,7 +179,7 @@ def _no_difference(known: list[_Compared]) -> Verdict:
     )
 
 
-def _found_from(known: list[_Compared]) -> str | None:
+def _found_from(known: list[Compared]) -> str | None:
     """Say which differences would have been found, for the two sharpest measures of a corpus."""
     smallest: dict[str, tuple[float, str]] = {}
     for one in known:

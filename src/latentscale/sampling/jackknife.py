@@ -17,7 +17,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.estimate import student_quantile
+from latentscale.sampling.subsets import allowance_for_few
 
 GROUPS = 20
 """Number of groups."""
@@ -49,5 +49,4 @@ def jackknife_error(left_out: NDArray[np.float64]) -> NDArray[np.float64]:
         times one equals Student's interval.
     """
     groups = len(left_out)
-    few = student_quantile(0.975, groups - 1) / student_quantile(0.975, math.inf)
-    return np.asarray(few * math.sqrt(groups - 1) * left_out.std(axis=0))
+    return np.asarray(allowance_for_few(groups - 1) * math.sqrt(groups - 1) * left_out.std(axis=0))

@@ -46,6 +46,11 @@ class Spread:
         return cls(mean, mean - reach, mean + reach, deviation)
 
 
+def allowance_for_few(freedom: int) -> float:
+    """Return by how much an error of few values grows, so that 1.96 times it is Student's reach."""
+    return student_quantile(0.975, freedom) / student_quantile(0.975, math.inf)
+
+
 def sampling_error(values: Float64Array, rows: int, n: int) -> Float64Array:
     """Return the standard error of an average over fresh samples of n rows.
 
@@ -62,6 +67,6 @@ def sampling_error(values: Float64Array, rows: int, n: int) -> Float64Array:
         The standard error, enlarged for few subsets so that 1.96 times it equals Student's
         interval.
     """
-    few = student_quantile(0.975, len(values) - 1) / student_quantile(0.975, math.inf)
+    few = allowance_for_few(len(values) - 1)
     deviation = values.std(axis=0, ddof=1)
     return np.asarray(few * deviation * math.sqrt(rows / (n - rows)))

@@ -55,21 +55,25 @@ def test_the_strongest_evidence_is_named_first() -> None:
     area = score("magnitude", "area", expected=expected(2647.0, 2732.0, 2758.0, 1e-5))
     recall = score("geomca", "recall_rows", "pair", expected=expected(0.90, 0.922, 0.999, 0.002))
     verdict = judge([VENDI, recall, area], compares=True)
-    assert write_verdict(verdict) == [
-        "Differs from the reference.",
-        "MagArea is 2,647, where 2,732 to 2,758 is expected (p < 0.001 among 3).",
-        "Also outside: GeomCA recall in rows. The other 1 shows no difference.",
-    ]
+    assert write_verdict(verdict) == (
+        "Differs from the reference",
+        [
+            "MagArea is 2,647, where 2,732 to 2,758 is expected (p < 0.001 among 3).",
+            "Also outside: GeomCA recall in rows. The other 1 shows no difference.",
+        ],
+    )
 
 
 def test_one_score_without_a_range_makes_it_uncertain() -> None:
     blank = score("magnitude", "area", expected_reason="samples of weighted rows aren't measured")
     verdict = judge([VENDI, RECALL, blank], compares=True)
-    assert write_verdict(verdict) == [
-        "Cannot tell.",
-        "1 of 3 headline scores has no expected range: samples of weighted rows aren't measured.",
-        "The other 2 show no difference.",
-    ]
+    assert write_verdict(verdict) == (
+        "Cannot tell",
+        [
+            f"1 of 3 headline scores has no expected range: {blank.expected_reason}.",
+            "The other 2 show no difference.",
+        ],
+    )
     old = judge([score("magnitude", "area")], compares=True)
     assert old.reason.endswith("no expected range: the job was measured by an earlier version.")
 
