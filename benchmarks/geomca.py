@@ -45,8 +45,8 @@ LIBRARIES = ("latentscale", "gudhi", "networkx", "numpy", "scipy", "numba")
 
 
 def run_latentscale(inputs: Inputs) -> Values:
+    from latentscale.duplicates.sparsification import sparsify
     from latentscale.geomca.scores import geomca_scores
-    from latentscale.geomca.sparsification import sparsify
     from latentscale.graphs.epsilon import epsilon_components
     from latentscale.tiles.distances import as_points
 

@@ -38,6 +38,7 @@ def configured(folder: Path, name: str, cluster: dict[str, object]) -> Path:
         "reference": str(folder / "reference.npy"),
         "output": str(folder / name),
         "measures": MEASURES,
+        "sampling": {"method": "none"},
         "cluster": cluster,
     }
     config.write_text(json.dumps(fields))

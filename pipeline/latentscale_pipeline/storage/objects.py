@@ -355,10 +355,22 @@ class ObjectStore:
         """Delete everything below a prefix, including temporary files of killed writers."""
         for _ in range(SENDINGS):
             with contextlib.suppress(FileNotFoundError):
-                self._attempt(lambda: self._fs.rm(self._path(prefix), recursive=True), prefix)
+                self._attempt(lambda: self._remove_tree(prefix), prefix)
             # A request that deletes many objects may skip some without an error.
             if self.is_local or not self.sizes(prefix):
                 return
+
+    def _remove_tree(self, prefix: str) -> None:
+        """Delete everything below a prefix once; another process may write there meanwhile."""
+        for _ in range(SENDINGS - 1):
+            try:
+                self._fs.rm(self._path(prefix), recursive=True)
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:
+                    raise
+            else:
+                return
+        self._fs.rm(self._path(prefix), recursive=True)
 
     def collect_partial(self, older_than: float = 3600.0) -> None:
         """Delete the temporary files that killed writers left on a local disk."""

@@ -15,8 +15,8 @@ The same two numbers of the whole graph are the network consistency and quality 
 2.5).
 
 Before that both sets are thinned, each by itself, so that no two rows are within :math:`\delta`
-(definition 3.1, :mod:`latentscale.geomca.sparsification`): a row is kept if no earlier kept row is
-within :math:`\delta`. The outcome depends on the order of the rows. With :math:`\delta =
+(definition 3.1, :mod:`latentscale.duplicates.sparsification`): a row is kept if no earlier kept
+row is within :math:`\delta`. The outcome depends on the order of the rows. With :math:`\delta =
 \varepsilon` no edge can join two rows of one set, so quality is 1 wherever there are edges.
 
 :math:`\varepsilon` is a percentile of the distances between two disjoint random samples of R

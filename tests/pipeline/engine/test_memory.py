@@ -138,6 +138,7 @@ def test_large_tasks_take_what_was_projected_and_no_process_more_than_its_limit(
         "reference": str(tmp_path / "rows.npy"),
         "output": str(tmp_path / "jobs"),
         "measures": {"geomca": {"epsilon": 1.0}},
+        "sampling": {"method": "none"},
         "cluster": {"kind": "local", "workers": 2, "memory_limit": "1GiB"},
     }
     (tmp_path / "job.yaml").write_text(json.dumps(described))

@@ -124,6 +124,7 @@ corpus: {folder}/corpus.npy
 reference: {folder}/reference.npy
 output: {folder}/jobs
 measures: {{heat: {{times: {{count: 16}}}}, geomca: {{}}, vendi: {{kernels: [cosine, rbf]}}}}
+sampling: {{method: none}}
 cluster: {{kind: local, workers: 1, memory_limit: 1GiB}}
 """
 

@@ -8,6 +8,7 @@ import pickle
 import stat
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,23 @@ def test_keys_sizes_and_folders_list_what_is_there(store: ObjectStore) -> None:
     assert store.folders() == ["x", "y"]
     store.remove_all("x")
     assert store.keys() == ["top", "y/z/1"]
+
+
+def test_a_removal_goes_on_where_others_write_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, rmdir = ObjectStore(str(tmp_path)), os.rmdir
+    store.write("x/1", b"1")
+    late = iter([True, False])
+
+    def meet_another_writer(path: str, **options: Any) -> None:
+        if next(late, False):
+            (tmp_path / "x/2").write_bytes(b"2")
+        rmdir(path, **options)
+
+    monkeypatch.setattr(os, "rmdir", meet_another_writer)
+    store.remove_all("x")
+    assert not (tmp_path / "x").exists()
 
 
 def test_of_sixteen_racers_exactly_one_creates(store: ObjectStore) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.geomca.sparsification import Sparsification
+from latentscale.duplicates.sparsification import Sparsification
 from latentscale.graphs.epsilon import Components, EpsilonGraph, Forest
 from latentscale.tiles.distances import Balls, as_points, row_blocks
 from latentscale_pipeline.engine.stage import Inputs

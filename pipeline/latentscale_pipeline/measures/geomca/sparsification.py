@@ -16,7 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.geomca.sparsification import UNDECIDED, SparsificationFronts, first_near, sparsify
+from latentscale.duplicates.sparsification import (
+    UNDECIDED,
+    SparsificationFronts,
+    first_near,
+    sparsify,
+)
 from latentscale.tiles.distances import Balls, as_points, row_blocks
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.shared.iteration_state import read_state

@@ -37,6 +37,7 @@ def measured(folder: Path, shard_bytes: int) -> tuple[dict[str, Any], int]:
         **urls,
         "output": str(folder / "jobs"),
         "measures": MEASURES,
+        "sampling": {"method": "none"},
         "cluster": {"kind": "serial"},
     }
     (folder / "job.yaml").write_text(json.dumps(fields))

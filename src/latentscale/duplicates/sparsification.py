@@ -30,11 +30,13 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.graphs.epsilon import BLOCK_ROWS
 from latentscale.tiles.device import TileRows
 from latentscale.tiles.distances import Balls, Points, check_distance, row_blocks
 
 Int64Array = NDArray[np.int64]
+
+BLOCK_ROWS = 1024
+"""Rows of a block; a tile and its comparisons take 5 MiB."""
 
 CROWDED_OUT = 0.1
 """Share of a block's rows that have to be decided before the undecided ones are compacted."""

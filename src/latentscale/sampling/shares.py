@@ -1,0 +1,114 @@
+r"""Where a share of rows is expected if two corpora have one source.
+
+A share of n rows is close to normal, with a variance that hardly depends on it, after the
+transformation :math:`\arcsin \sqrt{(x + 3/8) / (n + 3/4)}` of the count x: the variance is
+:math:`1 / (4 n + 2)` (Anscombe, The transformation of Poisson, binomial and negative-binomial data,
+1948). The difference of two such shares is compared with its standard error.
+
+Rows don't always count by themselves. A row that is close to another one makes two of them, so a
+count of such rows moves in steps of two: its variance is up to twice that of single rows. Counts
+and numbers of rows are divided by the rows of an event, which makes ranges wide enough.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from latentscale.estimate import student_quantile
+
+POWER = 0.8
+"""Share of tries in which the smallest difference is found."""
+
+
+@dataclass(frozen=True)
+class ExpectedShare:
+    """What a share of rows is, and where it is expected.
+
+    Attributes
+    ----------
+    found : float
+        The share, in [0, 1].
+    centre : float
+        The share that is usual.
+    events, usual_events : float
+        Numbers of independent events that both were counted among.
+    """
+
+    found: float
+    centre: float
+    events: float
+    usual_events: float
+
+    @property
+    def z(self) -> float:
+        """The difference, in standard errors."""
+        return (self._transformed - self._usual) / self._error
+
+    @property
+    def p(self) -> float:
+        """The probability of a difference at least as large."""
+        return math.erfc(abs(self.z) / math.sqrt(2.0))
+
+    @property
+    def lower(self) -> float:
+        """Lower end of the range that holds the share with a probability of 95 %."""
+        return self._share(-student_quantile(0.975, math.inf))
+
+    @property
+    def upper(self) -> float:
+        """Upper end of this range."""
+        return self._share(student_quantile(0.975, math.inf))
+
+    def smallest_found(self, level: float) -> float:
+        """Return the excess that is found four times in five at a level of p."""
+        reach = student_quantile(1.0 - level / 2.0, math.inf) + student_quantile(POWER, math.inf)
+        return self._share(reach) - self.centre
+
+    @property
+    def _transformed(self) -> float:
+        return _transform(self.found, self.events)
+
+    @property
+    def _usual(self) -> float:
+        return _transform(self.centre, self.usual_events)
+
+    @property
+    def _error(self) -> float:
+        return math.sqrt(1.0 / (4 * self.events + 2) + 1.0 / (4 * self.usual_events + 2))
+
+    def _share(self, z: float) -> float:
+        """Return the share that is z standard errors above what is usual."""
+        angle = min(max(self._usual + z * self._error, 0.0), math.pi / 2)
+        count = math.sin(angle) ** 2 * (self.events + 0.75) - 0.375
+        return min(max(count / self.events, 0.0), 1.0)
+
+
+def expect_share(
+    found: float, rows: int, usual: float, usual_rows: int, *, rows_of_event: float = 1.0
+) -> ExpectedShare:
+    """Compare a share of the rows of a corpus with the share that is usual.
+
+    Parameters
+    ----------
+    found, rows
+        The share, and the number of rows that it was found among.
+    usual, usual_rows
+        The same of rows of the reference.
+    rows_of_event : float
+        Largest number of rows that come and go together, at least 1.
+
+    Raises
+    ------
+    ValueError
+        On a share outside [0, 1], or without rows.
+    """
+    if not (0.0 <= found <= 1.0 and 0.0 <= usual <= 1.0):
+        raise ValueError(f"shares must be in [0, 1], got {found} and {usual}")
+    if min(rows, usual_rows) < 1 or rows_of_event < 1:
+        raise ValueError("shares need rows, and an event at least one")
+    return ExpectedShare(found, usual, rows / rows_of_event, usual_rows / rows_of_event)
+
+
+def _transform(share: float, events: float) -> float:
+    return math.asin(math.sqrt((share * events + 0.375) / (events + 0.75)))

@@ -1,0 +1,86 @@
+import math
+
+import numpy as np
+import pytest
+
+from latentscale.sampling.shares import expect_share
+
+
+def rows_with_a_copy(codes):
+    _, places, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    return counts[places] > 1
+
+
+def draw_codes(layout, rows, generator):
+    """Rows as codes; equal codes are near each other."""
+    alone = generator.integers(10**9, 2**62, size=rows)
+    if layout == "chance":  # any two rows may be near
+        return generator.integers(0, 40_000, size=rows)
+    if layout == "phrases":  # some texts are common
+        return np.where(generator.random(rows) < 0.3, generator.zipf(1.6, size=rows), alone)
+    return np.where(generator.random(rows) < 0.02, generator.integers(0, 5, rows), alone)
+
+
+@pytest.mark.parametrize("layout", ["chance", "phrases", "boilerplate"])
+@pytest.mark.parametrize("rows", [(150, 150), (2000, 400), (400, 2000)])
+def test_false_alarms_of_counts_of_rows_that_are_near_others(layout, rows):
+    generator = np.random.default_rng(8)
+    alarms = np.zeros((2, 1000), dtype=bool)
+    for seed in range(1000):
+        corpus, reference = (draw_codes(layout, n, generator) for n in rows)
+        least = min(rows)
+        among = [rows_with_a_copy(part[:least]).mean() for part in (corpus, reference)]
+        near = expect_share(among[0], least, among[1], least, rows_of_event=2)
+        leaked = np.isin(corpus, reference).mean()
+        usual = rows_with_a_copy(reference).mean()
+        shared = expect_share(leaked, rows[0], usual, rows[1], rows_of_event=2)
+        alarms[:, seed] = near.p <= 0.05, shared.p <= 0.05
+    assert (alarms.mean(axis=1) <= 0.065).all(), alarms.mean(axis=1)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.02, 0.5, 0.97])
+@pytest.mark.parametrize("rows", [(100, 100), (3000, 200), (200, 3000)])
+def test_false_alarms_of_shares_of_single_rows(share, rows):
+    generator = np.random.default_rng(3)
+    found, usual = (generator.binomial(n, share, size=3000) / n for n in rows)
+    p = np.array(
+        [expect_share(a, rows[0], b, rows[1]).p for a, b in zip(found, usual, strict=True)]
+    )
+    assert (p <= 0.05).mean() <= 0.065
+
+
+def test_the_range_holds_what_p_calls_usual():
+    for usual in (0.0, 0.002, 0.1, 0.6, 1.0):
+        for found in np.linspace(0.0, 1.0, 401):
+            expected = expect_share(float(found), 300, usual, 700, rows_of_event=2)
+            assert (expected.lower <= found <= expected.upper) == (expected.p > 0.05)
+            assert 0.0 <= expected.lower <= usual <= expected.upper <= 1.0
+
+
+def test_many_rows_give_the_normal_test_of_two_shares():
+    a, b, n, m = 0.31, 0.30, 40_000, 60_000
+    expected = expect_share(a, n, b, m)
+    error = math.sqrt(a * (1 - a) / n + b * (1 - b) / m)
+    assert expected.z == pytest.approx((a - b) / error, rel=0.01)
+    assert expected.lower == pytest.approx(b - 1.96 * error, abs=1e-4)
+    assert expected.upper == pytest.approx(b + 1.96 * error, abs=1e-4)
+    assert expected.smallest_found(0.05) == pytest.approx(2.8 * error, rel=0.01)
+
+
+def test_a_difference_of_the_smallest_size_is_found_four_times_in_five():
+    generator = np.random.default_rng(5)
+    usual, rows = 0.05, (1000, 1500)
+    more = expect_share(usual, rows[0], usual, rows[1]).smallest_found(0.05)
+    found = generator.binomial(rows[0], usual + more, size=2000) / rows[0]
+    beside = generator.binomial(rows[1], usual, size=2000) / rows[1]
+    p = [expect_share(a, rows[0], b, rows[1]).p for a, b in zip(found, beside, strict=True)]
+    assert (np.array(p) <= 0.05).mean() == pytest.approx(0.8, abs=0.04)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [((1.2, 10, 0.1, 10), "in \\[0, 1\\]"), ((0.2, 0, 0.1, 10), "need rows")],
+)
+def test_refuses_what_is_no_share(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        expect_share(*arguments)
