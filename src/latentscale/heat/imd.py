@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from latentscale.estimate import Estimate, student_quantile
@@ -18,6 +19,9 @@ BOOTSTRAP_DRAWS = 4000
 
 SMALL_SHARE = 1e-3
 """Share of the largest deviation. Times with less can't have the largest error."""
+
+NEGLIGIBLE_VARIANCE = 1e-12
+"""Share of the largest variance that is left out at any time."""
 
 BAND_LEVEL = 0.98
 """Level of the bootstrap quantile for a 95 % interval: few probes cost 2 % of the coverage."""
@@ -134,19 +138,34 @@ def _band(deviations: Sequence[Float64Array], generator: np.random.Generator) ->
     matter = sizes > SMALL_SHARE * np.max(sizes)
     if not matter.any():
         return 0.0
-    # Opposite signs don't matter: the multipliers are symmetric.
-    swings = sum(_bootstrap_swings(each[:, matter], generator) for each in deviations)
+    covariance = sum(_covariance_of_mean(each[:, matter]) for each in deviations)
+    factor = _factor(np.asarray(covariance))
+    swings = generator.standard_normal((BOOTSTRAP_DRAWS, len(factor))) @ factor
     return float(np.quantile(np.abs(swings).max(axis=1), BAND_LEVEL))
 
 
-def _bootstrap_swings(deviations: Float64Array, generator: np.random.Generator) -> Float64Array:
-    """Draw errors of the mean at all times, shape (draws, T)."""
+def _covariance_of_mean(deviations: Float64Array) -> Float64Array:
+    """Return the covariance of the error of the mean between all times, shape (T, T).
+
+    Normal multipliers of the deviations draw errors with just this covariance, and the errors of
+    two graphs are independent. So errors are drawn from the sum, whose rank is a small fraction of
+    the number of probes, because traces are smooth.
+    """
     probes = len(deviations)
     if probes == 0:
-        return np.zeros((BOOTSTRAP_DRAWS, deviations.shape[1]))
+        return np.zeros((deviations.shape[1],) * 2)
     # Few probes understate the spread. The ratio of Student's quantile to the normal one
     # compensates for that.
     few = student_quantile(0.975, probes - 1) / 1.959963984540054
-    multipliers = generator.standard_normal((BOOTSTRAP_DRAWS, probes))
-    swings: Float64Array = multipliers @ (deviations * (few / np.sqrt(probes * (probes - 1))))
-    return swings
+    scaled = deviations * (few / np.sqrt(probes * (probes - 1)))
+    covariance: Float64Array = scaled.T @ scaled
+    return covariance
+
+
+def _factor(covariance: Float64Array) -> Float64Array:
+    """Return F of few rows with F^T F equal to a covariance, but for rounding."""
+    negligible = NEGLIGIBLE_VARIANCE * float(covariance.diagonal().max())
+    factor, pivots, rank, _ = scipy.linalg.lapack.dpstrf(covariance, tol=negligible)
+    found = np.empty((rank, len(covariance)))
+    found[:, pivots - 1] = np.triu(factor)[:rank]
+    return found
