@@ -139,7 +139,7 @@ def _in_short(score: Score) -> str:
     text = str(written_score(score, typeset=False))
     if score.expected is None:
         return text
-    found, usual = write_range(score.expected)
+    found, usual = write_range(score.expected, score.unit)
     return f"{text}; at {score.expected.rows:,} rows {found}, expected {usual}"
 
 

@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cancel": ("cancel:cancel", "Stop a running job cleanly, from any machine."),
     "resume": ("resume:resume", "Continue a job, from its folder alone."),
     "stage": ("stage:stage", "Compute a job stage by stage, by processes that share only files."),
+    "rows": ("rows:rows", "List rows of a finished job, with what it knows of each."),
     "compare": ("compare:compare", "Compare a finished job with a baseline, with gates for CI."),
     "report": ("report:report", "Write the report of a job, a comparison or a series."),
     "history": ("history:history", "Register finished jobs: list, plot trends, pick a baseline."),

@@ -53,6 +53,9 @@ SELECTION = (
     click.option(
         "--table", help="Files with more columns for --where, one row per row of the corpus."
     ),
+    click.option(
+        "--rows", "job", metavar="JOB", help="A finished job whose columns --where may name."
+    ),
     click.option("--sample", type=click.IntRange(1), help="Number of rows to draw at random."),
     click.option("--seed", type=click.IntRange(0), default=0, help="Seed of the sample."),
 )

@@ -39,6 +39,7 @@ from latentscale_pipeline.measures.fresh_samples import sample_sizes
 from latentscale_pipeline.progress import Progress, reported, silent
 from latentscale_pipeline.report.terminal import print_scores
 from latentscale_pipeline.report.terminal_summary import print_summary
+from latentscale_pipeline.report.verdict import look_commands
 from latentscale_pipeline.storage.urls import storage_options
 
 _Files = Mapping[str, str | None]
@@ -215,6 +216,8 @@ def print_finished(finished: Finished, *, as_json: bool = False, every_score: bo
     click.echo()
     click.echo(f"results  {finished.store.locate('results.json')}")
     click.echo(f"report   {finished.store.locate('report.html')}")
+    for command in look_commands(finished.results, finished.store.locate("")):
+        click.echo(f"rows     {command}")
     if not finished.computed:
         click.echo("nothing had to be computed: this job was already finished")
 

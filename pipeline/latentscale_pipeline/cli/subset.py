@@ -6,15 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
+import numpy.typing as npt
 
 from latentscale_pipeline.cli.info import show_corpus
 from latentscale_pipeline.cli.options import JSON, SELECTION, taking
 from latentscale_pipeline.cli.text_files import read_text
-from latentscale_pipeline.corpus import open_corpus
+from latentscale_pipeline.corpus import Corpus, open_corpus
 from latentscale_pipeline.corpus.export import export as write_file
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.corpus.selection import Selection, choose_rows, chosen_source
+from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.progress import reported
+from latentscale_pipeline.rows.columns import rows_of_corpus
+from latentscale_pipeline.rows.selection import choose_rows as find_rows
 
 
 @click.command()
@@ -29,7 +34,9 @@ def subset(corpus: str, target: str, overwrite: bool, as_json: bool, **chosen: A
     The new corpus has the rows that meet all conditions, in their order, with their ids, labels
     and weights. --where compares the columns ids, labels and weights, and those of --table, with
     literals and with each other: ==, !=, <, <=, >, >=, in [...], and, or, not, parentheses. A
-    column of true and false is a condition by itself.
+    column of true and false is a condition by itself. With --rows it compares what a finished job
+    knows of each row, the columns of `latentscale rows`, also with null, for example with
+    --where "near_duplicate_of is null".
 
     \b
     Example:
@@ -39,7 +46,7 @@ def subset(corpus: str, target: str, overwrite: bool, as_json: bool, **chosen: A
       latentscale subset corpus.zarr small.zarr --sample 10000 --seed 1
     """
     opened = open_corpus(corpus)
-    rows = choose_rows(opened, _selection(**chosen))
+    rows = _choose(opened, **chosen)
     with reported("subset", "rows") as progress:
         written = ingest(
             chosen_source(opened, rows),
@@ -68,10 +75,23 @@ def export(corpus: str, target: str, overwrite: bool, **chosen: Any) -> None:
       latentscale export corpus.zarr sample.parquet --sample 10000 --where "labels != 'test'"
     """
     opened = open_corpus(corpus)
-    rows = choose_rows(opened, _selection(**chosen))
+    rows = _choose(opened, **chosen)
     with reported("export", "rows") as progress:
         write_file(chosen_source(opened, rows), target, overwrite=overwrite, progress=progress)
     click.echo(f"{target}: {len(rows)} rows of {opened.d} dimensions")
+
+
+def _choose(corpus: Corpus, job: str | None, **chosen: Any) -> npt.NDArray[np.int64]:
+    """Return the rows that the options select; with a job, --where names columns of that."""
+    if job is None:
+        return choose_rows(corpus, _selection(**chosen))
+    where = chosen.pop("where")
+    if where is None:
+        raise click.UsageError("--rows gives columns to --where; write a condition")
+    if chosen["table"] is not None:
+        raise click.UsageError("--where reads the columns of --rows or of --table, not of both")
+    among = find_rows(rows_of_corpus(read_job(job), corpus), where, None, None)
+    return choose_rows(corpus, _selection(where=None, **chosen), among)
 
 
 def _selection(ids: Path | None, labels: tuple[str, ...], **chosen: Any) -> Selection:

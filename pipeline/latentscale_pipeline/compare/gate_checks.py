@@ -125,16 +125,16 @@ def _unexpected(p_below: float, selected: Sequence[ComparedScore], place: str) -
             why = "only the baseline has it" if own is None else f"it is null: {why_null(own)}"
             failures.append(Failure(score, "p_below", f"{score.name}: {why}", math.inf))
         elif own.expected is not None:
-            known.append((score, own.expected))
+            known.append((score, own.expected, own.unit))
         elif own.of != "reference" and own.label is None:
             why = own.expected_reason or "the job has no reference"
             raise BadInput(f"{place} has p_below, and {score.name} has no expected range: {why}")
     if not known and not failures:
         raise BadInput(f"{place} has p_below, and no selected score is compared with a reference")
-    adjusted = adjust(np.array([expected.p for _, expected in known])).tolist()
-    for (score, expected), p in zip(known, adjusted, strict=True):
+    adjusted = adjust(np.array([expected.p for _, expected, _ in known])).tolist()
+    for (score, expected, unit), p in zip(known, adjusted, strict=True):
         if p < p_below:
-            found, usual = write_range(expected)
+            found, usual = write_range(expected, unit)
             problem = (
                 f"{score.name} is {found}, where {usual} is expected at {expected.rows:,} rows "
                 f"(p {write_p(p)}); p_below allows {p_below:g}"

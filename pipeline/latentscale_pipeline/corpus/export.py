@@ -7,9 +7,9 @@ object store, becomes visible when it is closed.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 import fsspec
 import numpy as np
@@ -20,6 +20,8 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.storage.objects import placed
 from latentscale_pipeline.storage.urls import strip_credentials
+
+Writer = TypeVar("Writer")
 
 
 def export(
@@ -44,16 +46,34 @@ def export(
     BadInput
         If the file exists already, or its suffix is unknown.
     """
+    with new_file(target, WRITERS, overwrite=overwrite) as (file, write):
+        write(chosen, file, strip_credentials(target), progress)
+
+
+@contextlib.contextmanager
+def new_file(
+    target: str, writers: Mapping[str, Writer], *, overwrite: bool
+) -> Iterator[tuple[BinaryIO, Writer]]:
+    """Open a file that appears only when it is complete, and choose its writer by its suffix.
+
+    Raises
+    ------
+    BadInput
+        If the file exists already, its suffix is unknown, or it can't be written.
+    """
     where = strip_credentials(target)
-    suffix = next((suffix for suffix in WRITERS if target.lower().endswith(suffix)), None)
+    suffix = next((suffix for suffix in writers if target.lower().endswith(suffix)), None)
     if suffix is None:
-        raise BadInput(f"{where}: unknown suffix; use a path that ends in {' or '.join(WRITERS)}")
+        *others, last = writers
+        raise BadInput(
+            f"{where}: unknown suffix; use a path that ends in {', '.join(others)} or {last}"
+        )
     with reaching(where):
         fs, path = fsspec.core.url_to_fs(target)
         if fs.exists(path) and not overwrite:
             raise BadInput(f"{where}: the file exists; use another path, or --overwrite")
         with _published(fs, str(path)) as file:
-            WRITERS[suffix](chosen, file, where, progress)
+            yield file, writers[suffix]
 
 
 def _write_npy(chosen: Sources, file: BinaryIO, where: str, progress: Progress) -> None:

@@ -4,6 +4,8 @@ A condition is parsed with Python's grammar, but never run as Python code. It ma
 comparisons of columns with literals and with each other, ``in`` and ``not in`` a list of literals,
 ``and``, ``or``, ``not`` and parentheses. Names refer only to the given columns. A column of
 booleans is a condition by itself, and so is one of text that holds nothing but true and false.
+Where columns have values that are missing, ``x is null`` and ``x is not null`` tell which; any
+other comparison of a missing value is false.
 """
 
 from __future__ import annotations
@@ -33,11 +35,15 @@ COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 TRUTH = {"true": True, "false": False}
 """Names of the two booleans; Python's own names are literals already."""
 
+NULL = "null"
+"""Name of a missing value; None means the same."""
+
 TRUE_WORDS, FALSE_WORDS = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 """How text writes the two booleans."""
 
 GRAMMAR = (
     *(ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.Compare, ast.In, ast.NotIn),
+    *(ast.Is, ast.IsNot),
     *(ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple),
     *COMPARISONS,
 )
@@ -53,11 +59,26 @@ def names_in(expression: str) -> list[str]:
         If the text isn't a valid condition.
     """
     nodes = ast.walk(_parsed(expression))
-    return sorted({node.id for node in nodes if isinstance(node, ast.Name)} - TRUTH.keys())
+    return sorted({node.id for node in nodes if isinstance(node, ast.Name)} - {*TRUTH, NULL})
+
+
+def names_compared(expression: str) -> set[str]:
+    """Return the names of the columns that are used for more than comparisons with null."""
+    nodes = list(ast.walk(_parsed(expression)))
+    tested = {
+        id(node.left)
+        for node in nodes
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot)
+    }
+    used = {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in tested}
+    return used - {*TRUTH, NULL}
 
 
 def matching_rows(
-    expression: str, columns: Mapping[str, npt.NDArray[Any]], rows: int
+    expression: str,
+    columns: Mapping[str, npt.NDArray[Any]],
+    rows: int,
+    nulls: Mapping[str, npt.NDArray[np.bool_]] | None = None,
 ) -> npt.NDArray[np.bool_]:
     """Return a mask of the rows that satisfy a condition.
 
@@ -69,13 +90,15 @@ def matching_rows(
         The columns by name, one value per row: text (any array of str) or numbers.
     rows : int
         Number of rows.
+    nulls : mapping, optional
+        Which values of a column are missing.
 
     Raises
     ------
     BadInput
         If the text isn't a valid condition, or names an unknown column.
     """
-    found = _flags(_Evaluation(expression, columns).value(_parsed(expression)))
+    found = _flags(_Evaluation(expression, columns, nulls or {}).value(_parsed(expression)))
     if not isinstance(found, np.ndarray) or found.dtype != bool:
         raise BadInput(f"{expression!r}: not a condition; write one such as labels == 'en'")
     return np.broadcast_to(found, (rows,))
@@ -102,9 +125,15 @@ def _parsed(expression: str) -> ast.expr:
 
 
 class _Evaluation:
-    def __init__(self, expression: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+    def __init__(
+        self,
+        expression: str,
+        columns: Mapping[str, npt.NDArray[Any]],
+        nulls: Mapping[str, npt.NDArray[np.bool_]],
+    ) -> None:
         self._expression = expression
         self._columns = columns
+        self._nulls = nulls
 
     def value(self, node: ast.expr) -> Any:
         """Evaluate one node; unknown nodes are refused."""
@@ -135,6 +164,8 @@ class _Evaluation:
         return value.astype(bool, copy=False)
 
     def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> npt.NDArray[np.bool_]:
+        if isinstance(op, ast.Is | ast.IsNot):
+            return self._missing(left, right, negated=isinstance(op, ast.IsNot))
         first = self.value(left)
         if isinstance(op, ast.In | ast.NotIn) and isinstance(right, ast.List | ast.Tuple):
             items = [self.value(item) for item in right.elts]
@@ -151,6 +182,14 @@ class _Evaluation:
         first, second = self._alike(first, second)
         compared: npt.NDArray[np.bool_] = np.asarray(COMPARISONS[type(op)](first, second), bool)
         return compared
+
+    def _missing(self, left: ast.expr, right: ast.expr, *, negated: bool) -> npt.NDArray[np.bool_]:
+        match left, right:
+            case ast.Name(id=name), ast.Name(id="null") | ast.Constant(value=None):
+                column = self._column(name)
+                null = self._nulls.get(name, np.zeros(len(column), dtype=bool))
+                return ~null if negated else null
+        raise self._refused("is compares a column with null: x is null, or x is not null")
 
     def _equal(self, column: Any, item: Any) -> npt.NDArray[np.bool_]:
         column, item = self._alike(column, item)

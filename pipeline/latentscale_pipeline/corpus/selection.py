@@ -50,8 +50,10 @@ class Selection:
     seed: int = 0
 
 
-def choose_rows(corpus: Corpus, selection: Selection) -> npt.NDArray[np.int64]:
-    """Return the numbers of the selected rows, ascending.
+def choose_rows(
+    corpus: Corpus, selection: Selection, among: npt.NDArray[np.int64] | None = None
+) -> npt.NDArray[np.int64]:
+    """Return the numbers of the selected rows, ascending; only those ``among`` some, if given.
 
     Raises
     ------
@@ -59,6 +61,9 @@ def choose_rows(corpus: Corpus, selection: Selection) -> npt.NDArray[np.int64]:
         If the corpus lacks a column that is needed, or no row is selected.
     """
     chosen = np.ones(corpus.n, bool)
+    if among is not None:
+        chosen = np.zeros(corpus.n, bool)
+        chosen[among] = True
     for name, wanted in (("ids", selection.ids), ("labels", selection.labels)):
         if wanted is not None:
             chosen &= np.isin(_companion(corpus, name), np.array(list(wanted), STRINGS))

@@ -60,7 +60,7 @@ def assemble_results(
     if plan.config.group_by is not None:
         findings["labels"] = collect_by_label(MEASURES, plan.config.measures, plan.facts, result)
     scores = expect_scores(
-        [score for finding in findings.values() for score in finding.scores],
+        list(findings.values()),
         plan.config.measures,
         plan.facts,
         result,

@@ -306,16 +306,14 @@ def _beside(config: JobConfig, facts: JobFacts) -> dict[str, Any]:
 
 
 def measures_of(config: JobConfig) -> dict[str, Any]:
-    """Return the settings of every measure of a job; None for measures that have no settings."""
-    always = {name: None for name, measure in MEASURES.items() if measure.section is None}
+    """Return the settings of every measure of a job; None for those that it doesn't name."""
+    always = {name: None for name, measure in MEASURES.items() if measure.always}
     return {**always, **config.measures}
 
 
 def measure_sections() -> dict[str, type[Section]]:
-    """Return the configuration section of every measure that has one."""
-    return {
-        name: measure.section for name, measure in MEASURES.items() if measure.section is not None
-    }
+    """Return the configuration section of every measure."""
+    return {name: measure.section for name, measure in MEASURES.items()}
 
 
 def corpus_facts(corpus: Corpus | Prospect) -> CorpusFacts:

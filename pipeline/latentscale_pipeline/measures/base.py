@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
+
+from numpy.typing import NDArray
 
 from latentscale.estimate import Estimate
 from latentscale_pipeline.config.section import Section
@@ -155,6 +157,53 @@ class JobFacts:
     sample_rows: int = 0
 
 
+class Expectation(Protocol):
+    """Where a score is expected if both corpora have one source."""
+
+    @property
+    def found(self) -> float:
+        """The score."""
+
+    @property
+    def centre(self) -> float:
+        """The score that is usual."""
+
+    @property
+    def lower(self) -> float:
+        """Lower end of the range that holds the score with a probability of 95 %."""
+
+    @property
+    def upper(self) -> float:
+        """Upper end of this range."""
+
+    @property
+    def z(self) -> float:
+        """The difference, in standard errors."""
+
+    @property
+    def p(self) -> float:
+        """The probability of a difference at least as large."""
+
+    def smallest_found(self, level: float, /) -> float:
+        """Return the difference that is found four times in five at a level of p."""
+
+
+@dataclass(frozen=True)
+class ExpectedScore:
+    """Where a score is expected, and at which size.
+
+    Attributes
+    ----------
+    rows : int
+        Number of rows at which it is compared.
+    expectation : Expectation
+        The score and its range.
+    """
+
+    rows: int
+    expectation: Expectation
+
+
 @dataclass(frozen=True)
 class Findings:
     """What a measure contributes to the results.
@@ -171,6 +220,8 @@ class Findings:
         Why the section is None.
     corpora : mapping
         What it adds to the description of each corpus, by role.
+    expected : mapping
+        Where the measure itself expects its scores, by their place among these.
     """
 
     section: Part | None
@@ -178,6 +229,57 @@ class Findings:
     arrays: Mapping[str, str] = field(default_factory=dict)
     reason: str | None = None
     corpora: Mapping[Role, Mapping[str, Any]] = field(default_factory=dict)
+    expected: Mapping[int, ExpectedScore] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RowColumn:
+    """What a measure knows of every row of a corpus, from arrays of a finished job.
+
+    Attributes
+    ----------
+    name : str
+        The column.
+    arrays : tuple of str
+        Names of the arrays that it is made of, with one value for every row.
+    make : callable
+        Returns the values of some rows from those of the arrays: numbers, or true and false.
+    row_of : str
+        The corpus that the values are rows of, -1 for none; empty if they aren't rows.
+    rows : str
+        Name of the array with the rows, ascending, if the arrays haven't all of them.
+    """
+
+    name: str
+    arrays: tuple[str, ...]
+    make: Callable[..., NDArray[Any]]
+    row_of: Role | Literal[""] = ""
+    rows: str = ""
+
+
+@dataclass(frozen=True)
+class RowFilter:
+    """Rows that people look for.
+
+    Attributes
+    ----------
+    of : str
+        The corpus that they are rows of.
+    score : str
+        The score of the measure that counts them.
+    where : str
+        The condition that they meet, on columns.
+    sort : str
+        The column that they are sorted by, with ``:desc`` for descending; empty for row order.
+    columns : tuple of str
+        The columns to show.
+    """
+
+    of: Role
+    score: str
+    where: str
+    sort: str = ""
+    columns: tuple[str, ...] = ()
 
 
 class Results(Protocol):
@@ -260,18 +362,24 @@ class Measure(ABC):
 
     Attributes
     ----------
-    section : type or None
+    section : type
         Its section of the configuration, which also says whether it runs by default, needs a
-        reference, and needs equal dimensions. A measure without a section is part of every job.
+        reference, and needs equal dimensions.
+    always : bool
+        Whether it is part of every job, without settings where a job doesn't name it.
     results : type or None
         The model of its part of the results. A measure without one has only scores.
     report : MeasureReport
         Its part of the report.
+    row_filters : mapping
+        Rows that people look for, by name.
     """
 
-    section: ClassVar[type[Section] | None]
+    section: ClassVar[type[Section]]
+    always: ClassVar[bool] = False
     results: ClassVar[type[Part] | None] = None
     report: ClassVar[MeasureReport] = MeasureReport()
+    row_filters: ClassVar[Mapping[str, RowFilter]] = {}
 
     def needs_directions(self, name: str, section: Any) -> str:
         """Return the setting that needs the direction of every row; empty if none does."""
@@ -302,8 +410,15 @@ class Measure(ABC):
         return findings
 
     def section_of_sample(self, section: Any) -> Any:
-        """Return the settings for samples, without what gives no score or needs many rows."""
+        """Return the settings for samples, without what gives no score or needs many rows.
+
+        None if the measure itself says where its scores are expected.
+        """
         return section
+
+    def row_columns(self, found: Any, role: Role) -> Sequence[RowColumn]:
+        """Return what it knows of every row of a corpus, from its part of the results."""
+        return ()
 
     def scales(self, found: Any) -> Iterator[tuple[str, float]]:
         """Yield the scales at which its numbers were computed, with their display names.
@@ -341,7 +456,7 @@ def plan_measure(name: str, measure: Measure, section: Any, facts: JobFacts) -> 
         If the measure or its settings don't fit the corpora.
     """
     dimensions = [corpus.d for corpus in facts.corpora.values()]
-    if measure.section and measure.section.equal_dimensions and len(set(dimensions)) > 1:
+    if measure.section.equal_dimensions and len(set(dimensions)) > 1:
         raise BadInput(
             f"measures.{name} needs equal dimensions; the corpus has {dimensions[0]} and the "
             f"reference {dimensions[1]}; leave it out of measures"

@@ -158,6 +158,8 @@ def _sample_work(
     if getattr(section, "weights", False) and any(c.weights for c in facts.corpora.values()):
         return "samples of weighted rows aren't measured"
     section = measure.section_of_sample(section)
+    if section is None:
+        return "it isn't measured on samples"
     own = replace(
         facts,
         corpora={role: _sample_facts(corpus, sizes.rows) for role, corpus in facts.corpora.items()},

@@ -38,6 +38,8 @@ def _judgement(judgement: Judgement) -> Iterator[str]:
         rows = [(strip.title, strip.found, strip.expected, strip.p) for strip in judgement.strips]
         yield markdown_table(("score", "corpus", "expected", "p"), rows)
         yield escape_markdown(judgement.remark)
+    if judgement.commands:
+        yield "\n".join(f"    {command}" for command in judgement.commands)
 
 
 def _answer(answer: Answer) -> Iterator[str]:

@@ -80,7 +80,7 @@ def full_title(score: Score) -> str:
 def _score_cells(score: Score) -> dict[str, str]:
     written, error, expected = written_score(score), score.sampling_error, score.expected
     known = f"± {write_number(error, 2, typeset=True)}" if error is not None else "unknown"
-    found, usual = write_range(expected, typeset=True) if expected else ("", "")
+    found, usual = write_range(expected, score.unit, typeset=True) if expected else ("", "")
     return {
         "score": score_title(score),
         "of": score.of,

@@ -101,7 +101,7 @@ def _header(results: Results) -> Iterator[str]:
 def _cells(score: Score) -> Cells:
     written, error = written_score(score, typeset=False), score.sampling_error
     known = score.value is not None
-    found, usual = write_range(score.expected) if score.expected else ("", "")
+    found, usual = write_range(score.expected, score.unit) if score.expected else ("", "")
     return {
         "measure": printable(score.measure),
         "score": score_name(score),

@@ -14,7 +14,13 @@ from rich.console import Console
 
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.scores import full_title, report_of
-from latentscale_pipeline.report.verdict import compared, distance, write_verdict
+from latentscale_pipeline.report.verdict import (
+    compared,
+    distance,
+    found_and_usual,
+    sample_rows,
+    write_verdict,
+)
 from latentscale_pipeline.results.model import ExpectedRange, Results, Score, Verdict
 from latentscale_pipeline.views.formatting import (
     counted,
@@ -23,7 +29,7 @@ from latentscale_pipeline.views.formatting import (
     write_number,
 )
 from latentscale_pipeline.views.repeats import write_repeats
-from latentscale_pipeline.views.scores import write_p, write_range, written_score
+from latentscale_pipeline.views.scores import write_p, written_score
 from latentscale_pipeline.views.terminal import format_table, print_lines
 
 HEADINGS = {
@@ -95,10 +101,11 @@ def _verdict(verdict: Verdict, scores: Sequence[Score]) -> Iterator[str]:
     known = compared(scores)
     if not known:
         return
-    corpus = f"at {known[0].expected.rows:,} rows"
+    sampled = sample_rows(known)
+    corpus = f"at {sampled:,} rows" if sampled else "rows"
     rows = []
     for one in known[:LEAST_USUAL]:
-        found, usual = write_range(one.expected)
+        found, usual = found_and_usual(one)
         cells = {"": one.title, corpus: found, "expected": usual, " ": _strip(one.expected)}
         rows.append({**cells, "p": write_p(one.p)})
     yield ""
@@ -139,7 +146,7 @@ def _written(score: Score) -> str:
     value, lower, upper = numbers
     if not error:
         return written.value if written.bracket.startswith("±") else str(written)
-    rounded = write_estimate(value, value - error / 2, value + error / 2).value
+    rounded = write_estimate(value, value - error / 2, value + error / 2).value if value else "0"
     shown = f"{rounded} ± {write_number(error, 2)}"
     wide = max(upper - value, value - lower) > NARROW_BRACKET * error
     return f"{shown} {written.bracket}" if wide else shown

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.scores import full_title, report_of
-from latentscale_pipeline.results.model import ExpectedRange, Results, Score, Verdict
+from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, Results, Score, Verdict
 from latentscale_pipeline.views.content import Judgement, Strip
 from latentscale_pipeline.views.formatting import counted, write_number
 from latentscale_pipeline.views.scores import write_p, write_range
@@ -64,18 +66,60 @@ def judgement(results: Results) -> Judgement | None:
     known = [Compared(s, s.expected) for s in headlines_of(results.scores) if s.expected]
     remark = ""
     if known:
-        rows = known[0].expected.rows
+        rows = sample_rows(known)
+        dot = f"the mean score of samples of {rows:,} rows" if rows else "a number of rows"
         remark = (
-            f"Each dot is the mean score of samples of {rows:,} rows of the corpus; the band holds "
-            "it in 95 of 100 cases if both corpora have one source. p is adjusted for the number "
-            "of scores."
+            f"Each dot is {dot} of the corpus; the band holds it in 95 of 100 cases if both "
+            "corpora have one source. p is adjusted for the number of scores."
         )
     strips = [_strip(one) for one in known]
-    return Judgement(verdict.value, heading, sentences, strips, remark)
+    look = look_commands(results, results.job.id)
+    return Judgement(verdict.value, heading, sentences, strips, remark, look)
+
+
+def look_commands(results: Results, folder: str) -> list[str]:
+    """Return the commands that list the rows behind a verdict, or else all rows.
+
+    Parameters
+    ----------
+    results : Results
+        Of a job.
+    folder : str
+        Its folder.
+    """
+    listed = {
+        (measure, found.score): only
+        for measure in MEASURES
+        if results.part(measure) is not None
+        for only, found in MEASURES[measure].row_filters.items()
+    }
+    command = f"latentscale rows {shlex.quote(folder)}"
+    reasons = [
+        listed[one.score.measure, one.score.score]
+        for one in compared(results.scores)
+        if one.p <= LEVEL and (one.score.measure, one.score.score) in listed
+    ]
+    if not reasons:
+        return [command] if listed else []
+    return [f"{command} --only {only}" for only in reasons]
+
+
+def sample_rows(known: Sequence[Compared]) -> int | None:
+    """Return the rows of the samples that scores were measured on; None if all are counts."""
+    sampled = [one.expected.rows for one in known if one.score.unit != SHARE_OF_ROWS]
+    return sampled[0] if sampled else None
+
+
+def found_and_usual(one: Compared, *, typeset: bool = False) -> tuple[str, str]:
+    """Return what was found and what is expected, as text; counts say among how many rows."""
+    found, usual = write_range(one.expected, one.score.unit, typeset=typeset)
+    if one.score.unit == SHARE_OF_ROWS:
+        found = f"{found} of {one.expected.rows:,}"
+    return found, usual
 
 
 def _strip(one: Compared) -> Strip:
-    found, usual = write_range(one.expected, typeset=True)
+    found, usual = found_and_usual(one, typeset=True)
     away = distance(one.expected)
     return Strip(one.title, found, usual, write_p(one.p), away, one.p <= LEVEL)
 
@@ -127,7 +171,10 @@ def _equation(p: float) -> str:
 
 
 def _sentence(one: Compared) -> str:
-    found, usual = write_range(one.expected)
+    found, usual = found_and_usual(one)
+    if one.score.unit == SHARE_OF_ROWS:
+        verb = "is" if usual == "1" else "are"
+        return f"{one.title}: {found} rows, where {usual} {verb} expected"
     return f"{one.title} is {found}, where {usual} is expected"
 
 
@@ -184,7 +231,7 @@ def _found_from(known: list[Compared]) -> str | None:
     smallest: dict[str, tuple[float, str]] = {}
     for one in known:
         centre = one.expected.centre
-        if one.score.of == "corpus" and centre:
+        if one.score.of == "corpus" and centre and one.score.unit != SHARE_OF_ROWS:
             share = one.expected.smallest_found / abs(centre)
             best = smallest.get(one.score.measure)
             if best is None or share < best[0]:

@@ -26,6 +26,9 @@ from latentscale_pipeline.results.part import (
     Text,
 )
 
+SHARE_OF_ROWS = "share of rows"
+"""The unit of scores that count rows."""
+
 RESULTS_SCHEMA = "latentscale.results/1"
 """The value of ``schema`` that this version writes."""
 

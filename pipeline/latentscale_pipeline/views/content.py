@@ -114,6 +114,8 @@ class Judgement:
         The scores that were compared.
     remark : str
         What the strips show.
+    commands : sequence of str
+        Commands that list the rows to look at.
     """
 
     kind: str
@@ -121,6 +123,7 @@ class Judgement:
     sentences: Sequence[str]
     strips: Sequence[Strip] = ()
     remark: str = ""
+    commands: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,11 +82,12 @@ def write_estimate(
 
 def write_number(number: float, digits: int = 4, *, typeset: bool = False) -> str:
     """Format a number without a bracket, without trailing zeros."""
-    leading = _leading_exponent(number)
+    step = Decimal(1).scaleb(_leading_exponent(number) - digits + 1)
+    rounded = _decimal(number).quantize(step, context=_WIDE)
+    # Rounding may carry into another digit.
+    leading = rounded.adjusted() if rounded else 0
     exponent = 0 if leading in PLAIN_EXPONENTS else leading
-    step = Decimal(1).scaleb(leading - digits + 1)
-    rounded = _decimal(number).quantize(step, context=_WIDE).scaleb(-exponent)
-    text = _without_trailing_zeros(f"{rounded + 0:,f}")
+    text = _without_trailing_zeros(f"{rounded.scaleb(-exponent) + 0:,f}")
     return _sign(text + _power(exponent, typeset), typeset)
 
 

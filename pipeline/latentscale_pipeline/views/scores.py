@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
-from latentscale_pipeline.results.model import ExpectedRange, Score
+from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, Score
 from latentscale_pipeline.views.content import Fact
 from latentscale_pipeline.views.formatting import (
     Written,
@@ -14,6 +15,9 @@ from latentscale_pipeline.views.formatting import (
     write_number,
 )
 from latentscale_pipeline.views.glossary import BOUNDS
+
+HARDLY_A_ROW = 1e-6
+"""Part of a row that is rounding."""
 
 
 def score_name(score: Score) -> str:
@@ -47,11 +51,16 @@ def written_score(score: Score, *, typeset: bool = True) -> Written:
     return write_estimate(score.value, score.lower, score.upper, typeset=typeset)
 
 
-def write_range(expected: ExpectedRange, *, typeset: bool = False) -> tuple[str, str]:
+def write_range(
+    expected: ExpectedRange, unit: str = "", *, typeset: bool = False
+) -> tuple[str, str]:
     """Return what was found and the expected range as text, with equally many decimals.
 
-    One digit more is shown where a value outside would look as if it lay inside.
+    One digit more is shown where a value outside would look as if it lay inside. Shares of rows are
+    numbers of rows.
     """
+    if unit == SHARE_OF_ROWS:
+        return _write_rows(expected)
     numbers = (expected.found, expected.lower, expected.upper)
     width = expected.upper - expected.lower
     inside = expected.lower <= expected.found <= expected.upper
@@ -61,6 +70,15 @@ def write_range(expected: ExpectedRange, *, typeset: bool = False) -> tuple[str,
             break
     usual = lower if lower == upper else f"{lower} to {upper}"
     return found + power, usual + power
+
+
+def _write_rows(expected: ExpectedRange) -> tuple[str, str]:
+    found, lower, upper = (
+        expected.rows * share for share in (expected.found, expected.lower, expected.upper)
+    )
+    first, last = math.ceil(lower - HARDLY_A_ROW), math.floor(upper + HARDLY_A_ROW)
+    usual = f"{first:,}" if first >= last else f"{first:,} to {last:,}"
+    return f"{round(found):,}", usual
 
 
 def write_p(p: float) -> str:

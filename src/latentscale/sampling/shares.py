@@ -110,5 +110,20 @@ def expect_share(
     return ExpectedShare(found, usual, rows / rows_of_event, usual_rows / rows_of_event)
 
 
+def share_interval(count: int, rows: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share that was found among random rows (Wilson 1927)."""
+    z = student_quantile(0.975, math.inf)
+    share = count / rows
+    centre = (share + z * z / (2 * rows)) / (1 + z * z / rows)
+    reach = z * math.sqrt(share * (1 - share) / rows + z * z / (4 * rows**2)) / (1 + z * z / rows)
+    return max(0.0, min(share, centre - reach)), min(1.0, max(share, centre + reach))
+
+
+def share_error(count: int, rows: int, rows_of_event: float = 1.0) -> float:
+    """Return the standard error of a share over fresh rows; not 0 for none or all of them."""
+    share = (count + 0.5) / (rows + 1)
+    return math.sqrt(rows_of_event * share * (1 - share) / rows)
+
+
 def _transform(share: float, events: float) -> float:
     return math.asin(math.sqrt((share * events + 0.375) / (events + 0.75)))

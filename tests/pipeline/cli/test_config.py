@@ -64,12 +64,12 @@ def test_a_source_stands_for_a_job_file(latentscale: Command) -> None:
     printed = read(latentscale("config", "some/vectors.v2.npy", *options).out)
     assert (printed.name, printed.corpus) == ("vectors-v2", "some/vectors.v2.npy")
     assert (printed.reference, printed.output, printed.seed) == ("real.npy", "out", 4)
-    assert list(printed.measures) == ["heat", "geomca", "magnitude", "vendi"]
+    assert list(printed.measures) == ["duplicates", "heat", "geomca", "magnitude", "vendi"]
     chosen = latentscale("config", "a.npy", "--measures", "vendi, heat", "--name", "x")
     assert list(read(chosen.out).measures) == ["heat", "vendi"]
     assert read(chosen.out).name == "x"
     alone = read(latentscale("config", "s3://b/gen-*.parquet", "--preset", "thorough").out)
-    assert list(alone.measures) == ["heat", "magnitude", "vendi", "baselines"]
+    assert list(alone.measures) == ["duplicates", "heat", "magnitude", "vendi", "baselines"]
     assert (alone.name, alone.measures["magnitude"].scales) == ("gen", 40)
     one = read(latentscale("config", "a.npy", "--preset", "thorough", "--measures", "heat").out)
     assert one.measures["heat"].recall == 0.99
@@ -101,7 +101,10 @@ def test_credentials_are_not_printed(latentscale: Command, tmp_path: Path) -> No
 def test_presets_are_listed(latentscale: Command) -> None:
     lines = latentscale("config", "--presets").out.splitlines()
     assert [line.split()[0] for line in lines] == ["quick", "thorough"]
-    assert lines[0] == "quick     A first look: heat trace, and Vendi scores of the cosine kernel."
+    assert (
+        lines[0]
+        == "quick     A first look: rows, heat trace, and Vendi scores of the cosine kernel."
+    )
     listed = json.loads(latentscale("config", "--presets", "--json").out)
     assert [preset["name"] for preset in listed] == ["quick", "thorough"]
 
@@ -114,7 +117,7 @@ def test_presets_are_listed(latentscale: Command) -> None:
         (["--schema", "-o", "seed=1"], "name the source or the job file that these options are"),
         (["a.npy", "--preset", "tho"], "--preset: 'tho' is unknown; did you mean thorough?"),
         (["a.npy", "--measures", "het"], "--measures: 'het' is unknown; did you mean heat?"),
-        (["a.npy", "--measures", ","], "--measures: name at least one of heat, geomca"),
+        (["a.npy", "--measures", ","], "--measures: name at least one of duplicates, heat"),
         (["a.npy", "--measures", "geomca"], "a.npy: measures.geomca compares with a reference"),
         (["nowhere.yaml"], "latentscale: nowhere.yaml: No such file or directory; name a YAML fil"),
     ],

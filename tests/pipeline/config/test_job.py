@@ -23,7 +23,7 @@ def read(text: str, *overrides: str) -> JobConfig:
 
 def test_defaults() -> None:
     config = read("name: a\ncorpus: c.npy\n")
-    assert list(config.measures) == ["heat", "magnitude", "vendi"]
+    assert list(config.measures) == ["duplicates", "heat", "magnitude", "vendi"]
     assert config.cluster == Auto(workers=2, threads=1, memory_limit=4 * 2**30)
     heat = config.measures["heat"]
     assert (heat.k, heat.steps, heat.times.count, heat.normalization) == (5, 10, 256, "empty")
@@ -34,7 +34,7 @@ def test_defaults() -> None:
 
 def test_reference_turns_on_geomca() -> None:
     config = read("name: a\ncorpus: c.npy\nreference: r.npy\n")
-    assert list(config.measures) == ["heat", "geomca", "magnitude", "vendi"]
+    assert list(config.measures) == ["duplicates", "heat", "geomca", "magnitude", "vendi"]
 
 
 def test_overrides_apply_in_order() -> None:
@@ -53,7 +53,7 @@ def test_overrides_apply_in_order() -> None:
 def test_an_override_of_one_measure_keeps_the_others() -> None:
     overrides = ("measures.heat.k=10", "reference=r.npy")
     config = read("name: a\ncorpus: c.npy\n", *overrides)
-    assert list(config.measures) == ["heat", "geomca", "magnitude", "vendi"]
+    assert list(config.measures) == ["duplicates", "heat", "geomca", "magnitude", "vendi"]
     assert config.measures["heat"].k == 10
 
 
@@ -102,7 +102,10 @@ def test_an_override_of_one_measure_keeps_the_others() -> None:
             "cluster: minimum must be at most the number of workers",
         ),
         ("name: a\n", "corpus is missing; add this key"),
-        ("name: a\ncorpus: c\nmeasures: {}\n", "measures is empty; name at least one of heat"),
+        (
+            "name: a\ncorpus: c\nmeasures: {}\n",
+            "measures is empty; name at least one of duplicates",
+        ),
         (
             "name: a\ncorpus: c\nmeasures: {geomca: {}}\n",
             "measures.geomca compares with a reference",
@@ -187,8 +190,8 @@ def test_identity_covers_what_determines_the_numbers() -> None:
     same = [
         read("name: other\ncorpus: elsewhere.npy\noutput: b/\n"),
         read(text, "cluster.workers=7", "driver.memory_limit=1GiB"),
-        read(text, "measures={heat: {}, magnitude: {}, vendi: {}}"),
-        read(text, "measures={vendi: {}, magnitude: {}, heat: }"),
+        read(text, "measures={duplicates: {}, heat: {}, magnitude: {}, vendi: {}}"),
+        read(text, "measures={vendi: {}, magnitude: {}, heat: , duplicates: }"),
     ]
     assert {config_hash(config, "f1", None) for config in same} == {base}
     other = [

@@ -1,28 +1,49 @@
-"""Rows that occur more than once, counted in every job."""
+"""Rows that repeat another row, lie in both corpora, or lie far from all others."""
 
 from __future__ import annotations
 
 from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, Results
+from latentscale_pipeline.measures.base import (
+    Findings,
+    JobFacts,
+    Measure,
+    Results,
+    Role,
+    RowColumn,
+)
+from latentscale_pipeline.measures.duplicates.config import Duplicates
+from latentscale_pipeline.measures.duplicates.report import DuplicatesReport
+from latentscale_pipeline.measures.duplicates.results import DuplicatesResults
+from latentscale_pipeline.measures.duplicates.rows import FILTERS, row_columns
 
 
 class DuplicatesMeasure(Measure):
-    """The count of duplicate rows, which is part of every job."""
+    """Duplicates, leaks and outliers as a measure; every job counts the rows that are equal."""
 
-    section = None
+    section = Duplicates
+    results = DuplicatesResults
+    report = DuplicatesReport()
+    always = True
+    row_filters = FILTERS
 
-    def plan(self, section: None, facts: JobFacts) -> list[Stage]:
-        """Plan the count of every corpus."""
-        from latentscale_pipeline.measures.shared.duplicate_count import duplicates_stages
+    def plan(self, section: Duplicates | None, facts: JobFacts) -> list[Stage]:
+        """Plan the count of equal rows and, with settings, what needs distances."""
+        from latentscale_pipeline.measures.duplicates.plan import plan_duplicates
 
-        return [stage for role in facts.corpora for stage in duplicates_stages(role, facts)]
+        return plan_duplicates(section, facts)
 
-    def collect(self, section: None, facts: JobFacts, results: Results) -> Findings:
-        """Add the counts to the corpora."""
-        from latentscale_pipeline.measures.shared.duplicate_count import stage_name
+    def collect(self, section: Duplicates | None, facts: JobFacts, results: Results) -> Findings:
+        """Collect the shares of rows, where they are expected, and arrays of all rows."""
+        from latentscale_pipeline.measures.duplicates.collect import collect_duplicates
 
-        counts = {role: results(stage_name(role)).values["duplicates"] for role in facts.corpora}
-        return Findings(None, corpora={role: {"duplicates": n} for role, n in counts.items()})
+        return collect_duplicates(section, facts, results)
+
+    def section_of_sample(self, section: Duplicates) -> None:
+        """Return nothing: the distances in the reference say what is expected."""
+
+    def row_columns(self, found: DuplicatesResults, role: Role) -> list[RowColumn]:
+        """Return the nearest rows, what a row repeats, and whether it leaks or lies apart."""
+        return list(row_columns(found, role))
 
 
 MEASURE = DuplicatesMeasure()

@@ -13,6 +13,7 @@ from latentscale_pipeline.measures.base import (
     Measure,
     Results,
     Role,
+    RowColumn,
 )
 from latentscale_pipeline.measures.geomca.config import Geomca
 from latentscale_pipeline.measures.geomca.report import GeomcaReport
@@ -53,6 +54,11 @@ class GeomcaMeasure(Measure):
     def section_of_sample(self, section: Geomca) -> Geomca:
         """Leave out other settings than the first, whose scores are all that is reported."""
         return section.model_copy(update={"sweep": None})
+
+    def row_columns(self, found: GeomcaResults, role: Role) -> list[RowColumn]:
+        """Return the component of every row that was considered, 0 for the largest."""
+        membership, rows = f"geomca/membership/{role}", f"geomca/rows/{role}"
+        return [RowColumn("component", (membership,), lambda ranks: ranks, "", rows)]
 
     def scales(self, found: GeomcaResults) -> Iterator[tuple[str, float]]:
         """Yield epsilon."""

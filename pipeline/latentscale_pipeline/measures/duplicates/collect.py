@@ -1,0 +1,171 @@
+"""The findings: shares of rows as scores, and the arrays that name the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from latentscale.sampling.shares import ExpectedShare, share_error, share_interval
+from latentscale_pipeline.measures.base import (
+    ExpectedScore,
+    Findings,
+    JobFacts,
+    Results,
+    Role,
+    Score,
+)
+from latentscale_pipeline.measures.duplicates import cover, nearest, shares
+from latentscale_pipeline.measures.duplicates.config import Duplicates
+from latentscale_pipeline.measures.duplicates.results import (
+    DuplicatesResults,
+    RowsOfCorpus,
+    RowsOfPair,
+)
+from latentscale_pipeline.measures.shared.duplicate_count import stage_name as count_name
+from latentscale_pipeline.results.model import SHARE_OF_ROWS
+
+OF_ONE = {"exact duplicates": "exact", "near-duplicates": "near"}
+OF_PAIR: dict[str, Role] = {"leaks": "corpus", "outliers": "corpus", "not covered": "reference"}
+"""Scores of one corpus, with their counts, and of the pair, with the corpus that they count."""
+
+
+def collect_duplicates(section: Duplicates | None, facts: JobFacts, results: Results) -> Findings:
+    """Collect the shares; without settings, only the numbers of rows that repeat an earlier one."""
+    repeated: dict[Role, Mapping[str, Any]] = {
+        role: {"duplicates": results(count_name(role)).values["duplicates"]}
+        for role in facts.corpora
+    }
+    if section is None:
+        return Findings(None, corpora=repeated)
+    queries = {role: nearest.count_queries(section, facts, role) for role in facts.corpora}
+    if not all(queries.values()):
+        reason = too_many_pairs(facts)
+        return Findings(None, tuple(_unknown(facts, reason)), reason=reason, corpora=repeated)
+    counts = results(shares.STAGE).values
+    scores = tuple(_scores(facts, counts, queries, results))
+    return Findings(
+        _part(section, facts, counts, queries, results),
+        scores,
+        dict(_arrays(facts, queries, results)),
+        corpora=repeated,
+        expected=dict(_expected(scores, counts)) if facts.samples else {},
+    )
+
+
+def too_many_pairs(facts: JobFacts) -> str:
+    """Say why the nearest rows weren't found."""
+    rows = sum(corpus.n for corpus in facts.corpora.values())
+    return (
+        f"{rows:,} rows have so many pairs that fewer than {nearest.LEAST_ROWS} random rows could "
+        "be compared with all; set measures.duplicates.rows to compare that many"
+    )
+
+
+def _unknown(facts: JobFacts, reason: str) -> Iterator[Score]:
+    for role in facts.corpora:
+        for name in OF_ONE:
+            yield Score(value=None, reason=reason, **_fields(name, role))
+    if len(nearest.compared_with(facts)) > 1:
+        for name in OF_PAIR:
+            yield Score(value=None, reason=reason, **_fields(name, "pair"))
+
+
+def _fields(name: str, of: str) -> dict[str, Any]:
+    return {
+        "measure": "duplicates",
+        "of": of,
+        "score": name,
+        "unit": SHARE_OF_ROWS,
+        "better": "low",
+    }
+
+
+def _scores(
+    facts: JobFacts, counts: Mapping[str, Any], queries: Mapping[Role, int], results: Results
+) -> Iterator[Score]:
+    for role, corpus in facts.corpora.items():
+        rows, whole = counts[role]["rows"], queries[role] == corpus.n
+        for name, key in OF_ONE.items():
+            yield _score(
+                counts[role][key],
+                rows,
+                whole=whole,
+                sampling_error=share_error(counts[role][key], rows, shares.ROWS_OF_EVENT),
+                **_fields(name, role),
+            )
+        if whole:
+            covered = results(cover.stage_name(role)).values["covered_by"]
+            yield _score(covered, rows, whole=True, **_fields("covered", role))
+    if "pair" in counts:
+        for name, counted in OF_PAIR.items():
+            yield _score(
+                counts["pair"][name.replace(" ", "_")],
+                counts[counted]["rows"],
+                whole=queries[counted] == facts.corpora[counted].n,
+                **_fields(name, "pair"),
+            )
+
+
+def _score(count: int, rows: int, *, whole: bool, **fields: Any) -> Score:
+    value = count / rows
+    lower, upper = (value, value) if whole else share_interval(count, rows)
+    bounds = "exact" if whole else "interval95"
+    return Score(value=value, lower=lower, upper=upper, bounds=bounds, **fields)
+
+
+def _part(
+    section: Duplicates,
+    facts: JobFacts,
+    counts: Mapping[str, Any],
+    queries: Mapping[Role, int],
+    results: Results,
+) -> DuplicatesResults:
+    found: dict[str, Any] = {}
+    for role, corpus in facts.corpora.items():
+        groups = {}
+        if queries[role] == corpus.n:
+            values = results(cover.stage_name(role)).values
+            groups = {"repeated": values["duplicate_of"], "covered": values["covered_by"]}
+        found[role] = RowsOfCorpus(
+            rows=counts[role]["rows"],
+            exact_duplicates=counts[role]["exact"],
+            near_duplicates=counts[role]["near"],
+            **groups,
+        )
+    if "pair" in counts:
+        found["pair"] = RowsOfPair(**counts["pair"], compared_rows=nearest.least_rows(facts))
+    return DuplicatesResults(metric=section.metric, within=section.within, **found)
+
+
+def _expected(
+    scores: tuple[Score, ...], counts: Mapping[str, Any]
+) -> Iterator[tuple[int, ExpectedScore]]:
+    """Yield where scores of the corpus and of the pair are expected, by place."""
+    for place, score in enumerate(scores):
+        known = counts.get("expected", {}).get(score.score)
+        if known is not None and score.of != "reference":
+            fields = {name: value for name, value in known.items() if name != "rows"}
+            yield place, ExpectedScore(known["rows"], ExpectedShare(**fields))
+
+
+def _arrays(
+    facts: JobFacts, queries: Mapping[Role, int], results: Results
+) -> Iterator[tuple[str, str]]:
+    """Yield the paths of the arrays with a value for every row, by name."""
+    for role, corpus in facts.corpora.items():
+        found = results(nearest.stage_name(role))
+        for source in nearest.compared_with(facts) or (role,):
+            place = "own" if source == role else "other"
+            for value in ("row", "distance"):
+                path = found.path(f"{source}_{nearest.ALL}_{value}")
+                yield f"duplicates/{role}/{place}_nearest_{value}", path
+        if role == "reference" and nearest.compared_with(facts):
+            fewer = f"corpus_{nearest.FEWER}_distance"
+            name = fewer if fewer in found.objects else f"corpus_{nearest.ALL}_distance"
+            yield "duplicates/reference/compared_distance", found.path(name)
+        if queries[role] < corpus.n:
+            yield f"duplicates/{role}/rows", found.path("rows")
+        else:
+            groups = results(cover.stage_name(role))
+            for name in ("duplicate_of", "covered_by"):
+                yield f"duplicates/{role}/{name}", groups.path(name)

@@ -1,0 +1,146 @@
+"""Groups of rows that are nearly the same: which rows stay, and which of them covers each other.
+
+A row stays if no earlier row that stays is within the distance. So every row that goes lies within
+the distance of one that stays, and there are no chains. Only rows whose nearest row is so close
+take part. The rows that equal an earlier one are found in the same way, at distance 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.duplicates.distinct import EQUAL_DIRECTION
+from latentscale.duplicates.sparsification import (
+    UNDECIDED,
+    SparsificationFronts,
+    first_near,
+    sparsify,
+)
+from latentscale.tiles.distances import Balls, Metric, Points, as_points, row_blocks
+from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.engine.cost import CostEstimate
+from latentscale_pipeline.engine.stage import Inputs, Stage
+from latentscale_pipeline.measures.base import (
+    FEW_TILES_BYTES,
+    RESULT_BYTES,
+    UNIT_OPERATIONS,
+    JobFacts,
+    Role,
+)
+from latentscale_pipeline.measures.duplicates import nearest
+from latentscale_pipeline.measures.duplicates.config import Duplicates
+from latentscale_pipeline.storage.artifacts import Output
+
+Int64Array = NDArray[np.int64]
+
+HELD_BYTES = 192 * 2**20
+"""Memory of the rows that are held at once."""
+
+BLOCK_ROWS = 1024
+"""Rows that are compared with those held at once."""
+
+ROUNDING = 1e-9
+"""Share by which a distance may be wrong."""
+
+COVERED_SHARE = 0.1
+"""Share of the rows that are expected to have another one near."""
+
+
+def stage_name(role: Role) -> str:
+    """Name the stage that forms the groups of a corpus."""
+    return f"covered-{role}"
+
+
+def equal_within(metric: Metric) -> float:
+    """Return the distance up to which two rows are equal."""
+    return EQUAL_DIRECTION if metric == "cosine" else 0.0
+
+
+def cover_stage(section: Duplicates, facts: JobFacts, role: Role) -> Stage:
+    """Plan the groups of near-duplicates of a corpus."""
+    corpus = facts.corpora[role]
+    held, near = min(_held_rows(corpus.d), corpus.n), COVERED_SHARE * corpus.n
+    return Stage(
+        name=stage_name(role),
+        work=cover_rows,
+        corpora=(role,),
+        needs=(nearest.stage_name(role),),
+        parameters={"role": role, "metric": section.metric, "within": section.within},
+        # Rows held in float64 and as tiles, a copy of those that stay, a block, the numbers of all.
+        memory_bytes=held * corpus.d * (8 + 8 + 12)
+        + 2 * corpus.shard_stored_bytes
+        + 20 * BLOCK_ROWS * corpus.d
+        + 80 * corpus.n
+        + FEW_TILES_BYTES,
+        cost_estimate=CostEstimate(
+            bytes_read=2 * corpus.stored_bytes + 16 * corpus.n,
+            bytes_written=24 * corpus.n + RESULT_BYTES,
+            float32_multiply_adds=near**2 / 2 * corpus.d,
+            elementwise_operations=3 * near**2 / 2 + UNIT_OPERATIONS * near * corpus.d,
+            method="greedy in row order",
+        ),
+    )
+
+
+def _held_rows(d: int) -> int:
+    return max(HELD_BYTES // (28 * d), BLOCK_ROWS)
+
+
+def cover_rows(inputs: Inputs) -> Output:
+    """Find, for every row, the row that it repeats and the row that covers it; -1 for none."""
+    p = inputs.parameters
+    corpus, metric = inputs.corpora[p["role"]], p["metric"]
+    found = inputs.results[nearest.stage_name(p["role"])]
+    distances = found.array(f"{p['role']}_{nearest.ALL}_distance")
+    arrays = {}
+    for name, within in (("duplicate_of", equal_within(metric)), ("covered_by", p["within"])):
+        candidates = np.flatnonzero(distances <= within * (1.0 + ROUNDING))
+        arrays[name] = cover(corpus, candidates, metric, within)
+    return Output(
+        values={name: int((rows >= 0).sum()) for name, rows in arrays.items()}, arrays=arrays
+    )
+
+
+def cover(corpus: Corpus, candidates: Int64Array, metric: Metric, within: float) -> Int64Array:
+    """Return the earliest row that stays and covers each row of a corpus; -1 if it stays itself.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        All rows.
+    candidates : ndarray of int64, shape (c,)
+        The rows that may have another one within the distance, ascending.
+    metric, within
+        The distance up to which a row is covered.
+    """
+    fronts = SparsificationFronts.start(len(candidates))
+    while not fronts.finished:
+        front = fronts.next_front(_held_rows(corpus.d))
+        points = as_points(corpus.read_index(candidates[front]), metric)
+        thinned = sparsify(points, within, block_rows=BLOCK_ROWS)
+        kept = fronts.settle(front, thinned)
+        if not fronts.finished:
+            _remove(fronts, corpus, candidates, points.take(thinned.kept), kept, within)
+    covering = np.full(corpus.n, -1, dtype=np.int64)
+    gone = fronts.representative != np.arange(len(candidates))
+    covering[candidates[gone]] = candidates[fronts.representative[gone]]
+    return covering
+
+
+def _remove(
+    fronts: SparsificationFronts,
+    corpus: Corpus,
+    candidates: Int64Array,
+    keepers: Points,
+    kept: Int64Array,
+    within: float,
+) -> None:
+    """Remove the undecided rows that a kept row of the last front covers."""
+    balls = Balls.about(keepers, within, strict=False)
+    undecided = np.flatnonzero(fronts.representative == UNDECIDED)
+    for block in row_blocks(len(undecided), BLOCK_ROWS):
+        some = undecided[block]
+        first = first_near(balls, as_points(corpus.read_index(candidates[some]), keepers.metric))
+        near = first != UNDECIDED
+        fronts.representative[some[near]] = kept[first[near]]

@@ -1,0 +1,214 @@
+"""The nearest rows of every row: in its own corpus, and in the other one.
+
+Each task holds a block of rows and streams the shards of both corpora. Where the two differ in
+size, nearest rows are also found among as many random rows as the smaller corpus has, so that
+shares can be compared at one size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.neighbours.exact import Neighbours, nearest
+from latentscale.tiles.distances import Metric, Points, as_points
+from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.engine.cost import CostEstimate
+from latentscale_pipeline.engine.stage import Inputs, Stage
+from latentscale_pipeline.measures.base import (
+    CONVERSION_OPERATIONS,
+    FEW_TILES_BYTES,
+    RESULT_BYTES,
+    UNIT_OPERATIONS,
+    JobFacts,
+    Role,
+)
+from latentscale_pipeline.measures.duplicates.config import Duplicates
+from latentscale_pipeline.measures.shared.random_rows import drawing_bytes
+from latentscale_pipeline.storage.artifacts import Output
+
+Int64Array = NDArray[np.int64]
+
+PAIRS = 2e9
+"""Pairs of rows of a corpus that are compared by default."""
+
+LEAST_ROWS = 400
+"""Fewest random rows of a corpus by default; with fewer, shares say little."""
+
+QUERY_ROWS = 8192
+"""Rows whose nearest rows one task finds."""
+
+ALL, FEWER = "all", "fewer"
+"""Names of the lists among all rows, and among as many as the smaller corpus has."""
+
+
+def stage_name(role: Role) -> str:
+    """Name the stage that finds the nearest rows of a corpus."""
+    return f"nearest-{role}"
+
+
+def compared_with(facts: JobFacts) -> tuple[Role, ...]:
+    """Return the corpora whose rows are compared with each other."""
+    dimensions = {corpus.d for corpus in facts.corpora.values()}
+    return tuple(facts.corpora) if len(dimensions) == 1 else ()
+
+
+def least_rows(facts: JobFacts) -> int:
+    """Return the size at which the two corpora are compared."""
+    return min(corpus.n for corpus in facts.corpora.values())
+
+
+def count_queries(section: Duplicates, facts: JobFacts, role: Role) -> int:
+    """Return the number of rows of a corpus whose nearest rows are found; 0 if they are too few."""
+    n = facts.corpora[role].n
+    if section.rows is not None:
+        return min(n, section.rows)
+    others = sum(facts.corpora[other].n for other in compared_with(facts) or (role,))
+    fitting = int(min(PAIRS, facts.pairs) // others)
+    return n if fitting >= n else (fitting if fitting >= LEAST_ROWS else 0)
+
+
+def nearest_stage(section: Duplicates, facts: JobFacts, role: Role, queries: int) -> Stage:
+    """Plan the search for the nearest rows of a corpus."""
+    corpus = facts.corpora[role]
+    sources = compared_with(facts) or (role,)
+    least = least_rows(facts) if len(sources) > 1 else corpus.n
+    n = sum(facts.corpora[source].n for source in sources)
+    pairs = float(queries) * (n + sum(least for s in sources if facts.corpora[s].n > least))
+    tasks, block = -(-queries // QUERY_ROWS), min(QUERY_ROWS, queries)
+    lists = 2 * len(sources) * 16 * queries
+    shard = max(facts.corpora[source].shard_bytes for source in sources)
+    drawing = drawing_bytes(corpus.n, queries) if queries < corpus.n else 0
+    choosing = max(drawing_bytes(facts.corpora[source].n, least) for source in sources)
+    conversion = UNIT_OPERATIONS if section.metric == "cosine" else CONVERSION_OPERATIONS
+    stored = sum(facts.corpora[source].stored_bytes for source in sources)
+    return Stage(
+        name=stage_name(role),
+        work=find_nearest,
+        finalise=join_nearest,
+        partitions=tasks,
+        corpora=sources,
+        parameters={
+            "role": role,
+            "metric": section.metric,
+            "queries": queries,
+            "sources": list(sources),
+            "least": least,
+        },
+        seed=facts.seed,
+        memory_bytes=max(
+            # Two copies of a shard where some of its rows are chosen.
+            2 * shard + 3 * block * (corpus.d + 1) * 8 + drawing + choosing + FEW_TILES_BYTES,
+            3 * lists + drawing,
+        ),
+        cost_estimate=CostEstimate(
+            bytes_read=tasks * stored + lists,
+            bytes_written=2 * lists + (tasks + 1) * RESULT_BYTES,
+            exchanged_bytes=lists,
+            result_bytes=lists + RESULT_BYTES,
+            float32_multiply_adds=pairs * corpus.d,
+            elementwise_operations=pairs
+            + conversion * float(tasks) * n * corpus.d
+            + 200.0 * queries * len(sources),
+            method="exact",
+            why="all rows" if queries == corpus.n else f"{queries:,} random rows",
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A corpus that rows are compared with, and the rows of it that are as many as the least."""
+
+    role: Role
+    corpus: Corpus
+    fewer: Int64Array | None
+
+    def read(self) -> Iterator[tuple[Int64Array, NDArray[Any], Int64Array | None]]:
+        """Yield the row numbers and the rows of every shard, and places of the fewer ones."""
+        for shard in range(self.corpus.shard_count):
+            rows = self.corpus.shard_range(shard)
+            places = None
+            if self.fewer is not None:
+                first, last = np.searchsorted(self.fewer, [rows.start, rows.stop])
+                places = self.fewer[first:last] - rows.start
+            yield np.arange(rows.start, rows.stop), self.corpus.read_shard(shard), places
+
+
+def find_nearest(inputs: Inputs) -> Output:
+    """Find the nearest rows of a block of rows, in both corpora."""
+    p = inputs.parameters
+    corpus = inputs.corpora[p["role"]]
+    drawn = _queries(inputs)
+    block = slice(inputs.index * QUERY_ROWS, (inputs.index + 1) * QUERY_ROWS)
+    if drawn is None:
+        rows = np.arange(corpus.n)[block]
+        vectors = corpus.read_rows(int(rows[0]), int(rows[-1]) + 1)
+    else:
+        rows = drawn[block]
+        vectors = corpus.read_index(rows)
+    queries = as_points(vectors, p["metric"])
+    arrays: dict[str, NDArray[Any]] = {"rows": rows}
+    for source in _sources(inputs):
+        # No row of another corpus is the row itself.
+        ids = rows if source.role == p["role"] else np.full(len(rows), -1)
+        for name, found in _search(queries, ids, source, p["metric"]).items():
+            arrays[f"{source.role}_{name}_row"] = found.indices[:, 0]
+            arrays[f"{source.role}_{name}_distance"] = found.distances[:, 0]
+    return Output(arrays=arrays)
+
+
+def _search(
+    queries: Points, ids: Int64Array, source: _Source, metric: Metric
+) -> dict[str, Neighbours]:
+    names = [ALL] if source.fewer is None else [ALL, FEWER]
+    found = {name: Neighbours.none(len(queries), 1) for name in names}
+    for numbers, stored, places in source.read():
+        points = as_points(stored, metric)
+        offered = {ALL: (points, numbers)}
+        if places is not None and len(places):
+            offered[FEWER] = (points.take(places), numbers[places])
+        for name, (candidates, candidate_ids) in offered.items():
+            found[name] = nearest(
+                queries,
+                candidates,
+                1,
+                query_ids=ids,
+                candidate_ids=candidate_ids,
+                known=found[name],
+            )
+    return found
+
+
+def _queries(inputs: Inputs) -> Int64Array | None:
+    """Return the rows whose nearest rows are found, ascending; None for all."""
+    corpus, count = inputs.corpora[inputs.parameters["role"]], inputs.parameters["queries"]
+    if count >= corpus.n:
+        return None
+    [stream] = inputs.common_generator().spawn(1)
+    drawn: Int64Array = np.sort(stream.choice(corpus.n, count, replace=False))
+    return drawn
+
+
+def _sources(inputs: Inputs) -> Iterator[_Source]:
+    p = inputs.parameters
+    streams = inputs.common_generator().spawn(1 + len(p["sources"]))[1:]
+    for role, stream in zip(p["sources"], streams, strict=True):
+        corpus, fewer = inputs.corpora[role], None
+        if corpus.n > p["least"]:
+            fewer = np.sort(stream.choice(corpus.n, p["least"], replace=False))
+        yield _Source(role, corpus, fewer)
+
+
+def join_nearest(inputs: Inputs) -> Output:
+    """Join the lists of all blocks."""
+    return Output(
+        arrays={
+            name: np.concatenate([part.array(name) for part in inputs.parts])
+            for name in inputs.parts[0].objects
+        }
+    )

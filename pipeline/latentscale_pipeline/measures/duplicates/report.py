@@ -1,0 +1,119 @@
+"""What the report says of rows that repeat, leak or lie apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from latentscale_pipeline.measures.base import MeasureReport
+from latentscale_pipeline.measures.duplicates.results import DuplicatesResults, RowsOfCorpus
+from latentscale_pipeline.views.content import Table, table_of
+from latentscale_pipeline.views.formatting import write_number
+from latentscale_pipeline.views.glossary import Definition
+
+
+class DuplicatesReport(MeasureReport):
+    """Which rows repeat, leak or lie apart."""
+
+    title = "Rows: duplicates, leaks, outliers"
+    question = (
+        "How many rows repeat another row, lie in both corpora, or lie far from all others. "
+        "`latentscale rows` lists them."
+    )
+    source = "Nearest rows by exact search; groups as in Poklukar et al. 2021, definition 3.1"
+    scores: ClassVar[Mapping[str, Definition]] = {
+        "exact duplicates": Definition(
+            "Exact duplicates",
+            "Share of the rows that equal another row of their corpus.",
+            headline=True,
+            least=0.0,
+            most=1.0,
+        ),
+        "near-duplicates": Definition(
+            "Near-duplicates",
+            "Share of the rows that are nearly the same as another row of their corpus, or equal.",
+            headline=True,
+            least=0.0,
+            most=1.0,
+        ),
+        "covered": Definition(
+            "Covered rows",
+            "Share of the rows that may go, because a row that stays is nearly the same.",
+            least=0.0,
+            most=1.0,
+        ),
+        "leaks": Definition(
+            "Also in the reference",
+            "Share of the corpus that is nearly the same as a row of the reference, or equal.",
+            headline=True,
+            least=0.0,
+            most=1.0,
+        ),
+        "outliers": Definition(
+            "Outliers",
+            "Share of the corpus that is farther from every row of the reference than all but 1 "
+            "in 5000 of these are from the nearest other one.",
+            headline=True,
+            least=0.0,
+            most=1.0,
+        ),
+        "not covered": Definition(
+            "Reference rows not covered",
+            "Share of the reference that is farther from every row of the corpus than all but 1 "
+            "in 5000 rows of the reference are from the nearest other one.",
+            headline=True,
+            least=0.0,
+            most=1.0,
+        ),
+    }
+
+    def tables(self, found: DuplicatesResults) -> list[Table]:
+        """Return the numbers of rows."""
+        return [
+            table_of(
+                "Numbers of rows",
+                [
+                    {"rows": title}
+                    | {role: _count(part, name) for role, part in _parts(found).items()}
+                    for title, name in _COUNTED.items()
+                ],
+                numeric=("corpus", "reference"),
+            )
+        ]
+
+    def methods(self, found: DuplicatesResults) -> list[tuple[str, str]]:
+        """Return the distances that were used."""
+        said = [
+            ("nearly the same", f"{found.metric} distance up to {write_number(found.within)}"),
+        ]
+        if found.pair is not None:
+            said += [
+                (
+                    "outliers",
+                    f"farther than {write_number(found.pair.outlier_distance)} from the reference",
+                ),
+                (
+                    "not covered",
+                    f"farther than {write_number(found.pair.cover_distance)} from the corpus",
+                ),
+            ]
+        return said
+
+
+_COUNTED = {
+    "looked at": "rows",
+    "equal to another row": "exact_duplicates",
+    "equal to an earlier row": "repeated",
+    "nearly the same as another row": "near_duplicates",
+    "covered by a row that stays": "covered",
+}
+
+
+def _parts(found: DuplicatesResults) -> dict[str, RowsOfCorpus]:
+    parts = {"corpus": found.corpus, "reference": found.reference}
+    return {role: part for role, part in parts.items() if part is not None}
+
+
+def _count(part: RowsOfCorpus, name: str) -> str:
+    count = getattr(part, name)
+    return "not known" if count is None else f"{count:,}"

@@ -1,0 +1,196 @@
+"""The columns of a finished job's rows, read a block at a time.
+
+Arrays on a local disk are mapped into memory, so that only what is asked for is read; those of an
+object store are read whole, once.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale_pipeline.corpus import Corpus, open_corpus
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.measures.base import Role, RowColumn
+from latentscale_pipeline.measures.finished_job import FinishedJob
+from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.storage.objects import ObjectStore
+
+Int64Array = NDArray[np.int64]
+
+TEXTS: Mapping[str, str] = {"id": "ids", "label": "labels"}
+"""Columns of text, and the arrays of a corpus that hold them."""
+
+
+@dataclass(frozen=True)
+class Values:
+    """Values of a column for some rows.
+
+    Attributes
+    ----------
+    values : ndarray, shape (rows,)
+        Numbers, true and false, row numbers, or text.
+    null : ndarray of bool, shape (rows,)
+        Which of them aren't known or don't apply.
+    """
+
+    values: NDArray[Any]
+    null: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class JobRows:
+    """The rows of one corpus of a finished job.
+
+    Attributes
+    ----------
+    job : FinishedJob
+        The job.
+    role : str
+        The corpus.
+    corpora : mapping
+        The corpora of the job by role.
+    columns : mapping
+        What measures know, by name.
+    """
+
+    job: FinishedJob
+    role: Role
+    corpora: Mapping[Role, Corpus]
+    columns: Mapping[str, RowColumn]
+    _read: dict[str, NDArray[Any]] = field(default_factory=dict, repr=False)
+
+    @property
+    def corpus(self) -> Corpus:
+        """The corpus whose rows these are."""
+        return self.corpora[self.role]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all columns."""
+        texts = [name for name, array in TEXTS.items() if array in self.corpus.manifest.arrays]
+        return ["row", *texts, *self.columns]
+
+    def read(self, name: str, rows: Int64Array) -> Values:
+        """Return the values of a column for some rows, in any order; ids of other rows as rows."""
+        if name == "row":
+            return Values(rows, np.zeros(len(rows), dtype=bool))
+        if name in TEXTS:
+            texts = read_texts(self.corpus, TEXTS[name], rows)
+            return Values(texts, np.zeros(len(rows), dtype=bool))
+        column = self.columns[name]
+        places, known = rows, np.ones(len(rows), dtype=bool)
+        if column.rows:
+            held = self._array(column.rows)
+            places = np.minimum(np.searchsorted(held, rows), len(held) - 1)
+            known = held[places] == rows
+        values = column.make(*(np.asarray(self._array(each)[places]) for each in column.arrays))
+        null = ~known
+        if column.row_of:
+            null |= values < 0
+        return Values(values, null)
+
+    def _array(self, name: str) -> NDArray[Any]:
+        if name not in self._read:
+            self._read[name] = self._open(self.job.results.arrays[name])
+        return self._read[name]
+
+    def _open(self, key: str) -> NDArray[Any]:
+        store = self._store
+        if store.is_local:
+            path = Path(store.locate(key))
+            if not path.is_file():
+                raise BadInput(f"{path}: the array is missing; run the job again")
+            mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+            return mapped
+        try:
+            read: NDArray[Any] = np.load(io.BytesIO(store.read(key)), allow_pickle=False)
+        except FileNotFoundError:
+            raise BadInput(
+                f"{store.locate(key)}: the array is missing; run the job again"
+            ) from None
+        return read
+
+    @cached_property
+    def _store(self) -> ObjectStore:
+        return ObjectStore(self.job.url)
+
+
+def open_rows(job: FinishedJob, role: Role) -> JobRows:
+    """Return the rows of a corpus of a finished job.
+
+    Raises
+    ------
+    BadInput
+        If the job hasn't that corpus, the corpus has changed or can't be opened, or no measure
+        knows anything of its rows.
+    """
+    if role not in job.corpora:
+        raise BadInput(f"{job.url}: the job has no {role}; look at the rows of its corpus")
+    columns: dict[str, RowColumn] = {}
+    for name, measure in MEASURES.items():
+        part = job.results.part(name)
+        for column in measure.row_columns(part, role) if part is not None else ():
+            if all(array in job.results.arrays for array in column.arrays):
+                columns[column.name] = column
+    if not columns:
+        raise BadInput(
+            f"{job.url}: no measure of this job knows the rows of the {role}; run it again with "
+            f"one of: {', '.join(_measures_of_rows())}"
+        )
+    return JobRows(job, role, {each: _open_corpus(job, each) for each in job.corpora}, columns)
+
+
+def rows_of_corpus(job: FinishedJob, corpus: Corpus) -> JobRows:
+    """Return the rows of a corpus that a job has measured, by its fingerprint.
+
+    Raises
+    ------
+    BadInput
+        If the job hasn't measured it.
+    """
+    for role, described in job.corpora.items():
+        if described.fingerprint == corpus.fingerprint and described.n == corpus.n:
+            return open_rows(job, role)
+    raise BadInput(f"{job.url}: the job hasn't measured {corpus.url}; name one that has")
+
+
+def _measures_of_rows() -> Sequence[str]:
+    return [name for name, measure in MEASURES.items() if measure.row_filters]
+
+
+def _open_corpus(job: FinishedJob, role: Role) -> Corpus:
+    described = job.corpora[role]
+    if described.uri is None:
+        raise BadInput(f"{job.url}: the results don't say where the {role} is; run the job again")
+    corpus = open_corpus(described.uri)
+    if described.excluded_shards:
+        corpus = corpus.without(described.excluded_shards)
+    if corpus.fingerprint != described.fingerprint:
+        raise BadInput(
+            f"{described.uri}: it isn't the {role} that was measured any more; run the job again"
+        )
+    return corpus
+
+
+def read_texts(corpus: Corpus, name: str, rows: Int64Array) -> NDArray[Any]:
+    """Return the ids or labels of some rows, in any order; one block of all is in memory."""
+    order = np.argsort(rows, kind="stable")
+    ascending = rows[order]
+    found = []
+    first = 0
+    for block in corpus.companion_blocks(name):
+        low, high = np.searchsorted(ascending, [first, first + len(block)])
+        found.append(block[ascending[low:high] - first])
+        first += len(block)
+    ordered = np.concatenate(found)
+    texts = np.empty_like(ordered)
+    texts[order] = ordered
+    return texts

@@ -1,0 +1,116 @@
+"""Choose rows of a job by a condition, sort them, and keep the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale_pipeline.corpus.expressions import matching_rows, names_compared, names_in
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.rows.columns import TEXTS, JobRows
+
+Int64Array = NDArray[np.int64]
+
+BLOCK_ROWS = 1 << 17
+"""Rows whose columns are in memory at once."""
+
+ONLY_NULL = "ids of other rows can only be compared with null, as in {name} is not null"
+
+
+@dataclass(frozen=True)
+class Order:
+    """The column that rows are sorted by."""
+
+    column: str
+    descending: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Order:
+        """Return the order that ``column`` or ``column:desc`` means."""
+        name, _, direction = text.partition(":")
+        if direction not in {"", "asc", "desc"}:
+            raise BadInput(f"--sort {text}: write a column, or column:desc")
+        return cls(name, direction == "desc")
+
+
+def choose_rows(
+    rows: JobRows, where: str | None, order: Order | None, limit: int | None
+) -> Int64Array:
+    """Return the numbers of the rows that meet a condition, in their order.
+
+    Rows without a value to sort by come last. Equal ones stay in the order of the corpus.
+
+    Raises
+    ------
+    BadInput
+        If a column is unknown, or can't be compared or sorted.
+    """
+    _check_names(rows, where, order)
+    best, keys = np.empty(0, dtype=np.int64), np.empty(0)
+    for block in _blocks(rows.corpus.n):
+        chosen = block[_matching(rows, where, block)]
+        best = np.concatenate([best, chosen])
+        if order is not None:
+            keys = np.concatenate([keys, _sort_keys(rows, order, chosen)])
+            # What can't be among the first goes before memory is full of it.
+            if limit is not None and len(best) > limit + BLOCK_ROWS:
+                best, keys = _first(best, keys, limit)
+        elif limit is not None and len(best) >= limit:
+            break
+    if order is not None:
+        best, _ = _first(best, keys, limit)
+    return best[:limit]
+
+
+def _blocks(n: int) -> Iterator[Int64Array]:
+    for start in range(0, n, BLOCK_ROWS):
+        yield np.arange(start, min(start + BLOCK_ROWS, n))
+
+
+def _first(
+    rows: Int64Array, keys: NDArray[np.float64], limit: int | None
+) -> tuple[Int64Array, NDArray[np.float64]]:
+    order = np.argsort(keys, kind="stable")[:limit]
+    return rows[order], keys[order]
+
+
+def _matching(rows: JobRows, where: str | None, block: Int64Array) -> NDArray[np.bool_]:
+    if where is None:
+        return np.ones(len(block), dtype=bool)
+    found = {name: rows.read(name, block) for name in names_in(where)}
+    values = {name: column.values for name, column in found.items()}
+    nulls = {name: column.null for name, column in found.items()}
+    for name, null in nulls.items():
+        if null.any() and values[name].dtype == bool:
+            values[name] = values[name] & ~null
+        elif null.any() and values[name].dtype.kind == "f":
+            values[name] = np.where(null, np.nan, values[name])
+    return matching_rows(where, values, len(block), nulls)
+
+
+def _sort_keys(rows: JobRows, order: Order, chosen: Int64Array) -> NDArray[np.float64]:
+    column = rows.read(order.column, chosen)
+    keys = column.values.astype(np.float64) * (-1.0 if order.descending else 1.0)
+    return np.where(column.null | np.isnan(keys), np.inf, keys)
+
+
+def _check_names(rows: JobRows, where: str | None, order: Order | None) -> None:
+    named = names_in(where) if where is not None else []
+    for name in [*named, *([order.column] if order is not None else [])]:
+        check_column(rows, name)
+    if where is not None:
+        for name in named:
+            column = rows.columns.get(name)
+            if column is not None and column.row_of and name in names_compared(where):
+                raise BadInput(f"{where!r}: {ONLY_NULL.format(name=name)}")
+    if order is not None and order.column in TEXTS:
+        raise BadInput(f"--sort {order.column}: text isn't sorted; choose a column of numbers")
+
+
+def check_column(rows: JobRows, name: str) -> None:
+    """Refuse a column that no measure of the job has."""
+    if name not in rows.names:
+        raise BadInput(f"{rows.job.url}: there is no column {name}; it has {', '.join(rows.names)}")

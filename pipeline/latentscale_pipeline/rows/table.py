@@ -1,0 +1,80 @@
+"""Chosen rows as tables, a block of rows at a time; rows of other columns are named by id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale_pipeline.measures.base import Role
+from latentscale_pipeline.rows.columns import TEXTS, JobRows, Values, read_texts
+
+Int64Array = NDArray[np.int64]
+
+BLOCK_ROWS = 1 << 16
+"""Rows of a table."""
+
+Table = dict[str, list[Any]]
+"""Columns by name: numbers, text, true, false, and None for what isn't known."""
+
+
+def read_tables(rows: JobRows, chosen: Int64Array, columns: Sequence[str]) -> Iterator[Table]:
+    """Yield the chosen rows in their order, as tables of bounded size.
+
+    A row of another column is its id or, in a corpus without ids, its number. Ids and labels that
+    are shown are in memory at once: those of the chosen rows, and of the rows that they refer to.
+    """
+    texts = {
+        name: read_texts(rows.corpus, TEXTS[name], chosen) for name in columns if name in TEXTS
+    }
+    ids = _ids_of_others(rows, chosen, columns)
+    for start in range(0, len(chosen), BLOCK_ROWS):
+        block = slice(start, start + BLOCK_ROWS)
+        table: Table = {}
+        for name in columns:
+            if name in texts:
+                table[name] = texts[name][block].tolist()
+                continue
+            column = rows.read(name, chosen[block])
+            known = rows.columns.get(name)
+            role = known.row_of if known is not None else ""
+            table[name] = _named(column, *ids[role]) if role in ids else _plain(column)
+        yield table
+
+
+def _ids_of_others(
+    rows: JobRows, chosen: Int64Array, columns: Sequence[str]
+) -> dict[Role, tuple[Int64Array, NDArray[Any]]]:
+    """Return the rows that others refer to, ascending, and their ids, by corpus."""
+    wanted: dict[Role, list[Int64Array]] = {}
+    for name in columns:
+        column = rows.columns.get(name)
+        if column is None or not column.row_of:
+            continue
+        if "ids" in rows.corpora[column.row_of].manifest.arrays:
+            for start in range(0, len(chosen), BLOCK_ROWS):
+                found = rows.read(name, chosen[start : start + BLOCK_ROWS])
+                wanted.setdefault(column.row_of, []).append(np.unique(found.values[~found.null]))
+    together = {role: np.unique(np.concatenate(parts)) for role, parts in wanted.items()}
+    return {
+        role: (numbers, read_texts(rows.corpora[role], "ids", numbers))
+        for role, numbers in together.items()
+    }
+
+
+def _named(column: Values, numbers: Int64Array, ids: NDArray[Any]) -> list[Any]:
+    named: list[Any] = [None] * len(column.values)
+    known = np.flatnonzero(~column.null)
+    texts = ids[np.searchsorted(numbers, column.values[known])]
+    for place, text in zip(known.tolist(), texts.tolist(), strict=True):
+        named[place] = text
+    return named
+
+
+def _plain(column: Values) -> list[Any]:
+    values: list[Any] = column.values.tolist()
+    for place in np.flatnonzero(column.null).tolist():
+        values[place] = None
+    return values

@@ -1,0 +1,251 @@
+"""Rows that repeat, leak or lie apart: against all distances, on cut corpora, on samples."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.measures.duplicates import cover, nearest
+from tests import oracles
+from tests.support.jobs import run_here
+
+Array = np.ndarray
+
+
+def run_job(folder: Path, corpora: dict[str, Array], **fields: Any) -> tuple[dict[str, Any], Path]:
+    """Run a job of this measure; return its results and its folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    urls = {}
+    for role, rows in corpora.items():
+        np.save(folder / f"{role}.npy", rows.astype("f4"))
+        source = str(folder / f"{role}.npy")
+        urls[role] = ingest([source], str(folder / role), shard_bytes=4000).url
+    described = {
+        "name": "rows",
+        **urls,
+        "output": str(folder / "jobs"),
+        "measures": {"duplicates": {}},
+        "cluster": {"kind": "serial"},
+        **fields,
+    }
+    (folder / "job.yaml").write_text(json.dumps(described))
+    found = run_here(folder / "job.yaml").results.document()
+    return found, next((folder / "jobs").glob("rows-*"))
+
+
+def read_array(found: dict[str, Any], folder: Path, name: str) -> Array:
+    return np.load(folder / found["arrays"][f"duplicates/{name}"])
+
+
+def score(found: dict[str, Any], name: str, of: str = "corpus") -> dict[str, Any]:
+    [row] = [row for row in found["scores"] if (row["score"], row["of"]) == (name, of)]
+    return row
+
+
+def crowded(generator: np.random.Generator, rows: int) -> Array:
+    """Rows on a grid: many equal ones, many at exactly 1 or 2 from each other."""
+    return generator.integers(0, 9, size=(rows, 3)).astype(float) + 1.0
+
+
+OWN = "reference/own_nearest_distance"
+CASES = [("euclidean", 1.0), ("cosine", 0.004), ("manhattan", 2.0)]
+
+
+@pytest.mark.parametrize(("metric", "within"), CASES)
+@pytest.mark.parametrize("rows", [(260, 260), (300, 180), (150, 240)])
+def test_counts_and_arrays_are_those_of_all_distances(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    metric: str,
+    within: float,
+    rows: tuple[int, int],
+) -> None:
+    monkeypatch.setattr(nearest, "QUERY_ROWS", 100)
+    monkeypatch.setattr(cover, "HELD_BYTES", 28 * 3 * 40)
+    monkeypatch.setattr(cover, "BLOCK_ROWS", 16)
+    generator = np.random.default_rng(len(metric) + rows[0])
+    corpora = {
+        role: crowded(generator, n) for role, n in zip(("corpus", "reference"), rows, strict=True)
+    }
+    corpora["corpus"][7] = (90.0, -80.0, 1.0)  # far from all
+    measures = {"duplicates": {"metric": metric, "within": within}}
+    found, folder = run_job(tmp_path, corpora, measures=measures)
+    part = found["measures"]["duplicates"]
+    name = {"manhattan": "cityblock"}.get(metric, metric)
+    for role, points in corpora.items():
+        own = cdist(points, points, name)
+        np.fill_diagonal(own, np.inf)
+        other_role = "reference" if role == "corpus" else "corpus"
+        other = cdist(points, corpora[other_role], name)
+        for place, distances in (("own", own), ("other", other)):
+            stored = read_array(found, folder, f"{role}/{place}_nearest_distance")
+            np.testing.assert_allclose(stored, distances.min(axis=1), atol=1e-12)
+            row = read_array(found, folder, f"{role}/{place}_nearest_row")
+            np.testing.assert_allclose(distances[np.arange(len(row)), row], stored, atol=1e-12)
+        np.fill_diagonal(own, 0.0)
+        for array, reach in (("covered_by", within), ("duplicate_of", 0.0)):
+            representative = greedy(own, reach + 1e-12)
+            expected = np.where(representative == np.arange(len(own)), -1, representative)
+            stored = read_array(found, folder, f"{role}/{array}")
+            np.testing.assert_array_equal(stored, expected)
+        np.fill_diagonal(own, np.inf)
+        assert part[role] == {
+            "rows": len(points),
+            "exact_duplicates": (own.min(axis=1) <= 1e-12).sum(),
+            "near_duplicates": (own.min(axis=1) <= within + 1e-12).sum(),
+            "repeated": (read_array(found, folder, f"{role}/duplicate_of") >= 0).sum(),
+            "covered": (read_array(found, folder, f"{role}/covered_by") >= 0).sum(),
+        }
+        for title, key in (("exact duplicates", "exact_duplicates"), ("covered", "covered")):
+            row = score(found, title, role)
+            assert row["value"] == row["lower"] == row["upper"] == part[role][key] / len(points)
+    apart = read_array(found, folder, "corpus/other_nearest_distance")
+    pair = part["pair"]
+    assert pair["leaks"] == (apart <= within + 1e-12).sum()
+    # All but 1 in 5000 of so few rows are all.
+    assert pair["outlier_distance"] == read_array(found, folder, OWN).max()
+    assert pair["outliers"] == (apart > pair["outlier_distance"]).sum() >= 1
+    assert pair["compared_rows"] == min(rows)
+    if rows[0] == rows[1]:
+        uncovered = read_array(found, folder, "reference/other_nearest_distance")
+        assert pair["cover_distance"] == pair["outlier_distance"]
+        assert pair["not_covered"] == (uncovered > pair["cover_distance"]).sum()
+
+
+def greedy(distances: Array, within: float) -> Array:
+    """Return the earliest kept row within a distance of each row, row by row."""
+    kept: list[int] = []
+    representative = np.arange(len(distances))
+    for row in range(len(distances)):
+        near = [other for other in kept if distances[row, other] <= within]
+        if near:
+            representative[row] = near[0]
+        else:
+            kept.append(row)
+    return representative
+
+
+def test_greedy_of_distances_is_that_of_the_oracle() -> None:
+    rows = crowded(np.random.default_rng(1), 120)
+    assert greedy(cdist(rows, rows), 1.0).tolist() == oracles.greedy_sparsification(rows, 1.0)[1]
+
+
+def test_what_was_put_in_is_found(tmp_path: Path) -> None:
+    generator = np.random.default_rng(4)
+    centres = generator.normal(size=(40, 24))
+    pool = centres[generator.integers(40, size=2400)] + 0.7 * generator.normal(size=(2400, 24))
+    corpus, reference = pool[:1200].copy(), pool[1200:]
+    chosen = generator.permutation(1200)
+    near, sources, leaks, far = np.split(chosen[:156], [60, 120, 144])
+    corpus[near] = corpus[sources] + generator.normal(size=(60, 24)) * 1e-3
+    corpus[leaks] = reference[:24]
+    corpus[far] = 20.0 * generator.normal(size=(12, 24))
+    found, folder = run_job(
+        tmp_path,
+        {"corpus": corpus, "reference": reference},
+        measures={"duplicates": {"metric": "euclidean", "within": 0.05}},
+    )
+    covered = read_array(found, folder, "corpus/covered_by")
+    pairs = {frozenset(pair) for pair in zip(near.tolist(), sources.tolist(), strict=True)}
+    gone = np.flatnonzero(covered >= 0)
+    assert {frozenset((int(row), int(covered[row]))) for row in gone} == pairs
+    distance = read_array(found, folder, "corpus/other_nearest_distance")
+    row = read_array(found, folder, "corpus/other_nearest_row")
+    assert set(np.flatnonzero(distance <= 0.05)) == set(leaks)
+    np.testing.assert_array_equal(row[leaks], np.arange(24))
+    far_from = found["measures"]["duplicates"]["pair"]["outlier_distance"]
+    outliers = np.flatnonzero(distance > far_from)
+    assert set(far) <= set(outliers)
+    assert len(outliers) <= 18
+    assert found["verdict"]["value"] == "differs"
+    assert found["verdict"]["reason"].startswith(
+        "Near-duplicates: 120 of 1,200 rows, where 0 to 7 are expected (p < 0.001"
+    )
+
+
+def test_samples_of_one_source_are_not_told_apart(tmp_path: Path) -> None:
+    """Of sizes that differ, with near-duplicates that the source itself has."""
+    generator = np.random.default_rng(11)
+    alarms = 0
+    for seed in range(24):
+        source = generator.normal(size=(3000, 5))
+        source[:400] = source[400:800] + 1e-3 * generator.normal(size=(400, 5))
+        drawn = generator.permutation(3000)
+        sizes = ((300, 300), (500, 200), (200, 500))[seed % 3]
+        corpora = {
+            "corpus": source[drawn[: sizes[0]]],
+            "reference": source[drawn[sizes[0] : sum(sizes)]],
+        }
+        found, _ = run_job(tmp_path / str(seed), corpora)
+        expected = [row["expected"] for row in found["scores"] if "expected" in row]
+        assert [one["rows"] for one in expected[:2]] == [min(sizes)] * 2
+        assert len(expected) == 5
+        alarms += found["verdict"]["value"] == "differs"
+    assert alarms <= 4
+
+
+def test_random_rows_stand_for_all_where_these_are_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = np.random.default_rng(2)
+    rows = generator.normal(size=(1500, 6))
+    rows[:300] = rows[300:600]
+    corpora = {"corpus": rows, "reference": generator.normal(size=(900, 6))}
+    whole, _ = run_job(tmp_path / "whole", corpora)
+    monkeypatch.setattr(nearest, "PAIRS", 500 * 2400)
+    found, folder = run_job(tmp_path / "drawn", corpora)
+    part = found["measures"]["duplicates"]
+    assert part["corpus"]["rows"] == part["reference"]["rows"] == 500
+    assert "covered" not in part["corpus"]
+    assert "duplicates/corpus/covered_by" not in found["arrays"]
+    drawn = read_array(found, folder, "corpus/rows")
+    np.testing.assert_array_equal(drawn, np.unique(drawn))
+    for name in ("exact duplicates", "near-duplicates", "leaks", "outliers", "not covered"):
+        of = "corpus" if "dup" in name else "pair"
+        row, true = score(found, name, of), score(whole, name, of)["value"]
+        assert row["bounds"] == "interval95"
+        assert row["lower"] <= true <= row["upper"]
+    assert score(found, "exact duplicates")["value"] == pytest.approx(0.4, abs=0.06)
+    assert found["corpora"]["corpus"]["duplicates"] == 300
+
+
+def test_too_many_pairs_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nearest, "PAIRS", 399 * 1000)
+    corpora = {
+        role: np.random.default_rng(3).normal(size=(500, 4)) for role in ("corpus", "reference")
+    }
+    found, _ = run_job(tmp_path, corpora)
+    assert found["measures"]["duplicates"] is None
+    assert found["measures"]["duplicates_reason"] == (
+        "1,000 rows have so many pairs that fewer than 400 random rows could be compared with "
+        "all; set measures.duplicates.rows to compare that many"
+    )
+    assert score(found, "leaks", "pair")["value"] is None
+    assert found["verdict"]["value"] == "cannot_tell"
+
+
+def test_corpora_of_different_dimensions_are_measured_alone(tmp_path: Path) -> None:
+    generator = np.random.default_rng(6)
+    corpora = {
+        "corpus": generator.normal(size=(200, 4)),
+        "reference": generator.normal(size=(180, 7)),
+    }
+    found, _ = run_job(tmp_path, corpora)
+    part = found["measures"]["duplicates"]
+    assert "pair" not in part
+    assert part["reference"]["rows"] == 180
+    assert {row["of"] for row in found["scores"]} == {"corpus", "reference"}
+    assert "duplicates/corpus/other_nearest_row" not in found["arrays"]
+
+
+def test_a_distance_needs_a_scale(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="within must be given with metric euclidean"):
+        run_job(
+            tmp_path,
+            {"corpus": np.eye(4)},
+            measures={"duplicates": {"metric": "euclidean"}},
+        )

@@ -1,0 +1,237 @@
+"""Rows of a finished job: chosen, sorted, named, written."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.measures.finished_job import read_job
+from latentscale_pipeline.rows import selection, table
+from latentscale_pipeline.rows.columns import open_rows
+from latentscale_pipeline.rows.selection import Order, choose_rows
+from latentscale_pipeline.rows.table import read_tables
+from tests.conftest import Ended
+from tests.support.jobs import run_here
+
+pq = pytest.importorskip("pyarrow.parquet")
+
+Command = Callable[..., Ended]
+
+HOSTILE = ["=1+1", "<script>alert(1)</script>", "naïve\u202erow", 'a,"b"', "+cmd", "@x", "-3"]
+N = 60
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a job: rows 40 to 47 repeat rows 0 to 7, the last lies apart, 20 leaks."""
+    folder = tmp_path_factory.mktemp("rows")
+    generator = np.random.default_rng(0)
+    corpus, reference = generator.normal(size=(2, N, 12)).astype("f4")
+    corpus[40:44] = corpus[:4]
+    corpus[44:48] = corpus[4:8] + generator.normal(size=(4, 12)).astype("f4") * 1e-3
+    corpus[20] = reference[5]
+    corpus[-1] *= 50
+    ids = [*HOSTILE, *(f"r{row}" for row in range(len(HOSTILE), N))]
+    labels = [f"topic {row % 3}" for row in range(N)]
+    (folder / "ids.txt").write_text("\n".join(ids) + "\n")
+    (folder / "labels.txt").write_text("\n".join(labels) + "\n")
+    np.save(folder / "corpus.npy", corpus)
+    np.save(folder / "reference.npy", reference)
+    companions = {"ids": str(folder / "ids.txt"), "labels": str(folder / "labels.txt")}
+    url = ingest(
+        [str(folder / "corpus.npy")], str(folder / "c.zarr"), shard_bytes=900, **companions
+    ).url
+    described = {
+        "name": "rows",
+        "corpus": url,
+        "reference": str(folder / "reference.npy"),
+        "output": str(folder / "jobs"),
+        "measures": {"duplicates": {"metric": "euclidean", "within": 0.05}, "geomca": {"rows": 30}},
+        "cluster": {"kind": "serial"},
+    }
+    (folder / "job.yaml").write_text(json.dumps(described))
+    run_here(folder / "job.yaml")
+    return next((folder / "jobs").glob("rows-*"))
+
+
+def lines(ended: Ended) -> list[dict[str, Any]]:
+    assert ended.code == 0, ended.err
+    return [json.loads(line) for line in ended.out.splitlines()]
+
+
+def test_rows_are_listed_for_a_reason(job: Path, latentscale: Command) -> None:
+    near = lines(latentscale("rows", job, "--only", "near-duplicates", "--json"))
+    assert [(found["row"], found["near_duplicate_of"]) for found in near[:4]] == [
+        (40 + place, HOSTILE[place]) for place in range(4)
+    ]
+    assert {found["row"] for found in near} == set(range(40, 48))
+    assert [found["nearest_distance"] for found in near] == sorted(
+        found["nearest_distance"] for found in near
+    )
+    exact = lines(latentscale("rows", job, "--only", "exact-duplicates", "--json"))
+    assert [found["duplicate_of"] for found in exact] == HOSTILE[:4]
+    # The reference has no ids, so its rows are numbers.
+    assert lines(latentscale("rows", job, "--only", "leaks", "--json")) == [
+        {"row": 20, "id": "r20", "label": "topic 2", "leaks": 5, "reference_distance": 0.0}
+    ]
+    far = lines(latentscale("rows", job, "--only", "outliers", "--json"))
+    assert far[0]["row"] == N - 1
+    apart = latentscale("rows", job, "--only", "not-covered", "--of", "corpus")
+    assert apart.code == 2
+    assert "--only not-covered is about rows of the reference" in apart.err
+
+
+def test_conditions_columns_order_and_limit(job: Path, latentscale: Command) -> None:
+    kept = lines(
+        latentscale(
+            *("rows", job, "--where", "near_duplicate_of is null and label == 'topic 0'"),
+            *("--columns", "row,label", "--json"),
+        )
+    )
+    expected = [row for row in range(0, N, 3) if not 40 <= row < 48]
+    assert kept == [{"row": row, "label": "topic 0"} for row in expected]
+    columns = ("--columns", "row,reference_distance")
+    sorted_rows = ("rows", job, "--sort", "reference_distance:desc", "--limit", 5, *columns)
+    far = lines(latentscale(*sorted_rows, "--json"))
+    every = lines(latentscale("rows", job, *columns, "--json"))
+    assert far == sorted(every, key=lambda found: -found["reference_distance"])[:5]
+    assert len(every) == N
+
+
+def test_columns_that_cover_some_rows_are_null_elsewhere(job: Path, latentscale: Command) -> None:
+    every = lines(latentscale("rows", job, "--columns", "row,component", "--json"))
+    arrays = json.loads((job / "results.json").read_text())["arrays"]
+    considered = np.load(job / arrays["geomca/rows/corpus"]).tolist()
+    assert [row["row"] for row in every if row["component"] is not None] == considered
+    counted = lines(latentscale("rows", job, "--where", "component is not null", "--json"))
+    assert len(counted) == len(considered) == 30
+    sorted_rows = lines(
+        latentscale("rows", job, "--sort", "component", "--columns", "component", "--json")
+    )
+    assert all(found["component"] is None for found in sorted_rows[30:])
+
+
+def test_files_have_what_is_listed(job: Path, latentscale: Command, tmp_path: Path) -> None:
+    every = lines(latentscale("rows", job, "--json"))
+    for suffix in ("jsonl", "csv", "parquet"):
+        ended = latentscale("rows", job, "--output", tmp_path / f"all.{suffix}")
+        assert ended.code == 0, ended.err
+        assert ended.out.strip().endswith(f"all.{suffix}: {N} rows")
+    written = (tmp_path / "all.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in written] == every
+    assert pq.read_table(tmp_path / "all.parquet").to_pylist() == every
+    with (tmp_path / "all.csv").open(newline="") as file:
+        read = list(csv.DictReader(file))
+    assert [row["id"] for row in read[:7]] == ["'=1+1", *HOSTILE[1:4], "'+cmd", "'@x", "'-3"]
+    assert [row["outlier"] for row in read] == [str(row["outlier"]).lower() for row in every]
+    again = latentscale("rows", job, "--output", tmp_path / "all.csv")
+    assert again.code == 2
+    assert "the file exists; use another path, or --overwrite" in again.err
+    none = ("rows", job, "--where", "row > 1000", "--output", tmp_path / "none.parquet")
+    assert latentscale(*none).out.strip().endswith("none.parquet: 0 rows")
+    assert pq.read_table(tmp_path / "none.parquet").num_rows == 0
+
+
+def test_blocks_change_nothing(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = open_rows(read_job(str(job)), "corpus")
+    order = Order("reference_distance", descending=True)
+
+    def chosen() -> list[Any]:
+        numbers = choose_rows(rows, "not outlier", order, 9)
+        return [part for found in read_tables(rows, numbers, rows.names) for part in found.items()]
+
+    whole = chosen()
+    monkeypatch.setattr(selection, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(table, "BLOCK_ROWS", 9)
+    assert chosen() == whole
+
+
+def test_a_table_is_printed(job: Path, latentscale: Command) -> None:
+    shown = latentscale("rows", job, "--only", "near-duplicates", "--limit", 2)
+    header, first, second, more = shown.out.splitlines()
+    assert header.split() == ["row", "id", "label", "near_duplicate_of", "nearest_distance"]
+    assert first.split() == ["40", "r40", "topic", "1", "=1+1", "0"]
+    assert "script" in second
+    assert more == "there are more: --limit N, or --output FILE for all"
+    assert "\u202e" not in latentscale("rows", job, "--limit", 5).out
+    assert latentscale("rows", job, "--where", "row > 99").out == "no such rows\n"
+
+
+def test_a_subset_of_what_a_job_knows(job: Path, latentscale: Command, tmp_path: Path) -> None:
+    corpus = job.parents[1] / "c.zarr"
+    condition = ("--rows", job, "--where", "near_duplicate_of is null and leaks is null")
+    made = latentscale(
+        "subset", corpus, tmp_path / "lean", *condition, "--label", "topic 1", "--json"
+    )
+    assert made.code == 0, made.err
+    kept = [row for row in range(1, N, 3) if not 40 <= row < 48 and row != 20]
+    assert json.loads(made.out)["n"] == len(kept)
+    exported = tmp_path / "kept.npy"
+    assert latentscale("export", corpus, exported, *condition, "--label", "topic 1").code == 0
+    np.testing.assert_array_equal(np.load(exported), np.load(job.parents[1] / "corpus.npy")[kept])
+    other = ingest([str(job.parents[1] / "corpus.npy")], str(tmp_path / "same")).url
+    assert latentscale("subset", other, tmp_path / "b", *condition).code == 0
+    np.save(tmp_path / "x.npy", np.eye(4, dtype="f4"))
+    refused = latentscale(
+        "subset",
+        ingest([str(tmp_path / "x.npy")], str(tmp_path / "x")).url,
+        tmp_path / "c",
+        *condition,
+    )
+    assert "the job hasn't measured" in refused.err
+    bare = latentscale("subset", corpus, tmp_path / "d", "--rows", job)
+    assert "--rows gives columns to --where; write a condition" in bare.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--columns", "nothing"], "there is no column nothing; it has row, id, label, dup"),
+        (["--columns", ","], "--columns is empty; name at least one column"),
+        (["--where", "speed > 1"], "there is no column speed"),
+        (["--where", "leaks == 'r3'"], "ids of other rows can only be compared with null"),
+        (["--where", "row is 3"], "is compares a column with null"),
+        (["--where", "row +"], "not a condition"),
+        (["--sort", "row:up"], "--sort row:up: write a column, or column:desc"),
+        (["--sort", "label"], "text isn't sorted; choose a column of numbers"),
+        (["--output", "rows.xlsx"], "use a path that ends in .parquet, .csv or .jsonl"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    job: Path, latentscale: Command, arguments: list[str], message: str
+) -> None:
+    ended = latentscale("rows", job, *arguments)
+    assert ended.code == 2
+    [line] = ended.err.strip().splitlines()
+    assert message in line
+
+
+def test_a_corpus_that_changed_is_refused(job: Path, tmp_path: Path) -> None:
+    found = read_job(str(job))
+    np.save(tmp_path / "other.npy", np.ones((N, 12), "f4"))
+    other = ingest([str(tmp_path / "other.npy")], str(tmp_path / "other")).url
+    corpus = found.results.corpora.corpus
+    assert corpus is not None
+    corpora = found.results.corpora.model_copy(
+        update={"corpus": corpus.model_copy(update={"uri": other})}
+    )
+    moved = type(found)(found.url, found.results.model_copy(update={"corpora": corpora}))
+    with pytest.raises(BadInput, match="it isn't the corpus that was measured any more"):
+        open_rows(moved, "corpus")
+
+
+def test_a_job_without_rows_says_how_to_get_them(job: Path) -> None:
+    found = read_job(str(job))
+    bare = type(found)(found.url, found.results.model_copy(update={"measures": {}}))
+    with pytest.raises(BadInput, match="run it again with one of: duplicates"):
+        open_rows(bare, "corpus")
+    alone = found.results.corpora.model_copy(update={"reference": None})
+    bare = type(found)(found.url, found.results.model_copy(update={"corpora": alone}))
+    with pytest.raises(BadInput, match="the job has no reference"):
+        open_rows(bare, "reference")
