@@ -52,6 +52,7 @@ from tests.acceptance.ingest import four_gibibytes_at_the_speed_of_the_disk
 from tests.acceptance.magnitude import a_hundred_thousand_rows, killed_between_products
 from tests.acceptance.networks import a_link_is_cut
 from tests.acceptance.recipes import recipes_on_their_schedulers
+from tests.acceptance.rows import injected_rows_are_found
 from tests.acceptance.slurm import a_real_slurm
 from tests.acceptance.stores import real_object_store
 from tests.acceptance.vendi import (
@@ -704,6 +705,7 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "vendi-many": fifty_thousand_rows,
     "vendi-narrow": narrow_on_sentences,
     "vendi-coverage": coverage_of_intervals,
+    "rows-injected": injected_rows_are_found,
     "verdict-alarms": false_alarms,
     "verdict-power": power,
     "marked": marked_tests,

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 Rows = np.ndarray[Any, np.dtype[Any]]
 
-MEASURES: dict[str, Any] = {"heat": {}, "geomca": {}, "magnitude": {}, "vendi": {}}
+SAMPLED = ("heat", "geomca", "magnitude", "vendi")
+"""Measures that are measured on samples."""
+
+MEASURES: dict[str, Any] = {"duplicates": {}, **{name: {} for name in SAMPLED}}
 ALARMS = {(600, 600): 200, (200, 600): 100}
 """Pairs of samples of one source, by the rows of corpus and reference."""
 
@@ -37,6 +40,7 @@ def decide(corpus: Rows, reference: Rows, seed: int = 0) -> tuple[str | None, di
     from latentscale_pipeline.engine.in_memory import run_in_memory
     from latentscale_pipeline.jobs.expectations import expect_scores
     from latentscale_pipeline.jobs.plan import job_facts, measure_sections
+    from latentscale_pipeline.measures.base import Findings
     from latentscale_pipeline.measures.fresh_samples import plan_samples, stage_name
     from latentscale_pipeline.measures.registry import MEASURES as KNOWN
     from latentscale_pipeline.report.verdict import judge
@@ -47,17 +51,19 @@ def decide(corpus: Rows, reference: Rows, seed: int = 0) -> tuple[str | None, di
     config = resolve_config(document, "v", measures=measure_sections())
     held = {"corpus": hold_rows(corpus, "c"), "reference": hold_rows(reference, "r")}
     facts = job_facts(config, held, {})
-    stages = plan_samples(KNOWN, config.measures, facts)
+    rows, of_rows = KNOWN["duplicates"], config.measures["duplicates"]
+    stages = [*rows.plan(of_rows, facts), *plan_samples(KNOWN, config.measures, facts)]
     with threadpool_limits(1):
         results = run_in_memory(stages, held, InMemoryStore())
     numbers = {"value": 0.0, "lower": 0.0, "upper": 0.0, "bounds": "exact"}
     names = ("of", "score", "kernel", "order", "scale")
-    scores = [
+    scores = tuple(
         Score(measure=measure, **numbers, **dict(zip(names, json.loads(identity), strict=True)))
-        for measure in MEASURES
+        for measure in SAMPLED
         for identity in results(stage_name(measure)).values["expected"]
-    ]
-    expected = expect_scores(scores, config.measures, facts, results)
+    )
+    findings = [rows.collect(of_rows, facts, results), Findings(None, scores)]
+    expected = expect_scores(findings, config.measures, facts, results)
     found = {
         " ".join(str(part) for part in (s.measure, s.score, s.kernel, s.order) if part): s.expected
         for s in expected

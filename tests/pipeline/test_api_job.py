@@ -67,6 +67,27 @@ def test_scores_are_a_table(results: JobResults) -> None:
         results.scores.where(ordr="1")
 
 
+def test_rows_are_a_table(tmp_path: Path) -> None:
+    corpus = sample(1)
+    corpus[7], corpus[9] = corpus[3], 50.0
+    found = run(corpus, sample(2), measures="duplicates", output=tmp_path)
+    repeated = found.rows("exact-duplicates")
+    assert repeated.records() == [{"row": 7, "duplicate_of": 3}]
+    assert repeated.numbers.tolist() == [7]
+    assert repr(repeated) == "1 rows: row, duplicate_of"
+    table = found.rows(where="duplicate_of is null", sort="reference_distance:desc").to_pandas()
+    assert isinstance(table, pandas.DataFrame)
+    assert list(table.columns) == found.rows().columns
+    assert len(table) == 239
+    assert table["row"][0] == 9
+    uncovered = found.rows(of="reference", columns=["corpus_distance"], limit=2)
+    assert len(uncovered) == 2
+    with pytest.raises(ValueError, match="only is leak; it can be exact-duplicates, near-dup"):
+        found.rows("leak")
+    with pytest.raises(ValueError, match="there is no column speed"):
+        found.rows(columns=["speed"])
+
+
 def test_it_shows_itself(results: JobResults) -> None:
     text = repr(results)
     assert text.startswith(Path(results.folder).name)

@@ -27,7 +27,7 @@ from latentscale_pipeline.api.functions import (
     magnitude_function,
     vendi_score,
 )
-from latentscale_pipeline.api.job import JobResults, Scores, run
+from latentscale_pipeline.api.job import JobResults, Rows, Scores, run
 
 __all__ = [
     "GeomcaFindings",
@@ -35,6 +35,7 @@ __all__ = [
     "ImdFindings",
     "JobResults",
     "MagnitudeFindings",
+    "Rows",
     "Scores",
     "VendiFindings",
     "geomca_scores",

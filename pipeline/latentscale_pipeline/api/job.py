@@ -21,10 +21,14 @@ from latentscale_pipeline.engine.in_memory import tell_nobody
 from latentscale_pipeline.errors import BadInput, LatentscaleError
 from latentscale_pipeline.jobs.plan import make_plan, measure_sections
 from latentscale_pipeline.jobs.run import run_job
+from latentscale_pipeline.measures.base import Role
+from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.scores import title_apart
 from latentscale_pipeline.report.terminal_summary import headlines
 from latentscale_pipeline.report.verdict import write_verdict
 from latentscale_pipeline.results.model import Corpus, Results, Score, Verdict
+from latentscale_pipeline.rows.columns import Int64Array
+from latentscale_pipeline.rows.query import FoundRows, find_rows
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options
 from latentscale_pipeline.views.scores import write_range, written_score
@@ -70,16 +74,45 @@ class Scores(Sequence[Score]):
         ImportError
             If pandas isn't installed.
         """
-        try:
-            import pandas
-        except ImportError:
-            raise ImportError(
-                "to_pandas needs pandas: pip install pandas; records() gives the same without it"
-            ) from None
-        return pandas.DataFrame.from_records(self.records())
+        return _data_frame(self.records(), None)
 
     def __repr__(self) -> str:
         return "\n".join(f"{title_apart(score)}: {written_score(score)}" for score in self)
+
+
+class Rows:
+    """Rows of a corpus of a job, with what it knows of each."""
+
+    def __init__(self, found: FoundRows) -> None:
+        self._found = found
+
+    def __len__(self) -> int:
+        return len(self._found.numbers)
+
+    @property
+    def numbers(self) -> Int64Array:
+        """Return the numbers of the rows, in their order."""
+        return self._found.numbers
+
+    @property
+    def columns(self) -> list[str]:
+        """Return the names of the columns."""
+        return list(self._found.names)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one mapping per row."""
+        return [
+            dict(zip(table, row, strict=True))
+            for table in self._found.tables()
+            for row in zip(*table.values(), strict=True)
+        ]
+
+    def to_pandas(self) -> Any:
+        """Return a pandas DataFrame with one row per row; needs pandas."""
+        return _data_frame(self.records(), self.columns)
+
+    def __repr__(self) -> str:
+        return f"{len(self):,} rows: {', '.join(self.columns)}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,6 +145,42 @@ class JobResults:
         """Return the measured corpora by role."""
         return {str(role): corpus for role, corpus in self.document.corpora.by_role().items()}
 
+    def rows(
+        self,
+        only: str | None = None,
+        *,
+        of: Role | None = None,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        sort: str | None = None,
+        limit: int | None = None,
+    ) -> Rows:
+        """Return rows of the corpus or the reference, as ``latentscale rows`` does.
+
+        Parameters
+        ----------
+        only : str, optional
+            A reason to look at rows, such as ``near-duplicates`` or ``leaks``.
+        of, columns, where, sort, limit
+            As the options of the command; ``columns`` is a sequence.
+
+        Raises
+        ------
+        ValueError
+            If a name is unknown, or the condition isn't valid.
+        """
+        asked: dict[str, Any] = {
+            "of": of,
+            "columns": columns,
+            "where": where,
+            "sort": sort,
+            "limit": limit,
+        }
+        try:
+            return Rows(find_rows(FinishedJob(self.folder, self.document), only=only, **asked))
+        except BadInput as error:
+            raise ValueError(str(error)) from None
+
     def report(self) -> str:
         """Return the path of the HTML report."""
         return ObjectStore(self.folder).locate("report.html")
@@ -133,6 +202,16 @@ class JobResults:
 
     def _lines(self) -> list[tuple[str, str]]:
         return [(title_apart(s), _in_short(s)) for s in headlines(self.document.scores)]
+
+
+def _data_frame(records: list[dict[str, Any]], columns: list[str] | None) -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError(
+            "to_pandas needs pandas: pip install pandas; records() gives the same without it"
+        ) from None
+    return pandas.DataFrame.from_records(records, columns=columns)
 
 
 def _in_short(score: Score) -> str:

@@ -89,6 +89,8 @@ class JobRows:
         places, known = rows, np.ones(len(rows), dtype=bool)
         if column.rows:
             held = self._array(column.rows)
+            if not len(held):
+                return Values(np.full(len(rows), -1), np.ones(len(rows), dtype=bool))
             places = np.minimum(np.searchsorted(held, rows), len(held) - 1)
             known = held[places] == rows
         values = column.make(*(np.asarray(self._array(each)[places]) for each in column.arrays))

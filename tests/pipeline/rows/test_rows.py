@@ -84,7 +84,7 @@ def test_rows_are_listed_for_a_reason(job: Path, latentscale: Command) -> None:
     assert far[0]["row"] == N - 1
     apart = latentscale("rows", job, "--only", "not-covered", "--of", "corpus")
     assert apart.code == 2
-    assert "--only not-covered is about rows of the reference" in apart.err
+    assert "not-covered is about rows of the reference; leave out of" in apart.err
 
 
 def test_conditions_columns_order_and_limit(job: Path, latentscale: Command) -> None:
@@ -193,7 +193,7 @@ def test_a_subset_of_what_a_job_knows(job: Path, latentscale: Command, tmp_path:
     ("arguments", "message"),
     [
         (["--columns", "nothing"], "there is no column nothing; it has row, id, label, dup"),
-        (["--columns", ","], "--columns is empty; name at least one column"),
+        (["--columns", ","], "columns is empty; name at least one column"),
         (["--where", "speed > 1"], "there is no column speed"),
         (["--where", "leaks == 'r3'"], "ids of other rows can only be compared with null"),
         (["--where", "row is 3"], "is compares a column with null"),

@@ -94,7 +94,7 @@ def _scores(
                 **_fields(name, role),
             )
         if whole:
-            covered = results(cover.stage_name(role)).values["covered_by"]
+            covered = results(cover.stage_name(role)).values[cover.COVERED]
             yield _score(covered, rows, whole=True, **_fields("covered", role))
     if "pair" in counts:
         for name, counted in OF_PAIR.items():
@@ -125,7 +125,7 @@ def _part(
         groups = {}
         if queries[role] == corpus.n:
             values = results(cover.stage_name(role)).values
-            groups = {"repeated": values["duplicate_of"], "covered": values["covered_by"]}
+            groups = {name: values[name] for name in (cover.DUPLICATE, cover.COVERED)}
         found[role] = RowsOfCorpus(
             rows=counts[role]["rows"],
             exact_duplicates=counts[role]["exact"],
@@ -167,5 +167,6 @@ def _arrays(
             yield f"duplicates/{role}/rows", found.path("rows")
         else:
             groups = results(cover.stage_name(role))
-            for name in ("duplicate_of", "covered_by"):
-                yield f"duplicates/{role}/{name}", groups.path(name)
+            for name in (cover.DUPLICATE, cover.COVERED):
+                for array in (f"{name}_rows", f"{name}_by"):
+                    yield f"duplicates/{role}/{array}", groups.path(array)

@@ -40,8 +40,11 @@ HELD_BYTES = 192 * 2**20
 BLOCK_ROWS = 1024
 """Rows that are compared with those held at once."""
 
-ROUNDING = 1e-9
-"""Share by which a distance may be wrong."""
+ROUNDING = 1e-6
+"""Share by which a stored distance may be wrong."""
+
+DUPLICATE, COVERED = "repeated", "covered"
+"""Names of the rows that equal an earlier one, and of those that one that stays covers."""
 
 COVERED_SHARE = 0.1
 """Share of the rows that are expected to have another one near."""
@@ -71,11 +74,11 @@ def cover_stage(section: Duplicates, facts: JobFacts, role: Role) -> Stage:
         memory_bytes=held * corpus.d * (8 + 8 + 12)
         + 2 * corpus.shard_stored_bytes
         + 20 * BLOCK_ROWS * corpus.d
-        + 80 * corpus.n
+        + 60 * corpus.n
         + FEW_TILES_BYTES,
         cost_estimate=CostEstimate(
-            bytes_read=2 * corpus.stored_bytes + 16 * corpus.n,
-            bytes_written=24 * corpus.n + RESULT_BYTES,
+            bytes_read=2 * corpus.stored_bytes + 8 * corpus.n,
+            bytes_written=int(16 * near) + RESULT_BYTES,
             float32_multiply_adds=near**2 / 2 * corpus.d,
             elementwise_operations=3 * near**2 / 2 + UNIT_OPERATIONS * near * corpus.d,
             method="greedy in row order",
@@ -88,22 +91,25 @@ def _held_rows(d: int) -> int:
 
 
 def cover_rows(inputs: Inputs) -> Output:
-    """Find, for every row, the row that it repeats and the row that covers it; -1 for none."""
+    """Find the rows that repeat an earlier one, and those that one that stays covers."""
     p = inputs.parameters
     corpus, metric = inputs.corpora[p["role"]], p["metric"]
     found = inputs.results[nearest.stage_name(p["role"])]
     distances = found.array(f"{p['role']}_{nearest.ALL}_distance")
     arrays = {}
-    for name, within in (("duplicate_of", equal_within(metric)), ("covered_by", p["within"])):
+    for name, within in ((DUPLICATE, equal_within(metric)), (COVERED, p["within"])):
         candidates = np.flatnonzero(distances <= within * (1.0 + ROUNDING))
-        arrays[name] = cover(corpus, candidates, metric, within)
+        covering = cover(corpus, candidates, metric, within)
+        gone = np.flatnonzero(covering >= 0)
+        arrays[f"{name}_rows"] = nearest.short_numbers(candidates[gone], corpus)
+        arrays[f"{name}_by"] = nearest.short_numbers(covering[gone], corpus)
     return Output(
-        values={name: int((rows >= 0).sum()) for name, rows in arrays.items()}, arrays=arrays
+        values={name: len(arrays[f"{name}_rows"]) for name in (DUPLICATE, COVERED)}, arrays=arrays
     )
 
 
 def cover(corpus: Corpus, candidates: Int64Array, metric: Metric, within: float) -> Int64Array:
-    """Return the earliest row that stays and covers each row of a corpus; -1 if it stays itself.
+    """Return the earliest row that stays and covers each candidate; -1 for one that stays itself.
 
     Parameters
     ----------
@@ -122,9 +128,8 @@ def cover(corpus: Corpus, candidates: Int64Array, metric: Metric, within: float)
         kept = fronts.settle(front, thinned)
         if not fronts.finished:
             _remove(fronts, corpus, candidates, points.take(thinned.kept), kept, within)
-    covering = np.full(corpus.n, -1, dtype=np.int64)
-    gone = fronts.representative != np.arange(len(candidates))
-    covering[candidates[gone]] = candidates[fronts.representative[gone]]
+    covering = candidates[fronts.representative]
+    covering[covering == candidates] = -1
     return covering
 
 

@@ -2,7 +2,8 @@
 
 Each task holds a block of rows and streams the shards of both corpora. Where the two differ in
 size, nearest rows are also found among as many random rows as the smaller corpus has, so that
-shares can be compared at one size.
+shares can be compared at one size. Distances are computed in float64 and, because a job keeps them,
+stored and compared in float32.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ LEAST_ROWS = 400
 QUERY_ROWS = 8192
 """Rows whose nearest rows one task finds."""
 
+LIST_BYTES = 8
+"""Bytes of a nearest row and its distance, which are in single precision."""
+
 ALL, FEWER = "all", "fewer"
 """Names of the lists among all rows, and among as many as the smaller corpus has."""
 
@@ -80,7 +84,7 @@ def nearest_stage(section: Duplicates, facts: JobFacts, role: Role, queries: int
     n = sum(facts.corpora[source].n for source in sources)
     pairs = float(queries) * (n + sum(least for s in sources if facts.corpora[s].n > least))
     tasks, block = -(-queries // QUERY_ROWS), min(QUERY_ROWS, queries)
-    lists = 2 * len(sources) * 16 * queries
+    lists = 2 * len(sources) * LIST_BYTES * queries
     shard = max(facts.corpora[source].shard_bytes for source in sources)
     drawing = drawing_bytes(corpus.n, queries) if queries < corpus.n else 0
     choosing = max(drawing_bytes(facts.corpora[source].n, least) for source in sources)
@@ -152,14 +156,19 @@ def find_nearest(inputs: Inputs) -> Output:
         rows = drawn[block]
         vectors = corpus.read_index(rows)
     queries = as_points(vectors, p["metric"])
-    arrays: dict[str, NDArray[Any]] = {"rows": rows}
+    arrays: dict[str, NDArray[Any]] = {} if drawn is None else {"rows": rows}
     for source in _sources(inputs):
         # No row of another corpus is the row itself.
         ids = rows if source.role == p["role"] else np.full(len(rows), -1)
         for name, found in _search(queries, ids, source, p["metric"]).items():
-            arrays[f"{source.role}_{name}_row"] = found.indices[:, 0]
-            arrays[f"{source.role}_{name}_distance"] = found.distances[:, 0]
+            arrays[f"{source.role}_{name}_row"] = short_numbers(found.indices[:, 0], source.corpus)
+            arrays[f"{source.role}_{name}_distance"] = found.distances[:, 0].astype(np.float32)
     return Output(arrays=arrays)
+
+
+def short_numbers(rows: Int64Array, corpus: Corpus) -> NDArray[Any]:
+    """Return row numbers of a corpus in as few bytes as they need; a job keeps them."""
+    return rows.astype(np.int32) if corpus.n <= np.iinfo(np.int32).max else rows
 
 
 def _search(

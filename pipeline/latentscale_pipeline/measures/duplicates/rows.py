@@ -58,8 +58,8 @@ def row_columns(found: DuplicatesResults, role: Role) -> Iterator[RowColumn]:
     whole = part.covered is not None
     rows = "" if whole else f"{place}/rows"
     if whole:
-        yield RowColumn("duplicate_of", (f"{place}/duplicate_of",), _same, role)
-        yield RowColumn("near_duplicate_of", (f"{place}/covered_by",), _same, role)
+        for name, array in (("duplicate_of", "repeated"), ("near_duplicate_of", "covered")):
+            yield RowColumn(name, (f"{place}/{array}_by",), _same, role, f"{place}/{array}_rows")
     yield RowColumn("nearest", (f"{place}/own_nearest_row",), _same, role, rows)
     yield RowColumn("nearest_distance", (f"{place}/own_nearest_distance",), _same, "", rows)
     if found.pair is None:

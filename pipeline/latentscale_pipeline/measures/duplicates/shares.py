@@ -16,7 +16,7 @@ from latentscale_pipeline.measures.duplicates import cover, nearest
 from latentscale_pipeline.measures.duplicates.config import Duplicates
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
-Float64Array = NDArray[np.float64]
+Float32Array = NDArray[np.float32]
 
 STAGE = "rows-compared"
 """Name of the stage that counts."""
@@ -42,9 +42,9 @@ def shares_stage(section: Duplicates, facts: JobFacts, queries: Mapping[Role, in
             "sources": list(nearest.compared_with(facts)),
             "least": nearest.least_rows(facts),
         },
-        memory_bytes=8 * 12 * rows,
+        memory_bytes=8 * 8 * rows,
         cost_estimate=CostEstimate(
-            bytes_read=32 * rows,
+            bytes_read=16 * rows,
             bytes_written=RESULT_BYTES,
             elementwise_operations=200.0 * rows,
         ),
@@ -64,7 +64,7 @@ def count_rows(inputs: Inputs) -> Output:
     return Output(values=counts)
 
 
-def distances(found: Artifact, source: str, *, fewer: bool = False) -> Float64Array:
+def distances(found: Artifact, source: str, *, fewer: bool = False) -> Float32Array:
     """Return the distances to the nearest rows of a corpus.
 
     ``fewer`` asks for those among as many rows as the smaller corpus has.
@@ -72,7 +72,7 @@ def distances(found: Artifact, source: str, *, fewer: bool = False) -> Float64Ar
     name = f"{source}_{nearest.FEWER}_distance"
     if not fewer or name not in found.objects:
         name = f"{source}_{nearest.ALL}_distance"
-    array: Float64Array = found.array(name)
+    array: Float32Array = found.array(name)
     return array
 
 
@@ -104,7 +104,7 @@ def _counts_of_pair(found: Mapping[str, Artifact], within: float) -> dict[str, A
     }
 
 
-def usual_reach(own: Float64Array) -> float:
+def usual_reach(own: Float32Array) -> float:
     """Return the distance that all but a small share of the rows have to the nearest other one."""
     return float(np.quantile(own, 1.0 - OUTLIERS, method="higher"))
 

@@ -1,0 +1,107 @@
+"""Ask a finished job for rows: by the reason to look at them, a condition, an order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.measures.base import Role, RowFilter
+from latentscale_pipeline.measures.finished_job import FinishedJob
+from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.rows.columns import TEXTS, Int64Array, JobRows, open_rows
+from latentscale_pipeline.rows.selection import Order, check_column, choose_rows
+from latentscale_pipeline.rows.table import Table, read_tables
+
+FILTERS: dict[str, RowFilter] = {
+    name: found for measure in MEASURES.values() for name, found in measure.row_filters.items()
+}
+"""The reasons to look at rows, by name."""
+
+
+@dataclass(frozen=True)
+class FoundRows:
+    """Rows of a finished job.
+
+    Attributes
+    ----------
+    rows : JobRows
+        All rows of the corpus.
+    numbers : ndarray of int64
+        The rows that were found, in their order.
+    names : sequence of str
+        The columns to show.
+    """
+
+    rows: JobRows
+    numbers: Int64Array
+    names: Sequence[str]
+
+    def tables(self) -> Iterator[Table]:
+        """Yield the rows as tables of bounded size."""
+        return read_tables(self.rows, self.numbers, self.names)
+
+
+def find_rows(
+    job: FinishedJob,
+    *,
+    of: Role | None = None,
+    only: str | None = None,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    sort: str | None = None,
+    limit: int | None = None,
+) -> FoundRows:
+    """Find rows of a corpus of a finished job.
+
+    Parameters
+    ----------
+    job : FinishedJob
+        The job.
+    of : str, optional
+        The corpus; by default the one that ``only`` is about, or else the corpus.
+    only : str, optional
+        A reason to look at rows, of :data:`FILTERS`.
+    columns : sequence of str, optional
+        The columns to show; by default all, or those that matter for the reason.
+    where : str, optional
+        A condition on columns, in addition.
+    sort : str, optional
+        A column of numbers, or ``column:desc``.
+    limit : int, optional
+        Largest number of rows.
+
+    Raises
+    ------
+    BadInput
+        If the reason, a column or the corpus is unknown, or the condition isn't valid.
+    """
+    if only is not None and only not in FILTERS:
+        raise BadInput(f"only is {only}; it can be {', '.join(FILTERS)}")
+    reason = None if only is None else FILTERS[only]
+    if reason is not None and of is not None and of != reason.of:
+        raise BadInput(f"{only} is about rows of the {reason.of}; leave out of")
+    rows = open_rows(job, of or (reason.of if reason is not None else "corpus"))
+    names = _names(rows, columns, reason)
+    conditions = [text for text in (reason.where if reason is not None else None, where) if text]
+    order = sort or (reason.sort if reason is not None else "")
+    numbers = choose_rows(
+        rows,
+        " and ".join(f"({text})" for text in conditions) or None,
+        Order.parse(order) if order else None,
+        limit,
+    )
+    return FoundRows(rows, numbers, names)
+
+
+def _names(rows: JobRows, columns: Sequence[str] | None, reason: RowFilter | None) -> Sequence[str]:
+    if columns is not None:
+        if not columns:
+            raise BadInput("columns is empty; name at least one column")
+        for name in columns:
+            check_column(rows, name)
+        return list(dict.fromkeys(columns))
+    if reason is None:
+        return rows.names
+    about = [name for name in rows.names if name == "row" or name in TEXTS]
+    return [*about, *(name for name in reason.columns if name in rows.columns)]
