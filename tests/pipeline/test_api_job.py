@@ -82,7 +82,7 @@ def test_rows_are_a_table(tmp_path: Path) -> None:
     assert table["row"][0] == 9
     uncovered = found.rows(of="reference", columns=["corpus_distance"], limit=2)
     assert len(uncovered) == 2
-    with pytest.raises(ValueError, match="only is leak; it can be exact-duplicates, near-dup"):
+    with pytest.raises(ValueError, match="leak is no reason to look at rows; it can be exact-dup"):
         found.rows("leak")
     with pytest.raises(ValueError, match="there is no column speed"):
         found.rows(columns=["speed"])

@@ -80,10 +80,10 @@ def rows(
     if as_table:
         _print(found, shown)
     elif output is None:
-        for line in json_lines(found.tables()):
+        for line in json_lines(found.tables(), plain=True):
             click.echo(line)
     else:
-        count = write_rows(found.tables(), found.names, output, overwrite=overwrite)
+        count = write_rows(found.tables(), found.kinds, output, overwrite=overwrite)
         click.echo(f"{output}: {counted(count, 'row')}")
 
 

@@ -19,6 +19,7 @@ from latentscale_pipeline.corpus.selection import Selection, choose_rows, chosen
 from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.progress import reported
 from latentscale_pipeline.rows.columns import rows_of_corpus
+from latentscale_pipeline.rows.selection import check_columns_cover_all
 from latentscale_pipeline.rows.selection import choose_rows as find_rows
 
 
@@ -90,7 +91,9 @@ def _choose(corpus: Corpus, job: str | None, **chosen: Any) -> npt.NDArray[np.in
         raise click.UsageError("--rows gives columns to --where; write a condition")
     if chosen["table"] is not None:
         raise click.UsageError("--where reads the columns of --rows or of --table, not of both")
-    among = find_rows(rows_of_corpus(read_job(job), corpus), where, None, None)
+    rows = rows_of_corpus(read_job(job), corpus)
+    check_columns_cover_all(rows, where)
+    among = find_rows(rows, where, None, None)
     return choose_rows(corpus, _selection(where=None, **chosen), among)
 
 

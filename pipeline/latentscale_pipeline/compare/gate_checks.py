@@ -15,6 +15,7 @@ from latentscale_pipeline.compare.gates import Gate, order_text, write_field
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.config.section import nearest
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.report.verdict import headlines_of
 from latentscale_pipeline.results.kernel_names import is_kernel
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.formatting import printable, write_number
@@ -119,6 +120,7 @@ def _unexpected(p_below: float, selected: Sequence[ComparedScore], place: str) -
     """Return the scores that differ from what is expected of the reference's source."""
     failures = []
     known = []
+    unknown = []
     for score in selected:
         own = score.job
         if own is None or own.value is None:
@@ -128,7 +130,11 @@ def _unexpected(p_below: float, selected: Sequence[ComparedScore], place: str) -
             known.append((score, own.expected, own.unit))
         elif own.of != "reference" and own.label is None:
             why = own.expected_reason or "the job has no reference"
-            raise BadInput(f"{place} has p_below, and {score.name} has no expected range: {why}")
+            unknown.append((own, f"{score.name} has no expected range: {why}"))
+    for own, why in unknown:
+        # Other scores have ranges, and only headlines count in the verdict.
+        if not known or headlines_of([own]):
+            raise BadInput(f"{place} has p_below, and {why}")
     if not known and not failures:
         raise BadInput(f"{place} has p_below, and no selected score is compared with a reference")
     adjusted = adjust(np.array([expected.p for _, expected, _ in known])).tolist()

@@ -4,15 +4,15 @@ A condition is parsed with Python's grammar, but never run as Python code. It ma
 comparisons of columns with literals and with each other, ``in`` and ``not in`` a list of literals,
 ``and``, ``or``, ``not`` and parentheses. Names refer only to the given columns. A column of
 booleans is a condition by itself, and so is one of text that holds nothing but true and false.
-Where columns have values that are missing, ``x is null`` and ``x is not null`` tell which; any
-other comparison of a missing value is false.
+Where columns have values that are missing, ``x is null`` and ``x is not null`` tell which. Any
+other condition on a missing value is neither true nor false, as in SQL, and so is its negation.
 """
 
 from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,10 +98,8 @@ def matching_rows(
     BadInput
         If the text isn't a valid condition, or names an unknown column.
     """
-    found = _flags(_Evaluation(expression, columns, nulls or {}).value(_parsed(expression)))
-    if not isinstance(found, np.ndarray) or found.dtype != bool:
-        raise BadInput(f"{expression!r}: not a condition; write one such as labels == 'en'")
-    return np.broadcast_to(found, (rows,))
+    true, _ = _Evaluation(expression, columns, nulls or {}).truth(_parsed(expression))
+    return np.broadcast_to(true, (rows,))
 
 
 def _parsed(expression: str) -> ast.expr:
@@ -124,6 +122,10 @@ def _parsed(expression: str) -> ast.expr:
     return body
 
 
+Truth = tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]
+"""Where a condition is true, and where it is false; neither where a value is missing."""
+
+
 class _Evaluation:
     def __init__(
         self,
@@ -135,8 +137,30 @@ class _Evaluation:
         self._columns = columns
         self._nulls = nulls
 
+    def truth(self, node: ast.expr) -> Truth:
+        """Evaluate a condition; unknown nodes are refused."""
+        match node:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                true, false = self.truth(operand)
+                return false, true
+            case ast.BoolOp(op=ast.And(), values=values):
+                return _all_of([self.truth(value) for value in values])
+            case ast.BoolOp(op=ast.Or(), values=values):
+                false, true = _all_of([self.truth(value)[::-1] for value in values])
+                return true, false
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                sides = [left, *others]
+                pairs = zip(sides, ops, others, strict=False)
+                return _all_of([self._compared(a, op, b) for a, op, b in pairs])
+        flags = _flags(self.value(node))
+        if not isinstance(flags, np.ndarray) or flags.dtype != bool:
+            if ast.unparse(node) == ast.unparse(_parsed(self._expression)):
+                raise self._refused("not a condition; write one such as labels == 'en'")
+            raise self._refused(f"{ast.unparse(node)!r} isn't a condition; compare it with a value")
+        return self._where_known(flags, node)
+
     def value(self, node: ast.expr) -> Any:
-        """Evaluate one node; unknown nodes are refused."""
+        """Return a column or a literal; any other node is refused."""
         match node:
             case ast.Name(id=name) if name in TRUTH:
                 return TRUTH[name]
@@ -146,24 +170,17 @@ class _Evaluation:
                 return value
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
                 return -value
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return ~self._condition(operand)
-            case ast.BoolOp(op=op, values=values):
-                combine = np.logical_and if isinstance(op, ast.And) else np.logical_or
-                return combine.reduce([self._condition(value) for value in values])
-            case ast.Compare(left=left, ops=ops, comparators=others):
-                sides = [left, *others]
-                pairs = zip(sides, ops, others, strict=False)
-                return np.logical_and.reduce([self._compared(a, op, b) for a, op, b in pairs])
         raise self._refused(f"{ast.unparse(node)!r} can't be part of a condition")
 
-    def _condition(self, node: ast.expr) -> npt.NDArray[np.bool_]:
-        value = _flags(self.value(node))
-        if not isinstance(value, np.ndarray) or value.dtype != bool:
-            raise self._refused(f"{ast.unparse(node)!r} isn't a condition; compare it with a value")
-        return value.astype(bool, copy=False)
+    def _where_known(self, found: npt.NDArray[np.bool_], *nodes: ast.expr) -> Truth:
+        true, false = found, ~found
+        for node in nodes:
+            if isinstance(node, ast.Name) and node.id in self._nulls:
+                known = ~self._nulls[node.id]
+                true, false = true & known, false & known
+        return true, false
 
-    def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> npt.NDArray[np.bool_]:
+    def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Truth:
         if isinstance(op, ast.Is | ast.IsNot):
             return self._missing(left, right, negated=isinstance(op, ast.IsNot))
         first = self.value(left)
@@ -173,22 +190,23 @@ class _Evaluation:
                 raise self._refused("a list may contain only literals")
             equal = [self._equal(first, item) for item in items]
             among = np.logical_or.reduce([np.zeros(np.shape(first), bool), *equal])
-            return np.logical_not(among) if isinstance(op, ast.NotIn) else np.asarray(among)
+            return self._where_known(~among if isinstance(op, ast.NotIn) else among, left)
         if type(op) not in COMPARISONS:
             raise self._refused("compare with ==, !=, <, <=, >, >=, or in [a, list]")
         second = self.value(right)
         if not (isinstance(first, np.ndarray) or isinstance(second, np.ndarray)):
             raise self._refused("a comparison needs a column on one side")
         first, second = self._alike(first, second)
-        compared: npt.NDArray[np.bool_] = np.asarray(COMPARISONS[type(op)](first, second), bool)
-        return compared
+        return self._where_known(
+            np.asarray(COMPARISONS[type(op)](first, second), bool), left, right
+        )
 
-    def _missing(self, left: ast.expr, right: ast.expr, *, negated: bool) -> npt.NDArray[np.bool_]:
+    def _missing(self, left: ast.expr, right: ast.expr, *, negated: bool) -> Truth:
         match left, right:
             case ast.Name(id=name), ast.Name(id="null") | ast.Constant(value=None):
                 column = self._column(name)
                 null = self._nulls.get(name, np.zeros(len(column), dtype=bool))
-                return ~null if negated else null
+                return (~null, null) if negated else (null, ~null)
         raise self._refused("is compares a column with null: x is null, or x is not null")
 
     def _equal(self, column: Any, item: Any) -> npt.NDArray[np.bool_]:
@@ -206,6 +224,8 @@ class _Evaluation:
         return first, second
 
     def _column(self, name: str) -> npt.NDArray[Any]:
+        if name == NULL:
+            raise self._refused("compare with null by is: x is null, or x is not null")
         if name not in self._columns:
             known = ", ".join(sorted(self._columns)) or "none"
             raise self._refused(f"there is no column {name!r}; the columns are {known}")
@@ -213,6 +233,13 @@ class _Evaluation:
 
     def _refused(self, reason: str) -> BadInput:
         return BadInput(f"{self._expression!r}: {reason}")
+
+
+def _all_of(parts: Sequence[Truth]) -> Truth:
+    """Return where all conditions are true, and where any is false."""
+    true = np.logical_and.reduce([part[0] for part in parts])
+    false = np.logical_or.reduce([part[1] for part in parts])
+    return true, false
 
 
 def _flags(value: Any) -> Any:

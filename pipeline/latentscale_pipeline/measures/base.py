@@ -248,6 +248,8 @@ class RowColumn:
         The corpus that the values are rows of, -1 for none; empty if they aren't rows.
     rows : str
         Name of the array with the rows, ascending, if the arrays haven't all of them.
+    elsewhere_none : bool
+        Whether the value of all other rows is known to be none.
     """
 
     name: str
@@ -255,6 +257,7 @@ class RowColumn:
     make: Callable[..., NDArray[Any]]
     row_of: Role | Literal[""] = ""
     rows: str = ""
+    elsewhere_none: bool = False
 
 
 @dataclass(frozen=True)
@@ -303,6 +306,8 @@ class MeasureReport:
         The glossary: the name and the meaning of each of its scores.
     compared : tuple of str
         Its scores of the pair that compare the corpus with the reference.
+    dependent : tuple of str
+        Its scores that show that corpus and reference aren't independent samples.
     replicated : str
         Names the scores whose sampling error ``replicates`` measures; empty for none.
     precedence : int
@@ -314,6 +319,7 @@ class MeasureReport:
     source: ClassVar[str] = ""
     scores: ClassVar[Mapping[str, Definition]] = {}
     compared: ClassVar[tuple[str, ...]] = ()
+    dependent: ClassVar[tuple[str, ...]] = ()
     replicated: ClassVar[str] = ""
     precedence: ClassVar[int] = 0
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from latentscale_pipeline.corpus.expressions import names_in
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.scores import full_title, report_of
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, Results, Score, Verdict
@@ -87,21 +88,28 @@ def look_commands(results: Results, folder: str) -> list[str]:
     folder : str
         Its folder.
     """
-    listed = {
-        (measure, found.score): only
-        for measure in MEASURES
-        if results.part(measure) is not None
-        for only, found in MEASURES[measure].row_filters.items()
-    }
     command = f"latentscale rows {shlex.quote(folder)}"
+    listed = dict(_listed(results))
     reasons = [
         listed[one.score.measure, one.score.score]
         for one in compared(results.scores)
-        if one.p <= LEVEL and (one.score.measure, one.score.score) in listed
+        if one.p <= LEVEL
+        and one.expected.found > one.expected.centre
+        and (one.score.measure, one.score.score) in listed
     ]
     if not reasons:
         return [command] if listed else []
     return [f"{command} --only {only}" for only in reasons]
+
+
+def _listed(results: Results) -> Iterator[tuple[tuple[str, str], str]]:
+    """Yield the names of filters whose columns the job has, by the measure and its score."""
+    for name, measure in MEASURES.items():
+        part = results.part(name)
+        for only, found in measure.row_filters.items() if part is not None else ():
+            columns = {column.name for column in measure.row_columns(part, found.of)}
+            if columns.issuperset(names_in(found.where)):
+                yield (name, found.score), only
 
 
 def sample_rows(known: Sequence[Compared]) -> int | None:
@@ -158,8 +166,10 @@ def judge(scores: Sequence[Score], *, compares: bool) -> Verdict:
     known = compared(scores)
     unknown = [score for score in headlines_of(scores) if score.expected is None]
     outside = [one for one in known if one.p <= LEVEL]
+    if outside and all(is_dependent(one) for one in outside):
+        return _share_rows(outside[0], known)
     if outside:
-        return _differs(outside, known)
+        return _differs(sorted(outside, key=is_dependent), known)
     if unknown or not known:
         return _cannot_tell(unknown, known)
     return _no_difference(known)
@@ -193,6 +203,26 @@ def _differs(outside: list[Compared], known: list[Compared]) -> Verdict:
         value="differs",
         reason=f"{_sentence(first)} ({_equation(first.p)}{among}).",
         also=" ".join(also) or None,
+        compared=len(known),
+    )
+
+
+def is_dependent(one: Compared) -> bool:
+    """Return whether a score shows that the corpora aren't independent samples, if it is high."""
+    above = one.expected.found > one.expected.centre
+    return above and one.score.score in report_of(one.score.measure).dependent
+
+
+def _share_rows(first: Compared, known: list[Compared]) -> Verdict:
+    rest = len(known) - 1
+    also = f"The other {rest} {'shows' if rest == 1 else 'show'} no difference." if rest else None
+    return Verdict(
+        value="cannot_tell",
+        reason=(
+            f"{_sentence(first)} ({_equation(first.p)}): the two share rows, and p-values are for "
+            "samples that don't."
+        ),
+        also=also,
         compared=len(known),
     )
 

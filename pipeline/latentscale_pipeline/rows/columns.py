@@ -55,22 +55,26 @@ class JobRows:
         The job.
     role : str
         The corpus.
-    corpora : mapping
-        The corpora of the job by role.
     columns : mapping
         What measures know, by name.
     """
 
     job: FinishedJob
     role: Role
-    corpora: Mapping[Role, Corpus]
     columns: Mapping[str, RowColumn]
+    _opened: dict[Role, Corpus] = field(default_factory=dict, repr=False)
     _read: dict[str, NDArray[Any]] = field(default_factory=dict, repr=False)
 
     @property
     def corpus(self) -> Corpus:
         """The corpus whose rows these are."""
-        return self.corpora[self.role]
+        return self.corpus_of(self.role)
+
+    def corpus_of(self, role: Role) -> Corpus:
+        """Return a corpus of the job, opened when it is first asked for."""
+        if role not in self._opened:
+            self._opened[role] = _open_corpus(self.job, role)
+        return self._opened[role]
 
     @property
     def names(self) -> list[str]:
@@ -83,8 +87,7 @@ class JobRows:
         if name == "row":
             return Values(rows, np.zeros(len(rows), dtype=bool))
         if name in TEXTS:
-            texts = read_texts(self.corpus, TEXTS[name], rows)
-            return Values(texts, np.zeros(len(rows), dtype=bool))
+            return Values(self._texts(name)[rows], np.zeros(len(rows), dtype=bool))
         column = self.columns[name]
         places, known = rows, np.ones(len(rows), dtype=bool)
         if column.rows:
@@ -99,6 +102,18 @@ class JobRows:
             null |= values < 0
         return Values(values, null)
 
+    def covers(self, name: str) -> bool:
+        """Return whether the value of a column is known for every row."""
+        column = self.columns.get(name)
+        if column is None or not column.rows or column.elsewhere_none:
+            return True
+        return len(self._array(column.rows)) == self.corpus.n
+
+    def _texts(self, name: str) -> NDArray[Any]:
+        if name not in self._read:
+            self._read[name] = np.concatenate(list(self.corpus.companion_blocks(TEXTS[name])))
+        return self._read[name]
+
     def _array(self, name: str) -> NDArray[Any]:
         if name not in self._read:
             self._read[name] = self._open(self.job.results.arrays[name])
@@ -110,23 +125,29 @@ class JobRows:
             path = Path(store.locate(key))
             if not path.is_file():
                 raise BadInput(f"{path}: the array is missing; run the job again")
-            mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-            return mapped
+            source: Any = path
+        else:
+            try:
+                source = io.BytesIO(store.read(key))
+            except FileNotFoundError:
+                where = store.locate(key)
+                raise BadInput(f"{where}: the array is missing; run the job again") from None
         try:
-            read: NDArray[Any] = np.load(io.BytesIO(store.read(key)), allow_pickle=False)
-        except FileNotFoundError:
-            raise BadInput(
-                f"{store.locate(key)}: the array is missing; run the job again"
-            ) from None
-        return read
+            found: NDArray[Any] = np.load(
+                source, mmap_mode="r" if store.is_local else None, allow_pickle=False
+            )
+        except (ValueError, EOFError):
+            where = store.locate(key)
+            raise BadInput(f"{where}: the array is damaged; run the job again") from None
+        return found
 
     @cached_property
     def _store(self) -> ObjectStore:
         return ObjectStore(self.job.url)
 
 
-def open_rows(job: FinishedJob, role: Role) -> JobRows:
-    """Return the rows of a corpus of a finished job.
+def open_rows(job: FinishedJob, role: Role, corpus: Corpus | None = None) -> JobRows:
+    """Return the rows of a corpus of a finished job; of an open one, wherever it is now.
 
     Raises
     ------
@@ -140,14 +161,15 @@ def open_rows(job: FinishedJob, role: Role) -> JobRows:
     for name, measure in MEASURES.items():
         part = job.results.part(name)
         for column in measure.row_columns(part, role) if part is not None else ():
-            if all(array in job.results.arrays for array in column.arrays):
+            wanted = (*column.arrays, *([column.rows] if column.rows else []))
+            if all(array in job.results.arrays for array in wanted):
                 columns[column.name] = column
     if not columns:
         raise BadInput(
             f"{job.url}: no measure of this job knows the rows of the {role}; run it again with "
             f"one of: {', '.join(_measures_of_rows())}"
         )
-    return JobRows(job, role, {each: _open_corpus(job, each) for each in job.corpora}, columns)
+    return JobRows(job, role, columns, {} if corpus is None else {role: corpus})
 
 
 def rows_of_corpus(job: FinishedJob, corpus: Corpus) -> JobRows:
@@ -160,7 +182,7 @@ def rows_of_corpus(job: FinishedJob, corpus: Corpus) -> JobRows:
     """
     for role, described in job.corpora.items():
         if described.fingerprint == corpus.fingerprint and described.n == corpus.n:
-            return open_rows(job, role)
+            return open_rows(job, role, corpus)
     raise BadInput(f"{job.url}: the job hasn't measured {corpus.url}; name one that has")
 
 
@@ -192,6 +214,8 @@ def read_texts(corpus: Corpus, name: str, rows: Int64Array) -> NDArray[Any]:
         low, high = np.searchsorted(ascending, [first, first + len(block)])
         found.append(block[ascending[low:high] - first])
         first += len(block)
+        if high == len(ascending):
+            break
     ordered = np.concatenate(found)
     texts = np.empty_like(ordered)
     texts[order] = ordered

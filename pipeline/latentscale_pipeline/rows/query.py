@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from latentscale_pipeline.corpus.expressions import names_in
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import Role, RowFilter
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.rows.columns import TEXTS, Int64Array, JobRows, open_rows
 from latentscale_pipeline.rows.selection import Order, check_column, choose_rows
-from latentscale_pipeline.rows.table import Table, read_tables
+from latentscale_pipeline.rows.table import Kind, Table, column_kind, read_tables
 
 FILTERS: dict[str, RowFilter] = {
     name: found for measure in MEASURES.values() for name, found in measure.row_filters.items()
@@ -36,6 +37,11 @@ class FoundRows:
     rows: JobRows
     numbers: Int64Array
     names: Sequence[str]
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """The kind of every column's values, whatever rows were found."""
+        return {name: column_kind(self.rows, name) for name in self.names}
 
     def tables(self) -> Iterator[Table]:
         """Yield the rows as tables of bounded size."""
@@ -77,11 +83,16 @@ def find_rows(
         If the reason, a column or the corpus is unknown, or the condition isn't valid.
     """
     if only is not None and only not in FILTERS:
-        raise BadInput(f"only is {only}; it can be {', '.join(FILTERS)}")
+        raise BadInput(f"{only} is no reason to look at rows; it can be {', '.join(FILTERS)}")
     reason = None if only is None else FILTERS[only]
     if reason is not None and of is not None and of != reason.of:
-        raise BadInput(f"{only} is about rows of the {reason.of}; leave out of")
+        raise BadInput(f"{only} are rows of the {reason.of}, not of the {of}")
     rows = open_rows(job, of or (reason.of if reason is not None else "corpus"))
+    if reason is not None and not set(names_in(reason.where)) <= set(rows.names):
+        raise BadInput(
+            f"{job.url}: only a job that compares all rows knows its {only}; this one took random "
+            f"rows. Set the key rows of the measure to {rows.corpus.n} and run it again"
+        )
     names = _names(rows, columns, reason)
     conditions = [text for text in (reason.where if reason is not None else None, where) if text]
     order = sort or (reason.sort if reason is not None else "")
@@ -97,7 +108,7 @@ def find_rows(
 def _names(rows: JobRows, columns: Sequence[str] | None, reason: RowFilter | None) -> Sequence[str]:
     if columns is not None:
         if not columns:
-            raise BadInput("columns is empty; name at least one column")
+            raise BadInput("no columns are named; name at least one")
         for name in columns:
             check_column(rows, name)
         return list(dict.fromkeys(columns))

@@ -32,7 +32,7 @@ class Order:
         """Return the order that ``column`` or ``column:desc`` means."""
         name, _, direction = text.partition(":")
         if direction not in {"", "asc", "desc"}:
-            raise BadInput(f"--sort {text}: write a column, or column:desc")
+            raise BadInput(f"{text!r} is no order; write a column, or column:desc")
         return cls(name, direction == "desc")
 
 
@@ -83,11 +83,6 @@ def _matching(rows: JobRows, where: str | None, block: Int64Array) -> NDArray[np
     found = {name: rows.read(name, block) for name in names_in(where)}
     values = {name: column.values for name, column in found.items()}
     nulls = {name: column.null for name, column in found.items()}
-    for name, null in nulls.items():
-        if null.any() and values[name].dtype == bool:
-            values[name] = values[name] & ~null
-        elif null.any() and values[name].dtype.kind == "f":
-            values[name] = np.where(null, np.nan, values[name])
     return matching_rows(where, values, len(block), nulls)
 
 
@@ -107,7 +102,17 @@ def _check_names(rows: JobRows, where: str | None, order: Order | None) -> None:
             if column is not None and column.row_of and name in names_compared(where):
                 raise BadInput(f"{where!r}: {ONLY_NULL.format(name=name)}")
     if order is not None and order.column in TEXTS:
-        raise BadInput(f"--sort {order.column}: text isn't sorted; choose a column of numbers")
+        raise BadInput(f"{order.column} is text, which isn't sorted; choose a column of numbers")
+
+
+def check_columns_cover_all(rows: JobRows, where: str) -> None:
+    """Refuse a condition on a column that the job knows of some rows only."""
+    for name in names_in(where):
+        if not rows.covers(name):
+            raise BadInput(
+                f"{rows.job.url}: {name} is known of some random rows only, so a condition on it "
+                "would leave the others out or in by chance; let the measure compare all rows"
+            )
 
 
 def check_column(rows: JobRows, name: str) -> None:

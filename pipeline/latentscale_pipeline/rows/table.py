@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,23 @@ BLOCK_ROWS = 1 << 16
 
 Table = dict[str, list[Any]]
 """Columns by name: numbers, text, true, false, and None for what isn't known."""
+
+
+Kind = Literal["text", "number", "row", "flag"]
+"""What the values of a column are: text, floating-point numbers, whole numbers, true and false."""
+
+
+def column_kind(rows: JobRows, name: str) -> Kind:
+    """Return the kind of a column's values."""
+    column = rows.columns.get(name)
+    if name in TEXTS:
+        return "text"
+    if column is not None and column.row_of:
+        ids = "ids" in rows.corpus_of(column.row_of).manifest.arrays
+        return "text" if ids else "row"
+    values = rows.read(name, np.empty(0, dtype=np.int64)).values
+    kinds: dict[str, Kind] = {"b": "flag", "f": "number"}
+    return kinds.get(values.dtype.kind, "row")
 
 
 def read_tables(rows: JobRows, chosen: Int64Array, columns: Sequence[str]) -> Iterator[Table]:
@@ -53,13 +70,13 @@ def _ids_of_others(
         column = rows.columns.get(name)
         if column is None or not column.row_of:
             continue
-        if "ids" in rows.corpora[column.row_of].manifest.arrays:
+        if "ids" in rows.corpus_of(column.row_of).manifest.arrays:
             for start in range(0, len(chosen), BLOCK_ROWS):
                 found = rows.read(name, chosen[start : start + BLOCK_ROWS])
                 wanted.setdefault(column.row_of, []).append(np.unique(found.values[~found.null]))
     together = {role: np.unique(np.concatenate(parts)) for role, parts in wanted.items()}
     return {
-        role: (numbers, read_texts(rows.corpora[role], "ids", numbers))
+        role: (numbers, read_texts(rows.corpus_of(role), "ids", numbers))
         for role, numbers in together.items()
     }
 

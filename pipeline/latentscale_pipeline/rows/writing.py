@@ -5,19 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from latentscale_pipeline.corpus.export import new_file
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.rows.table import Table
+from latentscale_pipeline.rows.table import Kind, Table
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""Characters with which a cell begins that a spreadsheet takes for a formula."""
+FORMULA = ("=", "+", "-", "@")
+"""Characters with which a cell begins, after spaces, that a spreadsheet takes for a formula."""
 
 
 def write_rows(
-    tables: Iterator[Table], names: Sequence[str], target: str, *, overwrite: bool
+    tables: Iterator[Table], kinds: Mapping[str, Kind], target: str, *, overwrite: bool
 ) -> int:
     """Write rows to a file, by its suffix; return their number.
 
@@ -27,19 +27,20 @@ def write_rows(
         If the suffix is unknown, the file exists, or it can't be written.
     """
     with new_file(target, WRITERS, overwrite=overwrite) as (file, write):
-        return write(tables, file, names)
+        return write(tables, file, kinds)
 
 
-def json_lines(tables: Iterator[Table]) -> Iterator[str]:
-    """Yield a JSON object for every row."""
+def json_lines(tables: Iterator[Table], *, plain: bool = False) -> Iterator[str]:
+    """Yield a JSON object for every row, with escapes for all but plain characters if asked to."""
     for table in tables:
         for cells in zip(*table.values(), strict=True):
-            yield json.dumps(dict(zip(table, cells, strict=True)), ensure_ascii=False)
+            row = dict(zip(table, cells, strict=True))
+            yield json.dumps(row, ensure_ascii=plain, allow_nan=False)
 
 
-def write_json_lines(tables: Iterator[Table], file: BinaryIO, names: Sequence[str]) -> int:
+def write_json_lines(tables: Iterator[Table], file: BinaryIO, kinds: Mapping[str, Kind]) -> int:
     """Write a line for every row; return the number of rows."""
-    del names
+    del kinds
     count = 0
     for line in json_lines(tables):
         file.write(f"{line}\n".encode())
@@ -47,7 +48,7 @@ def write_json_lines(tables: Iterator[Table], file: BinaryIO, names: Sequence[st
     return count
 
 
-def write_csv(tables: Iterator[Table], file: BinaryIO, names: Sequence[str]) -> int:
+def write_csv(tables: Iterator[Table], file: BinaryIO, kinds: Mapping[str, Kind]) -> int:
     """Write a header and a line for every row; return the number of rows.
 
     Text that a spreadsheet would take for a formula begins with an apostrophe.
@@ -55,7 +56,7 @@ def write_csv(tables: Iterator[Table], file: BinaryIO, names: Sequence[str]) -> 
     count = 0
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
+    writer.writerow(list(kinds))
     for table in tables:
         for cells in zip(*table.values(), strict=True):
             writer.writerow([_cell(cell) for cell in cells])
@@ -68,12 +69,12 @@ def write_csv(tables: Iterator[Table], file: BinaryIO, names: Sequence[str]) -> 
 def _cell(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, str) and value.startswith(FORMULA):
+    if isinstance(value, str) and value.lstrip().startswith(FORMULA):
         return f"'{value}"
     return value
 
 
-def write_parquet(tables: Iterator[Table], file: BinaryIO, names: Sequence[str]) -> int:
+def write_parquet(tables: Iterator[Table], file: BinaryIO, kinds: Mapping[str, Kind]) -> int:
     """Write a row group for every table; return the number of rows."""
     try:
         import pyarrow as pa
@@ -83,26 +84,18 @@ def write_parquet(tables: Iterator[Table], file: BinaryIO, names: Sequence[str])
             "a Parquet file needs pyarrow; install it with: pip install 'latentscale[parquet]', or "
             "write .csv or .jsonl"
         ) from None
-    count, writer = 0, None
-    for table in tables:
-        found = pa.table(table)
-        if writer is None:
-            # A column of nothing but nulls in the first block may have text in a later one.
-            schema = pa.schema([_with_a_type(field, pa) for field in found.schema])
-            writer = pq.ParquetWriter(file, schema)
-        writer.write_table(found.cast(schema))
-        count += found.num_rows
-    if writer is None:
-        writer = pq.ParquetWriter(file, pa.schema([(name, pa.string()) for name in names]))
-    writer.close()
+    types = {"text": pa.string(), "number": pa.float64(), "row": pa.int64(), "flag": pa.bool_()}
+    schema = pa.schema([(name, types[kind]) for name, kind in kinds.items()])
+    count = 0
+    with pq.ParquetWriter(file, schema) as writer:
+        for table in tables:
+            found = pa.table(table, schema=schema)
+            writer.write_table(found)
+            count += found.num_rows
     return count
 
 
-def _with_a_type(field: Any, pa: Any) -> Any:
-    return field.with_type(pa.string()) if pa.types.is_null(field.type) else field
-
-
-WRITERS: dict[str, Callable[[Iterator[Table], BinaryIO, Sequence[str]], int]] = {
+WRITERS: dict[str, Callable[[Iterator[Table], BinaryIO, Mapping[str, Kind]], int]] = {
     ".parquet": write_parquet,
     ".csv": write_csv,
     ".jsonl": write_json_lines,

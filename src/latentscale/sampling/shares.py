@@ -5,17 +5,33 @@ transformation :math:`\arcsin \sqrt{(x + 3/8) / (n + 3/4)}` of the count x: the 
 :math:`1 / (4 n + 2)` (Anscombe, The transformation of Poisson, binomial and negative-binomial data,
 1948). The difference of two such shares is compared with its standard error.
 
-Rows don't always count by themselves. A row that is close to another one makes two of them, so a
-count of such rows moves in steps of two: its variance is up to twice that of single rows. Counts
-and numbers of rows are divided by the rows of an event, which makes ranges wide enough.
+How many of n fresh values exceed the (k + 1)-th largest of m others doesn't depend on their
+distribution: the number has the beta-binomial distribution with parameters k + 1 and m - k, whose
+mean is n (k + 1) / (m + 1) (Wilks 1942). With k = 0 that is wide: the largest of m values is easily
+exceeded.
+
+Rows don't always count by themselves. Two rows that are near each other make two of them, so a
+count of such rows moves in steps of two: with independent rows, its variance is up to twice that of
+single rows. Counts and numbers of rows are divided by the rows of an event, which makes ranges wide
+enough.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
 
 from latentscale.estimate import student_quantile
+
+Float64Array = NDArray[np.float64]
+
+HARDLY = 1e-6
+"""Part of an event that is rounding."""
 
 POWER = 0.8
 """Share of tries in which the smallest difference is found."""
@@ -108,6 +124,102 @@ def expect_share(
     if min(rows, usual_rows) < 1 or rows_of_event < 1:
         raise ValueError("shares need rows, and an event at least one")
     return ExpectedShare(found, usual, rows / rows_of_event, usual_rows / rows_of_event)
+
+
+@dataclass(frozen=True)
+class ExpectedExceedances:
+    """How many values exceed an order statistic of others, and how many are expected to.
+
+    Attributes
+    ----------
+    found : float
+        The share of ``rows`` that exceeds it, in [0, 1].
+    rows : int
+        Number of values.
+    beyond, among : int
+        The statistic is exceeded by ``beyond`` of ``among`` other values.
+    rows_of_event : float
+        Number of values that come and go together.
+    """
+
+    found: float
+    rows: int
+    beyond: int
+    among: int
+    rows_of_event: float = 1.0
+
+    @property
+    def centre(self) -> float:
+        """The expected share."""
+        # Events are whole, and so is the one that is the statistic itself.
+        return min(1.0, (self._beyond + 1.0) / (self.among / self.rows_of_event + 1.0))
+
+    @property
+    def p(self) -> float:
+        """The probability of a number at least as far from the middle, on both sides."""
+        events = self.found * self.rows / self.rows_of_event
+        above = self._reaching(math.ceil(events - HARDLY))
+        below = 1.0 - self._reaching(math.floor(events + HARDLY) + 1)
+        return min(1.0, 2.0 * min(above, below))
+
+    @property
+    def z(self) -> float:
+        """The standard normal deviation with this p, positive if more than expected exceed it."""
+        sign = 1.0 if self.found > self.centre else -1.0
+        return sign * float(-scipy.special.ndtri(max(self.p, 1e-300) / 2.0))
+
+    @property
+    def lower(self) -> float:
+        """The smallest share that has p above 5 %."""
+        return self._share(self._least(0.025))
+
+    @property
+    def upper(self) -> float:
+        """The largest share that has p above 5 %."""
+        return self._share(self._most(0.025))
+
+    def smallest_found(self, level: float) -> float:
+        """Return an excess that is always found at a level of p, whatever else exceeds it."""
+        return self._share(self._most(level / 2.0) + 1)
+
+    @property
+    def _beyond(self) -> int:
+        return math.ceil(self.beyond / self.rows_of_event)
+
+    @property
+    def _events(self) -> int:
+        return max(1, math.floor(self.rows / self.rows_of_event))
+
+    def _share(self, events: int) -> float:
+        return min(1.0, events * self.rows_of_event / self.rows)
+
+    @cached_property
+    def _tail(self) -> Float64Array:
+        """The probability of at least 0, 1, 2, … events; as many as may matter."""
+        n, k = self._events, self._beyond
+        m = max(k + 1, math.floor(self.among / self.rows_of_event))
+        count = min(n, math.ceil(20.0 * (k + 2) * (n + m) / m) + 100)
+        x = np.arange(count + 1)
+        mass = np.exp(
+            scipy.special.gammaln(n + 1)
+            - scipy.special.gammaln(x + 1)
+            - scipy.special.gammaln(n - x + 1)
+            + scipy.special.betaln(x + k + 1, n - x + m - k)
+            - scipy.special.betaln(k + 1, m - k)
+        )
+        tail: Float64Array = np.concatenate([[1.0], 1.0 - np.cumsum(mass)]).clip(0.0, 1.0)
+        return tail
+
+    def _reaching(self, events: int) -> float:
+        return float(self._tail[events]) if events < len(self._tail) else 0.0
+
+    def _most(self, tail: float) -> int:
+        """Return the largest number of events that is reached with more than a probability."""
+        return int(np.flatnonzero(self._tail > tail)[-1])
+
+    def _least(self, tail: float) -> int:
+        """Return the smallest number that isn't exceeded with more than a probability."""
+        return int(np.flatnonzero(1.0 - self._tail[1:] > tail)[0])
 
 
 def share_interval(count: int, rows: int) -> tuple[float, float]:

@@ -2,8 +2,10 @@ import math
 
 import numpy as np
 import pytest
+from scipy.spatial import cKDTree
+from scipy.stats import betabinom
 
-from latentscale.sampling.shares import expect_share
+from latentscale.sampling.shares import ExpectedExceedances, expect_share, share_interval
 
 
 def rows_with_a_copy(codes):
@@ -84,3 +86,59 @@ def test_a_difference_of_the_smallest_size_is_found_four_times_in_five():
 def test_refuses_what_is_no_share(arguments, message):
     with pytest.raises(ValueError, match=message):
         expect_share(*arguments)
+
+
+# --- how many values exceed an order statistic -------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "k", "m"), [(600, 0, 600), (2000, 4, 20_000), (50, 0, 4000)])
+def test_exceedances_have_the_beta_binomial_distribution(n, k, m):
+    law = betabinom(n, k + 1, m - k)
+    for count in (0, 1, 3, 10):
+        found = ExpectedExceedances(count / n, n, k, m)
+        expected = min(1.0, 2 * min(law.sf(count - 1), law.cdf(count)))
+        assert found.p == pytest.approx(expected, rel=1e-6, abs=1e-10)
+        assert found.lower <= found.centre <= max(found.upper, found.centre)
+        assert (found.lower <= count / n <= found.upper) == (found.p > 0.05)
+    assert found.centre == pytest.approx(law.mean() / n, rel=1e-3)
+    reach = found.smallest_found(0.01)
+    assert ExpectedExceedances(min(1.0, reach), n, k, m).p <= 0.01 or reach == 1.0
+
+
+def draw_points(layout, rows, generator):
+    if layout == "plane":
+        return generator.random((rows, 2))
+    centres = 3.0 * np.random.default_rng(5).normal(size=(50, 3))
+    return centres[generator.integers(50, size=rows)] + 0.05 * generator.normal(size=(rows, 3))
+
+
+@pytest.mark.parametrize("layout", ["plane", "clusters"])
+@pytest.mark.parametrize("sizes", [(600, 600), (2000, 500), (300, 1500)])
+def test_false_alarms_of_rows_far_from_a_reference(layout, sizes):
+    """Nearest distances come in pairs, and the farthest row of the reference sets the limit."""
+    generator = np.random.default_rng(7)
+    p = []
+    for _ in range(150):
+        corpus, reference = (draw_points(layout, n, generator) for n in sizes)
+        tree = cKDTree(reference)
+        own, found = tree.query(reference, k=2)[0][:, 1], tree.query(corpus)[0]
+        share = float((found > own.max()).mean())
+        p.append(ExpectedExceedances(share, sizes[0], 0, sizes[1], rows_of_event=2).p)
+    assert (np.array(p) <= 0.05).mean() <= 0.05
+    assert (np.array(p) <= 0.01).mean() <= 0.02
+
+
+def test_more_rows_far_away_than_chance_makes_are_found():
+    assert ExpectedExceedances(40 / 2000, 2000, 0, 2000, rows_of_event=2).p < 1e-4
+    assert ExpectedExceedances(0.0, 2000, 0, 2000, rows_of_event=2).p == pytest.approx(1.0)
+    assert ExpectedExceedances(1.0, 2000, 2, 9000, rows_of_event=2).z > 10
+
+
+def test_the_interval_of_a_share_covers_it():
+    generator = np.random.default_rng(6)
+    for share in (0.003, 0.05, 0.5):
+        counts = generator.binomial(400, share, size=2000)
+        ends = np.array([share_interval(int(count), 400) for count in counts])
+        assert ((ends[:, 0] <= share) & (share <= ends[:, 1])).mean() > 0.93
+    assert share_interval(0, 400)[0] == 0.0
+    assert 0.005 < share_interval(0, 400)[1] < 0.011

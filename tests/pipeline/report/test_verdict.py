@@ -174,3 +174,29 @@ def test_the_summary_on_a_terminal_opens_with_the_verdict() -> None:
         line for line in lines if line.startswith("Vendi score, cosine, order 1") and "|" in line
     ]
     assert "   [  | o]     0.40" in vendi
+
+
+LEAKS = score(
+    *("duplicates", "leaks", "pair"),
+    unit="share of rows",
+    expected=expected(1.0, 0.0, 0.0125, 0.0, centre=0.001, p_adjusted=0.0),
+)
+
+
+def test_rows_in_both_corpora_are_no_difference_of_their_sources() -> None:
+    alone = judge([VENDI, LEAKS], compares=True)
+    assert alone.value == "cannot_tell"
+    assert alone.reason == (
+        "Also in the reference: 400 of 400 rows, where 0 to 5 are expected (p < 0.001): the two "
+        "share rows, and p-values are for samples that don't."
+    )
+    assert alone.also == "The other 1 shows no difference."
+    other = VENDI.model_copy(update={"expected": expected(160.0, 145.5, 151.6, 0.001)})
+    both = judge([other, LEAKS], compares=True)
+    assert both.value == "differs"
+    assert both.reason.startswith("Vendi score")
+    assert both.also == "Also outside: Also in the reference."
+    few = LEAKS.model_copy(
+        update={"expected": expected(0.0, 0.1, 0.2, 0.001, centre=0.15, p_adjusted=0.001)}
+    )
+    assert judge([VENDI, few], compares=True).value == "differs"

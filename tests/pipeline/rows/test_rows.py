@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,7 @@ def test_rows_are_listed_for_a_reason(job: Path, latentscale: Command) -> None:
     assert far[0]["row"] == N - 1
     apart = latentscale("rows", job, "--only", "not-covered", "--of", "corpus")
     assert apart.code == 2
-    assert "not-covered is about rows of the reference; leave out of" in apart.err
+    assert "not-covered are rows of the reference, not of the corpus" in apart.err
 
 
 def test_conditions_columns_order_and_limit(job: Path, latentscale: Command) -> None:
@@ -117,6 +118,67 @@ def test_columns_that_cover_some_rows_are_null_elsewhere(job: Path, latentscale:
     assert all(found["component"] is None for found in sorted_rows[30:])
 
 
+def test_a_missing_value_meets_no_condition_but_that_it_is_null(
+    job: Path, latentscale: Command
+) -> None:
+    def count(where: str) -> int:
+        return len(lines(latentscale("rows", job, "--where", where, "--json")))
+
+    assert count("component is null") == 30
+    assert count("component >= 0") == count("not component < 0") == 30
+    assert count("component is null and component >= 0") == 0
+    assert count("component in [0] or component not in [0]") == 30
+    assert count("component != -5 or component is null") == N
+
+
+def test_random_rows_make_no_subset(job: Path, latentscale: Command, tmp_path: Path) -> None:
+    corpus = job.parents[1] / "c.zarr"
+    ended = latentscale(
+        "subset", corpus, tmp_path / "s", "--rows", job, "--where", "component == 0"
+    )
+    assert ended.code == 2
+    assert "component is known of some random rows only" in ended.err
+    described = json.loads((job.parents[1] / "job.yaml").read_text())
+    described |= {"output": str(tmp_path / "jobs"), "name": "drawn"}
+    described["measures"]["duplicates"]["rows"] = 100
+    few = np.random.default_rng(5).normal(size=(400, 12)).astype("f4")
+    np.save(tmp_path / "few.npy", np.concatenate([few, few[:50]]))
+    described["corpus"] = str(tmp_path / "few.npy")
+    (tmp_path / "job.yaml").write_text(json.dumps(described))
+    ended = latentscale("run", tmp_path / "job.yaml")
+    assert ended.code == 0, ended.err
+    assert "--only near-duplicates" not in ended.out
+    refused = latentscale("rows", tmp_path / "jobs/drawn", "--only", "near-duplicates")
+    assert "only a job that compares all rows knows its near-duplicates" in refused.err
+    looked_at = lines(latentscale("rows", tmp_path / "jobs/drawn", "--only", "leaks", "--json"))
+    assert looked_at == []
+
+
+def test_a_corpus_is_found_by_its_rows_wherever_it_is(
+    job: Path, latentscale: Command, tmp_path: Path
+) -> None:
+    moved = tmp_path / "moved"
+    shutil.copytree(job.parents[1], moved)
+    results = json.loads((moved / "jobs" / job.name / "results.json").read_text())
+    for role in ("corpus", "reference"):
+        results["corpora"][role]["uri"] = str(tmp_path / "nowhere")
+    (moved / "jobs" / job.name / "results.json").write_text(json.dumps(results))
+    options = ("--rows", moved / "jobs" / job.name, "--where", "not outlier", "--json")
+    made = latentscale("subset", moved / "c.zarr", tmp_path / "s", *options)
+    assert made.code == 0, made.err
+
+
+def test_damaged_arrays_are_told(job: Path, latentscale: Command, tmp_path: Path) -> None:
+    copy = tmp_path / job.name
+    shutil.copytree(job, copy)
+    arrays = json.loads((copy / "results.json").read_text())["arrays"]
+    path = copy / arrays["duplicates/corpus/own_nearest_distance"]
+    path.write_bytes(path.read_bytes()[:150])
+    assert "the array is damaged; run the job again" in latentscale("rows", copy).err
+    path.unlink()
+    assert "the array is missing; run the job again" in latentscale("rows", copy).err
+
+
 def test_files_have_what_is_listed(job: Path, latentscale: Command, tmp_path: Path) -> None:
     every = lines(latentscale("rows", job, "--json"))
     for suffix in ("jsonl", "csv", "parquet"):
@@ -136,6 +198,9 @@ def test_files_have_what_is_listed(job: Path, latentscale: Command, tmp_path: Pa
     none = ("rows", job, "--where", "row > 1000", "--output", tmp_path / "none.parquet")
     assert latentscale(*none).out.strip().endswith("none.parquet: 0 rows")
     assert pq.read_table(tmp_path / "none.parquet").num_rows == 0
+    types = {str(field.type) for field in pq.read_schema(tmp_path / "none.parquet")}
+    assert types == {"int64", "string", "double", "bool"}
+    assert pq.read_schema(tmp_path / "none.parquet") == pq.read_schema(tmp_path / "all.parquet")
 
 
 def test_blocks_change_nothing(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,13 +258,13 @@ def test_a_subset_of_what_a_job_knows(job: Path, latentscale: Command, tmp_path:
     ("arguments", "message"),
     [
         (["--columns", "nothing"], "there is no column nothing; it has row, id, label, dup"),
-        (["--columns", ","], "columns is empty; name at least one column"),
+        (["--columns", ","], "no columns are named; name at least one"),
         (["--where", "speed > 1"], "there is no column speed"),
         (["--where", "leaks == 'r3'"], "ids of other rows can only be compared with null"),
         (["--where", "row is 3"], "is compares a column with null"),
         (["--where", "row +"], "not a condition"),
-        (["--sort", "row:up"], "--sort row:up: write a column, or column:desc"),
-        (["--sort", "label"], "text isn't sorted; choose a column of numbers"),
+        (["--sort", "row:up"], "'row:up' is no order; write a column, or column:desc"),
+        (["--sort", "label"], "label is text, which isn't sorted"),
         (["--output", "rows.xlsx"], "use a path that ends in .parquet, .csv or .jsonl"),
     ],
 )
@@ -223,7 +288,7 @@ def test_a_corpus_that_changed_is_refused(job: Path, tmp_path: Path) -> None:
     )
     moved = type(found)(found.url, found.results.model_copy(update={"corpora": corpora}))
     with pytest.raises(BadInput, match="it isn't the corpus that was measured any more"):
-        open_rows(moved, "corpus")
+        open_rows(moved, "corpus").names  # noqa: B018
 
 
 def test_a_job_without_rows_says_how_to_get_them(job: Path) -> None:

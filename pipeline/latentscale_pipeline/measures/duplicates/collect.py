@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from latentscale.sampling.shares import ExpectedShare, share_error, share_interval
+from latentscale.sampling.shares import (
+    ExpectedExceedances,
+    ExpectedShare,
+    share_error,
+    share_interval,
+)
 from latentscale_pipeline.measures.base import (
     ExpectedScore,
     Findings,
@@ -39,8 +44,7 @@ def collect_duplicates(section: Duplicates | None, facts: JobFacts, results: Res
         return Findings(None, corpora=repeated)
     queries = {role: nearest.count_queries(section, facts, role) for role in facts.corpora}
     if not all(queries.values()):
-        reason = too_many_pairs(facts)
-        return Findings(None, tuple(_unknown(facts, reason)), reason=reason, corpora=repeated)
+        return Findings(None, reason=why_not_compared(facts), corpora=repeated)
     counts = results(shares.STAGE).values
     scores = tuple(_scores(facts, counts, queries, results))
     return Findings(
@@ -52,22 +56,16 @@ def collect_duplicates(section: Duplicates | None, facts: JobFacts, results: Res
     )
 
 
-def too_many_pairs(facts: JobFacts) -> str:
+def why_not_compared(facts: JobFacts) -> str:
     """Say why the nearest rows weren't found."""
+    for role, corpus in facts.corpora.items():
+        if corpus.n < 2:
+            return f"the {role} has one row, which has no other rows"
     rows = sum(corpus.n for corpus in facts.corpora.values())
     return (
         f"{rows:,} rows have so many pairs that fewer than {nearest.LEAST_ROWS} random rows could "
         "be compared with all; set measures.duplicates.rows to compare that many"
     )
-
-
-def _unknown(facts: JobFacts, reason: str) -> Iterator[Score]:
-    for role in facts.corpora:
-        for name in OF_ONE:
-            yield Score(value=None, reason=reason, **_fields(name, role))
-    if len(nearest.compared_with(facts)) > 1:
-        for name in OF_PAIR:
-            yield Score(value=None, reason=reason, **_fields(name, "pair"))
 
 
 def _fields(name: str, of: str) -> dict[str, Any]:
@@ -133,7 +131,7 @@ def _part(
             **groups,
         )
     if "pair" in counts:
-        found["pair"] = RowsOfPair(**counts["pair"], compared_rows=nearest.least_rows(facts))
+        found["pair"] = RowsOfPair(**counts["pair"])
     return DuplicatesResults(metric=section.metric, within=section.within, **found)
 
 
@@ -144,8 +142,12 @@ def _expected(
     for place, score in enumerate(scores):
         known = counts.get("expected", {}).get(score.score)
         if known is not None and score.of != "reference":
-            fields = {name: value for name, value in known.items() if name != "rows"}
-            yield place, ExpectedScore(known["rows"], ExpectedShare(**fields))
+            expectation = (
+                ExpectedShare(**known["share"])
+                if "share" in known
+                else ExpectedExceedances(**known["exceedances"])
+            )
+            yield place, ExpectedScore(known["rows"], expectation)
 
 
 def _arrays(
@@ -159,10 +161,6 @@ def _arrays(
             for value in ("row", "distance"):
                 path = found.path(f"{source}_{nearest.ALL}_{value}")
                 yield f"duplicates/{role}/{place}_nearest_{value}", path
-        if role == "reference" and nearest.compared_with(facts):
-            fewer = f"corpus_{nearest.FEWER}_distance"
-            name = fewer if fewer in found.objects else f"corpus_{nearest.ALL}_distance"
-            yield "duplicates/reference/compared_distance", found.path(name)
         if queries[role] < corpus.n:
             yield f"duplicates/{role}/rows", found.path("rows")
         else:

@@ -17,7 +17,7 @@ from latentscale.duplicates.sparsification import (
     first_near,
     sparsify,
 )
-from latentscale.tiles.distances import Balls, Metric, Points, as_points, row_blocks
+from latentscale.tiles.distances import Balls, Metric, Points, as_points
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Inputs, Stage
@@ -30,15 +30,13 @@ from latentscale_pipeline.measures.base import (
 )
 from latentscale_pipeline.measures.duplicates import nearest
 from latentscale_pipeline.measures.duplicates.config import Duplicates
+from latentscale_pipeline.measures.shared.random_rows import BLOCK_ROWS, read_blocks
 from latentscale_pipeline.storage.artifacts import Output
 
 Int64Array = NDArray[np.int64]
 
 HELD_BYTES = 192 * 2**20
 """Memory of the rows that are held at once."""
-
-BLOCK_ROWS = 1024
-"""Rows that are compared with those held at once."""
 
 ROUNDING = 1e-6
 """Share by which a stored distance may be wrong."""
@@ -77,7 +75,7 @@ def cover_stage(section: Duplicates, facts: JobFacts, role: Role) -> Stage:
         + 60 * corpus.n
         + FEW_TILES_BYTES,
         cost_estimate=CostEstimate(
-            bytes_read=2 * corpus.stored_bytes + 8 * corpus.n,
+            bytes_read=(2 + 2 * int(near) // held) * corpus.stored_bytes + 8 * corpus.n,
             bytes_written=int(16 * near) + RESULT_BYTES,
             float32_multiply_adds=near**2 / 2 * corpus.d,
             elementwise_operations=3 * near**2 / 2 + UNIT_OPERATIONS * near * corpus.d,
@@ -144,8 +142,8 @@ def _remove(
     """Remove the undecided rows that a kept row of the last front covers."""
     balls = Balls.about(keepers, within, strict=False)
     undecided = np.flatnonzero(fronts.representative == UNDECIDED)
-    for block in row_blocks(len(undecided), BLOCK_ROWS):
+    for block, vectors in read_blocks(corpus, candidates[undecided]):
         some = undecided[block]
-        first = first_near(balls, as_points(corpus.read_index(candidates[some]), keepers.metric))
+        first = first_near(balls, as_points(vectors, keepers.metric))
         near = first != UNDECIDED
         fronts.representative[some[near]] = kept[first[near]]

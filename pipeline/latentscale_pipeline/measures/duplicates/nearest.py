@@ -20,6 +20,7 @@ from latentscale.tiles.distances import Metric, Points, as_points
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Inputs, Stage
+from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import (
     CONVERSION_OPERATIONS,
     FEW_TILES_BYTES,
@@ -27,6 +28,7 @@ from latentscale_pipeline.measures.base import (
     UNIT_OPERATIONS,
     JobFacts,
     Role,
+    write_pairs,
 )
 from latentscale_pipeline.measures.duplicates.config import Duplicates
 from latentscale_pipeline.measures.shared.random_rows import drawing_bytes
@@ -69,6 +71,8 @@ def least_rows(facts: JobFacts) -> int:
 def count_queries(section: Duplicates, facts: JobFacts, role: Role) -> int:
     """Return the number of rows of a corpus whose nearest rows are found; 0 if they are too few."""
     n = facts.corpora[role].n
+    if least_rows(facts) < 2:
+        return 0
     if section.rows is not None:
         return min(n, section.rows)
     others = sum(facts.corpora[other].n for other in compared_with(facts) or (role,))
@@ -83,6 +87,12 @@ def nearest_stage(section: Duplicates, facts: JobFacts, role: Role, queries: int
     least = least_rows(facts) if len(sources) > 1 else corpus.n
     n = sum(facts.corpora[source].n for source in sources)
     pairs = float(queries) * (n + sum(least for s in sources if facts.corpora[s].n > least))
+    if pairs > facts.pairs:
+        raise BadInput(
+            f"measures.duplicates.rows asks for {write_pairs(pairs)} pairs of rows of the {role}, "
+            f"and budget.pairs is {write_pairs(facts.pairs)}; ask for fewer rows, or raise "
+            "budget.pairs"
+        )
     tasks, block = -(-queries // QUERY_ROWS), min(QUERY_ROWS, queries)
     lists = 2 * len(sources) * LIST_BYTES * queries
     shard = max(facts.corpora[source].shard_bytes for source in sources)

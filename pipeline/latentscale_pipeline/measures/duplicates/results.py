@@ -32,13 +32,7 @@ class RowsOfPair(Part):
     outlier_distance: Spread
     """Distance within which all but 1 in 5000 rows of the reference have another row of it."""
     not_covered: Count
-    """Rows of the reference farther than `cover_distance` from every row of the corpus."""
-    cover_distance: Spread
-    """As `outlier_distance`, among as many rows as the smaller corpus has."""
-    compared_rows: Positive
-    """Rows of the smaller corpus; where the other one is larger, as many random rows of it count
-    in `not_covered`.
-    """
+    """Rows of the reference farther than `outlier_distance` from every row of the corpus."""
 
 
 class DuplicatesResults(Part):

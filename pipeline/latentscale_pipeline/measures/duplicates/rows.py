@@ -59,7 +59,8 @@ def row_columns(found: DuplicatesResults, role: Role) -> Iterator[RowColumn]:
     rows = "" if whole else f"{place}/rows"
     if whole:
         for name, array in (("duplicate_of", "repeated"), ("near_duplicate_of", "covered")):
-            yield RowColumn(name, (f"{place}/{array}_by",), _same, role, f"{place}/{array}_rows")
+            gone = f"{place}/{array}_rows"
+            yield RowColumn(name, (f"{place}/{array}_by",), _same, role, gone, elsewhere_none=True)
     yield RowColumn("nearest", (f"{place}/own_nearest_row",), _same, role, rows)
     yield RowColumn("nearest_distance", (f"{place}/own_nearest_distance",), _same, "", rows)
     if found.pair is None:
@@ -69,12 +70,8 @@ def row_columns(found: DuplicatesResults, role: Role) -> Iterator[RowColumn]:
     yield RowColumn(f"{other}_nearest", (near,), _same, other, rows)
     yield RowColumn(f"{other}_distance", (distance,), _same, "", rows)
     yield RowColumn("leaks", (near, distance), _within(within), other, rows)
-    if role == "corpus":
-        far = found.pair.outlier_distance
-        yield RowColumn("outlier", (distance,), _beyond(far), "", rows)
-    else:
-        far, compared = found.pair.cover_distance, f"{place}/compared_distance"
-        yield RowColumn("not_covered", (compared,), _beyond(far), "", rows)
+    name = "outlier" if role == "corpus" else "not_covered"
+    yield RowColumn(name, (distance,), _beyond(found.pair.outlier_distance), "", rows)
 
 
 def _same(values: NDArray[Any]) -> NDArray[Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.sampling.shares import expect_share
+from latentscale.sampling.shares import ExpectedExceedances, expect_share
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Inputs, Stage
 from latentscale_pipeline.measures.base import RESULT_BYTES, JobFacts, Role
@@ -93,14 +94,11 @@ def _counts_of_pair(found: Mapping[str, Artifact], within: float) -> dict[str, A
     """
     beside = distances(found["corpus"], "reference")
     far = usual_reach(distances(found["reference"], "reference"))
-    far_of_fewer = usual_reach(distances(found["reference"], "reference", fewer=True))
-    uncovered = distances(found["reference"], "corpus", fewer=True) > far_of_fewer
     return {
         "outlier_distance": far,
-        "cover_distance": far_of_fewer,
         "leaks": int((beside <= within).sum()),
         "outliers": int((beside > far).sum()),
-        "not_covered": int(uncovered.sum()),
+        "not_covered": int((distances(found["reference"], "corpus") > far).sum()),
     }
 
 
@@ -115,53 +113,48 @@ def _expected(
     """Say where each share is expected, from the distances between rows of the reference.
 
     A fresh row is as far from its nearest row of the reference as a row of the reference is from
-    its nearest other one. Shares within one corpus are compared among equally many rows.
+    its nearest other one. Shares that depend on the size of a corpus are compared at that of the
+    smaller one.
     """
-    least, pair = p["least"], counts["pair"]
     rows = {role: counts[role]["rows"] for role in ("corpus", "reference")}
+    sizes = {role: min(count, p["least"]) for role, count in rows.items()}
     own = distances(found["reference"], "reference")
     own_of_fewer = distances(found["reference"], "reference", fewer=True)
     corpus_of_fewer = distances(found["corpus"], "corpus", fewer=True)
-    within = {"exact duplicates": cover.equal_within(p["metric"]), "near-duplicates": p["within"]}
-    sizes = [min(rows[role], least) for role in rows]
-    expected = {
-        name: expect_share(
-            float((corpus_of_fewer <= reach).mean()),
-            sizes[0],
-            float((own_of_fewer <= reach).mean()),
-            sizes[1],
-            rows_of_event=ROWS_OF_EVENT,
-        )
-        for name, reach in within.items()
+    uncovered = distances(found["reference"], "corpus", fewer=True)
+    beside = distances(found["corpus"], "reference")
+    equal, within = cover.equal_within(p["metric"]), p["within"]
+    return {
+        "exact duplicates": _near(corpus_of_fewer, own_of_fewer, equal, sizes),
+        "near-duplicates": _near(corpus_of_fewer, own_of_fewer, within, sizes),
+        "leaks": _near(beside, own, within, rows),
+        "outliers": _beyond(beside, own, rows["corpus"]),
+        "not covered": _beyond(uncovered, own_of_fewer, sizes["reference"]),
     }
-    expected["leaks"] = expect_share(
-        pair["leaks"] / rows["corpus"],
+
+
+def _near(
+    found: Float32Array, usual: Float32Array, within: float, rows: Mapping[str, int]
+) -> dict[str, Any]:
+    """Say how many rows have another one near them, and how many are expected to."""
+    near = expect_share(
+        float((found <= within).mean()),
         rows["corpus"],
-        float((own <= p["within"]).mean()),
+        float((usual <= within).mean()),
         rows["reference"],
         rows_of_event=ROWS_OF_EVENT,
     )
-    expected["outliers"] = expect_share(
-        pair["outliers"] / rows["corpus"],
-        rows["corpus"],
-        float((own > pair["outlier_distance"]).mean()),
-        rows["reference"],
+    return {"rows": rows["corpus"], "share": asdict(near)}
+
+
+def _beyond(found: Float32Array, usual: Float32Array, rows: int) -> dict[str, Any]:
+    """Say how many rows lie apart, and how many are expected to."""
+    far = usual_reach(usual)
+    beyond = ExpectedExceedances(
+        found=float((found > far).mean()),
+        rows=rows,
+        beyond=int((usual > far).sum()),
+        among=len(usual),
+        rows_of_event=ROWS_OF_EVENT,
     )
-    expected["not covered"] = expect_share(
-        pair["not_covered"] / rows["reference"],
-        sizes[1],
-        float((own_of_fewer > pair["cover_distance"]).mean()),
-        sizes[1],
-    )
-    return {
-        name: {
-            "found": one.found,
-            "centre": one.centre,
-            "events": one.events,
-            "usual_events": one.usual_events,
-            "rows": size,
-        }
-        for (name, one), size in zip(
-            expected.items(), (least, least, rows["corpus"], rows["corpus"], least), strict=True
-        )
-    }
+    return {"rows": rows, "exceedances": asdict(beyond)}

@@ -21,10 +21,9 @@ from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.geomca.sparsification import (
     find_epsilon,
     held_rows,
-    read_blocks,
     shards_considered,
 )
-from latentscale_pipeline.measures.shared.random_rows import Shards
+from latentscale_pipeline.measures.shared.random_rows import Shards, read_blocks
 from latentscale_pipeline.measures.shared.records import load_record, record_arrays
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 

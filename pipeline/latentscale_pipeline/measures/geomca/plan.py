@@ -38,7 +38,6 @@ from latentscale_pipeline.measures.geomca.settings import (
     swept_settings,
 )
 from latentscale_pipeline.measures.geomca.sparsification import (
-    BLOCK_ROWS,
     HELD_COORDINATE_BYTES,
     advance_fronts,
     draw_order,
@@ -49,6 +48,7 @@ from latentscale_pipeline.measures.geomca.sparsification import (
 )
 from latentscale_pipeline.measures.geomca.tasks import find_epsilon, read_samples
 from latentscale_pipeline.measures.shared.random_rows import (
+    BLOCK_ROWS,
     drawing_bytes,
     reading_tasks,
     row_bytes,

@@ -9,7 +9,6 @@ corpus. The state is 8 bytes for each row considered, cut like the tasks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,15 +21,15 @@ from latentscale.duplicates.sparsification import (
     first_near,
     sparsify,
 )
-from latentscale.tiles.distances import Balls, as_points, row_blocks
+from latentscale.tiles.distances import Balls, as_points
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.shared.iteration_state import read_state
 from latentscale_pipeline.measures.shared.random_rows import (
     DrawnRows,
     Shards,
+    read_blocks,
     read_in_order,
     read_share,
-    rows_by_shard,
 )
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
@@ -43,9 +42,6 @@ HELD_COORDINATE_BYTES = 12
 """Bytes of a coordinate in float64 and in float32."""
 
 LEAST_HELD_ROWS, MOST_HELD_ROWS = 1024, 16384
-
-BLOCK_ROWS = 1024
-"""Rows that are turned into float64 at once."""
 
 
 def held_rows(d: int) -> int:
@@ -114,15 +110,6 @@ def shards_considered(inputs: Inputs, role: str, drawn: str | None) -> Shards:
         return corpus
     found = inputs.results[drawn]
     return DrawnRows(found, tuple(found.values["counts"]), corpus.d)
-
-
-def read_blocks(corpus: Shards, rows: Int64Array) -> Iterator[tuple[slice, NDArray[Any]]]:
-    """Yield the vectors of ascending rows in blocks; every shard is read at most once."""
-    for shard, inside in rows_by_shard(corpus, rows):
-        first, vectors = corpus.shard_range(shard).start, corpus.read_shard(shard)
-        for block in row_blocks(inside.stop - inside.start, BLOCK_ROWS):
-            places = slice(inside.start + block.start, inside.start + block.stop)
-            yield places, vectors[rows[places] - first]
 
 
 def remove_rows(inputs: Inputs) -> Output:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.tiles.distances import row_blocks
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Inputs, Stage, Work
@@ -27,6 +28,9 @@ Int64Array = NDArray[np.int64]
 
 MOST_TASKS = 256
 """Largest number of tasks that share the shards of a corpus."""
+
+BLOCK_ROWS = 1024
+"""Rows that are turned into float64 at once."""
 
 PERMUTED_SHARE = 50
 """NumPy permutes all numbers to draw more than one in 50 of them; otherwise it keeps a hash set."""
@@ -251,3 +255,12 @@ def rows_by_shard(corpus: Shards, rows: Int64Array) -> Iterator[tuple[int, slice
         start, stop = np.searchsorted(rows, [held.start, held.stop]).tolist()
         if start < stop:
             yield shard, slice(start, stop)
+
+
+def read_blocks(corpus: Shards, rows: Int64Array) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """Yield the vectors of ascending rows in blocks; every shard is read at most once."""
+    for shard, inside in rows_by_shard(corpus, rows):
+        first, vectors = corpus.shard_range(shard).start, corpus.read_shard(shard)
+        for block in row_blocks(inside.stop - inside.start, BLOCK_ROWS):
+            places = slice(inside.start + block.start, inside.start + block.stop)
+            yield places, vectors[rows[places] - first]

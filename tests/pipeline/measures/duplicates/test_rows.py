@@ -9,7 +9,9 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.duplicates import cover, nearest
+from latentscale_pipeline.measures.shared import random_rows
 from tests import oracles
 from tests.support.jobs import run_here
 
@@ -73,7 +75,7 @@ def test_counts_and_arrays_are_those_of_all_distances(
 ) -> None:
     monkeypatch.setattr(nearest, "QUERY_ROWS", 100)
     monkeypatch.setattr(cover, "HELD_BYTES", 28 * 3 * 40)
-    monkeypatch.setattr(cover, "BLOCK_ROWS", 16)
+    monkeypatch.setattr(random_rows, "BLOCK_ROWS", 16)
     generator = np.random.default_rng(len(metric) + rows[0])
     corpora = {
         role: crowded(generator, n) for role, n in zip(("corpus", "reference"), rows, strict=True)
@@ -117,11 +119,8 @@ def test_counts_and_arrays_are_those_of_all_distances(
     # All but 1 in 5000 of so few rows are all.
     assert pair["outlier_distance"] == read_array(found, folder, OWN).max()
     assert pair["outliers"] == (apart > pair["outlier_distance"]).sum() >= 1
-    assert pair["compared_rows"] == min(rows)
-    if rows[0] == rows[1]:
-        uncovered = read_array(found, folder, "reference/other_nearest_distance")
-        assert pair["cover_distance"] == pair["outlier_distance"]
-        assert pair["not_covered"] == (uncovered > pair["cover_distance"]).sum()
+    uncovered = read_array(found, folder, "reference/other_nearest_distance")
+    assert pair["not_covered"] == (uncovered > pair["outlier_distance"]).sum()
 
 
 def greedy(distances: Array, within: float) -> Array:
@@ -232,8 +231,27 @@ def test_too_many_pairs_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "1,000 rows have so many pairs that fewer than 400 random rows could be compared with "
         "all; set measures.duplicates.rows to compare that many"
     )
-    assert score(found, "leaks", "pair")["value"] is None
-    assert found["verdict"]["value"] == "cannot_tell"
+    assert found["scores"] == []
+    with pytest.raises(BadInput, match="pairs of rows of the corpus, and budget"):
+        run_job(
+            tmp_path / "asked",
+            corpora,
+            measures={"duplicates": {"rows": 210}},
+            budget={"pairs": 1000},
+        )
+
+
+@pytest.mark.parametrize("sizes", [(1, 80), (80, 1), (1, 0)])
+def test_one_row_has_no_other_rows(tmp_path: Path, sizes: tuple[int, int]) -> None:
+    generator = np.random.default_rng(3)
+    corpora = {
+        role: generator.normal(size=(n, 4))
+        for role, n in zip(("corpus", "reference"), sizes, strict=True)
+        if n
+    }
+    found, _ = run_job(tmp_path, corpora)
+    assert found["measures"]["duplicates"] is None
+    assert found["measures"]["duplicates_reason"].endswith("has one row, which has no other rows")
 
 
 def test_corpora_of_different_dimensions_are_measured_alone(tmp_path: Path) -> None:
