@@ -75,18 +75,31 @@ def count_queries(section: Duplicates, facts: JobFacts, role: Role) -> int:
         return 0
     if section.rows is not None:
         return min(n, section.rows)
-    others = sum(facts.corpora[other].n for other in compared_with(facts) or (role,))
-    fitting = int(min(PAIRS, facts.pairs) // others)
+    fitting = int(min(PAIRS, facts.pairs) // _rows_beside(facts, role))
     return n if fitting >= n else (fitting if fitting >= LEAST_ROWS else 0)
 
 
+def _rows_beside(facts: JobFacts, role: Role) -> int:
+    """Return how many rows a row of a corpus is compared with."""
+    sources = compared_with(facts) or (role,)
+    sizes = [facts.corpora[source].n for source in sources]
+    least = min(sizes)
+    return sum(sizes) + sum(least for size in sizes if size > least)
+
+
 def nearest_stage(section: Duplicates, facts: JobFacts, role: Role, queries: int) -> Stage:
-    """Plan the search for the nearest rows of a corpus."""
+    """Plan the search for the nearest rows of a corpus.
+
+    Raises
+    ------
+    BadInput
+        If the settings ask for more rows than the budget allows.
+    """
     corpus = facts.corpora[role]
     sources = compared_with(facts) or (role,)
-    least = least_rows(facts) if len(sources) > 1 else corpus.n
     n = sum(facts.corpora[source].n for source in sources)
-    pairs = float(queries) * (n + sum(least for s in sources if facts.corpora[s].n > least))
+    least = min(facts.corpora[source].n for source in sources)
+    pairs = float(queries) * _rows_beside(facts, role)
     if pairs > facts.pairs:
         raise BadInput(
             f"measures.duplicates.rows asks for {write_pairs(pairs)} pairs of rows of the {role}, "

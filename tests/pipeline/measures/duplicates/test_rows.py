@@ -203,7 +203,7 @@ def test_random_rows_stand_for_all_where_these_are_too_many(
     rows[:300] = rows[300:600]
     corpora = {"corpus": rows, "reference": generator.normal(size=(900, 6))}
     whole, _ = run_job(tmp_path / "whole", corpora)
-    monkeypatch.setattr(nearest, "PAIRS", 500 * 2400)
+    monkeypatch.setattr(nearest, "PAIRS", 500 * 3300)
     found, folder = run_job(tmp_path / "drawn", corpora)
     part = found["measures"]["duplicates"]
     assert part["corpus"]["rows"] == part["reference"]["rows"] == 500
@@ -239,6 +239,16 @@ def test_too_many_pairs_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             measures={"duplicates": {"rows": 210}},
             budget={"pairs": 1000},
         )
+
+
+def test_a_small_budget_takes_fewer_rows(tmp_path: Path) -> None:
+    generator = np.random.default_rng(8)
+    sizes = {"corpus": 900, "reference": 600}
+    corpora = {role: generator.normal(size=(n, 4)) for role, n in sizes.items()}
+    found, _ = run_job(tmp_path, corpora, budget={"pairs": 1e6})
+    part = found["measures"]["duplicates"]
+    # A row of either is compared with 900, 600 and, again, 600 of the 900.
+    assert part["corpus"]["rows"] == part["reference"]["rows"] == 10**6 // 2100
 
 
 @pytest.mark.parametrize("sizes", [(1, 80), (80, 1), (1, 0)])
