@@ -140,6 +140,7 @@ def _compared_with_what(results: Results) -> Answer:
 
 def sampling_warning(scores: Sequence[Score]) -> str:
     """Return a warning about scores of which nothing says what chance does; empty without any."""
+    count = len(scores)
     if any(score.expected for score in scores):
         scores = [score for score in scores if score.of != "reference" and not score.expected]
     unknown = sum(score.sampling_error is None for score in scores)
@@ -147,7 +148,7 @@ def sampling_warning(scores: Sequence[Score]) -> str:
         return ""
     known = replicated_scores()
     hint = f" Of {known}, replicates with a count and rows measures it." if known else ""
-    many = "every score" if unknown == len(scores) else f"{unknown} of {len(scores)} scores"
+    many = "every score" if unknown == count else f"{unknown} of {count} scores"
     return (
         f"The sampling error of {many} is unknown. Brackets bound the scores of this particular "
         "corpus; another sample from the same source would score differently, so a difference in "

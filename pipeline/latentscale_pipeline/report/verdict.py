@@ -169,7 +169,8 @@ def judge(scores: Sequence[Score], *, compares: bool) -> Verdict:
     if outside and all(is_dependent(one) for one in outside):
         return _share_rows(outside[0], known)
     if outside:
-        return _differs(sorted(outside, key=is_dependent), known)
+        first = next(one for one in outside if not is_dependent(one))
+        return _differs([first, *(one for one in outside if one is not first)], known)
     if unknown or not known:
         return _cannot_tell(unknown, known)
     return _no_difference(known)

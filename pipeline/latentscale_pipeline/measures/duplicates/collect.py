@@ -93,7 +93,9 @@ def _scores(
             )
         if whole:
             covered = results(cover.stage_name(role)).values[cover.COVERED]
-            yield _score(covered, rows, whole=True, **_fields("covered", role))
+            error = share_error(covered, rows, shares.ROWS_OF_EVENT)
+            fields = _fields("covered", role)
+            yield _score(covered, rows, whole=True, sampling_error=error, **fields)
     if "pair" in counts:
         for name, counted in OF_PAIR.items():
             yield _score(
