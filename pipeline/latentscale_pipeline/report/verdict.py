@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -137,7 +138,9 @@ def distance(expected: ExpectedRange) -> float:
     above = expected.found > expected.centre
     reach = expected.upper - expected.centre if above else expected.centre - expected.lower
     away = expected.found - expected.centre
-    return away / reach if reach else 0.0
+    if not reach:
+        return math.copysign(math.inf, away) if away else 0.0
+    return away / reach
 
 
 def headlines_of(scores: Sequence[Score]) -> list[Score]:

@@ -16,7 +16,7 @@ from latentscale_pipeline.views.formatting import (
 )
 from latentscale_pipeline.views.glossary import BOUNDS
 
-HARDLY_A_ROW = 1e-6
+ROUNDING = 1e-6
 """Part of a row that is rounding."""
 
 
@@ -76,7 +76,7 @@ def _write_rows(expected: ExpectedRange) -> tuple[str, str]:
     found, lower, upper = (
         expected.rows * share for share in (expected.found, expected.lower, expected.upper)
     )
-    first, last = math.ceil(lower - HARDLY_A_ROW), math.floor(upper + HARDLY_A_ROW)
+    first, last = math.ceil(lower - ROUNDING), math.floor(upper + ROUNDING)
     usual = f"{first:,}" if first >= last else f"{first:,} to {last:,}"
     return f"{round(found):,}", usual
 

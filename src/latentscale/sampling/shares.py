@@ -27,14 +27,12 @@ import scipy
 from numpy.typing import NDArray
 
 from latentscale.estimate import student_quantile
+from latentscale.sampling.fresh_samples import POWER
 
 Float64Array = NDArray[np.float64]
 
-HARDLY = 1e-6
+ROUNDING = 1e-6
 """Part of an event that is rounding."""
-
-POWER = 0.8
-"""Share of tries in which the smallest difference is found."""
 
 
 @dataclass(frozen=True)
@@ -150,16 +148,16 @@ class ExpectedExceedances:
 
     @property
     def centre(self) -> float:
-        """The expected share."""
-        # Events are whole, and so is the one that is the statistic itself.
-        return min(1.0, (self._beyond + 1.0) / (self.among / self.rows_of_event + 1.0))
+        """The mean share, or the end of the range where that lies beyond it."""
+        mean = (self._beyond + 1.0) / (self.among / self.rows_of_event + 1.0)
+        return min(max(mean, self.lower), self.upper)
 
     @property
     def p(self) -> float:
         """The probability of a number at least as far from the middle, on both sides."""
         events = self.found * self.rows / self.rows_of_event
-        above = self._reaching(math.ceil(events - HARDLY))
-        below = 1.0 - self._reaching(math.floor(events + HARDLY) + 1)
+        above = self._reaching(math.ceil(events - ROUNDING))
+        below = 1.0 - self._reaching(math.floor(events + ROUNDING) + 1)
         return min(1.0, 2.0 * min(above, below))
 
     @property

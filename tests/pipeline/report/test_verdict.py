@@ -1,6 +1,7 @@
 """The verdict of a job, in words."""
 
 import io
+import math
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from rich.console import Console
 from latentscale_pipeline.report import render_report
 from latentscale_pipeline.report.job import job_report
 from latentscale_pipeline.report.terminal_summary import print_summary
-from latentscale_pipeline.report.verdict import judge, write_verdict
+from latentscale_pipeline.report.verdict import distance, judge, write_verdict
 from latentscale_pipeline.results.model import ExpectedRange, Score
 from latentscale_pipeline.views.scores import write_p, write_range
 from tests.support.results_documents import example_results, read
@@ -200,3 +201,9 @@ def test_rows_in_both_corpora_are_no_difference_of_their_sources() -> None:
         update={"expected": expected(0.0, 0.1, 0.2, 0.001, centre=0.15, p_adjusted=0.001)}
     )
     assert judge([VENDI, few], compares=True).value == "differs"
+
+
+def test_a_range_without_width_has_an_outside() -> None:
+    assert distance(expected(0.02, 0.0, 0.0, 0.01)) == math.inf
+    assert distance(expected(0.0, 0.0, 0.0, 1.0)) == 0.0
+    assert distance(expected(3.0, 0.0, 2.0, 0.01)) == 2.0
