@@ -44,6 +44,9 @@ from contest import (
     write,
 )
 
+from latentscale_pipeline.views.figure import Curve, Panel
+from latentscale_pipeline.views.svg import draw_panels
+
 SCALES = 20
 TARGET = 0.95
 WARM_UP_ROWS = 200
@@ -164,29 +167,18 @@ def scale(arguments: argparse.Namespace) -> None:
 
 
 def draw(points: list[Values], output: Path) -> None:
-    """Plot time and memory against rows: an HTML page, and an SVG where plotly can export one."""
-    import plotly.graph_objects as go
-    from plotly.subplots import make_subplots
-
-    figure = make_subplots(specs=[[{"secondary_y": True}]])
+    """Plot time and memory against rows, as SVG."""
     n = [point["rows"] for point in points]
-    seconds = [point["seconds"] for point in points]
-    mebibytes = [point["peak_bytes"] / 2**20 for point in points]
-    figure.add_trace(go.Scatter(x=n, y=seconds, name="seconds", mode="lines+markers"))
-    figure.add_trace(
-        go.Scatter(x=n, y=mebibytes, name="peak memory (MiB)", mode="lines+markers"),
-        secondary_y=True,
-    )
-    figure.update_layout(title=f"Magnitude function and convergence scale, {SCALES} scales")
-    figure.update_xaxes(type="log", title="rows")
-    figure.update_yaxes(type="log")
-    figure.update_yaxes(title="seconds", secondary_y=False)
-    figure.update_yaxes(title="MiB", secondary_y=True)
-    figure.write_html(output.with_suffix(".html"), include_plotlyjs=True)
-    try:
-        figure.write_image(output.with_suffix(".svg"))
-    except (ImportError, ValueError, RuntimeError) as reason:
-        print(f"no SVG beside the page: {str(reason).strip().splitlines()[0]}", file=sys.stderr)
+    measured = {
+        "seconds": [point["seconds"] for point in points],
+        "peak memory, MiB": [point["peak_bytes"] / 2**20 for point in points],
+    }
+    title = f"Magnitude function and convergence scale, {SCALES} scales"
+    panels = [
+        Panel(title, "rows", label, [Curve("", n, values)], log_x=True, log_y=True)
+        for label, values in measured.items()
+    ]
+    output.with_suffix(".svg").write_text(draw_panels(panels, paper="white"), "utf-8")
 
 
 def begin(arguments: argparse.Namespace) -> Values:

@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from latentscale_pipeline.views.svg_plot import Curve, Panel, draw_panels
+from latentscale_pipeline.views.figure import Curve, Panel
+from latentscale_pipeline.views.svg import draw_panels
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "benchmarks" / "results"

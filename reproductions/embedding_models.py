@@ -20,7 +20,7 @@ from documents import docstrings
 from latentscale.magnitude.function import NoConvergenceScale, convergence_scale, magnitude_function
 from latentscale.tiles.distances import as_points
 from latentscale.vendi.scores import moment_spectrum, second_moment, vendi_score
-from latentscale_pipeline.views.svg_plot import Curve, Panel
+from latentscale_pipeline.views.figure import Curve, Panel
 from records import Finding, Reproduction, publish
 
 DIMENSION, DOCUMENTS, ROWS, SUBSAMPLES, SCALES = 128, 6000, 300, 200, 20

@@ -17,7 +17,7 @@ from jobs import results_of
 from latentscale.baselines.manifold_overlap import exact_overlap
 from latentscale.graphs.epsilon import epsilon_components
 from latentscale.tiles.distances import as_points
-from latentscale_pipeline.views.svg_plot import Curve, Panel
+from latentscale_pipeline.views.figure import Curve, Panel
 from records import Finding, Reproduction, publish
 
 TRAIN = (670, 690, 395, 706, 349, 409, 295)

@@ -26,7 +26,7 @@ from latentscale.heat.imd import imd_of_traces
 from latentscale.heat.trace import HeatTrace, estimate_heat_trace
 from latentscale.neighbours.exact import exact_neighbours
 from latentscale.tiles.distances import as_points
-from latentscale_pipeline.views.svg_plot import Curve, Panel
+from latentscale_pipeline.views.figure import Curve, Panel
 from records import Finding, Reproduction, publish
 
 SIZES, DRAWS, DIMENSION = (500, 1000, 2000, 4000, 8000, 16000, 32000), 3, 64

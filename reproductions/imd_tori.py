@@ -17,7 +17,7 @@ from latentscale.baselines.frechet import frechet_distance
 from latentscale.baselines.kernel_distance import kernel_distance
 from latentscale.baselines.moments import row_moments
 from latentscale.estimate import Estimate
-from latentscale_pipeline.views.svg_plot import Curve, Panel
+from latentscale_pipeline.views.figure import Curve, Panel
 from records import Finding, Reproduction, publish
 
 ROWS, FEWER_ROWS, RUNS = 5000, 2000, 10

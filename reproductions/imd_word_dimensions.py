@@ -28,7 +28,7 @@ from latentscale.heat.imd import imd_of_traces
 from latentscale.heat.trace import HeatTrace, estimate_heat_trace
 from latentscale.neighbours.exact import exact_neighbours
 from latentscale.tiles.distances import as_points
-from latentscale_pipeline.views.svg_plot import Curve, Panel
+from latentscale_pipeline.views.figure import Curve, Panel
 from records import Finding, Reproduction, publish
 
 DIMENSIONS = (4, 8, 16, 32, 64, 128, 256, 512)

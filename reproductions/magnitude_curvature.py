@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 
 from latentscale.magnitude.function import MagnitudeFunction, magnitude_area, magnitude_function
 from latentscale.tiles.distances import as_points
-from latentscale_pipeline.views.svg_plot import Curve, Panel
+from latentscale_pipeline.views.figure import Curve, Panel
 from records import Finding, Reproduction, publish
 
 SURFACES, POINTS, SCALES, CUT, FOLDS = 201, 500, 30, 73.0, 5

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 import latentscale
-from latentscale_pipeline.views.svg_plot import Curve, Panel
+from latentscale_pipeline.views.figure import Curve, Panel
 from records import Finding, Reproduction, publish
 
 POINTS, DRAWS, SCALES, CUT = 200, 20, 10, 60.0

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 import latentscale
-from latentscale_pipeline.views.svg_plot import Curve, Panel
+from latentscale_pipeline.views.figure import Curve, Panel
 from records import Finding, Reproduction, bracketed, publish
 
 POINTS, OUTLIERS = 100, 10

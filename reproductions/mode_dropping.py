@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 from latentscale.baselines.manifold_overlap import exact_overlap
 from latentscale.magnitude.function import convergence_scale, magnitude_area, magnitude_function
 from latentscale.tiles.distances import as_points
-from latentscale_pipeline.views.svg_plot import Curve, Panel
+from latentscale_pipeline.views.figure import Curve, Panel
 from records import Finding, Reproduction, publish
 
 CLASSES, EACH, NEIGHBOURS, SCALES = 10, 100, 10, 10

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from latentscale.estimate import Estimate
-from latentscale_pipeline.views.svg_plot import Panel, draw_panels
+from latentscale_pipeline.views.figure import Panel
+from latentscale_pipeline.views.svg import draw_panels
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "reproductions" / "results"

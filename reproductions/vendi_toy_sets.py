@@ -16,7 +16,7 @@ import numpy as np
 
 import latentscale
 from latentscale.estimate import Estimate
-from latentscale_pipeline.views.svg_plot import Curve, Panel
+from latentscale_pipeline.views.figure import Curve, Panel
 from records import Finding, Reproduction, bracketed, publish
 
 ORDERS = (0.1, 0.5, 1.0, 2.0, float("inf"))

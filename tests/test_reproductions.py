@@ -21,7 +21,6 @@ import latentscale
 from latentscale.heat.imd import imd_of_traces
 from latentscale.magnitude.function import convergence_scale, magnitude_area, magnitude_function
 from latentscale.tiles.distances import as_points
-from latentscale_pipeline.views.svg_plot import Curve, Panel, draw_panels
 from tests import ROOT
 
 FOLDER = ROOT / "reproductions"
@@ -88,26 +87,6 @@ def test_a_table_is_put_between_the_comments() -> None:
         "before <!-- table -->\n\n| claim | paper | here | agrees |\n|---|---|---|---|\n"
         "| c | p | h | no |\n\n<!-- end of table --> after"
     )
-
-
-def test_panels_place_values_on_their_axes() -> None:
-    line = Curve("a & b", [1.0, 10.0, 100.0], [0.0, 5.0, 10.0], [0.0, 4.0, 9.0], [1.0, 6.0, 10.0])
-    dots = Curve("dots", [1.0, np.nan, 100.0], [10.0, 1.0, 0.0], points=True)
-    panels = [Panel("<one>", "x", "y", [line, dots], log_x=True)] * 2
-    root = ElementTree.fromstring(draw_panels(panels, columns=1, paper="white"))
-    [first, second] = [line.get("points") for line in root.iter(f"{SVG}polyline")]
-    assert first == second
-    places = [tuple(map(float, point.split(","))) for point in first.split()]
-    # Evenly spaced powers of ten, growing upwards.
-    assert places[1][0] == pytest.approx((places[0][0] + places[2][0]) / 2)
-    assert places[0][1] > places[1][1] > places[2][1]
-    circles = list(root.iter(f"{SVG}circle"))
-    assert len(circles) == 4
-    assert float(circles[0].get("cx")) == places[0][0]
-    assert float(circles[0].get("cy")) == places[2][1]
-    texts = [text.text for text in root.iter(f"{SVG}text")]
-    assert texts.count("a & b") == 1
-    assert {"<one>", "1", "10", "100", "0", "2"} <= set(texts)
 
 
 # --- Vendi scores ----------------------------------------------------------------------------
@@ -505,7 +484,7 @@ def test_every_script_runs_in_its_short_form(
     assert table in capsys.readouterr().out
     assert table in page.read_text("utf-8")
     drawn = ElementTree.parse(tmp_path / f"{record.stem}.svg")
-    assert {f"{SVG}polyline", f"{SVG}circle"} & {element.tag for element in drawn.iter()}
+    assert {f"{SVG}path", f"{SVG}circle"} & {element.tag for element in drawn.iter()}
     assert {place: place.read_bytes() for place in published_before} == published_before
 
 

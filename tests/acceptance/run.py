@@ -85,7 +85,7 @@ WORKER_LIMIT, DRIVER_LIMIT = 4 * GIB, 2 * GIB
 TWO_WORKERS = {"kind": "local", "workers": 2, "threads": 1, "memory_limit": WORKER_LIMIT}
 SERIAL = {"kind": "serial"}
 LIBRARIES = (
-    "click", "dask", "distributed", "fsspec", "latentscale", "numba", "numpy", "plotly", "psutil",
+    "click", "dask", "distributed", "fsspec", "latentscale", "numba", "numpy", "psutil",
     "pydantic", "pynndescent", "rich", "scikit-learn", "scipy", "threadpoolctl", "xxhash", "zarr",
 )  # fmt: skip
 

@@ -317,8 +317,12 @@ def test_a_notebook_shows_numbers_with_brackets(rows: np.ndarray) -> None:
     table, svg = shown[: shown.index("<svg")], shown[shown.index("<svg") :]
     assert f"{found.area.value:.6g}" in table
     root = ElementTree.fromstring(svg)
-    [line] = root.iter("{http://www.w3.org/2000/svg}polyline")
-    assert len(line.get("points").split()) == 4
+    [band] = (
+        path.attrib["d"]
+        for path in root.iter("{http://www.w3.org/2000/svg}path")
+        if path.get("fill") == "currentColor"
+    )
+    assert len(band.split()) == 8
 
 
 def test_texts_are_escaped() -> None:

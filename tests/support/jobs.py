@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 HEAVY = frozenset(
     {"numpy", "numba", "scipy", "zarr", "dask", "distributed"}
-    | {"pynndescent", "sklearn", "plotly", "pydantic"}
+    | {"pynndescent", "sklearn", "pydantic"}
 )
 """Libraries that take long to import; ``--help`` must do without."""
 

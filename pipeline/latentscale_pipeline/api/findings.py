@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.estimate import Estimate
-from latentscale_pipeline.views.svg_plot import Curve, Panel, draw_panels
+from latentscale_pipeline.views.figure import Curve, Panel
+from latentscale_pipeline.views.svg import draw_panels
 
 Float64Array = NDArray[np.float64]
 
@@ -195,10 +196,9 @@ class HeatTraceFindings(Findings):
         ]
 
     def picture(self) -> str:
-        """Draw the trace over the logarithm of time."""
-        times = np.log10(self.times)
-        curve = Curve("", times, self.trace, self.lower, self.upper)
-        return draw_panels([Panel("", "log10 t", "heat trace", [curve])])
+        """Draw the trace over time."""
+        curve = Curve("", self.times, self.trace, self.lower, self.upper)
+        return draw_panels([Panel("", "diffusion time t", "heat trace", [curve], log_x=True)])
 
 
 @dataclass(frozen=True, repr=False)

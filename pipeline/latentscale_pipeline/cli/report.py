@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -10,10 +11,11 @@ from latentscale_pipeline.cli.compare import compare_with
 from latentscale_pipeline.cli.options import ALLOW_UNLIKE, OUTPUT, WRITTEN_AS, taking
 from latentscale_pipeline.cli.text_files import write_text
 from latentscale_pipeline.compare.report import comparison_report
+from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.history.entries import make_entry
 from latentscale_pipeline.history.report import series_report
 from latentscale_pipeline.measures.finished_job import read_job, read_provenance
-from latentscale_pipeline.report import FORMATS, Report, job_report
+from latentscale_pipeline.report import FORMATS, Report, figure_files, job_report
 
 
 @click.command(no_args_is_help=True)
@@ -21,6 +23,7 @@ from latentscale_pipeline.report import FORMATS, Report, job_report
 @taking(WRITTEN_AS, OUTPUT)
 @click.option("--series", is_flag=True, help="Show the jobs as a series over time.")
 @click.option("--gates", "gates_file", metavar="FILE", help="Gates for the first of several jobs.")
+@click.option("--figures", metavar="DIR", help="Also write each figure as SVG, for papers.")
 @ALLOW_UNLIKE
 def report(
     jobs: tuple[str, ...],
@@ -28,6 +31,7 @@ def report(
     output: str | None,
     series: bool,
     gates_file: str | None,
+    figures: str | None,
     allow_unlike: bool,
 ) -> None:
     """Write the report of JOB, of a comparison of several, or of a series over time.
@@ -39,6 +43,7 @@ def report(
     Example:
       latentscale report jobs/nightly-1a2b3c4d --output report.html
       latentscale report jobs/nightly-1a2b3c4d --format md
+      latentscale report jobs/nightly-1a2b3c4d --output report.html --figures figures
       latentscale report jobs/new-1a2b3c4d jobs/old-5e6f7a8b --output comparison.html
       latentscale report jobs/* --series --output series.html
     """
@@ -50,9 +55,23 @@ def report(
         made = _of_job(jobs[0])
     else:
         made = _of_comparison(jobs, gates_file, allow_unlike)
+    if figures is not None:
+        _write_figures(figures, made)
     write_text(output, FORMATS[written_as](made))
     if output is not None:
         click.echo(f"report: {output}", err=True)
+
+
+def _write_figures(folder: str, made: Report) -> None:
+    drawn = figure_files(made)
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        advice = "name a folder that can be written"
+        raise BadInput(f"{folder}: can't be made: {error.strerror}; {advice}") from None
+    for name, text in drawn.items():
+        write_text(str(Path(folder) / name), text)
+    click.echo(f"figures: {len(drawn)} in {folder}", err=True)
 
 
 def _of_job(url: str) -> Report:

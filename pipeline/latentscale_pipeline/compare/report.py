@@ -25,7 +25,7 @@ from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.method import COSTS, PROMISES, SAMPLING_ERROR, written_cost
 from latentscale_pipeline.report.scores import definitions_of, report_of, section_of, title_apart
 from latentscale_pipeline.views.content import Answer, Fact, Report, Section, Table, table_of
-from latentscale_pipeline.views.drawing import numbered_styles
+from latentscale_pipeline.views.figure import numbered_styles
 from latentscale_pipeline.views.formatting import counted, printable, write_number
 
 LARGEST_CHANGES = 5

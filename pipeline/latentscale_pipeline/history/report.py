@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from latentscale_pipeline.history.entries import Entry
 from latentscale_pipeline.report.method import COSTS, PROMISES, SAMPLING_ERROR, written_cost
@@ -15,28 +16,15 @@ from latentscale_pipeline.report.scores import (
 )
 from latentscale_pipeline.results.kernel_names import complete_names
 from latentscale_pipeline.results.model import Score
-from latentscale_pipeline.views.content import (
-    Answer,
-    Fact,
-    Figure,
-    Report,
-    Section,
-    Table,
-    table_of,
-)
-from latentscale_pipeline.views.drawing import (
-    Json,
-    Style,
-    banded_line,
-    in_plot,
-    layout_of,
-    numbered_styles,
-)
+from latentscale_pipeline.views.content import Answer, Fact, Report, Section, Table, table_of
+from latentscale_pipeline.views.figure import Curve, Figure, Panel, Style, numbered_styles
 from latentscale_pipeline.views.formatting import counted, printable, write_number
 from latentscale_pipeline.views.scores import whole_scores, written_score
 
 SPREAD = 10.0
 """Ratio of a figure's largest to its smallest value above which its axis is logarithmic."""
+
+ENDS = ("value", "lower", "upper")
 
 Key = tuple[str, str, str, str | None, str | None, float | None]
 
@@ -183,7 +171,8 @@ def _named(score: Score) -> str:
 def _figures(prefix: str, trends: Sequence[Trend]) -> list[Figure]:
     """Return one figure per score and kernel, with a line for each order or scale."""
     groups: dict[tuple[str, str | None, bool], list[Trend]] = {}
-    for trend in trends:
+    dated = ([(e, score) for e, score in trend if _seconds(e) is not None] for trend in trends)
+    for trend in filter(None, dated):
         score = trend[0][1]
         groups.setdefault((score.score, score.kernel, score.of == "pair"), []).append(trend)
     return [
@@ -200,45 +189,45 @@ def _figure(key: str, trends: Sequence[Trend]) -> Figure:
     styles = numbered_styles([_named(trend[0][1]) for trend in trends])
     values = [score.value for trend in trends for _, score in trend if score.value]
     spread = bool(values) and 0 < SPREAD * min(values) < max(values)
-    layout = layout_of("finished (UTC)", in_plot(first.unit), log_y=spread)
-    layout["xaxis"] |= {"type": "date"}
-    layout["showlegend"] = len(trends) > 1
     caption = (
         "The band is the bracket; a cross marks a job whose gates failed. Scores of corpora of "
         "different size aren't alike."
     )
-    return Figure(
-        key,
-        _named(first.model_copy(update={"order": None, "scale": None})),
-        caption,
-        {
-            "data": [
-                trace
-                for style, trend in zip(styles, trends, strict=True)
-                for trace in _line(style, trend)
-            ],
-            "layout": layout,
-        },
-    )
-
-
-def _line(style: Style, found: Trend) -> list[Json]:
-    lower, upper = ([getattr(score, end) for _, score in found] for end in ("lower", "upper"))
-    lines = banded_line(
-        style,
-        [entry.finished for entry, _ in found],
-        [score.value for _, score in found],
-        lower,
-        upper,
-        mode="lines+markers",
-        number=",.6~g",
-        beside=([in_plot(entry.job) for entry, _ in found],),
-    )
-    lines[-1]["marker"]["size"] = 8
-    lines[-1]["marker"]["symbol"] = [
-        "x" if entry.passed is False else style.symbol for entry, _ in found
+    curves = [
+        curve
+        for style, trend in zip(styles, trends, strict=True)
+        for curve in _curves(style, trend)
     ]
-    return lines
+    panel = Panel("", "finished (UTC)", printable(first.unit), curves, log_y=spread, dates=True)
+    title = _named(first.model_copy(update={"order": None, "scale": None}))
+    return Figure(key, title, caption, [panel])
+
+
+def _curves(style: Style, found: Trend) -> list[Curve]:
+    """Return the line of a score, and the points of the jobs whose gates failed."""
+    failed = [(entry, score) for entry, score in found if entry.passed is False]
+    passed = [(entry, score) for entry, score in found if entry.passed is not False]
+    crosses = replace(style, symbol="cross")
+    line = replace(_points("", style, found)[0], points=False, lower=None, upper=None)
+    return [line, *_points(style.name, style, passed), *_points("gates failed", crosses, failed)]
+
+
+def _points(name: str, style: Style, found: Trend) -> list[Curve]:
+    if not found:
+        return []
+    times = [at for entry, _ in found if (at := _seconds(entry)) is not None]
+    value, lower, upper = ([getattr(score, end) for _, score in found] for end in ENDS)
+    jobs = [entry.job for entry, _ in found]
+    return [Curve(name, times, value, lower, upper, points=True, style=style, texts=jobs)]
+
+
+def _seconds(entry: Entry) -> float | None:
+    """Return when a job finished, in seconds since the epoch; None if that is unknown."""
+    try:
+        finished = datetime.fromisoformat(entry.finished)
+    except ValueError:
+        return None
+    return (finished if finished.tzinfo else finished.replace(tzinfo=UTC)).timestamp()
 
 
 def _trend_table(trends: Sequence[Trend]) -> Table:

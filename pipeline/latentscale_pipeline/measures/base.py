@@ -26,8 +26,8 @@ from latentscale_pipeline.results.model import Score as Score
 from latentscale_pipeline.results.part import Part
 from latentscale_pipeline.results.part import Role as Role
 from latentscale_pipeline.storage.artifacts import Artifact
-from latentscale_pipeline.views.content import Fact, Figure, Table
-from latentscale_pipeline.views.drawing import Style
+from latentscale_pipeline.views.content import Fact, Table
+from latentscale_pipeline.views.figure import Figure, Style
 from latentscale_pipeline.views.glossary import Definition
 
 Topic = Literal["diversity", "coverage"]

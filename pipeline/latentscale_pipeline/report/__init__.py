@@ -13,6 +13,10 @@ from latentscale_pipeline.report.job import job_report
 from latentscale_pipeline.report.markdown import write_markdown
 from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.content import Report
+from latentscale_pipeline.views.svg import draw_panels
+
+FILE_WIDTH = 640
+"""Width of a figure's file, in pixels."""
 
 FORMATS: Mapping[str, Callable[[Report], str]] = {
     "html": write_html,
@@ -27,4 +31,13 @@ def render_report(results: Results, provenance: dict[str, Any] | None = None) ->
     return write_html(job_report(results, provenance))
 
 
-__all__ = ["FORMATS", "Report", "job_report", "render_report"]
+def figure_files(report: Report) -> dict[str, str]:
+    """Return every figure of a report as SVG, on white, by the name of its file."""
+    return {
+        f"{figure.key}.svg": draw_panels(figure.panels, columns=1, paper="white", width=FILE_WIDTH)
+        for section in report.sections
+        for figure in section.figures
+    }
+
+
+__all__ = ["FORMATS", "Report", "figure_files", "job_report", "render_report"]

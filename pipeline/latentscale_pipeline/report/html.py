@@ -1,55 +1,76 @@
 """Write a report as one HTML page that needs no network.
 
-Names chosen by users (of jobs, corpora, labels, measures) are escaped by the template. Figures are
-embedded as JSON in which ``<``, ``>`` and ``&`` are escaped, so that no text can end the enclosing
-element. The page has its own content security policy: only its two scripts run, and nothing is
-fetched.
+Names chosen by users (of jobs, corpora, labels, measures) are escaped, by the template or where
+figures are drawn. Figures are SVG in the page: they fit its width, print, and need no script. The
+page has its own content security policy: only its style sheet and its one script run, and nothing
+is fetched.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import resources
 
 from latentscale_pipeline.views.content import Report
+from latentscale_pipeline.views.figure import Figure, Panel, styles_of
+from latentscale_pipeline.views.svg import Drawing, draw_panel, sample_of
 
 
 def write_html(report: Report) -> str:
-    """Return a report as one self-contained HTML document.
-
-    Returns
-    -------
-    str
-        HTML of about 5 MB, nearly all of it the plotting library.
-    """
+    """Return a report as one self-contained HTML document."""
     # Imported here because comparisons on a terminal don't need them.
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
 
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.policies["json.dumps_kwargs"] = {"allow_nan": False}
-    figures = {figure.key: figure for part in report.sections for figure in part.figures}
-    # A report without figures doesn't need the plotting library.
-    scripts = [_newlines(get_plotlyjs()), _text("page.js")] if figures else []
+    environment.filters["markup"] = Markup
+    style, script = _text("page.css"), _text("page.js")
     return environment.from_string(_text("page.html.j2")).render(
         report=report,
-        figures={key: figure.document for key, figure in figures.items()},
-        style=Markup(_text("page.css")),  # noqa: S704  (the package's own file)
-        scripts=[Markup(script) for script in scripts],  # noqa: S704  (plotly's and our own)
-        script_hashes=[_content_hash(script) for script in scripts],
+        draw=_draw,
+        style=Markup(style),  # noqa: S704  (the package's own file)
+        script=Markup(script),  # noqa: S704  (the package's own file)
+        style_hash=_content_hash(style),
+        script_hash=_content_hash(script),
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """A figure for the page: panels with their drawings, and a legend of samples with names."""
+
+    panels: Sequence[tuple[Panel, Drawing]]
+    legend: Sequence[tuple[str, str]]
+
+
+def _draw(figure: Figure) -> _Drawn:
+    styles = styles_of(figure.panels)
+    pointed = {
+        curve.name
+        for panel in figure.panels
+        for curve in panel.curves
+        if curve.points and not curve.line
+    }
+    named = [(name, style) for name, style in styles.items() if name]
+    return _Drawn(
+        [(panel, draw_panel(panel, styles, _variable)) for panel in figure.panels],
+        [(name, sample_of(style, _variable, points=name in pointed)) for name, style in named],
+    )
+
+
+def _variable(colour: str) -> str:
+    """Return a colour of the page's scheme."""
+    return f"var(--{colour})"
+
+
 def _text(name: str) -> str:
-    return _newlines(resources.files(__package__).joinpath(name).read_text("utf-8"))
-
-
-def _newlines(text: str) -> str:
-    """Normalise line ends as a browser does before it hashes a script."""
+    text = resources.files(__package__).joinpath(name).read_text("utf-8")
+    # As a browser normalises line ends before it hashes a script.
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

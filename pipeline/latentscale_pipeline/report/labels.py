@@ -6,16 +6,19 @@ from collections.abc import Mapping, Sequence
 
 from latentscale_pipeline.report.scores import score_title
 from latentscale_pipeline.results.model import Score
-from latentscale_pipeline.views.content import Figure, Table, table_of
-from latentscale_pipeline.views.drawing import Style, error_bars, in_plot, layout_of, scatter
+from latentscale_pipeline.views.content import Table, table_of
+from latentscale_pipeline.views.figure import ROLE_STYLES, Curve, Figure, Panel
 from latentscale_pipeline.views.formatting import printable
 from latentscale_pipeline.views.scores import written_score
 
 SHOWN_LABELS = 100
 """Maximum number of labels in a table; ``results.json`` has all."""
 
-DRAWN_LABELS = 40
+DRAWN_LABELS = 20
 """Maximum number of labels in a figure."""
+
+LABEL_HEIGHT = 34
+"""Height of a label in a figure, in pixels: its name above its point."""
 
 
 def label_tables(scores: Sequence[Score], counts: Mapping[str, int]) -> list[Table]:
@@ -62,33 +65,29 @@ def label_figures(key: str, scores: Sequence[Score], counts: Mapping[str, int]) 
     labels = _largest_first(list(chosen), counts)[:DRAWN_LABELS]
     shown = sorted(labels, key=lambda label: chosen[label] or ())
     value, lower, upper = zip(*(chosen[label] or () for label in shown), strict=True)
-    layout = layout_of(in_plot(headline.unit), "")
-    layout["hovermode"] = "closest"
-    layout["height"] = 130 + 20 * len(shown)
-    places = list(range(len(shown)))
-    layout["yaxis"] |= {
-        "tickmode": "array",
-        "tickvals": places,
-        "ticktext": [_short(label) for label in shown],
-        "range": [-0.7, len(shown) - 0.3],
-    }
-    layout["showlegend"] = False
-    style = Style(title, "corpus")
-    trace = scatter(
-        style,
-        list(value),
-        places,
-        "markers",
-        size=9,
-        text=[in_plot(label) for label in shown],
-        error_x=error_bars(style, value, lower, upper),
-        hovertemplate="%{text}: %{x:,.5~g}",
-    )
     which = (
         "Of every label" if len(labels) == len(chosen) else f"Of the {len(shown)} largest labels"
     )
     caption = f"{which}: {title}, with its bracket. Scores that count items grow with the rows."
-    return [Figure(f"{key}-labels", "By label", caption, {"data": [trace], "layout": layout})]
+    curve = Curve(
+        title,
+        range(len(shown)),
+        value,
+        lower,
+        upper,
+        points=True,
+        style=ROLE_STYLES["corpus"],
+    )
+    panel = Panel(
+        "",
+        "",
+        printable(headline.unit),
+        [curve],
+        places=[_short(label) for label in shown],
+        turned=True,
+        height=LABEL_HEIGHT * len(shown),
+    )
+    return [Figure(f"{key}-labels", "By label", caption, [panel])]
 
 
 def _label(score: Score) -> str:
@@ -112,4 +111,4 @@ def _largest_first(labels: list[str], counts: Mapping[str, int]) -> list[str]:
 
 def _short(label: str) -> str:
     text = printable(label)
-    return in_plot(text if len(text) <= 32 else f"{text[:31]}…")
+    return text if len(text) <= 32 else f"{text[:31]}…"

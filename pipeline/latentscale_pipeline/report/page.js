@@ -1,81 +1,53 @@
 "use strict";
 (() => {
-  const figures = JSON.parse(document.getElementById("figures").textContent);
-  const root = document.documentElement;
-  const plots = [...document.querySelectorAll(".plot")];
-  const config = {
-    displaylogo: false,
-    showSendToCloud: false,
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toImage"],
-  };
+  // A panel is read by pointer, touch or arrow keys: the nearest of its places is named above it.
+  const svg = "http://www.w3.org/2000/svg";
+  for (const panel of document.querySelectorAll(".panel[data-readouts]")) {
+    const area = panel.querySelector("svg");
+    const output = panel.previousElementSibling.querySelector("output");
+    const places = panel.dataset.readouts.split("\n").filter(Boolean).map((line) => {
+      const [x, y, ...words] = line.split(" ");
+      return { x: Number(x), y: y === "-" ? null : Number(y), text: words.join(" ") };
+    });
+    if (places.length === 0) continue;
+    const cursor = area.appendChild(document.createElementNS(svg, "g"));
+    cursor.setAttribute("class", "cursor");
+    let at = -1;
 
-  // A colour is written as "@name" in the figures and defined as "--name" in the style sheet.
-  function coloured(value, key, style) {
-    if (Array.isArray(value)) return value.map((item) => coloured(item, key, style));
-    if (value !== null && typeof value === "object") {
-      return Object.fromEntries(
-        Object.entries(value).map(([name, item]) => [name, coloured(item, name, style)]),
-      );
+    function show(place) {
+      at = place;
+      const found = places[at];
+      output.textContent = found ? found.text : "";
+      cursor.replaceChildren();
+      if (!found) return;
+      const single = found.y !== null;
+      const mark = cursor.appendChild(document.createElementNS(svg, single ? "circle" : "line"));
+      const where = single
+        ? { cx: found.x + "%", cy: found.y + "%", r: 8 }
+        : { x1: found.x + "%", x2: found.x + "%", y1: 0, y2: "100%" };
+      for (const [name, value] of Object.entries(where)) mark.setAttribute(name, value);
     }
-    if (typeof value === "string" && value.startsWith("@") && /color$/.test(key)) {
-      return style.getPropertyValue("--" + value.slice(1)).trim();
+
+    function nearest(event) {
+      const box = area.getBoundingClientRect();
+      const away = places.map(({ x, y }) => {
+        const across = (x / 100) * box.width - (event.clientX - box.left);
+        const down = y === null ? 0 : (y / 100) * box.height - (event.clientY - box.top);
+        return across * across + down * down;
+      });
+      return away.indexOf(Math.min(...away));
     }
-    return value;
-  }
 
-  function draw() {
-    const style = getComputedStyle(root);
-    for (const plot of plots) {
-      const figure = coloured(figures[plot.dataset.figure], "", style);
-      figure.layout.width = plot.clientWidth;
-      if (plot.clientWidth < 480) {
-        figure.layout.font.size = 11;
-        figure.layout.dragmode = false;
-      }
-      if (root.hasAttribute("data-printing")) {
-        figure.layout.font.size = 10;
-        figure.layout.height *= 0.7;
-      }
-      const bar = plot.clientWidth < 480 ? false : "hover";
-      Plotly.react(plot, figure.data, figure.layout, { ...config, displayModeBar: bar });
-    }
-  }
-
-  function print(on) {
-    root.toggleAttribute("data-printing", on);
-    draw();
-  }
-
-  // A saved figure is for papers and slides: light, on white, whatever the page is shown in.
-  function save(button) {
-    root.toggleAttribute("data-light", true);
-    const figure = coloured(figures[button.dataset.save], "", getComputedStyle(root));
-    root.toggleAttribute("data-light", false);
-    figure.layout.paper_bgcolor = "#ffffff";
-    const height = figure.layout.height;
-    Plotly.downloadImage(figure, {
-      format: button.dataset.format,
-      filename: button.dataset.save,
-      width: Math.round(1.9 * height),
-      height,
-      scale: button.dataset.format === "png" ? 2 : 1,
+    panel.addEventListener("pointermove", (event) => show(nearest(event)));
+    panel.addEventListener("pointerdown", (event) => show(nearest(event)));
+    panel.addEventListener("pointerleave", () => show(-1));
+    panel.addEventListener("blur", () => show(-1));
+    panel.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+      if (event.key === "Escape") show(-1);
+      if (!step) return;
+      event.preventDefault();
+      show(Math.max(0, Math.min(places.length - 1, at + step)));
     });
   }
-
-  for (const button of document.querySelectorAll("button[data-save]")) {
-    button.addEventListener("click", () => save(button));
-  }
-
-  draw();
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  let width = innerWidth;
-  addEventListener("resize", () => {
-    // A phone's browser changes its height on every scroll; only the width matters to a plot.
-    if (innerWidth !== width) {
-      width = innerWidth;
-      requestAnimationFrame(draw);
-    }
-  });
-  addEventListener("beforeprint", () => print(true));
-  addEventListener("afterprint", () => print(false));
 })();

@@ -10,7 +10,7 @@ from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.scores import replicated_scores, score_title
 from latentscale_pipeline.results.model import Results, Score
 from latentscale_pipeline.views.content import Answer, Fact
-from latentscale_pipeline.views.drawing import half_width
+from latentscale_pipeline.views.figure import half_width
 from latentscale_pipeline.views.formatting import printable, write_number
 from latentscale_pipeline.views.glossary import BOUNDS
 from latentscale_pipeline.views.repeats import write_repeats

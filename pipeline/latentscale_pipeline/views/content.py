@@ -8,21 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
+from latentscale_pipeline.views.figure import Figure
 from latentscale_pipeline.views.glossary import Definition
-
-Json = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One plot: the id of its element, a title, a caption and a plotly document."""
-
-    key: str
-    title: str
-    caption: str
-    document: Json
 
 
 @dataclass(frozen=True, slots=True)

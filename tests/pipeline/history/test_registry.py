@@ -4,6 +4,7 @@ import json
 import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -173,11 +174,14 @@ def test_a_trend_has_every_job_and_marks_the_failed() -> None:
     report = series_report(entries, "nightly", {"release": "nightly-00000002"})
     section = report.sections[0]
     (figure,) = section.figures
-    low, high, line = figure.document["data"]
-    assert line["x"] == [f"2026-01-0{number}T02:00:00Z" for number in (1, 2, 3)]
-    assert line["y"] == [3.0, 3.5, 2.0]
-    assert (low["y"], high["y"]) == ([2.5, 3.0, 1.5], [3.5, 4.0, 2.5])
-    assert [mark == "x" for mark in line["marker"]["symbol"]] == [False, False, True]
+    (panel,) = figure.panels
+    line, passed, failed = panel.curves
+    nights = [datetime(2026, 1, day, 2, tzinfo=UTC).timestamp() for day in (1, 2, 3)]
+    assert (line.x, line.y) == (nights, [3.0, 3.5, 2.0])
+    assert (passed.x, passed.lower, passed.upper) == (nights[:2], [2.5, 3.0], [3.5, 4.0])
+    assert (failed.name, failed.x, failed.y) == ("gates failed", nights[2:], [2.0])
+    assert failed.style is not None
+    assert failed.style.symbol == "cross"
     assert section.scores is not None
     ((name, last, change, lowest, highest, jobs, unit),) = section.scores.rows
     assert (name, change, lowest, highest) == ("spread, corpus", "−43 %", "2", "3.5")

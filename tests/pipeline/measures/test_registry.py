@@ -134,7 +134,7 @@ def test_reading_what_measures_say_needs_no_numerical_library() -> None:
         "import latentscale_pipeline.history.report\n"
         "[measure.report for measure in MEASURES.values()]\n"
         "heavy = {'numba', 'scipy', 'sklearn', 'pynndescent', 'dask', 'distributed'}\n"
-        "heavy |= {'plotly', 'jinja2'}\n"
+        "heavy |= {'jinja2'}\n"
         "print(*heavy & {*sys.modules})"
     )
     command = [sys.executable, "-c", code]

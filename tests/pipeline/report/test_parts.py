@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from latentscale_pipeline.compare.jobs import compare
 from latentscale_pipeline.compare.report import comparison_report
 from latentscale_pipeline.corpus import open_corpus
 from latentscale_pipeline.measures.heat.report import null_models
-from latentscale_pipeline.report import FORMATS, Report, job_report
+from latentscale_pipeline.report import FORMATS, Report, figure_files, job_report
 from latentscale_pipeline.views.content import Figure, Section, Table
 from tests.conftest import Ended
 from tests.support.comparisons import comparison, row, write_job
@@ -56,18 +57,18 @@ def test_null_models_are_those_that_traces_are_normalised_by() -> None:
 def test_rarefaction_ends_at_the_value_of_all_rows() -> None:
     results = full_results()
     report = job_report(read(results))
-    for key, name, measure in (
-        ("magnitude-rarefaction", "corpus, t = 0.329", "magnitude"),
-        ("vendi-0-rarefaction", "corpus, order 1", "vendi"),
+    for key, of, measure in (
+        ("magnitude-rarefaction", "t = 0.329", "magnitude"),
+        ("vendi-0-rarefaction", "order 1", "vendi"),
     ):
-        data = figure(section(report, measure), key).document["data"]
-        (curve,) = [trace for trace in data if trace["name"] == name]
-        (end,) = [trace for trace in data if trace["name"] == f"{name}, continued"]
-        assert curve["x"] == [112, 224, 448]
-        assert end["x"] == [448, 896]
+        (panel,) = figure(section(report, measure), key).panels
+        own = [curve for curve in panel.curves if curve.name == "corpus"]
+        (curve,) = (curve for curve in own if set(curve.texts) == {of})
+        (end,) = (curve for curve in own if curve.texts == [f"{of}, extrapolated"])
+        assert curve.x == [112, 224, 448]
         found = results["measures"][measure]["corpus"]
         whole = found["value"][-1] if measure == "magnitude" else found[2]["value"]
-        assert end["y"] == [curve["y"][-1], whole]
+        assert (end.x, end.y, end.end) == ([896], [whole], of)
 
 
 def test_labels_have_a_table_and_a_figure_of_their_own() -> None:
@@ -79,8 +80,11 @@ def test_labels_have_a_table_and_a_figure_of_their_own() -> None:
     assert found.rows[0][found.header.index("cosine, order 1")] == "2.11871"
     assert vendi.scores is not None
     assert not [cells for cells in vendi.scores.rows if "label" in cells[0]]
-    (trace,) = figure(vendi, "vendi-labels").document["data"]
-    assert trace["x"] == pytest.approx([4.237412 * share for share in (0.5, 0.6, 0.7)], rel=1e-5)
+    (panel,) = figure(vendi, "vendi-labels").panels
+    (curve,) = panel.curves
+    assert panel.turned
+    assert list(panel.places) == [LABELS[0], f"{HOSTILE[:31]}…", LABELS[2]]
+    assert curve.y == pytest.approx([4.237412 * share for share in (0.5, 0.6, 0.7)], rel=1e-5)
 
 
 def test_components_and_outliers_name_rows() -> None:
@@ -183,8 +187,8 @@ def test_a_comparison_of_many_lays_functions_over_each_other() -> None:
         ("magnitude", "magnitude-function"),
         ("vendi", "vendi-0"),
     ):
-        data = figure(section(report, measure), key).document["data"]
-        assert [trace["name"] for trace in data if trace["name"] in names] == names
+        (panel,) = figure(section(report, measure), key).panels
+        assert [curve.name for curve in panel.curves if curve.name in names] == names
     scores = section(report, "vendi").scores
     assert scores is not None
     assert scores.header == ["score", "of", names[2], names[0], "change", names[1], "change"]
@@ -203,7 +207,7 @@ def test_hostile_names_stay_text_in_every_format(written_as: str) -> None:
         assert not re.search(r"(?<!\\)<", text), "every mark that could begin a tag is escaped"
     if written_as == "json":
         document = json.loads(text)
-        assert document["schema"] == "latentscale.report/1"
+        assert document["schema"] == "latentscale.report/2"
         assert document["title"] == HOSTILE
 
 
@@ -218,6 +222,23 @@ def test_the_report_command(tmp_path: Path, latentscale: Callable[..., Ended]) -
     page = tmp_path / "page.html"
     assert latentscale("report", second, first, "--output", page).code == 0
     assert page.read_text().startswith("<!doctype html>")
+    figures = latentscale("report", second, first, "--figures", tmp_path / "svg", "--output", page)
+    assert figures.err == f"figures: 0 in {tmp_path / 'svg'}\nreport: {page}\n"
+    blocked = latentscale("report", second, first, "--figures", page / "below")
+    why = "can't be made: Not a directory; name a folder that can be written"
+    assert (blocked.code, blocked.err) == (2, f"latentscale: {page / 'below'}: {why}\n")
     unfinished = latentscale("report", tmp_path)
     assert unfinished.code == 2
     assert "no results.json here" in unfinished.err
+
+
+def test_figures_are_files_on_white() -> None:
+    found = figure_files(job_report(read(full_results())))
+    assert {"heat-trace.svg", "vendi-0.svg", "vendi-0-rarefaction.svg", "vendi-labels.svg"} <= set(
+        found
+    )
+    for text in found.values():
+        root = ElementTree.fromstring(text)
+        assert root.attrib["width"] == "640"
+        assert root[0].attrib["fill"] == "white"
+        assert "var(" not in text

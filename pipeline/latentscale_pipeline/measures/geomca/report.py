@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from latentscale_pipeline.measures.base import MeasureReport, Role, Score, Topic
 from latentscale_pipeline.measures.geomca.results import (
@@ -15,23 +15,17 @@ from latentscale_pipeline.measures.geomca.results import (
     Row,
 )
 from latentscale_pipeline.results.model import Corpus
-from latentscale_pipeline.views.content import Figure, Table, table_of
-from latentscale_pipeline.views.drawing import ROLES, axis, layout_of
+from latentscale_pipeline.views.content import Table, table_of
+from latentscale_pipeline.views.figure import DASHES, ROLE_STYLES, Curve, Figure, Panel, Style
 from latentscale_pipeline.views.formatting import counted, printable, write_number, write_share
 from latentscale_pipeline.views.glossary import Definition
 from latentscale_pipeline.views.scores import find_known
 
-Json = dict[str, Any]
-
-SHOWN_COMPONENTS = 30
-"""Components in the chart; smaller ones are in the job's store."""
-
-DWARFING = 20
-"""Ratio of the two largest components from which the others would be invisible."""
-
-
 SHOWN_COMPONENT_ROWS = 15
-"""Components in the table; the chart shows more and the store holds all."""
+"""Components in the table."""
+
+SHARED = Style("of both", "gap")
+DIAGONAL = Style("", "gap", DASHES[1])
 
 
 class GeomcaReport(MeasureReport):
@@ -92,51 +86,30 @@ class GeomcaReport(MeasureReport):
     compared = ("precision", "recall")
 
     def figures(self, found: GeomcaResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
-        """Draw the largest components.
-
-        Bars are stacked. If one component is much larger than the others, they stand side by side
-        on a logarithmic axis, where a stack would have no meaning.
-        """
-        components = found.components[:SHOWN_COMPONENTS]
-        if not components:
+        """Draw the stored components by the points that they hold of each corpus."""
+        if not found.components:
             return []
-        ranks = [component.rank for component in components]
-        sizes = sorted((component.size for component in components), reverse=True)
-        dwarfed = len(sizes) > 1 and sizes[0] > DWARFING * sizes[1]
-        layout = layout_of("component, by rank", "thinned points")
-        layout["barmode"] = "group" if dwarfed else "stack"
-        layout["bargap"] = 0.25
-        layout["xaxis"] |= {
-            "anchor": "y2",
-            "dtick": max(1, len(ranks) // 10),
-            "tick0": ranks[0],
-            "range": [ranks[0] - 0.7, ranks[-1] + 0.7],
-        }
-        layout["yaxis"] |= {"domain": [0.42, 1.0]}
-        if dwarfed:
-            layout["yaxis"] |= {
-                "type": "log",
-                "range": [math.log10(0.5), math.log10(2 * sizes[0])],
-                "title": {"text": "thinned points (log.)", "standoff": 8},
-                "dtick": "D1" if sizes[0] < 100 else 1,
-            }
-        layout["yaxis2"] = axis("score") | {
-            "domain": [0.0, 0.32],
-            "range": [-0.08, 1.08],
-            "tickvals": [0, 0.5, 1],
-        }
-        layout["height"] = 460
         count = found.component_count
-        of_all = "" if count is None else f" of {count:,}"
+        stored = len(found.components)
+        which = "Every component" if count in (None, stored) else f"The {stored:,} largest"
+        of_all = "" if count in (None, stored) else f" of {count:,} components"
         caption = (
-            f"The {len(components)} largest components{of_all}: above, how many thinned points of "
-            "each corpus they hold; below, consistency (1 for equally many of both) and quality "
-            "(share of edges between the two corpora)."
+            f"{which}{of_all} by the thinned points that it holds of each corpus. On the dashed "
+            "line it has equally many of both; at the edges, named none, it has points of one "
+            "corpus only, which the other doesn't cover."
         )
-        data = [*_component_bars(components, ranks), *_component_scores(components, ranks)]
-        return [
-            Figure("geomca-components", "Components", caption, {"data": data, "layout": layout})
-        ]
+        panel = Panel(
+            "",
+            "points of the reference",
+            "points of the corpus",
+            _components(found.components),
+            log_x=True,
+            log_y=True,
+            zeros=True,
+            scattered=True,
+            height=320,
+        )
+        return [Figure("geomca-components", "Components", caption, [panel])]
 
     def tables(self, found: GeomcaResults) -> list[Table]:
         """Return tables of the largest components, the outliers and the sweep, if there are any."""
@@ -292,36 +265,25 @@ def _order_note(orders: Sequence[GeomcaScores]) -> str:
     )
 
 
-def _component_bars(components: list[Component], ranks: list[int]) -> list[Json]:
-    return [
-        {
-            "type": "bar",
-            "name": role,
-            "x": ranks,
-            "y": [getattr(component, f"n_{role}") for component in components],
-            "marker": {"color": f"@{role}", "line": {"width": 0}},
-            "hovertemplate": "%{y:,}",
-        }
-        for role in ROLES
-    ]
-
-
-def _component_scores(components: list[Component], ranks: list[int]) -> list[Json]:
-    return [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": name,
-            "x": ranks,
-            "y": [getattr(component, name) for component in components],
-            "yaxis": "y2",
-            "marker": {
-                "color": f"@{name}",
-                "symbol": symbol,
-                "size": size,
-                "line": {"color": f"@{name}", "width": 2},
-            },
-            "hovertemplate": "%{y:.3f}",
-        }
-        for name, symbol, size in (("consistency", "square", 7), ("quality", "diamond-open", 12))
-    ]
+def _components(components: Sequence[Component]) -> list[Curve]:
+    """Return the components of both corpora and of one only; equal ones are one point."""
+    counts = Counter((component.n_reference, component.n_corpus) for component in components)
+    most = max(min(sizes) for sizes in counts)
+    curves = [Curve("", [1, most], [1, most], style=DIAGONAL)] if most > 1 else []
+    kinds = {
+        SHARED: [sizes for sizes in counts if all(sizes)],
+        ROLE_STYLES["corpus"]: [sizes for sizes in counts if not sizes[0]],
+        ROLE_STYLES["reference"]: [sizes for sizes in counts if not sizes[1]],
+    }
+    for style, found in kinds.items():
+        if not found:
+            continue
+        name = style.name if style is SHARED else f"of the {style.name} only"
+        texts = [
+            f"{counted(counts[sizes], 'component')} with {sizes[1]:,} of the corpus and "
+            f"{sizes[0]:,} of the reference"
+            for sizes in found
+        ]
+        across, up = zip(*found, strict=True)
+        curves.append(Curve(name, across, up, points=True, style=style, texts=texts))
+    return curves

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,17 +12,7 @@ from latentscale.heat.null_models import NORMALIZATIONS, Normalization, null_tra
 from latentscale_pipeline.measures.base import MeasureReport, Role
 from latentscale_pipeline.measures.heat.results import HeatResults, HeatTrace, Imd
 from latentscale_pipeline.results.model import Corpus
-from latentscale_pipeline.views.content import Figure
-from latentscale_pipeline.views.drawing import (
-    Style,
-    banded_line,
-    error_bars,
-    in_plot,
-    layout_of,
-    present,
-    scatter,
-    widest,
-)
+from latentscale_pipeline.views.figure import DASHES, Curve, Figure, Panel, Style, present, widest
 from latentscale_pipeline.views.formatting import (
     counted,
     printable,
@@ -32,8 +22,6 @@ from latentscale_pipeline.views.formatting import (
 )
 from latentscale_pipeline.views.glossary import Definition
 
-Json = dict[str, Any]
-
 NORMAL_QUANTILE = 1.96
 """Half-width of a 95 % interval in standard errors, for traces without a stored band."""
 
@@ -41,8 +29,8 @@ LEAST_DEGREE = 4
 """Mean degree below which the random graph of ``er`` has eigenvalues below 0: 1 - 2 / √degree."""
 
 NULL_MODELS: dict[Normalization, Style] = {
-    "complete": Style("complete graph", "gap", "dot"),
-    "er": Style("random graph", "gap", "dashdot"),
+    "complete": Style("complete graph", "gap", DASHES[2]),
+    "er": Style("random graph", "gap", DASHES[3]),
 }
 
 GAP = Style("weighted gap", "gap")
@@ -205,20 +193,16 @@ def draw_traces(traces: Sequence[tuple[Style, HeatTrace]], vertices: int | None 
     vertices : int, optional
         Rows of the first corpus; if given, null models of that size are drawn too.
     """
-    data: list[Json] = []
+    curves: list[Curve] = []
     brackets: list[tuple[float, float, float]] = []
     for style, trace in traces:
         lower, upper = (ends.tolist() for ends in _band(trace))
         brackets += zip(trace.trace, lower, upper, strict=True)
-        data += banded_line(style, trace.times, trace.trace, lower, upper, number=".6~g")
+        curves.append(Curve(style.name, trace.times, trace.trace, lower, upper, style=style))
     first = traces[0][1]
     nulls = null_models(first, vertices) if vertices else []
-    data += [
-        scatter(style, first.times, heat, "lines", width=1.3, hovertemplate="%{y:.4~g}")
-        for style, heat in nulls
-    ]
-    unit = UNITS.get(first.normalization, in_plot(first.normalization))
-    layout = layout_of("diffusion time t", unit, log_x=True)
+    curves += [Curve(style.name, first.times, heat, style=style) for style, heat in nulls]
+    unit = UNITS.get(first.normalization, printable(first.normalization))
     caption = (
         "Left: local neighbourhoods. Right: the corpus as a whole. "
         f"The band is a 95 % interval: {widest(brackets)}."
@@ -228,7 +212,8 @@ def draw_traces(traces: Sequence[tuple[Style, HeatTrace]], vertices: int | None 
             " Grey: null models in the same normalization, a complete graph and a random graph "
             "with as many vertices and edges; a corpus with structure loses its heat more slowly."
         )
-    return Figure("heat-trace", "Heat trace", caption, {"data": data, "layout": layout})
+    panel = Panel("", "diffusion time t", unit, curves, log_x=True, from_zero=True)
+    return Figure("heat-trace", "Heat trace", caption, [panel])
 
 
 def null_models(trace: HeatTrace, vertices: int) -> list[tuple[Style, list[float]]]:
@@ -259,29 +244,31 @@ def _weighted_gap(corpus: HeatTrace, reference: HeatTrace, imd: Imd) -> Figure:
         (np.array(corpus.trace), np.array(reference.trace)),
         (_band(corpus), _band(reference)),
     )
-    data = banded_line(GAP, corpus.times, *(values.tolist() for values in gap), number=".2~e")
-    bars = error_bars(POINT, [imd.value], [imd.lower], [imd.upper])
-    data.append(
-        scatter(
-            POINT,
-            [imd.time],
-            [imd.value],
-            "markers",
-            size=10,
-            error_y=bars,
-            hovertemplate="%{y:.2~e}",
-        )
+    value, lower, upper = (values.tolist() for values in gap)
+    peak = Curve(
+        POINT.name,
+        [imd.time],
+        [imd.value],
+        [imd.lower],
+        [imd.upper],
+        points=True,
+        style=POINT,
     )
-    layout = layout_of("diffusion time t", "weighted gap", log_x=True)
-    layout["yaxis"] |= {"rangemode": "tozero"}
+    panel = Panel(
+        "",
+        "diffusion time t",
+        "weighted gap",
+        [Curve(GAP.name, corpus.times, value, lower, upper, style=GAP), peak],
+        log_x=True,
+        from_zero=True,
+    )
     written = write_estimate(imd.value, imd.lower, imd.upper, typeset=True)
     caption = (
         "The gap between the two heat traces under IMD's weight e^(−2(t + 1/t)). Its highest "
         f"point over all times, at t = {write_number(imd.time, 3)}, is the IMD: {written.value} "
         f"{written.bracket}. The band adds both traces' brackets, so it is wider than the IMD's."
     )
-    document = {"data": data, "layout": layout}
-    return Figure("heat-gap", "Where the two shapes differ", caption, document)
+    return Figure("heat-gap", "Where the two shapes differ", caption, [panel])
 
 
 def _band(trace: HeatTrace) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

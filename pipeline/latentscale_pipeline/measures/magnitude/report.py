@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from latentscale_pipeline.measures.base import MeasureReport, Role
 from latentscale_pipeline.measures.magnitude.results import MagnitudeFunction, MagnitudeResults
 from latentscale_pipeline.results.model import Corpus, Results
-from latentscale_pipeline.views.content import Fact, Figure
-from latentscale_pipeline.views.drawing import (
-    Style,
-    banded_line,
-    in_plot,
-    layout_of,
-    present,
-    scatter,
-    widest,
-)
+from latentscale_pipeline.views.content import Fact
+from latentscale_pipeline.views.figure import Curve, Figure, Panel, Rule, Style, present, widest
 from latentscale_pipeline.views.formatting import listed, printable, write_estimate, write_number
 from latentscale_pipeline.views.glossary import BOUNDS, Definition
-from latentscale_pipeline.views.rarefaction import Curve, draw_rarefaction
+from latentscale_pipeline.views.rarefaction import Growth, draw_rarefaction
 from latentscale_pipeline.views.scores import (
     fact_beside_reference,
     whole_scores,
 )
-
-Json = dict[str, Any]
 
 DRAWN_SCALES = 3
 """Scales whose rarefaction is drawn, spread evenly over all."""
@@ -128,19 +117,24 @@ def _function_method(function: MagnitudeFunction) -> str:
 
 def draw_functions(functions: Sequence[tuple[Style, MagnitudeFunction]]) -> Figure:
     """Draw magnitude functions with their brackets and convergence scales."""
-    data: list[Json] = []
-    for style, function in functions:
-        data += banded_line(
-            style,
+    curves = [
+        Curve(
+            style.name,
             function.scales,
             function.value,
             function.lower,
             function.upper,
-            number=",.6~g",
-            beside=([BOUNDS[kind].name for kind in function.bounds], map(in_plot, function.method)),
-            mode="lines+markers",
+            points=True,
+            line=True,
+            style=style,
+            texts=[
+                listed([BOUNDS[kind].name, method])
+                for kind, method in zip(function.bounds, function.method, strict=True)
+            ],
         )
-    top = max(max(function.upper) for _, function in functions)
+        for style, function in functions
+    ]
+    rules: list[Rule] = []
     last = max(max(function.scales) for _, function in functions)
     sentences = []
     for style, function in functions:
@@ -152,7 +146,8 @@ def draw_functions(functions: Sequence[tuple[Style, MagnitudeFunction]]) -> Figu
             beyond = f"t_conv of the {style.name} is {write_number(scale)}, outside this plot."
             sentences.append(beyond)
         else:
-            data.append(_convergence_line(style, function, scale, top))
+            rules.append(Rule(scale, style))
+            sentences.append(f"t_conv of the {style.name} is {_convergence(function, scale)}.")
     brackets = (
         bracket
         for _, function in functions
@@ -162,45 +157,37 @@ def draw_functions(functions: Sequence[tuple[Style, MagnitudeFunction]]) -> Figu
     caption = " ".join(
         [
             f"The function starts at 1 and approaches the number of distinct rows: {counts}.",
-            "Dotted lines mark the convergence scales t_conv.",
+            *(["Dotted lines mark the convergence scales t_conv."] if rules else []),
             *sentences,
             f"The band is the bracket: {widest(brackets)}.",
         ]
     )
-    layout = layout_of("scale t (1/distance)", "magnitude (effective points)")
-    layout["yaxis"]["rangemode"] = "tozero"
-    document = {"data": data, "layout": layout}
-    return Figure("magnitude-function", "Magnitude function", caption, document)
+    panel = Panel(
+        "",
+        "scale t (1/distance)",
+        "magnitude (effective points)",
+        curves,
+        from_zero=True,
+        rules=rules,
+    )
+    return Figure("magnitude-function", "Magnitude function", caption, [panel])
 
 
-def _convergence_line(style: Style, function: MagnitudeFunction, scale: float, top: float) -> Json:
+def _convergence(function: MagnitudeFunction, scale: float) -> str:
     bracket = function.convergence
     if bracket is None:
-        text = write_number(scale)
-    else:
-        written = write_estimate(bracket.value, bracket.lower, bracket.upper, typeset=True)
-        text = f"{written.value} {written.bracket}"
-    return scatter(
-        replace(style, dash="dot"),
-        [scale, scale],
-        [0, top],
-        "lines",
-        name=f"t_conv, {style.name}",
-        width=1.5,
-        legendgroup=style.name,
-        text=[text, text],
-        hovertemplate="%{text}",
-    )
+        return write_number(scale)
+    return f"{write_estimate(bracket.value, bracket.lower, bracket.upper, typeset=True)}"
 
 
-def _curves(style: Style, function: MagnitudeFunction) -> list[Curve]:
+def _curves(style: Style, function: MagnitudeFunction) -> list[Growth]:
     grown = function.rarefaction
     if grown is None:
         return []
     last = len(function.scales) - 1
     places = sorted({round(last * (share + 1) / DRAWN_SCALES) for share in range(DRAWN_SCALES)})
     return [
-        Curve(
+        Growth(
             of=f"t = {write_number(function.scales[place], 3)}",
             style=style,
             sizes=grown.sizes,

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from latentscale_pipeline.measures.base import MeasureReport, Role, Score, Topic
 from latentscale_pipeline.measures.vendi.results import VendiResults, VendiScore
 from latentscale_pipeline.results.model import Corpus, Results
-from latentscale_pipeline.views.content import Fact, Figure
-from latentscale_pipeline.views.drawing import (
-    Style,
-    error_bars,
-    hover_texts,
-    in_plot,
-    layout_of,
-    present,
-    scatter,
-    widest,
-)
+from latentscale_pipeline.views.content import Fact
+from latentscale_pipeline.views.figure import Curve, Figure, Panel, Style, present, widest
 from latentscale_pipeline.views.formatting import listed, printable, write_number
 from latentscale_pipeline.views.glossary import BOUNDS, Definition
-from latentscale_pipeline.views.rarefaction import Curve, draw_rarefaction
+from latentscale_pipeline.views.rarefaction import Growth, draw_rarefaction
 from latentscale_pipeline.views.scores import fact_beside_reference, find_known, whole_scores
 
-Json = dict[str, Any]
 Drawn = tuple[Style, Sequence[VendiScore]]
 Kernel = tuple[str, float | None]
 Numbers = tuple[float, float, float]
@@ -152,15 +143,7 @@ def _draw_orders(key: str, kernel: str, bandwidth: float | None, chosen: Sequenc
     brackets = [numbers for _, entries in chosen for entry in entries if (numbers := entry.numbers)]
     values = [value for value, _, _ in brackets]
     spread = bool(values) and max(values) > 10 * min(values)
-    layout = layout_of("order q", "effective items", log_y=spread)
-    orders = {float(entry.order): _order(entry) for _, entries in chosen for entry in entries}
-    layout["xaxis"] |= {
-        "type": "category",
-        "categoryorder": "array",
-        "categoryarray": [orders[order] for order in sorted(orders)],
-    }
-    if not spread:
-        layout["yaxis"]["rangemode"] = "tozero"
+    orders = sorted({float(entry.order) for _, entries in chosen for entry in entries})
     counts = " and ".join(
         f"{entries[0].n:,} ({style.name})" for style, entries in chosen if entries
     )
@@ -180,25 +163,31 @@ def _draw_orders(key: str, kernel: str, bandwidth: float | None, chosen: Sequenc
             ),
         ]
     )
-    title = f"Vendi score by order, {printable(kernel)} kernel"
-    data = [_points(style, entries) for style, entries in chosen]
-    return Figure(key, title, caption, {"data": data, "layout": layout})
+    panel = Panel(
+        "",
+        "order",
+        "effective items",
+        [_points(style, entries, orders) for style, entries in chosen],
+        log_y=spread,
+        from_zero=not spread,
+        places=["∞" if order == math.inf else f"{order:g}" for order in orders],
+    )
+    return Figure(key, f"Vendi score by order, {printable(kernel)} kernel", caption, [panel])
 
 
-def _points(style: Style, entries: Sequence[VendiScore]) -> Json:
+def _points(style: Style, entries: Sequence[VendiScore], orders: Sequence[float]) -> Curve:
     known = [(entry, numbers) for entry in entries if (numbers := entry.numbers)]
     value, lower, upper = ([numbers[end] for _, numbers in known] for end in range(3))
-    beside = (
-        [BOUNDS[entry.bounds or ""].name for entry, _ in known],
-        [in_plot(entry.method) for entry, _ in known],
-    )
-    return scatter(
-        style,
-        [_order(entry) for entry, _ in known],
+    return Curve(
+        style.name,
+        [orders.index(float(entry.order)) for entry, _ in known],
         value,
-        size=9,
-        error_y=error_bars(style, value, lower, upper),
-        **hover_texts(lower, upper, ",.6~g", beside),
+        lower,
+        upper,
+        points=True,
+        line=True,
+        style=style,
+        texts=[listed([BOUNDS[entry.bounds or ""].name, entry.method]) for entry, _ in known],
     )
 
 
@@ -214,9 +203,9 @@ def _by_kernel(drawn: Sequence[Drawn]) -> list[tuple[Kernel, list[Drawn]]]:
     return list(found.items())
 
 
-def _curves(style: Style, entries: Sequence[VendiScore]) -> list[Curve]:
+def _curves(style: Style, entries: Sequence[VendiScore]) -> list[Growth]:
     return [
-        Curve(
+        Growth(
             of=f"order {'∞' if entry.order == 'inf' else entry.order}",
             style=style,
             sizes=entry.rarefaction.sizes,
@@ -229,7 +218,3 @@ def _curves(style: Style, entries: Sequence[VendiScore]) -> list[Curve]:
         for entry in entries
         if entry.rarefaction and (numbers := entry.numbers)
     ]
-
-
-def _order(entry: VendiScore) -> str:
-    return "∞" if entry.order == "inf" else in_plot(entry.order)

@@ -1,0 +1,405 @@
+"""Draw panels as SVG, without a plotting library.
+
+A panel is drawn in shares of its area between the axes, so that it fits any width and its texts
+and points keep their size: lines lie in a nested SVG that is stretched, texts and points at
+percentages beside it. A page gives the area a width by its style sheet; a file has a fixed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from latentscale_pipeline.views.axis import Axis, axis_over, in_power, write_date
+from latentscale_pipeline.views.figure import Curve, Panel, Style, styles_of
+from latentscale_pipeline.views.formatting import printable, write_estimate, write_number
+
+WIDTH, HEIGHT = 420, 256
+"""Size of one panel of a file, in pixels."""
+
+LEFT, RIGHT, TOP, BOTTOM = 58, 14, 40, 44
+"""Margins of one panel of a file, in pixels."""
+
+COLOURS = {
+    "line-0": "#0072B2",
+    "line-1": "#D55E00",
+    "line-2": "#009E73",
+    "line-3": "#CC79A7",
+    "line-4": "#56B4E9",
+    "line-5": "#E69F00",
+    "corpus": "#0072B2",
+    "reference": "#C4500A",
+    "chance": "#CDD4DB",
+    "differs": "#9C2A6B",
+    "gap": "#58626D",
+    "soft": "#58626D",
+    "grid": "#E2E5E9",
+    "ink": "#16191D",
+}
+"""Colours of a file by name."""
+
+ON_ANY_PAPER = {"soft": "#7C828A", "gap": "#7C828A", "grid": "#7C828A40", "ink": "currentColor"}
+"""What is drawn in other colours where the file has no background."""
+
+LEGEND_ROW, LEGEND_CHARACTER = 18, 6.4
+
+SHAPES = {
+    "diamond": "M0,-5.5 5.5,0 0,5.5 -5.5,0Z",
+    "square": "M-4,-4H4V4H-4Z",
+    "triangle": "M0,-5 5,4H-5Z",
+    "cross": "M-4,-4 4,4M-4,4 4,-4",
+    "star": "M0,-5V5M-4.3,-2.5 4.3,2.5M-4.3,2.5 4.3,-2.5",
+}
+"""Outlines of the symbols other than a disc, in pixels."""
+
+RADIUS = 3.6
+"""Radius of a disc, in pixels; points of lines are smaller where there are many."""
+
+MANY = 40
+"""Points of a curve beyond which they are drawn smaller."""
+
+Colour = Callable[[str], str]
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Readout:
+    """What is said of a place in a panel: where it is, in percent, and the text."""
+
+    x: float
+    y: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A drawn panel.
+
+    Attributes
+    ----------
+    body : str
+        The content of an SVG whose size is that of the area between the axes.
+    x_label, y_label : str
+        The labels of the axes, with the powers of ten of their numbers.
+    readouts : sequence of Readout
+        From left to right.
+    """
+
+    body: str
+    x_label: str
+    y_label: str
+    readouts: Sequence[Readout]
+
+
+def draw_panel(panel: Panel, styles: Mapping[str, Style], colour: Colour) -> Drawing:
+    """Draw one panel.
+
+    Parameters
+    ----------
+    panel : Panel
+        Its curves.
+    styles : mapping
+        The style of each name of a curve.
+    colour : callable
+        Gives the value of ``fill`` and ``stroke`` for the name of a colour.
+    """
+    across, down = _axes(panel)
+    plot = _Plot(panel, across, down, colour)
+    lines = [plot.grid(), *(plot.rule(rule.at, rule.style) for rule in panel.rules)]
+    marks = [plot.ticks()]
+    for curve in panel.curves:
+        lines.append(plot.lines(curve, curve.style or styles[curve.name]))
+        marks.append(plot.marks(curve, curve.style or styles[curve.name]))
+    nested = (
+        '<svg viewBox="0 0 1000 1000" preserveAspectRatio="none" width="100%" height="100%" '
+        f'overflow="visible" fill="none">{"".join(lines)}</svg>'
+    )
+    labels = (panel.x_label + in_power(across.power), panel.y_label + in_power(down.power))
+    return Drawing(nested + "".join(marks), *labels, plot.readouts())
+
+
+def draw_panels(
+    panels: Sequence[Panel], *, columns: int = 3, paper: str | None = None, width: int = WIDTH
+) -> str:
+    """Return an SVG of panels in rows, with one legend below.
+
+    Parameters
+    ----------
+    panels : sequence of Panel
+        At least one, each with at least one finite point.
+    columns : int
+        Panels in a row.
+    paper : str, optional
+        Colour of the background; transparent by default.
+    width : int
+        Width of a panel, in pixels.
+    """
+    styles = styles_of(panels)
+    alone = len(styles) == 1
+    named = [(name, style) for name, style in styles.items() if name]
+    columns = min(columns, len(panels))
+    heights = [TOP + panel.height + BOTTOM for panel in panels]
+    rows = [max(heights[start : start + columns]) for start in range(0, len(panels), columns)]
+
+    own = COLOURS if paper else {**COLOURS, **ON_ANY_PAPER}
+    own |= {"line-0": "currentColor"} if alone else {}
+
+    def colour(name: str) -> str:
+        return own.get(name, own["gap"])
+
+    legend, legend_height = _legend(named, columns * width, colour) if len(named) > 1 else ("", 0.0)
+    height = sum(rows) + legend_height
+    drawn = "".join(
+        f'<g transform="translate({place % columns * width},{sum(rows[: place // columns])})">'
+        f"{_framed(panel, styles, colour, width)}</g>"
+        for place, panel in enumerate(panels)
+    )
+    label = escape("; ".join(f"{p.y_label} over {p.x_label}" for p in panels))
+    size = f'viewBox="0 0 {columns * width} {height:g}" width="{columns * width}"'
+    back = f'<rect width="100%" height="100%" fill="{paper}"/>' if paper else ""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{label}" '
+        f'fill="currentColor" font-size="11" font-family="sans-serif">{back}{drawn}'
+        f'<g transform="translate(0,{sum(rows)})">{legend}</g></svg>'
+    )
+
+
+def sample_of(style: Style, colour: Colour, *, points: bool = False) -> str:
+    """Return a short line, or a point, in a style: 24 × 12 pixels, for a legend."""
+    tone = colour(style.colour)
+    if points:
+        return _symbol(style.symbol, "12", "6", RADIUS, tone)
+    return f'<path d="M0,6H24" stroke="{tone}" stroke-width="2"{_dashes(style.dash)}/>'
+
+
+@dataclass(frozen=True, slots=True)
+class _Plot:
+    """A panel with its axes; ``across`` is the axis to the right, ``down`` the other."""
+
+    panel: Panel
+    across: Axis
+    down: Axis
+    colour: Colour
+
+    def grid(self) -> str:
+        steps = [f"M0,{1000 - 1000 * at:.1f}H1000" for at, _ in self.down.ticks()]
+        if self.panel.turned or self.panel.scattered:
+            steps += [f"M{1000 * at:.1f},0V1000" for at, _ in self.across.ticks()]
+        grid = _path("".join(steps), self.colour("grid"), 1)
+        return grid + _path("M0,0V1000H1000", self.colour("soft"), 1)
+
+    def ticks(self) -> str:
+        below = [
+            f'<text x="{100 * at:.2f}%" y="100%" dy="16" text-anchor="middle">{escape(text)}</text>'
+            for at, text in self.across.ticks()
+        ]
+        # The names of places stand in the panel, above their points: they can be long.
+        where = ('x="6" dy="-6"', "start") if self.panel.turned else ('x="-7" dy="4"', "end")
+        beside = [
+            f'<text {where[0]} y="{100 - 100 * at:.2f}%" text-anchor="{where[1]}">{escape(text)}'
+            "</text>"
+            for at, text in self.down.ticks()
+        ]
+        return f'<g fill="{self.colour("soft")}">{"".join(below)}{"".join(beside)}</g>'
+
+    def rule(self, at: float, style: Style) -> str:
+        x = 1000 * self.across.place(np.array([at]))[0]
+        return _path(f"M{x:.1f},0V1000", self.colour(style.colour), 1.5, "2 3")
+
+    def placed(self, curve: Curve) -> tuple[NDArray[np.bool_], Numbers, Numbers, Numbers, Numbers]:
+        """Return which points can be drawn, and x, y, lower and upper of these as shares."""
+        x, y = _numbers(curve.x), _numbers(curve.y)
+        own, other = (self.down, self.across) if self.panel.turned else (self.across, self.down)
+        at, value = own.place(x), other.place(y)
+        lower, upper = (
+            value if ends is None else other.place(_numbers(ends))
+            for ends in (curve.lower, curve.upper)
+        )
+        kept = np.isfinite(at) & np.isfinite(value) & np.isfinite(lower) & np.isfinite(upper)
+        return kept, at[kept], value[kept], lower[kept], upper[kept]
+
+    def lines(self, curve: Curve, style: Style) -> str:
+        _, at, value, lower, upper = self.placed(curve)
+        if not len(at):
+            return ""
+        tone = self.colour(style.colour)
+        bracketed = curve.lower is not None or curve.upper is not None
+        drawn = ""
+        if bracketed and curve.points:
+            ends = zip(at, lower, upper, strict=True)
+            bars = "".join(f"M{self._point(a, b)}L{self._point(a, c)}" for a, b, c in ends)
+            drawn += _path(bars, tone, 1.5)
+        elif bracketed:
+            edge = self._points(np.append(at, at[::-1]), np.append(upper, lower[::-1]))
+            shade = 1 if style.colour == "chance" else 0.2
+            drawn += f'<path d="M{edge}Z" fill="{tone}" fill-opacity="{shade}"/>'
+        if not curve.points if curve.line is None else curve.line:
+            drawn += _path(f"M{self._points(at, value)}", tone, 2, style.dash)
+        return drawn
+
+    def marks(self, curve: Curve, style: Style) -> str:
+        _, at, value, _, _ = self.placed(curve)
+        tone = self.colour(style.colour)
+        radius = RADIUS if len(at) <= MANY else RADIUS / 2
+        drawn = ""
+        if curve.points:
+            drawn = "".join(
+                _symbol(style.symbol, *self._percent(a, b), radius, tone)
+                for a, b in zip(at, value, strict=True)
+            )
+        if curve.end and len(at):
+            x, y = self._percent(at[-1], value[-1])
+            drawn += f'<text x="{x}" y="{y}" dx="8" dy="4">{escape(curve.end)}</text>'
+        return drawn
+
+    def readouts(self) -> list[Readout]:
+        """Return what is said of each place: of all curves at a value of x, or of one point."""
+        panel = self.panel
+        found: dict[tuple[float, float | None], dict[str, None]] = {}
+        for curve in filter(lambda curve: curve.name, panel.curves):
+            kept, at, value, _, _ = self.placed(curve)
+            for place, a, b in zip(np.flatnonzero(kept).tolist(), at, value, strict=True):
+                x, y = (b, a) if panel.turned else (a, b)
+                single = panel.turned or panel.scattered
+                key = (round(100 * x, 2), round(100 - 100 * y, 2) if single else None)
+                texts = found.setdefault(key, {self._place(curve, place): None})
+                texts[_said(curve, place, alone=panel.scattered)] = None
+        readouts = []
+        for key in sorted(found, key=lambda key: (key[0], key[1] or 0.0)):
+            of, *said = found[key]
+            readouts.append(Readout(*key, f"{of}{': ' if of else ''}{'; '.join(said)}"))
+        return readouts
+
+    def _place(self, curve: Curve, place: int) -> str:
+        """Say the value of x of a point."""
+        panel, value = self.panel, float(_numbers(curve.x)[place])
+        if panel.scattered:
+            return ""
+        if panel.dates:
+            return write_date(value)
+        if not panel.places:
+            return f"{panel.x_label} {write_number(value, 3, typeset=True)}"
+        name = panel.places[round(value)]
+        return name if panel.turned else f"{panel.x_label} {name}"
+
+    def _percent(self, a: float, b: float) -> tuple[str, str]:
+        x, y = (b, a) if self.panel.turned else (a, b)
+        return f"{100 * x:.2f}%", f"{100 - 100 * y:.2f}%"
+
+    def _point(self, a: float, b: float) -> str:
+        x, y = (b, a) if self.panel.turned else (a, b)
+        return f"{1000 * x:.1f},{1000 - 1000 * y:.1f}"
+
+    def _points(self, a: Numbers, b: Numbers) -> str:
+        return " ".join(self._point(*point) for point in zip(a, b, strict=True))
+
+
+def _axes(panel: Panel) -> tuple[Axis, Axis]:
+    """Return the axis to the right and the axis upwards."""
+    curves = panel.curves
+    x_values = [_numbers(curve.x) for curve in curves]
+    y_values = [
+        _numbers(ends)
+        for curve in curves
+        for ends in (curve.y, curve.lower, curve.upper)
+        if ends is not None
+    ]
+    pointed = any(curve.points for curve in curves)
+    x_values.append(np.array([rule.at for rule in panel.rules]))
+    own = axis_over(
+        x_values,
+        log=panel.log_x,
+        zeros=panel.zeros,
+        places=panel.places,
+        dates=panel.dates,
+        margin=pointed,
+    )
+    other = axis_over(
+        y_values,
+        log=panel.log_y,
+        zeros=panel.zeros,
+        from_zero=panel.from_zero,
+        margin=True,
+    )
+    return (other, own) if panel.turned else (own, other)
+
+
+def _framed(panel: Panel, styles: Mapping[str, Style], colour: Colour, width: int) -> str:
+    """Return a panel with its margins and labels, for a file."""
+    drawn = draw_panel(panel, styles, colour)
+    inside = width - LEFT - RIGHT
+    middle, foot = LEFT + inside / 2, TOP + panel.height + BOTTOM - 8
+    texts = [
+        (LEFT, TOP - 24, "start", panel.title, "bold"),
+        (middle, foot, "middle", drawn.x_label, "normal"),
+        (LEFT - 50, TOP - 10, "start", drawn.y_label, "normal"),
+    ]
+    written = "".join(
+        f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" font-weight="{weight}">'
+        f"{escape(text)}</text>"
+        for x, y, anchor, text, weight in texts
+        if text
+    )
+    return (
+        f'{written}<svg x="{LEFT}" y="{TOP}" width="{inside}" height="{panel.height}" '
+        f'overflow="visible">{drawn.body}</svg>'
+    )
+
+
+def _legend(named: Sequence[tuple[str, Style]], width: float, colour: Colour) -> tuple[str, float]:
+    """Return the legend, in rows of line samples with their names, and its height."""
+    x, y, drawn = float(LEFT), 12.0, []
+    for name, style in named:
+        needed = 44 + LEGEND_CHARACTER * len(name)
+        if x > LEFT and x + needed > width - RIGHT:
+            x, y = float(LEFT), y + LEGEND_ROW
+        sample = sample_of(style, colour)
+        drawn.append(
+            f'<g transform="translate({x:.1f},{y - 10:.1f})">{sample}</g>'
+            f'<text x="{x + 30:.1f}" y="{y:.1f}">{escape(name)}</text>'
+        )
+        x += needed
+    return "".join(drawn), y + LEGEND_ROW
+
+
+def _said(curve: Curve, place: int, *, alone: bool) -> str:
+    """Say the value of one point with its bracket, then its text; or its text alone."""
+    beside = printable(curve.texts[place]) if curve.texts else ""
+    if alone and beside:
+        return beside
+    value = float(_numbers(curve.y)[place])
+    if curve.lower is None or curve.upper is None:
+        written = write_number(value, 5, typeset=True)
+    else:
+        ends = (float(_numbers(curve.lower)[place]), float(_numbers(curve.upper)[place]))
+        written = f"{write_estimate(value, *ends, typeset=True)}".removesuffix(" ± 0")
+    named = f"{printable(curve.name)} {written}".strip()
+    return f"{named}, {beside}" if beside else named
+
+
+def _numbers(values: ArrayLike) -> Numbers:
+    return np.asarray(values, dtype=np.float64)
+
+
+def _path(steps: str, tone: str, width: float, dash: str = "") -> str:
+    if not steps:
+        return ""
+    line = f'stroke="{tone}" stroke-width="{width:g}"{_dashes(dash)}'
+    return f'<path d="{steps}" {line} vector-effect="non-scaling-stroke"/>'
+
+
+def _dashes(dash: str) -> str:
+    return f' stroke-dasharray="{dash}"' if dash else ""
+
+
+def _symbol(symbol: str, x: str, y: str, radius: float, tone: str) -> str:
+    if symbol == "disc":
+        return f'<circle cx="{x}" cy="{y}" r="{radius:g}" fill="{tone}"/>'
+    paint = f'stroke="{tone}" stroke-width="2"' if symbol in {"cross", "star"} else f'fill="{tone}"'
+    scale = "" if radius == RADIUS else f' transform="scale({radius / RADIUS:g})"'
+    shape = f'<path d="{SHAPES[symbol]}" {paint}{scale}/>'
+    return f'<svg x="{x}" y="{y}" overflow="visible">{shape}</svg>'
