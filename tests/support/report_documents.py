@@ -56,3 +56,71 @@ def later(results: dict[str, Any], night: int, share: float) -> dict[str, Any]:
         for end in ("value", "lower", "upper"):
             row[end] *= share
     return results
+
+
+def judged() -> dict[str, Any]:
+    """Return results of which one score differs, by far, and one doesn't."""
+    results = example_results()
+    usual = {
+        "rows": 300,
+        "centre": 12.0,
+        "lower": 10.0,
+        "upper": 14.0,
+        "z": 0.0,
+        "p": 0.4,
+        "smallest_found": 1.0,
+    }
+    for row in results["scores"]:
+        if (row["measure"], row["of"], row["score"]) == ("magnitude", "corpus", "area"):
+            row["expected"] = usual | {"found": 3.0, "p": 1e-6, "p_adjusted": 2e-6}
+        if (row["measure"], row["of"], row.get("order")) == ("vendi", "corpus", "1"):
+            row["expected"] = usual | {"found": 13.0, "p_adjusted": 0.4}
+    verdict = {
+        "value": "differs",
+        "reason": "MagArea <b> is 3.",
+        "also": "The rest.",
+        "compared": 2,
+    }
+    return results | {"verdict": verdict}
+
+
+def with_rows() -> dict[str, Any]:
+    """Return results with numbers of rows, of which near-duplicates are too many, and rows."""
+    results = judged()
+    counts = {
+        "rows": 896,
+        "centre": 0.001,
+        "lower": 0.0,
+        "upper": 0.005,
+        "z": 0.0,
+        "p": 0.5,
+        "smallest_found": 0.01,
+    }
+    for name, of, found, p in (
+        ("near-duplicates", "corpus", 0.125, 1e-6),
+        ("leaks", "pair", 0.00125, 0.9),
+    ):
+        row = {"measure": "duplicates", "of": of, "score": name, "unit": "share of rows"}
+        row |= {"value": found, "lower": found, "upper": found, "bounds": "exact"}
+        row |= {"better": "low", "sampling_error": None}
+        results["scores"].append(row | {"expected": counts | {"found": found, "p_adjusted": p}})
+    groups = {"rows": 896, "exact_duplicates": 0, "near_duplicates": 112}
+    groups |= {"repeated": 0, "covered": 56}
+    results["measures"]["duplicates"] = {
+        "metric": "cosine",
+        "within": 0.05,
+        "corpus": groups,
+        "reference": groups,
+        "pair": {"leaks": 1, "outliers": 0, "outlier_distance": 0.5, "not_covered": 0},
+    }
+    leaks = [{"row": 3, "id": HOSTILE, "other": 7, "distance": 0.0001}]
+    near = [
+        {"row": 3 + place, "label": "law", "other_id": "a", "distance": 0.01} for place in range(60)
+    ]
+    results["rows"] = [
+        {"reason": "leaks", "of": "corpus", "rows": leaks},
+        {"reason": "near-duplicates", "of": "corpus", "rows": near[:50]},
+        {"reason": "outliers", "of": "corpus", "rows": []},
+        {"reason": "unknown to us", "of": "corpus", "rows": leaks},
+    ]
+    return results

@@ -15,9 +15,11 @@ from latentscale_pipeline.jobs.plan import Plan, measures_of
 from latentscale_pipeline.jobs.provenance import PROVENANCE_KEY
 from latentscale_pipeline.measures.base import Findings, Role
 from latentscale_pipeline.measures.by_label import collect_by_label
+from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.verdict import judge
 from latentscale_pipeline.results import model
+from latentscale_pipeline.rows.examples import rows_to_look_at
 from latentscale_pipeline.storage.artifacts import Artifact
 from latentscale_pipeline.storage.urls import strip_credentials
 
@@ -65,7 +67,7 @@ def assemble_results(
         plan.facts,
         result,
     )
-    return model.Results(
+    results = model.Results(
         job=model.Job(
             id=plan.id,
             name=plan.config.name,
@@ -93,6 +95,8 @@ def assemble_results(
         arrays={key: path for finding in findings.values() for key, path in finding.arrays.items()},
         timings=[_timing(plan, work, stage_state) for stage_state in stage_states],
     )
+    described = FinishedJob(work.store.address, results, None)
+    return results.model_copy(update={"rows": rows_to_look_at(described, plan.corpora)})
 
 
 def _corpus(corpus: Corpus, findings: Iterable[Findings], role: Role) -> model.Corpus:

@@ -18,7 +18,7 @@ from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import strip_credentials
 from latentscale_pipeline.views.formatting import write_bytes
 
-REPORT_BYTES = 5 * 2**20
+REPORT_BYTES = 2**18
 """Approximate size of the report and the results."""
 
 Disk = dict[str, int | None]

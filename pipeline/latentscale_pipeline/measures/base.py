@@ -26,12 +26,12 @@ from latentscale_pipeline.results.model import Score as Score
 from latentscale_pipeline.results.part import Part
 from latentscale_pipeline.results.part import Role as Role
 from latentscale_pipeline.storage.artifacts import Artifact
-from latentscale_pipeline.views.content import Fact, Table
+from latentscale_pipeline.views.content import Table
 from latentscale_pipeline.views.figure import Figure, Style
 from latentscale_pipeline.views.glossary import Definition
 
-Topic = Literal["diversity", "coverage"]
-"""Topics on which a report draws conclusions."""
+GROUPS = ("Diversity", "Shape", "Coverage", "Rows")
+"""What scores are about, in the order of summaries."""
 
 TILE_BYTES = 64 * 2**20
 """Allowance for the distance tiles that a task holds at once."""
@@ -275,7 +275,9 @@ class RowFilter:
     sort : str
         The column that they are sorted by, with ``:desc`` for descending; empty for row order.
     columns : tuple of str
-        The columns to show.
+        The columns to show: the other row, and the distance to it.
+    said : str
+        What is said of a row, with ``{other}`` for the other one.
     """
 
     of: Role
@@ -283,6 +285,7 @@ class RowFilter:
     where: str
     sort: str = ""
     columns: tuple[str, ...] = ()
+    said: str = "near {other}"
 
 
 class Results(Protocol):
@@ -304,24 +307,21 @@ class MeasureReport:
         Heading of its section, the question that it answers, and the papers that define it.
     scores : mapping
         The glossary: the name and the meaning of each of its scores.
-    compared : tuple of str
-        Its scores of the pair that compare the corpus with the reference.
     dependent : tuple of str
         Its scores that show that corpus and reference aren't independent samples.
     replicated : str
         Names the scores whose sampling error ``replicates`` measures; empty for none.
-    precedence : int
-        If several measures answer a question of the summary, higher ones come first.
+    group : str
+        What its scores are about, one of :data:`GROUPS`.
     """
 
     title: ClassVar[str] = ""
     question: ClassVar[str] = ""
     source: ClassVar[str] = ""
     scores: ClassVar[Mapping[str, Definition]] = {}
-    compared: ClassVar[tuple[str, ...]] = ()
     dependent: ClassVar[tuple[str, ...]] = ()
     replicated: ClassVar[str] = ""
-    precedence: ClassVar[int] = 0
+    group: ClassVar[str] = ""
 
     def is_headline(self, score: Score) -> bool:
         """Return whether a score of a whole corpus stands in summaries."""
@@ -346,18 +346,6 @@ class MeasureReport:
     def methods(self, found: Any) -> list[tuple[str, str]]:
         """Return how the numbers were computed, as pairs of a term and a text."""
         return []
-
-    def conclusions(self, scores: Sequence[Score]) -> Mapping[Topic, str]:
-        """Return one sentence for each topic that it covers, from all scores of the job."""
-        return {}
-
-    def diversity(self, results: model.Results) -> list[Fact]:
-        """Answer how diverse the corpus is."""
-        return []
-
-    def certainty(self, found: Any) -> str:
-        """Return what the brackets leave out."""
-        return ""
 
 
 class Measure(ABC):

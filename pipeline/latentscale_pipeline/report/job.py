@@ -1,20 +1,22 @@
 """Build the report of one finished job.
 
-A registered measure has a section with figures; any other has a section with its scores only.
+Every score stands in the section of all numbers; a registered measure has a section with figures.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.labels import label_figures, label_tables
+from latentscale_pipeline.report.look import rows_section
 from latentscale_pipeline.report.method import method_section
+from latentscale_pipeline.report.opening import open_report
 from latentscale_pipeline.report.scores import definitions_of, report_of, scores_table, section_of
-from latentscale_pipeline.report.summary import answers, conclusions, sampling_warning
-from latentscale_pipeline.report.verdict import judgement
-from latentscale_pipeline.results.model import Results
+from latentscale_pipeline.results.model import Corpus, Results
+from latentscale_pipeline.results.part import Role
 from latentscale_pipeline.views.content import Report, Section
 from latentscale_pipeline.views.formatting import printable
 from latentscale_pipeline.views.scores import whole_scores
@@ -31,18 +33,67 @@ def job_report(results: Results, provenance: dict[str, Any] | None = None) -> Re
         The job's document of the schema ``latentscale.provenance/1``.
     """
     job = results.job
-    finished = f" · finished {printable(job.finished)}" if job.finished else ""
-    warning = sampling_warning(results.scores)
     return Report(
         kind="job",
         title=printable(job.name),
-        subtitle=f"{printable(job.id)}{finished}",
-        judgement=judgement(results),
-        conclusions=conclusions(results),
-        answers=answers(results),
-        warnings=[warning] if warning else [],
-        sections=[*_measure_sections(results), method_section(results, provenance)],
+        subtitle=" · ".join([printable(job.id), *([_day(job.finished)] if job.finished else [])]),
+        corpora=[
+            (role, _described(corpus, _source(role, corpus, provenance)))
+            for role, corpus in results.corpora.by_role().items()
+        ],
+        opening=open_report(results),
+        sections=[
+            *rows_section(results),
+            *_measure_sections(results),
+            *_numbers(results),
+            method_section(results, provenance),
+        ],
     )
+
+
+def _day(finished: str) -> str:
+    """Write the day of a time in ISO 8601, or the time as it is."""
+    try:
+        return datetime.fromisoformat(finished).strftime("%d %b %Y").lstrip("0")
+    except ValueError:
+        return printable(finished)
+
+
+def _source(role: Role, corpus: Corpus, provenance: dict[str, Any] | None) -> str:
+    """Return the last part of where a corpus comes from."""
+    known = (provenance or {}).get("corpora", {}).get(role)
+    sources = known["sources"] if known else []
+    path = sources[0]["path"] if len(sources) == 1 else corpus.uri or ""
+    return printable(path.rstrip("/").rpartition("/")[2])
+
+
+def _described(corpus: Corpus, name: str) -> str:
+    """Describe a corpus by its name, its size, and what was left out."""
+    whole = corpus.n + (corpus.excluded_rows or 0)
+    rows = f"{corpus.n:,} of {whole:,} rows" if corpus.excluded_rows else f"{corpus.n:,} rows"
+    size = rows if corpus.d is None else f"{rows} × {corpus.d:,}"
+    return ", ".join(text for text in (name, size) if text)
+
+
+def _numbers(results: Results) -> list[Section]:
+    """Return the section of all scores, a table for each measure."""
+    names = dict.fromkeys(score.measure for score in results.scores)
+    scores = {name: whole_scores(results.scores, name) for name in names}
+    if not any(scores.values()):
+        return []
+    return [
+        Section(
+            key="numbers",
+            title="All numbers",
+            folded=True,
+            tables=[
+                replace(scores_table(own), caption=section_of(name, 0).title)
+                for name, own in scores.items()
+                if own
+            ],
+            glossary=[found for own in scores.values() for found in definitions_of(own)],
+        )
+    ]
 
 
 def _measure_sections(results: Results) -> list[Section]:
@@ -51,10 +102,11 @@ def _measure_sections(results: Results) -> list[Section]:
     known = [name for name in MEASURES if name in scored or name in results.measures]
     titled = [name for name in known if report_of(name).title]
     further = [name for name in scored if name not in titled]
-    return [
+    sections = [
         _section(name, results, scored.index(name) if name in scored else 0)
         for name in [*titled, *further]
     ]
+    return [section for section in sections if section.figures or section.notes or section.folds]
 
 
 def _section(name: str, results: Results, place: int) -> Section:
@@ -62,16 +114,13 @@ def _section(name: str, results: Results, place: int) -> Section:
     found, labels = results.part(name), results.part("labels")
     counts = labels.measured if labels else {}
     scores = [score for score in results.scores if score.measure == name]
-    whole = whole_scores(scores, name)
     labelled = [score for score in scores if score.label is not None]
     return replace(
         heading,
-        scores=scores_table(whole),
-        glossary=definitions_of([*whole, *labelled]),
         figures=[
             *(report.figures(found, results.corpora.by_role()) if found else []),
             *label_figures(heading.key, labelled, counts),
         ],
         notes=report.notes(found) if found else [],
-        tables=[*(report.tables(found) if found else []), *label_tables(labelled, counts)],
+        folds=[*(report.tables(found) if found else []), *label_tables(labelled, counts)],
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from latentscale_pipeline.views.content import Answer, Judgement, Report, Section, Table
+from latentscale_pipeline.views.content import Answer, Opening, Report, Section, Strip, Table
 from latentscale_pipeline.views.markdown import escape_markdown, markdown_table
 
 
@@ -19,8 +19,10 @@ def write_markdown(report: Report) -> str:
 def _blocks(report: Report) -> Iterator[str]:
     yield f"# {escape_markdown(report.title)}"
     yield escape_markdown(report.subtitle)
-    if report.judgement:
-        yield from _judgement(report.judgement)
+    if report.corpora:
+        yield "\n".join(f"- {role}: {escape_markdown(text)}" for role, text in report.corpora)
+    if report.opening:
+        yield from _opening(report.opening)
     if report.conclusions:
         yield " ".join(map(escape_markdown, report.conclusions))
     for answer in report.answers:
@@ -31,15 +33,36 @@ def _blocks(report: Report) -> Iterator[str]:
         yield from _section(section)
 
 
-def _judgement(judgement: Judgement) -> Iterator[str]:
-    yield f"## {escape_markdown(judgement.heading)}"
-    yield " ".join(map(escape_markdown, judgement.sentences))
-    if judgement.strips:
-        rows = [(strip.title, strip.found, strip.expected, strip.p) for strip in judgement.strips]
+def _opening(opening: Opening) -> Iterator[str]:
+    yield f"## {escape_markdown(opening.heading)}"
+    yield " ".join(map(escape_markdown, opening.sentences))
+    for question, said, strips in (
+        ("Is the corpus fine?", opening.rows_said, opening.rows),
+        ("How does it compare?", opening.strips_said, opening.strips),
+    ):
+        yield f"### {question}"
+        yield escape_markdown(said)
+        yield from _strips(strips)
+    yield "### What should I look at?"
+    yield escape_markdown(opening.look_said)
+    if opening.look:
+        yield "\n".join(
+            f"- {escape_markdown(row.name)} {escape_markdown(row.label)}: "
+            f"{escape_markdown(row.why)} {row.distance}".rstrip()
+            for row in opening.look
+        )
+    if opening.commands:
+        yield "\n".join(f"    {command}" for command in opening.commands)
+
+
+def _strips(strips: Sequence[Strip]) -> Iterator[str]:
+    if not strips:
+        return
+    if any(strip.expected for strip in strips):
+        rows = [(strip.title, strip.found, strip.expected, strip.p) for strip in strips]
         yield markdown_table(("score", "corpus", "expected", "p"), rows)
-        yield escape_markdown(judgement.remark)
-    if judgement.commands:
-        yield "\n".join(f"    {command}" for command in judgement.commands)
+    else:
+        yield markdown_table(("score", "corpus"), [(s.title, s.found) for s in strips])
 
 
 def _answer(answer: Answer) -> Iterator[str]:
@@ -70,7 +93,7 @@ def _section(section: Section) -> Iterator[str]:
             f"- **{escape_markdown(definition.title)}**: {escape_markdown(definition.sentence)}"
             for definition in section.glossary
         )
-    for table in section.tables:
+    for table in [*section.tables, *section.folds]:
         yield from _table(table)
 
 

@@ -32,7 +32,8 @@ def method_section(results: Results, provenance: Json | None) -> Section:
     ]
     return Section(
         key="method",
-        title="Method, time and provenance",
+        title="How this was computed",
+        folded=True,
         question="Every number has a bracket [lower, upper] that bounds the measure of this "
         "particular corpus. The kind of the bracket says what its ends guarantee.",
         glossary=[*PROMISES, SAMPLING_ERROR],

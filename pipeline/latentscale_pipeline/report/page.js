@@ -50,4 +50,39 @@
       show(Math.max(0, Math.min(places.length - 1, at + step)));
     });
   }
+
+  // A command is copied where the browser allows it, and selected where it doesn't.
+  for (const command of document.querySelectorAll(".command")) {
+    const button = command.appendChild(document.createElement("button"));
+    button.type = "button";
+    button.textContent = "copy";
+    button.addEventListener("click", async () => {
+      const code = command.querySelector("code");
+      getSelection().selectAllChildren(code);
+      try {
+        await navigator.clipboard.writeText(code.textContent);
+        button.textContent = "copied";
+      } catch {
+        button.textContent = "selected";
+      }
+    });
+  }
+
+  // What is folded is printed too, and a link into it opens it.
+  const folds = [...document.querySelectorAll("details")];
+  let opened = [];
+  addEventListener("beforeprint", () => {
+    opened = folds.filter((fold) => !fold.open);
+    for (const fold of opened) fold.open = true;
+  });
+  addEventListener("afterprint", () => {
+    for (const fold of opened) fold.open = false;
+  });
+  function unfold() {
+    const target = document.getElementById(location.hash.slice(1));
+    const fold = target && target.querySelector(":scope > details");
+    if (fold) fold.open = true;
+  }
+  addEventListener("hashchange", unfold);
+  unfold();
 })();

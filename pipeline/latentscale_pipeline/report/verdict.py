@@ -11,7 +11,6 @@ from latentscale_pipeline.corpus.expressions import names_in
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.scores import full_title, report_of
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, Results, Score, Verdict
-from latentscale_pipeline.views.content import Judgement, Strip
 from latentscale_pipeline.views.formatting import counted, write_number
 from latentscale_pipeline.views.scores import write_p, write_range
 
@@ -57,26 +56,6 @@ def compared(scores: Sequence[Score]) -> list[Compared]:
     """Return the headline scores with an expected range, the least usual first."""
     known = [Compared(s, s.expected) for s in headlines_of(scores) if s.expected is not None]
     return sorted(known, key=lambda one: (one.p, one.expected.p))
-
-
-def judgement(results: Results) -> Judgement | None:
-    """Return the verdict of a job with its evidence, in the order of the scores."""
-    verdict = results.verdict
-    if verdict is None or verdict.value is None:
-        return None
-    heading, sentences = write_verdict(verdict)
-    known = [Compared(s, s.expected) for s in headlines_of(results.scores) if s.expected]
-    remark = ""
-    if known:
-        rows = sample_rows(known)
-        dot = f"the mean score of samples of {rows:,} rows" if rows else "a number of rows"
-        remark = (
-            f"Each dot is {dot} of the corpus; the band holds it in 95 of 100 cases if both "
-            "corpora have one source. p is adjusted for the number of scores."
-        )
-    strips = [_strip(one) for one in known]
-    look = look_commands(results, results.job.id)
-    return Judgement(verdict.value, heading, sentences, strips, remark, look)
 
 
 def look_commands(results: Results, folder: str) -> list[str]:
@@ -125,12 +104,6 @@ def found_and_usual(one: Compared, *, typeset: bool = False) -> tuple[str, str]:
     if one.score.unit == SHARE_OF_ROWS:
         found = f"{found} of {one.expected.rows:,}"
     return found, usual
-
-
-def _strip(one: Compared) -> Strip:
-    found, usual = found_and_usual(one, typeset=True)
-    away = distance(one.expected)
-    return Strip(one.title, found, usual, write_p(one.p), away, one.p <= LEVEL)
 
 
 def distance(expected: ExpectedRange) -> float:

@@ -255,6 +255,34 @@ class Verdict(Part):
     """Number of headline scores with an expected range."""
 
 
+class RowToLookAt(Part):
+    """A row, and the other one that says why."""
+
+    row: Count
+    """Number of the row in its corpus."""
+    id: Absent[str] = None
+    """Its id, if the corpus has ids."""
+    label: Absent[str] = None
+    """Its label, if the corpus has labels."""
+    other: Absent[Count] = None
+    """Number of the other row, if its corpus has no ids."""
+    other_id: Absent[str] = None
+    """Id of the other row, if its corpus has ids."""
+    distance: Absent[NonNegativeFloat] = None
+    """Distance of the two; absent if they are equal."""
+
+
+class RowsToLookAt(Part):
+    """The most extreme of the rows that meet a condition."""
+
+    reason: Text
+    """Name of the condition, as in `latentscale rows --only`."""
+    of: Role
+    """The corpus that they are rows of."""
+    rows: list[RowToLookAt]
+    """At most 50, the most extreme first."""
+
+
 class Results(Part):
     """The results of a job.
 
@@ -276,6 +304,8 @@ class Results(Part):
     """One entry for each measure; null if it could not be computed, with <name>_reason."""
     arrays: dict[str, str] = Field(default_factory=dict)
     """Paths of stored arrays by name, relative to the job folder."""
+    rows: Absent[list[RowsToLookAt]] = None
+    """Rows to look at, by reason; absent if the job knows no rows."""
     timings: list[Timing] = Field(default_factory=list)
     """Time and memory of each stage."""
 

@@ -157,6 +157,17 @@ def open_rows(job: FinishedJob, role: Role, corpus: Corpus | None = None) -> Job
     """
     if role not in job.corpora:
         raise BadInput(f"{job.url}: the job has no {role}; look at the rows of its corpus")
+    columns = known_columns(job, role)
+    if not columns:
+        raise BadInput(
+            f"{job.url}: no measure of this job knows the rows of the {role}; run it again with "
+            f"one of: {', '.join(_measures_of_rows())}"
+        )
+    return JobRows(job, role, columns, {} if corpus is None else {role: corpus})
+
+
+def known_columns(job: FinishedJob, role: Role) -> dict[str, RowColumn]:
+    """Return what the measures of a job know of the rows of a corpus, by name."""
     columns: dict[str, RowColumn] = {}
     for name, measure in MEASURES.items():
         part = job.results.part(name)
@@ -164,12 +175,7 @@ def open_rows(job: FinishedJob, role: Role, corpus: Corpus | None = None) -> Job
             wanted = (*column.arrays, *([column.rows] if column.rows else []))
             if all(array in job.results.arrays for array in wanted):
                 columns[column.name] = column
-    if not columns:
-        raise BadInput(
-            f"{job.url}: no measure of this job knows the rows of the {role}; run it again with "
-            f"one of: {', '.join(_measures_of_rows())}"
-        )
-    return JobRows(job, role, columns, {} if corpus is None else {role: corpus})
+    return columns
 
 
 def rows_of_corpus(job: FinishedJob, corpus: Corpus) -> JobRows:

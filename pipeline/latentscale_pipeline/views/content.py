@@ -1,7 +1,8 @@
 """The content of a report, independent of its output format.
 
-A report begins with its conclusions and the answers to a few questions, then has a section for each
-measure, and ends with the methods. All texts are plain; the output formats escape them.
+The report of a job opens with its verdict and the answers to three questions; that of several jobs
+with conclusions. Then it has a section for each measure, and ends with the methods. All texts are
+plain; the output formats escape them.
 """
 
 from __future__ import annotations
@@ -54,7 +55,19 @@ def table_of(
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The section of one measure: its question, figures, scores and notes."""
+    """The section of one measure: its question, figures, scores and notes.
+
+    Attributes
+    ----------
+    key, title, question, source : str
+        Its texts; the key is the id of its element.
+    figures, notes, scores, glossary, tables
+        What it shows, in this order.
+    folds : sequence of Table
+        Tables that are shown on request, each under its caption.
+    folded : bool
+        Whether the whole section is shown on request.
+    """
 
     key: str
     title: str
@@ -65,6 +78,8 @@ class Section:
     scores: Table | None = None
     glossary: Sequence[Definition] = ()
     tables: Sequence[Table] = ()
+    folds: Sequence[Table] = ()
+    folded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,24 +89,37 @@ class Strip:
     Attributes
     ----------
     title, found, expected, p : str
-        The score, what was found, the range, and the p-value.
+        The score, what was found, the range, and the p-value; empty where nothing is known.
     away : float
         The distance of the score from what is expected, in widths of the range on that side.
     differs : bool
         Whether the score differs by more than chance.
+    group : str
+        What the score is about.
     """
 
     title: str
     found: str
-    expected: str
-    p: str
-    away: float
-    differs: bool
+    expected: str = ""
+    p: str = ""
+    away: float = 0.0
+    differs: bool = False
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """Whether the corpus differs from the reference, with the evidence.
+class LookedAt:
+    """A row to look at: its id or number, its label, why, and the distance that says so."""
+
+    name: str
+    label: str
+    why: str
+    distance: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a job's report opens with: the verdict, and the answers to three questions.
 
     Attributes
     ----------
@@ -99,19 +127,34 @@ class Judgement:
         The verdict, as a name and as a heading.
     sentences : sequence of str
         The reason, and what else is known.
+    rows : sequence of Strip
+        Is the corpus fine? Numbers of rows that are unlike others, or too like them.
+    rows_said : str
+        The answer in a sentence.
     strips : sequence of Strip
-        The scores that were compared.
-    remark : str
-        What the strips show.
+        How does it compare? The scores; without a range if nothing was compared.
+    strips_said : str
+        What they show.
+    spread : float
+        Half width of the range that holds all scores together, in widths of the range of one.
+    look : sequence of LookedAt
+        What should I look at? The rows that stand out most.
+    look_said : str
+        The answer in a sentence.
     commands : sequence of str
-        Commands that list the rows to look at.
+        Commands that list them all.
     """
 
     kind: str
     heading: str
     sentences: Sequence[str]
+    rows: Sequence[Strip] = ()
+    rows_said: str = ""
     strips: Sequence[Strip] = ()
-    remark: str = ""
+    strips_said: str = ""
+    spread: float = 1.0
+    look: Sequence[LookedAt] = ()
+    look_said: str = ""
     commands: Sequence[str] = ()
 
 
@@ -125,10 +168,12 @@ class Report:
         Whether it describes one job, a comparison of several, or a series over time.
     title, subtitle : str
         Its name, and further identification.
-    judgement : Judgement, optional
-        The verdict of a job.
+    corpora : sequence of (str, str)
+        The role and the description of each corpus of a job.
+    opening : Opening, optional
+        The verdict of a job, with its evidence.
     conclusions : sequence of str
-        The main findings, as sentences.
+        The main findings of several jobs, as sentences.
     answers : sequence of Answer
         The numbers behind them.
     warnings : sequence of str
@@ -140,7 +185,8 @@ class Report:
     kind: Literal["job", "comparison", "series"]
     title: str
     subtitle: str
-    judgement: Judgement | None = None
+    corpora: Sequence[tuple[str, str]] = ()
+    opening: Opening | None = None
     conclusions: Sequence[str] = ()
     answers: Sequence[Answer] = ()
     warnings: Sequence[str] = ()

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable
 
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, Score
-from latentscale_pipeline.views.content import Fact
 from latentscale_pipeline.views.formatting import (
     Written,
     printable,
@@ -109,28 +108,3 @@ def find_known(
     """Return the value and the bracket of the first such score that has a value."""
     found = (score.numbers for score in whole_scores(scores, measure, **wanted))
     return next((numbers for numbers in found if numbers is not None), None)
-
-
-def score_fact(name: str, score: Score, note: str = "") -> Fact:
-    """Return a score as a fact of a report's summary."""
-    written = written_score(score)
-    if score.value is None:
-        return Fact(name, written.value, "", written.bracket)
-    if score.sampling_error is not None:
-        known = f"sampling error ± {write_number(score.sampling_error, 2, typeset=True)}"
-        note = f"{known}; {note}" if note else known
-    unit = "" if score.unit == "fraction" else f" {printable(score.unit)}"
-    return Fact(name, written.value, f"{written.bracket}{unit}, {bracket_kind(score)}", note)
-
-
-def fact_beside_reference(name: str, scores: Iterable[Score], remark: str = "") -> list[Fact]:
-    """Return the corpus's score as a fact, with the reference's score in its note."""
-    by_role = {score.of: score for score in scores}
-    if "corpus" not in by_role:
-        return []
-    remarks = [remark] if remark else []
-    reference = by_role.get("reference")
-    if reference is not None and reference.value is not None:
-        written = written_score(reference)
-        remarks.append(f"reference: {written.value} {written.bracket}")
-    return [score_fact(name, by_role["corpus"], "; ".join(remarks))]

@@ -253,7 +253,9 @@ class _Plot:
             )
         if curve.end and len(at):
             x, y = self._percent(at[-1], value[-1])
-            drawn += f'<text x="{x}" y="{y}" dx="8" dy="4">{escape(curve.end)}</text>'
+            drawn += (
+                f'<text x="{x}" y="{y}" dx="4" dy="-9" text-anchor="end">{escape(curve.end)}</text>'
+            )
         return drawn
 
     def readouts(self) -> list[Readout]:

@@ -2,17 +2,17 @@
 
 import io
 import math
-from typing import Any
 
 import pytest
 from rich.console import Console
 
-from latentscale_pipeline.report import render_report
+from latentscale_pipeline.report import FORMATS, render_report
 from latentscale_pipeline.report.job import job_report
 from latentscale_pipeline.report.terminal_summary import print_summary
 from latentscale_pipeline.report.verdict import distance, judge, write_verdict
 from latentscale_pipeline.results.model import ExpectedRange, Score
 from latentscale_pipeline.views.scores import write_p, write_range
+from tests.support.report_documents import HOSTILE, judged, with_rows
 from tests.support.results_documents import example_results, read
 
 
@@ -115,50 +115,63 @@ def test_p_has_few_digits() -> None:
     ]
 
 
-def judged() -> dict[str, Any]:
-    """Return results of which one score differs, by far, and one doesn't."""
-    results = example_results()
-    usual = {
-        "rows": 300,
-        "centre": 12.0,
-        "lower": 10.0,
-        "upper": 14.0,
-        "z": 0.0,
-        "p": 0.4,
-        "smallest_found": 1.0,
-    }
-    for row in results["scores"]:
-        if (row["measure"], row["of"], row["score"]) == ("magnitude", "corpus", "area"):
-            row["expected"] = usual | {"found": 3.0, "p": 1e-6, "p_adjusted": 2e-6}
-        if (row["measure"], row["of"], row.get("order")) == ("vendi", "corpus", "1"):
-            row["expected"] = usual | {"found": 13.0, "p_adjusted": 0.4}
-    verdict = {
-        "value": "differs",
-        "reason": "MagArea <b> is 3.",
-        "also": "The rest.",
-        "compared": 2,
-    }
-    return results | {"verdict": verdict}
-
-
 def test_the_report_opens_with_the_verdict_and_its_evidence() -> None:
     report = job_report(read(judged()))
-    assert report.judgement is not None
-    assert report.judgement.heading == "Differs from the reference"
-    assert list(report.judgement.sentences) == ["MagArea <b> is 3.", "The rest."]
-    strips = {strip.title: (strip.away, strip.differs) for strip in report.judgement.strips}
+    opening = report.opening
+    assert opening is not None
+    assert (opening.kind, opening.heading) == ("differs", "Differs from the reference")
+    assert list(opening.sentences) == ["MagArea <b> is 3.", "The rest."]
+    strips = {strip.title: strip for strip in opening.strips}
     # In half widths of 2 from the middle, 12.
-    assert strips["MagArea"] == (-4.5, True)
-    assert strips["Vendi score, cosine, order 1"] == (0.5, False)
+    area, vendi = strips["MagArea"], strips["Vendi score, cosine, order 1"]
+    assert (area.away, area.differs, area.p) == (-4.5, True, "<0.001")
+    assert (vendi.away, vendi.differs, vendi.p) == (0.5, False, "0.40")
+    assert [strip.group for strip in opening.strips] == sorted(
+        (strip.group for strip in opening.strips), key=["Diversity", "Shape", "Coverage"].index
+    )
+    # Of three scores together, 95 % have 98.3 % each.
+    assert opening.spread == pytest.approx(2.394 / 1.95996, abs=1e-3)
     page = render_report(read(judged()))
-    assert page.index("Differs from the reference</h2>") < page.index('class="conclusions"')
     assert "MagArea &lt;b&gt; is 3." in page
-    assert page.count('class="dot"') == len(strips)
-    assert '<circle class="dot" cx="125.0"' in page
+    assert page.count('class="dot"') == 3
+    assert '<circle class="dot" cx="62.25%"' in page
+    assert '<path class="dot" d="M6,-6 -6,0 6,6Z"/>' in page
 
 
 def test_a_report_of_an_earlier_version_has_no_verdict() -> None:
-    assert job_report(read(example_results())).judgement is None
+    opening = job_report(read(example_results())).opening
+    assert opening is not None
+    assert (opening.kind, opening.heading) == ("not_compared", "Not compared")
+
+
+def test_the_report_says_which_rows_are_unusual_and_names_them() -> None:
+    report = job_report(read(with_rows()))
+    opening = report.opening
+    assert opening is not None
+    assert [(row.title, row.found, row.expected, row.differs) for row in opening.rows] == [
+        ("Near-duplicates", "112", "0 to 4", True),
+        ("Also in the reference", "1", "0 to 4", False),
+    ]
+    assert opening.rows_said == "One kind of row is unusually frequent or rare."
+    # What is unusually frequent comes first, and a row only once.
+    assert [row.name for row in opening.look] == ["row 3", "row 4", "row 5"]
+    assert {row.why for row in opening.look} == {"nearly the same as a"}
+    assert opening.commands == [
+        f"latentscale rows {report.subtitle.split()[0]} --only near-duplicates"
+    ]
+    (rows,) = (part for part in report.sections if part.key == "rows")
+    assert [len(table.rows) for table in rows.tables] == [4]
+    assert [(table.caption, len(table.rows)) for table in rows.folds] == [
+        ("Also in the reference: 1, the most extreme first", 1),
+        ("Near-duplicates: 50, the most extreme first", 50),
+    ]
+    assert rows.folds[0].header == ["row", "why", "distance"]
+    assert rows.folds[0].rows == [
+        [HOSTILE, "nearly the same as row 7 of the reference", "1 × 10⁻⁴"]
+    ]
+    for name, write in FORMATS.items():
+        assert ("<script>" in write(report)) == (name in {"html", "json"}), name
+    assert "<script>alert" not in FORMATS["html"](report)
 
 
 def test_the_summary_on_a_terminal_opens_with_the_verdict() -> None:

@@ -88,6 +88,30 @@ def test_rows_are_listed_for_a_reason(job: Path, latentscale: Command) -> None:
     assert "not-covered are rows of the reference, not of the corpus" in apart.err
 
 
+def test_results_name_the_most_extreme_rows_of_every_reason(job: Path) -> None:
+    document = read_job(str(job)).results.document()
+    found = {each["reason"]: (each["of"], each["rows"]) for each in document["rows"]}
+    role, exact = found["exact-duplicates"]
+    assert role == "corpus"
+    names = [*HOSTILE, *(f"r{row}" for row in range(len(HOSTILE), N))]
+    assert exact == [
+        {"row": row, "id": names[row], "label": f"topic {row % 3}", "other_id": names[row - 40]}
+        for row in (40, 41, 42, 43)
+    ]
+    _, near = found["near-duplicates"]
+    assert {row["row"] for row in near} == set(range(40, 48))
+    assert [row["distance"] for row in near] == sorted(row["distance"] for row in near)
+    assert all(row["other_id"] == names[row["row"] - 40] for row in near)
+    _, ((leak),) = found["leaks"]
+    assert leak == {"row": 20, "id": "r20", "label": "topic 2", "other": 5, "distance": 0.0}
+    _, outliers = found["outliers"]
+    assert outliers[0]["row"] == N - 1
+    assert outliers[0]["distance"] == max(row["distance"] for row in outliers)
+    role, not_covered = found["not-covered"]
+    assert role == "reference"
+    assert all("id" not in row for row in not_covered)
+
+
 def test_conditions_columns_order_and_limit(job: Path, latentscale: Command) -> None:
     kept = lines(
         latentscale(

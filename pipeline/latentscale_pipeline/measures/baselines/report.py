@@ -12,6 +12,7 @@ from latentscale_pipeline.views.glossary import Definition
 class BaselinesReport(MeasureReport):
     """What other tools report of the same rows."""
 
+    group = "Coverage"
     title = "Baselines: scores that other tools report"
     question = (
         "What other tools report of the same rows, so that results can be compared with theirs."

@@ -15,11 +15,9 @@ from latentscale_pipeline.views.glossary import Definition
 class DuplicatesReport(MeasureReport):
     """Which rows repeat, leak or lie apart."""
 
+    group = "Rows"
     title = "Rows: duplicates, leaks, outliers"
-    question = (
-        "How many rows repeat another row, lie in both corpora, or lie far from all others. "
-        "`latentscale rows` lists them."
-    )
+    question = "How many rows repeat another row, lie in both corpora, or lie far from all others."
     source = "Nearest rows by exact search; groups as in Poklukar et al. 2021, definition 3.1"
     dependent = ("leaks",)
     scores: ClassVar[Mapping[str, Definition]] = {

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from latentscale_pipeline.measures.base import MeasureReport, Role, Score, Topic
+from latentscale_pipeline.measures.base import MeasureReport, Role
 from latentscale_pipeline.measures.geomca.results import (
     Component,
     GeomcaResults,
@@ -17,9 +17,8 @@ from latentscale_pipeline.measures.geomca.results import (
 from latentscale_pipeline.results.model import Corpus
 from latentscale_pipeline.views.content import Table, table_of
 from latentscale_pipeline.views.figure import DASHES, ROLE_STYLES, Curve, Figure, Panel, Style
-from latentscale_pipeline.views.formatting import counted, printable, write_number, write_share
+from latentscale_pipeline.views.formatting import counted, printable, write_number
 from latentscale_pipeline.views.glossary import Definition
-from latentscale_pipeline.views.scores import find_known
 
 SHOWN_COMPONENT_ROWS = 15
 """Components in the table."""
@@ -31,6 +30,7 @@ DIAGONAL = Style("", "gap", DASHES[1])
 class GeomcaReport(MeasureReport):
     """How much of the reference a corpus covers."""
 
+    group = "Coverage"
     title = "Coverage: GeomCA"
     question = (
         "Both corpora are thinned, points closer than ε are joined, and every connected component "
@@ -83,7 +83,6 @@ class GeomcaReport(MeasureReport):
             most=1.0,
         ),
     }
-    compared = ("precision", "recall")
 
     def figures(self, found: GeomcaResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
         """Draw the stored components by the points that they hold of each corpus."""
@@ -166,18 +165,6 @@ class GeomcaReport(MeasureReport):
             f"η_q = {write_number(found.eta_q)}"
         )
         return [("GeomCA", settings)]
-
-    def conclusions(self, scores: Sequence[Score]) -> Mapping[Topic, str]:
-        """Say how much of each corpus lies in shared components."""
-        recall = find_known(scores, "geomca", score="recall")
-        precision = find_known(scores, "geomca", score="precision")
-        if recall is None or precision is None:
-            return {}
-        return {
-            "coverage": f"It shares components with {write_share(recall[0])} of the thinned "
-            f"reference (recall); {write_share(precision[0])} of the thinned corpus lies in "
-            "those (precision)."
-        }
 
 
 def _sweep_table(sweep: Sequence[GeomcaSetting]) -> Table:

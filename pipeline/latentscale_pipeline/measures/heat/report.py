@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from latentscale.heat.null_models import NORMALIZATIONS, Normalization, null_trace
 from latentscale_pipeline.measures.base import MeasureReport, Role
-from latentscale_pipeline.measures.heat.results import HeatResults, HeatTrace, Imd
+from latentscale_pipeline.measures.heat.results import HeatResults, HeatTrace, Imd, NeighbourGraph
 from latentscale_pipeline.results.model import Corpus
 from latentscale_pipeline.views.figure import DASHES, Curve, Figure, Panel, Style, present, widest
 from latentscale_pipeline.views.formatting import (
@@ -48,6 +48,7 @@ UNITS: dict[str, str] = {
 class HeatReport(MeasureReport):
     """The shape of a corpus."""
 
+    group = "Shape"
     title = "Shape: heat trace and IMD"
     question = (
         "Heat diffuses over the graph that joins every row to its nearest neighbours; how fast it "
@@ -73,7 +74,6 @@ class HeatReport(MeasureReport):
         ),
     }
     replicated = "heat traces and IMD"
-    compared = ("imd",)
 
     def figures(self, found: HeatResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
         """Draw the traces and the gap between them."""
@@ -94,7 +94,8 @@ class HeatReport(MeasureReport):
         notes = [
             f"The neighbour graph of the {role} has {graph.edges:,} edges in "
             f"{counted(graph.components, 'component')}, with "
-            f"{counted(graph.isolated, 'isolated vertex', 'isolated vertices')}."
+            f"{counted(graph.isolated, 'isolated vertex', 'isolated vertices')}; "
+            f"{_recall_said(graph)}."
             for role, graph in graphs
         ]
         notes += [
@@ -113,16 +114,14 @@ class HeatReport(MeasureReport):
             (f"heat trace, {style.name}", _trace_method(trace)) for style, trace in present(found)
         ]
 
-    def certainty(self, found: HeatResults) -> str:
-        """Return the recall of the neighbour graphs."""
-        recalls = [trace.graph.recall for _, trace in present(found)]
-        lowest = min(recalls, key=lambda recall: recall.lower)
-        if lowest.lower == 1:
-            return "The neighbour graphs are exact."
-        return (
-            f"Recall of the neighbour graph: {write_number(lowest.value, 5)}, at least "
-            f"{write_number(lowest.lower, 5)} ({lowest.sampled:,} rows checked)."
-        )
+
+def _recall_said(graph: NeighbourGraph) -> str:
+    """Say how many of the nearest neighbours the graph has."""
+    recall = graph.recall
+    if recall.lower == 1:
+        return "it is exact"
+    least = write_number(recall.lower, 5)
+    return f"its recall is {write_number(recall.value, 5)}, at least {least}"
 
 
 def _tie_note(name: str, trace: HeatTrace) -> str:

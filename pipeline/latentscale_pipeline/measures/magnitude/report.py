@@ -7,16 +7,11 @@ from typing import ClassVar
 
 from latentscale_pipeline.measures.base import MeasureReport, Role
 from latentscale_pipeline.measures.magnitude.results import MagnitudeFunction, MagnitudeResults
-from latentscale_pipeline.results.model import Corpus, Results
-from latentscale_pipeline.views.content import Fact
+from latentscale_pipeline.results.model import Corpus
 from latentscale_pipeline.views.figure import Curve, Figure, Panel, Rule, Style, present, widest
 from latentscale_pipeline.views.formatting import listed, printable, write_estimate, write_number
 from latentscale_pipeline.views.glossary import BOUNDS, Definition
 from latentscale_pipeline.views.rarefaction import Growth, draw_rarefaction
-from latentscale_pipeline.views.scores import (
-    fact_beside_reference,
-    whole_scores,
-)
 
 DRAWN_SCALES = 3
 """Scales whose rarefaction is drawn, spread evenly over all."""
@@ -25,6 +20,7 @@ DRAWN_SCALES = 3
 class MagnitudeReport(MeasureReport):
     """The diversity of a corpus at every scale."""
 
+    group = "Diversity"
     title = "Diversity at every scale: magnitude"
     question = (
         "Magnitude is the effective number of distinct points when distances are multiplied by t: "
@@ -51,7 +47,6 @@ class MagnitudeReport(MeasureReport):
             "the corpus is more diverse, below 0 the reference is.",
         ),
     }
-    compared = ("difference",)
 
     def figures(self, found: MagnitudeResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
         """Draw the magnitude functions and their rarefaction curves."""
@@ -84,11 +79,6 @@ class MagnitudeReport(MeasureReport):
             for style, function in present(found)
             if function.scales
         ]
-
-    def diversity(self, results: Results) -> list[Fact]:
-        """Return the areas under the functions."""
-        areas = whole_scores(results.scores, "magnitude", score="area")
-        return fact_beside_reference("MagArea, diversity over all scales", areas)
 
 
 def _rule_notes(found: MagnitudeResults) -> list[str]:

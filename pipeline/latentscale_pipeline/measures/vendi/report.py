@@ -6,15 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from latentscale_pipeline.measures.base import MeasureReport, Role, Score, Topic
+from latentscale_pipeline.measures.base import MeasureReport, Role, Score
 from latentscale_pipeline.measures.vendi.results import VendiResults, VendiScore
-from latentscale_pipeline.results.model import Corpus, Results
-from latentscale_pipeline.views.content import Fact
+from latentscale_pipeline.results.model import Corpus
 from latentscale_pipeline.views.figure import Curve, Figure, Panel, Style, present, widest
 from latentscale_pipeline.views.formatting import listed, printable, write_number
 from latentscale_pipeline.views.glossary import BOUNDS, Definition
 from latentscale_pipeline.views.rarefaction import Growth, draw_rarefaction
-from latentscale_pipeline.views.scores import fact_beside_reference, find_known, whole_scores
 
 Drawn = tuple[Style, Sequence[VendiScore]]
 Kernel = tuple[str, float | None]
@@ -29,6 +27,7 @@ COSINE_HEADLINES = ("0.1", "1", "inf")
 class VendiReport(MeasureReport):
     """The effective number of items of a corpus."""
 
+    group = "Diversity"
     title = "Effective number of items: Vendi scores"
     question = (
         "The number of completely dissimilar items that would be as diverse as the corpus, under "
@@ -46,7 +45,6 @@ class VendiReport(MeasureReport):
             least=1.0,
         ),
     }
-    precedence = 1
 
     def is_headline(self, score: Score) -> bool:
         """Return whether the order is 1; of the cosine kernel also a low and a high one."""
@@ -87,36 +85,6 @@ class VendiReport(MeasureReport):
             for style, entries in present(found)
             for kernel in dict.fromkeys((entry.kernel, entry.bandwidth) for entry in entries)
         ]
-
-    def conclusions(self, scores: Sequence[Score]) -> Mapping[Topic, str]:
-        """State how many completely different items would be as diverse."""
-        first_orders = whole_scores(scores, "vendi", of="corpus", order="1")
-        for kernel in dict.fromkeys(score.kernel for score in first_orders):
-            wanted = {"order": "1", "kernel": kernel}
-            ours = find_known(scores, "vendi", of="corpus", **wanted)
-            theirs = find_known(scores, "vendi", of="reference", **wanted)
-            if ours is not None:
-                said = (
-                    f"It is as diverse as {_plainly(ours[0])} completely different items "
-                    f"(Vendi score, {printable(kernel)} kernel){_beside(theirs)}."
-                )
-                return {"diversity": said}
-        return {}
-
-    def diversity(self, results: Results) -> list[Fact]:
-        """Return the scores of one order per kernel: order 1 if it was computed."""
-        scores = whole_scores(results.scores, "vendi")
-        corpus = results.corpora.by_role()["corpus"]
-        facts = []
-        for kernel in dict.fromkeys(score.kernel for score in scores):
-            own = [score for score in scores if score.kernel == kernel]
-            order = "1" if any(score.order == "1" for score in own) else own[0].order
-            facts += fact_beside_reference(
-                f"Vendi score, {printable(kernel)} kernel, order {printable(order)}",
-                [score for score in own if score.order == order],
-                f"out of {corpus.n:,}",
-            )
-        return facts
 
 
 def _beside(theirs: Numbers | None) -> str:

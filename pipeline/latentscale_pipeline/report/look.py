@@ -1,0 +1,124 @@
+"""The rows to look at: those that stand out most, and all that the results name, by reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from latentscale_pipeline.measures.base import RowFilter
+from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.report.verdict import LEVEL, compared, look_commands
+from latentscale_pipeline.results.model import Results, RowsToLookAt, RowToLookAt
+from latentscale_pipeline.views.content import LookedAt, Section, Table, table_of
+from latentscale_pipeline.views.formatting import printable, write_number
+
+FIRST_ROWS = 3
+"""Rows that a report opens with."""
+
+TOP_ROWS = 10
+"""Rows of the table of all reasons."""
+
+OF_A_REASON = 4
+"""Rows of one reason among these."""
+
+
+def first_rows(results: Results) -> list[LookedAt]:
+    """Return the rows that stand out most."""
+    return [row for _, row in islice(_in_turn(results), FIRST_ROWS)]
+
+
+def rows_section(results: Results) -> list[Section]:
+    """Return the section of the rows to look at; none if the job knows no rows."""
+    known = [each for each in _known(results) if each.rows]
+    if not known:
+        return []
+    top = [_cells(row) for _, row in islice(_in_turn(results), TOP_ROWS)]
+    folds = [
+        table_of(
+            f"{_title(each.reason)}: {len(each.rows):,}, the most extreme first",
+            [_cells(_looked_at(_filters()[each.reason], row)) for row in each.rows],
+            numeric=("distance",),
+        )
+        for each in known
+    ]
+    commands = "; ".join(look_commands(results, results.job.id))
+    return [
+        Section(
+            key="rows",
+            title="Rows to look at",
+            question=f"The rows that stand out most. To list all: {commands}",
+            tables=[_without_empty(table_of("Most extreme", top, numeric=("distance",)))],
+            folds=[_without_empty(table) for table in folds],
+        )
+    ]
+
+
+def _in_turn(results: Results) -> Iterator[tuple[str, LookedAt]]:
+    """Yield rows once each, those of reasons that are unusually frequent first."""
+    filters = _filters()
+    outside = {
+        (one.score.measure, one.score.score) for one in compared(results.scores) if one.p <= LEVEL
+    }
+    unusual = {
+        name
+        for measure, score in outside
+        if measure in MEASURES
+        for name, found in MEASURES[measure].row_filters.items()
+        if found.score == score
+    }
+    seen = set()
+    for each in sorted(_known(results), key=lambda each: each.reason not in unusual):
+        for row in each.rows[:OF_A_REASON]:
+            if (each.of, row.row) not in seen:
+                seen.add((each.of, row.row))
+                yield each.reason, _looked_at(filters[each.reason], row)
+
+
+def _known(results: Results) -> list[RowsToLookAt]:
+    """Return the rows of the reasons that a measure knows."""
+    return [each for each in results.rows or () if each.reason in _filters()]
+
+
+def _filters() -> Mapping[str, RowFilter]:
+    return {
+        name: found for measure in MEASURES.values() for name, found in measure.row_filters.items()
+    }
+
+
+def _title(reason: str) -> str:
+    """Return the title of the score that counts the rows of a reason."""
+    (title,) = (
+        measure.report.scores[measure.row_filters[reason].score].title
+        for measure in MEASURES.values()
+        if reason in measure.row_filters
+    )
+    return title
+
+
+def _looked_at(reason: RowFilter, row: RowToLookAt) -> LookedAt:
+    other = _name(row.other, row.other_id)
+    return LookedAt(
+        name=_name(row.row, row.id),
+        label=printable(row.label or ""),
+        why=reason.said.format(other=other),
+        distance="" if row.distance is None else write_number(row.distance, 2, typeset=True),
+    )
+
+
+def _name(row: int | None, name: str | None) -> str:
+    return printable(name) if name else f"row {row}"
+
+
+def _cells(row: LookedAt) -> dict[str, str]:
+    return {"row": row.name, "label": row.label, "why": row.why, "distance": row.distance}
+
+
+def _without_empty(table: Table) -> Table:
+    """Return a table without the columns that are empty in all rows."""
+    kept = [place for place in range(len(table.header)) if any(row[place] for row in table.rows)]
+    return Table(
+        table.caption,
+        [table.header[place] for place in kept],
+        [[row[place] for place in kept] for row in table.rows],
+        frozenset(kept.index(place) for place in table.numeric if place in kept),
+    )

@@ -1,0 +1,114 @@
+"""What the report of a job opens with: the verdict, and the answers to three questions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import NormalDist
+
+from latentscale_pipeline.measures.base import GROUPS
+from latentscale_pipeline.report.look import first_rows
+from latentscale_pipeline.report.scores import full_title, report_of
+from latentscale_pipeline.report.verdict import (
+    HEADINGS,
+    LEVEL,
+    Compared,
+    distance,
+    headlines_of,
+    look_commands,
+    sample_rows,
+    write_verdict,
+)
+from latentscale_pipeline.results.model import SHARE_OF_ROWS, Results, Score
+from latentscale_pipeline.views.content import Opening, Strip
+from latentscale_pipeline.views.formatting import write_number, write_share
+from latentscale_pipeline.views.scores import write_p, write_range, written_score
+
+NO_VERDICT = "The job was measured by an earlier version, which gave no verdict."
+
+
+def open_report(results: Results) -> Opening:
+    """Return the verdict of a job with its evidence, in the order of groups and scores."""
+    verdict = results.verdict
+    heading, sentences = write_verdict(verdict) if verdict else (HEADINGS[None], [NO_VERDICT])
+    headlines = sorted(headlines_of(results.scores), key=_place)
+    compared = [Compared(score, score.expected) for score in headlines if score.expected]
+    strips = [_strip(score, results) for score in headlines]
+    rows = [strip for strip in strips if strip.group == "Rows"]
+    look, commands = first_rows(results), look_commands(results, results.job.id)
+    return Opening(
+        kind=(verdict.value if verdict else None) or "not_compared",
+        heading=heading,
+        sentences=sentences,
+        rows=rows,
+        rows_said=_rows_said(rows, compared=bool(compared)),
+        strips=[strip for strip in strips if strip.group != "Rows"],
+        strips_said=_strips_said(compared),
+        spread=_spread(len(compared)),
+        look=look,
+        look_said=_look_said(results, found=bool(look)),
+        commands=commands,
+    )
+
+
+def _place(score: Score) -> int:
+    group = report_of(score.measure).group
+    return GROUPS.index(group) if group in GROUPS else len(GROUPS)
+
+
+def _strip(score: Score, results: Results) -> Strip:
+    title, group = full_title(score), report_of(score.measure).group
+    if score.expected is None:
+        return Strip(title, _alone(score, results), group=group)
+    one = Compared(score, score.expected)
+    found, usual = write_range(score.expected, score.unit, typeset=True)
+    away = distance(score.expected)
+    return Strip(title, found, usual, write_p(one.p), away, one.p <= LEVEL, group)
+
+
+def _alone(score: Score, results: Results) -> str:
+    """Write a score that is compared with nothing: with its sampling error, or as rows."""
+    if score.value is None:
+        return "none"
+    if score.unit == SHARE_OF_ROWS:
+        counted = results.corpora.by_role()["corpus"].n
+        return (
+            f"{round(score.value * counted):,}"
+            if score.bounds == "exact"
+            else (write_share(score.value))
+        )
+    written = written_score(score)
+    if score.sampling_error is None:
+        return f"{written}".removesuffix(" ± 0")
+    return f"{written.value} ± {write_number(score.sampling_error, 2, typeset=True)}"
+
+
+def _rows_said(rows: Sequence[Strip], *, compared: bool) -> str:
+    if not rows:
+        return "No measure of this job looks at single rows."
+    if not compared:
+        return "There is nothing that says what is usual."
+    unusual = [strip for strip in rows if strip.differs]
+    if not unusual:
+        return "Nothing unusual among its rows."
+    kinds = "One kind of row is" if len(unusual) == 1 else f"{len(unusual)} kinds of rows are"
+    return f"{kinds} unusually frequent or rare."
+
+
+def _strips_said(compared: Sequence[Compared]) -> str:
+    if not compared:
+        return "Scores of the corpus, with their sampling errors where they are known."
+    rows = sample_rows(compared)
+    at = f" of samples of {rows:,} rows" if rows else ""
+    return f"Each dot is a score{at} of the corpus; the grey is where chance alone puts it."
+
+
+def _spread(count: int) -> float:
+    """Return the half width of the range of all scores together, by Bonferroni's inequality."""
+    quantile = NormalDist().inv_cdf
+    return quantile(1 - LEVEL / 2 / max(count, 1)) / quantile(1 - LEVEL / 2)
+
+
+def _look_said(results: Results, *, found: bool) -> str:
+    if results.rows is None:
+        return "The results name no rows."
+    return "The rows that stand out most." if found else "No row stands out."

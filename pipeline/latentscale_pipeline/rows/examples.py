@@ -1,0 +1,53 @@
+"""The rows of a job that stand out most, by reason, for its results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.corpus.expressions import names_in
+from latentscale_pipeline.measures.base import Role, RowFilter
+from latentscale_pipeline.measures.finished_job import FinishedJob
+from latentscale_pipeline.results.model import RowsToLookAt, RowToLookAt
+from latentscale_pipeline.rows.columns import Int64Array, JobRows, known_columns
+from latentscale_pipeline.rows.query import FILTERS
+from latentscale_pipeline.rows.selection import Order, choose_rows
+from latentscale_pipeline.rows.table import read_tables
+
+MOST_ROWS = 50
+"""Rows of a reason."""
+
+
+def rows_to_look_at(job: FinishedJob, corpora: Mapping[Role, Corpus]) -> list[RowsToLookAt] | None:
+    """Return the most extreme rows of every reason that the job knows; None if it knows none.
+
+    Blocks of the arrays and one block of ids are in memory at a time.
+    """
+    found = list(_found(job, corpora))
+    return found or None
+
+
+def _found(job: FinishedJob, corpora: Mapping[Role, Corpus]) -> Iterator[RowsToLookAt]:
+    known = {role: JobRows(job, role, known_columns(job, role), dict(corpora)) for role in corpora}
+    for reason, wanted in FILTERS.items():
+        rows = known.get(wanted.of)
+        if rows is None or not set(names_in(wanted.where)) <= set(rows.columns):
+            continue
+        order = Order.parse(wanted.sort) if wanted.sort else None
+        numbers = choose_rows(rows, wanted.where, order, MOST_ROWS)
+        yield RowsToLookAt(reason=reason, of=wanted.of, rows=_described(rows, wanted, numbers))
+
+
+def _described(rows: JobRows, wanted: RowFilter, numbers: Int64Array) -> list[RowToLookAt]:
+    """Describe rows by what the first columns of a filter say: the other row, the distance."""
+    about = [name for name in ("id", "label") if name in rows.names]
+    other, *further = (name for name in wanted.columns if name in rows.columns)
+    described = []
+    for table in read_tables(rows, numbers, ["row", *about, other, *further[:1]]):
+        others = table.pop(other)
+        fields = {"distance" if name in further else name: table[name] for name in table}
+        for place, value in enumerate(others):
+            own = {name: values[place] for name, values in fields.items()}
+            key = "other_id" if isinstance(value, str) else "other"
+            described.append(RowToLookAt(**own, **{key: value}))
+    return described
