@@ -14,7 +14,8 @@ from latentscale_pipeline.compare.report import comparison_report
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.history.entries import make_entry
 from latentscale_pipeline.history.report import series_report
-from latentscale_pipeline.measures.finished_job import read_job, read_provenance
+from latentscale_pipeline.jobs.inventory import refresh_inventory
+from latentscale_pipeline.measures.finished_job import find_job, read_job, read_provenance
 from latentscale_pipeline.report import FORMATS, Report, figure_files, job_report
 
 
@@ -59,6 +60,8 @@ def report(
         _write_figures(figures, made)
     write_text(output, FORMATS[written_as](made))
     if output is not None:
+        for job in jobs:
+            _enter_in_inventory(job, Path(output))
         click.echo(f"report: {output}", err=True)
 
 
@@ -72,6 +75,13 @@ def _write_figures(folder: str, made: Report) -> None:
     for name, text in drawn.items():
         write_text(str(Path(folder) / name), text)
     click.echo(f"figures: {len(drawn)} in {folder}", err=True)
+
+
+def _enter_in_inventory(job: str, written: Path) -> None:
+    """Let a job's folder state the new report, if it is the job's own that was written."""
+    store = find_job(job)
+    if store.is_local and written.resolve().parent == Path(store.url).resolve():
+        refresh_inventory(store, [written.name])
 
 
 def _of_job(url: str) -> Report:

@@ -219,6 +219,12 @@ def print_finished(finished: Finished, *, as_json: bool = False, every_score: bo
     for command in look_commands(finished.results, finished.store.locate("")):
         click.echo(f"rows     {command}")
     if not finished.computed:
+        what = (
+            "the checksum of every file"
+            if finished.thorough
+            else "the sizes of all files; --verify compares their checksums"
+        )
+        click.echo(f"checked  {what}")
         click.echo("nothing had to be computed: this job was already finished")
 
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
 
 from latentscale_pipeline.cli.options import JSON
 from latentscale_pipeline.corpus import open_corpus
 from latentscale_pipeline.corpus import verify as verify_corpus
+from latentscale_pipeline.corpus.verification import Verification
 from latentscale_pipeline.errors import BadInput, Incomplete
-from latentscale_pipeline.jobs.verification import verify_job
+from latentscale_pipeline.jobs.inventory import INVENTORY_KEY
+from latentscale_pipeline.jobs.verification import is_barely_begun, verify_job
 from latentscale_pipeline.measures.finished_job import find_job
 from latentscale_pipeline.progress import reported
+from latentscale_pipeline.storage.objects import ObjectStore
+
+JOB_FILES = (INVENTORY_KEY, "plan.json", "config.json", "results.json", "lock")
+"""What tells the folder of a job, however early its run ended, from a corpus."""
 
 
 @click.command()
@@ -23,7 +30,8 @@ def verify(place: str, as_json: bool) -> None:
 
     Every missing, empty, truncated or changed file is named in one line. If there is one, the exit
     code is 2 for a corpus and 3 for a job. `run --verify` recomputes the damaged parts of a job and
-    nothing else.
+    nothing else. A finished job lists its files in inventory.json, the report and the record of
+    every run included; of other jobs, the parts that the plan names are checked.
 
     \b
     Example:
@@ -31,28 +39,54 @@ def verify(place: str, as_json: bool) -> None:
       latentscale verify jobs/nightly-0a1b2c3d
     """
     store = find_job(place)
-    damage: type[BadInput | Incomplete]
-    if store.exists("plan.json"):
-        with reported("verify", "parts") as progress:
-            found = verify_job(store, progress)
-        about = {"uri": store.url, "finished": store.exists("results.json")}
-        damage = Incomplete
+    if any(map(store.exists, JOB_FILES)):
+        about, found = _verify_job(store)
+        damage: type[BadInput | Incomplete] = Incomplete
         advice = "run the job again with --verify to compute just these parts again"
+    elif store.exists("") and not store.keys():
+        raise BadInput(
+            f"{store.url}: an empty folder, neither a job nor a corpus; name another, or run the "
+            "job"
+        )
     else:
-        corpus = open_corpus(place)
-        with reported("verify", "files") as progress:
-            found = verify_corpus(corpus, progress)
-        about = {"uri": corpus.url, "fingerprint": corpus.fingerprint}
+        about, found = _verify_corpus(place)
         damage = BadInput
         advice = "restore them, or ingest the corpus again with --overwrite"
     bad = list(found.problems)
+    counted = {"files": found.objects, "bytes": found.size}
     if as_json:
-        about |= {"files": found.objects, "bytes": found.size, "ok": not bad, "problems": bad}
-        click.echo(json.dumps(about, indent=2))
+        click.echo(json.dumps({**about, **counted, "ok": not bad, "problems": bad}, indent=2))
     elif bad:
         click.echo("\n".join(bad))
     else:
-        counted = f"{found.objects} files, {found.size} bytes"
-        click.echo(f"{about['uri']}: {counted}, all intact")
+        click.echo(f"{about['uri']}: {_told(found, about.get('note'))}")
     if bad:
         raise damage(f"{about['uri']}: {len(bad)} of {found.objects} files are bad; {advice}")
+
+
+def _told(found: Verification, note: str | None) -> str:
+    counted = f"{found.objects} files, {found.size} bytes, all intact" if found.objects else None
+    return "; ".join(part for part in (counted, note) if part)
+
+
+def _verify_job(store: ObjectStore) -> tuple[dict[str, Any], Verification]:
+    """Verify a job; what isn't checked, or isn't there to check yet, is a note."""
+    about = {"uri": store.url, "finished": store.exists("results.json")}
+    if is_barely_begun(store):
+        about["note"] = "the job has barely begun and nothing is computed yet; run it again"
+        return about, Verification(0, 0, ())
+    with reported("verify", "files") as progress:
+        found = verify_job(store, progress)
+    if not store.exists(INVENTORY_KEY):
+        about["note"] = (
+            f"only what the plan names was checked, because there is no {INVENTORY_KEY}; "
+            "run the job with --verify to write it"
+        )
+    return about, found
+
+
+def _verify_corpus(place: str) -> tuple[dict[str, Any], Verification]:
+    corpus = open_corpus(place)
+    with reported("verify", "files") as progress:
+        found = verify_corpus(corpus, progress)
+    return {"uri": corpus.url, "fingerprint": corpus.fingerprint}, found

@@ -23,6 +23,7 @@ from threadpoolctl import threadpool_info
 from latentscale import __version__
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.keys import code_version
+from latentscale_pipeline.jobs.inventory import INVENTORY_KEY
 from latentscale_pipeline.jobs.machine import describe_machine
 from latentscale_pipeline.jobs.plan import Plan
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -78,6 +79,7 @@ def write_provenance(
         "job": plan.id,
         "config_hash": plan.config_hash,
         "seed": plan.config.seed,
+        "inventory": INVENTORY_KEY,
         "corpora": {role: _describe_corpus(corpus) for role, corpus in plan.corpora.items()},
         "runs": [*_earlier_runs(store), run],
     }

@@ -25,6 +25,12 @@ from latentscale_pipeline.errors import BadInput, Cancelled, Incomplete, Latents
 from latentscale_pipeline.executors.serial import SerialExecutor
 from latentscale_pipeline.jobs.collect import assemble_results
 from latentscale_pipeline.jobs.identity import short_name
+from latentscale_pipeline.jobs.inventory import (
+    INVENTORY_KEY,
+    read_inventory,
+    refresh_inventory,
+    write_inventory,
+)
 from latentscale_pipeline.jobs.plan import Plan
 from latentscale_pipeline.jobs.provenance import write_provenance
 from latentscale_pipeline.jobs.resources import refuse_shortfalls
@@ -40,7 +46,7 @@ from latentscale_pipeline.jobs.stored_plan import (
     planned_stages,
     read_plan,
 )
-from latentscale_pipeline.jobs.verification import check_documents
+from latentscale_pipeline.jobs.verification import find_damage
 from latentscale_pipeline.measures.finished_job import read_results
 from latentscale_pipeline.report import render_report
 from latentscale_pipeline.results.model import Results
@@ -48,7 +54,7 @@ from latentscale_pipeline.storage.artifacts import CorruptResult
 from latentscale_pipeline.storage.cancellation import Check, stop_when_asked
 from latentscale_pipeline.storage.canonical import plain
 from latentscale_pipeline.storage.events import EventLog
-from latentscale_pipeline.storage.lock import hold_lock, refuse_if_running
+from latentscale_pipeline.storage.lock import hold_lock, refuse_if_running, release_key
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options, strip_credentials
 
@@ -62,11 +68,24 @@ MISSING_DASHBOARD = (
 
 @dataclass(frozen=True)
 class Finished:
-    """A finished job: its folder, its results, and whether this run computed anything."""
+    """A finished job.
+
+    Attributes
+    ----------
+    store : ObjectStore
+        Its folder.
+    results : Results
+        Its results.
+    computed : bool
+        Whether this run wrote them.
+    thorough : bool
+        Whether this run read every byte of what was there; else it compared sizes.
+    """
 
     store: ObjectStore
     results: Results
     computed: bool
+    thorough: bool = False
 
 
 def run_job(
@@ -109,7 +128,20 @@ def run_job(
     def finish(results: Results, *, computed: bool) -> Finished:
         if not keep:
             collect_job(work, list(results.arrays.values()))
-        return Finished(store, results, computed)
+        return Finished(store, results, computed, thorough=verify)
+
+    def run_alone(attempt: str, check: Check) -> Finished:
+        # The previous holder of the lock may have finished the job.
+        previous = None if verify else _previous_results(plan, work)
+        if previous is not None:
+            return finish(previous, computed=False)
+        with _recorded(plan, EventLog(store, attempt), notify) as tell:
+            previous = _inspect_finished(plan, work, tell, thorough=verify)
+            if previous is not None:
+                return finish(previous, computed=False)
+            states = inspect_stages(work, thorough=verify)
+            results = _compute(plan, work, states, attempt, tell, check, command)
+            return finish(results, computed=True)
 
     with storage_options(plan.config.storage_options):
         work = replace(work_with_caches(plan), keep=keep)
@@ -122,18 +154,12 @@ def run_job(
             hold_lock(store, wait=wait, take_over=take_over, tell=tell_waiting) as holder,
             stop_when_asked(store, holder) as check,
         ):
-            # The previous holder of the lock may have finished the job.
-            previous = None if verify else _previous_results(plan, work)
-            if previous is not None:
-                return finish(previous, computed=False)
-            with _recorded(plan, EventLog(store, holder.attempt), notify) as tell:
-                stage_states = inspect_stages(work, thorough=verify)
-                if verify and not check_documents(store, finished=True):
-                    previous = _previous_results(plan, work)
-                    if previous is not None:
-                        return finish(previous, computed=False)
-                results = _compute(plan, work, stage_states, holder.attempt, tell, check, command)
-                return finish(results, computed=True)
+            finished = run_alone(holder.attempt, check)
+            # What an earlier version wrote may be damaged by now, so it isn't listed as right.
+            if finished.computed or store.exists(INVENTORY_KEY):
+                # Written last, because it lists the record of this run, too.
+                write_inventory(store, [release_key(store)])
+            return finished
 
 
 @contextmanager
@@ -179,7 +205,8 @@ def _compute(
     started = _now()
     store = work.store
     refuse_shortfalls(plan.config, stage_states)
-    # results.json marks a complete job, so it has to go before any stage is recomputed.
+    # Both mark a complete job, so they have to go before any stage is recomputed.
+    store.remove(INVENTORY_KEY)
     store.remove("results.json")
     _prepare_workers(plan)
     _write_plan(plan)
@@ -202,7 +229,7 @@ def _compute(
             if repair(store, stage_states, problem, notify) is None:
                 raise
     store.write_checked("report.html", render_report(results, provenance).encode())
-    # Written last: its presence means that everything else is there.
+    # Its presence means that all numbers are there.
     store.write_checked("results.json", results.dump())
     store.collect_partial()
     return results
@@ -295,6 +322,7 @@ def prepare_job(plan: Plan, *, even_if_running: bool = False) -> None:
     if not even_if_running:
         refuse_if_running(plan.store)
     _write_plan(plan)
+    refresh_inventory(plan.store, ("plan.json", "config.json", "config.yaml"))
 
 
 def _write_plan(plan: Plan) -> None:
@@ -328,9 +356,21 @@ def _describe(plan: Plan, previous: StoredPlan) -> bytes:
     return (json.dumps({**description, "code": code}, indent=1) + "\n").encode()
 
 
+def _inspect_finished(plan: Plan, work: Work, tell: Notify, *, thorough: bool) -> Results | None:
+    """Tell what a finished job lacks; return its results if every byte of them is right."""
+    damage = find_damage(work.store, thorough=thorough)
+    for problem in damage:
+        tell("file_damaged", problem=problem)
+    # Without an inventory nobody knows what results.json should be, so it is written anew.
+    listed = thorough and not damage and read_inventory(work.store) is not None
+    return _previous_results(plan, work) if listed else None
+
+
 def _previous_results(plan: Plan, work: Work) -> Results | None:
     """Return the results of an earlier run if nothing is missing, else None; change nothing."""
     store = work.store
+    if find_damage(store, thorough=False):
+        return None
     try:
         results = read_results(json.loads(store.read("results.json")), "results.json")
     except (FileNotFoundError, ValueError, BadInput):

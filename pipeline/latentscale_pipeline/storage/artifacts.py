@@ -115,7 +115,7 @@ class Artifact:
         CorruptResult
             If its object is missing or differs from the marker.
         """
-        return _decode(_read_checked(self.store, self.part, self.objects[name]))
+        return _decode(read_checked(self.store, self.part, self.objects[name]))
 
     def section(self, name: str, section: str) -> Array:
         """Read one section of an object.
@@ -187,12 +187,13 @@ def create_marker(
 def read_marker(store: ObjectStore, part: str) -> Artifact | None:
     """Return a part's result, or None if its marker is missing or damaged."""
     try:
-        return _parse_marker(store, part, store.read(f"{part}.json"))
+        return parse_marker(store, part, store.read(f"{part}.json"))
     except FileNotFoundError:
         return None
 
 
-def _parse_marker(store: ObjectStore, part: str, data: bytes) -> Artifact | None:
+def parse_marker(store: ObjectStore, part: str, data: bytes) -> Artifact | None:
+    """Return the result that a marker's bytes describe, or None if they are damaged."""
     try:
         body = json.loads(data)
         recorded = body.pop("digest")
@@ -262,7 +263,7 @@ def _read_objects(artifact: Artifact, gone: Collection[str]) -> Iterator[tuple[s
     """Yield key and checked bytes of every object; those in ``gone`` may be missing."""
     for name, described in artifact.objects.items():
         if name not in gone or artifact.store.exists(described["key"]):
-            yield described["key"], _read_checked(artifact.store, artifact.part, described)
+            yield described["key"], read_checked(artifact.store, artifact.part, described)
 
 
 def reuse_stage(
@@ -280,7 +281,7 @@ def reuse_stage(
     try:
         parts = [key.removesuffix(".json") for key in origin.keys(folder) if key.endswith(".json")]
         markers = {part: origin.read(f"{part}.json") for part in parts}
-        parsed = [_parse_marker(origin, part, data) for part, data in markers.items()]
+        parsed = [parse_marker(origin, part, data) for part, data in markers.items()]
         whole = [marker for marker in parsed if marker is not None]
         if f"{folder}/result" not in parts or len(whole) < len(parts):
             return False
@@ -306,7 +307,7 @@ def reuse_part(origin: ObjectStore, source: str, target: ObjectStore, part: str)
     """
     try:
         found = need_marker(origin, source)
-        read = {name: _read_checked(origin, source, found.objects[name]) for name in found.objects}
+        read = {name: read_checked(origin, source, found.objects[name]) for name in found.objects}
     except (CorruptResult, OSError, LatentscaleError):
         return False  # another job's folder may be private, damaged, or changing at this moment
     objects = {
@@ -372,10 +373,22 @@ def _write(store: ObjectStore, part: str, attempt: str, name: str, data: Bytes) 
     # Readers check every byte against the marker, so data lost in a power failure are computed
     # again.
     store.write(key, data, durable=False)
+    return describe_object(key, data)
+
+
+def describe_object(key: str, data: Bytes) -> dict[str, Any]:
+    """Return key, size and checksum of an object, as markers list them."""
     return {"key": key, "size": len(data), "xxh3": xxhash.xxh3_64_hexdigest(data)}
 
 
-def _read_checked(store: ObjectStore, part: str, recorded: Mapping[str, Any]) -> bytes:
+def read_checked(store: ObjectStore, part: str, recorded: Mapping[str, Any]) -> bytes:
+    """Read an object whose key, size and checksum are recorded.
+
+    Raises
+    ------
+    CorruptResult
+        If it is missing, truncated or altered.
+    """
     key, size = recorded["key"], recorded["size"]
     return _checked(part, key, recorded["xxh3"], lambda: store.read(key), size)
 

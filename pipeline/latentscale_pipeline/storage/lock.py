@@ -113,7 +113,7 @@ UNKNOWN = Holder("an unknown host", 0, 0.0, "unknown")
 """Stands for the holder of a lock that can't be read."""
 
 _ATTEMPT = re.compile(r"[A-Za-z0-9-]+")
-_LOCK = re.compile(r"\d{6,}\.json")
+_LOCK = re.compile(r"(\d{6,})\.(?:json|released)")
 
 
 class Held(BadInput):
@@ -213,7 +213,7 @@ def hold_lock(
         # A failing store must not hide why the run ended. Without the release, others see from the
         # missing process or heartbeat that the lock is free.
         with suppress(LatentscaleError):
-            store.create(f"lock/{generation:06d}.released", b"")
+            store.create(_release_key(generation), b"")
             store.remove(f"heartbeats/{me.attempt}.json")
 
 
@@ -283,7 +283,8 @@ def read_lock(store: ObjectStore) -> Lock:
     generation = max(_generations(keys), default=0)
     if generation == 0:
         return Lock(0, None, released=True)
-    return Lock(generation, _read_holder(store, generation), f"{generation:06d}.released" in keys)
+    released = f"{generation:06d}.released" in keys
+    return Lock(generation, _read_holder(store, generation), released)
 
 
 def read_holders(store: ObjectStore) -> list[Holder]:
@@ -292,12 +293,22 @@ def read_holders(store: ObjectStore) -> list[Holder]:
     return [_read_holder(store, generation) for generation in sorted(_generations(keys))]
 
 
-def _generations(keys: set[str]) -> list[int]:
-    return [int(key.removesuffix(".json")) for key in keys if _LOCK.fullmatch(key)]
+def _generations(keys: set[str]) -> set[int]:
+    # A lost lock whose release is still there has been taken: the next run must not use its number.
+    return {int(match[1]) for key in keys if (match := _LOCK.fullmatch(key))}
+
+
+def release_key(store: ObjectStore) -> str:
+    """Return the key of the empty object with which the current holder will release the lock."""
+    return _release_key(read_lock(store).generation)
 
 
 def _key(generation: int) -> str:
     return f"lock/{generation:06d}.json"
+
+
+def _release_key(generation: int) -> str:
+    return f"lock/{generation:06d}.released"
 
 
 def _read_holder(store: ObjectStore, generation: int) -> Holder:

@@ -16,6 +16,7 @@ from latentscale_pipeline.engine.state import StageState, inspect_stages
 from latentscale_pipeline.engine.work import Work
 from latentscale_pipeline.executors.serial import SerialExecutor
 from latentscale_pipeline.jobs.collect import assemble_results
+from latentscale_pipeline.jobs.inventory import write_inventory
 from latentscale_pipeline.jobs.plan import make_plan, measure_sections
 from latentscale_pipeline.jobs.run import run_job
 from latentscale_pipeline.jobs.verification import verify_job
@@ -72,6 +73,7 @@ class Job:
         events = Events()
         stage_states = inspect_stages(self.work, thorough=thorough)
         run_stages(self.work, stage_states, SerialExecutor, "again", events)
+        write_inventory(self.store)  # as a run does in the end
         return events, {stage_state.stage.name: stage_state for stage_state in stage_states}
 
 
@@ -215,7 +217,9 @@ def test_a_finished_job_is_verified_and_mended(job: Job, latentscale: Callable[.
     flip(job.store, trace, np.random.default_rng(5))
     graph = Path(folder, job.parts("graph-reference")[-1].path("indptr"))
     graph.unlink()
-    Path(folder, "config.json").write_text("{")
+    config = Path(folder, "config.json")
+    size = config.stat().st_size
+    config.write_text("{")
     report = Path(folder, "report.html")
     report.unlink()
     ended = latentscale("verify", folder)
@@ -224,7 +228,7 @@ def test_a_finished_job_is_verified_and_mended(job: Job, latentscale: Callable[.
         [
             f"{folder}/{trace} differs from its checksum",
             f"{graph} is missing",
-            f"{folder}/config.json is damaged",
+            f"{config} has 1 bytes, not {size}",
             f"{report} is missing",
         ]
     )
@@ -301,6 +305,14 @@ def test_a_plan_that_can_not_be_read_is_told(job: Job, latentscale: Callable[...
     whole = plan.read_text()
     hostile = json.loads(whole)
     hostile["stages"][0]["stage"] = "../../elsewhere"
+    plan.write_text("{")
+    ended = latentscale("verify", job.store.url)
+    assert ended.code == 3
+    assert ended.out == f"{plan} has 1 bytes, not {len(whole)}\n"
+    # Without the inventory, nothing can be checked without the plan.
+    inventory = Path(job.store.url, "inventory.json")
+    listed = inventory.read_text()
+    inventory.unlink()
     for content, message in (
         ("{", "not the plan of a job; run the job again to rewrite it"),
         (json.dumps(hostile), "'../../elsewhere' isn't the name of a stage"),
@@ -310,6 +322,7 @@ def test_a_plan_that_can_not_be_read_is_told(job: Job, latentscale: Callable[...
         assert ended.code == 2
         assert ended.err.splitlines()[-1] == f"latentscale: {plan}: {message}"
     plan.write_text(whole)
+    inventory.write_text(listed)
 
 
 def of(job: Job, name: str) -> Stage:
