@@ -39,7 +39,8 @@ WIDE = 110
 
 WARNINGS = {
     **dict.fromkeys(("part_retried", "part_corrupt", "stage_failed"), "{stage}: {problem}"),
-    **dict.fromkeys(("dashboard_missing", "cluster_warned", "file_damaged"), "{problem}"),
+    **dict.fromkeys(("dashboard_missing", "cluster_warned"), "{problem}"),
+    **dict.fromkeys(("file_damaged", "corpus_damaged"), "{problem}"),
 }
 """Lines for failures, which are shown even with ``--quiet``."""
 

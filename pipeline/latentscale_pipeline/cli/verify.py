@@ -10,6 +10,7 @@ import click
 from latentscale_pipeline.cli.options import JSON
 from latentscale_pipeline.corpus import open_corpus
 from latentscale_pipeline.corpus import verify as verify_corpus
+from latentscale_pipeline.corpus.documents import restore_documents
 from latentscale_pipeline.corpus.verification import Verification
 from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.jobs.inventory import INVENTORY_KEY
@@ -24,8 +25,11 @@ JOB_FILES = (INVENTORY_KEY, "plan.json", "config.json", "results.json", "lock")
 
 @click.command()
 @click.argument("place", metavar="CORPUS|JOB")
+@click.option(
+    "--restore", is_flag=True, help="First write damaged zarr.json files of a corpus anew."
+)
 @JSON
-def verify(place: str, as_json: bool) -> None:
+def verify(place: str, restore: bool, as_json: bool) -> None:
     """Check every byte of a corpus, or of a job's folder, against its checksums.
 
     Every missing, empty, truncated or changed file is named in one line. If there is one, the exit
@@ -33,12 +37,18 @@ def verify(place: str, as_json: bool) -> None:
     nothing else. A finished job lists its files in inventory.json, the report and the record of
     every run included; of other jobs, the parts that the plan names are checked.
 
+    The zarr.json files of a corpus follow from its manifest; --restore writes damaged ones anew.
+
     \b
     Example:
       latentscale verify corpus.zarr
+      latentscale verify corpus.zarr --restore
       latentscale verify jobs/nightly-0a1b2c3d
     """
     store = find_job(place)
+    if restore:
+        for key in restore_documents(open_corpus(place)):
+            click.echo(f"restored: {store.locate(key)}", err=True)
     if any(map(store.exists, JOB_FILES)):
         about, found = _verify_job(store)
         damage: type[BadInput | Incomplete] = Incomplete
@@ -52,16 +62,23 @@ def verify(place: str, as_json: bool) -> None:
         about, found = _verify_corpus(place)
         damage = BadInput
         advice = "restore them, or ingest the corpus again with --overwrite"
-    bad = list(found.problems)
-    counted = {"files": found.objects, "bytes": found.size}
+    _show(about, found, as_json)
+    if found.problems:
+        bad = f"{len(found.problems)} of {found.objects} files are bad"
+        raise damage(f"{about['uri']}: {bad}; {advice}")
+
+
+def _show(about: dict[str, Any], found: Verification, as_json: bool) -> None:
+    bad, note = list(found.problems), about.get("note")
     if as_json:
+        counted = {"files": found.objects, "bytes": found.size}
         click.echo(json.dumps({**about, **counted, "ok": not bad, "problems": bad}, indent=2))
     elif bad:
         click.echo("\n".join(bad))
+        if note is not None:
+            click.echo(note, err=True)
     else:
-        click.echo(f"{about['uri']}: {_told(found, about.get('note'))}")
-    if bad:
-        raise damage(f"{about['uri']}: {len(bad)} of {found.objects} files are bad; {advice}")
+        click.echo(f"{about['uri']}: {_told(found, note)}")
 
 
 def _told(found: Verification, note: str | None) -> str:
@@ -77,7 +94,9 @@ def _verify_job(store: ObjectStore) -> tuple[dict[str, Any], Verification]:
         return about, Verification(0, 0, ())
     with reported("verify", "files") as progress:
         found = verify_job(store, progress)
-    if not store.exists(INVENTORY_KEY):
+    if not about["finished"] and not store.exists(INVENTORY_KEY):
+        about["note"] = "the job isn't finished, so only what it has computed was checked"
+    elif not store.exists(INVENTORY_KEY):
         about["note"] = (
             f"only what the plan names was checked, because there is no {INVENTORY_KEY}; "
             "run the job with --verify to write it"

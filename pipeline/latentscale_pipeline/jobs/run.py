@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from latentscale_pipeline.config.cluster import Local, Serial
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.config.job_file import format_job_file
+from latentscale_pipeline.corpus.documents import find_damaged_document
 from latentscale_pipeline.engine.collection import collect_job, has_garbage
 from latentscale_pipeline.engine.executor import Executor
 from latentscale_pipeline.engine.keys import code_by_digest, work_modules
@@ -147,6 +148,10 @@ def run_job(
         work = replace(work_with_caches(plan), keep=keep)
         store = work.store
         notify("run_started", job=plan.id, folder=store.url, stages=len(plan.stages))
+        for corpus in plan.corpora.values():
+            problem = find_damaged_document(corpus)
+            if problem is not None:
+                notify("corpus_damaged", problem=problem)
         previous = None if verify else _previous_results(plan, work)
         if previous is not None and (keep or not has_garbage(work, list(previous.arrays.values()))):
             return Finished(store, previous, computed=False)

@@ -248,11 +248,25 @@ def test_a_job_of_an_earlier_version_is_checked_as_far_as_its_plan_goes(
     assert not inventory.exists()
     array = job.folder / job.key(KINDS["array of a result"])
     harm(array, "flipped")
-    assert latentscale("verify", job.folder).out == f"{array} differs from its checksum\n"
+    ended = latentscale("verify", job.folder)
+    assert ended.out == f"{array} differs from its checksum\n"
+    assert ended.err.startswith("only what the plan names was checked, because there is no inv")
     assert latentscale("run", job.config, "--verify").code == 0
     assert job.numbers() == timeless(job.results)
     assert inventory.exists()
     assert latentscale("verify", job.folder).out.endswith("all intact\n")
+
+
+def test_of_an_unfinished_job_what_it_has_is_checked(job: Job, latentscale: Command) -> None:
+    for name in ("inventory.json", "results.json", "report.html"):
+        (job.folder / name).unlink()
+    [marker] = (job.folder / "stages/imd").glob("*/result.json")
+    marker.unlink()
+    ended = latentscale("verify", job.folder)
+    assert ended.code == 0
+    assert ended.out.endswith(
+        "all intact; the job isn't finished, so only what it has computed was checked\n"
+    )
 
 
 def test_a_run_that_ended_before_it_wrote_the_inventory_is_finished_by_the_next(
