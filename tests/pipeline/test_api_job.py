@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas
@@ -94,7 +95,11 @@ def test_it_shows_itself(results: JobResults) -> None:
     assert "\nNo difference found.\n" in text
     assert f"report  {results.report()}" in text
     assert Path(results.report()).stat().st_size > 10_000
-    assert "<p>No difference found.</p>" in results._repr_html_()
+    shown = results._repr_html_()
+    assert "<p>No difference found.</p>" in shown
+    curves = ElementTree.fromstring(shown[shown.index("<svg") :])
+    texts = {text.text for text in curves.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"Components", "corpus", "reference"} <= texts
     assert results.verdict is not None
     assert results.verdict.value == "no_difference_found"
     assert {role: corpus.n for role, corpus in results.corpora.items()} == {

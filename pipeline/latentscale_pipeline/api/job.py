@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any, overload
@@ -23,6 +23,7 @@ from latentscale_pipeline.jobs.plan import make_plan, measure_sections
 from latentscale_pipeline.jobs.run import run_job
 from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.finished_job import FinishedJob
+from latentscale_pipeline.report import job_report
 from latentscale_pipeline.report.scores import title_apart
 from latentscale_pipeline.report.terminal_summary import headlines
 from latentscale_pipeline.report.verdict import write_verdict
@@ -32,6 +33,7 @@ from latentscale_pipeline.rows.query import FoundRows, find_rows
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options
 from latentscale_pipeline.views.scores import write_range, written_score
+from latentscale_pipeline.views.svg import draw_panels
 
 
 class Scores(Sequence[Score]):
@@ -191,7 +193,17 @@ class JobResults:
 
     def _repr_html_(self) -> str:
         said = "".join(f"<p>{escape(sentence)}</p>" for sentence in self._sentences())
-        return f"{said}{draw_table(self.document.job.id, self._lines())}"
+        return f"{said}{draw_table(self.document.job.id, self._lines())}{self._curves()}"
+
+    def _curves(self) -> str:
+        """Draw every figure of the report, two beside each other."""
+        panels = [
+            replace(panel, title="" if place else figure.title)
+            for section in job_report(self.document).sections
+            for figure in section.figures
+            for place, panel in enumerate(figure.panels)
+        ]
+        return draw_panels(panels, columns=2) if panels else ""
 
     def _sentences(self) -> list[str]:
         verdict = self.verdict

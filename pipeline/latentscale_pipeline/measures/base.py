@@ -327,8 +327,8 @@ class MeasureReport:
         """Return whether a score of a whole corpus stands in summaries."""
         return score.score in self.scores and self.scores[score.score].headline
 
-    def figures(self, found: Any, corpora: Mapping[Role, model.Corpus]) -> list[Figure]:
-        """Draw the findings of one job."""
+    def figures(self, found: Any, results: model.Results) -> list[Figure]:
+        """Draw the findings of one job, whose results have its scores."""
         return []
 
     def overlays(self, found: Sequence[tuple[Style, Any]]) -> list[Figure]:

@@ -50,16 +50,12 @@ class _Drawn:
 
 def _draw(figure: Figure) -> _Drawn:
     styles = styles_of(figure.panels)
-    pointed = {
-        curve.name
-        for panel in figure.panels
-        for curve in panel.curves
-        if curve.points and not curve.line
-    }
+    curves = [curve for panel in figure.panels for curve in panel.curves]
+    lines = {curve.name for curve in curves if curve.line or not curve.points}
     named = [(name, style) for name, style in styles.items() if name]
     return _Drawn(
         [(panel, draw_panel(panel, styles, _variable)) for panel in figure.panels],
-        [(name, sample_of(style, _variable, points=name in pointed)) for name, style in named],
+        [(name, sample_of(style, _variable, points=name not in lines)) for name, style in named],
     )
 
 

@@ -118,7 +118,7 @@ def _section(name: str, results: Results, place: int) -> Section:
     return replace(
         heading,
         figures=[
-            *(report.figures(found, results.corpora.by_role()) if found else []),
+            *(report.figures(found, results) if found else []),
             *label_figures(heading.key, labelled, counts),
         ],
         notes=report.notes(found) if found else [],

@@ -169,8 +169,10 @@ def draw_panels(
 
 
 def sample_of(style: Style, colour: Colour, *, points: bool = False) -> str:
-    """Return a short line, or a point, in a style: 24 × 12 pixels, for a legend."""
+    """Return a short line, a point or a band in a style: 24 × 12 pixels, for a legend."""
     tone = colour(style.colour)
+    if style.colour == "chance":
+        return f'<rect y="1" width="24" height="10" fill="{tone}"/>'
     if points:
         return _symbol(style.symbol, "12", "6", RADIUS, tone)
     return f'<path d="M0,6H24" stroke="{tone}" stroke-width="2"{_dashes(style.dash)}/>'

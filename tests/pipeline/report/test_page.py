@@ -284,6 +284,34 @@ def test_vendi_scores_are_drawn_by_order_for_each_kernel(
     assert "bandwidth σ = 49.79" in page.sections["vendi"]
 
 
+def test_differences_of_vendi_scores_stand_above_what_chance_makes() -> None:
+    results = example_results()
+    for row in results["scores"]:
+        if (row["measure"], row["of"], row.get("kernel")) == ("vendi", "corpus", "cosine"):
+            found = 13.0 if row["order"] == "1" else 10.5
+            row["expected"] = {
+                "rows": 300,
+                "found": found,
+                "centre": 10.0,
+                "lower": 8.0,
+                "upper": 12.0,
+                "z": 1.0,
+                "p": 0.3,
+                "smallest_found": 3.0,
+            }
+    check_results(results)
+    above, below = figures(results)["vendi-0"].panels
+    assert below.places == above.places
+    assert below.y_label == "difference from the reference in %, of samples of 300 rows"
+    chance, corpus = below.curves
+    assert (chance.lower, chance.upper) == ([pytest.approx(-20)] * 5, [pytest.approx(20)] * 5)
+    assert corpus.y == pytest.approx([5, 5, 30, 5, 5])
+    caption = figures(results)["vendi-0"].caption
+    assert caption.startswith("Below, order 1 lies outside of what chance makes 95 times in 100.")
+    assert len(figures(results)["vendi-1"].panels) == 1
+    assert Page(render_report(read(results))).text.count("what chance makes (95 %)") == 1
+
+
 def test_a_missing_vendi_score_shows_its_reason() -> None:
     results = example_results()
     entry = results["measures"]["vendi"]["corpus"][1]

@@ -245,7 +245,8 @@ def test_a_disk_that_turns_read_only_then_full_loses_nothing(
     found = json.loads(ended.out)
     assert timeless(found) == timeless(json.loads(expected.out))
     kept = [timing for timing in found["timings"] if timing["reason"] == "already done"]
-    assert len(kept) == finished
+    reasons = {timing["stage"]: timing["reason"] for timing in found["timings"]}
+    assert len(kept) == finished, (reasons, ends)
 
 
 class Server:

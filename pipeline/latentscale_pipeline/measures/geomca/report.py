@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from latentscale_pipeline.measures.base import MeasureReport, Role
+from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.geomca.results import (
     Component,
     GeomcaResults,
@@ -14,7 +14,7 @@ from latentscale_pipeline.measures.geomca.results import (
     GeomcaSetting,
     Row,
 )
-from latentscale_pipeline.results.model import Corpus
+from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.content import Table, table_of
 from latentscale_pipeline.views.figure import DASHES, ROLE_STYLES, Curve, Figure, Panel, Style
 from latentscale_pipeline.views.formatting import counted, printable, write_number
@@ -84,7 +84,7 @@ class GeomcaReport(MeasureReport):
         ),
     }
 
-    def figures(self, found: GeomcaResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
+    def figures(self, found: GeomcaResults, results: Results) -> list[Figure]:
         """Draw the stored components by the points that they hold of each corpus."""
         if not found.components:
             return []

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.heat.null_models import NORMALIZATIONS, Normalization, null_trace
-from latentscale_pipeline.measures.base import MeasureReport, Role
+from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.heat.results import HeatResults, HeatTrace, Imd, NeighbourGraph
-from latentscale_pipeline.results.model import Corpus
+from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.figure import DASHES, Curve, Figure, Panel, Style, present, widest
 from latentscale_pipeline.views.formatting import (
     counted,
@@ -75,10 +75,10 @@ class HeatReport(MeasureReport):
     }
     replicated = "heat traces and IMD"
 
-    def figures(self, found: HeatResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
+    def figures(self, found: HeatResults, results: Results) -> list[Figure]:
         """Draw the traces and the gap between them."""
         corpus, reference, imd = found.corpus, found.reference, found.imd
-        figures = [draw_traces(present(found), corpora["corpus"].n)]
+        figures = [draw_traces(present(found), results.corpora.by_role()["corpus"].n)]
         if reference is not None and imd is not None and corpus.times == reference.times:
             figures.append(_weighted_gap(corpus, reference, imd))
         return figures

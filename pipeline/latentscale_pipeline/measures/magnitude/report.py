@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from latentscale_pipeline.measures.base import MeasureReport, Role
+from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.magnitude.results import MagnitudeFunction, MagnitudeResults
-from latentscale_pipeline.results.model import Corpus
+from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.figure import Curve, Figure, Panel, Rule, Style, present, widest
 from latentscale_pipeline.views.formatting import listed, printable, write_estimate, write_number
 from latentscale_pipeline.views.glossary import BOUNDS, Definition
@@ -48,7 +48,7 @@ class MagnitudeReport(MeasureReport):
         ),
     }
 
-    def figures(self, found: MagnitudeResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
+    def figures(self, found: MagnitudeResults, results: Results) -> list[Figure]:
         """Draw the magnitude functions and their rarefaction curves."""
         functions = [(style, function) for style, function in present(found) if function.value]
         if not functions:

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
-from latentscale_pipeline.measures.base import MeasureReport, Role, Score
+from latentscale_pipeline.measures.base import MeasureReport, Score
 from latentscale_pipeline.measures.vendi.results import VendiResults, VendiScore
-from latentscale_pipeline.results.model import Corpus
-from latentscale_pipeline.views.figure import Curve, Figure, Panel, Style, present, widest
+from latentscale_pipeline.results.model import Results
+from latentscale_pipeline.views.figure import (
+    ROLE_STYLES,
+    Curve,
+    Figure,
+    Panel,
+    Style,
+    present,
+    widest,
+)
 from latentscale_pipeline.views.formatting import listed, printable, write_number
 from latentscale_pipeline.views.glossary import BOUNDS, Definition
 from latentscale_pipeline.views.rarefaction import Growth, draw_rarefaction
+from latentscale_pipeline.views.scores import whole_scores
 
 Drawn = tuple[Style, Sequence[VendiScore]]
 Kernel = tuple[str, float | None]
 Numbers = tuple[float, float, float]
 
+
+CHANCE = Style("what chance makes (95 %)", "chance")
 
 HEADLINES = ("1",)
 COSINE_HEADLINES = ("0.1", "1", "inf")
@@ -50,11 +62,18 @@ class VendiReport(MeasureReport):
         """Return whether the order is 1; of the cosine kernel also a low and a high one."""
         return score.order in (COSINE_HEADLINES if score.kernel == "cosine" else HEADLINES)
 
-    def figures(self, found: VendiResults, corpora: Mapping[Role, Corpus]) -> list[Figure]:
-        """Draw the scores by order and their rarefaction curves, one plot per kernel."""
+    def figures(self, found: VendiResults, results: Results) -> list[Figure]:
+        """Draw the scores by order, and how they differ; a figure for each kernel.
+
+        Where subsets were scored, their rarefaction curves follow.
+        """
         figures = []
+        scores = whole_scores(results.scores, "vendi", of="corpus")
+        names = list(dict.fromkeys(score.kernel for score in scores))
         for place, ((kernel, bandwidth), drawn) in enumerate(_by_kernel(present(found))):
-            figures.append(_draw_orders(f"vendi-{place}", kernel, bandwidth, drawn))
+            figure = _draw_orders(f"vendi-{place}", kernel, bandwidth, drawn)
+            own = [score for score in scores if score.kernel in names[place : place + 1]]
+            figures.append(_with_chance(figure, own))
             curves = [curve for style, entries in drawn for curve in _curves(style, entries)]
             grown = draw_rarefaction(f"vendi-{place}-rarefaction", curves, "effective items")
             figures += [grown] if grown else []
@@ -138,9 +157,57 @@ def _draw_orders(key: str, kernel: str, bandwidth: float | None, chosen: Sequenc
         [_points(style, entries, orders) for style, entries in chosen],
         log_y=spread,
         from_zero=not spread,
-        places=["∞" if order == math.inf else f"{order:g}" for order in orders],
+        places=[_order_name(order) for order in orders],
     )
     return Figure(key, f"Vendi score by order, {printable(kernel)} kernel", caption, [panel])
+
+
+def _with_chance(figure: Figure, scores: Sequence[Score]) -> Figure:
+    """Add a panel of the differences from the reference, with those that chance makes."""
+    known = [(score, score.expected) for score in scores if score.expected]
+    orders = list(figure.panels[0].places)
+    names = [_order_name(float(score.order or "nan")) for score, _ in known]
+    if (
+        len(known) < 2
+        or not all(expected.centre for _, expected in known)
+        or set(names) - set(orders)
+    ):
+        return figure
+    places = [orders.index(name) for name in names]
+
+    def shares(end: str) -> list[float]:
+        return [100 * (getattr(each, end) / each.centre - 1) for _, each in known]
+
+    chance = Curve(
+        CHANCE.name,
+        places,
+        [0.0] * len(known),
+        shares("lower"),
+        shares("upper"),
+        line=False,
+        style=CHANCE,
+    )
+    corpus = Curve("corpus", places, shares("found"), points=True, style=ROLE_STYLES["corpus"])
+    rows = known[0][1].rows
+    panel = Panel(
+        "",
+        "order",
+        f"difference from the reference in %, of samples of {rows:,} rows",
+        [chance, corpus],
+        places=orders,
+        height=110,
+    )
+    outside = [
+        name
+        for name, (_, each) in zip(names, known, strict=True)
+        if not each.lower <= each.found <= each.upper
+    ]
+    said = (
+        f"Below, order {' and '.join(outside)} lies outside of what chance makes 95 times in 100."
+        if outside
+        else "Below, all orders lie where chance puts them 95 times in 100."
+    )
+    return replace(figure, caption=f"{said} {figure.caption}", panels=[*figure.panels, panel])
 
 
 def _points(style: Style, entries: Sequence[VendiScore], orders: Sequence[float]) -> Curve:
@@ -186,3 +253,7 @@ def _curves(style: Style, entries: Sequence[VendiScore]) -> list[Growth]:
         for entry in entries
         if entry.rarefaction and (numbers := entry.numbers)
     ]
+
+
+def _order_name(order: float) -> str:
+    return "∞" if order == math.inf else f"{order:g}"
