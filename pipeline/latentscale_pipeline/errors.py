@@ -57,6 +57,11 @@ class Interrupted(BaseException):
     """
 
 
+def how_to_install(extra: str) -> str:
+    """Return the command that installs an extra of this package, also where it is a checkout."""
+    return f"pip install 'latentscale[{extra}]'"
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, or its type if the message is empty."""
     lines = str(error).splitlines()

@@ -48,6 +48,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "workflow": ("workflow:workflow", "Evaluate from ingest to gate, as a workflow file says."),
     "config": ("config:config", "Print a job's resolved configuration, or the schema of all keys."),
     "demo": ("run:demo", "Run all measures on data that comes with the package."),
+    "doctor": ("doctor:doctor", "Show what is installed, and how to get what is missing."),
     "verify": ("verify:verify", "Check every byte of a corpus or a job."),
 }
 """Name of each command: where it is defined and what it does in one line."""

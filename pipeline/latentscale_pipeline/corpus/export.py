@@ -16,7 +16,7 @@ import numpy as np
 
 from latentscale_pipeline.corpus.formats.file import reaching
 from latentscale_pipeline.corpus.ingest.sources import Sources
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.errors import BadInput, how_to_install
 from latentscale_pipeline.progress import Progress, silent
 from latentscale_pipeline.storage.objects import placed
 from latentscale_pipeline.storage.urls import strip_credentials
@@ -97,8 +97,7 @@ def _write_parquet(chosen: Sources, file: BinaryIO, where: str, progress: Progre
         import pyarrow.parquet as pq
     except ImportError:
         raise BadInput(
-            f"{where}: writing it needs pyarrow; install it with: pip install "
-            "'latentscale[parquet]'"
+            f"{where}: writing it needs pyarrow; install it with: {how_to_install('parquet')}"
         ) from None
     [source] = chosen.items
     companions: dict[str, Any] = {}

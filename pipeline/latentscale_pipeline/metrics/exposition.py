@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.errors import BadInput, how_to_install
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.formatting import write_number
 
 CLIENT_MISSING = (
-    "metrics are written by prometheus-client, which isn't installed; "
-    "pip install 'latentscale[metrics]'"
+    f"metrics are written by prometheus-client, which isn't installed; {how_to_install('metrics')}"
 )
 
 JOB_LABEL = "job_name"

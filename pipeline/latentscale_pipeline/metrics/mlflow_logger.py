@@ -12,11 +12,11 @@ from typing import Any
 
 import xxhash
 
-from latentscale_pipeline.errors import BadInput, StoreFailed
+from latentscale_pipeline.errors import BadInput, StoreFailed, how_to_install
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.results.model import Score
 
-MLFLOW_MISSING = "MLflow isn't installed; pip install 'latentscale[mlflow]'"
+MLFLOW_MISSING = f"MLflow isn't installed; {how_to_install('mlflow')}"
 
 JOB_TAG = "latentscale.job"
 MOST_METRICS = 1000

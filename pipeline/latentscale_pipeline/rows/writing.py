@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from latentscale_pipeline.corpus.export import new_file
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.errors import BadInput, how_to_install
 from latentscale_pipeline.rows.table import Kind, Table
 
 FORMULA = ("=", "+", "-", "@")
@@ -81,7 +81,7 @@ def write_parquet(tables: Iterator[Table], file: BinaryIO, kinds: Mapping[str, K
         import pyarrow.parquet as pq
     except ImportError:
         raise BadInput(
-            "a Parquet file needs pyarrow; install it with: pip install 'latentscale[parquet]', or "
+            f"a Parquet file needs pyarrow; install it with: {how_to_install('parquet')}, or "
             "write .csv or .jsonl"
         ) from None
     types = {"text": pa.string(), "number": pa.float64(), "row": pa.int64(), "flag": pa.bool_()}

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import fsspec
 
-from latentscale_pipeline.errors import BadInput, first_line
+from latentscale_pipeline.errors import BadInput, first_line, how_to_install
 
 Options = Mapping[str, Mapping[str, Any]]
 """Storage options by protocol (``s3``, ``gs``, ``az``, …)."""
@@ -48,7 +48,7 @@ def open_url(url: str) -> tuple[Any, str]:
     except ImportError as error:
         protocol = urlsplit(url).scheme
         extra = EXTRAS.get(protocol)
-        hint = f"pip install 'latentscale[{extra}]'" if extra else without_credentials(str(error))
+        hint = how_to_install(extra) if extra else without_credentials(str(error))
         raise BadInput(f"{shown}: the library for {protocol}:// isn't installed; {hint}") from None
     except (ValueError, TypeError) as error:
         reason = without_credentials(first_line(error))

@@ -18,7 +18,7 @@ from typing import cast
 from latentscale_pipeline.corpus.formats import json_lines, npy, npz, raw, safetensors, text, zarr
 from latentscale_pipeline.corpus.formats.container import Container, Field, choose_column
 from latentscale_pipeline.corpus.formats.file import File, reaching
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.errors import BadInput, how_to_install
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ def _optional(module: str, opener: str, extra: str) -> Callable[[File], Containe
             reader = importlib.import_module(f"{__name__}.{module}")
         except ImportError as error:
             raise BadInput(
-                f"{file.name}: this format needs {error.name or module}; install it with: pip "
-                f"install 'latentscale[{extra}]'"
+                f"{file.name}: this format needs {error.name or module}; install it with: "
+                f"{how_to_install(extra)}"
             ) from None
         return cast(Container, getattr(reader, opener)(file))
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from latentscale_pipeline.config.cluster import Batch, TlsFiles, walltime_seconds
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.errors import BadInput, how_to_install
 from latentscale_pipeline.executors.dask.certificates import (
     DEFAULT_FOLDER,
     certificates,
@@ -141,7 +141,7 @@ def import_jobqueue(settings: Batch) -> Any:
     except ImportError:
         raise BadInput(
             f"cluster.kind {settings.kind} needs dask-jobqueue, which isn't installed; "
-            "pip install 'latentscale[hpc]'"
+            f"{how_to_install('hpc')}"
         ) from None
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from latentscale_pipeline.errors import BadInput, Incomplete
+from latentscale_pipeline.errors import BadInput, Incomplete, how_to_install
 
 DELETION_SECONDS = 60.0
 """How long an object of an earlier run may take to be deleted."""
@@ -37,7 +37,7 @@ def import_kr8s(setting: str) -> Any:
         return importlib.import_module("kr8s.objects")
     except ImportError:
         raise BadInput(
-            f"{setting} needs kr8s, which isn't installed; pip install 'latentscale[kubernetes]'"
+            f"{setting} needs kr8s, which isn't installed; {how_to_install('kubernetes')}"
         ) from None
 
 
