@@ -297,6 +297,9 @@ def _beside(config: JobConfig, facts: JobFacts) -> dict[str, Any]:
         if config.group_by == name
         or any(getattr(section, name, False) for section in config.measures.values())
     }
+    if len(facts.corpora) == 2 and all(corpus.labels for corpus in facts.corpora.values()):
+        # Every job compares the labels of two corpora.
+        read.add("labels")
     return {
         f"{role} {name}": checksum
         for role, corpus in facts.corpora.items()

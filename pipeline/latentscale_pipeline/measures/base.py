@@ -309,6 +309,8 @@ class MeasureReport:
         The glossary: the name and the meaning of each of its scores.
     dependent : tuple of str
         Its scores that show that corpus and reference aren't independent samples.
+    of_labels : bool
+        Whether its scores are of single labels, and headlines nevertheless.
     replicated : str
         Names the scores whose sampling error ``replicates`` measures; empty for none.
     group : str
@@ -320,6 +322,7 @@ class MeasureReport:
     source: ClassVar[str] = ""
     scores: ClassVar[Mapping[str, Definition]] = {}
     dependent: ClassVar[tuple[str, ...]] = ()
+    of_labels: ClassVar[bool] = False
     replicated: ClassVar[str] = ""
     group: ClassVar[str] = ""
 

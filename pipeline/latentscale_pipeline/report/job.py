@@ -19,7 +19,6 @@ from latentscale_pipeline.results.model import Corpus, Results
 from latentscale_pipeline.results.part import Role
 from latentscale_pipeline.views.content import Report, Section
 from latentscale_pipeline.views.formatting import printable
-from latentscale_pipeline.views.scores import whole_scores
 
 
 def job_report(results: Results, provenance: dict[str, Any] | None = None) -> Report:
@@ -78,7 +77,14 @@ def _described(corpus: Corpus, name: str) -> str:
 def _numbers(results: Results) -> list[Section]:
     """Return the section of all scores, a table for each measure."""
     names = dict.fromkeys(score.measure for score in results.scores)
-    scores = {name: whole_scores(results.scores, name) for name in names}
+    scores = {
+        name: [
+            s
+            for s in results.scores
+            if s.measure == name and (s.label is None or report_of(name).of_labels)
+        ]
+        for name in names
+    }
     if not any(scores.values()):
         return []
     return [
@@ -114,7 +120,7 @@ def _section(name: str, results: Results, place: int) -> Section:
     found, labels = results.part(name), results.part("labels")
     counts = labels.measured if labels else {}
     scores = [score for score in results.scores if score.measure == name]
-    labelled = [score for score in scores if score.label is not None]
+    labelled = [score for score in scores if score.label is not None and not report.of_labels]
     return replace(
         heading,
         figures=[

@@ -122,7 +122,7 @@ def headlines_of(scores: Sequence[Score]) -> list[Score]:
         score
         for score in scores
         if score.of != "reference"
-        and score.label is None
+        and (score.label is None or report_of(score.measure).of_labels)
         and report_of(score.measure).is_headline(score)
     ]
 

@@ -267,6 +267,8 @@ class _Plot:
         for curve in filter(lambda curve: curve.name, panel.curves):
             kept, at, value, _, _ = self.placed(curve)
             for place, a, b in zip(np.flatnonzero(kept).tolist(), at, value, strict=True):
+                if panel.places and _numbers(curve.x)[place] not in range(len(panel.places)):
+                    continue  # a band reaches beyond the first and the last place
                 x, y = (b, a) if panel.turned else (a, b)
                 single = panel.turned or panel.scattered
                 key = (round(100 * x, 2), round(100 - 100 * y, 2) if single else None)

@@ -5,7 +5,12 @@ import pytest
 from scipy.spatial import cKDTree
 from scipy.stats import betabinom
 
-from latentscale.sampling.shares import ExpectedExceedances, expect_share, share_interval
+from latentscale.sampling.shares import (
+    ExpectedExceedances,
+    ExpectedOfMany,
+    expect_share,
+    share_interval,
+)
 
 
 def rows_with_a_copy(codes):
@@ -142,3 +147,54 @@ def test_the_interval_of_a_share_covers_it():
         assert ((ends[:, 0] <= share) & (share <= ends[:, 1])).mean() > 0.93
     assert share_interval(0, 400)[0] == 0.0
     assert 0.005 < share_interval(0, 400)[1] < 0.011
+
+
+def least_usual(ours, theirs):
+    """The least usual of several shares, of those with 20 rows or more."""
+    n, m = ours.sum(), theirs.sum()
+    kept = ours + theirs >= 20
+    counts = zip((ours[kept] / n).tolist(), (theirs[kept] / m).tolist(), strict=True)
+    shares = [expect_share(a, int(n), b, int(m), correction=0.5) for a, b in counts]
+    return ExpectedOfMany(min(shares, key=lambda share: share.p), len(shares))
+
+
+@pytest.mark.parametrize("labels", [5, 50, 300])
+@pytest.mark.parametrize("frequency", ["equal", "unequal"])
+@pytest.mark.parametrize("rows", [(600, 600), (500, 5000), (5000, 500), (10_000, 10_000)])
+def test_false_alarms_among_many_shares(labels, frequency, rows):
+    generator = np.random.default_rng(1)
+    shares = np.ones(labels) if frequency == "equal" else 1 / np.arange(1.0, labels + 1)
+    shares /= shares.sum()
+    drawn = [generator.multinomial(n, shares, size=150) for n in rows]
+    if (drawn[0] + drawn[1] >= 20).any(axis=1).all():
+        p = np.array([least_usual(*both).p for both in zip(*drawn, strict=True)])
+        # Two standard errors of 150 tries above 5 %.
+        assert (p <= 0.05).mean() <= 0.087
+
+
+def test_a_label_that_is_cut_is_found_among_many():
+    generator = np.random.default_rng(2)
+    shares = np.full(98, 0.852 / 97)
+    shares[0] = 0.148
+    cut = shares.copy()
+    cut[0] *= 0.8
+    cut /= cut.sum()
+    found = []
+    for _ in range(50):
+        both = generator.multinomial(9710, cut), generator.multinomial(10_000, shares)
+        found.append(least_usual(*both))
+    assert np.mean([one.p <= 0.05 for one in found]) >= 0.9
+    assert np.mean([abs(one.share.found - 0.124) < 0.02 for one in found]) >= 0.9
+
+
+def test_the_range_of_many_holds_what_p_calls_usual():
+    for rows, usual_rows in ((300, 700), (700, 300)):
+        for usual in (0.0, 0.01, 0.3, 1.0):
+            for count in range(rows + 1):
+                share = expect_share(count / rows, rows, usual, usual_rows, correction=0.5)
+                for many in (1, 40):
+                    expected = ExpectedOfMany(share, many)
+                    inside = expected.lower <= expected.found <= expected.upper
+                    assert inside == (expected.p > 0.05), (rows, usual, count, many)
+                    assert expected.p == min(1.0, many * share.p)
+                    assert expected.smallest_found(0.05) == share.smallest_found(0.05 / many)

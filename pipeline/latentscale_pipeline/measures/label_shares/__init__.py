@@ -1,0 +1,43 @@
+"""Which labels are more or less frequent in the corpus than in the reference."""
+
+from __future__ import annotations
+
+from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, Results
+from latentscale_pipeline.measures.label_shares.config import LabelShares
+from latentscale_pipeline.measures.label_shares.report import LabelSharesReport
+from latentscale_pipeline.measures.label_shares.results import LabelSharesResults
+
+
+class LabelSharesMeasure(Measure):
+    """The shares of labels as a measure; part of every job whose corpora both have labels."""
+
+    section = LabelShares
+    results = LabelSharesResults
+    report = LabelSharesReport()
+    always = True
+
+    def plan(self, section: LabelShares | None, facts: JobFacts) -> list[Stage]:
+        """Plan the count of the labels of both corpora."""
+        from latentscale_pipeline.measures.label_shares.counts import counts_stage
+
+        return [counts_stage(role, facts) for role in facts.corpora] if _apply(facts) else []
+
+    def collect(self, section: LabelShares | None, facts: JobFacts, results: Results) -> Findings:
+        """Collect how frequent every label is."""
+        from latentscale_pipeline.measures.label_shares.collect import collect_label_shares
+
+        if _apply(facts):
+            return collect_label_shares(facts, results)
+        reason = "labels are compared only if corpus and reference have labels"
+        return Findings(None, reason=None if section is None else reason)
+
+    def section_of_sample(self, section: LabelShares) -> None:
+        """Return nothing: the numbers of rows say what is expected."""
+
+
+def _apply(facts: JobFacts) -> bool:
+    return len(facts.corpora) == 2 and all(each.labels for each in facts.corpora.values())
+
+
+MEASURE = LabelSharesMeasure()

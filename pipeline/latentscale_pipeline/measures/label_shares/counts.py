@@ -1,0 +1,53 @@
+"""The stage that counts the rows of every label of a corpus."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from latentscale_pipeline.engine.cost import CostEstimate
+from latentscale_pipeline.engine.stage import Inputs, Stage
+from latentscale_pipeline.measures.base import RESULT_BYTES, JobFacts, Role
+from latentscale_pipeline.storage.artifacts import Output
+
+MOST_LABELS = 1000
+"""Largest number of different labels; more are names of rows rather than of kinds of rows."""
+
+TEXT_BYTES = 200
+"""Memory of a label while it is counted, and on disk."""
+
+NO_LABEL = "(none)"
+"""The label of rows whose label is empty."""
+
+
+def stage_name(role: Role) -> str:
+    """Name the stage of a corpus."""
+    return f"label-counts-{role}"
+
+
+def counts_stage(role: Role, facts: JobFacts) -> Stage:
+    """Plan the count of a corpus; one block of labels is in memory at a time."""
+    corpus = facts.corpora[role]
+    return Stage(
+        name=stage_name(role),
+        work=count_labels,
+        corpora=(role,),
+        # The key of a stage knows the vectors of its corpora; labels can change beside them.
+        parameters={"role": role, "labels": corpus.labels},
+        memory_bytes=2 * TEXT_BYTES * (corpus.rows_of_shard + MOST_LABELS),
+        cost_estimate=CostEstimate(
+            bytes_read=TEXT_BYTES * corpus.n,
+            bytes_written=RESULT_BYTES,
+            # Python's loop over rows.
+            elementwise_operations=500.0 * corpus.n,
+        ),
+    )
+
+
+def count_labels(inputs: Inputs) -> Output:
+    """Count the rows of every label; None if there are too many labels."""
+    counts: Counter[str] = Counter()
+    for block in inputs.corpora[inputs.parameters["role"]].companion_blocks("labels"):
+        counts.update(label or NO_LABEL for label in block.tolist())
+        if len(counts) > MOST_LABELS:
+            return Output(values={"rows": None})
+    return Output(values={"rows": dict(sorted(counts.items()))})

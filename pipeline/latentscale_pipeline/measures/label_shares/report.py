@@ -1,0 +1,120 @@
+"""What the report says of the shares of labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from latentscale_pipeline.measures.base import MeasureReport, Score
+from latentscale_pipeline.measures.label_shares.results import LabelSharesResults
+from latentscale_pipeline.results.model import Results
+from latentscale_pipeline.views.content import Table, table_of
+from latentscale_pipeline.views.figure import ROLE_STYLES, Curve, Figure, Panel, Style
+from latentscale_pipeline.views.formatting import counted, printable, write_number
+from latentscale_pipeline.views.glossary import Definition
+from latentscale_pipeline.views.scores import write_p
+
+DRAWN_LABELS = 10
+"""Labels of the figure."""
+
+LABEL_HEIGHT = 34
+"""Height of a label in the figure, in pixels: its name above its point."""
+
+CHANCE = Style("what chance makes (95 %)", "chance")
+REACH = 1.96
+"""Standard errors that chance makes 95 times in 100."""
+
+
+class LabelSharesReport(MeasureReport):
+    """Which labels are more or less frequent than in the reference."""
+
+    group = "Rows"
+    of_labels = True
+    title = "Labels: how frequent each is"
+    question = "Which labels are more or less frequent in the corpus than in the reference."
+    source = "Two binomial shares after Anscombe's transformation, Biometrika 1948"
+    scores: ClassVar[Mapping[str, Definition]] = {
+        "share": Definition(
+            "Rows",
+            "Share of the corpus with the label whose share is least usual beside the reference; "
+            "its range holds the shares of all labels together.",
+            headline=True,
+            least=0.0,
+            most=1.0,
+        ),
+    }
+
+    def is_headline(self, score: Score) -> bool:
+        """Return True: the only score is of one label."""
+        return True
+
+    def figures(self, found: LabelSharesResults, results: Results) -> list[Figure]:
+        """Draw the labels whose shares differ most, in standard errors."""
+        shown = found.labels[:DRAWN_LABELS][::-1]
+        places = range(len(shown))
+        # The grey reaches from the lower edge to the upper one.
+        edges = [-0.5, len(shown) - 0.5]
+        panel = Panel(
+            "",
+            "",
+            "difference of the shares, in standard errors",
+            [
+                Curve(
+                    CHANCE.name,
+                    edges,
+                    [0.0, 0.0],
+                    [-REACH, -REACH],
+                    [REACH, REACH],
+                    line=False,
+                    style=CHANCE,
+                ),
+                Curve(
+                    "corpus",
+                    places,
+                    [each.z for each in shown],
+                    points=True,
+                    style=ROLE_STYLES["corpus"],
+                    texts=[
+                        f"{each.rows:,} rows beside {each.reference_rows:,} of the reference"
+                        for each in shown
+                    ],
+                ),
+            ],
+            places=[_short(each.label) for each in shown],
+            turned=True,
+            height=LABEL_HEIGHT * len(shown),
+        )
+        outside = sum(abs(each.z) > REACH for each in found.labels)
+        caption = (
+            f"Of {counted(len(found.labels), 'label')}, the {len(shown)} that differ most. "
+            f"{counted(outside, 'label lies', 'labels lie')} outside of the grey, where chance "
+            f"alone puts {write_number(0.05 * len(found.labels), 2)} of them."
+        )
+        return [Figure("label-shares", "Labels that differ most", caption, [panel])]
+
+    def tables(self, found: LabelSharesResults) -> list[Table]:
+        """Return the numbers of rows of every label."""
+        rows = [
+            {
+                "label": printable(each.label),
+                "corpus": f"{each.rows:,}",
+                "reference": f"{each.reference_rows:,}",
+                "standard errors": write_number(each.z, 2, typeset=True),
+                "p, alone": write_p(each.p),
+            }
+            for each in found.labels
+        ]
+        caption = f"Rows of every label: {len(rows):,}, the least usual first"
+        return [table_of(caption, rows, numeric=list(rows[0])[1:])]
+
+    def notes(self, found: LabelSharesResults) -> list[str]:
+        """Say what was left out."""
+        if not found.few:
+            return []
+        few = counted(found.few, "label has", "labels have")
+        return [f"{few} too few rows in both corpora together to be compared."]
+
+
+def _short(label: str) -> str:
+    text = printable(label)
+    return text if len(text) <= 40 else f"{text[:39]}…"
