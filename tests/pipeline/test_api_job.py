@@ -139,7 +139,7 @@ def test_files_and_arrays_mix_and_a_difference_is_found(tmp_path: Path) -> None:
         ({"corpus": np.zeros(3)}, "corpus must be a two-dimensional numeric array"),
         ({"measures": ["vendy"]}, "measures.vendy is unknown; did you mean vendi?"),
         ({"measures": ["geomca"]}, "measures.geomca compares with a reference"),
-        ({"sampling": {"rows": 3}}, "sampling.rows: Input should be greater than or equal to 50"),
+        ({"sampling": {"rows": 3}}, "sampling.rows must be at least 50"),
         ({"corpus": "nothing.npy"}, "nothing.npy: no such file or folder"),
     ],
 )

@@ -108,7 +108,10 @@ def ingest(
       latentscale ingest 'part-*.parquet' corpus.zarr --vectors emb --ids-column id
     """
     if kind is not None and kind not in FORMATS:
-        raise click.BadParameter(f"{kind!r} isn't a format; the formats are {', '.join(FORMATS)}")
+        raise click.BadParameter(
+            f"{kind!r} isn't a format; the formats are {', '.join(FORMATS)}",
+            param_hint="'--format'",
+        )
     if grow and (overwrite or dtype):
         raise click.UsageError(
             "--append keeps the existing rows: leave out --overwrite and --dtype"

@@ -62,6 +62,7 @@ def read_job(
     """
     if is_job_file(given):
         document = parse_yaml(read_text(given, "a YAML file that describes a job"), given)
+        _refuse_workflow(document, given)
         if preset is not None:
             raise click.UsageError(
                 f"--preset is for a job without a job file; leave it out, or name the data "
@@ -133,6 +134,13 @@ def _refuse_job_folder(given: str) -> None:
         raise BadInput(
             f"{given}: the folder of a job; continue it with latentscale resume {given}, or look "
             f"at it with latentscale status {given}"
+        )
+
+
+def _refuse_workflow(document: Any, given: str) -> None:
+    if isinstance(document, dict) and {"job", "history"} <= set(document):
+        raise BadInput(
+            f"{given}: a workflow, not a job; run it with latentscale workflow run {given}"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
@@ -23,6 +24,33 @@ Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Tolerance = Annotated[float, Field(gt=0.0, lt=1.0)]
 Length = Annotated[float, Field(ge=1e-100, le=1e100)]
 """A positive distance whose square neither overflows nor underflows."""
+
+
+WANTED = "Input should be "
+"""How pydantic begins what a value must be."""
+
+PLAIN = {
+    "a valid integer": "a whole number",
+    "a valid number": "a number",
+    "a valid boolean": "true or false",
+    "a valid string": "text",
+    "a valid dictionary": "a mapping of keys",
+    "a valid dictionary or object to extract fields from": "a mapping of keys",
+    "a valid list": "a list",
+    "a valid tuple": "a list",
+}
+"""Words of pydantic, and those of this program."""
+
+READ = {
+    *("int_type", "int_parsing", "int_from_float", "int_parsing_size"),
+    *("float_type", "float_parsing", "bool_type", "bool_parsing"),
+}
+"""Mistakes in what is one number or one truth value, which is no secret."""
+
+LISTS = {"list_type", "tuple_type"}
+
+TINY = 1e-50
+"""A limit below it only keeps squares from underflowing."""
 
 
 class Section(Closed):
@@ -138,10 +166,36 @@ def _explain_one(first: ErrorDetails, model: type[BaseModel], prefix: str) -> st
     if first["type"] == "missing":
         return f"{path} is missing; add this key"
     if first["type"] == "union_tag_invalid":
-        allowed = str(first["ctx"]["expected_tags"]).replace("'", "")
-        return f"{path}.kind is {first['ctx']['tag']!r}; it can be {allowed}"
+        tag = str(first["ctx"]["tag"])
+        allowed = str(first["ctx"]["expected_tags"]).replace("'", "").split(", ")
+        return f"{path}.kind is {tag!r}{nearest(tag, allowed)}"
     message = first["msg"].removeprefix("Value error, ").partition(" or instance of ")[0]
+    if message.startswith(WANTED):
+        return f"{path} must be {_wanted(first, message)}".lstrip()
     return f"{path}: {message}" if path else message
+
+
+def _wanted(found: ErrorDetails, message: str) -> str:
+    """Return what a value must be, and what it is if that can't be a secret."""
+    given, limits = found["input"], found.get("ctx", {})
+    if found["type"] == "greater_than_equal":
+        least = limits["ge"]
+        return "greater than 0" if 0 < least < TINY else f"at least {least:.10g}"
+    if found["type"] == "less_than_equal":
+        return f"at most {limits['le']:.10g}"
+    # After the comma pydantic says how it tried to read the value.
+    wanted = message.removeprefix(WANTED).partition(", " if found["type"] in READ else "\n")[0]
+    wanted = PLAIN.get(wanted, wanted)
+    if found["type"] in LISTS and _is_plain(given):
+        return f"{wanted}, such as [{given}]"
+    if found["type"] in READ and _is_plain(given):
+        return f"{wanted}, not {'null' if given is None else repr(given)}"
+    return wanted
+
+
+def _is_plain(given: Any) -> bool:
+    """Return whether a value is a number or a word that may be repeated in a message."""
+    return re.fullmatch(r"[\w.+%-]{1,30}", str(given)) is not None
 
 
 def _is_union_tag(before: int | str, part: int | str) -> bool:

@@ -389,6 +389,11 @@ def _not_a_corpus(store: ObjectStore) -> BadInput:
             f"{store.url}: an unfinished corpus (no {MANIFEST_KEY}: its ingest was interrupted); "
             "run the same ingest again"
         )
+    if store.exists("plan.json"):
+        return BadInput(
+            f"{store.url}: the folder of a job, not a corpus; look at it with latentscale status "
+            f"{store.url}"
+        )
     if store.exists(""):
         return BadInput(
             f"{store.url}: not a corpus (no {MANIFEST_KEY}); create one first: latentscale "

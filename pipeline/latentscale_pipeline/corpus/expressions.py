@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -40,6 +41,11 @@ NULL = "null"
 
 TRUE_WORDS, FALSE_WORDS = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 """How text writes the two booleans."""
+
+FOREIGN = {r"(?<![=!<>])=(?!=)": "==", "&&": "and", r"\|\|": "or", "<>": "!=", r"!(?!=)": "not"}
+"""Signs of other languages, as patterns, and what a condition has for them."""
+
+EXAMPLE = "write one such as labels == 'en'"
 
 GRAMMAR = (
     *(ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.Compare, ast.In, ast.NotIn),
@@ -111,15 +117,22 @@ def _parsed(expression: str) -> ast.expr:
         body = ast.parse(expression.strip(), mode="eval").body
         nodes = list(ast.walk(body))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        reason = str(error).splitlines()[0] if str(error) else "too deep"
-        raise BadInput(
-            f"{expression!r}: not a condition ({reason}); write one such as labels == 'en'"
-        ) from None
+        raise BadInput(f"{expression!r}: not a condition{_advice(expression, error)}") from None
     for node in nodes:
         if not isinstance(node, GRAMMAR):
             text = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
-            raise BadInput(f"{expression!r}: {text!r} can't be part of a condition")
+            raise BadInput(f"{expression!r}: {text!r} can't be part of a condition; {EXAMPLE}")
     return body
+
+
+def _advice(expression: str, error: Exception) -> str:
+    """Return what to write instead, above all of what other languages write."""
+    code = re.sub(r"'[^']*'|\"[^\"]*\"", "''", expression)
+    for sign, word in FOREIGN.items():
+        if found := re.search(sign, code):
+            return f"; write {word} instead of {found[0]}"
+    reason = (getattr(error, "msg", None) or str(error) or "too deep").splitlines()[0]
+    return f" ({reason}); {EXAMPLE}"
 
 
 Truth = tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]
@@ -155,7 +168,7 @@ class _Evaluation:
         flags = _flags(self.value(node))
         if not isinstance(flags, np.ndarray) or flags.dtype != bool:
             if ast.unparse(node) == ast.unparse(_parsed(self._expression)):
-                raise self._refused("not a condition; write one such as labels == 'en'")
+                raise self._refused(f"not a condition; {EXAMPLE}")
             raise self._refused(f"{ast.unparse(node)!r} isn't a condition; compare it with a value")
         return self._where_known(flags, node)
 
@@ -170,7 +183,7 @@ class _Evaluation:
                 return value
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
                 return -value
-        raise self._refused(f"{ast.unparse(node)!r} can't be part of a condition")
+        raise self._refused(f"{ast.unparse(node)!r} can't be part of a condition; {EXAMPLE}")
 
     def _where_known(self, found: npt.NDArray[np.bool_], *nodes: ast.expr) -> Truth:
         true, false = found, ~found
@@ -207,7 +220,9 @@ class _Evaluation:
                 column = self._column(name)
                 null = self._nulls.get(name, np.zeros(len(column), dtype=bool))
                 return (~null, null) if negated else (null, ~null)
-        raise self._refused("is compares a column with null: x is null, or x is not null")
+        raise self._refused(
+            "is compares only with null (x is null, x is not null); write == for other values"
+        )
 
     def _equal(self, column: Any, item: Any) -> npt.NDArray[np.bool_]:
         column, item = self._alike(column, item)

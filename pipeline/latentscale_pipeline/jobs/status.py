@@ -25,6 +25,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal
 
 from latentscale_pipeline.errors import BadInput
@@ -242,6 +243,8 @@ def list_statuses(output: str) -> list[JobStatus]:
     names = [name for name in store.folders() if name != "corpora"]
     if not names and not store.exists(""):
         raise BadInput(f"{store.url}: nothing is there; name the output folder of jobs")
+    if not names and store.is_local and Path(store.address).is_file():
+        raise BadInput(f"{store.url}: a file, not a folder; name the output folder of jobs")
 
     def look(name: str) -> JobStatus | None:
         job = store.child(name)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from latentscale_pipeline.config.section import validate
+from latentscale_pipeline.corpus.manifest import MANIFEST_KEY
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.results_models import results_models
 from latentscale_pipeline.results.model import Corpus, Results, Score
@@ -138,6 +139,11 @@ def read_job(url: str) -> FinishedJob:
     settings = _read_object(store, "config.json")
     if document is None and settings is not None:
         raise BadInput(f"{store.url}: this job isn't finished; run it again to finish it")
+    if document is None and store.exists(MANIFEST_KEY):
+        raise BadInput(
+            f"{store.url}: a corpus, not a job; look at it with latentscale info {store.url}, or "
+            "name the folder of a finished job"
+        )
     if document is None:
         raise BadInput(
             f"{store.url}: no results.json here; name the folder of a finished job, "

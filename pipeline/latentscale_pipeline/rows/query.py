@@ -94,15 +94,22 @@ def find_rows(
             f"rows. Set the key rows of the measure to {rows.corpus.n} and run it again"
         )
     names = _names(rows, columns, reason)
-    conditions = [text for text in (reason.where if reason is not None else None, where) if text]
     order = sort or (reason.sort if reason is not None else "")
     numbers = choose_rows(
         rows,
-        " and ".join(f"({text})" for text in conditions) or None,
+        _condition(reason, where),
         Order.parse(order) if order else None,
         limit,
     )
     return FoundRows(rows, numbers, names)
+
+
+def _condition(reason: RowFilter | None, where: str | None) -> str | None:
+    """Return the condition that rows must meet, if any."""
+    if where is None:
+        return None if reason is None else reason.where
+    names_in(where)  # a mistake in it is told without the other condition
+    return where if reason is None else f"({reason.where}) and ({where})"
 
 
 def _names(rows: JobRows, columns: Sequence[str] | None, reason: RowFilter | None) -> Sequence[str]:

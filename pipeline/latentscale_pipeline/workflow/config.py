@@ -125,6 +125,8 @@ def read_workflow(text: str, where: str, overrides: Sequence[str] = ()) -> Workf
     document = parse_yaml(text, where)
     if not isinstance(document, dict):
         raise BadInput(f"{where}: a workflow is a mapping of keys such as name, job and history")
+    if "corpus" in document and "job" not in document:
+        raise BadInput(f"{where}: a job, not a workflow; run it with latentscale run {where}")
     for override in overrides:
         apply_override(document, override)
     return validate(Workflow, document, where, "")

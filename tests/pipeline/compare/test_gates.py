@@ -349,9 +349,12 @@ def test_significance_is_refused_where_a_sampling_error_is_unknown(
     ("text", "message"),
     [
         ("gates: [{measure: vendi, max_dorp: 0.1}]", "gates.0.max_dorp is unknown; did you mean m"),
-        ("gates: [{measure: vendi, max_drop: -1}]", "gates.0.max_drop: Input should be greater"),
-        ("gates: [{measure: vendi, max_drop: 10%}]", "gates.0.max_drop: Input should be a valid n"),
-        ("gates: [{measure: vendi, min: .nan}]", "gates.0.min: Input should be a finite number"),
+        ("gates: [{measure: vendi, max_drop: -1}]", "gates.0.max_drop must be at least 0"),
+        (
+            "gates: [{measure: vendi, max_drop: 10%}]",
+            "gates.0.max_drop must be a number, not '10%'",
+        ),
+        ("gates: [{measure: vendi, min: .nan}]", "gates.0.min must be a finite number"),
         (
             "gates: [{measure: vendi, min: 1}, {measure: vendi}]",
             "gates.1: it sets no limit; name one of max_drop, max_rise, min, max, p_below",
@@ -367,8 +370,8 @@ def test_significance_is_refused_where_a_sampling_error_is_unknown(
         ("gates: [{measure: a, min: 1, absolute: true}]", "gates.0: absolute says how max_drop"),
         ("gates: [{measure: a, min: 2, max: 1}]", "gates.0: min is above max"),
         ("gates: [{measure: a, label: no, min: 1}]", "gates.0.label: false isn't text in YAML; w"),
-        ("gates: [{measure: [a], min: 1}]", "gates.0.measure: Input should be a valid string"),
-        ("gates: [{of: both, min: 1}]", "gates.0.of: Input should be 'corpus', 'reference' or"),
+        ("gates: [{measure: [a], min: 1}]", "gates.0.measure must be text"),
+        ("gates: [{of: both, min: 1}]", "gates.0.of must be 'corpus', 'reference' or 'pair'"),
         ("gates: [vendi]", "gates.0: a gate is a mapping such as score: recall"),
         ("gates: []", "no gates here; write a list such as gates: [{score"),
         ("gates: {measure: vendi}", "no gates here"),

@@ -454,13 +454,16 @@ def test_only_scores_and_identity_are_read(part: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d["scores"][0].update(value=math.nan), "scores.0.value: Input should be a fin"),
+        (lambda d: d["scores"][0].update(value=math.nan), "scores.0.value must be a finite number"),
         (lambda d: d["scores"][0].update(lower=None), "scores.0: a value needs its bracket"),
         (lambda d: d["scores"][0].update(lower=9.0), "scores.0: lower is above upper"),
-        (lambda d: d["scores"][0].update(of="both"), "scores.0.of: Input should be 'corpus', 'ref"),
+        (lambda d: d["scores"][0].update(of="both"), "scores.0.of must be 'corpus', 'reference'"),
         (lambda d: d["scores"][0].pop("measure"), "scores.0.measure is missing"),
         (lambda d: d.pop("scores"), "scores is missing"),
-        (lambda d: d.update(schema="latentscale.results/2"), "schema: Input should be 'latentsc"),
+        (
+            lambda d: d.update(schema="latentscale.results/2"),
+            "schema must be 'latentscale.results/1'",
+        ),
     ],
 )
 def test_a_document_outside_the_contract_is_named(

@@ -147,9 +147,7 @@ def test_retries_are_the_cluster_s_and_no_part_of_a_job_s_identity() -> None:
     assert read("{kind: serial}").cluster.retries == 2
     with pytest.raises(BadInput) as caught:
         read("{kind: local, retries: -1}")
-    assert str(caught.value) == (
-        "job.yaml: cluster.retries: Input should be greater than or equal to 0"
-    )
+    assert str(caught.value) == ("job.yaml: cluster.retries must be at least 0")
 
 
 def test_a_worker_that_keeps_dying_is_told_and_what_waited_on_it_is_not_blamed(

@@ -187,7 +187,7 @@ def test_labels_are_measured_by_workers_once_and_are_part_of_the_identity(
             {"reference": "plain.npy"},
             "group_by measures the labels of one corpus; leave out reference",
         ),
-        ({"group_by": "ids"}, "group_by: Input should be 'labels'"),
+        ({"group_by": "ids"}, "group_by must be 'labels'"),
         ({"measures": {"heat": {"k": 30}}}, "label '': corpus: heat.k is 30"),
     ],
 )

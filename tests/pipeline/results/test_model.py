@@ -70,7 +70,7 @@ def test_what_does_not_apply_to_a_score_is_not_written() -> None:
     [
         ({"upper": None}, "scores.0: a value needs its bracket, lower and upper"),
         ({"lower": 3.0, "upper": 2.0}, "scores.0: lower is above upper"),
-        ({"of": "both"}, "scores.0.of: Input should be 'corpus', 'reference' or 'pair'"),
+        ({"of": "both"}, "scores.0.of must be 'corpus', 'reference' or 'pair'"),
     ],
 )
 def test_a_mistake_is_one_line(change: dict[str, object], message: str) -> None:

@@ -285,7 +285,7 @@ def test_a_subset_of_what_a_job_knows(job: Path, latentscale: Command, tmp_path:
         (["--columns", ","], "no columns are named; name at least one"),
         (["--where", "speed > 1"], "there is no column speed"),
         (["--where", "leaks == 'r3'"], "ids of other rows can only be compared with null"),
-        (["--where", "row is 3"], "is compares a column with null"),
+        (["--where", "row is 3"], "is compares only with null"),
         (["--where", "row +"], "not a condition"),
         (["--sort", "row:up"], "'row:up' is no order; write a column, or column:desc"),
         (["--sort", "label"], "label is text, which isn't sorted"),

@@ -218,7 +218,7 @@ def test_options_on_a_command_line_leave_no_trace(
         ({"output": "s3://no-such-bucket/jobs"}, "there is no such bucket or container"),
         ({"corpus": "s3://latentscale-tests/nothing.npy"}, "no such file or folder"),
         ({"storage_options": {"s4": {"key": KEY}}}, "storage_options.s4: unknown protocol"),
-        ({"storage_options": {"s3": SECRET}}, "storage_options.s3: Input should be a valid dict"),
+        ({"storage_options": {"s3": SECRET}}, "storage_options.s3 must be a mapping"),
         (
             {"storage_options": {"s3": {"endpoint_url": f"http://{KEY}:{SECRET}@127.0.0.1:1"}}},
             "s3://latentscale-tests/",
