@@ -118,9 +118,9 @@ def with_rows() -> dict[str, Any]:
         {"row": 3 + place, "label": "law", "other_id": "a", "distance": 0.01} for place in range(60)
     ]
     results["rows"] = [
-        {"reason": "leaks", "of": "corpus", "rows": leaks},
-        {"reason": "near-duplicates", "of": "corpus", "rows": near[:50]},
-        {"reason": "outliers", "of": "corpus", "rows": []},
-        {"reason": "unknown to us", "of": "corpus", "rows": leaks},
+        {"reason": "leaks", "of": "corpus", "count": 1, "rows": leaks},
+        {"reason": "near-duplicates", "of": "corpus", "count": 60, "rows": near[:50]},
+        {"reason": "outliers", "of": "corpus", "count": 0, "rows": []},
+        {"reason": "unknown to us", "of": "corpus", "count": 1, "rows": leaks},
     ]
     return results

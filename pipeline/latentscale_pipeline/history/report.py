@@ -208,17 +208,17 @@ def _curves(style: Style, found: Trend) -> list[Curve]:
     failed = [(entry, score) for entry, score in found if entry.passed is False]
     passed = [(entry, score) for entry, score in found if entry.passed is not False]
     crosses = replace(style, symbol="cross")
-    line = replace(_points("", style, found)[0], points=False, lower=None, upper=None)
-    return [line, *_points(style.name, style, passed), *_points("gates failed", crosses, failed)]
+    line = replace(_points(style, found)[0], name="", points=False, lower=None, upper=None)
+    return [line, *_points(style, passed), *_points(crosses, failed)]
 
 
-def _points(name: str, style: Style, found: Trend) -> list[Curve]:
+def _points(style: Style, found: Trend) -> list[Curve]:
     if not found:
         return []
     times = [at for entry, _ in found if (at := _seconds(entry)) is not None]
     value, lower, upper = ([getattr(score, end) for _, score in found] for end in ENDS)
-    jobs = [entry.job for entry, _ in found]
-    return [Curve(name, times, value, lower, upper, points=True, style=style, texts=jobs)]
+    jobs = [f"{e.job}, gates failed" if e.passed is False else e.job for e, _ in found]
+    return [Curve(style.name, times, value, lower, upper, points=True, style=style, texts=jobs)]
 
 
 def _seconds(entry: Entry) -> float | None:

@@ -275,7 +275,11 @@ class RowFilter:
     sort : str
         The column that they are sorted by, with ``:desc`` for descending; empty for row order.
     columns : tuple of str
-        The columns to show: the other row, and the distance to it.
+        The columns to show.
+    title : str
+        What the rows are, as a heading.
+    other, distance : str
+        The columns with the other row that says why, and with the distance to it.
     said : str
         What is said of a row, with ``{other}`` for the other one.
     """
@@ -285,6 +289,9 @@ class RowFilter:
     where: str
     sort: str = ""
     columns: tuple[str, ...] = ()
+    title: str = ""
+    other: str = ""
+    distance: str = ""
     said: str = "near {other}"
 
 

@@ -115,6 +115,12 @@ def _measure_sections(results: Results) -> list[Section]:
     return [section for section in sections if section.figures or section.notes or section.folds]
 
 
+def _why_not(name: str, results: Results) -> list[str]:
+    """Say why a measure found nothing."""
+    reason = results.measures.get(f"{name}_reason")
+    return [f"Not computed: {printable(reason)}."] if reason else []
+
+
 def _section(name: str, results: Results, place: int) -> Section:
     heading, report = section_of(name, place), report_of(name)
     found, labels = results.part(name), results.part("labels")
@@ -127,6 +133,6 @@ def _section(name: str, results: Results, place: int) -> Section:
             *(report.figures(found, results) if found else []),
             *label_figures(heading.key, labelled, counts),
         ],
-        notes=report.notes(found) if found else [],
+        notes=report.notes(found) if found else _why_not(name, results),
         folds=[*(report.tables(found) if found else []), *label_tables(labelled, counts)],
     )

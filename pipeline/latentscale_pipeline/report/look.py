@@ -35,7 +35,7 @@ def rows_section(results: Results) -> list[Section]:
     top = [_cells(row) for _, row in islice(_in_turn(results), TOP_ROWS)]
     folds = [
         table_of(
-            f"{_title(each.reason)}: {len(each.rows):,}, the most extreme first",
+            _caption(each),
             [_cells(_looked_at(_filters()[each.reason], row)) for row in each.rows],
             numeric=("distance",),
         )
@@ -57,7 +57,9 @@ def _in_turn(results: Results) -> Iterator[tuple[str, LookedAt]]:
     """Yield rows once each, those of reasons that are unusually frequent first."""
     filters = _filters()
     outside = {
-        (one.score.measure, one.score.score) for one in compared(results.scores) if one.p <= LEVEL
+        (one.score.measure, one.score.score)
+        for one in compared(results.scores)
+        if one.p <= LEVEL and one.expected.found > one.expected.centre
     }
     unusual = {
         name
@@ -66,12 +68,12 @@ def _in_turn(results: Results) -> Iterator[tuple[str, LookedAt]]:
         for name, found in MEASURES[measure].row_filters.items()
         if found.score == score
     }
-    seen = set()
+    seen: set[tuple[str, int]] = set()
     for each in sorted(_known(results), key=lambda each: each.reason not in unusual):
-        for row in each.rows[:OF_A_REASON]:
-            if (each.of, row.row) not in seen:
-                seen.add((each.of, row.row))
-                yield each.reason, _looked_at(filters[each.reason], row)
+        fresh = [row for row in each.rows if (each.of, row.row) not in seen][:OF_A_REASON]
+        seen |= {(each.of, row.row) for row in fresh}
+        for row in fresh:
+            yield each.reason, _looked_at(filters[each.reason], row)
 
 
 def _known(results: Results) -> list[RowsToLookAt]:
@@ -85,14 +87,12 @@ def _filters() -> Mapping[str, RowFilter]:
     }
 
 
-def _title(reason: str) -> str:
-    """Return the title of the score that counts the rows of a reason."""
-    (title,) = (
-        measure.report.scores[measure.row_filters[reason].score].title
-        for measure in MEASURES.values()
-        if reason in measure.row_filters
-    )
-    return title
+def _caption(found: RowsToLookAt) -> str:
+    """Say what the rows of a reason are, and how many of them are named."""
+    reason, named = _filters()[found.reason], len(found.rows)
+    order = ", the most extreme first" if reason.sort and named > 1 else ""
+    count = f"{found.count:,}" if named == found.count else f"{named} of {found.count:,}"
+    return f"{reason.title}: {count}{order}"
 
 
 def _looked_at(reason: RowFilter, row: RowToLookAt) -> LookedAt:
@@ -106,7 +106,9 @@ def _looked_at(reason: RowFilter, row: RowToLookAt) -> LookedAt:
 
 
 def _name(row: int | None, name: str | None) -> str:
-    return printable(name) if name else f"row {row}"
+    if name is None:
+        return f"row {row}"
+    return printable(name) or "(an empty id)"
 
 
 def _cells(row: LookedAt) -> dict[str, str]:

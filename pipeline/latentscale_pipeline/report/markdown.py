@@ -38,7 +38,7 @@ def _opening(opening: Opening) -> Iterator[str]:
     yield " ".join(map(escape_markdown, opening.sentences))
     for question, said, strips in (
         ("Is the corpus fine?", opening.rows_said, opening.rows),
-        ("How does it compare?", opening.strips_said, opening.strips),
+        (opening.question, opening.strips_said, opening.strips),
     ):
         yield f"### {question}"
         yield escape_markdown(said)

@@ -67,11 +67,11 @@ def _corpora_table(corpora: Mapping[Role, Corpus]) -> Table:
         {
             "role": role,
             "rows": f"{corpus.n:,}",
-            "dimensions": f"{corpus.d:,}",
-            "type": printable(corpus.dtype),
+            "dimensions": "unknown" if corpus.d is None else f"{corpus.d:,}",
+            "type": printable(corpus.dtype or "unknown"),
             REPEATS: write_repeats(corpus)[0],
             "fingerprint": printable(corpus.fingerprint),
-            "location": printable(corpus.uri),
+            "location": printable(corpus.uri or "unknown"),
         }
         for role, corpus in corpora.items()
     ]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import NormalDist
 
 from latentscale_pipeline.measures.base import GROUPS
+from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.look import first_rows
 from latentscale_pipeline.report.scores import full_title, report_of
 from latentscale_pipeline.report.verdict import (
@@ -20,8 +21,14 @@ from latentscale_pipeline.report.verdict import (
 )
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, Results, Score
 from latentscale_pipeline.views.content import Opening, Strip
-from latentscale_pipeline.views.formatting import write_number, write_share
+from latentscale_pipeline.views.formatting import printable, write_number, write_share
 from latentscale_pipeline.views.scores import write_p, write_range, written_score
+
+ROWS = GROUPS[-1]
+"""The group of scores that count rows."""
+
+FAR = 10.0
+"""Distance beyond which a score is drawn at the edge, in widths of its range."""
 
 NO_VERDICT = "The job was measured by an earlier version, which gave no verdict."
 
@@ -31,18 +38,21 @@ def open_report(results: Results) -> Opening:
     verdict = results.verdict
     heading, sentences = write_verdict(verdict) if verdict else (HEADINGS[None], [NO_VERDICT])
     headlines = sorted(headlines_of(results.scores), key=_place)
-    compared = [Compared(score, score.expected) for score in headlines if score.expected]
     strips = [_strip(score, results) for score in headlines]
-    rows = [strip for strip in strips if strip.group == "Rows"]
+    rows = [strip for strip in strips if strip.group == ROWS]
+    scores = [strip for strip in strips if strip.group != ROWS]
+    compared = [Compared(score, score.expected) for score in headlines if score.expected]
+    sampled = [one for one in compared if report_of(one.score.measure).group != ROWS]
     look, commands = first_rows(results), look_commands(results, results.job.id)
     return Opening(
         kind=(verdict.value if verdict else None) or "not_compared",
         heading=heading,
         sentences=sentences,
         rows=rows,
-        rows_said=_rows_said(rows, compared=bool(compared)),
-        strips=[strip for strip in strips if strip.group != "Rows"],
-        strips_said=_strips_said(compared),
+        rows_said=_rows_said(results, rows),
+        question="How does it compare?" if sampled else "How diverse is it?",
+        strips=scores,
+        strips_said=_strips_said(sampled),
         spread=_spread(len(compared)),
         look=look,
         look_said=_look_said(results, found=bool(look)),
@@ -61,8 +71,15 @@ def _strip(score: Score, results: Results) -> Strip:
         return Strip(title, _alone(score, results), group=group)
     one = Compared(score, score.expected)
     found, usual = write_range(score.expected, score.unit, typeset=True)
-    away = distance(score.expected)
+    if score.unit == SHARE_OF_ROWS and one.expected.rows != _rows(results):
+        found = f"{found} of {one.expected.rows:,}"
+    # Beyond the edge it makes no difference how far.
+    away = min(max(distance(score.expected), -FAR), FAR)
     return Strip(title, found, usual, write_p(one.p), away, one.p <= LEVEL, group)
+
+
+def _rows(results: Results) -> int:
+    return results.corpora.by_role()["corpus"].n
 
 
 def _alone(score: Score, results: Results) -> str:
@@ -70,28 +87,29 @@ def _alone(score: Score, results: Results) -> str:
     if score.value is None:
         return "none"
     if score.unit == SHARE_OF_ROWS:
-        counted = results.corpora.by_role()["corpus"].n
-        return (
-            f"{round(score.value * counted):,}"
-            if score.bounds == "exact"
-            else (write_share(score.value))
-        )
+        whole = score.of == "corpus" and score.bounds == "exact"
+        return f"{round(score.value * _rows(results)):,}" if whole else write_share(score.value)
     written = written_score(score)
     if score.sampling_error is None:
         return f"{written}".removesuffix(" ± 0")
     return f"{written.value} ± {write_number(score.sampling_error, 2, typeset=True)}"
 
 
-def _rows_said(rows: Sequence[Strip], *, compared: bool) -> str:
+def _rows_said(results: Results, rows: Sequence[Strip]) -> str:
     if not rows:
-        return "No measure of this job looks at single rows."
-    if not compared:
-        return "There is nothing that says what is usual."
-    unusual = [strip for strip in rows if strip.differs]
+        reasons = [
+            results.measures.get(f"{name}_reason")
+            for name, measure in MEASURES.items()
+            if measure.report.group == ROWS
+        ]
+        why = next(filter(None, reasons), None)
+        return f"Not known: {printable(why)}." if why else "No measure of this job looks at rows."
+    if not any(strip.expected for strip in rows):
+        return "Nothing says what is usual."
+    unusual = sum(strip.differs for strip in rows)
     if not unusual:
         return "Nothing unusual among its rows."
-    kinds = "One kind of row is" if len(unusual) == 1 else f"{len(unusual)} kinds of rows are"
-    return f"{kinds} unusually frequent or rare."
+    return "One of these is not usual." if unusual == 1 else f"{unusual} of these are not usual."
 
 
 def _strips_said(compared: Sequence[Compared]) -> str:

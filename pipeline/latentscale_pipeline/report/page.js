@@ -40,12 +40,15 @@
 
     panel.addEventListener("pointermove", (event) => show(nearest(event)));
     panel.addEventListener("pointerdown", (event) => show(nearest(event)));
-    panel.addEventListener("pointerleave", () => show(-1));
+    panel.addEventListener("pointerleave", (event) => {
+      // A finger leaves at once; what it read stays.
+      if (event.pointerType !== "touch") show(-1);
+    });
     panel.addEventListener("blur", () => show(-1));
     panel.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
       if (event.key === "Escape") show(-1);
-      if (!step) return;
+      if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
       event.preventDefault();
       show(Math.max(0, Math.min(places.length - 1, at + step)));
     });

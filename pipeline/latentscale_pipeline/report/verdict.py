@@ -11,7 +11,7 @@ from latentscale_pipeline.corpus.expressions import names_in
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.scores import full_title, report_of
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, Results, Score, Verdict
-from latentscale_pipeline.views.formatting import counted, write_number
+from latentscale_pipeline.views.formatting import counted, printable, write_number
 from latentscale_pipeline.views.scores import write_p, write_range
 
 LEVEL = 0.05
@@ -68,7 +68,7 @@ def look_commands(results: Results, folder: str) -> list[str]:
     folder : str
         Its folder.
     """
-    command = f"latentscale rows {shlex.quote(folder)}"
+    command = printable(f"latentscale rows {shlex.quote(folder)}")
     listed = dict(_listed(results))
     reasons = [
         listed[one.score.measure, one.score.score]

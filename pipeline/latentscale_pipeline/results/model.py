@@ -279,8 +279,10 @@ class RowsToLookAt(Part):
     """Name of the condition, as in `latentscale rows --only`."""
     of: Role
     """The corpus that they are rows of."""
+    count: Count
+    """Number of rows that meet it."""
     rows: list[RowToLookAt]
-    """At most 50, the most extreme first."""
+    """At most 50 of them, the most extreme first."""
 
 
 class Results(Part):

@@ -11,7 +11,7 @@ from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.results.model import RowsToLookAt, RowToLookAt
 from latentscale_pipeline.rows.columns import Int64Array, JobRows, known_columns
 from latentscale_pipeline.rows.query import FILTERS
-from latentscale_pipeline.rows.selection import Order, choose_rows
+from latentscale_pipeline.rows.selection import Order, choose_rows, count_rows
 from latentscale_pipeline.rows.table import read_tables
 
 MOST_ROWS = 50
@@ -21,7 +21,8 @@ MOST_ROWS = 50
 def rows_to_look_at(job: FinishedJob, corpora: Mapping[Role, Corpus]) -> list[RowsToLookAt] | None:
     """Return the most extreme rows of every reason that the job knows; None if it knows none.
 
-    Blocks of the arrays and one block of ids are in memory at a time.
+    Arrays on a local disk are mapped into memory, those of an object store are read whole. One
+    block of ids is in memory at a time.
     """
     found = list(_found(job, corpora))
     return found or None
@@ -35,17 +36,19 @@ def _found(job: FinishedJob, corpora: Mapping[Role, Corpus]) -> Iterator[RowsToL
             continue
         order = Order.parse(wanted.sort) if wanted.sort else None
         numbers = choose_rows(rows, wanted.where, order, MOST_ROWS)
-        yield RowsToLookAt(reason=reason, of=wanted.of, rows=_described(rows, wanted, numbers))
+        count = count_rows(rows, wanted.where)
+        described = _described(rows, wanted, numbers)
+        yield RowsToLookAt(reason=reason, of=wanted.of, count=count, rows=described)
 
 
 def _described(rows: JobRows, wanted: RowFilter, numbers: Int64Array) -> list[RowToLookAt]:
-    """Describe rows by what the first columns of a filter say: the other row, the distance."""
+    """Describe rows by what a filter says of them: the other row, the distance to it."""
     about = [name for name in ("id", "label") if name in rows.names]
-    other, *further = (name for name in wanted.columns if name in rows.columns)
+    distance = [wanted.distance] if wanted.distance in rows.columns else []
     described = []
-    for table in read_tables(rows, numbers, ["row", *about, other, *further[:1]]):
-        others = table.pop(other)
-        fields = {"distance" if name in further else name: table[name] for name in table}
+    for table in read_tables(rows, numbers, ["row", *about, wanted.other, *distance]):
+        others = table.pop(wanted.other)
+        fields = {"distance" if name in distance else name: table[name] for name in table}
         for place, value in enumerate(others):
             own = {name: values[place] for name, values in fields.items()}
             key = "other_id" if isinstance(value, str) else "other"

@@ -65,6 +65,11 @@ def choose_rows(
     return best[:limit]
 
 
+def count_rows(rows: JobRows, where: str) -> int:
+    """Return how many rows meet a condition."""
+    return sum(int(_matching(rows, where, block).sum()) for block in _blocks(rows.corpus.n))
+
+
 def _blocks(n: int) -> Iterator[Int64Array]:
     for start in range(0, n, BLOCK_ROWS):
         yield np.arange(start, min(start + BLOCK_ROWS, n))

@@ -18,6 +18,9 @@ STRIP = 0.1
 MARGIN = 0.04
 """Room at the ends of an axis whose points must not lie on its ends, as a share of its length."""
 
+NARROWEST = 1e-12
+"""Share of a value below which a difference is rounding."""
+
 MOST_POWERS = 6
 """Maximum number of ticks at powers of ten."""
 
@@ -74,10 +77,19 @@ class Axis:
             values, texts = _dates(self.low, self.high)
         else:
             values = self._round_values()
-            texts = [write_number(value / 10.0**self.power, 6, typeset=True) for value in values]
+            if self.zeros:
+                values = [value for value in values if value >= self.low]
+            texts = [self._written(value) for value in values]
         placed = zip(self.place(np.array(values)).tolist(), texts, strict=True)
         none = [(STRIP / 3, "none")] if self.zeros else []
         return none + [(at, text) for at, text in placed if -1e-9 <= at <= 1 + 1e-9]
+
+    def _written(self, value: float) -> str:
+        """Write a tick with as many digits as tell it from the next."""
+        largest = max(abs(self.low), abs(self.high))
+        step = largest if self.log else (self.high - self.low) / 10
+        digits = min(15, max(6, math.ceil(math.log10(largest / step)) + 1))
+        return write_number(value / 10.0**self.power, digits, typeset=True)
 
     def _round_values(self) -> list[float]:
         decades = math.log10(self.high / self.low) if self.log else 0.0
@@ -102,7 +114,7 @@ def axis_over(
     """Return the axis that holds some values, with a margin at its ends if asked for."""
     if places:
         return Axis(-0.5, len(places) - 0.5, places=places)
-    every = np.concatenate([array.ravel() for array in values])
+    every = np.concatenate([np.empty(0), *(array.ravel() for array in values)])
     kept = every[np.isfinite(every) & ((every > 0) | (not log))]
     low, high = (float(kept.min()), float(kept.max())) if len(kept) else (1.0, 1.0)
     if log:
@@ -111,9 +123,9 @@ def axis_over(
         return Axis(low / spread, high * spread, log=True, zeros=zeros)
     if from_zero:
         low, high = min(low, 0.0), max(high, 0.0)
-    if low == high:
+    if high - low <= NARROWEST * max(abs(low), abs(high)):
         room = abs(low) / 100 or 1.0
-        low, high = (low, low + 1.0) if from_zero else (low - room, high + room)
+        low, high = (low, high + 1.0) if from_zero else (low - room, high + room)
     room = MARGIN * (high - low) * margin
     low, high = low - room * (not from_zero or low < 0), high + room
     return Axis(low, high, dates=dates)

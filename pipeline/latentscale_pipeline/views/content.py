@@ -131,8 +131,10 @@ class Opening:
         Is the corpus fine? Numbers of rows that are unlike others, or too like them.
     rows_said : str
         The answer in a sentence.
+    question : str
+        What the scores answer: how it compares or, without a reference, how diverse it is.
     strips : sequence of Strip
-        How does it compare? The scores; without a range if nothing was compared.
+        The scores; without a range if nothing was compared.
     strips_said : str
         What they show.
     spread : float
@@ -150,6 +152,7 @@ class Opening:
     sentences: Sequence[str]
     rows: Sequence[Strip] = ()
     rows_said: str = ""
+    question: str = ""
     strips: Sequence[Strip] = ()
     strips_said: str = ""
     spread: float = 1.0

@@ -162,7 +162,8 @@ def numbered_styles(names: Sequence[str]) -> list[Style]:
 def styles_of(panels: Iterable[Panel]) -> dict[str, Style]:
     """Return the style of each name in some panels: its own, or the next of the numbered ones."""
     curves = [curve for panel in panels for curve in panel.curves]
-    own = {curve.name: curve.style for curve in curves if curve.style is not None}
+    # The first style of a name counts.
+    own = {curve.name: curve.style for curve in reversed(curves) if curve.style is not None}
     free = [name for name in dict.fromkeys(curve.name for curve in curves) if name not in own]
     numbered = dict(zip(free, numbered_styles(free), strict=True))
     return {curve.name: own.get(curve.name) or numbered[curve.name] for curve in curves}

@@ -100,11 +100,3 @@ def whole_scores(scores: Iterable[Score], measure: str, **wanted: object) -> lis
         if (score.measure, score.label) == (measure, None)
         and all(getattr(score, name) == value for name, value in wanted.items())
     ]
-
-
-def find_known(
-    scores: Iterable[Score], measure: str, **wanted: object
-) -> tuple[float, float, float] | None:
-    """Return the value and the bracket of the first such score that has a value."""
-    found = (score.numbers for score in whole_scores(scores, measure, **wanted))
-    return next((numbers for numbers in found if numbers is not None), None)

@@ -18,8 +18,8 @@ from latentscale_pipeline.views.axis import Axis, axis_over, in_power, write_dat
 from latentscale_pipeline.views.figure import Curve, Panel, Style, styles_of
 from latentscale_pipeline.views.formatting import printable, write_estimate, write_number
 
-WIDTH, HEIGHT = 420, 256
-"""Size of one panel of a file, in pixels."""
+WIDTH = 420
+"""Width of one panel of a file, in pixels."""
 
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 40, 44
 """Margins of one panel of a file, in pixels."""
@@ -34,7 +34,6 @@ COLOURS = {
     "corpus": "#0072B2",
     "reference": "#C4500A",
     "chance": "#CDD4DB",
-    "differs": "#9C2A6B",
     "gap": "#58626D",
     "soft": "#58626D",
     "grid": "#E2E5E9",
@@ -118,7 +117,8 @@ def draw_panel(panel: Panel, styles: Mapping[str, Style], colour: Colour) -> Dra
         '<svg viewBox="0 0 1000 1000" preserveAspectRatio="none" width="100%" height="100%" '
         f'overflow="visible" fill="none">{"".join(lines)}</svg>'
     )
-    labels = (panel.x_label + in_power(across.power), panel.y_label + in_power(down.power))
+    powers = (down.power, across.power) if panel.turned else (across.power, down.power)
+    labels = (panel.x_label + in_power(powers[0]), panel.y_label + in_power(powers[1]))
     return Drawing(nested + "".join(marks), *labels, plot.readouts())
 
 
@@ -140,13 +140,14 @@ def draw_panels(
     """
     styles = styles_of(panels)
     alone = len(styles) == 1
-    named = [(name, style) for name, style in styles.items() if name]
+    curves = [curve for panel in panels for curve in panel.curves]
+    lines = {curve.name for curve in curves if curve.line or not curve.points}
+    named = [(name, style, name not in lines) for name, style in styles.items() if name]
     columns = min(columns, len(panels))
     heights = [TOP + panel.height + BOTTOM for panel in panels]
     rows = [max(heights[start : start + columns]) for start in range(0, len(panels), columns)]
 
-    own = COLOURS if paper else {**COLOURS, **ON_ANY_PAPER}
-    own |= {"line-0": "currentColor"} if alone else {}
+    own = COLOURS | ({} if paper else ON_ANY_PAPER) | ({"line-0": "currentColor"} if alone else {})
 
     def colour(name: str) -> str:
         return own.get(name, own["gap"])
@@ -217,12 +218,18 @@ class _Plot:
         x, y = _numbers(curve.x), _numbers(curve.y)
         own, other = (self.down, self.across) if self.panel.turned else (self.across, self.down)
         at, value = own.place(x), other.place(y)
-        lower, upper = (
-            value if ends is None else other.place(_numbers(ends))
-            for ends in (curve.lower, curve.upper)
-        )
-        kept = np.isfinite(at) & np.isfinite(value) & np.isfinite(lower) & np.isfinite(upper)
-        return kept, at[kept], value[kept], lower[kept], upper[kept]
+        ends = [self._end(given, value, other) for given in (curve.lower, curve.upper)]
+        kept = np.isfinite(at) & np.isfinite(value)
+        return kept, at[kept], value[kept], ends[0][kept], ends[1][kept]
+
+    def _end(self, given: ArrayLike | None, value: Numbers, axis: Axis) -> Numbers:
+        """Return where ends of brackets lie; on the axis if they are beyond a logarithmic one."""
+        if given is None:
+            return value
+        ends = _numbers(given)
+        placed = axis.place(ends)
+        beyond = (ends <= 0) & ~np.isfinite(placed)
+        return np.where(np.isfinite(placed), placed, np.where(beyond, 0.0, value))
 
     def lines(self, curve: Curve, style: Style) -> str:
         _, at, value, lower, upper = self.placed(curve)
@@ -356,16 +363,18 @@ def _framed(panel: Panel, styles: Mapping[str, Style], colour: Colour, width: in
     )
 
 
-def _legend(named: Sequence[tuple[str, Style]], width: float, colour: Colour) -> tuple[str, float]:
-    """Return the legend, in rows of line samples with their names, and its height."""
+def _legend(
+    named: Sequence[tuple[str, Style, bool]], width: float, colour: Colour
+) -> tuple[str, float]:
+    """Return the legend, in rows of samples (of points, if so) with their names, and its height."""
     x, y, drawn = float(LEFT), 12.0, []
-    for name, style in named:
+    for name, style, points in named:
         needed = 44 + LEGEND_CHARACTER * len(name)
         if x > LEFT and x + needed > width - RIGHT:
             x, y = float(LEFT), y + LEGEND_ROW
-        sample = sample_of(style, colour)
         drawn.append(
-            f'<g transform="translate({x:.1f},{y - 10:.1f})">{sample}</g>'
+            f'<g transform="translate({x:.1f},{y - 10:.1f})">'
+            f"{sample_of(style, colour, points=points)}</g>"
             f'<text x="{x + 30:.1f}" y="{y:.1f}">{escape(name)}</text>'
         )
         x += needed

@@ -179,7 +179,8 @@ def test_a_trend_has_every_job_and_marks_the_failed() -> None:
     nights = [datetime(2026, 1, day, 2, tzinfo=UTC).timestamp() for day in (1, 2, 3)]
     assert (line.x, line.y) == (nights, [3.0, 3.5, 2.0])
     assert (passed.x, passed.lower, passed.upper) == (nights[:2], [2.5, 3.0], [3.5, 4.0])
-    assert (failed.name, failed.x, failed.y) == ("gates failed", nights[2:], [2.0])
+    assert (failed.x, failed.y) == (nights[2:], [2.0])
+    assert failed.texts == ["nightly-00000003, gates failed"]
     assert failed.style is not None
     assert failed.style.symbol == "cross"
     assert section.scores is not None

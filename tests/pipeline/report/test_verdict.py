@@ -1,6 +1,7 @@
 """The verdict of a job, in words."""
 
 import io
+import json
 import math
 
 import pytest
@@ -152,7 +153,8 @@ def test_the_report_says_which_rows_are_unusual_and_names_them() -> None:
         ("Near-duplicates", "112", "0 to 4", True),
         ("Also in the reference", "1", "0 to 4", False),
     ]
-    assert opening.rows_said == "One kind of row is unusually frequent or rare."
+    assert opening.rows_said == "One of these is not usual."
+    assert opening.question == "How does it compare?"
     # What is unusually frequent comes first, and a row only once.
     assert [row.name for row in opening.look] == ["row 3", "row 4", "row 5"]
     assert {row.why for row in opening.look} == {"nearly the same as a"}
@@ -162,8 +164,8 @@ def test_the_report_says_which_rows_are_unusual_and_names_them() -> None:
     (rows,) = (part for part in report.sections if part.key == "rows")
     assert [len(table.rows) for table in rows.tables] == [4]
     assert [(table.caption, len(table.rows)) for table in rows.folds] == [
-        ("Also in the reference: 1, the most extreme first", 1),
-        ("Near-duplicates: 50, the most extreme first", 50),
+        ("Also in the reference: 1", 1),
+        ("Nearly the same as a row that stays: 50 of 60, the most extreme first", 50),
     ]
     assert rows.folds[0].header == ["row", "why", "distance"]
     assert rows.folds[0].rows == [
@@ -220,3 +222,79 @@ def test_a_range_without_width_has_an_outside() -> None:
     assert distance(expected(0.02, 0.0, 0.0, 0.01)) == math.inf
     assert distance(expected(0.0, 0.0, 0.0, 1.0)) == 0.0
     assert distance(expected(3.0, 0.0, 2.0, 0.01)) == 2.0
+
+
+def test_rows_already_named_do_not_hide_others_of_a_reason() -> None:
+    results = with_rows()
+    equal = [{"row": row, "other": 900} for row in range(4)]
+    near = [{"row": row, "other": 900, "distance": 0.0} for row in range(4)]
+    near += [{"row": 50, "other_id": "", "distance": 0.01}]
+    results["rows"] = [
+        {"reason": "exact-duplicates", "of": "corpus", "count": 4, "rows": equal},
+        {"reason": "near-duplicates", "of": "corpus", "count": 5, "rows": near},
+    ]
+    for row in results["scores"]:
+        if row["score"] == "near-duplicates":
+            row["expected"] |= {"p_adjusted": 0.9}
+    (section,) = (part for part in job_report(read(results)).sections if part.key == "rows")
+    assert [row[0] for row in section.tables[0].rows] == [
+        "row 0",
+        "row 1",
+        "row 2",
+        "row 3",
+        "row 50",
+    ]
+    assert section.tables[0].rows[-1][1] == "nearly the same as (an empty id)"
+
+
+def test_a_job_of_rows_alone_is_not_said_to_compare_scores() -> None:
+    results = with_rows()
+    for row in results["scores"]:
+        if row["measure"] != "duplicates":
+            row.pop("expected", None)
+    opening = job_report(read(results)).opening
+    assert opening is not None
+    assert opening.question == "How diverse is it?"
+    assert "grey" not in opening.strips_said
+    # Shares of the corpus are counted, where nothing says what is usual.
+    for row in results["scores"]:
+        row.pop("expected", None)
+    opening = job_report(read(results)).opening
+    assert opening is not None
+    assert [(row.found, row.expected) for row in opening.rows] == [("112", ""), ("0.125 %", "")]
+    assert opening.rows_said == "Nothing says what is usual."
+
+
+def test_counts_of_random_rows_say_among_how_many() -> None:
+    results = with_rows()
+    for row in results["scores"]:
+        if row["score"] == "near-duplicates":
+            row["expected"] |= {"rows": 400}
+    opening = job_report(read(results)).opening
+    assert opening is not None
+    assert opening.rows[0].found == "50 of 400"
+
+
+def test_what_has_no_width_is_drawn_at_the_edge_and_written_as_json() -> None:
+    results = with_rows()
+    for row in results["scores"]:
+        if row["score"] == "leaks":
+            row["expected"] |= {"lower": 0.001, "upper": 0.001, "found": 0.9}
+    report = job_report(read(results))
+    assert report.opening is not None
+    assert report.opening.rows[1].away == 10.0
+    assert json.loads(FORMATS["json"](report))["opening"]["rows"][1]["away"] == 10.0
+
+
+def test_a_measure_that_found_nothing_says_why() -> None:
+    results = example_results()
+    results["scores"] = [row for row in results["scores"] if row["measure"] != "geomca"]
+    results["measures"] |= {"geomca": None, "geomca_reason": "the <b> reference has one row"}
+    results["measures"] |= {"duplicates": None, "duplicates_reason": "one row"}
+    results["corpora"]["corpus"] |= {"d": None}
+    report = job_report(read(results))
+    (section,) = (part for part in report.sections if part.key == "geomca")
+    assert list(section.notes) == ["Not computed: the <b> reference has one row."]
+    assert report.opening is not None
+    assert report.opening.rows_said == "Not known: one row."
+    assert "the &lt;b&gt; reference" in FORMATS["html"](report)

@@ -53,7 +53,7 @@ def test_lines_points_and_legends_of_a_file() -> None:
     assert places[1][0] == pytest.approx((places[0][0] + places[2][0]) / 2, abs=0.1)
     assert places[0][1] > places[1][1] > places[2][1]
     shapes = [path for path in root.iter(f"{SVG}path") if path.get("fill") == "#D55E00"]
-    assert len(shapes) == 4, "two diamonds a panel; a point without coordinates isn't drawn"
+    assert len(shapes) == 5, "two a panel, one in the legend; one has no coordinates"
     texts = [text.text for text in root.iter(f"{SVG}text")]
     assert texts.count("a & b") == 1
     assert {"<one>", "1", "10", "100", "0", "2"} <= set(texts)
@@ -63,6 +63,8 @@ def test_a_single_curve_has_the_colour_of_the_text() -> None:
     text = draw_panels([Panel("", "x", "y", [Curve("", [0, 1], [0, 1])])])
     assert 'stroke="currentColor"' in text
     assert "<rect" not in text
+    both = [Curve("a", [0, 1], [0, 1]), Curve("b", [0, 1], [1, 0])]
+    assert 'stroke="#0072B2"' in draw_panels([Panel("", "x", "y", both)]), "and no other has it"
 
 
 def test_points_lie_where_their_values_say() -> None:
@@ -120,6 +122,32 @@ def test_a_turned_panel_names_its_places_down_the_page() -> None:
     assert "<law>" in {text.text for text in root.iter(f"{SVG}text")}
 
 
+def test_zeros_have_their_strip_to_themselves() -> None:
+    ticks = axis_over([np.array([0.0, 1.0, 90.0])], log=True, zeros=True, margin=True).ticks()
+    assert [text for _, text in ticks] == ["none", "1", "2", "5", "10", "20", "50", "100"]
+    assert ticks[1][0] > 0.1
+
+
+def test_a_bracket_that_reaches_zero_ends_at_a_logarithmic_axis() -> None:
+    curve = Curve("c", [1, 2], [5.0, 50.0], [0.0, 40.0], [6.0, 60.0], points=True)
+    root, said = drawn(Panel("", "t", "y", [curve], log_y=True))
+    assert len(centres(root)) == 2
+    (bars,) = (path for path in paths(root, "line-0") if len(path) == 4)
+    assert bars[0][1] == 1000
+    assert [text for _, _, text in said] == ["t 1: c 5.0 [0.0, 6.0]", "t 2: c 50 [40, 60]"]
+
+
+def test_small_numbers_of_a_turned_panel_have_their_power_below() -> None:
+    curve = Curve("c", [0, 1], [2e-6, 3e-6], points=True)
+    panel = Panel("", "", "heat", [curve], places=["a", "b"], turned=True)
+    found = draw_panel(panel, styles_of([panel]), str)
+    assert (found.x_label, found.y_label) == ("", "heat, 10⁻⁶")
+
+
+def test_a_panel_without_values_is_drawn() -> None:
+    draw_panels([Panel("", "x", "y", []), Panel("", "x", "y", [Curve("c", [1], [math.nan])])])
+
+
 def test_rules_and_the_grey_of_chance_are_drawn() -> None:
     chance = Curve(
         "chance", [0, 1], [0, 0], [-1, -2], [1, 2], line=False, style=Style("", "chance")
@@ -175,6 +203,12 @@ def test_dates_are_named_by_day_or_month(days: list[float], texts: list[str]) ->
     start = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
     axis = Axis(*(start + 86_400 * day for day in days), dates=True)
     assert [text for _, text in axis.ticks()] == texts
+
+
+def test_ticks_that_lie_close_can_be_told_apart() -> None:
+    for low, high in ((147.1234561, 147.1234563), (1e7, 1.00001e7), (3.0, 3.0 + 1e-15)):
+        texts = [text for _, text in axis_over([np.array([low, high])]).ticks()]
+        assert len(set(texts)) == len(texts) >= 2
 
 
 @pytest.mark.parametrize("value", [0.0, 3.0, -2.0])

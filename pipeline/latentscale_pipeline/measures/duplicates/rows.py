@@ -17,6 +17,8 @@ FILTERS: Mapping[str, RowFilter] = {
         score="exact duplicates",
         where="duplicate_of is not null",
         columns=("duplicate_of",),
+        title="Equal to an earlier row",
+        other="duplicate_of",
         said="equal to {other}",
     ),
     "near-duplicates": RowFilter(
@@ -25,6 +27,9 @@ FILTERS: Mapping[str, RowFilter] = {
         where="near_duplicate_of is not null",
         sort="nearest_distance",
         columns=("near_duplicate_of", "nearest_distance"),
+        title="Nearly the same as a row that stays",
+        other="nearest",
+        distance="nearest_distance",
         said="nearly the same as {other}",
     ),
     "leaks": RowFilter(
@@ -33,6 +38,9 @@ FILTERS: Mapping[str, RowFilter] = {
         where="leaks is not null",
         sort="reference_distance",
         columns=("leaks", "reference_distance"),
+        title="Also in the reference",
+        other="leaks",
+        distance="reference_distance",
         said="nearly the same as {other} of the reference",
     ),
     "outliers": RowFilter(
@@ -41,6 +49,9 @@ FILTERS: Mapping[str, RowFilter] = {
         where="outlier",
         sort="reference_distance:desc",
         columns=("reference_nearest", "reference_distance", "nearest_distance"),
+        title="Outliers",
+        other="reference_nearest",
+        distance="reference_distance",
         said="far from the reference, whose nearest is {other}",
     ),
     "not-covered": RowFilter(
@@ -49,6 +60,9 @@ FILTERS: Mapping[str, RowFilter] = {
         where="not_covered",
         sort="corpus_distance:desc",
         columns=("corpus_nearest", "corpus_distance", "nearest_distance"),
+        title="Rows of the reference that are not covered",
+        other="corpus_nearest",
+        distance="corpus_distance",
         said="of the reference, far from the corpus, whose nearest is {other}",
     ),
 }
