@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import click
+import numpy as np
 
 from latentscale_pipeline.cli.info import show_corpus
 from latentscale_pipeline.config.cluster import Local
@@ -41,8 +43,12 @@ def _bytes(context: click.Context, parameter: click.Parameter, value: str) -> in
 @click.option("--ids", help="File with one id per row: a column, or a text file with one per line.")
 @click.option("--labels", help="File with one label per row.")
 @click.option("--weights", help="File with one weight per row.")
-@click.option("--ids-column", help="Column of that file or, without --ids, of the sources.")
-@click.option("--labels-column", help="The same for labels.")
+@click.option(
+    "--ids-column",
+    help="Column of that file or, without --ids, of the sources. Default: id or ids of the "
+    "sources, if they have it; '' for none.",
+)
+@click.option("--labels-column", help="The same for labels: label or labels.")
 @click.option("--weights-column", help="The same for weights.")
 @click.option(
     "--on-invalid",
@@ -105,7 +111,7 @@ def ingest(
       latentscale ingest train/ extra.npy corpus.zarr --labels labels.txt
       latentscale ingest 'shards/*.npy' s3://bucket/corpus.zarr --on-invalid drop
       latentscale ingest today.npy corpus.zarr --append
-      latentscale ingest 'part-*.parquet' corpus.zarr --vectors emb --ids-column id
+      latentscale ingest 'part-*.parquet' corpus.zarr --vectors emb --ids-column key
     """
     if kind is not None and kind not in FORMATS:
         raise click.BadParameter(
@@ -134,7 +140,26 @@ def ingest(
             run=run,
             progress=progress,
         )
+    for line in _taken(opened):
+        click.echo(f"ingest: {line}", err=True)
     show_corpus(written, as_json)
+
+
+def _taken(sources: Sources) -> Iterator[str]:
+    """Say which columns are taken beside the vectors, what is left out, and what is rounded."""
+    first = sources.items[0]
+    for name, column in first.columns.items():
+        yield f"{name} from column {column.name}"
+    if sources.left_out:
+        yield f"left out: {', '.join(sources.left_out)}"
+    wide = {str(source.dtype) for source in sources.items if not _is_kept(source.dtype)}
+    if wide:
+        yield f"{', '.join(sorted(wide))} is rounded to float32, to 7 digits"
+
+
+def _is_kept(dtype: np.dtype[Any]) -> bool:
+    """Return whether float32 has every value of a dtype."""
+    return np.can_cast(dtype, np.float32)
 
 
 def _runner(sources: Sources, workers: int | None, memory_limit: int, progress: Progress) -> Run:

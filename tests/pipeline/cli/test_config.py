@@ -117,7 +117,10 @@ def test_presets_are_listed(latentscale: Command) -> None:
         (["--schema", "-o", "seed=1"], "name the source or the job file that these options are"),
         (["a.npy", "--preset", "tho"], "--preset: 'tho' is unknown; did you mean thorough?"),
         (["a.npy", "--measures", "het"], "--measures: 'het' is unknown; did you mean heat?"),
-        (["a.npy", "--measures", ","], "--measures: name at least one of duplicates, heat"),
+        (
+            ["a.npy", "--measures", ","],
+            "--measures: name at least one of duplicates, ",
+        ),
         (["a.npy", "--measures", "geomca"], "a.npy: measures.geomca compares with a reference"),
         (["nowhere.yaml"], "latentscale: nowhere.yaml: No such file or directory; name a YAML fil"),
     ],

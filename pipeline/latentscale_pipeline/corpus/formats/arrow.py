@@ -96,13 +96,15 @@ class Table(Container):
         array = batch.column(field.name)
         if len(field.shape) == 2:
             return self._lists(array, field, first)
-        return self._column(array, field.name, first)
+        return self._column(array, field, first)
 
-    def _column(self, array: Any, name: str, first: int) -> npt.NDArray[Any]:
-        where = f"{self.path}:{name}"
-        _refuse_gaps(array, where, first, "has no value; fill it in or leave it out")
+    def _column(self, array: Any, field: Field, first: int) -> npt.NDArray[Any]:
+        where = f"{self.path}:{field.name}"
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
+        if field.empty_for_null and _is_text(array.type):
+            array = array.fill_null("")
+        _refuse_gaps(array, where, first, "has no value; fill it in or leave it out")
         if _is_text(array.type):
             return np.array(array.to_pylist(), STRINGS)
         return np.asarray(array.to_numpy(zero_copy_only=False))

@@ -40,6 +40,8 @@ class Field:
     unlike : str
         One of these columns that may be ids or labels, because its values are unlike the others;
         empty if there is none.
+    empty_for_null : bool
+        Whether a missing text is read as an empty one; otherwise it is refused.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Field:
     dtype: np.dtype[Any]
     columns: tuple[str, ...] = ()
     unlike: str = ""
+    empty_for_null: bool = False
 
     def __str__(self) -> str:
         kind = "text" if self.dtype.kind == "T" else str(self.dtype)
@@ -190,6 +193,18 @@ def choose_column(container: Container, name: str | None, kinds: str) -> Field:
     raise BadInput(
         f"{container.path}: {what} (it holds {_listed(container.fields)}); name one of them"
     )
+
+
+def find_column(container: Container, names: Collection[str], rows: int) -> Field | None:
+    """Return the first field with one of these names that has a text or whole number for each row.
+
+    Missing texts of it are read as empty ones.
+    """
+    for name in names:
+        for field in container.fields:
+            if field.name == name and field.shape == (rows,) and field.dtype.kind in "USTiu":
+                return replace(field, empty_for_null=True)
+    return None
 
 
 def _without(field: Field, used: Collection[str]) -> Field:

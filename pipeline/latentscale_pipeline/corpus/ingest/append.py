@@ -80,6 +80,9 @@ def append(
     before.check_sizes()
     files = {"ids": ids, "labels": labels, "weights": weights}
     opened, sidecars = open_given(sources, corpus_url, files, dict(columns or {}))
+    asked = {*(name for name, file in files.items() if file), *(columns or {})}
+    # What nobody asked for is taken only if the corpus has it.
+    sidecars = [s for s in sidecars if s.name in asked or s.name in before.manifest.arrays]
     _check_fit(before, opened, {sidecar.name for sidecar in sidecars})
     store = ObjectStore(corpus_url)
     number = len(before.manifest.vectors.appended) + 1

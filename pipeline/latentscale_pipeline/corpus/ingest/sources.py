@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,16 @@ from latentscale_pipeline.corpus.formats.container import (
     Field,
     choose_column,
     choose_vectors,
+    find_column,
 )
 from latentscale_pipeline.corpus.formats.file import File, reaching
 from latentscale_pipeline.corpus.formats.zarr import is_zarr
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.storage.objects import ObjectStore, again_while_away
 from latentscale_pipeline.storage.urls import open_url, strip_credentials
+
+COLUMNS = {"ids": ("id", "ids"), "labels": ("label", "labels")}
+"""Names of columns that are taken for ids and labels if no other is asked for."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,14 @@ class Sources:
         """Number of dimensions."""
         return self.items[0].d
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Fields of the first source that aren't used, unless they are parts of one that is."""
+        first = self.items[0]
+        used = [first.field, *first.columns.values()]
+        names = {name for field in used for name in (field.name, *field.columns)}
+        return tuple(f.name for f in first.container.fields if not {f.name, *f.columns} & names)
+
 
 @again_while_away
 def open_sources(
@@ -125,7 +137,8 @@ def open_sources(
     vectors : str, optional
         Name of the field that holds the vectors, if a file holds several.
     columns : mapping, optional
-        The columns that hold ``ids``, ``labels`` or ``weights``.
+        The columns that hold ``ids``, ``labels`` or ``weights``; an empty name is for none. Without
+        one, columns of all sources that are named as in :data:`COLUMNS` are taken.
 
     Raises
     ------
@@ -156,14 +169,31 @@ def open_sources(
                 f"{source.path}: rows of {source.d} dimensions, but {items[0].path} has "
                 f"{items[0].d}; ingest them into separate corpora"
             )
+    items = _with_named(items, columns or {})
     for source in items:
-        whole.update(json.dumps([source.field.name, source.field.columns]).encode())
+        taken = {name: column.name for name, column in source.columns.items()}
+        chosen = [source.field.name, source.field.columns, *([taken] if taken else [])]
+        whole.update(json.dumps(chosen).encode())
     return Sources(tuple(items), tuple(skipped), whole.hexdigest())
 
 
+def _with_named(items: list[Source], columns: Mapping[str, str]) -> list[Source]:
+    """Return the sources with the columns that are taken by their names, if all have them."""
+    for name, names in COLUMNS.items():
+        found = [find_column(source.container, names, source.rows) for source in items]
+        if name not in columns and all(found):
+            items = [
+                replace(source, columns={**source.columns, name: column})
+                for source, column in zip(items, found, strict=True)
+                if column is not None
+            ]
+    return items
+
+
 def _source(container: Container, vectors: str | None, columns: Mapping[str, str]) -> Source:
-    field = choose_vectors(container, vectors, columns.values())
-    chosen = {name: choose_column(container, column, "") for name, column in columns.items()}
+    named = {name: column for name, column in columns.items() if column}
+    field = choose_vectors(container, vectors, named.values())
+    chosen = {name: choose_column(container, column, "") for name, column in named.items()}
     for column in chosen.values():
         if column.shape != field.shape[:1]:
             raise BadInput(

@@ -134,7 +134,7 @@ def open_given(
     sidecars = [
         column_sidecar(name, sources)
         if url is None
-        else open_sidecar(name, url, sources.rows, columns.get(name))
+        else open_sidecar(name, url, sources.rows, columns.get(name) or None)
         for name, url in files.items()
         if url is not None or name in sources.items[0].columns
     ]

@@ -1,0 +1,104 @@
+"""Columns named id and label are taken without being asked for, and what happens is said."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from latentscale_pipeline.corpus import open_corpus
+from latentscale_pipeline.corpus.ingest.append import append
+from latentscale_pipeline.corpus.ingest.create import ensure_corpus, ingest
+from latentscale_pipeline.errors import BadInput
+from tests.conftest import Ended
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+N = 6
+VECTORS = np.random.default_rng(0).normal(size=(N, 3)).astype("f4")
+IDS = [f"doc {row}" for row in range(N)]
+LABELS = ["law", "law", None, "poetry", "law", "poetry"]
+
+
+def table(path: Path, **columns: object) -> str:
+    vectors = [row.tolist() for row in VECTORS]
+    typed = pa.array(vectors, pa.list_(pa.float32()))
+    pq.write_table(pa.table({**columns, "embedding": typed}), path)
+    return str(path)
+
+
+def lines(path: Path, **columns: list[object]) -> str:
+    rows = [
+        {name: values[row] for name, values in columns.items()} | {"v": VECTORS[row].tolist()}
+        for row in range(N)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+@pytest.mark.parametrize("write", [table, lines], ids=["parquet", "jsonl"])
+def test_id_and_label_are_taken_by_name(write: Callable[..., str], tmp_path: Path) -> None:
+    source = write(tmp_path / "a", id=IDS, label=LABELS)
+    corpus = ingest([source], str(tmp_path / "c.zarr"))
+    assert corpus.texts("ids") == IDS
+    assert corpus.texts("labels") == ["law", "law", "", "poetry", "law", "poetry"]
+    # A job's source, and a corpus that is ingested once more.
+    assert ensure_corpus(source, str(tmp_path / "jobs")).texts("ids") == IDS
+    assert ingest([corpus.url], str(tmp_path / "copy.zarr")).texts("labels") == corpus.texts(
+        "labels"
+    )
+
+
+def test_numbers_are_taken_for_ids(tmp_path: Path) -> None:
+    source = table(tmp_path / "a.parquet", ids=list(range(7, 7 + N)))
+    assert ingest([source], str(tmp_path / "c.zarr")).texts("ids") == [str(i) for i in range(7, 13)]
+    gap = table(tmp_path / "b.parquet", id=pa.array([1, 2, None, 4, 5, 6]))
+    with pytest.raises(BadInput, match=r"b\.parquet:id: row 2 has no value"):
+        ingest([gap], str(tmp_path / "d.zarr"))
+
+
+def test_columns_that_not_all_sources_have_are_left_out(tmp_path: Path) -> None:
+    sources = [table(tmp_path / "a.parquet", id=IDS), table(tmp_path / "b.parquet", key=IDS)]
+    assert "ids" not in ingest(sources, str(tmp_path / "c.zarr")).manifest.arrays
+
+
+def test_another_column_a_file_or_none_can_be_asked_for(tmp_path: Path) -> None:
+    source = table(tmp_path / "a.parquet", id=IDS, key=IDS[::-1])
+    (tmp_path / "ids.txt").write_text("".join(f"other {row}\n" for row in range(N)))
+    named = ingest([source], str(tmp_path / "named.zarr"), columns={"ids": "key"})
+    assert named.texts("ids") == IDS[::-1]
+    given = ingest([source], str(tmp_path / "given.zarr"), ids=str(tmp_path / "ids.txt"))
+    assert given.texts("ids") == [f"other {row}" for row in range(N)]
+    assert ingest([source], str(tmp_path / "none.zarr"), columns={"ids": ""}).texts("ids") is None
+
+
+def test_appended_rows_bring_what_the_corpus_has(tmp_path: Path) -> None:
+    plain, rich = str(tmp_path / "plain.zarr"), str(tmp_path / "rich.zarr")
+    source = table(tmp_path / "a.parquet", id=IDS, label=["law"] * N)
+    ingest([source], plain, columns={"ids": "", "labels": ""})
+    ingest([source], rich)
+    assert append([source], plain).n == 2 * N
+    append([source], rich)
+    assert open_corpus(rich).texts("ids") == IDS * 2
+
+
+def test_what_was_taken_left_out_and_rounded_is_said(
+    tmp_path: Path, latentscale: Callable[..., Ended]
+) -> None:
+    source = lines(tmp_path / "a.jsonl", id=IDS, label=["law"] * N, text=["a"] * N)
+    ended = latentscale("ingest", source, tmp_path / "c.zarr")
+    assert ended.code == 0
+    assert ended.err.splitlines() == [
+        "ingest: ids from column id",
+        "ingest: labels from column label",
+        "ingest: left out: text",
+        "ingest: float64 is rounded to float32, to 7 digits",
+    ]
+    none = ("--ids-column", "", "--labels-column", "", "--overwrite")
+    ended = latentscale("ingest", source, tmp_path / "c.zarr", *none)
+    assert ended.err.splitlines()[0] == "ingest: left out: id, label, text"
+    assert open_corpus(str(tmp_path / "c.zarr")).texts("ids") is None
+    np.save(tmp_path / "half.npy", VECTORS.astype("f2"))
+    assert latentscale("ingest", tmp_path / "half.npy", tmp_path / "h.zarr").err == ""
