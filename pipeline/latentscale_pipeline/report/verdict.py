@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from latentscale_pipeline.corpus.expressions import names_in
@@ -70,16 +71,23 @@ def look_commands(results: Results, folder: str) -> list[str]:
     """
     command = printable(f"latentscale rows {shlex.quote(folder)}")
     listed = dict(_listed(results))
-    reasons = [
-        listed[one.score.measure, one.score.score]
-        for one in compared(results.scores)
-        if one.p <= LEVEL
-        and one.expected.found > one.expected.centre
-        and (one.score.measure, one.score.score) in listed
-    ]
-    if not reasons:
+    found = [_filter(one, listed) for one in compared(results.scores) if one.p <= LEVEL]
+    filters = [text for text in found if text]
+    if not filters:
         return [command] if listed else []
-    return [f"{command} --only {only}" for only in reasons]
+    return [f"{command} {text}" for text in filters]
+
+
+def _filter(one: Compared, listed: Mapping[tuple[str, str], str]) -> str:
+    """Return the options that list the rows behind a score; empty if nothing lists them."""
+    above = one.expected.found > one.expected.centre
+    if one.score.label is not None and listed:
+        # Of a label that is rarer than usual, the reference has the rows.
+        of = "" if above else "--of reference "
+        condition = f"label == {json.dumps(one.score.label, ensure_ascii=False)}"
+        return printable(f"{of}--where {shlex.quote(condition)}")
+    only = listed.get((one.score.measure, one.score.score))
+    return f"--only {only}" if only and above else ""
 
 
 def _listed(results: Results) -> Iterator[tuple[tuple[str, str], str]]:

@@ -15,9 +15,6 @@ MOST_LABELS = 1000
 TEXT_BYTES = 200
 """Memory of a label while it is counted, and on disk."""
 
-NO_LABEL = "(none)"
-"""The label of rows whose label is empty."""
-
 
 def stage_name(role: Role) -> str:
     """Name the stage of a corpus."""
@@ -47,7 +44,7 @@ def count_labels(inputs: Inputs) -> Output:
     """Count the rows of every label; None if there are too many labels."""
     counts: Counter[str] = Counter()
     for block in inputs.corpora[inputs.parameters["role"]].companion_blocks("labels"):
-        counts.update(label or NO_LABEL for label in block.tolist())
+        counts.update(block.tolist())
         if len(counts) > MOST_LABELS:
             return Output(values={"rows": None})
     return Output(values={"rows": dict(sorted(counts.items()))})

@@ -20,6 +20,9 @@ DRAWN_LABELS = 10
 LABEL_HEIGHT = 34
 """Height of a label in the figure, in pixels: its name above its point."""
 
+NO_LABEL = "(none)"
+"""What is shown for the label of rows without one."""
+
 CHANCE = Style("what chance makes (95 %)", "chance")
 REACH = 1.96
 """Standard errors that chance makes 95 times in 100."""
@@ -96,7 +99,7 @@ class LabelSharesReport(MeasureReport):
         """Return the numbers of rows of every label."""
         rows = [
             {
-                "label": printable(each.label),
+                "label": printable(each.label) or NO_LABEL,
                 "corpus": f"{each.rows:,}",
                 "reference": f"{each.reference_rows:,}",
                 "standard errors": write_number(each.z, 2, typeset=True),
@@ -116,5 +119,5 @@ class LabelSharesReport(MeasureReport):
 
 
 def _short(label: str) -> str:
-    text = printable(label)
+    text = printable(label) or NO_LABEL
     return text if len(text) <= 40 else f"{text[:39]}…"

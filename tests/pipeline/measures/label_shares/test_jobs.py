@@ -1,7 +1,9 @@
 """The shares of labels in jobs: counted, compared, in the verdict and on the page."""
 
 import json
+import shlex
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.measures.label_shares import counts
 from latentscale_pipeline.report import FORMATS, job_report
+from latentscale_pipeline.report.verdict import look_commands
+from tests.conftest import Ended
 from tests.support.jobs import run_here
 from tests.support.results_documents import check_results
 
@@ -61,8 +65,7 @@ def test_a_label_that_was_cut_is_named_first(tmp_path: Path) -> None:
     finished = run(tmp_path, corpus, reference)
     document = finished.results.document()
     check_results(document)
-    counted = {label or counts.NO_LABEL: count for label, count in Counter(ours).items()}
-    usual = {label or counts.NO_LABEL: count for label, count in Counter(theirs).items()}
+    counted, usual = Counter(ours), Counter(theirs)
     part = document["measures"]["label_shares"]
     assert {each["label"]: each["rows"] for each in part["labels"]} == {
         label: count for label, count in counted.items() if count + usual.get(label, 0) >= 20
@@ -85,6 +88,33 @@ def test_a_label_that_was_cut_is_named_first(tmp_path: Path) -> None:
     (figure,) = section.figures
     assert figure.panels[0].places[-1] == "law"
     assert "<script>" not in FORMATS["html"](report).replace('<script>"use', "")
+
+
+@pytest.mark.parametrize(("more", "of"), [(6.0, "corpus"), (0.1, "reference")])
+def test_the_command_lists_the_rows_of_the_label(
+    tmp_path: Path, latentscale: Callable[..., Ended], more: float, of: str
+) -> None:
+    hostile = 'it\'s "a" <b>'
+    weights = {"law": 5.0, hostile: 1.0}
+    labels = {
+        "corpus": draw(1, 800, weights | {hostile: more}),
+        "reference": draw(2, 800, weights),
+    }
+    urls = {
+        role: store(tmp_path, role, labels[role], place, 800) for place, role in enumerate(labels)
+    }
+    finished = run(tmp_path, **urls, measures={"duplicates": {}})
+    (command,) = look_commands(finished.results, finished.store.url)
+    ended = latentscale(*shlex.split(command)[1:], "--json")
+    assert ended.code == 0, ended.err
+    found = [json.loads(line) for line in ended.out.splitlines()]
+    assert {row["label"] for row in found} in ({hostile}, {"law"})
+    (label,) = {row["label"] for row in found}
+    listed = "reference" if "--of reference" in command else "corpus"
+    assert [row["row"] for row in found] == [
+        row for row, own in enumerate(labels[listed]) if own == label
+    ]
+    assert label == "law" or listed == of
 
 
 def test_equal_sources_give_no_alarm_and_labels_are_part_of_the_job(tmp_path: Path) -> None:
