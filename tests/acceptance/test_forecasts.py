@@ -8,11 +8,9 @@ from tests.acceptance.forecasts import Shape, compare
 
 
 def test_bytes_are_foreseen(tmp_path: Path) -> None:
-    # How many probes a tolerance takes isn't known beforehand, so their number is given.
-    heat = {"neighbours": "cells", "probes": 256}
-    measures = {"heat": heat, "vendi": {"kernels": ["cosine"]}}
+    measures = {"heat": {"neighbours": "cells"}, "vendi": {"kernels": ["cosine"]}}
     found = compare(tmp_path, Shape("small", 40_000, 16, measures))
     for name in ("written_bytes", "peak_bytes", "kept_bytes"):
         planned, happened = found[name]
         assert planned == pytest.approx(happened, rel=0.25), name
-    assert found["peak_bytes"][1] < 0.85 * found["written_bytes"][1]
+    assert found["peak_bytes"][1] < 0.7 * found["written_bytes"][1]

@@ -10,7 +10,8 @@ from rich.console import Console
 from latentscale_pipeline.cli.options import JSON
 from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.finished_job import read_job
-from latentscale_pipeline.rows.query import FILTERS, FoundRows, find_rows
+from latentscale_pipeline.measures.registry import ROW_FILTERS
+from latentscale_pipeline.rows.query import FoundRows, find_rows
 from latentscale_pipeline.rows.writing import json_lines, write_rows
 from latentscale_pipeline.views.formatting import counted, printable, write_number
 from latentscale_pipeline.views.terminal import format_table, print_lines
@@ -21,7 +22,9 @@ SHOWN = 20
 
 @click.command(no_args_is_help=True)
 @click.argument("job")
-@click.option("--only", type=click.Choice(list(FILTERS)), help="Rows to look at for one reason.")
+@click.option(
+    "--only", type=click.Choice(list(ROW_FILTERS)), help="Rows to look at for one reason."
+)
 @click.option(
     "--of",
     "of",

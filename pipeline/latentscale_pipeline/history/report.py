@@ -190,7 +190,7 @@ def _figure(key: str, trends: Sequence[Trend]) -> Figure:
     values = [score.value for trend in trends for _, score in trend if score.value]
     spread = bool(values) and 0 < SPREAD * min(values) < max(values)
     caption = (
-        "The band is the bracket; a cross marks a job whose gates failed. Scores of corpora of "
+        "Bars are the brackets; a cross marks a job whose gates failed. Scores of corpora of "
         "different size aren't alike."
     )
     curves = [

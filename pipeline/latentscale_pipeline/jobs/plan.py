@@ -291,15 +291,9 @@ def identify_plan(
 
 def _beside(config: JobConfig, facts: JobFacts) -> dict[str, Any]:
     """Return the checksums of the weights and labels that the job reads."""
-    read = {
-        name
-        for name in ("weights", "labels")
-        if config.group_by == name
-        or any(getattr(section, name, False) for section in config.measures.values())
-    }
-    if len(facts.corpora) == 2 and all(corpus.labels for corpus in facts.corpora.values()):
-        # Every job compares the labels of two corpora.
-        read.add("labels")
+    read = {config.group_by}.union(
+        *(MEASURES[name].reads(section, facts) for name, section in measures_of(config).items())
+    )
     return {
         f"{role} {name}": checksum
         for role, corpus in facts.corpora.items()

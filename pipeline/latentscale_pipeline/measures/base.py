@@ -413,6 +413,10 @@ class Measure(ABC):
         """Add the rows that represent the findings, by number and id."""
         return findings
 
+    def reads(self, section: Any, facts: JobFacts) -> set[str]:
+        """Return which of ``weights`` and ``labels`` its scores depend on."""
+        return {name for name in ("weights", "labels") if getattr(section, name, False)}
+
     def section_of_sample(self, section: Any) -> Any:
         """Return the settings for samples, without what gives no score or needs many rows.
 

@@ -9,7 +9,7 @@ from latentscale_pipeline.measures import (
     magnitude,
     vendi,
 )
-from latentscale_pipeline.measures.base import Measure
+from latentscale_pipeline.measures.base import Measure, RowFilter
 
 MEASURES: dict[str, Measure] = {
     "duplicates": duplicates.MEASURE,
@@ -21,3 +21,8 @@ MEASURES: dict[str, Measure] = {
     "baselines": baselines.MEASURE,
 }
 """All measures, in the order of the report."""
+
+ROW_FILTERS: dict[str, RowFilter] = {
+    name: found for measure in MEASURES.values() for name, found in measure.row_filters.items()
+}
+"""The reasons to look at rows, by name."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from latentscale_pipeline.views.content import Report
-from latentscale_pipeline.views.figure import Figure, Panel, styles_of
+from latentscale_pipeline.views.figure import Figure, Panel, legend_of, styles_of
 from latentscale_pipeline.views.svg import Drawing, draw_panel, sample_of
 
 
@@ -50,12 +50,12 @@ class _Drawn:
 
 def _draw(figure: Figure) -> _Drawn:
     styles = styles_of(figure.panels)
-    curves = [curve for panel in figure.panels for curve in panel.curves]
-    lines = {curve.name for curve in curves if curve.line or not curve.points}
-    named = [(name, style) for name, style in styles.items() if name]
     return _Drawn(
         [(panel, draw_panel(panel, styles, _variable)) for panel in figure.panels],
-        [(name, sample_of(style, _variable, points=name not in lines)) for name, style in named],
+        [
+            (name, sample_of(style, _variable, points=points))
+            for name, style, points in legend_of(figure.panels)
+        ],
     )
 
 

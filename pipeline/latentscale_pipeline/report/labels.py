@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from latentscale_pipeline.report.scores import score_title
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.content import Table, table_of
-from latentscale_pipeline.views.figure import ROLE_STYLES, Curve, Figure, Panel
-from latentscale_pipeline.views.formatting import printable
+from latentscale_pipeline.views.figure import PLACE_HEIGHT, ROLE_STYLES, Curve, Figure, Panel
+from latentscale_pipeline.views.formatting import printable, shorten
 from latentscale_pipeline.views.scores import written_score
 
 SHOWN_LABELS = 100
@@ -16,9 +16,6 @@ SHOWN_LABELS = 100
 
 DRAWN_LABELS = 20
 """Maximum number of labels in a figure."""
-
-LABEL_HEIGHT = 34
-"""Height of a label in a figure, in pixels: its name above its point."""
 
 
 def label_tables(scores: Sequence[Score], counts: Mapping[str, int]) -> list[Table]:
@@ -83,9 +80,9 @@ def label_figures(key: str, scores: Sequence[Score], counts: Mapping[str, int]) 
         "",
         printable(headline.unit),
         [curve],
-        places=[_short(label) for label in shown],
+        places=[shorten(label) for label in shown],
         turned=True,
-        height=LABEL_HEIGHT * len(shown),
+        height=PLACE_HEIGHT * len(shown),
     )
     return [Figure(f"{key}-labels", "By label", caption, [panel])]
 
@@ -107,8 +104,3 @@ def _cell(score: Score) -> str:
 
 def _largest_first(labels: list[str], counts: Mapping[str, int]) -> list[str]:
     return sorted(labels, key=lambda label: (-counts.get(label, 0), label))
-
-
-def _short(label: str) -> str:
-    text = printable(label)
-    return text if len(text) <= 32 else f"{text[:31]}…"

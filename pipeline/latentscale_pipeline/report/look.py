@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 
 from latentscale_pipeline.measures.base import RowFilter
-from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.measures.registry import MEASURES, ROW_FILTERS
 from latentscale_pipeline.report.verdict import LEVEL, compared, look_commands
 from latentscale_pipeline.results.model import Results, RowsToLookAt, RowToLookAt
-from latentscale_pipeline.views.content import LookedAt, Section, Table, table_of
+from latentscale_pipeline.views.content import Section, ShownRow, Table, table_of
 from latentscale_pipeline.views.formatting import printable, write_number
 
 FIRST_ROWS = 3
@@ -22,7 +22,7 @@ OF_A_REASON = 4
 """Rows of one reason among these."""
 
 
-def first_rows(results: Results) -> list[LookedAt]:
+def first_rows(results: Results) -> list[ShownRow]:
     """Return the rows that stand out most."""
     return [row for _, row in islice(_in_turn(results), FIRST_ROWS)]
 
@@ -36,7 +36,7 @@ def rows_section(results: Results) -> list[Section]:
     folds = [
         table_of(
             _caption(each),
-            [_cells(_looked_at(_filters()[each.reason], row)) for row in each.rows],
+            [_cells(_shown(ROW_FILTERS[each.reason], row)) for row in each.rows],
             numeric=("distance",),
         )
         for each in known
@@ -53,9 +53,8 @@ def rows_section(results: Results) -> list[Section]:
     ]
 
 
-def _in_turn(results: Results) -> Iterator[tuple[str, LookedAt]]:
+def _in_turn(results: Results) -> Iterator[tuple[str, ShownRow]]:
     """Yield rows once each, those of reasons that are unusually frequent first."""
-    filters = _filters()
     outside = {
         (one.score.measure, one.score.score)
         for one in compared(results.scores)
@@ -73,31 +72,25 @@ def _in_turn(results: Results) -> Iterator[tuple[str, LookedAt]]:
         fresh = [row for row in each.rows if (each.of, row.row) not in seen][:OF_A_REASON]
         seen |= {(each.of, row.row) for row in fresh}
         for row in fresh:
-            yield each.reason, _looked_at(filters[each.reason], row)
+            yield each.reason, _shown(ROW_FILTERS[each.reason], row)
 
 
 def _known(results: Results) -> list[RowsToLookAt]:
     """Return the rows of the reasons that a measure knows."""
-    return [each for each in results.rows or () if each.reason in _filters()]
-
-
-def _filters() -> Mapping[str, RowFilter]:
-    return {
-        name: found for measure in MEASURES.values() for name, found in measure.row_filters.items()
-    }
+    return [each for each in results.rows or () if each.reason in ROW_FILTERS]
 
 
 def _caption(found: RowsToLookAt) -> str:
     """Say what the rows of a reason are, and how many of them are named."""
-    reason, named = _filters()[found.reason], len(found.rows)
+    reason, named = ROW_FILTERS[found.reason], len(found.rows)
     order = ", the most extreme first" if reason.sort and named > 1 else ""
     count = f"{found.count:,}" if named == found.count else f"{named} of {found.count:,}"
     return f"{reason.title}: {count}{order}"
 
 
-def _looked_at(reason: RowFilter, row: RowToLookAt) -> LookedAt:
+def _shown(reason: RowFilter, row: RowToLookAt) -> ShownRow:
     other = _name(row.other, row.other_id)
-    return LookedAt(
+    return ShownRow(
         name=_name(row.row, row.id),
         label=printable(row.label or ""),
         why=reason.said.format(other=other),
@@ -111,7 +104,7 @@ def _name(row: int | None, name: str | None) -> str:
     return printable(name) or "(an empty id)"
 
 
-def _cells(row: LookedAt) -> dict[str, str]:
+def _cells(row: ShownRow) -> dict[str, str]:
     return {"row": row.name, "label": row.label, "why": row.why, "distance": row.distance}
 
 

@@ -8,9 +8,9 @@ from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.expressions import names_in
 from latentscale_pipeline.measures.base import Role, RowFilter
 from latentscale_pipeline.measures.finished_job import FinishedJob
+from latentscale_pipeline.measures.registry import ROW_FILTERS
 from latentscale_pipeline.results.model import RowsToLookAt, RowToLookAt
 from latentscale_pipeline.rows.columns import Int64Array, JobRows, known_columns
-from latentscale_pipeline.rows.query import FILTERS
 from latentscale_pipeline.rows.selection import Order, choose_rows, count_rows
 from latentscale_pipeline.rows.table import read_tables
 
@@ -30,7 +30,7 @@ def rows_to_look_at(job: FinishedJob, corpora: Mapping[Role, Corpus]) -> list[Ro
 
 def _found(job: FinishedJob, corpora: Mapping[Role, Corpus]) -> Iterator[RowsToLookAt]:
     known = {role: JobRows(job, role, known_columns(job, role), dict(corpora)) for role in corpora}
-    for reason, wanted in FILTERS.items():
+    for reason, wanted in ROW_FILTERS.items():
         rows = known.get(wanted.of)
         if rows is None or not set(names_in(wanted.where)) <= set(rows.columns):
             continue

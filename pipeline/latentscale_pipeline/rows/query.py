@@ -9,15 +9,10 @@ from latentscale_pipeline.corpus.expressions import names_in
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import Role, RowFilter
 from latentscale_pipeline.measures.finished_job import FinishedJob
-from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.measures.registry import ROW_FILTERS
 from latentscale_pipeline.rows.columns import TEXTS, Int64Array, JobRows, open_rows
 from latentscale_pipeline.rows.selection import Order, check_column, choose_rows
 from latentscale_pipeline.rows.table import Kind, Table, column_kind, read_tables
-
-FILTERS: dict[str, RowFilter] = {
-    name: found for measure in MEASURES.values() for name, found in measure.row_filters.items()
-}
-"""The reasons to look at rows, by name."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +62,7 @@ def find_rows(
     of : str, optional
         The corpus; by default the one that ``only`` is about, or else the corpus.
     only : str, optional
-        A reason to look at rows, of :data:`FILTERS`.
+        A reason to look at rows, of :data:`ROW_FILTERS`.
     columns : sequence of str, optional
         The columns to show; by default all, or those that matter for the reason.
     where : str, optional
@@ -82,9 +77,9 @@ def find_rows(
     BadInput
         If the reason, a column or the corpus is unknown, or the condition isn't valid.
     """
-    if only is not None and only not in FILTERS:
-        raise BadInput(f"{only} is no reason to look at rows; it can be {', '.join(FILTERS)}")
-    reason = None if only is None else FILTERS[only]
+    if only is not None and only not in ROW_FILTERS:
+        raise BadInput(f"{only} is no reason to look at rows; it can be {', '.join(ROW_FILTERS)}")
+    reason = None if only is None else ROW_FILTERS[only]
     if reason is not None and of is not None and of != reason.of:
         raise BadInput(f"{only} are rows of the {reason.of}, not of the {of}")
     rows = open_rows(job, of or (reason.of if reason is not None else "corpus"))

@@ -108,7 +108,7 @@ class Strip:
 
 
 @dataclass(frozen=True, slots=True)
-class LookedAt:
+class ShownRow:
     """A row to look at: its id or number, its label, why, and the distance that says so."""
 
     name: str
@@ -139,7 +139,7 @@ class Opening:
         What they show.
     spread : float
         Half width of the range that holds all scores together, in widths of the range of one.
-    look : sequence of LookedAt
+    look : sequence of ShownRow
         What should I look at? The rows that stand out most.
     look_said : str
         The answer in a sentence.
@@ -156,7 +156,7 @@ class Opening:
     strips: Sequence[Strip] = ()
     strips_said: str = ""
     spread: float = 1.0
-    look: Sequence[LookedAt] = ()
+    look: Sequence[ShownRow] = ()
     look_said: str = ""
     commands: Sequence[str] = ()
 

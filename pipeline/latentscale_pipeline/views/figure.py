@@ -45,6 +45,13 @@ ROLE_STYLES = {
 }
 
 
+CHANCE = Style("what chance makes (95 %)", "chance")
+"""The grey below a difference."""
+
+PLACE_HEIGHT = 34
+"""Height of a place of a turned panel, in pixels: its name above its point."""
+
+
 @dataclass(frozen=True, slots=True)
 class Curve:
     """A line with its band, or points with their brackets.
@@ -167,6 +174,13 @@ def styles_of(panels: Iterable[Panel]) -> dict[str, Style]:
     free = [name for name in dict.fromkeys(curve.name for curve in curves) if name not in own]
     numbered = dict(zip(free, numbered_styles(free), strict=True))
     return {curve.name: own.get(curve.name) or numbered[curve.name] for curve in curves}
+
+
+def legend_of(panels: Sequence[Panel]) -> list[tuple[str, Style, bool]]:
+    """Return the names of a legend with their styles, and whether only points have them."""
+    curves = [curve for panel in panels for curve in panel.curves]
+    lines = {curve.name for curve in curves if curve.line or not curve.points}
+    return [(name, style, name not in lines) for name, style in styles_of(panels).items() if name]
 
 
 def present(found: Any) -> list[tuple[Style, Any]]:

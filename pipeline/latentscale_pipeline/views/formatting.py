@@ -140,6 +140,12 @@ def printable(text: object) -> str:
     )
 
 
+def shorten(text: str, most: int = 32) -> str:
+    """Return a printable text of at most so many characters."""
+    shown = printable(text)
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+
+
 def counted(count: int, singular: str, plural: str | None = None) -> str:
     """Format a count with its noun."""
     return f"{count:,} {singular if count == 1 else plural or singular + 's'}"

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentscale_pipeline.views.axis import Axis, axis_over, in_power, write_date
-from latentscale_pipeline.views.figure import Curve, Panel, Style, styles_of
+from latentscale_pipeline.views.figure import CHANCE, Curve, Panel, Style, legend_of, styles_of
 from latentscale_pipeline.views.formatting import printable, write_estimate, write_number
 
 WIDTH = 420
@@ -140,9 +140,7 @@ def draw_panels(
     """
     styles = styles_of(panels)
     alone = len(styles) == 1
-    curves = [curve for panel in panels for curve in panel.curves]
-    lines = {curve.name for curve in curves if curve.line or not curve.points}
-    named = [(name, style, name not in lines) for name, style in styles.items() if name]
+    named = legend_of(panels)
     columns = min(columns, len(panels))
     heights = [TOP + panel.height + BOTTOM for panel in panels]
     rows = [max(heights[start : start + columns]) for start in range(0, len(panels), columns)]
@@ -172,7 +170,7 @@ def draw_panels(
 def sample_of(style: Style, colour: Colour, *, points: bool = False) -> str:
     """Return a short line, a point or a band in a style: 24 × 12 pixels, for a legend."""
     tone = colour(style.colour)
-    if style.colour == "chance":
+    if style.colour == CHANCE.colour:
         return f'<rect y="1" width="24" height="10" fill="{tone}"/>'
     if points:
         return _symbol(style.symbol, "12", "6", RADIUS, tone)
@@ -244,7 +242,7 @@ class _Plot:
             drawn += _path(bars, tone, 1.5)
         elif bracketed:
             edge = self._points(np.append(at, at[::-1]), np.append(upper, lower[::-1]))
-            shade = 1 if style.colour == "chance" else 0.2
+            shade = 1 if style.colour == CHANCE.colour else 0.2
             drawn += f'<path d="M{edge}Z" fill="{tone}" fill-opacity="{shade}"/>'
         if not curve.points if curve.line is None else curve.line:
             drawn += _path(f"M{self._points(at, value)}", tone, 2, style.dash)
@@ -273,23 +271,24 @@ class _Plot:
         found: dict[tuple[float, float | None], dict[str, None]] = {}
         for curve in filter(lambda curve: curve.name, panel.curves):
             kept, at, value, _, _ = self.placed(curve)
-            for place, a, b in zip(np.flatnonzero(kept).tolist(), at, value, strict=True):
-                if panel.places and _numbers(curve.x)[place] not in range(len(panel.places)):
+            own = _numbers(curve.x)[kept].tolist()
+            said = _said(curve, kept, alone=panel.scattered)
+            for of, text, a, b in zip(own, said, at, value, strict=True):
+                if panel.places and of not in range(len(panel.places)):
                     continue  # a band reaches beyond the first and the last place
                 x, y = (b, a) if panel.turned else (a, b)
                 single = panel.turned or panel.scattered
                 key = (round(100 * x, 2), round(100 - 100 * y, 2) if single else None)
-                texts = found.setdefault(key, {self._place(curve, place): None})
-                texts[_said(curve, place, alone=panel.scattered)] = None
+                found.setdefault(key, {self._place(of): None})[text] = None
         readouts = []
         for key in sorted(found, key=lambda key: (key[0], key[1] or 0.0)):
-            of, *said = found[key]
-            readouts.append(Readout(*key, f"{of}{': ' if of else ''}{'; '.join(said)}"))
+            named, *texts = found[key]
+            readouts.append(Readout(*key, f"{named}{': ' if named else ''}{'; '.join(texts)}"))
         return readouts
 
-    def _place(self, curve: Curve, place: int) -> str:
-        """Say the value of x of a point."""
-        panel, value = self.panel, float(_numbers(curve.x)[place])
+    def _place(self, value: float) -> str:
+        """Say a value of x."""
+        panel = self.panel
         if panel.scattered:
             return ""
         if panel.dates:
@@ -381,19 +380,24 @@ def _legend(
     return "".join(drawn), y + LEGEND_ROW
 
 
-def _said(curve: Curve, place: int, *, alone: bool) -> str:
-    """Say the value of one point with its bracket, then its text; or its text alone."""
-    beside = printable(curve.texts[place]) if curve.texts else ""
-    if alone and beside:
+def _said(curve: Curve, kept: NDArray[np.bool_], *, alone: bool) -> list[str]:
+    """Say the value of every kept point with its bracket, then its text; or its text alone."""
+    places = np.flatnonzero(kept).tolist()
+    beside = [printable(curve.texts[place]) if curve.texts else "" for place in places]
+    if alone and curve.texts:
         return beside
-    value = float(_numbers(curve.y)[place])
+    y = _numbers(curve.y)[kept].tolist()
     if curve.lower is None or curve.upper is None:
-        written = write_number(value, 5, typeset=True)
+        written = [write_number(value, 5, typeset=True) for value in y]
     else:
-        ends = (float(_numbers(curve.lower)[place]), float(_numbers(curve.upper)[place]))
-        written = f"{write_estimate(value, *ends, typeset=True)}".removesuffix(" ± 0")
-    named = f"{printable(curve.name)} {written}".strip()
-    return f"{named}, {beside}" if beside else named
+        ends = (_numbers(end)[kept].tolist() for end in (curve.lower, curve.upper))
+        brackets = zip(y, *ends, strict=True)
+        written = [f"{write_estimate(*b, typeset=True)}".removesuffix(" ± 0") for b in brackets]
+    name = printable(curve.name)
+    return [
+        f"{name} {value}, {text}" if text else f"{name} {value}"
+        for value, text in zip(written, beside, strict=True)
+    ]
 
 
 def _numbers(values: ArrayLike) -> Numbers:

@@ -169,6 +169,10 @@ def _corpus_stages(section: Heat, facts: JobFacts, role: Role) -> list[Stage]:
     ]
 
 
+SPARE = 4
+"""Probes for which room on disk is planned, per expected one: two doublings more."""
+
+
 def searches_cells(section: Heat, corpus: CorpusFacts) -> bool:
     """Return whether neighbours are searched in cells."""
     if section.neighbours == "auto":
@@ -266,7 +270,8 @@ def _trace_cost(section: Heat, corpus: CorpusFacts) -> CostEstimate:
             why=f"heat.probes is auto and there are at most {DENSE_VERTICES} rows",
         )
     probes, steps = _expected_probes(section, corpus), _expected_steps(section)
-    deviations = 8 * _times(section) * probes
+    stored = min(SPARE * probes, MOST_PROBES) if section.probes == "auto" else probes
+    deviations = 8 * _times(section) * stored
     return replace(
         graph,
         bytes_written=curves + deviations,

@@ -32,6 +32,10 @@ class LabelSharesMeasure(Measure):
         reason = "labels are compared only if corpus and reference have labels"
         return Findings(None, reason=None if section is None else reason)
 
+    def reads(self, section: LabelShares | None, facts: JobFacts) -> set[str]:
+        """Return the labels, if they are compared."""
+        return {"labels"} if _apply(facts) else set()
+
     def section_of_sample(self, section: LabelShares) -> None:
         """Return nothing: the numbers of rows say what is expected."""
 

@@ -9,21 +9,24 @@ from latentscale_pipeline.measures.base import MeasureReport, Score
 from latentscale_pipeline.measures.label_shares.results import LabelSharesResults
 from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.content import Table, table_of
-from latentscale_pipeline.views.figure import ROLE_STYLES, Curve, Figure, Panel, Style
-from latentscale_pipeline.views.formatting import counted, printable, write_number
+from latentscale_pipeline.views.figure import (
+    CHANCE,
+    PLACE_HEIGHT,
+    ROLE_STYLES,
+    Curve,
+    Figure,
+    Panel,
+)
+from latentscale_pipeline.views.formatting import counted, printable, shorten, write_number
 from latentscale_pipeline.views.glossary import Definition
 from latentscale_pipeline.views.scores import write_p
 
 DRAWN_LABELS = 10
 """Labels of the figure."""
 
-LABEL_HEIGHT = 34
-"""Height of a label in the figure, in pixels: its name above its point."""
-
 NO_LABEL = "(none)"
 """What is shown for the label of rows without one."""
 
-CHANCE = Style("what chance makes (95 %)", "chance")
 REACH = 1.96
 """Standard errors that chance makes 95 times in 100."""
 
@@ -83,9 +86,9 @@ class LabelSharesReport(MeasureReport):
                     ],
                 ),
             ],
-            places=[_short(each.label) for each in shown],
+            places=[shorten(each.label) or NO_LABEL for each in shown],
             turned=True,
-            height=LABEL_HEIGHT * len(shown),
+            height=PLACE_HEIGHT * len(shown),
         )
         outside = sum(abs(each.z) > REACH for each in found.labels)
         caption = (
@@ -116,8 +119,3 @@ class LabelSharesReport(MeasureReport):
             return []
         few = counted(found.few, "label has", "labels have")
         return [f"{few} too few rows in both corpora together to be compared."]
-
-
-def _short(label: str) -> str:
-    text = printable(label) or NO_LABEL
-    return text if len(text) <= 40 else f"{text[:39]}…"

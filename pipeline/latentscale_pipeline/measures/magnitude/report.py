@@ -149,7 +149,7 @@ def draw_functions(functions: Sequence[tuple[Style, MagnitudeFunction]]) -> Figu
             f"The function starts at 1 and approaches the number of distinct rows: {counts}.",
             *(["Dotted lines mark the convergence scales t_conv."] if rules else []),
             *sentences,
-            f"The band is the bracket: {widest(brackets)}.",
+            f"Bars are the brackets: {widest(brackets)}.",
         ]
     )
     panel = Panel(

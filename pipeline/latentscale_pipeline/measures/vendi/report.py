@@ -11,6 +11,7 @@ from latentscale_pipeline.measures.base import MeasureReport, Score
 from latentscale_pipeline.measures.vendi.results import VendiResults, VendiScore
 from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.figure import (
+    CHANCE,
     ROLE_STYLES,
     Curve,
     Figure,
@@ -28,8 +29,6 @@ Drawn = tuple[Style, Sequence[VendiScore]]
 Kernel = tuple[str, float | None]
 Numbers = tuple[float, float, float]
 
-
-CHANCE = Style("what chance makes (95 %)", "chance")
 
 HEADLINES = ("1",)
 COSINE_HEADLINES = ("0.1", "1", "inf")
