@@ -197,6 +197,8 @@ def test_a_command_is_copied_and_a_link_opens_what_is_folded(browser: Any, tmp_p
     page.goto(path.as_uri(), timeout=PATIENCE_MS)
     button = page.locator(".command button").first
     button.click()
+    # The browser may take its time to say whether it lets the page write there.
+    page.get_by_role("button", name=re.compile("copied|selected")).first.wait_for()
     assert button.inner_text() in {"copied", "selected"}
     folded = page.locator("#numbers > details")
     assert folded.get_attribute("open") is None
