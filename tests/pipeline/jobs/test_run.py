@@ -311,10 +311,15 @@ def test_killed_in_the_middle_and_run_again_at_once(
 def test_terminated_politely(
     job: Callable[..., Path], latentscale: Command, tmp_path: Path
 ) -> None:
-    config = job(cluster="{kind: local, workers: 1}")
-    arguments = command_line("run", config)
+    config = job(cluster="{kind: local, workers: 1, memory_limit: 4GiB}")
+    np.save(tmp_path / "many.npy", np.random.default_rng(1).normal(size=(3000, 4)))
+    arguments = command_line(
+        "run", config, "-o", f"corpus={tmp_path / 'many.npy'}", "-o", "reference=null",
+        "-o", "measures={vendi: {kernels: [{name: rbf, bandwidth: 1.0}], method: exact}}",
+    )  # fmt: skip
     process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: bool(list((tmp_path / "jobs").glob("*/stages/*/*/result.json"))))
+    jobs = tmp_path / "jobs"
+    wait_for(lambda: bool(list(jobs.glob("*/stages/duplicates-*/*/result.json"))))
     workers = _children(process.pid)
     os.kill(process.pid, signal.SIGTERM)
     _, err = process.communicate(timeout=60)
@@ -324,7 +329,7 @@ def test_terminated_politely(
     )
     assert workers
     wait_for(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in workers))
-    [folder] = (tmp_path / "jobs").glob("toy-job-*")
+    [folder] = jobs.glob("toy-job-*")
     assert (folder / "lock" / "000001.released").exists()
     ended = latentscale("status", folder)
     assert ended.out.splitlines()[0] == f"{folder.name}: interrupted (by SIGTERM)"
