@@ -66,7 +66,7 @@ class Scores(Sequence[Score]):
 
     def records(self) -> list[dict[str, Any]]:
         """Return one flat mapping per score; those of ``expected`` are named ``expected_…``."""
-        return [_record(score) for score in self]
+        return [score.flat() for score in self]
 
     def to_pandas(self) -> Any:
         """Return a pandas DataFrame with one row per score.
@@ -232,12 +232,6 @@ def _in_short(score: Score) -> str:
         return text
     found, usual = write_range(score.expected, score.unit)
     return f"{text}; at {score.expected.rows:,} rows {found}, expected {usual}"
-
-
-def _record(score: Score) -> dict[str, Any]:
-    own = {name: getattr(score, name) for name in Score.model_fields if name != "expected"}
-    usual = {} if score.expected is None else score.expected.document()
-    return own | {f"expected_{name}": value for name, value in usual.items()}
 
 
 def run(

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import click
 from rich.console import Console
 
-from latentscale_pipeline.cli.options import ALLOW_UNLIKE, GATES, JSON, taking
+from latentscale_pipeline.cli.options import ALL_SCORES, ALLOW_UNLIKE, GATES, JSON, taking
 from latentscale_pipeline.cli.text_files import read_text, write_text
 from latentscale_pipeline.compare.document import comparison_document, dump_document
 from latentscale_pipeline.compare.gate_checks import GateResult, check_gates
 from latentscale_pipeline.compare.gates import read_gates
-from latentscale_pipeline.compare.jobs import Comparison, refuse_incomparable
+from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.compare.jobs import compare as compare_jobs
 from latentscale_pipeline.compare.junit import junit_xml
 from latentscale_pipeline.compare.markdown import comparison_markdown
@@ -26,7 +26,7 @@ STANDARD_OUTPUT = "-"
 @click.command(no_args_is_help=True)
 @click.argument("job")
 @click.argument("baseline")
-@taking(GATES, ALLOW_UNLIKE, JSON)
+@taking(GATES, ALLOW_UNLIKE, ALL_SCORES, JSON)
 @click.option("--junit", metavar="FILE", help="Write the gates as JUnit XML.")
 @click.option(
     "--markdown",
@@ -40,6 +40,7 @@ def compare(
     baseline: str,
     gates_file: str | None,
     allow_unlike: bool,
+    every_score: bool,
     as_json: bool,
     junit: str | None,
     markdown: str | None,
@@ -47,9 +48,9 @@ def compare(
     """Compare the scores of JOB with those of BASELINE.
 
     Both are folders of finished jobs, local or URLs such as s3://bucket/jobs/nightly-1a2b3c4d; the
-    hash at the end may be left out if one job fits. A difference is significant when it is beyond
-    both brackets and beyond the sampling error of both jobs; where that is unknown, no difference
-    is called significant. Jobs are refused if their settings, scales or numbers of rows differ.
+    hash at the end may be left out if one job fits. The verdict says whether the scores of JOB are
+    where chance alone puts a corpus from the source of BASELINE. Scores that were measured with
+    other settings or scales, or depend on the number of rows where it differs, are left out.
 
     \b
     Example:
@@ -64,8 +65,8 @@ def compare(
         - {measure: geomca, score: recall, min: 0.8}
         - {measure: heat, score: imd, max: 1.0e-4}
 
-    Exit codes: 0 compared and every gate passed, 1 a gate failed, 2 bad input, or jobs that can't
-    be compared.
+    Exit codes: 0 compared and every gate passed, 1 a gate failed, 2 bad input, or a gate on scores
+    that can't be compared.
     """
     if as_json and markdown == STANDARD_OUTPUT:
         raise click.UsageError("--json and --markdown both print; name a file: --markdown FILE")
@@ -80,7 +81,7 @@ def compare(
     if as_json:
         click.echo(dump_document(comparison_document(comparison, results)))
     elif markdown != STANDARD_OUTPUT:
-        print_comparison(comparison, results, Console())
+        print_comparison(comparison, results, Console(), every_score=every_score)
     failed = [result for result in results or () if not result.passed]
     for result in failed:
         click.echo(f"gate failed: {result.message}", err=True)
@@ -97,8 +98,6 @@ def compare_with(
         if gates_file is None
         else read_gates(read_text(gates_file, "a YAML file with gates"), gates_file)
     )
-    comparison = compare_jobs(job, baseline)
-    if not allow_unlike:
-        refuse_incomparable(comparison)
+    comparison = compare_jobs(job, baseline, allow_unlike=allow_unlike)
     results = None if gates is None else check_gates(gates, comparison, str(gates_file))
     return comparison, results

@@ -12,7 +12,7 @@ from latentscale_pipeline.cli.options import JSON, OUTPUT, WRITTEN_AS, taking
 from latentscale_pipeline.cli.status import print_rows
 from latentscale_pipeline.cli.text_files import write_text
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.history.entries import Entry, make_entry, score_columns
+from latentscale_pipeline.history.entries import Entry, make_entry
 from latentscale_pipeline.history.registry import Registry, pick_baseline
 from latentscale_pipeline.history.report import series_report
 from latentscale_pipeline.measures.finished_job import read_job
@@ -158,7 +158,7 @@ def _describe(entry: Entry, tags: dict[str, str]) -> dict[str, Any]:
         "failures": entry.failures.splitlines(),
         "tags": [word for word, job in tags.items() if job == entry.job],
         "scores": [
-            {name: value for name, value in score_columns(score).items() if value is not None}
+            {name: value for name, value in score.flat().items() if value is not None}
             for score in entry.scores
         ],
     }

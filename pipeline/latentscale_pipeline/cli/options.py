@@ -35,7 +35,7 @@ GATES = click.option(
     "--gates", "gates_file", metavar="FILE", help="YAML file with limits on scores."
 )
 ALLOW_UNLIKE = click.option(
-    "--allow-unlike", is_flag=True, help="Compare jobs whose settings or sizes differ."
+    "--allow-unlike", is_flag=True, help="Compare scores also if settings or sizes differ."
 )
 WRITTEN_AS = click.option(
     "--format",

@@ -70,7 +70,9 @@ def write_scores(comparison: Comparison, *, typeset: bool = False) -> list[Compa
 def write_score(compared: ComparedScore, *, typeset: bool) -> ComparedCells:
     """Format one score; see :func:`write_scores`."""
     score = compared.score
-    verdict = WORDS.get(compared.verdict) or compared.why_not
+    verdict = WORDS.get(compared.verdict) or (
+        "not comparable" if compared.left_out else compared.why_not
+    )
     return ComparedCells(
         measure=printable(score.measure),
         score=score_title(score) if typeset else score_name(score),
@@ -79,7 +81,7 @@ def write_score(compared: ComparedScore, *, typeset: bool) -> ComparedCells:
         baseline=_bracketed(compared.baseline, typeset),
         difference=_difference(compared, typeset),
         relative=_relative(compared, typeset),
-        verdict=f"{verdict} (unlike)" if compared.mismatches else verdict,
+        verdict=f"{verdict} (unlike)" if compared.mismatches and compared.anyway else verdict,
         significant=compared.verdict is Verdict.SIGNIFICANT,
     )
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from latentscale_pipeline.measures.finished_job import FinishedJob
@@ -31,7 +31,8 @@ SCALE_TOLERANCE = 1e-6
 SHOWN_CHARACTERS = 60
 """Maximum length of a setting's value in a message."""
 
-Kind = Literal["setting", "scale", "rows", "reference"]
+Kind = Literal["setting", "scale", "own scale", "rows", "reference"]
+"""What differs; an own scale is one that each job derived in the same way from its own corpus."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,13 @@ class Comparability:
 
     def of(self, score: Score) -> tuple[Mismatch, ...]:
         """Return the mismatches that make one score incomparable."""
-        return (*self.by_measure.get(score.measure, ()), *self._of_its_corpora(score))
+        found = [
+            mismatch
+            for mismatch in self.by_measure.get(score.measure, ())
+            if "scale" not in mismatch.kind
+            or MEASURES[score.measure].depends_on(score, mismatch.what)
+        ]
+        return (*found, *self._of_its_corpora(score))
 
     def _of_its_corpora(self, score: Score) -> Iterator[Mismatch]:
         for role in ROLES[score.of]:
@@ -98,8 +105,15 @@ def find_comparability(job: FinishedJob, baseline: FinishedJob) -> Comparability
         if measure in theirs:
             found = _setting_differences(f"measures.{measure}", ours[measure], theirs[measure])
             by_measure[measure] = tuple(found)
-    same_source = _scale_source(job) is not None and _scale_source(job) == _scale_source(baseline)
-    for measure, differing in _scale_differences(job, baseline):
+    sources = [_scale_source(each) for each in (job, baseline)]
+    same_source = sources[0] is not None and sources[0] == sources[1]
+    own = all(
+        source is not None and source == each.corpora["corpus"].fingerprint
+        for source, each in zip(sources, (job, baseline), strict=True)
+        if "corpus" in each.corpora
+    )
+    for measure, scale in _scale_differences(job, baseline):
+        differing = replace(scale, kind="own scale") if own else scale
         set_differently = by_measure.get(measure, ())
         if not same_source:
             by_measure[measure] = (*set_differently, differing)

@@ -1,5 +1,9 @@
 r"""Compare one score in two jobs, and decide whether the difference exceeds the uncertainty.
 
+Where both jobs have measured the score on samples of equally many rows, or it counts rows, the
+range in which it is expected from the baseline decides
+(:mod:`latentscale_pipeline.compare.expectations`). Otherwise bracket and sampling error do.
+
 A score's bracket :math:`[l, u]` bounds the measure of *its* corpus; its sampling error :math:`s` is
 the standard error over fresh samples from the same source. Let a be the job's score and b the
 baseline's.
@@ -16,8 +20,9 @@ false alarm less likely. If either sampling error is unknown, no difference is c
 Disjoint brackets then show that the scores of the corpora differ, not that their sources differ.
 For example, the exact Vendi scores of two samples of one mixture differ by about a percent.
 
-There is one test per score, without correction for multiple testing: of twenty scores whose sources
-don't differ, one is expected to appear significant.
+That is one test per score, without correction for multiple testing: of twenty scores whose sources
+don't differ, one is expected to appear significant. The p-values of expected ranges are adjusted
+for the number of headline scores.
 """
 
 from __future__ import annotations
@@ -28,7 +33,8 @@ from enum import StrEnum
 from typing import cast
 
 from latentscale_pipeline.compare.comparability import Mismatch
-from latentscale_pipeline.results.model import Score
+from latentscale_pipeline.report.verdict import LEVEL
+from latentscale_pipeline.results.model import ExpectedRange, Score
 from latentscale_pipeline.views.formatting import printable
 from latentscale_pipeline.views.scores import score_name, why_null
 
@@ -62,12 +68,24 @@ class ComparedScore:
     job, baseline : Score or None
         The score in each job; at least one isn't None.
     mismatches : tuple of Mismatch
-        Reasons why the two aren't comparable, if they are compared anyway.
+        Reasons why the two aren't comparable.
+    anyway : bool
+        Whether they are compared in spite of these.
+    expected : ExpectedRange or None
+        Where the score is expected if the job's rows come from the baseline's source.
+    expected_reason : str
+        Why that isn't known; empty where nobody asks.
+    p : float or None
+        Its p-value, adjusted for the number of headline scores or, for others, of all scores.
     """
 
     job: Score | None
     baseline: Score | None
     mismatches: tuple[Mismatch, ...] = ()
+    anyway: bool = False
+    expected: ExpectedRange | None = None
+    expected_reason: str = ""
+    p: float | None = None
 
     @property
     def score(self) -> Score:
@@ -87,8 +105,15 @@ class ComparedScore:
         return self.job is not None and self.baseline is not None
 
     @property
+    def left_out(self) -> bool:
+        """Return whether the two aren't comparable."""
+        return bool(self.mismatches) and not self.anyway
+
+    @property
     def why_not(self) -> str:
         """Return why there is no difference; empty if there is one."""
+        if self.left_out:
+            return "not comparable: " + "; ".join(map(str, self.mismatches))
         reasons = [
             f"{place}: {'no such score' if score is None else why_null(score)}"
             for place, score in (("job", self.job), ("baseline", self.baseline))
@@ -147,7 +172,9 @@ class ComparedScore:
 
     @property
     def significant(self) -> bool | None:
-        """Return whether the difference exceeds bounds and sampling error; None if unknown."""
+        """Return whether the difference exceeds what chance explains; None if unknown."""
+        if self.p is not None:
+            return self.p <= LEVEL
         if self.gap is None or self.sampling_error is None:
             return None
         return self.gap > SIGNIFICANT_ERRORS * self.sampling_error
@@ -159,19 +186,20 @@ class ComparedScore:
             return Verdict.ONLY_IN_JOB
         if self.job is None:
             return Verdict.ONLY_IN_BASELINE
-        if self.beyond_bounds is None:
-            return Verdict.NOT_COMPUTED
-        if not self.beyond_bounds:
+        if self.significant:
+            return Verdict.SIGNIFICANT
+        if self.beyond_bounds is False:
             return Verdict.WITHIN_BOUNDS
         if self.significant is None:
-            return Verdict.SAMPLING_ERROR_UNKNOWN
-        return Verdict.SIGNIFICANT if self.significant else Verdict.WITHIN_SAMPLING_ERROR
+            unknown = self.beyond_bounds is not None
+            return Verdict.SAMPLING_ERROR_UNKNOWN if unknown else Verdict.NOT_COMPUTED
+        return Verdict.WITHIN_SAMPLING_ERROR
 
     @property
     def _numbers(self) -> tuple[Numbers, Numbers] | None:
         ours = self.job.numbers if self.job else None
         theirs = self.baseline.numbers if self.baseline else None
-        return (ours, theirs) if ours and theirs else None
+        return (ours, theirs) if ours and theirs and not self.left_out else None
 
 
 def _finite(number: float) -> float | None:

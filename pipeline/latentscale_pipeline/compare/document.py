@@ -43,6 +43,7 @@ def comparison_document(
         "baseline": _identity(comparison.baseline),
         "unlike": [_mismatches(found) for found in comparison.mismatches],
         "notes": list(comparison.notes),
+        "verdict": comparison.results.document()["verdict"],
         "scores": [_compared(score) for score in comparison.shared],
         "only_in_job": [
             _naming(s.job) | _bracketed(s.job) for s in scores if s.job and not s.baseline
@@ -86,6 +87,7 @@ def _compared(score: ComparedScore) -> dict[str, Any]:
         **_difference(score),
         "beyond_bounds": score.beyond_bounds,
         "significant": score.significant,
+        **_expected(score),
         **_why_not_significant(score),
         "verdict": score.verdict.value,
         "unlike": [found.what for found in score.mismatches],
@@ -106,6 +108,12 @@ def _difference(score: ComparedScore) -> dict[str, Any]:
     if score.relative is None:
         found["relative_reason"] = "no share of the baseline, which is 0 or next to it"
     return {"difference": found}
+
+
+def _expected(score: ComparedScore) -> dict[str, Any]:
+    if score.expected is not None:
+        return {"expected": score.expected.document()}
+    return {"expected_reason": score.expected_reason} if score.expected_reason else {}
 
 
 def _why_not_significant(score: ComparedScore) -> dict[str, Any]:

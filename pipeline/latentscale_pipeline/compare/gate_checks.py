@@ -93,13 +93,16 @@ def check_gates(
     Raises
     ------
     BadInput
-        If a gate selects no score, asks for significance where a sampling error is unknown, or
-        has ``p_below`` and selects a score without an expected range.
+        If a gate selects no score, limits a change of a score that can't be compared, asks for
+        significance where nothing says what chance does, or has ``p_below`` and selects a score
+        without an expected range.
     """
     results = []
     for position, gate in enumerate(gates):
         place = f"{where}: gates.{position}"
         selected = select(gate, comparison.scores, place)
+        if gate.max_drop is not None or gate.max_rise is not None:
+            _refuse_incomparable(selected, place)
         if gate.significant:
             _refuse_unknown_significance(gate, selected, place)
         failures = [
@@ -193,12 +196,24 @@ def _known(name: str, wanted: Any, known: Sequence[Any]) -> str:
     return nearest(str(wanted), dict.fromkeys(printable(value) for value in known))
 
 
+def _refuse_incomparable(selected: Sequence[ComparedScore], place: str) -> None:
+    for score in selected:
+        if score.left_out:
+            shared = any("scale" in found.kind for found in score.mismatches)
+            mend = "give both jobs the same scales (scales_from: a finished job), or " * shared
+            differing = "; ".join(map(str, score.mismatches))
+            raise BadInput(
+                f"{place} selects {score.name}, which can't be compared: {differing}; {mend}"
+                "compare anyway with --allow-unlike"
+            )
+
+
 def _refuse_unknown_significance(gate: Gate, selected: Sequence[ComparedScore], place: str) -> None:
     limits_value = gate.min is not None or gate.max is not None
     limits_change = gate.max_drop is not None or gate.max_rise is not None
     for score in selected:
         # A score that is null fails the gate with its reason, so its uncertainty isn't needed.
-        compared = limits_change and score.values is not None
+        compared = limits_change and score.values is not None and score.significant is None
         rows = {
             "job": score.job if limits_value or compared else None,
             "baseline": score.baseline if compared else None,

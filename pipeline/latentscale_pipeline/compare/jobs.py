@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from latentscale_pipeline.compare.comparability import Mismatch, find_comparability
 from latentscale_pipeline.compare.difference import ComparedScore
-from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.compare.expectations import expect_scores
 from latentscale_pipeline.measures.finished_job import FinishedJob
+from latentscale_pipeline.report.verdict import judge_change
 from latentscale_pipeline.results.kernel_names import complete_names
-from latentscale_pipeline.results.model import Score
+from latentscale_pipeline.results.model import Results, RowsToLookAt, Score
 
 SAME_SCALE = 1e-6
 """Relative difference up to which two scales count as equal."""
@@ -41,6 +42,42 @@ class Comparison:
     notes: tuple[str, ...] = ()
 
     @property
+    def results(self) -> Results:
+        """Return the job's results with the verdict on the baseline in place of their own."""
+        scores = [
+            compared.job.model_copy(
+                update={
+                    "expected": compared.expected,
+                    "expected_reason": compared.expected_reason or None,
+                }
+            )
+            for compared in self.scores
+            if compared.job is not None and compared.baseline is not None
+        ]
+        update = {"scores": scores, "verdict": judge_change(scores), "rows": self._new_rows()}
+        return self.job.results.model_copy(update=update)
+
+    def _new_rows(self) -> list[RowsToLookAt] | None:
+        """Return the job's rows to look at that the baseline doesn't name for the same reason.
+
+        Rows without ids, or of reasons that the baseline names only some rows of, aren't told
+        apart, so they are left out.
+        """
+        before, after = self.baseline.results.rows, self.job.results.rows
+        if before is None or after is None:
+            return None
+        known = {(each.reason, each.of): each for each in before}
+        fresh = []
+        for each in after:
+            old = known.get((each.reason, each.of))
+            if old is not None and old.count > len(old.rows):
+                continue
+            named = {row.id for row in old.rows} if old else set()
+            rows = [row for row in each.rows if row.id is not None and row.id not in named]
+            fresh.append(each.model_copy(update={"rows": rows, "count": len(rows)}))
+        return fresh
+
+    @property
     def shared(self) -> tuple[ComparedScore, ...]:
         """Return the scores that both jobs list."""
         return tuple(score for score in self.scores if score.shared)
@@ -50,49 +87,41 @@ class Comparison:
         return [str(found) + self._dependents(found) for found in self.mismatches]
 
     def _dependents(self, found: Mismatch) -> str:
-        if found.kind in {"setting", "scale"}:
+        if found.kind == "setting" or "scale" in found.kind:
             return ""
         concerned = dict.fromkeys(s.score.measure for s in self.shared if found in s.mismatches)
         return f" ({', '.join(concerned)} {'depends' if len(concerned) == 1 else 'depend'} on it)"
 
 
-def compare(job: FinishedJob, baseline: FinishedJob) -> Comparison:
+def compare(job: FinishedJob, baseline: FinishedJob, *, allow_unlike: bool = False) -> Comparison:
     """Compare every score of two jobs.
 
     Two scores are matched if they agree in measure, corpus, score, kernel, order, label and
     scale. This needs no knowledge of the measure.
+
+    Parameters
+    ----------
+    job, baseline : FinishedJob
+        The jobs.
+    allow_unlike : bool
+        Whether scores are compared that were measured in different ways, such as on corpora of
+        different sizes. Otherwise these are left out, with the reason.
     """
     comparability = find_comparability(job, baseline)
-    scores = [
-        ComparedScore(ours, theirs, comparability.of(ours or theirs) if ours and theirs else ())
+    paired = [
+        ComparedScore(
+            ours,
+            theirs,
+            comparability.of(ours or theirs) if ours and theirs else (),
+            anyway=allow_unlike,
+        )
         for ours, theirs in _paired(job.scores, baseline.scores)
     ]
+    scores = expect_scores(paired, job, baseline)
     found = [item for items in comparability.by_measure.values() for item in items]
     found += [item for score in scores for item in score.mismatches]
     mismatches = [item for position, item in enumerate(found) if item not in found[:position]]
     return Comparison(job, baseline, tuple(scores), tuple(mismatches), comparability.notes)
-
-
-def refuse_incomparable(comparison: Comparison) -> None:
-    """Raise an error if two jobs aren't comparable.
-
-    Raises
-    ------
-    BadInput
-        If they aren't. The message names all differences, and how to compare anyway.
-    """
-    if not comparison.mismatches:
-        return
-    mend = (
-        "give both jobs the same scales (scales_from: a finished job), or compare"
-        if any(item.kind == "scale" for item in comparison.mismatches)
-        else "compare"
-    )
-    differing = "; ".join(comparison.describe_mismatches())
-    raise BadInput(
-        f"{comparison.job.url} and {comparison.baseline.url} are unlike: {differing}; {mend} them "
-        "anyway with --allow-unlike"
-    )
 
 
 def _paired(

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from latentscale_pipeline.compare.cells import COLUMNS, write_identity, write_notes, write_scores
 from latentscale_pipeline.compare.gate_checks import GateResult
 from latentscale_pipeline.compare.jobs import Comparison
+from latentscale_pipeline.report.verdict import write_verdict
+from latentscale_pipeline.views.formatting import printable
 from latentscale_pipeline.views.markdown import escape_markdown, markdown_table
 
 
@@ -24,6 +26,10 @@ def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult] | No
             _verdict(gates),
             markdown_table(("gate", "result"), _gate_rows(gates), escaped=True),
         ]
+    verdict = comparison.results.verdict
+    if verdict is not None:
+        heading, sentences = write_verdict(verdict, printable(comparison.baseline.name))
+        blocks += [f"### {escape_markdown(heading)}", escape_markdown(" ".join(sentences))]
     rows = [list(cells.row().values()) for cells in write_scores(comparison)]
     blocks += [markdown_table(COLUMNS, rows), *map(escape_markdown, write_notes(comparison))]
     return "\n\n".join(blocks) + "\n"

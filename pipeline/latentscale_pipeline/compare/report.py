@@ -23,8 +23,17 @@ from latentscale_pipeline.compare.gate_checks import GateResult
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.method import COSTS, PROMISES, SAMPLING_ERROR, written_cost
+from latentscale_pipeline.report.opening import open_report
 from latentscale_pipeline.report.scores import definitions_of, report_of, section_of, title_apart
-from latentscale_pipeline.views.content import Answer, Fact, Report, Section, Table, table_of
+from latentscale_pipeline.views.content import (
+    Answer,
+    Fact,
+    Opening,
+    Report,
+    Section,
+    Table,
+    table_of,
+)
 from latentscale_pipeline.views.figure import numbered_styles
 from latentscale_pipeline.views.formatting import counted, printable, write_number
 
@@ -51,17 +60,22 @@ def comparison_report(
     measures = dict.fromkeys(
         compared.score.measure for found in comparisons for compared in found.scores
     )
+    alone = len(comparisons) == 1
+    summary = [] if gates is None else [_gates_summary(gates)]
     return Report(
         kind="comparison",
         title=f"{against} against {names[-1]}",
         subtitle=" · ".join(printable(job.id) for job in jobs),
-        conclusions=[
-            *([] if gates is None else [_gates_summary(gates)]),
+        corpora=_corpora(jobs, names) if alone else (),
+        opening=_opening(comparisons[0], names[-1], summary) if alone else None,
+        conclusions=[]
+        if alone
+        else [
+            *summary,
             *(_said(found, name) for found, name in zip(comparisons, names, strict=False)),
         ],
         answers=[
-            _which_jobs(jobs, names),
-            *_changes(comparisons, names),
+            *([] if alone else [_which_jobs(jobs, names), *_changes(comparisons, names)]),
             *([] if gates is None else [_gates(gates)]),
         ],
         warnings=list(dict.fromkeys(note for found in comparisons for note in write_notes(found))),
@@ -73,6 +87,21 @@ def comparison_report(
             _reading(jobs, names),
         ],
     )
+
+
+def _opening(comparison: Comparison, baseline: str, gates: Sequence[str]) -> Opening:
+    """Return the verdict on the baseline, with the gates beside it."""
+    opening = open_report(comparison.results, baseline)
+    said = "Rows that the baseline doesn't name." if opening.look else "No row is new."
+    return replace(opening, sentences=[*opening.sentences, *gates], look_said=said)
+
+
+def _corpora(jobs: Sequence[FinishedJob], names: Sequence[str]) -> list[tuple[str, str]]:
+    return [
+        (role, f"{name}: {job.corpora['corpus'].n:,} rows, {printable(job.url)}")
+        for role, job, name in zip(("corpus", "reference"), jobs, names, strict=True)
+        if "corpus" in job.corpora
+    ]
 
 
 def job_names(jobs: Sequence[FinishedJob]) -> list[str]:
@@ -231,10 +260,10 @@ def _reading(jobs: Sequence[FinishedJob], names: Sequence[str]) -> Section:
         key="method",
         title="How to read this",
         question="A bracket bounds the measure of one particular corpus. A difference is "
-        "significant (*) if the gap between the brackets exceeds 1.96 sampling errors of the "
-        "difference. If a sampling error is unknown, no difference is called significant. There is "
-        "one test per score: of twenty scores whose sources don't differ, one is expected to "
-        "appear significant.",
+        "significant (*) if the score is outside of where chance puts it: by the p-value of its "
+        "samples, adjusted for the number of headline scores, or, without samples, if the gap "
+        "between the brackets exceeds 1.96 sampling errors of the difference. If neither is known, "
+        "no difference is called significant.",
         glossary=[*PROMISES, SAMPLING_ERROR],
         tables=[_jobs_table(jobs, names)],
     )

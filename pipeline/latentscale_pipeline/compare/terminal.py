@@ -1,8 +1,12 @@
-"""Print a comparison: a table on a terminal, plain lines elsewhere."""
+"""Print a comparison: verdict and headline scores, or a table of all.
+
+A table is drawn on a terminal; elsewhere it is plain lines.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from rich.console import Console
@@ -16,8 +20,11 @@ from latentscale_pipeline.compare.cells import (
     write_notes,
     write_scores,
 )
+from latentscale_pipeline.compare.difference import ComparedScore
 from latentscale_pipeline.compare.gate_checks import GateResult
 from latentscale_pipeline.compare.jobs import Comparison
+from latentscale_pipeline.report.terminal_summary import headlines, write_evidence
+from latentscale_pipeline.views.formatting import counted, printable
 from latentscale_pipeline.views.terminal import (
     Row,
     column_width,
@@ -38,9 +45,13 @@ NAME_WIDTH = 20
 
 
 def print_comparison(
-    comparison: Comparison, gates: Sequence[GateResult] | None, console: Console
+    comparison: Comparison,
+    gates: Sequence[GateResult] | None,
+    console: Console,
+    *,
+    every_score: bool = False,
 ) -> None:
-    """Print every score of both jobs, the mismatches, and the results of the gates.
+    """Print the verdict, the scores of both jobs, the mismatches, and the results of the gates.
 
     Parameters
     ----------
@@ -50,8 +61,11 @@ def print_comparison(
         Results of the gates; None if there are no gates.
     console : rich.console.Console
         Where to print: a table on a terminal, plain unwrapped lines elsewhere.
+    every_score : bool
+        Whether to print all scores, and not only the headlines.
     """
-    scores = write_scores(comparison)
+    shown = comparison if every_score else replace(comparison, scores=_headlines(comparison))
+    scores = write_scores(shown)
     print_lines(
         console,
         [
@@ -59,6 +73,10 @@ def print_comparison(
             f"baseline  {write_identity(comparison.baseline)}",
         ],
     )
+    found = comparison.results
+    if found.verdict is not None:
+        baseline = printable(comparison.baseline.name)
+        print_lines(console, [*write_evidence(found.verdict, found.scores, baseline), ""])
     rows = [_row(cells) for cells in scores]
     if not console.is_terminal:
         print_lines(console, format_table(COLUMNS, rows))
@@ -68,12 +86,22 @@ def print_comparison(
         for measure, group in groupby(scores, key=lambda cells: cells.measure):
             console.print(Text(measure, style="bold"))
             console.print(_table(NARROW_COLUMNS, [_narrow_row(cells) for cells in group]))
+    if more := len(comparison.scores) - len(scores):
+        print_lines(console, [f"{counted(more, 'more score')}: --all", ""])
     print_lines(console, write_notes(comparison))
     for result in gates or ():
-        counted = f"{len(result.selected)} score{'s' if len(result.selected) > 1 else ''}"
+        many = counted(len(result.selected), "score")
         line = Text("passed  " if result.passed else "FAILED  ")
         line.stylize("green" if result.passed else "bold red")
-        console.print(line + Text(f"{result.gate} ({counted})"), soft_wrap=True)
+        console.print(line + Text(f"{result.gate} ({many})"), soft_wrap=True)
+
+
+def _headlines(comparison: Comparison) -> tuple[ComparedScore, ...]:
+    """Return the scores of summaries and, of others, those that changed significantly."""
+    first = {id(score) for score in headlines([found.score for found in comparison.scores])}
+    return tuple(
+        found for found in comparison.scores if id(found.score) in first or found.significant
+    )
 
 
 def _row(cells: ComparedCells, **others: str) -> Row:

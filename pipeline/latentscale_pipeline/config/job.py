@@ -46,14 +46,15 @@ class Sampling(Section):
     """How far chance alone moves the scores."""
 
     method: Literal["auto", "none"] = "auto"
-    """`auto` finds the sampling error of scores, and with a reference also the range in which each
+    """`auto` finds how far chance moves scores, and with a reference also the range in which each
     score of the corpus is expected; `none` finds neither.
     """
     samples: Annotated[int, Field(ge=5, le=1000)] = 10
-    """Random samples of the corpus that are compared with samples of the reference."""
+    """Random samples of the corpus that are measured, and compared with samples of the reference.
+    """
     rows: Annotated[int, Field(ge=50)] = 1000
-    """Largest number of rows of a sample; at most the rows of the corpus, and a third of those of
-    the reference.
+    """Rows of a sample; in small corpora a round number, at most a fifth of the rows of the corpus
+    and a third of those of the reference.
     """
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.finished_job import FinishedJob
-from latentscale_pipeline.results.model import Score
+from latentscale_pipeline.results.model import PARTS, Score, Verdict
 from latentscale_pipeline.storage.urls import strip_credentials
 
 PARQUET_MISSING = (
@@ -47,6 +47,9 @@ class Entry:
         Whether its gates passed; None if there were none.
     failures : str
         The messages of failed gates, one line each.
+    verdict, verdict_reason : str or None
+        The verdict on the baseline or, without one, on the reference, with its reason; None if
+        nothing was compared.
     scores : tuple of Score
         Its scores, in the order of its results.
     """
@@ -67,6 +70,8 @@ class Entry:
     baseline: str | None
     passed: bool | None
     failures: str
+    verdict: str | None
+    verdict_reason: str | None
     scores: tuple[Score, ...]
 
     @property
@@ -75,16 +80,23 @@ class Entry:
         return f"entries/{self.job}{'.' + self.evaluation if self.evaluation else ''}.parquet"
 
 
+ADDED = ("verdict", "verdict_reason")
+"""Columns that entries of earlier versions don't have."""
+
 JOB_COLUMNS = tuple(field.name for field in fields(Entry) if field.name != "scores")
 """Columns that describe the job and its evaluation."""
 
-SCORE_COLUMNS = tuple(Score.model_fields)
-"""Columns of a single score, as in ``results.json``."""
+NO_SCORE = Score(measure="none", of="corpus", score="none", value=None).flat()
+SCORE_COLUMNS = tuple(NO_SCORE)
+"""Columns of a single score, as in ``results.json``; those of its parts are ``expected_…``."""
 
 NUMBERS: Mapping[str, str] = {
     **dict.fromkeys(("scale", "value", "lower", "upper", "sampling_error", "seconds"), "float64"),
     **dict.fromkeys(("corpus_rows", "peak_memory_bytes"), "int64"),
     **dict.fromkeys(("passed", "size_dependent"), "bool_"),
+    **{name: "float64" for name in SCORE_COLUMNS if name.startswith(tuple(f"{p}_" for p in PARTS))},
+    **dict.fromkeys(("expected_rows", "samples_rows", "samples_freedom"), "int64"),
+    "expected_reason": "string",
 }
 """Arrow types of the columns that aren't text."""
 
@@ -97,8 +109,10 @@ def make_entry(
     baseline: str | None = None,
     passed: bool | None = None,
     failures: str = "",
+    verdict: Verdict | None = None,
 ) -> Entry:
-    """Make an entry of a finished job."""
+    """Make an entry of a finished job, with the verdict on the baseline or else its own."""
+    verdict = verdict or job.results.verdict
     reference = job.corpora.get("reference")
     return Entry(
         job=job.id,
@@ -118,13 +132,10 @@ def make_entry(
         baseline=None if baseline is None else strip_credentials(baseline),
         passed=passed,
         failures=failures,
+        verdict=verdict.value if verdict else None,
+        verdict_reason=verdict.reason if verdict and verdict.value else None,
         scores=tuple(job.scores),
     )
-
-
-def score_columns(score: Score) -> dict[str, Any]:
-    """Return the value of a score in each of its columns."""
-    return {name: getattr(score, name) for name in SCORE_COLUMNS}
 
 
 def dump_entry(entry: Entry) -> bytes:
@@ -132,7 +143,7 @@ def dump_entry(entry: Entry) -> bytes:
     pyarrow, parquet = _arrow()
     job = {name: getattr(entry, name) for name in JOB_COLUMNS}
     # A job without scores is stored as one row whose score columns are null.
-    scores = [score_columns(score) for score in entry.scores] or [dict.fromkeys(SCORE_COLUMNS)]
+    scores = [score.flat() for score in entry.scores] or [dict.fromkeys(SCORE_COLUMNS)]
     types = {name: getattr(pyarrow, NUMBERS.get(name, "string"))() for name in {**job, **scores[0]}}
     rows = [{**job, **score} for score in scores]
     stream = io.BytesIO()
@@ -151,12 +162,10 @@ def load_entry(data: bytes, where: str) -> Entry:
     pyarrow, parquet = _arrow()
     try:
         rows: list[dict[str, Any]] = parquet.read_table(io.BytesIO(data)).to_pylist()
-        job = {name: rows[0][name] for name in JOB_COLUMNS}
-        scores = tuple(
-            Score(**{name: row[name] for name in SCORE_COLUMNS if name in row})
-            for row in rows
-            if row["measure"] is not None
-        )
+        added: dict[str, Any] = dict.fromkeys(ADDED)
+        known = [name for name in JOB_COLUMNS if name in rows[0] or name not in ADDED]
+        job = added | {name: rows[0][name] for name in known}
+        scores = tuple(Score.unflatten(row) for row in rows if row["measure"] is not None)
         return Entry(**job, scores=scores)
     except (pyarrow.ArrowException, ValueError, KeyError, TypeError, IndexError, OSError):
         raise BadInput(

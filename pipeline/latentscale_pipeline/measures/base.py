@@ -205,6 +205,24 @@ class ExpectedScore:
 
 
 @dataclass(frozen=True)
+class CountedBetween:
+    """A share of rows in a job, and where it is expected from the rows of another job.
+
+    Attributes
+    ----------
+    of, score, label
+        Which score it is.
+    expected : ExpectedScore
+        What was found, and where it is expected.
+    """
+
+    of: Literal["corpus", "pair"]
+    score: str
+    expected: ExpectedScore
+    label: str | None = None
+
+
+@dataclass(frozen=True)
 class Findings:
     """What a measure contributes to the results.
 
@@ -424,6 +442,20 @@ class Measure(ABC):
         """
         return section
 
+    def counts_between(
+        self, found: Any, usual: Any, rows: int, usual_rows: int
+    ) -> Iterator[CountedBetween]:
+        """Yield its shares of rows, and where those of another job's corpus put them.
+
+        Parameters
+        ----------
+        found, usual : Part
+            Its parts of the results of both jobs.
+        rows, usual_rows : int
+            Rows of both corpora.
+        """
+        yield from ()
+
     def row_columns(self, found: Any, role: Role) -> Sequence[RowColumn]:
         """Return what it knows of every row of a corpus, from its part of the results."""
         return ()
@@ -434,6 +466,10 @@ class Measure(ABC):
         Two jobs are comparable if these agree.
         """
         yield from ()
+
+    def depends_on(self, score: Score, scale: str) -> bool:
+        """Return whether a score depends on a scale, by its display name."""
+        return True
 
     def read_scales(self, section: Any, settings: Any, found: Any) -> Mapping[str, float | None]:
         """Return the scales that a job needs from a finished one.

@@ -1,9 +1,10 @@
-"""Measure random samples of both corpora, and say where each score is expected by chance.
+"""Measure random samples of the corpora, and say where each score is expected by chance.
 
 Measures don't know about samples. Each plans samples of m rows like corpora of that size. One task
 draws disjoint samples of the reference and one of the corpus, and runs the measure's stages on them
 in memory: the corpus against a part of the reference, then other parts of the reference in its
-place (:mod:`latentscale.sampling.fresh_samples`).
+place (:mod:`latentscale.sampling.fresh_samples`). Without a reference, the samples of the corpus
+still say how far chance moves its scores, for comparisons with other jobs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentscale.sampling.fresh_samples import Expectation, expect, variance_of_mean
+from latentscale.sampling.fresh_samples import (
+    Cuts,
+    Expectation,
+    SampleMean,
+    expect,
+    mean_of_samples,
+    variance_of_mean,
+)
 from latentscale_pipeline.config.section import Section
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.in_memory import hold_rows
@@ -37,6 +45,7 @@ from latentscale_pipeline.measures.base import (
     plan_measure,
 )
 from latentscale_pipeline.measures.shared.random_rows import row_bytes, sample_stage
+from latentscale_pipeline.results.model import ROLES
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 from latentscale_pipeline.storage.canonical import digest, plain
 from latentscale_pipeline.storage.in_memory import InMemoryStore
@@ -49,6 +58,12 @@ DRAWN_BYTES = 128 * 2**20
 
 SAMPLES = 3
 """Samples of the reference beside one of the corpus."""
+
+DISJOINT, LEAST_DISJOINT = 5, 2
+"""Number of disjoint samples that a corpus has rows for, or at least where it has few."""
+
+SIZES = (5, 2, 1)
+"""Rows of samples are these times a power of ten, so that corpora of about one size compare."""
 
 SHARD_BYTES = 2**40
 """A sample is one shard."""
@@ -74,11 +89,11 @@ class SampleSizes:
     groups: int
     drawn: Mapping[Role, int]
 
-    def cuts(self, role: Role) -> list[int]:
+    def cuts(self, role: Role) -> Cuts:
         """Return how many tasks take their disjoint rows from each random order of those drawn."""
         per_order = self.drawn[role] // self.taken(role)
         full, rest = divmod(self.groups, per_order)
-        return [per_order] * full + [rest] * (rest > 0)
+        return Cuts(self.rows, self.drawn[role], [per_order] * full + [rest] * (rest > 0))
 
     def taken(self, role: Role) -> int:
         """Return how many rows a task takes."""
@@ -87,8 +102,8 @@ class SampleSizes:
     def share(self, role: Role) -> float:
         """Return the variance of the mean over samples, in units of that of one sample."""
         compared = 2 if role == "reference" else 1
-        cuts = [compared * count for count in self.cuts(role)]
-        return variance_of_mean(self.rows, self.drawn[role], cuts)
+        counts = [compared * count for count in self.cuts(role).counts]
+        return variance_of_mean(self.rows, self.drawn[role], counts)
 
 
 def sample_sizes(facts: JobFacts) -> SampleSizes | str:
@@ -96,25 +111,36 @@ def sample_sizes(facts: JobFacts) -> SampleSizes | str:
     if not facts.samples:
         return "sampling.method is none"
     corpus, reference = facts.corpora["corpus"], facts.corpora.get("reference")
-    if reference is None:
-        return "there is no reference"
-    if corpus.d != reference.d:
+    if reference is not None and corpus.d != reference.d:
         return f"the corpus has {corpus.d} dimensions and the reference {reference.d}"
-    if corpus.n < MIN_ROWS or reference.n < SAMPLES * MIN_ROWS:
-        return (
-            f"samples of {MIN_ROWS} rows need {MIN_ROWS} rows of the corpus and "
-            f"{SAMPLES * MIN_ROWS} of the reference"
-        )
-    fitting = DRAWN_BYTES // row_bytes(reference)
-    rows = min(
-        facts.sample_rows, corpus.n, reference.n // SAMPLES, max(MIN_ROWS, fitting // SAMPLES)
-    )
-    most = max(fitting, SAMPLES * rows)
+    parts: dict[Role, int] = dict.fromkeys(facts.corpora, SAMPLES) | {"corpus": LEAST_DISJOINT}
+    if any(facts.corpora[role].n < count * MIN_ROWS for role, count in parts.items()):
+        need = [f"{count * MIN_ROWS} rows of the {role}" for role, count in parts.items()]
+        return f"samples of {MIN_ROWS} rows need {' and '.join(need)}"
+    widest = max(map(row_bytes, facts.corpora.values()))
+    fitting = DRAWN_BYTES // widest
+    fewest = [max(MIN_ROWS, corpus.n // DISJOINT), max(MIN_ROWS, fitting // SAMPLES)]
+    if reference is not None:
+        fewest.append(reference.n // SAMPLES)
+    rows = _sample_rows(facts.sample_rows, min(fewest))
+    largest = max(fitting, SAMPLES * rows)
     drawn: dict[Role, int] = {
-        "corpus": min(corpus.n, facts.samples * rows, most),
-        "reference": min(reference.n, facts.samples * SAMPLES * rows, most),
+        role: min(
+            facts.corpora[role].n,
+            facts.samples * rows * (SAMPLES if role == "reference" else 1),
+            largest,
+        )
+        for role in parts
     }
     return SampleSizes(rows, facts.samples, drawn)
+
+
+def _sample_rows(wanted: int, most: int) -> int:
+    """Return the rows of a sample: those wanted, or else a round number of at most ``most``."""
+    if wanted <= most:
+        return wanted
+    power = int(10 ** (len(str(most)) - 1))
+    return next(size * power for size in SIZES if size * power <= most)
 
 
 def stage_name(measure: str) -> str:
@@ -183,7 +209,9 @@ def _sample_facts(corpus: CorpusFacts, rows: int) -> CorpusFacts:
 
 def _plan_measure(name: str, work: _Samples, facts: JobFacts, sizes: SampleSizes) -> Stage:
     costs = [stage.cost_estimate for stage in work.stages]
-    times = sizes.groups * SAMPLES
+    compares = "reference" in sizes.drawn
+    times = sizes.groups * (SAMPLES if compares else 1)
+    beside = f", {times} of the reference" if compares else ""
     drawn = [row_bytes(facts.corpora[role]) * rows for role, rows in sizes.drawn.items()]
     samples = 4 * sizes.rows * max(map(row_bytes, facts.corpora.values()))
     written = sum(cost.bytes_written for cost in costs)
@@ -197,6 +225,7 @@ def _plan_measure(name: str, work: _Samples, facts: JobFacts, sizes: SampleSizes
             "rows": sizes.rows,
             "drawn": dict(sizes.drawn),
             "shares": {role: sizes.share(role) for role in sizes.drawn},
+            "cuts": {role: asdict(sizes.cuts(role)) for role in sizes.drawn},
             "section": plain(work.section.model_dump()),
             "stages": _described(work.stages),
         },
@@ -212,8 +241,7 @@ def _plan_measure(name: str, work: _Samples, facts: JobFacts, sizes: SampleSizes
             float32_multiply_adds=times * sum(cost.float32_multiply_adds for cost in costs),
             elementwise_operations=times * sum(cost.elementwise_operations for cost in costs),
             method="samples",
-            why=f"{sizes.groups} of {sizes.rows} rows of the corpus, "
-            f"{sizes.groups * SAMPLES} of the reference",
+            why=f"{sizes.groups} of {sizes.rows} rows of the corpus{beside}",
         ),
     )
 
@@ -233,7 +261,7 @@ def _described(stages: Sequence[Stage]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Samples:
-    """The work of a stage: a measure of one sample of the corpus and three of the reference."""
+    """The work of a stage: a measure of one sample of the corpus, and of three of the reference."""
 
     measure: Measure
     section: Any
@@ -255,13 +283,17 @@ class _Samples:
         return sorted({*work_modules(self.stages), found})
 
     def __call__(self, inputs: Inputs) -> Output:
-        """Measure the corpus, then two samples of the reference in its place.
+        """Measure the corpus, then two samples of a reference in its place.
 
         A sample that can't be measured leaves the job without expected ranges, not without results.
         """
         seed = int(inputs.generator().integers(2**31))
         own = self._rows(inputs, "corpus")
-        beside, *others = np.split(self._rows(inputs, "reference"), SAMPLES)
+        beside, *others = (
+            np.split(self._rows(inputs, "reference"), SAMPLES)
+            if "reference" in self.sizes.drawn
+            else [None]
+        )
         store = InMemoryStore()
         try:
             found = [
@@ -287,14 +319,14 @@ class _Samples:
         self,
         number: int,
         rows: NDArray[Any],
-        beside: NDArray[Any],
+        beside: NDArray[Any] | None,
         store: InMemoryStore,
         seed: int,
     ) -> Values:
         """Return the scores of a sample, by identity; what depends on ``beside`` alone is kept."""
+        held = {"corpus": rows} | ({} if beside is None else {"reference": beside})
         corpora: dict[str, Corpus] = {
-            "corpus": hold_rows(rows, "corpus", shard_bytes=SHARD_BYTES),
-            "reference": hold_rows(beside, "reference", shard_bytes=SHARD_BYTES),
+            role: hold_rows(found, role, shard_bytes=SHARD_BYTES) for role, found in held.items()
         }
         stages = [
             stage if stage.seed is None else replace(stage, seed=seed) for stage in self.stages
@@ -316,10 +348,11 @@ def gather_scores(inputs: Inputs) -> Output:
     """Compare the scores of all samples."""
     reasons = [part.values["reason"] for part in inputs.parts if "reason" in part.values]
     if reasons:
-        return Output(values={"expected": {}, "unknown": [], "reason": reasons[0]})
-    shares = inputs.parameters["shares"]
+        return Output(values={"expected": {}, "means": {}, "unknown": [], "reason": reasons[0]})
+    shares, cuts = inputs.parameters["shares"], inputs.parameters["cuts"]
     groups = [part.values["scores"] for part in inputs.parts]
     expected: dict[str, dict[str, float]] = {}
+    means: dict[str, dict[str, float]] = {}
     unknown = []
     for name in dict.fromkeys(name for group in groups for values in group for name in values):
         values = [[one.get(name) for one in group] for group in groups]
@@ -327,9 +360,14 @@ def gather_scores(inputs: Inputs) -> Output:
             unknown.append(name)
             continue
         scores = np.array(values, dtype=np.float64)
-        found = expect(scores[:, 0], scores[:, 1:], shares["corpus"], shares["reference"])
-        expected[name] = asdict(found)
-    return Output(values={"expected": expected, "unknown": unknown})
+        if "reference" in shares:
+            found = expect(scores[:, 0], scores[:, 1:], shares["corpus"], shares["reference"])
+            expected[name] = asdict(found)
+        roles = ROLES[json.loads(name)[0]]
+        mean = mean_of_samples(scores[:, 0], [Cuts(**cuts[role]) for role in roles])
+        if mean is not None:
+            means[name] = asdict(mean)
+    return Output(values={"expected": expected, "means": means, "unknown": unknown})
 
 
 # --- collection ---------------------------------------------------------------------------------
@@ -388,3 +426,9 @@ class Expected:
             return f"it has no value on some samples of {self.rows} rows"
         found = self.artifact.values["expected"].get(name)
         return "it isn't measured on samples" if found is None else Expectation(**found)
+
+    def mean(self, score: Score) -> SampleMean | None:
+        """Return the mean score over the samples of the corpus; None if it isn't known."""
+        means = {} if self.artifact is None else self.artifact.values["means"]
+        found = means.get(identity(score))
+        return None if found is None else SampleMean(**found)

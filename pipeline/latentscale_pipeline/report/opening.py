@@ -33,10 +33,12 @@ FAR = 10.0
 NO_VERDICT = "The job was measured by an earlier version, which gave no verdict."
 
 
-def open_report(results: Results) -> Opening:
-    """Return the verdict of a job with its evidence, in the order of groups and scores."""
+def open_report(results: Results, usual: str = "the reference") -> Opening:
+    """Return the verdict of a job on what is usual, with its evidence by groups of scores."""
     verdict = results.verdict
-    heading, sentences = write_verdict(verdict) if verdict else (HEADINGS[None], [NO_VERDICT])
+    heading, sentences = (
+        write_verdict(verdict, usual) if verdict else (HEADINGS[None], [NO_VERDICT])
+    )
     headlines = sorted(headlines_of(results.scores), key=_place)
     strips = [_strip(score, results) for score in headlines]
     rows = [strip for strip in strips if strip.group == ROWS]

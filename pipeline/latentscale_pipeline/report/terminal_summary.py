@@ -67,7 +67,7 @@ def print_summary(results: Results, console: Console) -> None:
     shown = headlines(results.scores)
     print_lines(console, _header(results))
     if results.verdict is not None and results.verdict.value is not None:
-        print_lines(console, _verdict(results.verdict, results.scores))
+        print_lines(console, write_evidence(results.verdict, results.scores))
     for roles in (("corpus", "reference"), ("pair",)):
         own = [score for score in shown if score.of in roles]
         if own:
@@ -93,9 +93,11 @@ def _header(results: Results) -> Iterator[str]:
         yield f"{role:<9}  {shape}, {write_repeats(corpus)[1]}{left_out}"
 
 
-def _verdict(verdict: Verdict, scores: Sequence[Score]) -> Iterator[str]:
+def write_evidence(
+    verdict: Verdict, scores: Sequence[Score], usual: str = "the reference"
+) -> Iterator[str]:
     """Yield the verdict in words, and the scores that are least usual."""
-    heading, sentences = write_verdict(verdict)
+    heading, sentences = write_verdict(verdict, usual)
     yield from ("", heading.upper())
     yield from textwrap.wrap(" ".join(sentences), WIDTH)
     known = compared(scores)

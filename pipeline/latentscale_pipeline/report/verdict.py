@@ -20,7 +20,7 @@ LEVEL = 0.05
 
 HEADINGS = {
     "no_difference_found": "No difference found",
-    "differs": "Differs from the reference",
+    "differs": "Differs from {}",
     "cannot_tell": "Cannot tell",
     None: "Not compared",
 }
@@ -47,9 +47,9 @@ class Compared(NamedTuple):
         return full_title(self.score)
 
 
-def write_verdict(verdict: Verdict) -> tuple[str, list[str]]:
-    """Return the heading of a verdict, and its sentences."""
-    heading = HEADINGS.get(verdict.value, "Cannot tell")
+def write_verdict(verdict: Verdict, usual: str = "the reference") -> tuple[str, list[str]]:
+    """Return the heading of a verdict on what is usual, and its sentences."""
+    heading = HEADINGS.get(verdict.value, "Cannot tell").format(usual)
     return heading, [verdict.reason, *([verdict.also] if verdict.also else [])]
 
 
@@ -160,6 +160,27 @@ def judge(scores: Sequence[Score], *, compares: bool) -> Verdict:
     return _no_difference(known)
 
 
+def judge_change(scores: Sequence[Score]) -> Verdict:
+    """Judge a job by its headline scores and where a baseline puts them.
+
+    Parameters
+    ----------
+    scores : sequence of Score
+        The scores that both jobs have, with their expected ranges from the baseline.
+    """
+    known = compared(scores)
+    unknown = [score for score in headlines_of(scores) if score.expected is None]
+    outside = [one for one in known if one.p <= LEVEL]
+    if not known:
+        return _cannot_tell(unknown, known)
+    verdict = _differs(outside, known) if outside else _no_difference(known, "the baseline")
+    if not unknown:
+        return verdict
+    why = unknown[0].expected_reason or "a job was measured by an earlier version"
+    left_out = f"{counted(len(unknown), 'headline score')} can't be compared: {why}."
+    return verdict.model_copy(update={"also": f"{verdict.also or ''} {left_out}".strip()})
+
+
 def _equation(p: float) -> str:
     written = write_p(p)
     return f"p < {written[1:]}" if written.startswith("<") else f"p = {written}"
@@ -227,12 +248,12 @@ def _cannot_tell(unknown: list[Score], known: list[Compared]) -> Verdict:
     )
 
 
-def _no_difference(known: list[Compared]) -> Verdict:
+def _no_difference(known: list[Compared], usual: str = "the reference") -> Verdict:
     least = known[0]
     are = "The score is" if len(known) == 1 else f"All {counted(len(known), 'headline score')} are"
     among = f", {least.p:.2f} among {len(known)}" if len(known) > 1 else ""
     reason = (
-        f"{are} where a fresh sample of the reference's source would put "
+        f"{are} where a fresh sample of {usual}'s source would put "
         f"{'it' if len(known) == 1 else 'them'}. The least usual: {_sentence(least)} "
         f"({_equation(least.expected.p)}{' alone' if among else ''}{among})."
     )

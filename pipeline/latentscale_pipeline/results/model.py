@@ -80,6 +80,21 @@ class ExpectedRange(Part):
     """Difference that would be found four times in five, at the level of the adjusted p-values."""
 
 
+class SampledScore(Part):
+    """A score on random samples of the corpus, by which jobs are compared."""
+
+    rows: Positive
+    """Rows of a sample."""
+    mean: float
+    """Mean score over the samples."""
+    variance: NonNegativeFloat
+    """Variance of the score on one sample, over fresh samples from the same source."""
+    share: Annotated[float, Field(gt=0.0, le=1.0)]
+    """Variance of the mean over fresh corpora, in units of `variance`."""
+    freedom: Positive
+    """Degrees of freedom of the variance."""
+
+
 class Score(Part):
     """One row of ``scores``: a number of a measure, with its bracket.
 
@@ -124,6 +139,26 @@ class Score(Part):
     """Where the score is expected by chance alone, in a job with a reference."""
     expected_reason: Absent[Text] = None
     """Why that isn't known."""
+    samples: Absent[SampledScore] = None
+    """The score on random samples of the corpus and, for the pair, of the reference."""
+
+    def flat(self) -> dict[str, Any]:
+        """Return one mapping of all fields; those of its parts have the part's name before them."""
+        own = {name: getattr(self, name) for name in Score.model_fields if name not in PARTS}
+        for name, part in PARTS.items():
+            found = getattr(self, name)
+            fields = dict.fromkeys(part.model_fields) | (found.document() if found else {})
+            own |= {f"{name}_{field}": value for field, value in fields.items()}
+        return own
+
+    @classmethod
+    def unflatten(cls, columns: Mapping[str, Any]) -> Score:
+        """Return the score of which :meth:`flat` made these columns; some may be missing."""
+        own = {name: columns[name] for name in Score.model_fields if name in columns}
+        for name, part in PARTS.items():
+            known = {field: columns.get(f"{name}_{field}") for field in part.model_fields}
+            own[name] = {field: value for field, value in known.items() if value is not None}
+        return cls(**{name: value for name, value in own.items() if name not in PARTS or value})
 
     @model_validator(mode="after")
     def _bracketed(self) -> Score:
@@ -133,6 +168,10 @@ class Score(Part):
             if self.lower > self.upper:
                 raise ValueError("lower is above upper")
         return self
+
+
+PARTS: Mapping[str, type[Part]] = {"expected": ExpectedRange, "samples": SampledScore}
+"""Fields of a score that have fields themselves."""
 
 
 class Corpus(Part):

@@ -94,7 +94,7 @@ class Workflow(Section):
     gates: Text | list[Any] = Field(default_factory=list)
     """The gates, or a file beside this one that holds them."""
     allow_unlike: bool = False
-    """Whether to compare jobs whose settings, scales or sizes differ."""
+    """Whether to compare scores also if settings, scales or sizes differ."""
     notify: list[Notification] = Field(default_factory=list)
     """Notifications to send."""
 

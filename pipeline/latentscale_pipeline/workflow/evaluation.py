@@ -24,7 +24,7 @@ from typing import Any
 from latentscale_pipeline.compare.document import comparison_document, dump_document
 from latentscale_pipeline.compare.gate_checks import GateResult, check_gates
 from latentscale_pipeline.compare.gates import Gate
-from latentscale_pipeline.compare.jobs import Comparison, compare, refuse_incomparable
+from latentscale_pipeline.compare.jobs import Comparison, compare
 from latentscale_pipeline.compare.report import comparison_report
 from latentscale_pipeline.engine.loop import Notify
 from latentscale_pipeline.history.entries import Entry, make_entry
@@ -123,9 +123,11 @@ def evaluate(
                     plan = make_plan(config, allow_code=allow_code)
                 finished = run_job(plan, notify, keep=keep, command=command)
                 job = read_job(finished.store.url)
-                comparison = compare(job, job if baseline is None else read_job(baseline))
-                if not workflow.allow_unlike:
-                    refuse_incomparable(comparison)
+                comparison = compare(
+                    job,
+                    job if baseline is None else read_job(baseline),
+                    allow_unlike=workflow.allow_unlike,
+                )
                 results = check_gates(gates, comparison, where)
                 _store_comparison(registry, key, comparison, results)
                 entry = make_entry(
@@ -135,6 +137,7 @@ def evaluate(
                     baseline=baseline,
                     passed=all(result.passed for result in results) if results else None,
                     failures="\n".join(result.message for result in results if not result.passed),
+                    verdict=None if baseline is None else comparison.results.verdict,
                 )
                 registry.add(entry)
                 _tell_all(workflow, registry, entry, say)

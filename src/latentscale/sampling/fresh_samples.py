@@ -12,6 +12,9 @@ are wide enough for scores that aren't smooth, such as counts of neighbours and 
 distributions, and hardly too wide for smooth ones. The variance on one sample is estimated from
 samples of one reference, which fails for its extremes: of ranges for a largest row, one in nine
 missed it, and not one in twenty.
+
+Two corpora are compared by the means over their own samples: the variance on one sample is then
+that between samples of one of them, divided by what overlap may have taken from it.
 """
 
 from __future__ import annotations
@@ -68,6 +71,116 @@ class Expectation:
         """Return the difference that is found four times in five at a level of p."""
         reach = student_quantile(1.0 - level / 2.0, self.freedom)
         return (reach + student_quantile(POWER, math.inf)) * self.standard_error
+
+
+@dataclass(frozen=True)
+class SampleMean:
+    """The mean of a score over samples of a corpus, and how far it is from that of its source.
+
+    Attributes
+    ----------
+    mean : float
+        The mean score.
+    variance : float
+        Of the score on one sample.
+    share : float
+        The variance of the mean, in units of that of one sample.
+    freedom : int
+        Degrees of freedom of the variance.
+    """
+
+    mean: float
+    variance: float
+    share: float
+    freedom: int
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """How samples were cut from rows.
+
+    Attributes
+    ----------
+    rows, n : int
+        Rows of a sample, and rows that samples are cut from.
+    counts : sequence of int
+        How many disjoint samples were cut from each random order of the n rows.
+    """
+
+    rows: int
+    n: int
+    counts: Sequence[int]
+
+    def overlaps(self) -> Float64Array:
+        """Return the share of rows that any two samples share on average, shape (G, G)."""
+        orders = np.repeat(np.arange(len(self.counts)), self.counts)
+        return np.where(orders[:, None] == orders, 0.0, self.rows / self.n)
+
+
+def mean_of_samples(scores: Float64Array, cuts: Sequence[Cuts]) -> SampleMean | None:
+    """Return the mean of a score over samples, and its variance.
+
+    Parameters
+    ----------
+    scores : ndarray of float64, shape (G,)
+        Scores of the samples, G >= 2.
+    cuts : sequence of Cuts
+        How the samples of each corpus that the score depends on were cut.
+
+    Returns
+    -------
+    SampleMean or None
+        None if all samples have the same rows, so that nothing says how far others would be.
+
+    Notes
+    -----
+    Samples that share a part of their rows are alike, which lowers the variance between them by
+    that part at most (Hoeffding 1948, section 5).
+    """
+    groups = len(scores)
+    overlaps = np.max([one.overlaps() for one in cuts], axis=0)
+    between = float(overlaps[~np.eye(groups, dtype=bool)].mean())
+    if between >= 1.0 - EQUAL:
+        return None
+    mean = float(scores.mean())
+    variance = float(scores.var(ddof=1)) / (1.0 - between)
+    if math.sqrt(variance) <= EQUAL * abs(mean):
+        variance = 0.0
+    share = (1.0 + (groups - 1) * between) / groups
+    return SampleMean(mean, variance, share, groups - 1)
+
+
+def expect_like(found: SampleMean, usual: SampleMean) -> Expectation:
+    """Say where the mean of a corpus is expected if its rows come from the source of another's.
+
+    Parameters
+    ----------
+    found, usual : SampleMean
+        The mean of the corpus, and that of the other one, over samples of equally many rows. The
+        variance is that of the other one, as what is found may be a larger spread. Where samples of
+        that one don't differ, it is that of the corpus or, if its samples don't differ either, the
+        one that could as well have been missed.
+    """
+    away = found.mean - usual.mean
+    if abs(away) <= EQUAL * max(abs(found.mean), abs(usual.mean)):
+        away = 0.0
+    variance, freedom = usual.variance, usual.freedom
+    if not variance:
+        variance = max(found.variance, away * away * usual.share)
+    error = math.sqrt(variance * (found.share + usual.share))
+    z = away / error if error else 0.0
+    reach = student_quantile(0.975, freedom) * error
+    middle = usual.mean if away else found.mean
+    return Expectation(
+        found=found.mean,
+        centre=middle,
+        lower=middle - reach,
+        upper=middle + reach,
+        standard_error=error,
+        freedom=freedom,
+        z=z,
+        p=_two_sided(z, freedom),
+    )
 
 
 def variance_of_mean(rows: int, n: int, cuts: Sequence[int]) -> float:

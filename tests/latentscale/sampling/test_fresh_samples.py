@@ -5,7 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from latentscale.sampling.fresh_samples import adjust, expect, variance_of_mean
+from latentscale.sampling.fresh_samples import (
+    Cuts,
+    SampleMean,
+    adjust,
+    expect,
+    expect_like,
+    mean_of_samples,
+    variance_of_mean,
+)
 
 GROUPS = 12
 
@@ -132,3 +140,82 @@ def test_adjusted_values_against_the_definition() -> None:
     np.testing.assert_allclose(adjust(p), [0.03, 0.06, 0.06, 0.02])
     assert adjust(np.array([0.6, 0.9])).tolist() == [1.0, 1.0]
     assert len(adjust(np.array([]))) == 0
+
+
+# --- two corpora with samples of their own ----------------------------------------------------
+
+
+def sampled(corpus, score, rows, rng, beside=None):
+    """Measure samples of one corpus, beside samples of a reference if there is one."""
+    own, counts = cut(corpus, rows, rng)
+    cuts = [Cuts(rows, len(corpus), counts)]
+    others = own
+    if beside is not None:
+        triples, of_beside = cut(beside, 3 * rows, rng)
+        others = [triple[:rows] for triple in triples]
+        cuts.append(Cuts(rows, len(beside), of_beside))
+    scores = [score(part, other) for part, other in zip(own, others, strict=True)]
+    return mean_of_samples(np.array(scores), cuts)
+
+
+def crowding(sample, other):
+    gaps = np.diff(np.sort(sample))
+    return float(np.median(gaps))
+
+
+def largest(sample, other):
+    return sample.max()
+
+
+@pytest.mark.parametrize(
+    ("score", "sizes", "reference", "least", "most"),
+    [
+        (mean, (300, 300), None, 0.02, 0.07),
+        (mean, (120, 1000), None, 0.02, 0.08),
+        (mean, (1000, 120), None, 0.02, 0.08),
+        (crowding, (300, 300), None, 0.0, 0.07),
+        (largest, (300, 300), None, 0.0, 0.08),
+        (distance, (300, 300), 300, 0.0, 0.07),
+        (near, (300, 300), 300, 0.0, 0.07),
+    ],
+)
+def test_two_corpora_of_one_source_are_rarely_told_apart(score, sizes, reference, least, most):
+    rng = np.random.default_rng([11, *sizes])
+    outside = 0
+    for _ in range(1000):
+        beside = None if reference is None else rng.normal(size=reference)
+        ours, theirs = (sampled(rng.normal(size=n), score, 50, rng, beside) for n in sizes)
+        outside += expect_like(ours, theirs).p <= 0.05
+    assert least <= outside / 1000 <= most
+
+
+def test_a_mean_that_is_off_is_found_at_its_size():
+    """The z of two means is the difference over its standard error, from the rows alone."""
+    rng = np.random.default_rng(3)
+    usual = sampled(rng.normal(size=2000), mean, 50, rng)
+    found = sampled(rng.normal(0.4, size=2000), mean, 50, rng)
+    assert usual.share == pytest.approx(1 / GROUPS)
+    expected = expect_like(found, usual)
+    # Twelve disjoint samples of 50 rows of each.
+    assert expected.z == pytest.approx(0.4 / math.sqrt(2 / 600), rel=0.5)
+    assert expected.p < 1e-4
+    assert expected.lower < expected.centre < expected.upper < expected.found
+
+
+def test_all_rows_in_every_sample_say_nothing_of_others():
+    scores = np.array([1.0, 1.0, 1.0])
+    assert mean_of_samples(scores, [Cuts(50, 50, [1, 1, 1])]) is None
+    half = mean_of_samples(np.array([1.0, 2.0, 3.0, 2.0]), [Cuts(50, 100, [2, 2])])
+    # Of twelve pairs of samples, eight share half of their rows.
+    assert half is not None
+    assert half.variance == pytest.approx((2 / 3) / (1 - 1 / 3))
+    assert half.share == pytest.approx((1 + 3 / 3) / 4)
+
+
+@pytest.mark.parametrize(("found", "p"), [(1.0, 1.0), (1.0 + 1e-15, 1.0), (0.5, 0.0)])
+def test_samples_that_never_differ_are_compared_by_what_could_have_been_missed(found, p):
+    usual, other = (SampleMean(mean, 0.0, 0.1, 9) for mean in (1.0, found))
+    assert expect_like(other, usual).p == pytest.approx(p, abs=1e-4)
+    # One of ten samples that differs may do so by chance.
+    once = SampleMean(0.95, 0.025, 0.1, 9)
+    assert expect_like(once, usual).p > 0.3

@@ -105,7 +105,7 @@ def test_markdown_in_a_file_leaves_the_table(
     assert (tmp_path / "comment.md").read_text("utf-8").startswith("## latentscale compare\n")
 
 
-def test_unlike_jobs_are_refused_unless_told(
+def test_unlike_scores_are_left_out_unless_told(
     latentscale: Command, jobs: tuple[Path, Path], tmp_path: Path
 ) -> None:
     other = write_job(
@@ -115,14 +115,19 @@ def test_unlike_jobs_are_refused_unless_told(
         n=50,
     )
     ended = latentscale("compare", jobs[0], other)
-    assert ended.code == 2
-    assert ended.out == ""
-    assert ended.err == (
-        f"latentscale: {jobs[0]} and {other} are unlike: measures.heat.k is 5 here and 7 in the "
-        'baseline; measures.heat.times is {"start": 0.1, "stop": 10.0} here and null in the '
-        "baseline; n of the corpus is 100 here and 50 in the baseline (vendi depends on it); "
-        "compare them anyway with --allow-unlike\n"
-    )
+    assert ended.code == 0
+    assert "CANNOT TELL" in ended.out
+    assert [line for line in ended.out.splitlines() if "Unlike" in line][::2] == [
+        "Unlike: measures.heat.k is 5 here and 7 in the baseline.",
+        "Unlike: n of the corpus is 100 here and 50 in the baseline (vendi depends on it).",
+    ]
+    assert "not comparable" in ended.out
+    gates = tmp_path / "gates.yaml"
+    gates.write_text("gates: [{measure: vendi, max_drop: 0.9}]")
+    ended = latentscale("compare", jobs[0], other, "--gates", gates)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"latentscale: {gates}: gates.0 selects vendi cosine, order 1 ")
+    assert ended.err.endswith("; compare anyway with --allow-unlike\n")
     ended = latentscale("compare", jobs[0], other, "--allow-unlike")
     assert ended.code == 0
     assert "beyond brackets, sampling error unknown (unlike)" in ended.out
@@ -279,8 +284,8 @@ def test_which_scores_depend_on_the_number_of_rows(
     first = run_on(latentscale, tmp_path, "first", 60, measures)
     second = run_on(latentscale, tmp_path, "second", 64, measures)
     ended = latentscale("compare", second, first)
-    assert ended.code == (0 if alike else 2)
-    assert ("n of the corpus is 64 here and 60 in the baseline" in ended.err) != alike
+    assert ended.code == 0
+    assert ("n of the corpus is 64 here and 60 in the baseline" in ended.out) != alike
 
 
 def test_geomca_on_a_fixed_number_of_rows_does_not_depend_on_it(
@@ -289,10 +294,10 @@ def test_geomca_on_a_fixed_number_of_rows_does_not_depend_on_it(
     np.save(tmp_path / "r.npy", np.random.default_rng(9).normal(size=(50, 4)).astype("f4"))
     drawn = {"measures": "{geomca: {rows: 40}}", "reference": tmp_path / "r.npy"}
     jobs = [run_on(latentscale, tmp_path, f"rows-{n}", n, **drawn) for n in (60, 64)]
-    assert latentscale("compare", *jobs).code == 0
+    assert "Unlike" not in latentscale("compare", *jobs).out
     drawn["measures"] = "{geomca: {rows: 62}}"
     jobs = [run_on(latentscale, tmp_path, f"few-{n}", n, **drawn) for n in (60, 64)]
-    assert "n of the corpus is 60 here and 64" in latentscale("compare", *jobs).err
+    assert "n of the corpus is 60 here and 64" in latentscale("compare", *jobs).out
 
 
 def test_scales_of_the_baseline_make_two_corpora_comparable(
@@ -302,9 +307,11 @@ def test_scales_of_the_baseline_make_two_corpora_comparable(
     first = run_on(latentscale, tmp_path, "first", 60, measures)
     second = run_on(latentscale, tmp_path, "second", 60, measures, scale=3.0)
     reusable = run_on(latentscale, tmp_path, "lent", 60, measures, scale=3.0, scales_from=first)
-    ended = latentscale("compare", second, first)
+    (tmp_path / "gates.yaml").write_text("gates: [{measure: vendi, max_drop: 0.9}]")
+    gates = ("--gates", tmp_path / "gates.yaml")
+    ended = latentscale("compare", second, first, *gates)
     assert ended.code == 2
     assert "bandwidth of vendi rbf is " in ended.err
     assert "give both jobs the same scales (scales_from: a finished job), or compare" in ended.err
-    ended = latentscale("compare", reusable, first)
+    ended = latentscale("compare", reusable, first, *gates)
     assert ended.code == 0, ended.err

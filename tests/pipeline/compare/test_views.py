@@ -70,7 +70,7 @@ def hostile() -> Comparison:
 def test_the_document_by_hand() -> None:
     document = json.loads(dump_document(comparison_document(compared(), checked(compared()))))
     assert list(document) == [
-        *("schema", "job", "baseline", "unlike", "notes", "scores"),
+        *("schema", "job", "baseline", "unlike", "notes", "verdict", "scores"),
         *("only_in_job", "only_in_baseline", "gates", "passed"),
     ]
     assert document["schema"] == "latentscale.comparison/1"
@@ -111,6 +111,7 @@ def test_the_document_by_hand() -> None:
         },
         "beyond_bounds": True,
         "significant": True,
+        "expected_reason": "the job has no samples of it",
         "verdict": "significant",
         "unlike": [],
     }
@@ -286,7 +287,8 @@ def printed(
     found: Comparison, gates: list[GateResult] | None = None, *, width: int = 40, **terminal: Any
 ) -> str:
     output = io.StringIO()
-    print_comparison(found, gates, Console(file=output, width=width, color_system=None, **terminal))
+    console = Console(file=output, width=width, color_system=None, **terminal)
+    print_comparison(found, gates, console, every_score=True)
     return output.getvalue()
 
 
@@ -345,8 +347,10 @@ def test_names_cannot_steer_the_terminal(terminal: bool) -> None:
 
 
 def test_what_is_unlike_is_said_and_marked() -> None:
-    found = compare(job(row(1.0)), job(row(1.0), n=7, settings=None, name="release"))
-    text = printed(found)
+    jobs = job(row(1.0)), job(row(1.0), n=7, settings=None, name="release")
+    text = printed(compare(*jobs, allow_unlike=True))
     assert "within brackets (unlike)" in text
+    text = printed(compare(*jobs))
+    assert "not comparable" in text
     assert "Unlike: n of the corpus is 100 here and 7 in the baseline (toy depends on it)." in text
     assert "Note: jobs/release-1a2b3c4d holds no config.json: the settings" in text

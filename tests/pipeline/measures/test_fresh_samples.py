@@ -53,22 +53,29 @@ VENDI = "{vendi: {kernels: [cosine], orders: [1, inf]}}"
 
 
 def test_what_is_found_is_the_score_of_samples_of_one_size(tmp_path: Path) -> None:
-    # Every sample of the corpus has all of its rows.
-    corpus, reference = sample(60, 1), sample(180, 2)
-    results = job(tmp_path, corpus, reference, VENDI, sampling="{samples: 40}")
+    corpus, reference = sample(300, 1), sample(180, 2)
+    results = job(tmp_path, corpus, reference, VENDI, sampling="{samples: 40, rows: 60}")
+    generator = np.random.default_rng(5)
+    parts = [generator.choice(corpus, 60, replace=False) for _ in range(200)]
     for score in results["scores"]:
         if score["of"] == "reference":
             assert "expected" not in score
             continue
         expected, order = score["expected"], float(score["order"])
         assert expected["rows"] == 60
-        assert expected["found"] == pytest.approx(vendi(corpus, order), rel=1e-9)
+        own = np.array([vendi(part, order) for part in parts])
+        assert abs(expected["found"] - own.mean()) < 4 * own.std() / np.sqrt(40)
+        assert score["samples"]["rows"] == 60
+        assert score["samples"]["mean"] == expected["found"]
         fresh = np.array([vendi(sample(60, 100 + seed), order) for seed in range(200)])
         # The reference is itself a sample, of three times as many rows.
         middle, reach = expected["centre"], 1.96 * fresh.std()
         assert abs(middle - fresh.mean()) < 3 * fresh.std() / np.sqrt(3)
         width = (expected["upper"] - expected["lower"]) / 2
-        assert 0.7 < width / (reach * np.sqrt(1 + 1 / 3)) < 1.5
+        assert 0.7 < width / (reach * np.sqrt(1 / 5 + 1 / 3)) < 1.5
+        assert 0.5 < score["samples"]["variance"] / fresh.var() < 2.0
+        # Eight orders of 300 rows, each cut into five samples.
+        assert score["samples"]["share"] == pytest.approx(1 / 40 + 35 / 40 / 5)
         z = (expected["found"] - middle) / (width / 2.021075)  # Student's, 40 degrees of freedom
         assert expected["z"] == pytest.approx(z, rel=1e-5)
 
@@ -104,8 +111,8 @@ def test_two_samples_of_one_source_are_not_told_apart(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_told_says_why(tmp_path: Path) -> None:
-    few = "samples of 50 rows need 50 rows of the corpus and 150 of the reference"
-    results = job(tmp_path, sample(60, 1), sample(149, 2), VENDI)
+    few = "samples of 50 rows need 100 rows of the corpus and 150 rows of the reference"
+    results = job(tmp_path, sample(160, 1), sample(149, 2), VENDI)
     assert results["verdict"]["value"] == "cannot_tell"
     assert results["verdict"]["reason"] == f"2 of 2 headline scores have no expected range: {few}."
     own = [score for score in results["scores"] if score["of"] == "corpus"]
@@ -200,12 +207,26 @@ def test_samples_take_every_row_as_often_as_they_can() -> None:
     facts = JobFacts(corpora, 0, 1e9, "corpus", samples=10, sample_rows=100)
     sizes = sample_sizes(facts)
     assert isinstance(sizes, SampleSizes)
-    assert (sizes.rows, sizes.drawn) == (100, {"corpus": 250, "reference": 1000})
-    assert sizes.cuts("corpus") == [2, 2, 2, 2, 2]
-    assert sizes.cuts("reference") == [3, 3, 3, 1]
-    # Ten samples in five orders of 250 rows; twenty, six of them or two from each order of 1000.
-    assert sizes.share("corpus") == pytest.approx(0.1 + 0.8 * 0.4)
-    assert sizes.share("reference") == pytest.approx(0.05 + (1 - 112 / 400) * 0.1)
+    assert (sizes.rows, sizes.drawn) == (50, {"corpus": 250, "reference": 1000})
+    assert sizes.cuts("corpus").counts == [5, 5]
+    assert sizes.cuts("reference").counts == [6, 4]
+    # Ten samples in two orders of 250 rows; twenty, of 1000.
+    assert sizes.share("corpus") == pytest.approx(0.1 + 0.5 * 0.2)
+    assert sizes.share("reference") == pytest.approx(0.05 + (1 - (12**2 + 8**2) / 400) * 0.05)
+
+
+@pytest.mark.parametrize(
+    ("n", "wanted", "rows"),
+    [(120, 1000, 50), (1200, 1000, 200), (1200, 230, 230), (4999, 1000, 500), (10**6, 1000, 1000)],
+)
+def test_small_corpora_have_samples_of_round_numbers_of_rows(
+    n: int, wanted: int, rows: int
+) -> None:
+    corpora: dict[Role, CorpusFacts] = {"corpus": CorpusFacts(n, 4, "float32", 1, 1024)}
+    facts = JobFacts(corpora, 0, 1e9, "corpus", samples=10, sample_rows=wanted)
+    sizes = sample_sizes(facts)
+    assert isinstance(sizes, SampleSizes)
+    assert sizes.rows == rows
 
 
 def test_corpora_of_different_dimensions_are_not_compared(tmp_path: Path) -> None:
@@ -224,7 +245,7 @@ def test_a_sample_that_cannot_be_measured_costs_the_range_alone(
     monkeypatch.setattr(fresh_samples, "run_in_memory", fail)
     results = job(tmp_path, sample(200, 1), sample(200, 2), VENDI)
     [own, _] = [score for score in results["scores"] if score["of"] == "corpus"]
-    assert own["expected_reason"] == "a sample of 66 rows: rows: none of them will do"
+    assert own["expected_reason"] == "a sample of 50 rows: rows: none of them will do"
     assert own["value"] == pytest.approx(vendi(sample(200, 1), 1), rel=1e-9)
     assert results["verdict"]["value"] == "cannot_tell"
 

@@ -155,11 +155,10 @@ def test_a_comparison_says_what_changed_most() -> None:
     ours = [row(2.0, 0.1, sampling_error=0.01), row(9.9, score="other", sampling_error=0.01)]
     theirs = [row(3.0, 0.1, sampling_error=0.01), row(10.0, score="other", sampling_error=0.01)]
     report = comparison_report([comparison(ours, theirs)])
-    (said,) = report.conclusions
-    assert said == (
-        "nightly: of 2 scores, 2 changed significantly; "
-        "most of all toy: spread (corpus) fell by 33.3 %."
-    )
+    opening = report.opening
+    assert opening is not None
+    assert (opening.heading, opening.kind) == ("Cannot tell", "cannot_tell")
+    assert opening.look_said == "No row is new."
     (part, _) = report.sections
     assert part.scores is not None
     assert part.scores.rows[0][4:] == ("−1.00", "−33.3 %", "significant")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.measures.base import (
+    CountedBetween,
     Findings,
     JobFacts,
     Measure,
@@ -40,6 +43,14 @@ class DuplicatesMeasure(Measure):
 
     def section_of_sample(self, section: Duplicates) -> None:
         """Return nothing: the distances in the reference say what is expected."""
+
+    def counts_between(
+        self, found: DuplicatesResults, usual: DuplicatesResults, rows: int, usual_rows: int
+    ) -> Iterator[CountedBetween]:
+        """Yield the counts of rows, as shares of those that were looked at."""
+        from latentscale_pipeline.measures.duplicates.collect import counts_between
+
+        return counts_between(found, usual)
 
     def row_columns(self, found: DuplicatesResults, role: Role) -> list[RowColumn]:
         """Return the nearest rows, what a row repeats, and whether it leaks or lies apart."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 from latentscale.sampling.shares import (
     ExpectedExceedances,
     ExpectedShare,
+    expect_share,
     share_error,
     share_interval,
 )
 from latentscale_pipeline.measures.base import (
+    CountedBetween,
     ExpectedScore,
     Findings,
     JobFacts,
@@ -32,6 +34,9 @@ from latentscale_pipeline.results.model import SHARE_OF_ROWS
 OF_ONE = {"exact duplicates": "exact", "near-duplicates": "near"}
 OF_PAIR: dict[str, Role] = {"leaks": "corpus", "outliers": "corpus", "not covered": "reference"}
 """Scores of one corpus, with their counts, and of the pair, with the corpus that they count."""
+
+OF_ANY_SIZE = ("leaks", "outliers")
+"""Scores that don't depend on the number of rows of the corpus."""
 
 
 def collect_duplicates(section: Duplicates | None, facts: JobFacts, results: Results) -> Findings:
@@ -75,6 +80,7 @@ def _fields(name: str, of: str) -> dict[str, Any]:
         "score": name,
         "unit": SHARE_OF_ROWS,
         "better": "low",
+        "size_dependent": name not in OF_ANY_SIZE,
     }
 
 
@@ -150,6 +156,34 @@ def _expected(
                 else ExpectedExceedances(**known["exceedances"])
             )
             yield place, ExpectedScore(known["rows"], expectation)
+
+
+def counts_between(found: DuplicatesResults, usual: DuplicatesResults) -> Iterator[CountedBetween]:
+    """Compare the shares of rows of two corpora, of those whose nearest rows were found."""
+    for name in OF_ONE:
+        field = name.replace("-", "_").replace(" ", "_")
+        counts = [getattr(part.corpus, field) for part in (found, usual)]
+        yield _between("corpus", name, counts, [part.corpus.rows for part in (found, usual)])
+    if found.pair is None or usual.pair is None:
+        return
+    for name, counted in OF_PAIR.items():
+        counts = [getattr(part.pair, name.replace(" ", "_")) for part in (found, usual)]
+        rows = [getattr(part, counted).rows for part in (found, usual)]
+        yield _between("pair", name, counts, rows)
+
+
+def _between(
+    of: Literal["corpus", "pair"], name: str, counts: Sequence[int], rows: Sequence[int]
+) -> CountedBetween:
+    shares_of_rows = [count / among for count, among in zip(counts, rows, strict=True)]
+    expected = expect_share(
+        shares_of_rows[0],
+        rows[0],
+        shares_of_rows[1],
+        rows[1],
+        rows_of_event=shares.ROWS_OF_EVENT,
+    )
+    return CountedBetween(of, name, ExpectedScore(rows[0], expected))
 
 
 def _arrays(

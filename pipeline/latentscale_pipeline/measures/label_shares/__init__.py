@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, Results
+from latentscale_pipeline.measures.base import (
+    CountedBetween,
+    Findings,
+    JobFacts,
+    Measure,
+    Results,
+)
 from latentscale_pipeline.measures.label_shares.config import LabelShares
 from latentscale_pipeline.measures.label_shares.report import LabelSharesReport
 from latentscale_pipeline.measures.label_shares.results import LabelSharesResults
@@ -31,6 +39,14 @@ class LabelSharesMeasure(Measure):
             return collect_label_shares(facts, results)
         reason = "labels are compared only if corpus and reference have labels"
         return Findings(None, reason=None if section is None else reason)
+
+    def counts_between(
+        self, found: LabelSharesResults, usual: LabelSharesResults, rows: int, usual_rows: int
+    ) -> Iterator[CountedBetween]:
+        """Yield the share of the label whose share is least usual."""
+        from latentscale_pipeline.measures.label_shares.collect import label_between
+
+        return label_between(found, usual, rows, usual_rows)
 
     def reads(self, section: LabelShares | None, facts: JobFacts) -> set[str]:
         """Return the labels, if they are compared."""

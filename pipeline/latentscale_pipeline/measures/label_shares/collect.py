@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from latentscale.sampling.shares import ExpectedOfMany, ExpectedShare, expect_share, share_error
-from latentscale_pipeline.measures.base import ExpectedScore, Findings, JobFacts, Results, Score
+from latentscale_pipeline.measures.base import (
+    CountedBetween,
+    ExpectedScore,
+    Findings,
+    JobFacts,
+    Results,
+    Score,
+)
 from latentscale_pipeline.measures.label_shares import counts
 from latentscale_pipeline.measures.label_shares.results import LabelShare, LabelSharesResults
 from latentscale_pipeline.results.model import SHARE_OF_ROWS
@@ -24,7 +31,8 @@ def collect_label_shares(facts: JobFacts, results: Results) -> Findings:
     enough = [label for label in known if ours.get(label, 0) + theirs.get(label, 0) >= LEAST_ROWS]
     if not enough:
         return Findings(None, reason=f"no label has {LEAST_ROWS} rows in both corpora together")
-    shares = sorted(_compare(facts, ours, theirs, enough).items(), key=lambda pair: pair[1].p)
+    rows, usual_rows = (corpus.n for corpus in facts.corpora.values())
+    shares = _compare(ours, theirs, enough, rows, usual_rows)
     part = LabelSharesResults(
         labels=[
             LabelShare(
@@ -39,16 +47,40 @@ def collect_label_shares(facts: JobFacts, results: Results) -> Findings:
         few=len(known) - len(enough),
     )
     label, share = shares[0]
-    rows = facts.corpora["corpus"].n
     expected = ExpectedScore(rows, ExpectedOfMany(share, len(enough)))
     return Findings(part, (_score(label, ours.get(label, 0), rows),), expected={0: expected})
 
 
+def label_between(
+    found: LabelSharesResults, usual: LabelSharesResults, rows: int, usual_rows: int
+) -> Iterator[CountedBetween]:
+    """Compare the labels of two corpora, and yield the one whose share is least usual."""
+    ours, theirs = ({each.label: each.rows for each in part.labels} for part in (found, usual))
+    for label in theirs.keys() - ours.keys():
+        ours[label] = _at_most(theirs[label] * rows / usual_rows)
+    for label in ours.keys() - theirs.keys():
+        theirs[label] = _at_most(ours[label] * usual_rows / rows)
+    known = sorted(ours)
+    if known:
+        label, share = _compare(ours, theirs, known, rows, usual_rows)[0]
+        expected = ExpectedScore(rows, ExpectedOfMany(share, len(known)))
+        yield CountedBetween("corpus", "share", expected, label)
+
+
+def _at_most(usual: float) -> int:
+    """Return the rows of a label that had too few to be named: as many as usual, if it may."""
+    return min(LEAST_ROWS - 1, round(usual))
+
+
 def _compare(
-    facts: JobFacts, ours: Mapping[str, int], theirs: Mapping[str, int], labels: list[str]
-) -> dict[str, ExpectedShare]:
-    rows, usual_rows = (corpus.n for corpus in facts.corpora.values())
-    return {
+    ours: Mapping[str, int],
+    theirs: Mapping[str, int],
+    labels: Sequence[str],
+    rows: int,
+    usual_rows: int,
+) -> list[tuple[str, ExpectedShare]]:
+    """Compare the shares of labels; the least usual comes first."""
+    shares = {
         label: expect_share(
             ours.get(label, 0) / rows,
             rows,
@@ -58,6 +90,7 @@ def _compare(
         )
         for label in labels
     }
+    return sorted(shares.items(), key=lambda pair: pair[1].p)
 
 
 def _score(label: str, count: int, rows: int) -> Score:

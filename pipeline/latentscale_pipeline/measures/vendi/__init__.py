@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, Results
+from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, Results, Score
 from latentscale_pipeline.measures.vendi.config import Vendi
 from latentscale_pipeline.measures.vendi.report import VendiReport
 from latentscale_pipeline.measures.vendi.results import VendiResults
+from latentscale_pipeline.results.kernel_names import is_kernel
 
 
 class VendiMeasure(Measure):
@@ -50,6 +51,11 @@ class VendiMeasure(Measure):
                 seen[kernel] += 1
                 which = "" if seen[kernel] == 1 else f" {seen[kernel]}"
                 yield f"bandwidth{which} of vendi {kernel}", bandwidth
+
+    def depends_on(self, score: Score, scale: str) -> bool:
+        """Return whether a score has the kernel of a bandwidth."""
+        kernel = scale.partition(" of vendi ")[2]
+        return score.kernel is not None and is_kernel(score.kernel, kernel)
 
     def read_scales(
         self, section: Vendi, settings: Any, found: VendiResults | None

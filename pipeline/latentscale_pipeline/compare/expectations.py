@@ -1,0 +1,125 @@
+"""Say where each score of a job is expected if its rows come from the source of another's.
+
+Scores are compared on random samples of equally many rows
+(:func:`latentscale.sampling.fresh_samples.expect_like`), so the corpora may differ in size. Shares
+of rows are compared as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from latentscale.sampling.fresh_samples import SampleMean, adjust, expect_like
+from latentscale_pipeline.compare.difference import ComparedScore
+from latentscale_pipeline.measures.base import CountedBetween, ExpectedScore
+from latentscale_pipeline.measures.finished_job import FinishedJob
+from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.report.expected import with_expected
+from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, SampledScore, Score
+
+SAMPLED = ("rows", "own scale")
+"""Kinds of mismatches that samples of equally many rows don't have."""
+
+
+def expect_scores(
+    scores: Sequence[ComparedScore], job: FinishedJob, baseline: FinishedJob
+) -> list[ComparedScore]:
+    """Return scores with the ranges in which the baseline puts those of the job.
+
+    Of labels whose shares both jobs know, the one whose share is least usual takes the place of
+    what each job compares with its own reference.
+    """
+    counts = list(_counts(job, baseline))
+    chosen = {measure for measure, each in counts if each.label is not None}
+    scores = [
+        *(score for score in scores if score.score.measure not in chosen),
+        *(_of_label(measure, each) for measure, each in counts if each.label is not None),
+    ]
+    known: dict[tuple[str, str, str], ExpectedScore] = {
+        (measure, each.of, each.score): each.expected for measure, each in counts
+    }
+    found = {
+        place: _expected(compared, known)
+        for place, compared in enumerate(scores)
+        if compared.shared and compared.score.of != "reference"
+        if compared.score.label is None or compared.score.measure in chosen
+    }
+    unknown = {"expected": None, "expected_reason": None}
+    own = with_expected([each.score.model_copy(update=unknown) for each in scores], found)
+    p = iter(adjust(np.array([score.expected.p for score in own if score.expected])).tolist())
+    return [
+        replace(
+            each,
+            expected=score.expected,
+            expected_reason=score.expected_reason or "",
+            p=_adjusted(score.expected, next(p)) if score.expected else None,
+        )
+        for each, score in zip(scores, own, strict=True)
+    ]
+
+
+def _adjusted(expected: ExpectedRange, among_all: float) -> float:
+    return among_all if expected.p_adjusted is None else expected.p_adjusted
+
+
+def _counts(job: FinishedJob, baseline: FinishedJob) -> Iterator[tuple[str, CountedBetween]]:
+    rows, usual_rows = job.results.corpora.by_role(), baseline.results.corpora.by_role()
+    if "corpus" not in rows or "corpus" not in usual_rows:
+        return
+    for name, measure in MEASURES.items():
+        ours, theirs = job.results.part(name), baseline.results.part(name)
+        if ours is not None and theirs is not None:
+            n = (rows["corpus"].n, usual_rows["corpus"].n)
+            yield from ((name, each) for each in measure.counts_between(ours, theirs, *n))
+
+
+def _of_label(measure: str, each: CountedBetween) -> ComparedScore:
+    found = each.expected.expectation
+
+    def share(value: float) -> Score:
+        return Score(
+            measure=measure,
+            of=each.of,
+            score=each.score,
+            label=each.label,
+            value=value,
+            lower=value,
+            upper=value,
+            bounds="exact",
+            unit=SHARE_OF_ROWS,
+            size_dependent=False,
+        )
+
+    return ComparedScore(share(found.found), share(found.centre))
+
+
+def _expected(
+    compared: ComparedScore, counted: Mapping[tuple[str, str, str], ExpectedScore]
+) -> ExpectedScore | str:
+    job, baseline, score = compared.job, compared.baseline, compared.score
+    known = counted.get((score.measure, score.of, score.score))
+    differing = [
+        found
+        for found in compared.mismatches
+        if found.kind not in SAMPLED or (known is not None and score.size_dependent)
+    ]
+    if differing:
+        return str(differing[0])
+    if known is not None:
+        return known
+    ours, theirs = (row.samples if row else None for row in (job, baseline))
+    if ours is None or theirs is None:
+        return f"the {'job' if ours is None else 'baseline'} has no samples of it"
+    if ours.rows != theirs.rows:
+        return (
+            f"samples have {ours.rows:,} rows here and {theirs.rows:,} in the baseline; set "
+            "sampling.rows in both jobs"
+        )
+    return ExpectedScore(ours.rows, expect_like(_mean(ours), _mean(theirs)))
+
+
+def _mean(sampled: SampledScore) -> SampleMean:
+    return SampleMean(sampled.mean, sampled.variance, sampled.share, sampled.freedom)

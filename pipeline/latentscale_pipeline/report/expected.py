@@ -1,0 +1,72 @@
+"""Write into scores where they are expected, with p-values adjusted for their number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from latentscale.sampling.fresh_samples import adjust
+from latentscale_pipeline.measures.base import ExpectedScore
+from latentscale_pipeline.report.scores import report_of
+from latentscale_pipeline.report.verdict import LEVEL, headlines_of
+from latentscale_pipeline.results.model import ExpectedRange, Score
+from latentscale_pipeline.views.glossary import Definition
+
+
+def with_expected(scores: Sequence[Score], found: Mapping[int, ExpectedScore | str]) -> list[Score]:
+    """Return scores with the ranges in which they are expected.
+
+    Parameters
+    ----------
+    scores : sequence of Score
+        The scores of a job.
+    found : mapping
+        Where scores are expected, or why that isn't known, by place. The p-values of the headline
+        scores among them are adjusted for their number.
+    """
+    adjusted = _adjusted(scores, found)
+    count = max(1, len(adjusted))
+    return [
+        score
+        if place not in found
+        else score.model_copy(update=_fields(score, found[place], adjusted.get(place), count))
+        for place, score in enumerate(scores)
+    ]
+
+
+def _adjusted(
+    scores: Sequence[Score], found: Mapping[int, ExpectedScore | str]
+) -> dict[int, float]:
+    """Return the adjusted p-values of headline scores, by place."""
+    headlines = {id(score) for score in headlines_of(scores)}
+    places = [
+        place
+        for place, expected in found.items()
+        if id(scores[place]) in headlines and isinstance(expected, ExpectedScore)
+    ]
+    p = np.array([found[place].expectation.p for place in places])  # type: ignore[union-attr]
+    return dict(zip(places, adjust(p).tolist(), strict=True))
+
+
+def _fields(
+    score: Score, expected: ExpectedScore | str, p_adjusted: float | None, count: int
+) -> dict[str, object]:
+    if isinstance(expected, str):
+        return {"expected_reason": expected}
+    expectation = expected.expectation
+    limits = report_of(score.measure).scores.get(score.score, Definition("", ""))
+    given = {} if p_adjusted is None else {"p_adjusted": p_adjusted}
+    return {
+        "expected": ExpectedRange(
+            rows=expected.rows,
+            found=expectation.found,
+            centre=expectation.centre,
+            lower=max(end for end in (expectation.lower, limits.least) if end is not None),
+            upper=min(end for end in (expectation.upper, limits.most) if end is not None),
+            z=expectation.z,
+            p=expectation.p,
+            smallest_found=expectation.smallest_found(LEVEL / count),
+            **given,
+        )
+    }

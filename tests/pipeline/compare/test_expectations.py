@@ -1,0 +1,172 @@
+"""The verdict of a comparison: jobs on corpora of one source, and on changed ones."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from latentscale_pipeline.compare.jobs import Comparison, compare
+from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.measures.finished_job import read_job
+from tests.support.comparisons import job, row
+from tests.support.jobs import run_here
+
+CENTRES = np.random.default_rng(3).normal(size=(6, 10))
+MEASURES = "{heat: {}, magnitude: {}, vendi: {}, duplicates: {metric: euclidean, within: 0.01}}"
+
+
+def sample(n: int, seed: int, *, kinds: int = 6) -> np.ndarray:
+    generator = np.random.default_rng([n, seed])
+    rows = CENTRES[generator.integers(kinds, size=n)] + 0.3 * generator.normal(size=(n, 10))
+    return rows.astype("f4")
+
+
+def with_copies(rows: np.ndarray) -> np.ndarray:
+    changed = rows.copy()
+    changed[:20] = rows[20:40] + np.float32(1e-4)
+    return changed
+
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Run a job on some rows; the same job once."""
+    folder = tmp_path_factory.mktemp("jobs")
+
+    def run(
+        name: str, rows: np.ndarray, *, reference: np.ndarray | None = None, **keys: str
+    ) -> Any:
+        np.save(folder / f"{name}.npy", rows)
+        text = f"name: {name}\ncorpus: {folder}/{name}.npy\noutput: {folder}/jobs\n"
+        if reference is not None:
+            np.save(folder / "reference.npy", reference)
+            text += f"reference: {folder}/reference.npy\n"
+        keys = {"measures": MEASURES, "cluster": "{kind: serial}", **keys}
+        text += "".join(f"{key}: {value}\n" for key, value in keys.items())
+        (folder / f"{name}.yaml").write_text(text)
+        run_here(folder / f"{name}.yaml")
+        [made] = (folder / "jobs").glob(f"{name}-????????")
+        return read_job(str(made))
+
+    return run
+
+
+def found_in(comparison: Comparison) -> set[str]:
+    known = [score for score in comparison.scores if score.p is not None]
+    return {score.score.measure for score in known if score.significant}
+
+
+def test_samples_of_one_source_show_no_difference(run: Run) -> None:
+    comparison = compare(run("release", sample(600, 1)), run("nightly", sample(600, 2)))
+    verdict = comparison.results.verdict
+    assert verdict is not None
+    assert verdict.value == "no_difference_found"
+    assert "where a fresh sample of the baseline's source would put them" in verdict.reason
+    # The bandwidth comes from each corpus, so the numbers aren't alike, but those of samples are.
+    kernels = [s for s in comparison.scores if (s.score.kernel or "").startswith("rbf")]
+    [rbf] = [s for s in kernels if s.score.order == "1"]
+    assert rbf.left_out
+    assert rbf.difference is None
+    assert rbf.expected is not None
+    assert rbf.expected.rows == 100
+    assert not found_in(comparison)
+
+
+@pytest.mark.parametrize(
+    ("changed", "measures"),
+    [
+        (lambda rows: sample(len(rows), 3, kinds=5), ["vendi"]),
+        (with_copies, ["duplicates"]),
+    ],
+)
+def test_a_change_is_found_and_named(
+    run: Run, changed: Callable[[np.ndarray], np.ndarray], measures: list[str]
+) -> None:
+    release = run("release", sample(600, 1))
+    comparison = compare(run(f"other-{measures[0]}", changed(sample(600, 2))), release)
+    verdict = comparison.results.verdict
+    assert verdict is not None
+    assert verdict.value == "differs"
+    assert set(measures) <= found_in(comparison)
+
+
+def test_corpora_of_other_sizes_are_compared_on_samples_of_one_size(run: Run) -> None:
+    few, many = run("release", sample(600, 1)), run("more", sample(900, 4))
+    comparison = compare(many, few)
+    assert comparison.results.verdict is not None
+    assert comparison.results.verdict.value == "no_difference_found"
+    [area] = [s for s in comparison.scores if s.score.score == "area"]
+    assert area.left_out
+    assert area.expected is not None
+    # Near-duplicates are the more frequent the more rows there are.
+    [near] = [s for s in comparison.scores if s.score.score == "near-duplicates"]
+    assert near.expected is None
+    assert near.expected_reason == "n of the corpus is 900 here and 600 in the baseline"
+    other = compare(run("few", sample(600, 5), sampling="{rows: 50}"), few)
+    [reason] = {s.expected_reason for s in other.shared if s.score.measure == "vendi"}
+    assert reason == (
+        "samples have 50 rows here and 100 in the baseline; set sampling.rows in both jobs"
+    )
+
+
+def test_a_reference_of_both_makes_scores_of_the_pair_comparable(run: Run) -> None:
+    reference = sample(600, 9)
+    measures = "{geomca: {}, heat: {}, duplicates: {}}"
+    names = {"paired-release": 1, "paired-nightly": 2}
+    release, nightly = (
+        run(name, sample(600, seed), reference=reference, measures=measures)
+        for name, seed in names.items()
+    )
+    comparison = compare(nightly, release)
+    known = {(s.score.of, s.score.score) for s in comparison.scores if s.expected is not None}
+    assert {("pair", name) for name in ("precision", "imd", "outliers", "leaks")} <= known
+    assert comparison.results.verdict is not None
+    assert comparison.results.verdict.value == "no_difference_found"
+
+
+def test_the_label_whose_share_changed_is_named(run: Run, tmp_path: Path) -> None:
+    def labelled(name: str, counts: dict[str, int], seed: int) -> str:
+        labels = [label for label, count in counts.items() for _ in range(count)]
+        np.save(tmp_path / f"{name}.npy", sample(len(labels), seed))
+        (tmp_path / f"{name}.txt").write_text("\n".join(labels) + "\n")
+        target = str(tmp_path / f"{name}.zarr")
+        ingest([str(tmp_path / f"{name}.npy")], target, labels=str(tmp_path / f"{name}.txt"))
+        return target
+
+    counts = {"cats": 200, "dogs": 200, "birds": 200}
+    fewer = {"cats": 100, "dogs": 250, "birds": 250}
+    paths = [labelled("reference", counts, 1), labelled("a", counts, 2), labelled("b", fewer, 3)]
+    jobs = []
+    for name, path in zip(("labels-release", "labels-nightly"), paths[1:], strict=True):
+        text = (
+            f"name: {name}\ncorpus: {path}\nreference: {paths[0]}\noutput: {tmp_path}/jobs\n"
+            "cluster: {kind: serial}\nmeasures: {label_shares: {}}\n"
+        )
+        (tmp_path / "job.yaml").write_text(text)
+        run_here(tmp_path / "job.yaml")
+        [folder] = (tmp_path / "jobs").glob(f"{name}-*")
+        jobs.append(read_job(str(folder)))
+    comparison = compare(jobs[1], jobs[0])
+    verdict = comparison.results.verdict
+    assert verdict is not None
+    assert verdict.value == "differs"
+    [share] = [s for s in comparison.scores if s.score.measure == "label_shares"]
+    assert share.score.label == "cats"
+    assert share.values == (pytest.approx(100 / 600), pytest.approx(200 / 600))
+
+
+def test_jobs_without_samples_cannot_tell() -> None:
+    comparison = compare(
+        job(row(1.0, measure="vendi", score="vendi", kernel="cosine", order="1")),
+        job(row(2.0, measure="vendi", score="vendi", kernel="cosine", order="1"), name="release"),
+    )
+    verdict = comparison.results.verdict
+    assert verdict is not None
+    assert verdict.value == "cannot_tell"
+    assert verdict.reason == (
+        "1 of 1 headline scores has no expected range: the job has no samples of it."
+    )
