@@ -61,7 +61,12 @@ from tests.acceptance.vendi import (
     fifty_thousand_rows,
     narrow_on_sentences,
 )
-from tests.acceptance.verdicts import false_alarms, power
+from tests.acceptance.verdicts import (
+    alarms_of_comparisons,
+    false_alarms,
+    power,
+    power_of_comparisons,
+)
 from tests.support.chaos import disturb
 from tests.support.jobs import (
     CONTROL,
@@ -708,6 +713,8 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "rows-injected": injected_rows_are_found,
     "verdict-alarms": false_alarms,
     "verdict-power": power,
+    "comparison-alarms": alarms_of_comparisons,
+    "comparison-power": power_of_comparisons,
     "marked": marked_tests,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections import Counter
@@ -15,6 +16,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 if TYPE_CHECKING:
+    from latentscale_pipeline.results.model import Results, Score
     from tests.acceptance.run import Bench
 
 Rows = np.ndarray[Any, np.dtype[Any]]
@@ -26,6 +28,9 @@ MEASURES: dict[str, Any] = {"duplicates": {}, **{name: {} for name in SAMPLED}}
 ALARMS = {(600, 600): 200, (200, 600): 100}
 """Pairs of samples of one source, by the rows of corpus and reference."""
 
+COMPARED = {(600, 600, 0): 200, (600, 900, 0): 100, (600, 600, 600): 100}
+"""Pairs of jobs on samples of one source, by the rows of both and of their reference."""
+
 TRIES, MANY = 10, 5000
 """Tries of every change, and the rows of corpus and reference."""
 
@@ -35,6 +40,38 @@ KINDS = 10
 
 def decide(corpus: Rows, reference: Rows, seed: int = 0) -> tuple[str | None, dict[str, float]]:
     """Return the verdict of a default job, and the (adjusted) p-value of every score."""
+    from latentscale_pipeline.report.verdict import judge
+
+    scores = _measure({"corpus": corpus, "reference": reference}, seed).scores
+    p = {_name(s): s.expected.p_adjusted or s.expected.p for s in scores if s.expected is not None}
+    return judge(scores, compares=True).value, p
+
+
+def decide_between(
+    corpus: Rows, baseline: Rows, reference: Rows | None, seed: int = 0
+) -> tuple[str | None, dict[str, float]]:
+    """Return the verdict of a comparison of two default jobs, and the p-value of every score."""
+    from latentscale_pipeline.compare.jobs import compare
+    from latentscale_pipeline.measures.finished_job import FinishedJob
+
+    beside = {} if reference is None else {"reference": reference}
+    jobs = [
+        FinishedJob(f"jobs/{number}", _measure({"corpus": rows, **beside}, seed + number))
+        for number, rows in enumerate((corpus, baseline))
+    ]
+    comparison = compare(*jobs)
+    verdict = comparison.results.verdict
+    assert verdict is not None
+    return verdict.value, {_name(s.score): s.p for s in comparison.scores if s.p is not None}
+
+
+def _name(score: Score) -> str:
+    named = (score.measure, score.score, score.kernel, score.order)
+    return " ".join(str(part) for part in named if part)
+
+
+def _measure(rows: dict[str, Rows], seed: int) -> Results:
+    """Return what a default job says of samples, and its counts of rows; not the scores of all."""
     from latentscale_pipeline.config.job import resolve_config
     from latentscale_pipeline.corpus.in_memory import hold_rows
     from latentscale_pipeline.engine.in_memory import run_in_memory
@@ -43,16 +80,16 @@ def decide(corpus: Rows, reference: Rows, seed: int = 0) -> tuple[str | None, di
     from latentscale_pipeline.measures.base import Findings
     from latentscale_pipeline.measures.fresh_samples import plan_samples, stage_name
     from latentscale_pipeline.measures.registry import MEASURES as KNOWN
-    from latentscale_pipeline.report.verdict import judge
-    from latentscale_pipeline.results.model import Score
+    from latentscale_pipeline.results.model import Corpora, Corpus, Job, Results, Score
     from latentscale_pipeline.storage.in_memory import InMemoryStore
 
-    document = {"name": "v", "corpus": "c", "reference": "r", "seed": seed, "measures": MEASURES}
+    chosen = {name: {} for name in MEASURES if name != "geomca" or "reference" in rows}
+    document = {"name": "v", "seed": seed, "measures": chosen, **dict.fromkeys(rows, "c")}
     config = resolve_config(document, "v", measures=measure_sections())
-    held = {"corpus": hold_rows(corpus, "c"), "reference": hold_rows(reference, "r")}
+    held = {role: hold_rows(own, role) for role, own in rows.items()}
     facts = job_facts(config, held, {})
-    rows, of_rows = KNOWN["duplicates"], config.measures["duplicates"]
-    stages = [*rows.plan(of_rows, facts), *plan_samples(KNOWN, config.measures, facts)]
+    counts, section = KNOWN["duplicates"], config.measures["duplicates"]
+    stages = [*counts.plan(section, facts), *plan_samples(KNOWN, config.measures, facts)]
     with threadpool_limits(1):
         results = run_in_memory(stages, held, InMemoryStore())
     numbers = {"value": 0.0, "lower": 0.0, "upper": 0.0, "bounds": "exact"}
@@ -60,17 +97,39 @@ def decide(corpus: Rows, reference: Rows, seed: int = 0) -> tuple[str | None, di
     scores = tuple(
         Score(measure=measure, **numbers, **dict(zip(names, json.loads(identity), strict=True)))
         for measure in SAMPLED
-        for identity in results(stage_name(measure)).values["expected"]
+        if measure in chosen
+        for identity in results(stage_name(measure)).values["means"]
     )
-    findings = [rows.collect(of_rows, facts, results), Findings(None, scores)]
-    expected = expect_scores(findings, config.measures, facts, results)
-    found = {
-        " ".join(str(part) for part in (s.measure, s.score, s.kernel, s.order) if part): s.expected
-        for s in expected
-        if s.expected is not None
-    }
-    p = {name: usual.p_adjusted or usual.p for name, usual in found.items()}
-    return judge(expected, compares=True).value, p
+    found = counts.collect(section, facts, results)
+    return Results(
+        job=Job(id=f"v-{seed}", name="v"),
+        corpora=Corpora(
+            **{role: Corpus(n=len(own), fingerprint=_print(own)) for role, own in rows.items()}
+        ),
+        scores=expect_scores([found, Findings(None, scores)], config.measures, facts, results),
+        measures={"duplicates": found.section},
+    )
+
+
+def _print(rows: Rows) -> str:
+    return hashlib.sha256(rows.tobytes()).hexdigest()[:16]
+
+
+def _jobs_of_one_source(
+    rows: Rows, sizes: tuple[int, int, int], seed: int
+) -> tuple[str | None, dict[str, float]]:
+    drawn = rows[np.random.default_rng([3, seed]).choice(len(rows), sum(sizes), replace=False)]
+    corpus, baseline, reference = np.split(drawn, np.cumsum(sizes)[:-1])
+    return decide_between(corpus, baseline, reference if len(reference) else None, 2 * seed)
+
+
+def _changed_since(rows: Rows, name: str, seed: int) -> tuple[str | None, dict[str, float]]:
+    generator = np.random.default_rng([4, seed])
+    drawn = rows[generator.choice(len(rows), 2 * MANY, replace=False)]
+    corpus, baseline = drawn[:MANY], drawn[MANY:]
+    return decide_between(
+        CHANGES[name](corpus, baseline, generator), baseline.astype("f4"), None, 2 * seed
+    )
 
 
 def _same_source(
@@ -148,17 +207,48 @@ def false_alarms(bench: Bench) -> list[dict[str, Any]]:
     return records
 
 
+def alarms_of_comparisons(bench: Bench) -> list[dict[str, Any]]:
+    """Compare jobs on samples of one source, with and without a common reference."""
+    from tests.acceptance.run import record
+
+    records = []
+    for sizes, pairs in COMPARED.items():
+        begun = time.perf_counter()
+        found = _on_two_cores(partial(_jobs_of_one_source, bench.rows, sizes), range(pairs))
+        share = sum(value == "differs" for value, _ in found) / pairs
+        figures = {"share": share, "by_score": _shares(found)}
+        figures["seconds"] = time.perf_counter() - begun
+        promise = "false alarms of {} comparisons of {} and {} rows, reference {}".format(
+            pairs, *sizes
+        )
+        records.append(record(promise, figures, "at most 0.07", share <= 0.07))
+    return records
+
+
+def power_of_comparisons(bench: Bench) -> list[dict[str, Any]]:
+    """Compare jobs on changed samples with jobs on others of the same source."""
+    return _power(bench, _changed_since, "without a reference")
+
+
 def power(bench: Bench) -> list[dict[str, Any]]:
     """Compare changed samples with others of the same source."""
+    return _power(bench, _changed, "against a reference")
+
+
+def _power(
+    bench: Bench,
+    compare: Callable[[Rows, str, int], tuple[str | None, dict[str, float]]],
+    how: str,
+) -> list[dict[str, Any]]:
     from tests.acceptance.run import record
 
     records = []
     for name in CHANGES:
         begun = time.perf_counter()
-        found = _on_two_cores(partial(_changed, bench.rows, name), range(TRIES))
+        found = _on_two_cores(partial(compare, bench.rows, name), range(TRIES))
         share = sum(value == "differs" for value, _ in found) / TRIES
         figures = {"share": share, "by_score": _shares(found)}
         figures["seconds"] = time.perf_counter() - begun
-        promise = f"{name}, found in {TRIES} tries at {MANY} and {MANY} rows"
+        promise = f"{name}, found {how} in {TRIES} tries at {MANY} and {MANY} rows"
         records.append(record(promise, figures, "at least 0.95", share >= 0.95))
     return records

@@ -32,7 +32,7 @@ SHOWN_CHARACTERS = 60
 """Maximum length of a setting's value in a message."""
 
 Kind = Literal["setting", "scale", "own scale", "rows", "reference"]
-"""What differs; an own scale is one that each job derived in the same way from its own corpus."""
+"""What differs; on samples, an own scale is derived in the same way in both jobs."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +107,8 @@ def find_comparability(job: FinishedJob, baseline: FinishedJob) -> Comparability
             by_measure[measure] = tuple(found)
     sources = [_scale_source(each) for each in (job, baseline)]
     same_source = sources[0] is not None and sources[0] == sources[1]
-    own = all(
-        source is not None and source == each.corpora["corpus"].fingerprint
-        for source, each in zip(sources, (job, baseline), strict=True)
-        if "corpus" in each.corpora
-    )
+    references = [each.corpora.get("reference") for each in (job, baseline)]
+    own = len({found.fingerprint if found else None for found in references}) == 1
     for measure, scale in _scale_differences(job, baseline):
         differing = replace(scale, kind="own scale") if own else scale
         set_differently = by_measure.get(measure, ())

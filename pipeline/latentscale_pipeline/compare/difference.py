@@ -105,6 +105,14 @@ class ComparedScore:
         return self.job is not None and self.baseline is not None
 
     @property
+    def expected_of_job(self) -> Score | None:
+        """Return the job's score with where the baseline puts it, instead of its own reference."""
+        if self.job is None:
+            return None
+        usual = {"expected": self.expected, "expected_reason": self.expected_reason or None}
+        return self.job.model_copy(update=usual)
+
+    @property
     def left_out(self) -> bool:
         """Return whether the two aren't comparable."""
         return bool(self.mismatches) and not self.anyway

@@ -44,24 +44,14 @@ class Comparison:
     @property
     def results(self) -> Results:
         """Return the job's results with the verdict on the baseline in place of their own."""
-        scores = [
-            compared.job.model_copy(
-                update={
-                    "expected": compared.expected,
-                    "expected_reason": compared.expected_reason or None,
-                }
-            )
-            for compared in self.scores
-            if compared.job is not None and compared.baseline is not None
-        ]
+        scores = [score for found in self.shared if (score := found.expected_of_job)]
         update = {"scores": scores, "verdict": judge_change(scores), "rows": self._new_rows()}
         return self.job.results.model_copy(update=update)
 
     def _new_rows(self) -> list[RowsToLookAt] | None:
         """Return the job's rows to look at that the baseline doesn't name for the same reason.
 
-        Rows without ids, or of reasons that the baseline names only some rows of, aren't told
-        apart, so they are left out.
+        Without ids all are returned; of a reason that the baseline names only some rows of, none.
         """
         before, after = self.baseline.results.rows, self.job.results.rows
         if before is None or after is None:
@@ -73,9 +63,14 @@ class Comparison:
             if old is not None and old.count > len(old.rows):
                 continue
             named = {row.id for row in old.rows} if old else set()
-            rows = [row for row in each.rows if row.id is not None and row.id not in named]
+            rows = [row for row in each.rows if row.id is None or row.id not in named]
             fresh.append(each.model_copy(update={"rows": rows, "count": len(rows)}))
         return fresh
+
+    @property
+    def scores_of_job(self) -> list[Score]:
+        """Return all scores of the job, with where the baseline puts them."""
+        return [score for found in self.scores if (score := found.expected_of_job)]
 
     @property
     def shared(self) -> tuple[ComparedScore, ...]:
@@ -87,7 +82,9 @@ class Comparison:
         return [str(found) + self._dependents(found) for found in self.mismatches]
 
     def _dependents(self, found: Mismatch) -> str:
-        if found.kind == "setting" or "scale" in found.kind:
+        if found.kind == "own scale":
+            return "; samples derive their own and are compared all the same"
+        if found.kind in {"setting", "scale"}:
             return ""
         concerned = dict.fromkeys(s.score.measure for s in self.shared if found in s.mismatches)
         return f" ({', '.join(concerned)} {'depends' if len(concerned) == 1 else 'depend'} on it)"

@@ -92,7 +92,10 @@ def comparison_report(
 def _opening(comparison: Comparison, baseline: str, gates: Sequence[str]) -> Opening:
     """Return the verdict on the baseline, with the gates beside it."""
     opening = open_report(comparison.results, baseline)
+    rows = [row for each in comparison.job.results.rows or () for row in each.rows]
     said = "Rows that the baseline doesn't name." if opening.look else "No row is new."
+    if any(row.id is None for row in rows):
+        said = "The rows that stand out most. Without ids, new ones can't be told from old."
     return replace(opening, sentences=[*opening.sentences, *gates], look_said=said)
 
 

@@ -7,7 +7,7 @@ no join: ``select finished, value from 'history/entries/*.parquet' where measure
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
@@ -110,8 +110,9 @@ def make_entry(
     passed: bool | None = None,
     failures: str = "",
     verdict: Verdict | None = None,
+    scores: Sequence[Score] | None = None,
 ) -> Entry:
-    """Make an entry of a finished job, with the verdict on the baseline or else its own."""
+    """Make an entry of a finished job, with the verdict and the ranges of a baseline if given."""
     verdict = verdict or job.results.verdict
     reference = job.corpora.get("reference")
     return Entry(
@@ -134,7 +135,7 @@ def make_entry(
         failures=failures,
         verdict=verdict.value if verdict else None,
         verdict_reason=verdict.reason if verdict and verdict.value else None,
-        scores=tuple(job.scores),
+        scores=tuple(job.scores if scores is None else scores),
     )
 
 

@@ -1,22 +1,30 @@
-"""Build the report of a series of jobs: every score over time."""
+"""Build the report of a series of jobs: its verdicts, and every score over time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from latentscale_pipeline.history.entries import Entry
+from latentscale_pipeline.history.opening import (
+    VERDICTS,
+    Key,
+    anchor_of,
+    day_of,
+    headline_figures,
+    key_of,
+    open_series,
+    seconds_of,
+)
 from latentscale_pipeline.report.method import COSTS, PROMISES, SAMPLING_ERROR, written_cost
 from latentscale_pipeline.report.scores import (
     definitions_of,
     score_title,
     section_of,
-    title_apart,
 )
 from latentscale_pipeline.results.kernel_names import complete_names
 from latentscale_pipeline.results.model import Score
-from latentscale_pipeline.views.content import Answer, Fact, Report, Section, Table, table_of
+from latentscale_pipeline.views.content import Report, Section, Table, table_of
 from latentscale_pipeline.views.figure import Curve, Figure, Panel, Style, numbered_styles
 from latentscale_pipeline.views.formatting import counted, printable, write_number
 from latentscale_pipeline.views.scores import whole_scores, written_score
@@ -26,7 +34,10 @@ SPREAD = 10.0
 
 ENDS = ("value", "lower", "upper")
 
-Key = tuple[str, str, str, str | None, str | None, float | None]
+CAPTION = (
+    "Grey is where chance alone puts a job, and a diamond is a score beyond that. Scores that "
+    "differ in the last job come first."
+)
 
 Trend = Sequence[tuple[Entry, Score]]
 """A score over a series of jobs."""
@@ -48,20 +59,23 @@ def series_report(
     """
     entries = _with_complete_kernels(entries)
     measures = dict.fromkeys(score.measure for entry in entries for score in entry.scores)
+    panels = headline_figures(entries)
     return Report(
         kind="series",
         title=printable(title),
-        subtitle=f"{counted(len(entries), 'job')}, {_day(entries[0])} to {_day(entries[-1])}",
-        conclusions=_conclusions(entries),
-        answers=[_latest(entries), _gates(entries)],
+        subtitle=f"{counted(len(entries), 'job')}, {day_of(entries[0])} to {day_of(entries[-1])}",
+        opening=open_series(entries),
         sections=[
+            *([_headlines(panels)] if panels else []),
+            Section("jobs", "Jobs", tables=[_verdicts_table(entries, tags or {})]),
             *(_section(place, measure, entries) for place, measure in enumerate(measures)),
             Section(
                 key="method",
-                title="The jobs of this series",
+                title="How these were computed",
                 question="A bracket bounds the measure of one corpus, without sampling error.",
-                tables=[_jobs_table(entries, tags or {})],
+                tables=[_costs_table(entries)],
                 glossary=[*PROMISES, SAMPLING_ERROR],
+                folded=True,
             ),
         ],
     )
@@ -82,44 +96,6 @@ def _with_complete_kernels(entries: Sequence[Entry]) -> list[Entry]:
     ]
 
 
-def _day(entry: Entry) -> str:
-    return printable(entry.finished[:10] or "unknown")
-
-
-def _conclusions(entries: Sequence[Entry]) -> list[str]:
-    failed = sum(entry.passed is False for entry in entries)
-    many = counted(len(entries), "job")
-    whose = "their" if failed > 1 else "its"
-    said = f"{failed or 'None'} of {many} failed {whose} gates"
-    last = entries[-1]
-    if last.passed is False:
-        return [f"{said}. The last one failed: {printable(last.failures.partition(chr(10))[0])}."]
-    return [f"{said}. The last one {'passed' if last.passed else 'had no gates'}."]
-
-
-def _latest(entries: Sequence[Entry]) -> Answer:
-    last, before = entries[-1], entries[-2] if len(entries) > 1 else None
-    before_scores = before.scores if before else ()
-    previous = {_key(score): score for score in before_scores if score.label is None}
-    facts = []
-    for score in last.scores:
-        if score.label is not None or score.of == "reference" or score.value is None:
-            continue
-        if score.order not in (None, "1") or score.better == "none":
-            continue
-        written = written_score(score)
-        earlier = previous.get(_key(score))
-        facts.append(
-            Fact(
-                title_apart(score),
-                written.value,
-                written.bracket,
-                _change(score, earlier) if before else "",
-            )
-        )
-    return Answer("Where does it stand?", facts)
-
-
 def _change(score: Score, earlier: Score | None) -> str:
     if earlier is None or earlier.value is None or score.value is None:
         return "no such score before"
@@ -130,17 +106,8 @@ def _change(score: Score, earlier: Score | None) -> str:
     return f"{sign}{write_number(100 * share, 2, typeset=True)} % since the one before"
 
 
-def _gates(entries: Sequence[Entry]) -> Answer:
-    failed = [entry for entry in entries if entry.passed is False]
-    facts = [
-        Fact(_day(entry), "failed", printable(entry.job), printable(entry.failures))
-        for entry in failed[-5:]
-    ]
-    return Answer("Which failed?", facts, "" if facts else "None.")
-
-
-def _key(score: Score) -> Key:
-    return (score.measure, score.of, score.score, score.kernel, score.order, score.scale)
+def _headlines(figures: Sequence[Figure]) -> Section:
+    return Section("scores", "Headline scores", CAPTION, figures=figures, small=True)
 
 
 def _section(place: int, measure: str, entries: Sequence[Entry]) -> Section:
@@ -151,6 +118,7 @@ def _section(place: int, measure: str, entries: Sequence[Entry]) -> Section:
         figures=_figures(heading.key, trends),
         scores=_trend_table(trends),
         glossary=definitions_of([s for s in entries[-1].scores if s.measure == measure]),
+        folded=True,
     )
 
 
@@ -159,7 +127,7 @@ def _trends(measure: str, entries: Sequence[Entry]) -> list[Trend]:
     found: dict[Key, list[tuple[Entry, Score]]] = {}
     for entry in entries:
         for score in whole_scores(entry.scores, measure):
-            known = found.setdefault(_key(score), [])
+            known = found.setdefault(key_of(score), [])
             known += [] if score.value is None else [(entry, score)]
     return [trend for trend in found.values() if trend]
 
@@ -171,7 +139,7 @@ def _named(score: Score) -> str:
 def _figures(prefix: str, trends: Sequence[Trend]) -> list[Figure]:
     """Return one figure per score and kernel, with a line for each order or scale."""
     groups: dict[tuple[str, str | None, bool], list[Trend]] = {}
-    dated = ([(e, score) for e, score in trend if _seconds(e) is not None] for trend in trends)
+    dated = ([(e, score) for e, score in trend if seconds_of(e) is not None] for trend in trends)
     for trend in filter(None, dated):
         score = trend[0][1]
         groups.setdefault((score.score, score.kernel, score.of == "pair"), []).append(trend)
@@ -215,19 +183,10 @@ def _curves(style: Style, found: Trend) -> list[Curve]:
 def _points(style: Style, found: Trend) -> list[Curve]:
     if not found:
         return []
-    times = [at for entry, _ in found if (at := _seconds(entry)) is not None]
+    times = [at for entry, _ in found if (at := seconds_of(entry)) is not None]
     value, lower, upper = ([getattr(score, end) for _, score in found] for end in ENDS)
     jobs = [f"{e.job}, gates failed" if e.passed is False else e.job for e, _ in found]
     return [Curve(style.name, times, value, lower, upper, points=True, style=style, texts=jobs)]
-
-
-def _seconds(entry: Entry) -> float | None:
-    """Return when a job finished, in seconds since the epoch; None if that is unknown."""
-    try:
-        finished = datetime.fromisoformat(entry.finished)
-    except ValueError:
-        return None
-    return (finished if finished.tzinfo else finished.replace(tzinfo=UTC)).timestamp()
 
 
 def _trend_table(trends: Sequence[Trend]) -> Table:
@@ -250,20 +209,36 @@ def _trend_table(trends: Sequence[Trend]) -> Table:
     return table_of("Trends", rows, numeric=("last", "change", "lowest", "highest", "jobs"))
 
 
-def _jobs_table(entries: Sequence[Entry], tags: Mapping[str, str]) -> Table:
-    words = {True: "passed", False: "failed", None: "none"}
+def _verdicts_table(entries: Sequence[Entry], tags: Mapping[str, str]) -> Table:
+    words = {True: "passed", False: "failed", None: ""}
+    latest = list(enumerate(entries))[::-1]
     rows = [
         {
             "finished": printable(entry.finished),
             "job": printable(entry.job),
+            "verdict": VERDICTS.get(entry.verdict, VERDICTS[None]),
+            "strongest reason": printable(entry.failures.replace("\n", "; "))
+            if entry.passed is False
+            else printable(entry.verdict_reason or ""),
             "rows": f"{entry.corpus_rows:,}",
             "gates": words[entry.passed],
             "tags": printable(", ".join(tag for tag, job in tags.items() if job == entry.job)),
+            "baseline": printable((entry.baseline or "").rstrip("/").rpartition("/")[2]),
+        }
+        for _, entry in latest
+    ]
+    table = table_of("Newest first", rows, numeric=("rows",))
+    return replace(table, anchors=[anchor_of(place) for place, _ in latest])
+
+
+def _costs_table(entries: Sequence[Entry]) -> Table:
+    rows = [
+        {
+            "job": printable(entry.job),
             **written_cost(entry.seconds, entry.peak_memory_bytes),
             "version": printable(entry.version or "unknown"),
-            "baseline": printable(entry.baseline or ""),
             "folder": printable(entry.url),
         }
         for entry in reversed(entries)
     ]
-    return table_of("Jobs", rows, numeric=("rows", *COSTS))
+    return table_of("Cost", rows, numeric=COSTS)

@@ -36,6 +36,8 @@ def _blocks(report: Report) -> Iterator[str]:
 def _opening(opening: Opening) -> Iterator[str]:
     yield f"## {escape_markdown(opening.heading)}"
     yield " ".join(map(escape_markdown, opening.sentences))
+    if not opening.question:
+        return
     for question, said, strips in (
         ("Is the corpus fine?", opening.rows_said, opening.rows),
         (opening.question, opening.strips_said, opening.strips),

@@ -1,8 +1,8 @@
 """The content of a report, independent of its output format.
 
-The report of a job opens with its verdict and the answers to three questions; that of several jobs
-with conclusions. Then it has a section for each measure, and ends with the methods. All texts are
-plain; the output formats escape them.
+The report of a job, of two, and of a series opens with a verdict and what speaks for it; that of
+several jobs with conclusions. Then it has a section for each measure, and ends with the methods.
+All texts are plain; the output formats escape them.
 """
 
 from __future__ import annotations
@@ -36,12 +36,16 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of texts; the columns in ``numeric`` are aligned to the right."""
+    """A table of texts; the columns in ``numeric`` are aligned to the right.
+
+    ``anchors`` are the ids of the rows' elements, if marks point to them.
+    """
 
     caption: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     numeric: frozenset[int] = frozenset()
+    anchors: Sequence[str] = ()
 
 
 def table_of(
@@ -67,6 +71,8 @@ class Section:
         Tables that are shown on request, each under its caption.
     folded : bool
         Whether the whole section is shown on request.
+    small : bool
+        Whether its figures are small and stand side by side.
     """
 
     key: str
@@ -80,6 +86,16 @@ class Section:
     tables: Sequence[Table] = ()
     folds: Sequence[Table] = ()
     folded: bool = False
+    small: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A job of a series: its verdict or ``failed``, what is said of it, and the id of its row."""
+
+    kind: str
+    text: str
+    anchor: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +135,9 @@ class ShownRow:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a job's report opens with: the verdict, and the answers to three questions.
+    """What a report opens with: the verdict, and what speaks for it.
+
+    A job and a comparison of two answer three questions; a series has a mark for each job.
 
     Attributes
     ----------
@@ -145,6 +163,8 @@ class Opening:
         The answer in a sentence.
     commands : sequence of str
         Commands that list them all.
+    marks : sequence of Mark
+        The jobs of a series, the oldest first.
     """
 
     kind: str
@@ -159,6 +179,7 @@ class Opening:
     look: Sequence[ShownRow] = ()
     look_said: str = ""
     commands: Sequence[str] = ()
+    marks: Sequence[Mark] = ()
 
 
 @dataclass(frozen=True, slots=True)

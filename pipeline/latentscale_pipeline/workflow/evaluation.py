@@ -138,6 +138,7 @@ def evaluate(
                     passed=all(result.passed for result in results) if results else None,
                     failures="\n".join(result.message for result in results if not result.passed),
                     verdict=None if baseline is None else comparison.results.verdict,
+                    scores=None if baseline is None else comparison.scores_of_job,
                 )
                 registry.add(entry)
                 _tell_all(workflow, registry, entry, say)

@@ -76,6 +76,18 @@ def test_samples_of_one_source_show_no_difference(run: Run) -> None:
     assert not found_in(comparison)
 
 
+def test_samples_derive_their_scales_even_where_the_job_takes_those_of_another(run: Run) -> None:
+    release = run("release", sample(600, 1))
+    lent = run("lent", sample(600, 6), scales_from=release.url)
+    comparison = compare(lent, release)
+    assert not comparison.mismatches
+    assert comparison.results.verdict is not None
+    assert comparison.results.verdict.value == "no_difference_found"
+    [area] = [score for score in comparison.scores if score.score.score == "area"]
+    assert area.expected is not None
+    assert area.expected.p > 0.001
+
+
 @pytest.mark.parametrize(
     ("changed", "measures"),
     [

@@ -1,5 +1,6 @@
 """A registry of finished jobs: many writers, one Parquet file each, tags, baselines, trends."""
 
+import io
 import json
 import multiprocessing
 from collections.abc import Callable
@@ -12,10 +13,12 @@ import pyarrow.dataset
 import pytest
 
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.history.entries import make_entry
+from latentscale_pipeline.history.entries import Entry, dump_entry, load_entry, make_entry
 from latentscale_pipeline.history.registry import Registry, pick_baseline
 from latentscale_pipeline.history.report import series_report
 from latentscale_pipeline.measures.finished_job import read_job
+from latentscale_pipeline.report.html import write_html
+from latentscale_pipeline.results.model import Verdict
 from tests.conftest import Ended
 from tests.support.comparisons import results, row, write_job
 from tests.support.results_documents import finished_job
@@ -172,7 +175,7 @@ def test_the_commands(tmp_path: Path, latentscale: Command) -> None:
 def test_a_trend_has_every_job_and_marks_the_failed() -> None:
     entries = [night(1, 3.0, passed=True), night(2, 3.5), night(3, 2.0, passed=False)]
     report = series_report(entries, "nightly", {"release": "nightly-00000002"})
-    section = report.sections[0]
+    section = report.sections[2]
     (figure,) = section.figures
     (panel,) = figure.panels
     line, passed, failed = panel.curves
@@ -187,15 +190,20 @@ def test_a_trend_has_every_job_and_marks_the_failed() -> None:
     ((name, last, change, lowest, highest, jobs, unit),) = section.scores.rows
     assert (name, change, lowest, highest) == ("spread, corpus", "−43 %", "2", "3.5")
     assert (last, jobs, unit) == ("2.0 [1.5, 2.5]", "3", "paws")
-    assert report.conclusions[0].startswith("1 of 3 jobs failed its gates.")
-    (jobs_table,) = report.sections[-1].tables
-    newest = dict(zip(jobs_table.header, jobs_table.rows[0], strict=True))
-    assert (newest["gates"], newest["time"], newest["peak memory"]) == (
-        *("failed", "1 min 30 s", "1.5 GiB"),
-    )
-    (jobs_table,) = report.sections[-1].tables
-    assert [cells[3] for cells in jobs_table.rows] == ["failed", "none", "passed"]
-    assert [cells[4] for cells in jobs_table.rows] == ["", "release", ""]
+    assert report.opening is not None
+    assert report.opening.heading == "Not compared"
+    assert report.opening.sentences[-1].startswith("1 of 3 jobs failed its gates. The last one fai")
+    assert [mark.kind for mark in report.opening.marks] == [
+        *("not_compared", "not_compared", "failed"),
+    ]
+    (jobs_table,) = report.sections[1].tables
+    assert jobs_table.anchors == ["job-2", "job-1", "job-0"]
+    place = jobs_table.header.index("gates")
+    assert [cells[place] for cells in jobs_table.rows] == ["failed", "", "passed"]
+    assert [cells[place + 1] for cells in jobs_table.rows] == ["", "release", ""]
+    (costs,) = report.sections[-1].tables
+    newest = dict(zip(costs.header, costs.rows[0], strict=True))
+    assert (newest["time"], newest["peak memory"]) == ("1 min 30 s", "1.5 GiB")
 
 
 def test_a_score_of_an_earlier_version_goes_on_under_its_complete_name() -> None:
@@ -204,6 +212,67 @@ def test_a_score_of_an_earlier_version_goes_on_under_its_complete_name() -> None
         document = results([row(float(number), 0.5, kernel=kernel)])
         document["job"] |= {"id": f"nightly-{number:08d}", "finished": f"2026-01-0{number}T02:00Z"}
         entries.append(make_entry(finished_job(document, None, f"jobs/{number}")))
-    table = series_report(entries, "nightly").sections[0].scores
+    table = series_report(entries, "nightly").sections[2].scores
     assert table is not None
     assert [(cells[0], cells[5]) for cells in table.rows] == [("spread (rbf median), corpus", "2")]
+
+
+def verdict_of(value: str, reason: str) -> Verdict:
+    return Verdict(value=value, reason=reason, compared=1)
+
+
+def compared_night(number: int, mean: float, verdict: str) -> Entry:
+    """Return a night whose score is compared with a baseline on samples of 100 rows."""
+    known: dict[str, Any] = {"rows": 100, "mean": mean, "variance": 1.0, "share": 0.1, "freedom": 9}
+    usual = {"rows": 100, "found": mean, "centre": 5.0, "lower": 4.0, "upper": 6.0, "z": mean - 5}
+    usual |= {"p": 0.001, "p_adjusted": 0.001 if verdict == "differs" else 1.0, "smallest_found": 1}
+    document = results([row(mean + 20, 0.5, samples=known, expected=usual)])
+    document["job"] |= {"id": f"nightly-{number:08d}", "finished": f"2026-01-0{number}T02:00Z"}
+    reason = f"spread is {mean:g}, where 4 to 6 is expected"
+    return make_entry(
+        finished_job(document, None, f"jobs/{number}"),
+        baseline="s3://key@bucket/jobs/release-1a2b3c4d/",
+        verdict=verdict_of(verdict, reason),
+    )
+
+
+def test_a_series_opens_with_the_last_verdict_and_since_when() -> None:
+    values = {1: "no_difference_found", 2: "no_difference_found", 3: "differs", 4: "differs"}
+    entries = [
+        compared_night(number, 9.0 if value == "differs" else 5.0, value)
+        for number, value in values.items()
+    ]
+    stored = [load_entry(dump_entry(entry), "here") for entry in entries]
+    assert stored == entries
+    report = series_report(stored, "nightly")
+    opening = report.opening
+    assert opening is not None
+    assert (opening.kind, opening.heading) == ("differs", "Differs from release-1a2b3c4d")
+    assert opening.sentences == [
+        "Since 2026-01-03: the last 2 of 4 jobs.",
+        "spread is 9, where 4 to 6 is expected",
+    ]
+    assert [mark.kind for mark in opening.marks] == list(values.values())
+    (figure,) = report.sections[0].figures
+    assert figure.caption == "on samples of 100 rows"
+    (panel,) = figure.panels
+    chance, line, usual, outside = panel.curves
+    assert (chance.lower, chance.upper) == ([4.0] * 4, [6.0] * 4)
+    assert line.y == [5.0, 5.0, 9.0, 9.0]
+    assert (usual.y, outside.y) == ([5.0, 5.0], [9.0, 9.0])
+    page = write_html(report)
+    assert page.count("<li class=") == 4
+    assert 'href="#job-3"' in page
+    assert 'id="job-3"' in page
+
+
+def test_an_entry_of_an_earlier_version_has_no_verdict() -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    entry = night(1, 3.0, passed=True)
+    table = parquet.read_table(io.BytesIO(dump_entry(entry)))
+    left = [name for name in table.column_names if not name.startswith(("verdict", "samples_"))]
+    stream = io.BytesIO()
+    parquet.write_table(pyarrow.table({name: table[name] for name in left}), stream)
+    assert load_entry(stream.getvalue(), "here") == entry

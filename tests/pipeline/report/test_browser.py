@@ -106,6 +106,7 @@ def test_a_page_in_a_browser(browser: Any, kind: str, tmp_path: Path) -> None:
     page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
     page.on("request", lambda request: requests.append(request.url))
     page.goto(path.as_uri(), timeout=PATIENCE_MS)
+    page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
     figures = [figure for section in report.sections for figure in section.figures]
     assert len(figures) >= 4
     for figure in figures:
@@ -117,7 +118,7 @@ def test_a_page_in_a_browser(browser: Any, kind: str, tmp_path: Path) -> None:
                 marks: panel.querySelectorAll(shapes).length,
                 height: area.height,
                 width: panel.getBoundingClientRect().width,
-                room: document.querySelector("main").clientWidth,
+                room: panel.closest("figure").clientWidth,
                 hidden: [...panel.querySelectorAll("text")].filter(text => {
                   const box = text.getBoundingClientRect();
                   return box.left < 0 || box.right > innerWidth;

@@ -1,0 +1,168 @@
+"""What the report of a series opens with: the last verdict and since when, and headline scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import takewhile
+
+from latentscale_pipeline.history.entries import Entry
+from latentscale_pipeline.report.scores import full_title
+from latentscale_pipeline.report.terminal_summary import headlines
+from latentscale_pipeline.report.verdict import HEADINGS, LEVEL
+from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, Score
+from latentscale_pipeline.views.content import Mark, Opening
+from latentscale_pipeline.views.figure import CHANCE, ROLE_STYLES, Curve, Figure, Panel, Style
+from latentscale_pipeline.views.formatting import counted, printable
+
+VERDICTS = {
+    "no_difference_found": "no difference found",
+    "differs": "differs",
+    "cannot_tell": "cannot tell",
+    None: "not compared",
+}
+"""A verdict in a table."""
+
+PANEL_HEIGHT = 110
+"""Height of a small panel, in pixels."""
+
+OUTSIDE = Style("differs by more than chance", "line-3", symbol="diamond")
+"""A score of a job that differs."""
+
+Key = tuple[str, str, str, str | None, str | None, float | None]
+
+
+def open_series(entries: Sequence[Entry]) -> Opening:
+    """Return the verdict on the last job, since when it holds, and a mark for each job."""
+    last = entries[-1]
+    usual = printable((last.baseline or "").rstrip("/").rpartition("/")[2]) or "the reference"
+    heading = HEADINGS.get(last.verdict, HEADINGS["cannot_tell"]).format(usual)
+    failed = sum(entry.passed is False for entry in entries)
+    sentences = [
+        *_since(entries),
+        *([printable(last.verdict_reason)] if last.verdict_reason else []),
+        *_gates(entries, failed),
+    ]
+    return Opening(
+        kind=last.verdict or "not_compared",
+        heading=heading,
+        sentences=sentences,
+        marks=[_mark(place, entry) for place, entry in enumerate(entries)],
+    )
+
+
+def _since(entries: Sequence[Entry]) -> list[str]:
+    last = entries[-1]
+    if last.verdict is None:
+        return ["The last job was compared with nothing."]
+    same = len(list(takewhile(lambda entry: entry.verdict == last.verdict, reversed(entries))))
+    since = day_of(entries[-same])
+    many = counted(len(entries), "job")
+    if same == 1:
+        return [f"So says the last of {many}."] if len(entries) > 1 else []
+    return [f"Since {since}: the last {same} of {many}."]
+
+
+def _gates(entries: Sequence[Entry], failed: int) -> list[str]:
+    last = entries[-1]
+    if all(entry.passed is None for entry in entries):
+        return []
+    whose = "their" if failed > 1 else "its"
+    said = f"{failed or 'None'} of {counted(len(entries), 'job')} failed {whose} gates."
+    if last.passed is False:
+        reason = printable(last.failures.partition("\n")[0])
+        return [f"{said} The last one failed: {reason}."]
+    return [f"{said} The last one {'passed' if last.passed else 'had none'}."]
+
+
+def _mark(place: int, entry: Entry) -> Mark:
+    failed = entry.passed is False
+    said = "a gate failed" if failed else VERDICTS.get(entry.verdict, VERDICTS[None])
+    kind = "failed" if failed else entry.verdict or "not_compared"
+    return Mark(kind, f"{day_of(entry)}, {printable(entry.job)}: {said}", anchor_of(place))
+
+
+def anchor_of(place: int) -> str:
+    """Return the id of a job's row."""
+    return f"job-{place}"
+
+
+def day_of(entry: Entry) -> str:
+    """Return the day on which a job finished."""
+    return printable(entry.finished[:10] or "unknown")
+
+
+def seconds_of(entry: Entry) -> float | None:
+    """Return when a job finished, in seconds since the epoch; None if that is unknown."""
+    try:
+        finished = datetime.fromisoformat(entry.finished)
+    except ValueError:
+        return None
+    return (finished if finished.tzinfo else finished.replace(tzinfo=UTC)).timestamp()
+
+
+def key_of(score: Score) -> Key:
+    """Return what tells a score from others of a job, except for its label."""
+    return (score.measure, score.of, score.score, score.kernel, score.order, score.scale)
+
+
+# --- headline scores --------------------------------------------------------------------------
+
+
+def headline_figures(entries: Sequence[Entry]) -> list[Figure]:
+    """Return a small figure of each headline score, those that differ in the last job first."""
+    dated = [entry for entry in entries if seconds_of(entry) is not None]
+    chosen = [score for score in headlines(entries[-1].scores) if score.of != "reference"]
+    chosen.sort(key=lambda score: not _differs(score))
+    figures = []
+    for place, score in enumerate(chosen):
+        found = [
+            (entry, own)
+            for entry in dated
+            for own in entry.scores
+            if key_of(own) == key_of(score) and own.label == score.label and own.value is not None
+        ]
+        if found:
+            figures.append(_figure(f"headline-{place}", full_title(score), found))
+    return figures
+
+
+def _differs(score: Score) -> bool:
+    expected = score.expected
+    return expected is not None and (expected.p_adjusted or 1.0) <= LEVEL
+
+
+def _figure(key: str, title: str, found: Sequence[tuple[Entry, Score]]) -> Figure:
+    sizes = {own.samples.rows if own.samples else None for _, own in found}
+    sampled = len(sizes) == 1 and None not in sizes
+    counts = found[-1][1].unit == SHARE_OF_ROWS
+    caption = f"on samples of {max(filter(None, sizes)):,} rows" if sampled else "of all rows"
+    values = [
+        own.samples.mean if sampled and own.samples else float(own.value or 0.0) for _, own in found
+    ]
+    times = [seconds_of(entry) or 0.0 for entry, _ in found]
+    style = Style("job", ROLE_STYLES["corpus"].colour)
+    jobs = [entry.job for entry, _ in found]
+    curves = [Curve("", times, values, style=style)]
+    for name, differs in ((style, False), (OUTSIDE, True)):
+        here = [place for place, (_, own) in enumerate(found) if _differs(own) == differs]
+        if here:
+            x, y = ([row[place] for place in here] for row in (times, values))
+            texts = [jobs[place] for place in here]
+            curves.append(Curve(name.name, x, y, points=True, style=name, texts=texts))
+    usual = [(at, own.expected) for at, (_, own) in zip(times, found, strict=True) if own.expected]
+    if (sampled or counts) and usual:
+        curves.insert(0, _chance(usual))
+    panel = Panel("", "", "", curves, dates=True, from_zero=counts, height=PANEL_HEIGHT)
+    return Figure(key, title, caption, [panel])
+
+
+def _chance(usual: Sequence[tuple[float, ExpectedRange]]) -> Curve:
+    return Curve(
+        CHANCE.name,
+        [at for at, _ in usual],
+        [known.centre for _, known in usual],
+        [known.lower for _, known in usual],
+        [known.upper for _, known in usual],
+        style=CHANCE,
+    )
