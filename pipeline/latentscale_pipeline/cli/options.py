@@ -56,8 +56,33 @@ SELECTION = (
     click.option(
         "--rows", "job", metavar="JOB", help="A finished job whose columns --where may name."
     ),
+    click.option(
+        "--drop-duplicates",
+        type=click.FloatRange(0.0),
+        metavar="DISTANCE",
+        help="Leave out rows within this distance of a row that stays.",
+    ),
     click.option("--sample", type=click.IntRange(1), help="Number of rows to draw at random."),
     click.option("--seed", type=click.IntRange(0), default=0, help="Seed of the sample."),
+    click.option(
+        "--diverse",
+        type=click.IntRange(1),
+        metavar="K",
+        help="Of the selected rows, choose K that are little similar to each other.",
+    ),
+    click.option(
+        "--cover",
+        type=click.IntRange(1),
+        metavar="K",
+        help="Of the selected rows, choose K that have all others near one of them.",
+    ),
+    click.option(
+        "--metric",
+        type=click.Choice(("cosine", "euclidean")),
+        default="cosine",
+        show_default=True,
+        help="How --drop-duplicates and --cover compare rows.",
+    ),
 )
 """Choose rows of a corpus."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +13,25 @@ import numpy.typing as npt
 
 from latentscale_pipeline.cli.info import show_corpus
 from latentscale_pipeline.cli.options import JSON, SELECTION, taking
+from latentscale_pipeline.cli.run import run_plan
 from latentscale_pipeline.cli.text_files import read_text
+from latentscale_pipeline.config.job import resolve_config
 from latentscale_pipeline.corpus import Corpus, open_corpus
+from latentscale_pipeline.corpus.diversity import Metric, choose_unlike
 from latentscale_pipeline.corpus.export import export as write_file
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.corpus.selection import Selection, choose_rows, chosen_source
+from latentscale_pipeline.jobs.machine import memory_bytes
+from latentscale_pipeline.jobs.plan import make_plan, measure_sections
 from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.progress import reported
 from latentscale_pipeline.rows.columns import rows_of_corpus
 from latentscale_pipeline.rows.selection import check_columns_cover_all
 from latentscale_pipeline.rows.selection import choose_rows as find_rows
+from latentscale_pipeline.views.formatting import write_number
+
+STAYS = "near_duplicate_of is null"
+"""What is true of rows that no earlier one is near."""
 
 
 @click.command()
@@ -37,7 +48,10 @@ def subset(corpus: str, target: str, overwrite: bool, as_json: bool, **chosen: A
     literals and with each other: ==, !=, <, <=, >, >=, in [...], and, or, not, parentheses. A
     column of true and false is a condition by itself. With --rows it compares what a finished job
     knows of each row, the columns of `latentscale rows`, also with null, for example with
-    --where "near_duplicate_of is null".
+    --where "near_duplicate_of is null". --drop-duplicates keeps the first of rows that are near
+    each other. Then --diverse chooses rows that raise the Vendi score of order 2 most, and --cover
+    those farthest from each other, so that all others are near one. Outliers are among the first
+    of both, so leave these out before.
 
     \b
     Example:
@@ -45,6 +59,8 @@ def subset(corpus: str, target: str, overwrite: bool, as_json: bool, **chosen: A
       latentscale subset corpus.zarr recent.zarr --table meta.parquet --where "year >= 2020"
       latentscale subset corpus.zarr good.zarr --table meta.npz --where "checked and not draft"
       latentscale subset corpus.zarr small.zarr --sample 10000 --seed 1
+      latentscale subset corpus.zarr distinct.zarr --drop-duplicates 0.05
+      latentscale subset corpus.zarr diverse.zarr --diverse 1000
     """
     opened = open_corpus(corpus)
     rows = _choose(opened, **chosen)
@@ -82,10 +98,75 @@ def export(corpus: str, target: str, overwrite: bool, **chosen: Any) -> None:
     click.echo(f"{target}: {len(rows)} rows of {opened.d} dimensions")
 
 
-def _choose(corpus: Corpus, job: str | None, **chosen: Any) -> npt.NDArray[np.int64]:
-    """Return the rows that the options select; with a job, --where names columns of that."""
+def _choose(
+    corpus: Corpus,
+    drop_duplicates: float | None,
+    diverse: int | None,
+    cover: int | None,
+    metric: Metric,
+    **chosen: Any,
+) -> npt.NDArray[np.int64]:
+    """Return the rows that the options select."""
+    if diverse and cover:
+        raise click.UsageError("--diverse and --cover are two ways to choose; name one")
+    among = None
+    if drop_duplicates is not None:
+        among = _without_duplicates(corpus, drop_duplicates, metric)
+    rows = _select(corpus, among, **chosen)
+    count = diverse or cover
+    if count is None:
+        return rows
+    with reported("choose", "rows") as progress:
+        found = choose_unlike(
+            corpus,
+            rows,
+            count,
+            cover=cover is not None,
+            metric=metric,
+            seed=chosen["seed"],
+            memory_bytes=memory_bytes(),
+            progress=progress,
+        )
+    for name, kept in (("chosen", found.retained), ("random", found.by_random_rows)):
+        click.echo(
+            f"{count:,} {name} rows: effective number (cosine, order 2) "
+            f"{write_number(kept.effective_number, 4)}, one within "
+            f"{write_number(kept.radius, 3)} ({metric}) of every row",
+            err=True,
+        )
+    return found.rows
+
+
+def _without_duplicates(corpus: Corpus, within: float, metric: Metric) -> npt.NDArray[np.int64]:
+    """Return the rows that stay if none is near an earlier one that does, by a job of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        document = {
+            "name": "subset",
+            "corpus": corpus.url,
+            "output": folder,
+            "measures": {"duplicates": {"metric": metric, "within": within, "rows": corpus.n}},
+            "sampling": {"method": "none"},
+        }
+        config = resolve_config(document, "subset", measures=measure_sections())
+        finished = run_plan(make_plan(config), quiet=not sys.stderr.isatty(), verbose=False)
+        rows = rows_of_corpus(read_job(finished.store.url), corpus)
+        check_columns_cover_all(rows, STAYS)
+        kept = find_rows(rows, STAYS, None, None)
+    dropped = corpus.n - len(kept)
+    click.echo(
+        f"{dropped:,} of {corpus.n:,} rows left out: each is within {within:g} ({metric}) of one "
+        "that stays",
+        err=True,
+    )
+    return kept
+
+
+def _select(
+    corpus: Corpus, among: npt.NDArray[np.int64] | None, job: str | None, **chosen: Any
+) -> npt.NDArray[np.int64]:
+    """Return the rows that meet all conditions; with a job, --where names columns of that."""
     if job is None:
-        return choose_rows(corpus, _selection(**chosen))
+        return choose_rows(corpus, _selection(**chosen), among)
     where = chosen.pop("where")
     if where is None:
         raise click.UsageError("--rows gives columns to --where; write a condition")
@@ -93,7 +174,8 @@ def _choose(corpus: Corpus, job: str | None, **chosen: Any) -> npt.NDArray[np.in
         raise click.UsageError("--where reads the columns of --rows or of --table, not of both")
     rows = rows_of_corpus(read_job(job), corpus)
     check_columns_cover_all(rows, where)
-    among = find_rows(rows, where, None, None)
+    found = find_rows(rows, where, None, None)
+    among = found if among is None else np.intersect1d(found, among)
     return choose_rows(corpus, _selection(where=None, **chosen), among)
 
 

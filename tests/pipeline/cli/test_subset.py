@@ -43,11 +43,14 @@ def test_the_examples_of_the_help_work(latentscale: Command, folder: Path) -> No
     [example] = re.findall(r'such as\s+"([^"]*)"', " ".join(" ".join(shown).split()))
     ended = latentscale("subset", "corpus.zarr", "some.zarr", "--where", example, "--json")
     assert json.loads(ended.out)["n"] == 3000
+    # Directions in the plane, none within 0.05 of another: at least 0.318 rad apart.
+    assert 10 < rows.pop("distinct.zarr") <= 19
     assert rows == {
         "english.zarr": 6000,
         "recent.zarr": 6000,
         "good.zarr": 4000,
         "small.zarr": 10_000,
+        "diverse.zarr": 1000,
     }
 
 
@@ -81,3 +84,26 @@ def test_a_label_is_no_condition(latentscale: Command, folder: Path) -> None:
     assert latentscale("subset", "corpus.zarr", "some.zarr", "--where", "labels") == Ended(
         2, "", "latentscale: 'labels': not a condition; write one such as labels == 'en'\n"
     )
+
+
+def test_near_rows_are_dropped_without_a_job_of_ones_own(
+    tmp_path: Path, latentscale: Command
+) -> None:
+    rows = np.random.default_rng(2).normal(size=(300, 8)).astype("f4")
+    rows[100:140] = rows[:40] * np.float32(1.001)
+    np.save(tmp_path / "rows.npy", rows)
+    source, target = tmp_path / "rows.zarr", tmp_path / "kept.npy"
+    assert latentscale("ingest", tmp_path / "rows.npy", source).code == 0
+    ended = latentscale("export", source, target, "--drop-duplicates", "0.0001")
+    assert ended.code == 0, ended.err
+    assert "40 of 300 rows left out: each is within 0.0001 (cosine) of one that stays" in ended.err
+    kept = np.load(target)
+    assert np.array_equal(kept, np.delete(rows, np.arange(100, 140), axis=0))
+    both = ("--drop-duplicates", "0.0001", "--cover", "20", "--metric", "euclidean")
+    ended = latentscale("export", source, target, "--overwrite", *both)
+    assert ended.code == 0, ended.err
+    # Under the Euclidean distance no row is that near.
+    assert "0 of 300 rows left out" in ended.err
+    assert "20 chosen rows: effective number (cosine, order 2) " in ended.err
+    assert "20 random rows: effective number (cosine, order 2) " in ended.err
+    assert np.load(target).shape == (20, 8)
