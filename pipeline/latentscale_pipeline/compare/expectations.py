@@ -21,7 +21,7 @@ from latentscale_pipeline.report.expected import with_expected
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, SampledScore, Score
 
 SAMPLED = ("rows", "own scale")
-"""Kinds of mismatches that samples of equally many rows don't have."""
+"""Kinds of mismatches that neither samples of equally many rows nor counts mind."""
 
 
 def expect_scores(
@@ -101,24 +101,25 @@ def _expected(
 ) -> ExpectedScore | str:
     job, baseline, score = compared.job, compared.baseline, compared.score
     known = counted.get((score.measure, score.of, score.score))
-    differing = [
-        found
-        for found in compared.mismatches
-        if found.kind not in SAMPLED or (known is not None and score.size_dependent)
-    ]
+    differing = [found for found in compared.mismatches if found.kind not in SAMPLED]
     if differing:
         return str(differing[0])
     if known is not None:
         return known
-    ours, theirs = (row.samples if row else None for row in (job, baseline))
-    if ours is None or theirs is None:
-        return f"the {'job' if ours is None else 'baseline'} has no samples of it"
-    if ours.rows != theirs.rows:
+    ours, theirs = (_by_rows(row) for row in (job, baseline))
+    if not ours or not theirs:
+        return f"the {'baseline' if ours else 'job'} has no samples of it"
+    common = max(ours.keys() & theirs.keys(), default=None)
+    if common is None:
         return (
-            f"samples have {ours.rows:,} rows here and {theirs.rows:,} in the baseline; set "
+            f"samples have {max(ours):,} rows here and {max(theirs):,} in the baseline; set "
             "sampling.rows in both jobs"
         )
-    return ExpectedScore(ours.rows, expect_like(_mean(ours), _mean(theirs)))
+    return ExpectedScore(common, expect_like(_mean(ours[common]), _mean(theirs[common])))
+
+
+def _by_rows(score: Score | None) -> dict[int, SampledScore]:
+    return {each.rows: each for each in (score.samples if score else None) or ()}
 
 
 def _mean(sampled: SampledScore) -> SampleMean:

@@ -23,7 +23,7 @@ from latentscale_pipeline.compare.gate_checks import GateResult
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.method import COSTS, PROMISES, SAMPLING_ERROR, written_cost
-from latentscale_pipeline.report.opening import open_report
+from latentscale_pipeline.report.opening import fail, open_report
 from latentscale_pipeline.report.scores import definitions_of, report_of, section_of, title_apart
 from latentscale_pipeline.views.content import (
     Answer,
@@ -62,12 +62,13 @@ def comparison_report(
     )
     alone = len(comparisons) == 1
     summary = [] if gates is None else [_gates_summary(gates)]
+    failed = any(not result.passed for result in gates or ())
     return Report(
         kind="comparison",
         title=f"{against} against {names[-1]}",
         subtitle=" · ".join(printable(job.id) for job in jobs),
         corpora=_corpora(jobs, names) if alone else (),
-        opening=_opening(comparisons[0], names[-1], summary) if alone else None,
+        opening=_opening(comparisons[0], names[-1], summary, failed=failed) if alone else None,
         conclusions=[]
         if alone
         else [
@@ -89,14 +90,20 @@ def comparison_report(
     )
 
 
-def _opening(comparison: Comparison, baseline: str, gates: Sequence[str]) -> Opening:
+def _opening(
+    comparison: Comparison, baseline: str, gates: Sequence[str], *, failed: bool
+) -> Opening:
     """Return the verdict on the baseline, with the gates beside it."""
     opening = open_report(comparison.results, baseline)
     rows = [row for each in comparison.job.results.rows or () for row in each.rows]
+    own = comparison.job.results.verdict
+    if own is not None and own.value == "differs":
+        gates = [f"The job differs from its reference: {own.reason}", *gates]
     said = "Rows that the baseline doesn't name." if opening.look else "No row is new."
     if any(row.id is None for row in rows):
         said = "The rows that stand out most. Without ids, new ones can't be told from old."
-    return replace(opening, sentences=[*opening.sentences, *gates], look_said=said)
+    found = replace(opening, sentences=[*opening.sentences, *gates], look_said=said)
+    return fail(found) if failed else found
 
 
 def _corpora(jobs: Sequence[FinishedJob], names: Sequence[str]) -> list[tuple[str, str]]:

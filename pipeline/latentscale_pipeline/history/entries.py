@@ -14,7 +14,7 @@ from typing import Any
 
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.finished_job import FinishedJob
-from latentscale_pipeline.results.model import PARTS, Score, Verdict
+from latentscale_pipeline.results.model import Score, Verdict
 from latentscale_pipeline.storage.urls import strip_credentials
 
 PARQUET_MISSING = (
@@ -94,8 +94,8 @@ NUMBERS: Mapping[str, str] = {
     **dict.fromkeys(("scale", "value", "lower", "upper", "sampling_error", "seconds"), "float64"),
     **dict.fromkeys(("corpus_rows", "peak_memory_bytes"), "int64"),
     **dict.fromkeys(("passed", "size_dependent"), "bool_"),
-    **{name: "float64" for name in SCORE_COLUMNS if name.startswith(tuple(f"{p}_" for p in PARTS))},
-    **dict.fromkeys(("expected_rows", "samples_rows", "samples_freedom"), "int64"),
+    **{name: "float64" for name in SCORE_COLUMNS if name.startswith("expected_")},
+    "expected_rows": "int64",
     "expected_reason": "string",
 }
 """Arrow types of the columns that aren't text."""

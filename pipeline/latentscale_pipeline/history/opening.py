@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from itertools import takewhile
 
 from latentscale_pipeline.history.entries import Entry
+from latentscale_pipeline.report.opening import fail
 from latentscale_pipeline.report.scores import full_title
 from latentscale_pipeline.report.terminal_summary import headlines
 from latentscale_pipeline.report.verdict import HEADINGS, LEVEL
@@ -43,12 +44,13 @@ def open_series(entries: Sequence[Entry]) -> Opening:
         *([printable(last.verdict_reason)] if last.verdict_reason else []),
         *_gates(entries, failed),
     ]
-    return Opening(
+    opening = Opening(
         kind=last.verdict or "not_compared",
         heading=heading,
         sentences=sentences,
         marks=[_mark(place, entry) for place, entry in enumerate(entries)],
     )
+    return fail(opening) if last.passed is False else opening
 
 
 def _since(entries: Sequence[Entry]) -> list[str]:
@@ -133,13 +135,10 @@ def _differs(score: Score) -> bool:
 
 
 def _figure(key: str, title: str, found: Sequence[tuple[Entry, Score]]) -> Figure:
-    sizes = {own.samples.rows if own.samples else None for _, own in found}
-    sampled = len(sizes) == 1 and None not in sizes
+    rows = _common_rows([own for _, own in found])
     counts = found[-1][1].unit == SHARE_OF_ROWS
-    caption = f"on samples of {max(filter(None, sizes)):,} rows" if sampled else "of all rows"
-    values = [
-        own.samples.mean if sampled and own.samples else float(own.value or 0.0) for _, own in found
-    ]
+    caption = f"on samples of {rows:,} rows" if rows else "of all rows"
+    values = [_value(own, rows) for _, own in found]
     times = [seconds_of(entry) or 0.0 for entry, _ in found]
     style = Style("job", ROLE_STYLES["corpus"].colour)
     jobs = [entry.job for entry, _ in found]
@@ -150,11 +149,27 @@ def _figure(key: str, title: str, found: Sequence[tuple[Entry, Score]]) -> Figur
             x, y = ([row[place] for place in here] for row in (times, values))
             texts = [jobs[place] for place in here]
             curves.append(Curve(name.name, x, y, points=True, style=name, texts=texts))
-    usual = [(at, own.expected) for at, (_, own) in zip(times, found, strict=True) if own.expected]
-    if (sampled or counts) and usual:
+    usual = [
+        (at, own.expected)
+        for at, (_, own) in zip(times, found, strict=True)
+        if own.expected and (counts or own.expected.rows == rows)
+    ]
+    if (rows or counts) and usual:
         curves.insert(0, _chance(usual))
     panel = Panel("", "", "", curves, dates=True, from_zero=counts, height=PANEL_HEIGHT)
     return Figure(key, title, caption, [panel])
+
+
+def _common_rows(scores: Sequence[Score]) -> int | None:
+    """Return the rows of samples on which all were measured, and have their ranges."""
+    sizes = [{each.rows for each in score.samples or ()} for score in scores]
+    ranges = {score.expected.rows for score in scores if score.expected is not None}
+    return max(set.intersection(*sizes, *([ranges] if ranges else [])), default=None)
+
+
+def _value(score: Score, rows: int | None) -> float:
+    means = {each.rows: each.mean for each in score.samples or ()}
+    return float(score.value or 0.0) if rows is None else means[rows]
 
 
 def _chance(usual: Sequence[tuple[float, ExpectedRange]]) -> Curve:

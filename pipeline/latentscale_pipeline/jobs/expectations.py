@@ -36,10 +36,9 @@ def expect_scores(
         for place, score in enumerate(scores):
             if score.measure != name or score.of == "reference" or score.label is not None:
                 continue
-            mean = expected.mean(score)
-            if mean is not None:
-                sampled = SampledScore(rows=expected.rows, **asdict(mean))
-                scores[place] = score.model_copy(update={"samples": sampled})
+            means = [SampledScore(rows=n, **asdict(mean)) for n, mean in expected.means(score)]
+            if means:
+                scores[place] = score.model_copy(update={"samples": means})
             if "reference" in facts.corpora:
                 known = expected.of(score)
                 found[place] = (

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,9 @@ DISJOINT, LEAST_DISJOINT = 5, 2
 SIZES = (5, 2, 1)
 """Rows of samples are these times a power of ten, so that corpora of about one size compare."""
 
+FEWER = 0.5
+"""Largest size of the smaller samples, by which jobs on fewer rows compare, in that of others."""
+
 SHARD_BYTES = 2**40
 """A sample is one shard."""
 
@@ -83,11 +86,14 @@ class SampleSizes:
         Samples of the corpus; each has :data:`SAMPLES` of the reference beside it.
     drawn : mapping
         Rows of each corpus that they are taken from.
+    compares : bool
+        Whether samples of the reference are measured in place of those of the corpus.
     """
 
     rows: int
     groups: int
     drawn: Mapping[Role, int]
+    compares: bool
 
     def cuts(self, role: Role) -> Cuts:
         """Return how many tasks take their disjoint rows from each random order of those drawn."""
@@ -132,7 +138,15 @@ def sample_sizes(facts: JobFacts) -> SampleSizes | str:
         )
         for role in parts
     }
-    return SampleSizes(rows, facts.samples, drawn)
+    return SampleSizes(rows, facts.samples, drawn, reference is not None)
+
+
+def fewer_rows(sizes: SampleSizes) -> SampleSizes | None:
+    """Return smaller samples of the same rows, or None if there are none."""
+    most = int(sizes.rows * FEWER)
+    if most < MIN_ROWS:
+        return None
+    return replace(sizes, rows=_sample_rows(sizes.rows, most), compares=False)
 
 
 def _sample_rows(wanted: int, most: int) -> int:
@@ -143,14 +157,14 @@ def _sample_rows(wanted: int, most: int) -> int:
     return next(size * power for size in SIZES if size * power <= most)
 
 
-def stage_name(measure: str) -> str:
-    """Return the name of the stage that measures the samples."""
-    return f"expected-{measure}"
+def stage_name(measure: str, *, fewer: bool = False) -> str:
+    """Return the name of the stage that measures the samples, or the smaller ones."""
+    return f"sampled-{measure}" if fewer else f"expected-{measure}"
 
 
 def rows_name(role: Role) -> str:
     """Return the name of the stage that draws the rows of all samples of a corpus."""
-    return f"sampled-{role}"
+    return f"sampled-rows-{role}"
 
 
 # --- planning -----------------------------------------------------------------------------------
@@ -164,9 +178,11 @@ def plan_samples(
     if isinstance(sizes, str):
         return []
     stages = [
-        _plan_measure(name, work, facts, sizes)
+        _plan_measure(name, work, facts, own)
         for name, section in sections.items()
-        if isinstance(work := _sample_work(name, measures[name], section, facts, sizes), _Samples)
+        for own in (sizes, fewer_rows(sizes))
+        if own is not None
+        if isinstance(work := _sample_work(name, measures[name], section, facts, own), _Samples)
     ]
     if not stages:
         return []
@@ -213,14 +229,14 @@ def _sample_facts(corpus: CorpusFacts, rows: int) -> CorpusFacts:
 
 def _plan_measure(name: str, work: _Samples, facts: JobFacts, sizes: SampleSizes) -> Stage:
     costs = [stage.cost_estimate for stage in work.stages]
-    compares = "reference" in sizes.drawn
-    times = sizes.groups * (SAMPLES if compares else 1)
-    beside = f", {times} of the reference" if compares else ""
+    times = sizes.groups * (SAMPLES if sizes.compares else 1)
+    beside = f", {times} of the reference" if sizes.compares else ""
+    fewer = sizes != sample_sizes(facts)
     drawn = [row_bytes(facts.corpora[role]) * rows for role, rows in sizes.drawn.items()]
     samples = 4 * sizes.rows * max(map(row_bytes, facts.corpora.values()))
     written = sum(cost.bytes_written for cost in costs)
     return Stage(
-        name=stage_name(name),
+        name=stage_name(name, fewer=fewer),
         work=work,
         finalise=gather_scores,
         partitions=sizes.groups,
@@ -229,6 +245,7 @@ def _plan_measure(name: str, work: _Samples, facts: JobFacts, sizes: SampleSizes
             "rows": sizes.rows,
             "drawn": dict(sizes.drawn),
             "shares": {role: sizes.share(role) for role in sizes.drawn},
+            "compares": sizes.compares,
             "cuts": {role: asdict(sizes.cuts(role)) for role in sizes.drawn},
             "section": plain(work.section.model_dump()),
             "stages": _described(work.stages),
@@ -298,6 +315,8 @@ class _Samples:
             if "reference" in self.sizes.drawn
             else [None]
         )
+        if not self.sizes.compares:
+            others = []
         store = InMemoryStore()
         try:
             found = [
@@ -364,7 +383,7 @@ def gather_scores(inputs: Inputs) -> Output:
             unknown.append(name)
             continue
         scores = np.array(values, dtype=np.float64)
-        if "reference" in shares:
+        if inputs.parameters["compares"]:
             found = expect(scores[:, 0], scores[:, 1:], shares["corpus"], shares["reference"])
             expected[name] = asdict(found)
         roles = ROLES[json.loads(name)[0]]
@@ -398,7 +417,14 @@ def collect_samples(
         if isinstance(work, str):
             yield name, Expected(sizes.rows, work)
         else:
-            yield name, Expected(sizes.rows, "", results(stage_name(name)))
+            fewer = fewer_rows(sizes)
+            others = (
+                {}
+                if fewer is None
+                or isinstance(_sample_work(name, measures[name], section, facts, fewer), str)
+                else {fewer.rows: results(stage_name(name, fewer=True))}
+            )
+            yield name, Expected(sizes.rows, "", results(stage_name(name)), others)
 
 
 @dataclass(frozen=True)
@@ -413,11 +439,14 @@ class Expected:
         Why there are none; empty if there are.
     artifact : Artifact or None
         The result of the stage.
+    fewer : mapping
+        Those of smaller samples, by their rows.
     """
 
     rows: int
     reason: str
     artifact: Artifact | None = None
+    fewer: Mapping[int, Artifact] = field(default_factory=dict)
 
     def of(self, score: Score) -> Expectation | str:
         """Return where a score is expected, or why that isn't known."""
@@ -431,8 +460,10 @@ class Expected:
         found = self.artifact.values["expected"].get(name)
         return "it isn't measured on samples" if found is None else Expectation(**found)
 
-    def mean(self, score: Score) -> SampleMean | None:
-        """Return the mean score over the samples of the corpus; None if it isn't known."""
-        means = {} if self.artifact is None else self.artifact.values["means"]
-        found = means.get(identity(score))
-        return None if found is None else SampleMean(**found)
+    def means(self, score: Score) -> Iterator[tuple[int, SampleMean]]:
+        """Yield the mean scores over samples of the corpus, by their rows; the largest first."""
+        known = {} if self.artifact is None else {self.rows: self.artifact}
+        for rows, artifact in {**known, **self.fewer}.items():
+            found = artifact.values["means"].get(identity(score))
+            if found is not None:
+                yield rows, SampleMean(**found)

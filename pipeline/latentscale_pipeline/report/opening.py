@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import NormalDist
 
 from latentscale_pipeline.measures.base import GROUPS
@@ -62,6 +63,11 @@ def open_report(results: Results, usual: str = "the reference") -> Opening:
     )
 
 
+def fail(opening: Opening) -> Opening:
+    """Say in the heading that a gate failed; the verdict stays what it is."""
+    return replace(opening, kind="failed", heading=f"{opening.heading}; a gate failed")
+
+
 def _place(score: Score) -> int:
     group = report_of(score.measure).group
     return GROUPS.index(group) if group in GROUPS else len(GROUPS)
@@ -109,9 +115,12 @@ def _rows_said(results: Results, rows: Sequence[Strip]) -> str:
     if not any(strip.expected for strip in rows):
         return "Nothing says what is usual."
     unusual = sum(strip.differs for strip in rows)
+    unknown = sum(not strip.expected for strip in rows)
+    rest = f" Nothing says what is usual of {unknown} of these." if unknown else ""
     if not unusual:
-        return "Nothing unusual among its rows."
-    return "One of these is not usual." if unusual == 1 else f"{unusual} of these are not usual."
+        return f"Nothing unusual among its rows.{rest}" if not rest else rest.strip()
+    one = "One of these is not usual."
+    return (one if unusual == 1 else f"{unusual} of these are not usual.") + rest
 
 
 def _strips_said(compared: Sequence[Compared]) -> str:

@@ -139,26 +139,32 @@ class Score(Part):
     """Where the score is expected by chance alone, in a job with a reference."""
     expected_reason: Absent[Text] = None
     """Why that isn't known."""
-    samples: Absent[SampledScore] = None
-    """The score on random samples of the corpus and, for the pair, of the reference."""
+    samples: Absent[list[SampledScore]] = None
+    """The score on random samples of the corpus and, for the pair, of the reference; samples of two
+    sizes, if there are rows enough.
+    """
 
     def flat(self) -> dict[str, Any]:
-        """Return one mapping of all fields; those of its parts have the part's name before them."""
-        own = {name: getattr(self, name) for name in Score.model_fields if name not in PARTS}
-        for name, part in PARTS.items():
-            found = getattr(self, name)
-            fields = dict.fromkeys(part.model_fields) | (found.document() if found else {})
-            own |= {f"{name}_{field}": value for field, value in fields.items()}
-        return own
+        """Return one mapping of all fields.
+
+        Those of ``expected`` have its name before them; ``samples`` are JSON.
+        """
+        own = {name: getattr(self, name) for name in Score.model_fields if name != "expected"}
+        if self.samples is not None:
+            own["samples"] = json.dumps([each.document() for each in self.samples])
+        usual = dict.fromkeys(ExpectedRange.model_fields)
+        usual |= self.expected.document() if self.expected else {}
+        return own | {f"expected_{name}": value for name, value in usual.items()}
 
     @classmethod
     def unflatten(cls, columns: Mapping[str, Any]) -> Score:
         """Return the score of which :meth:`flat` made these columns; some may be missing."""
         own = {name: columns[name] for name in Score.model_fields if name in columns}
-        for name, part in PARTS.items():
-            known = {field: columns.get(f"{name}_{field}") for field in part.model_fields}
-            own[name] = {field: value for field, value in known.items() if value is not None}
-        return cls(**{name: value for name, value in own.items() if name not in PARTS or value})
+        if own.get("samples"):
+            own["samples"] = json.loads(own["samples"])
+        usual = {name: columns.get(f"expected_{name}") for name in ExpectedRange.model_fields}
+        own["expected"] = {name: value for name, value in usual.items() if value is not None}
+        return cls(**{name: value for name, value in own.items() if name != "expected" or value})
 
     @model_validator(mode="after")
     def _bracketed(self) -> Score:
@@ -168,10 +174,6 @@ class Score(Part):
             if self.lower > self.upper:
                 raise ValueError("lower is above upper")
         return self
-
-
-PARTS: Mapping[str, type[Part]] = {"expected": ExpectedRange, "samples": SampledScore}
-"""Fields of a score that have fields themselves."""
 
 
 class Corpus(Part):

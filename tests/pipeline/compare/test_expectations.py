@@ -114,14 +114,26 @@ def test_corpora_of_other_sizes_are_compared_on_samples_of_one_size(run: Run) ->
     [area] = [s for s in comparison.scores if s.score.score == "area"]
     assert area.left_out
     assert area.expected is not None
-    # Near-duplicates are the more frequent the more rows there are.
+    # Near-duplicates may be as much more frequent as there are more rows.
     [near] = [s for s in comparison.scores if s.score.score == "near-duplicates"]
-    assert near.expected is None
-    assert near.expected_reason == "n of the corpus is 900 here and 600 in the baseline"
-    other = compare(run("few", sample(600, 5), sampling="{rows: 50}"), few)
+    assert near.left_out
+    assert near.p == 1.0
+    spoiled = compare(run("spoiled", with_copies(sample(900, 4))), few)
+    [near] = [s for s in spoiled.scores if s.score.score == "near-duplicates"]
+    assert near.significant
+    assert spoiled.results.verdict is not None
+    assert spoiled.results.verdict.value == "differs"
+    # Both have samples of 100 rows: the larger ones of the one, the smaller ones of the other.
+    most = compare(run("most", sample(1100, 5)), few)
+    assert {s.expected.rows for s in most.scores if s.score.measure == "heat" and s.expected} == {
+        100
+    }
+    assert most.results.verdict is not None
+    assert most.results.verdict.value == "no_difference_found"
+    other = compare(run("few", sample(600, 5), sampling="{rows: 70}"), few)
     [reason] = {s.expected_reason for s in other.shared if s.score.measure == "vendi"}
     assert reason == (
-        "samples have 50 rows here and 100 in the baseline; set sampling.rows in both jobs"
+        "samples have 70 rows here and 100 in the baseline; set sampling.rows in both jobs"
     )
 
 
@@ -140,7 +152,8 @@ def test_a_reference_of_both_makes_scores_of_the_pair_comparable(run: Run) -> No
     assert comparison.results.verdict.value == "no_difference_found"
 
 
-def test_the_label_whose_share_changed_is_named(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("with_reference", [True, False])
+def test_the_label_whose_share_changed_is_named(tmp_path: Path, with_reference: bool) -> None:
     def labelled(name: str, counts: dict[str, int], seed: int) -> str:
         labels = [label for label, count in counts.items() for _ in range(count)]
         np.save(tmp_path / f"{name}.npy", sample(len(labels), seed))
@@ -150,25 +163,30 @@ def test_the_label_whose_share_changed_is_named(run: Run, tmp_path: Path) -> Non
         return target
 
     counts = {"cats": 200, "dogs": 200, "birds": 200}
-    fewer = {"cats": 100, "dogs": 250, "birds": 250}
-    paths = [labelled("reference", counts, 1), labelled("a", counts, 2), labelled("b", fewer, 3)]
+    fewer = {"dogs": 300, "birds": 285, "cats": 15}
+    paths = [labelled("r", counts, 1), labelled("a", counts, 2), labelled("b", fewer, 3)]
+    reference = f"reference: {paths[0]}\n" if with_reference else ""
     jobs = []
     for name, path in zip(("labels-release", "labels-nightly"), paths[1:], strict=True):
         text = (
-            f"name: {name}\ncorpus: {path}\nreference: {paths[0]}\noutput: {tmp_path}/jobs\n"
-            "cluster: {kind: serial}\nmeasures: {label_shares: {}}\n"
+            f"name: {name}\ncorpus: {path}\n{reference}output: {tmp_path}/jobs\n"
+            "cluster: {kind: serial}\nmeasures: {vendi: {kernels: [cosine]}}\n"
         )
         (tmp_path / "job.yaml").write_text(text)
         run_here(tmp_path / "job.yaml")
         [folder] = (tmp_path / "jobs").glob(f"{name}-*")
         jobs.append(read_job(str(folder)))
+    part = jobs[1].results.part("label_shares")
+    assert ["cats"] * with_reference == [s.label for s in part.labels if s.label == "cats"]
     comparison = compare(jobs[1], jobs[0])
     verdict = comparison.results.verdict
     assert verdict is not None
     assert verdict.value == "differs"
     [share] = [s for s in comparison.scores if s.score.measure == "label_shares"]
     assert share.score.label == "cats"
-    assert share.values == (pytest.approx(100 / 600), pytest.approx(200 / 600))
+    # Without a reference, a label of fewer than 20 rows isn't named: it may have 19.
+    count = 15 if with_reference else 19
+    assert share.values == (pytest.approx(count / 600), pytest.approx(200 / 600))
 
 
 def test_jobs_without_samples_cannot_tell() -> None:

@@ -226,7 +226,7 @@ def compared_night(number: int, mean: float, verdict: str) -> Entry:
     known: dict[str, Any] = {"rows": 100, "mean": mean, "variance": 1.0, "share": 0.1, "freedom": 9}
     usual = {"rows": 100, "found": mean, "centre": 5.0, "lower": 4.0, "upper": 6.0, "z": mean - 5}
     usual |= {"p": 0.001, "p_adjusted": 0.001 if verdict == "differs" else 1.0, "smallest_found": 1}
-    document = results([row(mean + 20, 0.5, samples=known, expected=usual)])
+    document = results([row(mean + 20, 0.5, samples=[known], expected=usual)])
     document["job"] |= {"id": f"nightly-{number:08d}", "finished": f"2026-01-0{number}T02:00Z"}
     reason = f"spread is {mean:g}, where 4 to 6 is expected"
     return make_entry(

@@ -50,7 +50,7 @@ class DuplicatesMeasure(Measure):
         """Yield the counts of rows, as shares of those that were looked at."""
         from latentscale_pipeline.measures.duplicates.collect import counts_between
 
-        return counts_between(found, usual)
+        return counts_between(found, usual, rows / usual_rows)
 
     def row_columns(self, found: DuplicatesResults, role: Role) -> list[RowColumn]:
         """Return the nearest rows, what a row repeats, and whether it leaks or lies apart."""

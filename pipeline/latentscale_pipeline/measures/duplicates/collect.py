@@ -158,28 +158,49 @@ def _expected(
             yield place, ExpectedScore(known["rows"], expectation)
 
 
-def counts_between(found: DuplicatesResults, usual: DuplicatesResults) -> Iterator[CountedBetween]:
-    """Compare the shares of rows of two corpora, of those whose nearest rows were found."""
+def counts_between(
+    found: DuplicatesResults, usual: DuplicatesResults, growth: float
+) -> Iterator[CountedBetween]:
+    """Compare the shares of rows of two corpora, of those whose nearest rows were found.
+
+    ``growth`` is how many times as many rows a corpus has as the usual one. A row has at most as
+    many times as many others near it, and at least as many; so has a row of the reference.
+    """
     for name in OF_ONE:
         field = name.replace("-", "_").replace(" ", "_")
         counts = [getattr(part.corpus, field) for part in (found, usual)]
-        yield _between("corpus", name, counts, [part.corpus.rows for part in (found, usual)])
+        rows = [part.corpus.rows for part in (found, usual)]
+        yield _between("corpus", name, counts, rows, growth)
     if found.pair is None or usual.pair is None:
         return
     for name, counted in OF_PAIR.items():
         counts = [getattr(part.pair, name.replace(" ", "_")) for part in (found, usual)]
         rows = [getattr(part, counted).rows for part in (found, usual)]
-        yield _between("pair", name, counts, rows)
+        if name in OF_ANY_SIZE:
+            yield _between("pair", name, counts, rows, 1.0)
+        else:
+            yield _between("pair", name, counts, rows, growth, absent=True)
 
 
 def _between(
-    of: Literal["corpus", "pair"], name: str, counts: Sequence[int], rows: Sequence[int]
+    of: Literal["corpus", "pair"],
+    name: str,
+    counts: Sequence[int],
+    rows: Sequence[int],
+    growth: float,
+    *,
+    absent: bool = False,
 ) -> CountedBetween:
-    shares_of_rows = [count / among for count, among in zip(counts, rows, strict=True)]
+    """Compare two shares; ``absent`` are those of rows that have no other row near them."""
+    share, usual = (count / among for count, among in zip(counts, rows, strict=True))
+    near = 1.0 - usual if absent else usual
+    least, most = sorted((near, min(1.0, growth * near)))
+    if absent:
+        least, most = 1.0 - most, 1.0 - least
     expected = expect_share(
-        shares_of_rows[0],
+        share,
         rows[0],
-        shares_of_rows[1],
+        min(max(share, least), most),
         rows[1],
         rows_of_event=shares.ROWS_OF_EVENT,
     )

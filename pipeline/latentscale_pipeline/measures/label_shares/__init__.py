@@ -1,4 +1,4 @@
-"""Which labels are more or less frequent in the corpus than in the reference."""
+"""How frequent labels are, and which are more or less frequent than in the reference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from latentscale_pipeline.measures.label_shares.results import LabelSharesResult
 
 
 class LabelSharesMeasure(Measure):
-    """The shares of labels as a measure; part of every job whose corpora both have labels."""
+    """The shares of labels as a measure; part of every job whose corpora all have labels."""
 
     section = LabelShares
     results = LabelSharesResults
@@ -26,7 +26,7 @@ class LabelSharesMeasure(Measure):
     always = True
 
     def plan(self, section: LabelShares | None, facts: JobFacts) -> list[Stage]:
-        """Plan the count of the labels of both corpora."""
+        """Plan the count of the labels of all corpora."""
         from latentscale_pipeline.measures.label_shares.counts import counts_stage
 
         return [counts_stage(role, facts) for role in facts.corpora] if _apply(facts) else []
@@ -37,7 +37,7 @@ class LabelSharesMeasure(Measure):
 
         if _apply(facts):
             return collect_label_shares(facts, results)
-        reason = "labels are compared only if corpus and reference have labels"
+        reason = "labels are counted only if all corpora of the job have labels"
         return Findings(None, reason=None if section is None else reason)
 
     def counts_between(
@@ -57,7 +57,7 @@ class LabelSharesMeasure(Measure):
 
 
 def _apply(facts: JobFacts) -> bool:
-    return len(facts.corpora) == 2 and all(each.labels for each in facts.corpora.values())
+    return all(each.labels for each in facts.corpora.values())
 
 
 MEASURE = LabelSharesMeasure()

@@ -23,10 +23,13 @@ LEAST_ROWS = 20
 
 def collect_label_shares(facts: JobFacts, results: Results) -> Findings:
     """Compare the share of every label in the corpus with that in the reference."""
-    ours, theirs = (results(counts.stage_name(role)).values["rows"] for role in facts.corpora)
-    if ours is None or theirs is None:
+    found = [results(counts.stage_name(role)).values["rows"] for role in facts.corpora]
+    if None in found:
         reason = f"there are more than {counts.MOST_LABELS:,} labels"
         return Findings(None, reason=reason)
+    if len(found) == 1:
+        return _count(found[0])
+    ours, theirs = found
     known = sorted({*ours, *theirs})
     enough = [label for label in known if ours.get(label, 0) + theirs.get(label, 0) >= LEAST_ROWS]
     if not enough:
@@ -49,6 +52,16 @@ def collect_label_shares(facts: JobFacts, results: Results) -> Findings:
     label, share = shares[0]
     expected = ExpectedScore(rows, ExpectedOfMany(share, len(enough)))
     return Findings(part, (_score(label, ours.get(label, 0), rows),), expected={0: expected})
+
+
+def _count(rows: Mapping[str, int]) -> Findings:
+    """Return how frequent labels are; nothing says whether that is usual."""
+    enough = [label for label, count in rows.items() if count >= LEAST_ROWS]
+    if not enough:
+        return Findings(None, reason=f"no label has {LEAST_ROWS} rows")
+    enough.sort(key=lambda label: -rows[label])
+    labels = [LabelShare(label=label, rows=rows[label]) for label in enough]
+    return Findings(LabelSharesResults(labels=labels, few=len(rows) - len(enough)))
 
 
 def label_between(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from latentscale_pipeline.measures.base import MeasureReport, Score
-from latentscale_pipeline.measures.label_shares.results import LabelSharesResults
+from latentscale_pipeline.measures.label_shares.results import LabelShare, LabelSharesResults
 from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.content import Table, table_of
 from latentscale_pipeline.views.figure import (
@@ -37,7 +37,7 @@ class LabelSharesReport(MeasureReport):
     group = "Rows"
     of_labels = True
     title = "Labels: how frequent each is"
-    question = "Which labels are more or less frequent in the corpus than in the reference."
+    question = "How frequent each label is; beside a reference, whether more or less than there."
     source = "Two binomial shares after Anscombe's transformation, Biometrika 1948"
     scores: ClassVar[Mapping[str, Definition]] = {
         "share": Definition(
@@ -56,7 +56,10 @@ class LabelSharesReport(MeasureReport):
 
     def figures(self, found: LabelSharesResults, results: Results) -> list[Figure]:
         """Draw the labels whose shares differ most, in standard errors."""
-        shown = found.labels[:DRAWN_LABELS][::-1]
+        known = [each for each in found.labels if each.z is not None]
+        if not known:
+            return []
+        shown = known[:DRAWN_LABELS][::-1]
         places = range(len(shown))
         # The grey reaches from the lower edge to the upper one.
         edges = [-0.5, len(shown) - 0.5]
@@ -77,11 +80,11 @@ class LabelSharesReport(MeasureReport):
                 Curve(
                     "corpus",
                     places,
-                    [each.z for each in shown],
+                    [each.z or 0.0 for each in shown],
                     points=True,
                     style=ROLE_STYLES["corpus"],
                     texts=[
-                        f"{each.rows:,} rows beside {each.reference_rows:,} of the reference"
+                        f"{each.rows:,} rows beside {each.reference_rows or 0:,} of the reference"
                         for each in shown
                     ],
                 ),
@@ -90,27 +93,19 @@ class LabelSharesReport(MeasureReport):
             turned=True,
             height=PLACE_HEIGHT * len(shown),
         )
-        outside = sum(abs(each.z) > REACH for each in found.labels)
+        outside = sum(abs(each.z or 0.0) > REACH for each in known)
         caption = (
-            f"Of {counted(len(found.labels), 'label')}, the {len(shown)} that differ most. "
+            f"Of {counted(len(known), 'label')}, the {len(shown)} that differ most. "
             f"{counted(outside, 'label lies', 'labels lie')} outside of the grey, where chance "
-            f"alone puts {write_number(0.05 * len(found.labels), 2)} of them."
+            f"alone puts {write_number(0.05 * len(known), 2)} of them."
         )
         return [Figure("label-shares", "Labels that differ most", caption, [panel])]
 
     def tables(self, found: LabelSharesResults) -> list[Table]:
         """Return the numbers of rows of every label."""
-        rows = [
-            {
-                "label": printable(each.label) or NO_LABEL,
-                "corpus": f"{each.rows:,}",
-                "reference": f"{each.reference_rows:,}",
-                "standard errors": write_number(each.z, 2, typeset=True),
-                "p, alone": write_p(each.p),
-            }
-            for each in found.labels
-        ]
-        caption = f"Rows of every label: {len(rows):,}, the least usual first"
+        rows = [_cells(each) for each in found.labels]
+        first = "most frequent" if found.labels[0].z is None else "least usual"
+        caption = f"Rows of every label: {len(rows):,}, the {first} first"
         return [table_of(caption, rows, numeric=list(rows[0])[1:])]
 
     def notes(self, found: LabelSharesResults) -> list[str]:
@@ -119,3 +114,15 @@ class LabelSharesReport(MeasureReport):
             return []
         few = counted(found.few, "label has", "labels have")
         return [f"{few} too few rows in both corpora together to be compared."]
+
+
+def _cells(found: LabelShare) -> dict[str, str]:
+    own = {"label": printable(found.label) or NO_LABEL, "corpus": f"{found.rows:,}"}
+    if found.reference_rows is None or found.z is None or found.p is None:
+        return own
+    return {
+        **own,
+        "reference": f"{found.reference_rows:,}",
+        "standard errors": write_number(found.z, 2, typeset=True),
+        "p, alone": write_p(found.p),
+    }

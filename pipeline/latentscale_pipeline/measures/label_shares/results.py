@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import ConfigDict
 
-from latentscale_pipeline.results.part import Count, Part, Share
+from latentscale_pipeline.results.part import Absent, Count, Part, Share
 
 
 class LabelShare(Part):
@@ -14,11 +14,11 @@ class LabelShare(Part):
     """The label."""
     rows: Count
     """Rows of the corpus that have it."""
-    reference_rows: Count
-    """Rows of the reference that have it."""
-    z: float
+    reference_rows: Absent[Count] = None
+    """Rows of the reference that have it; absent without a reference."""
+    z: Absent[float] = None
     """Difference of the two shares, in standard errors."""
-    p: Share
+    p: Absent[Share] = None
     """Probability of a difference at least as large by chance, for this label alone."""
 
 
@@ -28,6 +28,8 @@ class LabelSharesResults(Part):
     model_config = ConfigDict(title="label_shares")
 
     labels: list[LabelShare]
-    """Every label that was compared, the least usual first."""
+    """Every label that was compared, the least usual first; without a reference, the most frequent
+    first.
+    """
     few: Count
-    """Number of labels with too few rows in both corpora together to be compared."""
+    """Number of labels with too few rows in all corpora together to be compared."""
