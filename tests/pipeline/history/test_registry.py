@@ -191,7 +191,7 @@ def test_a_trend_has_every_job_and_marks_the_failed() -> None:
     assert (name, change, lowest, highest) == ("spread, corpus", "−43 %", "2", "3.5")
     assert (last, jobs, unit) == ("2.0 [1.5, 2.5]", "3", "paws")
     assert report.opening is not None
-    assert report.opening.heading == "Not compared"
+    assert report.opening.heading == "Not compared; a gate failed"
     assert report.opening.sentences[-1].startswith("1 of 3 jobs failed its gates. The last one fai")
     assert [mark.kind for mark in report.opening.marks] == [
         *("not_compared", "not_compared", "failed"),
