@@ -13,7 +13,12 @@ from latentscale_pipeline.compare.expectations import expect_scores
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.verdict import judge_change
 from latentscale_pipeline.results.kernel_names import complete_names
-from latentscale_pipeline.results.model import Results, RowsToLookAt, Score
+from latentscale_pipeline.results.model import Results, RowsToLookAt, Score, Verdict
+
+SAME_ROWS = Verdict(
+    value="no_difference_found",
+    reason="Both jobs measured the same rows.",
+)
 
 SAME_SCALE = 1e-6
 """Relative difference up to which two scales count as equal."""
@@ -45,8 +50,17 @@ class Comparison:
     def results(self) -> Results:
         """Return the job's results with the verdict on the baseline in place of their own."""
         scores = [score for found in self.shared if (score := found.expected_of_job)]
-        update = {"scores": scores, "verdict": judge_change(scores), "rows": self._new_rows()}
+        verdict = judge_change(scores)
+        if self._same_rows() and verdict.value != "differs":
+            verdict = SAME_ROWS
+        update = {"scores": scores, "verdict": verdict, "rows": self._new_rows()}
         return self.job.results.model_copy(update=update)
+
+    def _same_rows(self) -> bool:
+        ours, theirs = (job.corpora.get("corpus") for job in (self.job, self.baseline))
+        if ours is None or theirs is None:
+            return False
+        return (ours.n, ours.fingerprint) == (theirs.n, theirs.fingerprint)
 
     def _new_rows(self) -> list[RowsToLookAt] | None:
         """Return the job's rows to look at that the baseline doesn't name for the same reason.

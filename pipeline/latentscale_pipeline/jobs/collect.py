@@ -17,7 +17,7 @@ from latentscale_pipeline.measures.base import Findings, Role
 from latentscale_pipeline.measures.by_label import collect_by_label
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.report.verdict import judge
+from latentscale_pipeline.report.verdict import SAME_CORPORA, judge
 from latentscale_pipeline.results import model
 from latentscale_pipeline.rows.examples import rows_to_look_at
 from latentscale_pipeline.storage.artifacts import Artifact
@@ -85,7 +85,9 @@ def assemble_results(
                 for role, corpus in plan.corpora.items()
             }
         ),
-        verdict=judge(scores, compares="reference" in plan.corpora),
+        verdict=SAME_CORPORA
+        if len({corpus.fingerprint for corpus in plan.corpora.values()}) < len(plan.corpora)
+        else judge(scores, compares="reference" in plan.corpora),
         scores=scores,
         measures={
             key: value

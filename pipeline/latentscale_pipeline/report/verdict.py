@@ -26,6 +26,11 @@ HEADINGS = {
 }
 """What is written above the reason, by the verdict's value."""
 
+SAME_CORPORA = Verdict(
+    value="cannot_tell",
+    reason="Corpus and reference have the same rows, and p-values are for samples that share none.",
+)
+
 NAMED = 3
 """Largest number of further scores that are named; the rest are counted."""
 

@@ -83,11 +83,8 @@ def find_rows(
     if reason is not None and of is not None and of != reason.of:
         raise BadInput(f"{only} are rows of the {reason.of}, not of the {of}")
     rows = open_rows(job, of or (reason.of if reason is not None else "corpus"))
-    if reason is not None and not set(names_in(reason.where)) <= set(rows.names):
-        raise BadInput(
-            f"{job.url}: only a job that compares all rows knows its {only}; this one took random "
-            f"rows. Set the key rows of the measure to {rows.corpus.n} and run it again"
-        )
+    if only and reason is not None and not set(names_in(reason.where)) <= set(rows.names):
+        raise BadInput(f"{job.url}: {_why_unknown(job, only, reason, rows.corpus.n)}")
     names = _names(rows, columns, reason)
     order = sort or (reason.sort if reason is not None else "")
     numbers = choose_rows(
@@ -97,6 +94,17 @@ def find_rows(
         limit,
     )
     return FoundRows(rows, numbers, names)
+
+
+def _why_unknown(job: FinishedJob, only: str, reason: RowFilter, n: int) -> str:
+    """Say why a job doesn't know the rows of a reason, and what to do."""
+    counted = any(score.score == reason.score for score in job.scores)
+    if "reference" not in job.corpora and not counted:
+        return f"a job without a reference knows no {only}; run it again with one (--reference)"
+    return (
+        f"only a job that compares all rows knows its {only}; this one took random rows. Set the "
+        f"key rows of the measure to {n} and run it again"
+    )
 
 
 def _condition(reason: RowFilter | None, where: str | None) -> str | None:

@@ -400,14 +400,14 @@ CALLS = [
         "ingest missing.npy e.zarr",
         (
             "{place}/missing.npy: row 7 holds NaN; fix the source, or leave such rows out with "
-            "--on-invalid drop"
+            "latentscale ingest --on-invalid drop"
         ),
     ),
     (
         "ingest infinite.npy e.zarr",
         (
             "{place}/infinite.npy: row 3 holds infinity; fix the source, or leave such rows out "
-            "with --on-invalid drop"
+            "with latentscale ingest --on-invalid drop"
         ),
     ),
     (

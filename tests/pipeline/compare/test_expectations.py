@@ -192,7 +192,11 @@ def test_the_label_whose_share_changed_is_named(tmp_path: Path, with_reference: 
 def test_jobs_without_samples_cannot_tell() -> None:
     comparison = compare(
         job(row(1.0, measure="vendi", score="vendi", kernel="cosine", order="1")),
-        job(row(2.0, measure="vendi", score="vendi", kernel="cosine", order="1"), name="release"),
+        job(
+            row(2.0, measure="vendi", score="vendi", kernel="cosine", order="1"),
+            name="release",
+            fingerprint="f00d",
+        ),
     )
     verdict = comparison.results.verdict
     assert verdict is not None
@@ -200,3 +204,10 @@ def test_jobs_without_samples_cannot_tell() -> None:
     assert verdict.reason == (
         "1 of 1 headline scores has no expected range: the job has no samples of it."
     )
+
+
+def test_the_same_rows_show_no_difference() -> None:
+    verdict = compare(job(row(1.0)), job(row(1.0), name="release")).results.verdict
+    assert verdict is not None
+    assert verdict.value == "no_difference_found"
+    assert verdict.reason == "Both jobs measured the same rows."

@@ -262,3 +262,9 @@ def test_methods_for_many_rows_do_not_stop_samples(measures: str) -> None:
     [*_, stage, fewer] = plan_samples(MEASURES, config.measures, facts)
     assert stage.name.startswith("expected-")
     assert fewer.name.startswith("sampled-")
+
+
+def test_a_corpus_beside_itself_cannot_tell(tmp_path: Path) -> None:
+    results = job(tmp_path, sample(200, 1), sample(200, 1), VENDI)
+    assert results["verdict"]["value"] == "cannot_tell"
+    assert results["verdict"]["reason"].startswith("Corpus and reference have the same rows, ")
