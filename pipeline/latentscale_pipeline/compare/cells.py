@@ -94,7 +94,8 @@ def write_identity(job: FinishedJob) -> str:
 def write_notes(comparison: Comparison) -> Iterator[str]:
     """Yield the mismatches, notes and caveats of a comparison."""
     yield from (f"Unlike: {printable(found)}." for found in comparison.describe_mismatches())
-    yield from (f"Note: {printable(note)}." for note in comparison.notes)
+    notes = [*comparison.notes, comparison.describe_own_scales()]
+    yield from (f"Note: {printable(note)}." for note in notes if note)
     unknown = sum(
         compared.verdict is Verdict.SAMPLING_ERROR_UNKNOWN for compared in comparison.shared
     )

@@ -23,8 +23,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from latentscale_pipeline.config.section import Section, parse_yaml, validate
+from latentscale_pipeline.config.section import Section, nearest, parse_yaml, validate
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.views.formatting import printable, write_number
 
 SELECTORS = ("measure", "of", "score", "kernel", "order", "label", "scale", "unit", "better")
@@ -156,6 +157,36 @@ def gates_of(gates: Sequence[Any], where: str) -> tuple[Gate, ...]:
     return tuple(
         validate(Gate, gate, where, f"gates.{position}") for position, gate in enumerate(gates)
     )
+
+
+def check_names(gates: Sequence[Gate], where: str, *, compares: bool) -> None:
+    """Check what can be known of gates before a job is run.
+
+    Parameters
+    ----------
+    gates : sequence of Gate
+        The gates.
+    where : str
+        Their file, for messages.
+    compares : bool
+        Whether the job has a reference.
+
+    Raises
+    ------
+    BadInput
+        If a gate names a score that its measure doesn't have, or has ``p_below`` without a
+        reference.
+    """
+    for position, gate in enumerate(gates):
+        place = f"{where}: gates.{position}"
+        if gate.p_below is not None and not compares:
+            raise BadInput(f"{place} has p_below, and the job has no reference")
+        known = MEASURES[gate.measure].report.scores if gate.measure in MEASURES else {}
+        if gate.score is not None and known and gate.score not in known:
+            raise BadInput(
+                f"{place}: {gate.measure} has no score {printable(gate.score)}"
+                f"{nearest(gate.score, known)}"
+            )
 
 
 def write_field(value: Any) -> str:

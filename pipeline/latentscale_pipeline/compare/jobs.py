@@ -93,12 +93,28 @@ class Comparison:
 
     def describe_mismatches(self) -> list[str]:
         """Return a line for each mismatch, with the measures whose scores depend on it."""
-        return [str(found) + self._dependents(found) for found in self.mismatches]
+        return [
+            str(found) + self._dependents(found)
+            for found in self.mismatches
+            if found.kind != "own scale" or self._anyway
+        ]
+
+    def describe_own_scales(self) -> str:
+        """Say which scales each job derived for itself; empty if none differ."""
+        own = [found.what for found in self.mismatches if found.kind == "own scale"]
+        if not own or self._anyway:
+            return ""
+        return (
+            f"each job derived its own {' and '.join(own)}, so the differences of scores that "
+            "depend on it are left out; samples are compared all the same"
+        )
+
+    @property
+    def _anyway(self) -> bool:
+        return any(score.anyway for score in self.scores)
 
     def _dependents(self, found: Mismatch) -> str:
-        if found.kind == "own scale":
-            return "; samples derive their own and are compared all the same"
-        if found.kind in {"setting", "scale"}:
+        if found.kind in {"setting", "scale", "own scale"}:
             return ""
         concerned = dict.fromkeys(s.score.measure for s in self.shared if found in s.mismatches)
         return f" ({', '.join(concerned)} {'depends' if len(concerned) == 1 else 'depend'} on it)"

@@ -23,7 +23,7 @@ from typing import Any
 
 from latentscale_pipeline.compare.document import comparison_document, dump_document
 from latentscale_pipeline.compare.gate_checks import GateResult, check_gates
-from latentscale_pipeline.compare.gates import Gate
+from latentscale_pipeline.compare.gates import Gate, check_names
 from latentscale_pipeline.compare.jobs import Comparison, compare
 from latentscale_pipeline.compare.report import comparison_report
 from latentscale_pipeline.engine.loop import Notify
@@ -42,7 +42,12 @@ from latentscale_pipeline.workflow.config import (
     read_job_config,
     read_workflow_gates,
 )
-from latentscale_pipeline.workflow.notifications import NotificationError, refuse_commands, tell
+from latentscale_pipeline.workflow.notifications import (
+    NotificationError,
+    find_missing_addresses,
+    refuse_commands,
+    tell,
+)
 
 Say = Callable[[str], None]
 
@@ -101,6 +106,8 @@ def evaluate(
         If the evaluation fails; the error has a one-line message and an exit code.
     """
     refuse_commands(workflow.notify, allowed=allow_code)
+    for problem in find_missing_addresses(workflow.notify):
+        say(problem)
     config = read_job_config(workflow, where)
     gates = read_workflow_gates(workflow, where)
     with storage_options(config.storage_options):
@@ -109,6 +116,7 @@ def evaluate(
         try:
             with hold_lock(place):
                 plan = make_plan(config, allow_code=allow_code)
+                check_names(gates, where, compares="reference" in plan.facts.corpora)
                 baseline = _baseline(workflow, registry)
                 key = _key(workflow, plan, gates, baseline)
                 page = registry.store.locate(f"evaluations/{key}/comparison.html")

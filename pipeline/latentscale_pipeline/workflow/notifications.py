@@ -65,6 +65,18 @@ def tell(notification: Notification, document: Mapping[str, Any]) -> None:
         _post(_address(notification), body)
 
 
+def find_missing_addresses(notifications: Sequence[Notification]) -> list[str]:
+    """Return what is wrong with the addresses of notifications, a line each."""
+    problems = []
+    for notification in notifications:
+        if notification.webhook_from is not None:
+            try:
+                _address(notification)
+            except NotificationError as error:
+                problems.append(f"notify: {error}; nobody will be told there until it is set")
+    return problems
+
+
 def _address(notification: Notification) -> str:
     if notification.webhook is not None:
         return notification.webhook

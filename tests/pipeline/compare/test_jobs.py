@@ -234,7 +234,8 @@ def refusal(ours: Any, theirs: Any) -> str:
     left_out = [score for score in found.shared if score.left_out]
     assert all(score.difference is None and score.significant is None for score in left_out)
     assert not any(score.left_out for score in compare(ours, theirs, allow_unlike=True).scores)
-    return "; ".join(found.describe_mismatches())
+    own = [str(each) for each in found.mismatches if each.kind == "own scale"]
+    return "; ".join([*found.describe_mismatches(), *own])
 
 
 def none_left_out(found: Any) -> None:

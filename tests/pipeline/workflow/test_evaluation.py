@@ -232,3 +232,36 @@ def test_mistakes_are_one_line(
     assert ended.code == 2
     assert message in ended.err
     assert len(ended.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("gate", "message"),
+    [
+        (
+            {"measure": "vendi", "score": "vendy", "min": 1.0},
+            "gates.0: vendi has no score vendy; did you mean vendi?",
+        ),
+        ({"p_below": 0.01}, "gates.0 has p_below, and the job has no reference"),
+    ],
+)
+def test_mistakes_in_gates_are_found_before_the_job_runs(
+    place: Path, latentscale: Command, gate: dict[str, Any], message: str
+) -> None:
+    write_workflow(place, gates=[gate])
+    ended = night(latentscale, 1)
+    assert ended.code == 2
+    assert message in ended.err
+    assert not list(place.glob("jobs/nightly-*/results.json"))
+
+
+def test_a_missing_address_is_said_before_the_job_runs(
+    place: Path, latentscale: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NIGHTLY_WEBHOOK", raising=False)
+    write_workflow(place, notify=[{"webhook_from": "NIGHTLY_WEBHOOK", "when": "failure"}])
+    ended = night(latentscale, 1)
+    assert ended.code == 0
+    [said] = [line for line in ended.err.splitlines() if "NIGHTLY_WEBHOOK" in line]
+    assert said.endswith(
+        "no http address in NIGHTLY_WEBHOOK; nobody will be told there until it is set"
+    )
