@@ -193,6 +193,8 @@ NAMES = frozenset(MEASURES) | {"imd", "magdiff", "magarea"}
 
 OTHER_MEANINGS = {
     "api": "public functions are named after measures",
+    "cli/options.py": "--drop-duplicates is what users call it",
+    "cli/subset.py": "it runs the job that finds the rows of --drop-duplicates",
     "results/model.py": "`duplicates` is a field of a corpus in results.json",
     "views/repeats.py": "it writes that field in words",
     "measures/shared/distinct_rows.py": "it counts rows that equal others, for measures of sets",

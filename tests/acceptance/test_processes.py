@@ -26,6 +26,7 @@ MARGIN = 3.0
 STAGES = {
     "hashes-corpus", "duplicates-corpus", "neighbours-corpus", "graph-corpus", "heat-corpus",
     "vendi-cosine-corpus", "vendi-cosine-sampling-corpus",
+    "sampled-rows-corpus", "expected-heat", "expected-vendi",
 }  # fmt: skip
 
 
@@ -86,7 +87,7 @@ def test_bars_tell_progress_on_a_terminal(small_job: Path) -> None:
     seen = CONTROL.sub("", seen)
     assert ": queued," not in seen
     for stage in STAGES:
-        assert re.search(rf"{stage} .*━ 1/1\b", seen), stage
+        assert re.search(rf"{stage} .*━ (\d+)/\1\b", seen), stage
 
 
 def test_four_workers_give_what_one_process_gives(small_job: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import click
 from rich.console import Console
@@ -16,6 +17,7 @@ from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.compare.jobs import compare as compare_jobs
 from latentscale_pipeline.compare.junit import junit_xml
 from latentscale_pipeline.compare.markdown import comparison_markdown
+from latentscale_pipeline.compare.rows_changed import count_changes
 from latentscale_pipeline.compare.terminal import print_comparison
 from latentscale_pipeline.errors import GateFailed
 from latentscale_pipeline.measures.finished_job import FinishedJob, read_job
@@ -99,5 +101,6 @@ def compare_with(
         else read_gates(read_text(gates_file, "a YAML file with gates"), gates_file)
     )
     comparison = compare_jobs(job, baseline, allow_unlike=allow_unlike)
+    comparison = replace(comparison, rows=count_changes(job, baseline))
     results = None if gates is None else check_gates(gates, comparison, str(gates_file))
     return comparison, results

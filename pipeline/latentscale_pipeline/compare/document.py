@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from latentscale_pipeline.compare.comparability import Mismatch
@@ -43,6 +44,7 @@ def comparison_document(
         "baseline": _identity(comparison.baseline),
         "unlike": [_mismatches(found) for found in comparison.mismatches],
         "notes": list(comparison.notes),
+        "rows": None if comparison.rows is None else asdict(comparison.rows),
         "verdict": comparison.results.document()["verdict"],
         "scores": [_compared(score) for score in comparison.shared],
         "only_in_job": [

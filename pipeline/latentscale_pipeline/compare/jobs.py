@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from latentscale_pipeline.compare.comparability import Mismatch, find_comparability
 from latentscale_pipeline.compare.difference import ComparedScore
 from latentscale_pipeline.compare.expectations import expect_scores
+from latentscale_pipeline.compare.rows_changed import RowChanges
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.verdict import judge_change
 from latentscale_pipeline.results.kernel_names import complete_names
@@ -38,6 +39,8 @@ class Comparison:
         Reasons why the two aren't comparable.
     notes : tuple of str
         Further remarks for the reader.
+    rows : RowChanges or None
+        Rows that the corpus gained and lost; None if that isn't known.
     """
 
     job: FinishedJob
@@ -45,6 +48,7 @@ class Comparison:
     scores: tuple[ComparedScore, ...]
     mismatches: tuple[Mismatch, ...] = ()
     notes: tuple[str, ...] = ()
+    rows: RowChanges | None = None
 
     @property
     def results(self) -> Results:

@@ -26,6 +26,8 @@ def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult] | No
             _verdict(gates),
             markdown_table(("gate", "result"), _gate_rows(gates), escaped=True),
         ]
+    if comparison.rows is not None:
+        blocks.append(f"{comparison.rows}.")
     verdict = comparison.results.verdict
     if verdict is not None:
         heading, sentences = write_verdict(verdict, printable(comparison.baseline.name))

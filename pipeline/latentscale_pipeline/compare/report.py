@@ -102,7 +102,8 @@ def _opening(
     said = "Rows that the baseline doesn't name." if opening.look else "No row is new."
     if any(row.id is None for row in rows):
         said = "The rows that stand out most. Without ids, new ones can't be told from old."
-    found = replace(opening, sentences=[*opening.sentences, *gates], look_said=said)
+    changed = [] if comparison.rows is None else [f"{comparison.rows}."]
+    found = replace(opening, sentences=[*opening.sentences, *changed, *gates], look_said=said)
     return fail(found) if failed else found
 
 

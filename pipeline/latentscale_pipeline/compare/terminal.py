@@ -73,6 +73,8 @@ def print_comparison(
             f"baseline  {write_identity(comparison.baseline)}",
         ],
     )
+    if comparison.rows is not None:
+        print_lines(console, [f"rows      {comparison.rows}"])
     found = comparison.results
     if found.verdict is not None:
         baseline = printable(comparison.baseline.name)

@@ -18,7 +18,7 @@ baseline of the next job. A job whose gates failed never becomes ``latest``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from latentscale_pipeline.compare.document import comparison_document, dump_document
@@ -26,6 +26,7 @@ from latentscale_pipeline.compare.gate_checks import GateResult, check_gates
 from latentscale_pipeline.compare.gates import Gate, check_names
 from latentscale_pipeline.compare.jobs import Comparison, compare
 from latentscale_pipeline.compare.report import comparison_report
+from latentscale_pipeline.compare.rows_changed import count_changes
 from latentscale_pipeline.engine.loop import Notify
 from latentscale_pipeline.history.entries import Entry, make_entry
 from latentscale_pipeline.history.registry import Registry, pick_baseline
@@ -131,10 +132,10 @@ def evaluate(
                     plan = make_plan(config, allow_code=allow_code)
                 finished = run_job(plan, notify, keep=keep, command=command)
                 job = read_job(finished.store.url)
-                comparison = compare(
-                    job,
-                    job if baseline is None else read_job(baseline),
-                    allow_unlike=workflow.allow_unlike,
+                usual = job if baseline is None else read_job(baseline)
+                comparison = replace(
+                    compare(job, usual, allow_unlike=workflow.allow_unlike),
+                    rows=None if baseline is None else count_changes(job, usual),
                 )
                 results = check_gates(gates, comparison, where)
                 _store_comparison(registry, key, comparison, results)

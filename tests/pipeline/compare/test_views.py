@@ -70,7 +70,7 @@ def hostile() -> Comparison:
 def test_the_document_by_hand() -> None:
     document = json.loads(dump_document(comparison_document(compared(), checked(compared()))))
     assert list(document) == [
-        *("schema", "job", "baseline", "unlike", "notes", "verdict", "scores"),
+        *("schema", "job", "baseline", "unlike", "notes", "rows", "verdict", "scores"),
         *("only_in_job", "only_in_baseline", "gates", "passed"),
     ]
     assert document["schema"] == "latentscale.comparison/1"

@@ -458,7 +458,9 @@ def test_why_a_sibling_can_or_can_not_lend(job: Path, latentscale: Command, tmp_
         "computed: stage sparsify-reference, stage sparsify-corpus changed since " + first.name
     )
     assert reuse.pop("expected-geomca").startswith("computed: configuration (")
-    assert [reuse.pop(f"sampled-{role}") for role in ("corpus", "reference")] == ["computed"] * 2
+    assert [reuse.pop(f"sampled-rows-{role}") for role in ("corpus", "reference")] == [
+        "computed"
+    ] * 2
     assert set(reuse.values()) == {f"reused from {first.name}"}
 
     reuse = by_stage(planned(latentscale, job, "-o", "seed=1"), "reuse")

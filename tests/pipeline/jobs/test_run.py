@@ -281,7 +281,7 @@ def test_a_changed_job_reuses_what_it_can(
         assert timings[f"sparsify-{role}"]["reason"] == (
             f"computed: configuration (delta 1.0 → 0.5) changed since {first.name}"
         )
-    changed |= {"expected-geomca", "sampled-corpus", "sampled-reference"} & set(timings)
+    changed |= {"expected-geomca", "sampled-rows-corpus", "sampled-rows-reference"} & set(timings)
     assert not any(timings[name]["resumed"] for name in changed)
     others = [t for name, t in timings.items() if name not in changed]
     assert {t["reason"] for t in others} == {f"reused from {first.name}"}

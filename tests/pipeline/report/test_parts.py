@@ -19,7 +19,7 @@ from latentscale_pipeline.measures.heat.report import null_models
 from latentscale_pipeline.report import FORMATS, Report, figure_files, job_report
 from latentscale_pipeline.views.content import Figure, Section, Table
 from tests.conftest import Ended
-from tests.support.comparisons import comparison, row, write_job
+from tests.support.comparisons import job, row, write_job
 from tests.support.jobs import results_of, run_here
 from tests.support.report_documents import HOSTILE, LABELS, full_results, later
 from tests.support.results_documents import check_results, example_results, finished_job, read
@@ -154,7 +154,8 @@ def test_examples_are_members_and_carry_their_ids(
 def test_a_comparison_says_what_changed_most() -> None:
     ours = [row(2.0, 0.1, sampling_error=0.01), row(9.9, score="other", sampling_error=0.01)]
     theirs = [row(3.0, 0.1, sampling_error=0.01), row(10.0, score="other", sampling_error=0.01)]
-    report = comparison_report([comparison(ours, theirs)])
+    jobs = job(*ours), job(*theirs, name="release", fingerprint="f00d")
+    report = comparison_report([compare(*jobs)])
     opening = report.opening
     assert opening is not None
     assert (opening.heading, opening.kind) == ("Cannot tell", "cannot_tell")
