@@ -60,7 +60,7 @@ SELECTION = (
         "--drop-duplicates",
         type=click.FloatRange(0.0),
         metavar="DISTANCE",
-        help="Leave out rows within this distance of a row that stays.",
+        help="Leave out rows within this distance of an earlier row of the corpus that stays.",
     ),
     click.option("--sample", type=click.IntRange(1), help="Number of rows to draw at random."),
     click.option("--seed", type=click.IntRange(0), default=0, help="Seed of the sample."),

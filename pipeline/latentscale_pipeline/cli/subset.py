@@ -21,6 +21,7 @@ from latentscale_pipeline.corpus.diversity import Metric, choose_unlike
 from latentscale_pipeline.corpus.export import export as write_file
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.corpus.selection import Selection, choose_rows, chosen_source
+from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.machine import memory_bytes
 from latentscale_pipeline.jobs.plan import make_plan, measure_sections
 from latentscale_pipeline.measures.finished_job import read_job
@@ -29,6 +30,9 @@ from latentscale_pipeline.rows.columns import rows_of_corpus
 from latentscale_pipeline.rows.selection import check_columns_cover_all
 from latentscale_pipeline.rows.selection import choose_rows as find_rows
 from latentscale_pipeline.views.formatting import write_number
+
+MOST_ROWS = 200_000
+"""Rows of a corpus up to which all are compared with each other."""
 
 STAYS = "near_duplicate_of is null"
 """What is true of rows that no earlier one is near."""
@@ -131,7 +135,7 @@ def _choose(
         click.echo(
             f"{count:,} {name} rows: effective number (cosine, order 2) "
             f"{write_number(kept.effective_number, 4)}, one within "
-            f"{write_number(kept.radius, 3)} ({metric}) of every row",
+            f"{write_number(kept.radius, 3)} ({metric if cover else 'cosine'}) of every row",
             err=True,
         )
     return found.rows
@@ -139,10 +143,16 @@ def _choose(
 
 def _without_duplicates(corpus: Corpus, within: float, metric: Metric) -> npt.NDArray[np.int64]:
     """Return the rows that stay if none is near an earlier one that does, by a job of its own."""
+    if corpus.n > MOST_ROWS:
+        raise BadInput(
+            f"{corpus.url}: --drop-duplicates compares all rows with each other, up to "
+            f"{MOST_ROWS:,}; run a job with measures.duplicates.rows={corpus.n} and name it with "
+            "--rows"
+        )
     with tempfile.TemporaryDirectory() as folder:
         document = {
             "name": "subset",
-            "corpus": corpus.url,
+            "corpus": corpus.address,
             "output": folder,
             "measures": {"duplicates": {"metric": metric, "within": within, "rows": corpus.n}},
             "sampling": {"method": "none"},
@@ -154,8 +164,8 @@ def _without_duplicates(corpus: Corpus, within: float, metric: Metric) -> npt.ND
         kept = find_rows(rows, STAYS, None, None)
     dropped = corpus.n - len(kept)
     click.echo(
-        f"{dropped:,} of {corpus.n:,} rows left out: each is within {within:g} ({metric}) of one "
-        "that stays",
+        f"{dropped:,} of {corpus.n:,} rows left out: each is within {within:g} ({metric}) of an "
+        "earlier one of the corpus",
         err=True,
     )
     return kept

@@ -181,11 +181,10 @@ class ComparedScore:
     @property
     def significant(self) -> bool | None:
         """Return whether the difference exceeds what chance explains; None if unknown."""
-        if self.p is not None:
-            return self.p <= LEVEL
+        by_samples = None if self.p is None else self.p <= LEVEL
         if self.gap is None or self.sampling_error is None:
-            return None
-        return self.gap > SIGNIFICANT_ERRORS * self.sampling_error
+            return by_samples
+        return bool(by_samples) or self.gap > SIGNIFICANT_ERRORS * self.sampling_error
 
     @property
     def verdict(self) -> Verdict:

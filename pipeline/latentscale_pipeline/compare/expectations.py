@@ -13,12 +13,15 @@ from dataclasses import replace
 import numpy as np
 
 from latentscale.sampling.fresh_samples import SampleMean, adjust, expect_like
+from latentscale.sampling.shares import share_error
 from latentscale_pipeline.compare.difference import ComparedScore
 from latentscale_pipeline.measures.base import CountedBetween, ExpectedScore
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.expected import with_expected
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, SampledScore, Score
+
+OTHER_SCALES = "its scale comes from the reference, which is another one in the baseline"
 
 SAMPLED = ("rows", "own scale")
 """Kinds of mismatches that neither samples of equally many rows nor counts mind."""
@@ -36,13 +39,21 @@ def expect_scores(
     chosen = {measure for measure, each in counts if each.label is not None}
     scores = [
         *(score for score in scores if score.score.measure not in chosen),
-        *(_of_label(measure, each) for measure, each in counts if each.label is not None),
+        *(
+            _of_label(measure, each, job, baseline)
+            for measure, each in counts
+            if each.label is not None
+        ),
     ]
     known: dict[tuple[str, str, str], ExpectedScore] = {
         (measure, each.of, each.score): each.expected for measure, each in counts
     }
+    beside = [each.corpora.get("reference") for each in (job, baseline)]
+    alike = len({one.fingerprint if one else None for one in beside}) == 1
     found = {
-        place: _expected(compared, known)
+        place: OTHER_SCALES
+        if not alike and _has_scales(compared.score, job)
+        else _expected(compared, known)
         for place, compared in enumerate(scores)
         if compared.shared and compared.score.of != "reference"
         if compared.score.label is None or compared.score.measure in chosen
@@ -65,6 +76,14 @@ def _adjusted(expected: ExpectedRange, among_all: float) -> float:
     return among_all if expected.p_adjusted is None else expected.p_adjusted
 
 
+def _has_scales(score: Score, job: FinishedJob) -> bool:
+    """Return whether a score depends on a scale, which samples derive beside a reference."""
+    measure, part = MEASURES.get(score.measure), job.results.part(score.measure)
+    if measure is None or part is None:
+        return False
+    return any(measure.depends_on(score, name) for name, _ in measure.scales(part))
+
+
 def _counts(job: FinishedJob, baseline: FinishedJob) -> Iterator[tuple[str, CountedBetween]]:
     rows, usual_rows = job.results.corpora.by_role(), baseline.results.corpora.by_role()
     if "corpus" not in rows or "corpus" not in usual_rows:
@@ -76,10 +95,13 @@ def _counts(job: FinishedJob, baseline: FinishedJob) -> Iterator[tuple[str, Coun
             yield from ((name, each) for each in measure.counts_between(ours, theirs, *n))
 
 
-def _of_label(measure: str, each: CountedBetween) -> ComparedScore:
+def _of_label(
+    measure: str, each: CountedBetween, job: FinishedJob, baseline: FinishedJob
+) -> ComparedScore:
     found = each.expected.expectation
 
-    def share(value: float) -> Score:
+    def share(value: float, of: FinishedJob) -> Score:
+        rows = of.corpora["corpus"].n
         return Score(
             measure=measure,
             of=each.of,
@@ -90,10 +112,11 @@ def _of_label(measure: str, each: CountedBetween) -> ComparedScore:
             upper=value,
             bounds="exact",
             unit=SHARE_OF_ROWS,
+            sampling_error=share_error(round(value * rows), rows),
             size_dependent=False,
         )
 
-    return ComparedScore(share(found.found), share(found.centre))
+    return ComparedScore(share(found.found, job), share(found.centre, baseline))
 
 
 def _expected(

@@ -113,10 +113,19 @@ def check_gates(
             if (failure := check(gate, score, name, sign)) is not None
         ]
         if gate.p_below is not None:
-            failures += _unexpected(gate.p_below, selected, place)
+            failures += _unexpected(gate.p_below, _own(gate, comparison, selected, place), place)
         failures.sort(key=lambda failure: -failure.excess)
         results.append(GateResult(gate, selected, tuple(failures)))
     return tuple(results)
+
+
+def _own(
+    gate: Gate, comparison: Comparison, selected: Sequence[ComparedScore], place: str
+) -> list[ComparedScore]:
+    """Return the job's selected scores, with what its own reference expects of them."""
+    own = [ComparedScore(score, None) for score in comparison.job.scores]
+    missing = [score for score in selected if score.job is None]
+    return [*missing, *select(gate, own, place)] if own else missing
 
 
 def _unexpected(p_below: float, selected: Sequence[ComparedScore], place: str) -> list[Failure]:
@@ -240,7 +249,7 @@ def _change(gate: Gate, score: ComparedScore, limit: str, sign: float) -> Failur
     amount = sign * (job - baseline)
     if not gate.absolute and amount > 0.0:
         amount = amount / abs(baseline) if baseline else math.inf
-    if not _beyond(amount, allowed) or (gate.significant and not score.significant):
+    if not _beyond(amount, allowed) or (gate.significant and not _significant(score, sign)):
         return None
     verb = "fell" if sign < 0 else "rose"
     before, after = _written_apart(baseline, job)
@@ -254,6 +263,12 @@ def _change(gate: Gate, score: ComparedScore, limit: str, sign: float) -> Failur
         f"{score.name} {verb} by {by}{unit}, from {before} to {after}; {limit} allows {most}{unit}"
     )
     return Failure(score, limit, problem, amount - allowed)
+
+
+def _significant(score: ComparedScore, sign: float) -> bool:
+    """Return whether a change is significant, and its samples don't say the opposite."""
+    usual = score.expected
+    return bool(score.significant) and (usual is None or sign * (usual.found - usual.centre) >= 0)
 
 
 def _bound(gate: Gate, compared: ComparedScore, limit: str, sign: float) -> Failure | None:

@@ -37,6 +37,8 @@ from latentscale_pipeline.views.content import (
 from latentscale_pipeline.views.figure import numbered_styles
 from latentscale_pipeline.views.formatting import counted, printable, write_number
 
+NO_NEW_ROW = "Among the rows that both jobs name, none is new."
+
 LARGEST_CHANGES = 5
 """Number of changes that the summary lists."""
 
@@ -99,11 +101,17 @@ def _opening(
     own = comparison.job.results.verdict
     if own is not None and own.value == "differs":
         gates = [f"The job differs from its reference: {own.reason}", *gates]
-    said = "Rows that the baseline doesn't name." if opening.look else "No row is new."
+    said = "Rows that the baseline doesn't name." if opening.look else NO_NEW_ROW
     if any(row.id is None for row in rows):
         said = "The rows that stand out most. Without ids, new ones can't be told from old."
     changed = [] if comparison.rows is None else [f"{comparison.rows}."]
-    found = replace(opening, sentences=[*opening.sentences, *changed, *gates], look_said=said)
+    found = replace(
+        opening,
+        sentences=[*opening.sentences, *changed, *gates],
+        look_said=said,
+        # Rows that are gone are the baseline's, not those of a reference.
+        commands=[command for command in opening.commands if "--of reference" not in command],
+    )
     return fail(found) if failed else found
 
 

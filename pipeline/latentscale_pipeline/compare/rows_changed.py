@@ -11,6 +11,7 @@ import xxhash
 from latentscale_pipeline.corpus import Corpus, open_corpus
 from latentscale_pipeline.errors import LatentscaleError
 from latentscale_pipeline.measures.finished_job import FinishedJob
+from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.views.formatting import counted
 
 MOST_ROWS = 10_000_000
@@ -42,11 +43,13 @@ def count_changes(job: FinishedJob, baseline: FinishedJob) -> RowChanges | None:
     Returns
     -------
     RowChanges or None
-        None if a corpus has no ids or more than :data:`MOST_ROWS` rows, or isn't there any more as
-        the job measured it.
+        None if a corpus has no ids, or one twice, or more than :data:`MOST_ROWS` rows, or isn't on
+        this machine as the job measured it.
     """
     corpora = [_open(each) for each in (job, baseline)]
-    ours, theirs = (None if corpus is None else _hashes(corpus) for corpus in corpora)
+    if any(corpus is None for corpus in corpora):
+        return None
+    ours, theirs = (_hashes(corpus) for corpus in corpora if corpus is not None)
     if ours is None or theirs is None:
         return None
     kept = len(np.intersect1d(ours, theirs, assume_unique=True))
@@ -58,6 +61,8 @@ def _open(job: FinishedJob) -> Corpus | None:
     if known is None or known.uri is None or known.n > MOST_ROWS or known.excluded_shards:
         return None
     try:
+        if not ObjectStore(known.uri).is_local:
+            return None
         corpus = open_corpus(known.uri)
     except (LatentscaleError, OSError):
         return None
@@ -77,4 +82,5 @@ def _hashes(corpus: Corpus) -> npt.NDArray[np.uint64] | None:
         ]
     except (LatentscaleError, OSError):
         return None
-    return np.unique(np.concatenate(blocks))
+    hashes = np.unique(np.concatenate(blocks))
+    return hashes if len(hashes) == corpus.n else None

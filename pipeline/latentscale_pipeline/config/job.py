@@ -53,8 +53,8 @@ class Sampling(Section):
     """Random samples of the corpus that are measured, and compared with samples of the reference.
     """
     rows: Annotated[int, Field(ge=50)] = 1000
-    """Rows of a sample; in small corpora a round number, at most a fifth of the rows of the corpus
-    and a third of those of the reference.
+    """Rows of a sample; in small corpora a round number, at most a fifth of the rows of the corpus,
+    or 50, and a third of those of the reference.
     """
 
 

@@ -15,9 +15,6 @@ from latentscale_pipeline.errors import BadInput
 
 Metric = Literal["cosine", "euclidean"]
 
-BLOCK_ROWS = 4096
-"""Rows whose distances to chosen ones are computed at a time."""
-
 
 @dataclass(frozen=True)
 class Retained:
@@ -92,7 +89,7 @@ def choose_unlike(
     """
     if count > len(among):
         raise BadInput(f"{corpus.url}: can't choose {count} rows of {len(among)}; ask for fewer")
-    needed = 8 * len(among) * corpus.d + 2 * BLOCK_BYTES
+    needed = 8 * len(among) * corpus.d + 24 * count * corpus.d + 5 * BLOCK_BYTES
     if needed > memory_bytes:
         raise BadInput(
             f"{corpus.url}: choosing among {len(among):,} rows needs {needed / 2**30:.1f}GiB and "
@@ -111,7 +108,8 @@ def choose_unlike(
         else most_diverse(points, count, progress=report)
     )
     drawn = np.random.default_rng(seed).choice(len(among), count, replace=False)
-    retained, by_random_rows = (_retained(points, chosen, metric) for chosen in (places, drawn))
+    measured = metric if cover else "cosine"
+    retained, by_random_rows = (_retained(points, chosen, measured) for chosen in (places, drawn))
     return ChosenRows(np.sort(among[places]), retained, by_random_rows)
 
 
@@ -141,8 +139,9 @@ def _radius(points: npt.NDArray[np.float32], chosen: npt.NDArray[Any]) -> float:
     centres = points[chosen]
     squares = np.einsum("ij,ij->i", centres, centres)
     farthest = 0.0
-    for start in range(0, len(points), BLOCK_ROWS):
-        block = points[start : start + BLOCK_ROWS]
+    step = max(1, BLOCK_BYTES // (4 * len(chosen)))
+    for start in range(0, len(points), step):
+        block = points[start : start + step]
         beside = (squares - 2.0 * (block @ centres.T)).min(axis=1)
         farthest = max(farthest, float((beside + np.einsum("ij,ij->i", block, block)).max()))
     return float(np.sqrt(max(farthest, 0.0)))

@@ -56,7 +56,9 @@ def open_series(entries: Sequence[Entry]) -> Opening:
 def _since(entries: Sequence[Entry]) -> list[str]:
     last = entries[-1]
     if last.verdict is None:
-        return ["The last job was compared with nothing."]
+        return [
+            "The last job has no verdict." if last.baseline else "It was compared with nothing."
+        ]
     same = len(list(takewhile(lambda entry: entry.verdict == last.verdict, reversed(entries))))
     since = day_of(entries[-same])
     many = counted(len(entries), "job")
@@ -131,7 +133,9 @@ def headline_figures(entries: Sequence[Entry]) -> list[Figure]:
 
 def _differs(score: Score) -> bool:
     expected = score.expected
-    return expected is not None and (expected.p_adjusted or 1.0) <= LEVEL
+    if expected is None or expected.p_adjusted is None:
+        return False
+    return expected.p_adjusted <= LEVEL
 
 
 def _figure(key: str, title: str, found: Sequence[tuple[Entry, Score]]) -> Figure:

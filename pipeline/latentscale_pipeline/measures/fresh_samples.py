@@ -202,14 +202,13 @@ def _sample_work(
     section = measure.section_of_sample(section)
     if section is None:
         return "it isn't measured on samples"
-    lent = bool(facts.fixed_scales)
     own = replace(
         facts,
         corpora={role: _sample_facts(corpus, sizes.rows) for role, corpus in facts.corpora.items()},
         samples=0,
         # Each sample derives its scales, so that samples of two jobs are measured in one way.
         fixed_scales={},
-        scale_role="reference" if lent and "reference" in facts.corpora else facts.scale_role,
+        scale_role="reference" if "reference" in facts.corpora else "corpus",
         label_rows={},
         replicates=1,
         replicate_rows=None,

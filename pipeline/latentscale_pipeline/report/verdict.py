@@ -176,9 +176,13 @@ def judge_change(scores: Sequence[Score]) -> Verdict:
     known = compared(scores)
     unknown = [score for score in headlines_of(scores) if score.expected is None]
     outside = [one for one in known if one.p <= LEVEL]
-    if not known:
+    if not known or (not outside and len(unknown) > len(known)):
         return _cannot_tell(unknown, known)
-    verdict = _differs(outside, known) if outside else _no_difference(known, "the baseline")
+    verdict = (
+        _differs(outside, known)
+        if outside
+        else _no_difference(known, "the baseline", partly=bool(unknown))
+    )
     if not unknown:
         return verdict
     why = unknown[0].expected_reason or "a job was measured by an earlier version"
@@ -253,9 +257,16 @@ def _cannot_tell(unknown: list[Score], known: list[Compared]) -> Verdict:
     )
 
 
-def _no_difference(known: list[Compared], usual: str = "the reference") -> Verdict:
+def _no_difference(
+    known: list[Compared], usual: str = "the reference", *, partly: bool = False
+) -> Verdict:
     least = known[0]
-    are = "The score is" if len(known) == 1 else f"All {counted(len(known), 'headline score')} are"
+    which = " that can be compared" if partly else ""
+    are = (
+        f"The score{which} is"
+        if len(known) == 1
+        else f"All {counted(len(known), 'headline score')}{which} are"
+    )
     among = f", {least.p:.2f} among {len(known)}" if len(known) > 1 else ""
     reason = (
         f"{are} where a fresh sample of {usual}'s source would put "

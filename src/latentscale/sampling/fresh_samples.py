@@ -33,6 +33,9 @@ Float64Array = NDArray[np.float64]
 EQUAL = 1e-12
 """Relative difference up to which two scores are equal."""
 
+REPRODUCIBLE = 1e-6
+"""Relative difference between the same score computed on two kinds of machine."""
+
 POWER = 0.8
 """Share of tries in which the smallest difference is found."""
 
@@ -111,6 +114,16 @@ class Cuts:
     n: int
     counts: Sequence[int]
 
+    @property
+    def freedom(self) -> int:
+        """Return the degrees of freedom of differences between samples, at least 1.
+
+        The samples that use up all rows of an order add up to the same as those of any other.
+        """
+        spare = sum(count * self.rows < self.n for count in self.counts)
+        free = sum(self.counts) - len(self.counts) + spare
+        return max(1, min(free, sum(self.counts) - 1))
+
     def overlaps(self) -> Float64Array:
         """Return the share of rows that any two samples share on average, shape (G, G)."""
         orders = np.repeat(np.arange(len(self.counts)), self.counts)
@@ -147,7 +160,7 @@ def mean_of_samples(scores: Float64Array, cuts: Sequence[Cuts]) -> SampleMean | 
     if math.sqrt(variance) <= EQUAL * abs(mean):
         variance = 0.0
     share = (1.0 + (groups - 1) * between) / groups
-    return SampleMean(mean, variance, share, groups - 1)
+    return SampleMean(mean, variance, share, min(one.freedom for one in cuts))
 
 
 def expect_like(found: SampleMean, usual: SampleMean) -> Expectation:
@@ -162,7 +175,7 @@ def expect_like(found: SampleMean, usual: SampleMean) -> Expectation:
         one that could as well have been missed.
     """
     away = found.mean - usual.mean
-    if abs(away) <= EQUAL * max(abs(found.mean), abs(usual.mean)):
+    if abs(away) <= REPRODUCIBLE * max(abs(found.mean), abs(usual.mean)):
         away = 0.0
     variance, freedom = usual.variance, usual.freedom
     if not variance:

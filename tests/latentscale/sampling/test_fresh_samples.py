@@ -212,6 +212,35 @@ def test_all_rows_in_every_sample_say_nothing_of_others():
     assert half.share == pytest.approx((1 + 3 / 3) / 4)
 
 
+def test_halves_of_few_rows_are_not_told_apart_too_often():
+    """At the smallest size, and at the level of many scores."""
+    rng = np.random.default_rng(12)
+    p = np.array(
+        [
+            expect_like(
+                sampled(rng.normal(size=100), mean, 50, rng),
+                sampled(rng.normal(size=100), mean, 50, rng),
+            ).p
+            for _ in range(3000)
+        ]
+    )
+    assert (p <= 0.05).mean() <= 0.07
+    assert (p <= 0.007).mean() <= 0.014
+
+
+@pytest.mark.parametrize(
+    ("cuts", "freedom"),
+    [
+        (Cuts(50, 100, [2] * 5), 5),
+        (Cuts(50, 149, [2] * 5), 9),
+        (Cuts(100, 5000, [10]), 9),
+        (Cuts(20, 100, [5, 5]), 8),
+    ],
+)
+def test_complete_orders_have_fewer_degrees_of_freedom(cuts, freedom):
+    assert cuts.freedom == freedom
+
+
 @pytest.mark.parametrize(("found", "p"), [(1.0, 1.0), (1.0 + 1e-15, 1.0), (0.5, 0.0)])
 def test_samples_that_never_differ_are_compared_by_what_could_have_been_missed(found, p):
     usual, other = (SampleMean(mean, 0.0, 0.1, 9) for mean in (1.0, found))

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from latentscale_pipeline.compare.gate_checks import check_gates
+from latentscale_pipeline.compare.gates import Gate
 from latentscale_pipeline.compare.jobs import Comparison, compare
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.measures.finished_job import read_job
@@ -211,3 +213,62 @@ def test_the_same_rows_show_no_difference() -> None:
     assert verdict is not None
     assert verdict.value == "no_difference_found"
     assert verdict.reason == "Both jobs measured the same rows."
+
+
+def test_with_more_scores_unknown_than_known_nobody_can_tell() -> None:
+    own = [row(0.01, measure="duplicates", score="leaks", of="pair", unit="share of rows")]
+    scores = [
+        row(1.0, measure="vendi", score="vendi", kernel="cosine", order=o) for o in ("1", "inf")
+    ]
+    ours, theirs = (
+        job(*own, *scores, name=name, fingerprint=name, reference=(50, "ref"), measures=PARTS)
+        for name in ("nightly", "release")
+    )
+    verdict = compare(ours, theirs).results.verdict
+    assert verdict is not None
+    assert verdict.value == "cannot_tell"
+    assert verdict.also == "The other 1 show no difference."
+
+
+PARTS = {
+    "duplicates": {
+        "metric": "cosine",
+        "within": 0.05,
+        "corpus": {"rows": 100, "exact_duplicates": 0, "near_duplicates": 0},
+        "reference": {"rows": 50, "exact_duplicates": 0, "near_duplicates": 0},
+        "pair": {"leaks": 1, "outliers": 0, "outlier_distance": 0.5, "not_covered": 0},
+    }
+}
+
+
+def test_a_gate_on_p_still_sees_the_labels_beside_the_reference() -> None:
+    usual = {"rows": 600, "found": 0.02, "centre": 0.33, "lower": 0.29, "upper": 0.38, "z": -15.0}
+    usual |= {"p": 0.0, "p_adjusted": 0.0, "smallest_found": 0.1}
+    share = row(0.02, measure="label_shares", score="share", label="cats", expected=usual)
+    counts = [{"label": "cats", "rows": 12, "reference_rows": 200, "z": -15.0, "p": 0.0}]
+    part = {"label_shares": {"labels": counts, "few": 0}}
+    one = job(share, measures=part, reference=(600, "ref"), n=600)
+    [result] = check_gates([Gate(p_below=0.01)], compare(one, one), "gates.yaml")
+    assert not result.passed
+    assert "cats" in result.message
+
+
+def test_a_change_beyond_brackets_and_sampling_errors_is_significant_whatever_samples_say() -> None:
+    known = [{"rows": 100, "mean": 50.0, "variance": 4.0, "share": 0.1, "freedom": 9}]
+    fields: dict[str, Any] = {
+        "measure": "vendi",
+        "score": "vendi",
+        "kernel": "cosine",
+        "order": "1",
+    }
+    ours, theirs = (
+        job(row(value, sampling_error=0.01, samples=known, **fields), name=name, fingerprint=name)
+        for name, value in (("nightly", 48.0), ("release", 50.0))
+    )
+    comparison = compare(ours, theirs)
+    [score] = comparison.scores
+    assert score.p == 1.0
+    assert score.significant
+    gate = Gate(measure="vendi", max_drop=0.02, significant=True)
+    [result] = check_gates([gate], comparison, "gates.yaml")
+    assert not result.passed

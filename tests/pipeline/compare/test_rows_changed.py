@@ -56,6 +56,12 @@ def test_rows_without_ids_are_not_counted(tmp_path: Path) -> None:
     assert count_changes(job_on(corpus, "nightly"), job_on(corpus, "release")) is None
 
 
+def test_ids_that_repeat_are_not_counted(tmp_path: Path) -> None:
+    twice = corpus_of(tmp_path, "twice", ["a", "b", "a"])
+    once = corpus_of(tmp_path, "once", ["a", "b"])
+    assert count_changes(job_on(twice, "nightly"), job_on(once, "release")) is None
+
+
 def test_every_view_says_what_changed(tmp_path: Path, latentscale: Any) -> None:
     folders = []
     for name, first in (("release", 0), ("nightly", 3)):

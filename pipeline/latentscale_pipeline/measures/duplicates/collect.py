@@ -163,8 +163,7 @@ def counts_between(
 ) -> Iterator[CountedBetween]:
     """Compare the shares of rows of two corpora, of those whose nearest rows were found.
 
-    ``growth`` is how many times as many rows a corpus has as the usual one. A row has at most as
-    many times as many others near it, and at least as many; so has a row of the reference.
+    ``growth`` is how many times as many rows a corpus has as the usual one.
     """
     for name in OF_ONE:
         field = name.replace("-", "_").replace(" ", "_")
@@ -192,11 +191,13 @@ def _between(
     absent: bool = False,
 ) -> CountedBetween:
     """Compare two shares; ``absent`` are those of rows that have no other row near them."""
-    share, usual = (count / among for count, among in zip(counts, rows, strict=True))
-    near = 1.0 - usual if absent else usual
-    least, most = sorted((near, min(1.0, growth * near)))
-    if absent:
-        least, most = 1.0 - most, 1.0 - least
+    share = counts[0] / rows[0]
+    usual = counts[1] / rows[1]
+    # Rows are near none of n others with a probability whose mean is P; of g n, with one of about
+    # P to the power g, by Jensen's inequality at most if g < 1 and at least if g > 1.
+    alone = usual if absent else 1.0 - usual
+    shifted = max(alone, 1.0 / (rows[1] + 1)) ** growth
+    least, most = sorted((alone, shifted)) if absent else sorted((1.0 - alone, 1.0 - shifted))
     expected = expect_share(
         share,
         rows[0],
