@@ -13,7 +13,6 @@ from dataclasses import replace
 import numpy as np
 
 from latentscale.sampling.fresh_samples import SampleMean, adjust, expect_like
-from latentscale.sampling.shares import share_error
 from latentscale_pipeline.compare.difference import ComparedScore
 from latentscale_pipeline.measures.base import CountedBetween, ExpectedScore
 from latentscale_pipeline.measures.finished_job import FinishedJob
@@ -98,6 +97,9 @@ def _counts(job: FinishedJob, baseline: FinishedJob) -> Iterator[tuple[str, Coun
 def _of_label(
     measure: str, each: CountedBetween, job: FinishedJob, baseline: FinishedJob
 ) -> ComparedScore:
+    # Reading results needs no numerical library.
+    from latentscale.sampling.shares import share_error
+
     found = each.expected.expectation
 
     def share(value: float, of: FinishedJob) -> Score:
