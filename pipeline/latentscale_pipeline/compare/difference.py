@@ -1,8 +1,8 @@
 r"""Compare one score in two jobs, and decide whether the difference exceeds the uncertainty.
 
-Where both jobs have measured the score on samples of equally many rows, or it counts rows, the
-range in which it is expected from the baseline decides
-(:mod:`latentscale_pipeline.compare.expectations`). Otherwise bracket and sampling error do.
+Two tests make a difference significant: the score is outside of the range in which it is expected
+from the baseline (:mod:`latentscale_pipeline.compare.expectations`), by samples or counts of rows;
+or it exceeds bracket and sampling error, as follows.
 
 A score's bracket :math:`[l, u]` bounds the measure of *its* corpus; its sampling error :math:`s` is
 the standard error over fresh samples from the same source. Let a be the job's score and b the
@@ -14,9 +14,9 @@ baseline's.
 * If both corpora are samples of one source, the difference of the scores has the standard deviation
   :math:`\sqrt{s_a^2 + s_b^2}`.
 
-A difference is *significant* if it exceeds both: :math:`g > 1.96 \sqrt{s_a^2 + s_b^2}`. For exact
+A difference exceeds both if :math:`g > 1.96 \sqrt{s_a^2 + s_b^2}`. For exact
 scores, whose brackets have zero width, this is the two-sided z-test at 5 %; wider brackets make a
-false alarm less likely. If either sampling error is unknown, no difference is called significant.
+false alarm less likely. If either sampling error is unknown, this test says nothing.
 Disjoint brackets then show that the scores of the corpora differ, not that their sources differ.
 For example, the exact Vendi scores of two samples of one mixture differ by about a percent.
 

@@ -45,7 +45,7 @@ def comparison_document(
         "unlike": [_mismatches(found) for found in comparison.mismatches],
         "notes": list(comparison.notes),
         "rows": None if comparison.rows is None else asdict(comparison.rows),
-        "verdict": comparison.results.document()["verdict"],
+        "verdict": comparison.verdict.document(),
         "scores": [_compared(score) for score in comparison.shared],
         "only_in_job": [
             _naming(s.job) | _bracketed(s.job) for s in scores if s.job and not s.baseline

@@ -53,12 +53,22 @@ class Comparison:
     @property
     def results(self) -> Results:
         """Return the job's results with the verdict on the baseline in place of their own."""
-        scores = [score for found in self.shared if (score := found.expected_of_job)]
-        verdict = judge_change(scores)
-        if self._same_rows() and verdict.value != "differs":
-            verdict = SAME_ROWS
-        update = {"scores": scores, "verdict": verdict, "rows": self._new_rows()}
+        update = {
+            "scores": self._shared_of_job,
+            "verdict": self.verdict,
+            "rows": self._new_rows(),
+        }
         return self.job.results.model_copy(update=update)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return whether the job differs from the baseline by more than chance."""
+        found = judge_change(self._shared_of_job)
+        return SAME_ROWS if self._same_rows() and found.value != "differs" else found
+
+    @property
+    def _shared_of_job(self) -> list[Score]:
+        return [score for found in self.shared if (score := found.expected_of_job)]
 
     def _same_rows(self) -> bool:
         ours, theirs = (job.corpora.get("corpus") for job in (self.job, self.baseline))

@@ -28,10 +28,8 @@ def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult] | No
         ]
     if comparison.rows is not None:
         blocks.append(f"{comparison.rows}.")
-    verdict = comparison.results.verdict
-    if verdict is not None:
-        heading, sentences = write_verdict(verdict, printable(comparison.baseline.name))
-        blocks += [f"### {escape_markdown(heading)}", escape_markdown(" ".join(sentences))]
+    heading, sentences = write_verdict(comparison.verdict, printable(comparison.baseline.name))
+    blocks += [f"### {escape_markdown(heading)}", escape_markdown(" ".join(sentences))]
     rows = [list(cells.row().values()) for cells in write_scores(comparison)]
     blocks += [markdown_table(COLUMNS, rows), *map(escape_markdown, write_notes(comparison))]
     return "\n\n".join(blocks) + "\n"

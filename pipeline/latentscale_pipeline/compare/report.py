@@ -280,9 +280,9 @@ def _reading(jobs: Sequence[FinishedJob], names: Sequence[str]) -> Section:
         title="How to read this",
         question="A bracket bounds the measure of one particular corpus. A difference is "
         "significant (*) if the score is outside of where chance puts it: by the p-value of its "
-        "samples, adjusted for the number of headline scores, or, without samples, if the gap "
-        "between the brackets exceeds 1.96 sampling errors of the difference. If neither is known, "
-        "no difference is called significant.",
+        "samples, adjusted for the number of headline scores, or if the gap between the brackets "
+        "exceeds 1.96 sampling errors of the difference. If neither is known, no difference is "
+        "called significant.",
         glossary=[*PROMISES, SAMPLING_ERROR],
         tables=[_jobs_table(jobs, names)],
     )

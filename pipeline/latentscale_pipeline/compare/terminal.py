@@ -75,10 +75,9 @@ def print_comparison(
     )
     if comparison.rows is not None:
         print_lines(console, [f"rows      {comparison.rows}"])
-    found = comparison.results
-    if found.verdict is not None:
-        baseline = printable(comparison.baseline.name)
-        print_lines(console, [*write_evidence(found.verdict, found.scores, baseline), ""])
+    baseline = printable(comparison.baseline.name)
+    evidence = write_evidence(comparison.verdict, comparison.results.scores, baseline)
+    print_lines(console, [*evidence, ""])
     rows = [_row(cells) for cells in scores]
     if not console.is_terminal:
         print_lines(console, format_table(COLUMNS, rows))

@@ -56,9 +56,8 @@ def open_series(entries: Sequence[Entry]) -> Opening:
 def _since(entries: Sequence[Entry]) -> list[str]:
     last = entries[-1]
     if last.verdict is None:
-        return [
-            "The last job has no verdict." if last.baseline else "It was compared with nothing."
-        ]
+        why = "has no verdict" if last.baseline else "was compared with nothing"
+        return [f"The last job {why}."]
     same = len(list(takewhile(lambda entry: entry.verdict == last.verdict, reversed(entries))))
     since = day_of(entries[-same])
     many = counted(len(entries), "job")

@@ -146,7 +146,7 @@ def evaluate(
                     baseline=baseline,
                     passed=all(result.passed for result in results) if results else None,
                     failures="\n".join(result.message for result in results if not result.passed),
-                    verdict=None if baseline is None else comparison.results.verdict,
+                    verdict=None if baseline is None else comparison.verdict,
                     scores=None if baseline is None else comparison.scores_of_job,
                 )
                 registry.add(entry)
