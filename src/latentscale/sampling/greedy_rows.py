@@ -6,8 +6,8 @@ Clustering to minimize the maximum intercluster distance, Theoretical Computer S
 
 *Most diverse* takes the row x with the smallest :math:`\sum_j \langle x, x_j \rangle^2` over the
 unit rows taken before. It raises :math:`k^2 / \sum_{ij} \langle x_i, x_j \rangle^2` most, the
-effective number of k rows of order 2 (Pasarkar and Dieng, Cousins of the Vendi score, 2024,
-equation 4, with the inner product as similarity).
+effective number of k rows of order 2 (Pasarkar and Dieng, Cousins of the Vendi Score, 2024,
+equation 8, with the inner product as similarity).
 
 Both need the products of every chosen row with all. Those of several likely choices are computed at
 once, as long as the next one is among them; the rows chosen are those of one by one, to rounding.
