@@ -85,8 +85,9 @@ def compare(
     elif markdown != STANDARD_OUTPUT:
         print_comparison(comparison, results, Console(), every_score=every_score)
     failed = [result for result in results or () if not result.passed]
-    for result in failed:
-        click.echo(f"gate failed: {result.message}", err=True)
+    for result in results or ():
+        if result.failures:
+            click.echo(f"gate {result.outcome}: {result.message}", err=True)
     if failed:
         raise GateFailed(f"{len(failed)} of {len(results or ())} gates failed")
 

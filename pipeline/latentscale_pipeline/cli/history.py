@@ -156,6 +156,7 @@ def _describe(entry: Entry, tags: dict[str, str]) -> dict[str, Any]:
         "folder": entry.url,
         "rows": entry.corpus_rows,
         "failures": entry.failures.splitlines(),
+        "warnings": entry.warnings.splitlines(),
         "tags": [word for word, job in tags.items() if job == entry.job],
         "scores": [
             {name: value for name, value in score.flat().items() if value is not None}

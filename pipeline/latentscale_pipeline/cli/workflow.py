@@ -93,5 +93,7 @@ def _end(outcome: Outcome, as_json: bool) -> None:
     failures = entry.failures.splitlines()
     for failure in failures:
         click.echo(f"gate failed: {failure}", err=True)
+    for warning in entry.warnings.splitlines():
+        click.echo(f"gate warned: {warning}", err=True)
     if entry.passed is False:
         raise GateFailed(f"{counted(len(failures), 'gate')} failed")

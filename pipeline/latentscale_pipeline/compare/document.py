@@ -130,8 +130,9 @@ def _why_not_significant(score: ComparedScore) -> dict[str, Any]:
 
 def _gate(result: GateResult) -> dict[str, Any]:
     return {
-        "gate": result.gate.model_dump(exclude_defaults=True),
+        "gate": result.gate.fields,
         "passed": result.passed,
+        "outcome": result.outcome,
         "selected": [_naming(score.score) for score in result.selected],
         "failures": [
             {**_naming(failure.score.score), "limit": failure.limit, "message": failure.message}

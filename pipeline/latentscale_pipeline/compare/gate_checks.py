@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class GateResult:
-    """A gate, the scores that it selects, and its failures, the largest excess first."""
+    """A gate, the scores that it selects, and its violations, the largest excess first."""
 
     gate: Gate
     selected: tuple[ComparedScore, ...]
@@ -63,13 +63,20 @@ class GateResult:
 
     @property
     def passed(self) -> bool:
-        """Return whether no selected score violates a limit."""
-        return not self.failures
+        """Return whether no selected score violates a limit, or violations only warn."""
+        return self.outcome != "failed"
+
+    @property
+    def outcome(self) -> Literal["passed", "warned", "failed"]:
+        """Return what the gate says."""
+        if not self.failures:
+            return "passed"
+        return "warned" if self.gate.severity == "warn" else "failed"
 
     @property
     def message(self) -> str:
-        """Return the worst failure, and the number of further ones, in one line."""
-        if self.passed:
+        """Return the worst violation, and the number of further ones, in one line."""
+        if not self.failures:
             return ""
         others = len(self.failures) - 1
         also = f" (and {others} more on this gate)" if others else ""
@@ -188,8 +195,8 @@ def select(gate: Gate, scores: Sequence[ComparedScore], place: str) -> tuple[Com
 
 def _matches(score: Score, name: str, wanted: Any) -> bool:
     value = getattr(score, name)
-    if value is None:
-        return False
+    if value is None or wanted is None:
+        return value is wanted
     if name == "scale":
         return math.isclose(value, wanted, rel_tol=SHOWN_SCALE)
     if name == "kernel":

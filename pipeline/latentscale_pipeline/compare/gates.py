@@ -13,7 +13,11 @@ significant, or a value whose whole bracket is on the wrong side of a limit by m
 sampling error explains. If a sampling error is unknown, such a gate is refused, because it could
 never fail.
 
-A gate on a score that is null, or that one of the jobs lacks, fails with the reason.
+A selector given as ``null`` selects the scores without that field: ``label: null`` leaves out the
+scores of single labels.
+
+A gate on a score that is null, or that one of the jobs lacks, fails with the reason. With
+``severity: warn`` a violation is shown and doesn't fail.
 """
 
 from __future__ import annotations
@@ -63,11 +67,13 @@ class Gate(Section):
     score: Text | None = None
     """Select by the score's name, such as `imd` or `area`."""
     kernel: Text | None = None
-    """Select by kernel, with its bandwidth (`rbf median`) or with any bandwidth (`rbf`)."""
+    """Select by kernel, with its bandwidth (`rbf median`) or with any bandwidth (`rbf`); `null`
+    selects the scores that have none. So do the other selectors.
+    """
     order: Order | None = None
     """Select by order."""
     label: Text | None = None
-    """Select by label."""
+    """Select by label; `null` selects the scores of all rows, without those of single labels."""
     scale: float | None = None
     """Select by scale."""
     unit: Text | None = None
@@ -90,6 +96,8 @@ class Gate(Section):
     """Whether max_drop and max_rise are in the score's own unit."""
     significant: bool = False
     """Whether only violations beyond the uncertainty count."""
+    severity: Literal["warn", "fail"] = "fail"
+    """Whether a violation fails, or is only shown."""
 
     @model_validator(mode="after")
     def _meaningful(self) -> Gate:
@@ -118,13 +126,18 @@ class Gate(Section):
 
     @property
     def selectors(self) -> dict[str, Any]:
-        """Return the fields that it selects by, with the required values."""
+        """Return the fields that it selects by, with the required values, or None for absent."""
         chosen = ((name, getattr(self, name)) for name in SELECTORS)
-        return {name: value for name, value in chosen if value is not None}
+        return {name: value for name, value in chosen if name in self.model_fields_set}
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Return what its file says, without what is the default."""
+        stated = {**self.model_dump(exclude_defaults=True), **self.selectors}
+        return {name: stated[name] for name in type(self).model_fields if name in stated}
 
     def __str__(self) -> str:
-        fields = self.model_dump(exclude_defaults=True)
-        return " ".join(f"{name}={write_field(value)}" for name, value in fields.items())
+        return " ".join(f"{name}={write_field(value)}" for name, value in self.fields.items())
 
 
 def read_gates(text: str, where: str) -> tuple[Gate, ...]:
@@ -191,6 +204,8 @@ def check_names(gates: Sequence[Gate], where: str, *, compares: bool) -> None:
 
 def write_field(value: Any) -> str:
     """Format a field of a gate as in the gates file."""
+    if value is None:
+        return "null"
     if isinstance(value, bool):
         return str(value).lower()
     return write_number(value, 6) if isinstance(value, float) else printable(value)

@@ -8,7 +8,7 @@ from latentscale_pipeline.compare.cells import COLUMNS, write_identity, write_no
 from latentscale_pipeline.compare.gate_checks import GateResult
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.report.verdict import write_verdict
-from latentscale_pipeline.views.formatting import printable
+from latentscale_pipeline.views.formatting import counted, printable
 from latentscale_pipeline.views.markdown import escape_markdown, markdown_table
 
 
@@ -37,8 +37,10 @@ def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult] | No
 
 def _verdict(gates: Sequence[GateResult]) -> str:
     failed = sum(not result.passed for result in gates)
+    warned = sum(result.outcome == "warned" for result in gates)
+    also = f" {counted(warned, 'warning')}." if warned else ""
     passed = f"✅ {len(gates)} of {len(gates)} gates passed."
-    return f"❌ {failed} of {len(gates)} gates failed." if failed else passed
+    return (f"❌ {failed} of {len(gates)} gates failed." if failed else passed) + also
 
 
 def _gate_rows(gates: Sequence[GateResult]) -> Iterator[list[str]]:
@@ -46,5 +48,5 @@ def _gate_rows(gates: Sequence[GateResult]) -> Iterator[list[str]]:
         messages = [escape_markdown(failure.message) for failure in result.failures]
         yield [
             escape_markdown(str(result.gate)),
-            "<br>".join(["failed:", *messages]) if messages else "passed",
+            "<br>".join([f"{result.outcome}:", *messages]) if messages else "passed",
         ]

@@ -194,16 +194,15 @@ def _changes(comparisons: Sequence[Comparison], names: Sequence[str]) -> list[An
 def _gates_summary(gates: Sequence[GateResult]) -> str:
     failed = [result for result in gates if not result.passed]
     many = counted(len(gates), "gate")
-    return (
-        f"{len(failed)} of {many} failed: {failed[0].message}." if failed else f"All {many} passed."
-    )
+    if failed:
+        return f"{len(failed)} of {many} failed: {failed[0].message}."
+    warned = [result for result in gates if result.outcome == "warned"]
+    also = f" {len(warned)} of them warned: {warned[0].message}." if warned else ""
+    return f"All {many} passed.{also}"
 
 
 def _gates(gates: Sequence[GateResult]) -> Answer:
-    facts = [
-        Fact(str(result.gate), "passed" if result.passed else "failed", "", result.message)
-        for result in gates
-    ]
+    facts = [Fact(str(result.gate), result.outcome, "", result.message) for result in gates]
     return Answer("Did the gates pass?", facts)
 
 

@@ -33,6 +33,13 @@ from latentscale_pipeline.views.terminal import (
     rich_table,
 )
 
+GATES = {
+    "passed": ("passed  ", "green"),
+    "warned": ("warned  ", "yellow"),
+    "failed": ("FAILED  ", "bold red"),
+}
+"""Word and style of what a gate says."""
+
 NARROW_COLUMNS = ("score", "of", "job", "baseline", "difference", "verdict")
 """Columns on a narrow terminal, under a heading that names the measure."""
 
@@ -92,8 +99,7 @@ def print_comparison(
     print_lines(console, write_notes(comparison))
     for result in gates or ():
         many = counted(len(result.selected), "score")
-        line = Text("passed  " if result.passed else "FAILED  ")
-        line.stylize("green" if result.passed else "bold red")
+        line = Text(*GATES[result.outcome])
         console.print(line + Text(f"{result.gate} ({many})"), soft_wrap=True)
 
 

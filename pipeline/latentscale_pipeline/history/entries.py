@@ -45,8 +45,8 @@ class Entry:
         None for a job that was added by hand.
     passed : bool or None
         Whether its gates passed; None if there were none.
-    failures : str
-        The messages of failed gates, one line each.
+    failures, warnings : str
+        The messages of gates that failed, and of those that warned, one line each.
     verdict, verdict_reason : str or None
         The verdict on the baseline or, without one, on the reference, with its reason; None if
         nothing was compared.
@@ -70,6 +70,7 @@ class Entry:
     baseline: str | None
     passed: bool | None
     failures: str
+    warnings: str
     verdict: str | None
     verdict_reason: str | None
     scores: tuple[Score, ...]
@@ -80,8 +81,8 @@ class Entry:
         return f"entries/{self.job}{'.' + self.evaluation if self.evaluation else ''}.parquet"
 
 
-ADDED = ("verdict", "verdict_reason")
-"""Columns that entries of earlier versions don't have."""
+ADDED: Mapping[str, str | None] = {"warnings": "", "verdict": None, "verdict_reason": None}
+"""Columns that entries of earlier versions don't have, and what stands for them."""
 
 JOB_COLUMNS = tuple(field.name for field in fields(Entry) if field.name != "scores")
 """Columns that describe the job and its evaluation."""
@@ -109,6 +110,7 @@ def make_entry(
     baseline: str | None = None,
     passed: bool | None = None,
     failures: str = "",
+    warnings: str = "",
     verdict: Verdict | None = None,
     scores: Sequence[Score] | None = None,
 ) -> Entry:
@@ -133,6 +135,7 @@ def make_entry(
         baseline=None if baseline is None else strip_credentials(baseline),
         passed=passed,
         failures=failures,
+        warnings=warnings,
         verdict=verdict.value if verdict else None,
         verdict_reason=verdict.reason if verdict and verdict.value else None,
         scores=tuple(job.scores if scores is None else scores),
@@ -163,9 +166,8 @@ def load_entry(data: bytes, where: str) -> Entry:
     pyarrow, parquet = _arrow()
     try:
         rows: list[dict[str, Any]] = parquet.read_table(io.BytesIO(data)).to_pylist()
-        added: dict[str, Any] = dict.fromkeys(ADDED)
         known = [name for name in JOB_COLUMNS if name in rows[0] or name not in ADDED]
-        job = added | {name: rows[0][name] for name in known}
+        job: dict[str, Any] = {**ADDED} | {name: rows[0][name] for name in known}
         scores = tuple(Score.unflatten(row) for row in rows if row["measure"] is not None)
         return Entry(**job, scores=scores)
     except (pyarrow.ArrowException, ValueError, KeyError, TypeError, IndexError, OSError):

@@ -219,7 +219,7 @@ def _verdicts_table(entries: Sequence[Entry], tags: Mapping[str, str]) -> Table:
             "verdict": VERDICTS.get(entry.verdict, VERDICTS[None]),
             "strongest reason": printable(entry.failures.replace("\n", "; "))
             if entry.passed is False
-            else printable(entry.verdict_reason or ""),
+            else printable(entry.warnings.replace("\n", "; ") or entry.verdict_reason or ""),
             "rows": f"{entry.corpus_rows:,}",
             "gates": words[entry.passed],
             "tags": printable(", ".join(tag for tag, job in tags.items() if job == entry.job)),

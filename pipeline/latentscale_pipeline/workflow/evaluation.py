@@ -145,7 +145,8 @@ def evaluate(
                     evaluation=key,
                     baseline=baseline,
                     passed=all(result.passed for result in results) if results else None,
-                    failures="\n".join(result.message for result in results if not result.passed),
+                    failures=_messages(results, "failed"),
+                    warnings=_messages(results, "warned"),
                     verdict=None if baseline is None else comparison.verdict,
                     scores=None if baseline is None else comparison.scores_of_job,
                 )
@@ -182,9 +183,13 @@ def _key(workflow: Workflow, plan: Plan, gates: Sequence[Gate], baseline: str | 
             "job": plan.config_hash,
             "baseline": "latest" if moving else strip_credentials(baseline or ""),
             "scales_from": workflow.scales_from,
-            "gates": [gate.model_dump(exclude_defaults=True) for gate in gates],
+            "gates": [gate.fields for gate in gates],
         }
     )[:16]
+
+
+def _messages(results: Sequence[GateResult], outcome: str) -> str:
+    return "\n".join(result.message for result in results if result.outcome == outcome)
 
 
 def _store_comparison(
@@ -218,6 +223,7 @@ def notification_document(entry: Entry) -> dict[str, Any]:
     """Return the notification of an evaluation as a JSON document."""
     words = {True: "passed", False: "failed", None: "has no gates"}
     lines = [f"{entry.workflow}: {entry.job} {words[entry.passed]}", *entry.failures.splitlines()]
+    lines += [f"warning: {warning}" for warning in entry.warnings.splitlines()]
     return {
         "schema": "latentscale.notification/1",
         "text": "\n".join(lines),
@@ -228,6 +234,7 @@ def notification_document(entry: Entry) -> dict[str, Any]:
         "finished": entry.finished,
         "passed": entry.passed,
         "failures": entry.failures.splitlines(),
+        "warnings": entry.warnings.splitlines(),
     }
 
 

@@ -281,6 +281,10 @@ ROWS = [
         ({"order": "inf"}, [4]),
         ({"scale": 0.991}, [2]),
         ({"label": 7}, [6]),
+        ({"label": None}, [1, 2, 3, 4, 5]),
+        ({"measure": "vendi", "order": 1, "label": None}, [3]),
+        ({"kernel": None}, [1, 2]),
+        ({"kernel": None, "scale": None}, [1]),
     ],
 )
 def test_a_selector_over_the_fields_of_scores(selector: dict[str, Any], values: list[int]) -> None:
@@ -310,6 +314,7 @@ def test_a_selector_over_the_fields_of_scores(selector: dict[str, Any], values: 
             "none with score heat_trace has scale 1; the nearest is 0.991011",
         ),
         ({"measure": "heat", "of": "reference"}, "none with measure heat has of reference; it can"),
+        ({"of": "reference", "label": None}, "none with of reference has label null; it can be 7"),
     ],
 )
 def test_a_gate_that_selects_nothing_names_the_nearest(
@@ -392,6 +397,26 @@ def test_mistakes_in_the_file_are_named(text: str, message: str) -> None:
 def test_a_gate_is_written_as_the_file_writes_it() -> None:
     [gate] = gates({"measure": "vendi", "order": 1, "max_drop": 0.1, "significant": True})
     assert str(gate) == "measure=vendi order=1 max_drop=0.1 significant=true"
+    [gate] = gates({"max": 2.0, "label": None, "kernel": "rbf", "severity": "fail"})
+    assert str(gate) == "kernel=rbf label=null max=2"
+    assert gate.fields == {"kernel": "rbf", "label": None, "max": 2.0}
+
+
+# --- severity ---------------------------------------------------------------------------------
+
+
+def test_a_violated_gate_that_only_warns_passes_and_says_so() -> None:
+    low = [row(1.0)]
+    warned, failed, passed = check(
+        low,
+        low,
+        {"measure": "toy", "min": 2, "severity": "warn"},
+        {"measure": "toy", "min": 2},
+        {"measure": "toy", "min": 0, "severity": "warn"},
+    )
+    assert [each.outcome for each in (warned, failed, passed)] == ["warned", "failed", "passed"]
+    assert [each.passed for each in (warned, failed, passed)] == [True, False, True]
+    assert warned.message == failed.message == "toy spread (corpus) is 1, below the min of 2"
 
 
 # --- against the reference ------------------------------------------------------------------

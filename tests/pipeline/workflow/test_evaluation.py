@@ -139,7 +139,15 @@ def test_a_series_has_one_ruler_and_failures_are_no_baseline(
 
 
 def test_running_again_does_nothing_again(place: Path, latentscale: Command) -> None:
+    warns = {"measure": "vendi", "kernel": "cosine", "order": 1, "label": None, "min": 1e9}
+    write_workflow(place, gates=[{**warns, "of": "corpus", "severity": "warn"}])
     first = night(latentscale, 1, "--json")
+    assert first.code == 0, first.err
+    [warning] = json.loads(first.out)["warnings"]
+    assert warning.endswith("below the min of 1e+09")
+    assert f"gate warned: {warning}" in first.err
+    [listed] = json.loads(latentscale("history", "list", "history", "--json").out)
+    assert (listed["passed"], listed["failures"], listed["warnings"]) == (True, [], [warning])
     before = {path: path.stat().st_mtime_ns for path in place.glob("jobs/*/results.json")}
     again = night(latentscale, 1, "--json")
     assert json.loads(again.out) | {"evaluated_before": False} == json.loads(first.out)
