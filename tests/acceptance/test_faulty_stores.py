@@ -131,6 +131,7 @@ def test_ingest_and_a_job_at_a_faulty_store_give_the_same(
             "name": "faulty",
             "corpus": corpus,
             "output": output,
+            "sampling": {"method": "none"},
             "measures": {"vendi": {"kernels": ["cosine"]}},
             "cluster": {"kind": "serial"},
         }

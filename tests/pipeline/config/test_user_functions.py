@@ -49,6 +49,7 @@ def job(folder: Path, kernel: str, **keys: Any) -> Path:
                 "name": "functions",
                 "corpus": str(folder / "rows.npy"),
                 "output": str(folder / "jobs"),
+                "sampling": {"method": "none"},
                 "measures": {"vendi": vendi},
                 "cluster": {"kind": "serial"},
             }

@@ -22,6 +22,8 @@ Command = Callable[..., Ended]
 
 MEASURES = {"heat": {"times": {"count": 4}, "steps": 4}, "geomca": {}, "duplicates": {}}
 
+UNSAMPLED = {"sampling": {"method": "none"}}
+
 KINDS = {
     "settings": r"config\.json",
     "job file": r"config\.yaml",
@@ -79,7 +81,7 @@ def finish_job(folder: Path, *, keep: bool = False) -> Job:
     config = folder / "job.yaml"
     named = {role: str(folder / f"{role}.npy") for role in ("corpus", "reference")}
     fields = {"name": "kept", **named, "output": str(folder / "jobs"), "measures": MEASURES}
-    config.write_text(json.dumps({**fields, "cluster": {"kind": "serial"}}))
+    config.write_text(json.dumps({**fields, "cluster": {"kind": "serial"}, **UNSAMPLED}))
     gone = subprocess.Popen(["true"])
     gone.wait()
     with pytest.MonkeyPatch.context() as patch:

@@ -174,6 +174,7 @@ def job(tmp_path: Path, latentscale: Command) -> Callable[[str], Path]:
             "name": "store",
             "corpus": str(corpus),
             "output": output,
+            "sampling": {"method": "none"},
             "measures": {"heat": {"k": 12}, "vendi": {"kernels": ["cosine"]}},
             "cluster": {"kind": "serial"},
         }

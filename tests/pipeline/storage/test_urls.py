@@ -61,6 +61,7 @@ def write_job(tmp_path: Path) -> Callable[..., Path]:
             "name": "anywhere",
             "corpus": str(corpus),
             "output": str(output),
+            "sampling": {"method": "none"},
             "measures": {"vendi": {"kernels": ["cosine"]}},
             "cluster": {"kind": "serial"},
         }

@@ -61,6 +61,7 @@ def make(corpora: Path, output: Path, *overrides: str) -> Plan:
         f"name: rounds\ncorpus: {corpora / 'corpus.zarr'}\n"
         f"reference: {corpora / 'reference.zarr'}\noutput: {output}\n"
         f"cluster: {{kind: serial}}\nmeasures: {{geomca: {{epsilon: {EPSILON}}}}}\n"
+        "sampling: {method: none}\n"
     )
     config = read_config(
         text,

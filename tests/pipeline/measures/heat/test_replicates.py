@@ -42,6 +42,7 @@ def run(folder: Path, replicates: dict[str, Any], **rest: Any) -> Any:
         "name": "subsampled",
         "corpus": str(folder / "corpus.zarr"),
         "output": str(folder / "jobs"),
+        "sampling": {"method": "none"},
         "measures": {"heat": {"times": {"count": 6}}},
         "cluster": {"kind": "serial"},
         "replicates": replicates,

@@ -61,6 +61,7 @@ def run(tmp_path: Path) -> Callable[..., Finished]:
             "name": name,
             "corpus": corpus.url,
             "output": str(tmp_path / name),
+            "sampling": {"method": "none"},
             "measures": {"heat": {"neighbours": "cells", "times": {"count": 8}, "k": K, **heat}},
             "cluster": {"kind": "serial"},
         }
