@@ -40,7 +40,7 @@ class Comparison:
     notes : tuple of str
         Further remarks for the reader.
     rows : RowChanges or None
-        Rows that the corpus gained and lost; None if that isn't known.
+        Rows that the corpus gained and lost, and labels; None if neither is known.
     """
 
     job: FinishedJob

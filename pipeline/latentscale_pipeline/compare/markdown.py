@@ -27,7 +27,7 @@ def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult] | No
             markdown_table(("gate", "result"), _gate_rows(gates), escaped=True),
         ]
     if comparison.rows is not None:
-        blocks.append(f"{comparison.rows}.")
+        blocks += [f"{escape_markdown(line)}." for line in comparison.rows.lines.values()]
     heading, sentences = write_verdict(comparison.verdict, printable(comparison.baseline.name))
     blocks += [f"### {escape_markdown(heading)}", escape_markdown(" ".join(sentences))]
     rows = [list(cells.row().values()) for cells in write_scores(comparison)]

@@ -104,10 +104,10 @@ def _opening(
     said = "Rows that the baseline doesn't name." if opening.look else NO_NEW_ROW
     if any(row.id is None for row in rows):
         said = "The rows that stand out most. Without ids, new ones can't be told from old."
-    changed = [] if comparison.rows is None else [f"{comparison.rows}."]
+    changed = [] if comparison.rows is None else comparison.rows.lines.values()
     found = replace(
         opening,
-        sentences=[*opening.sentences, *changed, *gates],
+        sentences=[*opening.sentences, *(f"{line}." for line in changed), *gates],
         look_said=said,
         # Rows that are gone are the baseline's, not those of a reference.
         commands=[command for command in opening.commands if "--of reference" not in command],

@@ -1,7 +1,9 @@
-"""Count the rows that a job's corpus gained and lost since a baseline, by their ids."""
+"""Count the rows that a job's corpus gained and lost since a baseline, by their ids and labels."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,53 +14,129 @@ from latentscale_pipeline.corpus import Corpus, open_corpus
 from latentscale_pipeline.errors import LatentscaleError
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.storage.objects import ObjectStore
-from latentscale_pipeline.views.formatting import counted
+from latentscale_pipeline.views.formatting import counted, printable
 
-MOST_ROWS = 10_000_000
-"""Rows of a corpus up to which ids are read."""
+MAX_ROWS = 10_000_000
+"""Rows of a corpus up to which ids and labels are read."""
+
+MAX_LABELS = 1000
+"""Largest number of different labels; more are names of rows rather than of kinds of rows."""
+
+SHOWN_LABELS = 3
+"""Labels of one kind that a sentence names."""
+
+Hashes = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class LabelChange:
+    """A label with its rows in the job's corpus and in the baseline's."""
+
+    label: str
+    rows: int
+    baseline_rows: int
+
+    def __str__(self) -> str:
+        name = printable(self.label)
+        if self.rows and self.baseline_rows:
+            return f"{name} {self.baseline_rows:,} → {counted(self.rows, 'row')}"
+        return f"{name} {counted(self.rows or self.baseline_rows, 'row')}"
+
+
+@dataclass(frozen=True)
+class LabelChanges:
+    """How labels changed.
+
+    Attributes
+    ----------
+    count : int
+        Labels in either corpus.
+    changed : tuple of LabelChange
+        Those with another number of rows, the largest change of their share first.
+    relabelled : int or None
+        Rows in both corpora, by their ids, with another label; None without ids.
+    """
+
+    count: int
+    changed: tuple[LabelChange, ...]
+    relabelled: int | None
+
+    def __str__(self) -> str:
+        new = [change for change in self.changed if not change.baseline_rows]
+        gone = [change for change in self.changed if not change.rows]
+        other = [change for change in self.changed if change.rows and change.baseline_rows]
+        said = [
+            f"{len(found):,} of {counted(self.count, 'label')} {what} ({_first(found)})"
+            for what, found in (("new", new), ("gone", gone), ("with more or fewer rows", other))
+            if found
+        ]
+        if self.relabelled:
+            said.append(f"{counted(self.relabelled, 'kept row')} with another label")
+        return "; ".join(said) or f"{counted(self.count, 'label')}, with as many rows as before"
 
 
 @dataclass(frozen=True)
 class RowChanges:
-    """Numbers of ids of two corpora.
+    """What changed between the rows of two corpora.
 
     Attributes
     ----------
-    added, removed, kept : int
-        Ids that only the job has, that only the baseline has, and that both have.
+    added, removed, kept : int or None
+        Ids that only the job has, that only the baseline has, and that both have; None without ids.
+    labels : LabelChanges or None
+        How labels changed; None without labels.
     """
 
-    added: int
-    removed: int
-    kept: int
+    added: int | None
+    removed: int | None
+    kept: int | None
+    labels: LabelChanges | None = None
 
-    def __str__(self) -> str:
-        added, removed = counted(self.added, "row"), f"{self.removed:,} removed"
-        return f"{added} added, {removed}, {self.kept:,} kept, by their ids"
+    @property
+    def lines(self) -> dict[str, str]:
+        """Return what is known of ``rows`` and ``labels``, each in one line."""
+        lines = {}
+        if self.added is not None:
+            added, removed = counted(self.added, "row"), f"{self.removed:,} removed"
+            lines["rows"] = f"{added} added, {removed}, {self.kept:,} kept, by their ids"
+        if self.labels is not None:
+            lines["labels"] = str(self.labels)
+        return lines
 
 
 def count_changes(job: FinishedJob, baseline: FinishedJob) -> RowChanges | None:
-    """Compare the ids of two jobs' corpora; 8 bytes of each are in memory.
+    """Compare ids and labels of two jobs' corpora; 12 bytes a row of each are in memory.
 
     Returns
     -------
     RowChanges or None
-        None if a corpus has no ids, or one twice, or more than :data:`MOST_ROWS` rows, or isn't on
-        this machine as the job measured it.
+        None if the corpora have neither ids nor labels, or more than :data:`MAX_ROWS` rows, or
+        aren't on this machine as the jobs measured them. Ids that repeat, and more than
+        :data:`MAX_LABELS` labels, count as none.
     """
-    corpora = [_open(each) for each in (job, baseline)]
-    if any(corpus is None for corpus in corpora):
+    corpora = [corpus for each in (job, baseline) if (corpus := _open(each)) is not None]
+    if len(corpora) < 2:
         return None
-    ours, theirs = (_hashes(corpus) for corpus in corpora if corpus is not None)
-    if ours is None or theirs is None:
+    try:
+        ids = [_hash_ids(corpus) for corpus in corpora]
+        names: dict[str, int] = {}
+        labels = [_number_labels(corpus, names) for corpus in corpora]
+    except (LatentscaleError, OSError):
         return None
-    kept = len(np.intersect1d(ours, theirs, assume_unique=True))
-    return RowChanges(len(ours) - kept, len(theirs) - kept, kept)
+    ours, theirs = ids
+    kept = places = None
+    if ours is not None and theirs is not None:
+        common, *places = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
+        kept = len(common)
+    found = _compare_labels(labels, names, places)
+    if kept is None or ours is None or theirs is None:
+        return None if found is None else RowChanges(None, None, None, found)
+    return RowChanges(len(ours) - kept, len(theirs) - kept, kept, found)
 
 
 def _open(job: FinishedJob) -> Corpus | None:
     known = job.corpora.get("corpus")
-    if known is None or known.uri is None or known.n > MOST_ROWS or known.excluded_shards:
+    if known is None or known.uri is None or known.n > MAX_ROWS or known.excluded_shards:
         return None
     try:
         if not ObjectStore(known.uri).is_local:
@@ -66,21 +144,65 @@ def _open(job: FinishedJob) -> Corpus | None:
         corpus = open_corpus(known.uri)
     except (LatentscaleError, OSError):
         return None
-    there = corpus.fingerprint == known.fingerprint and "ids" in corpus.manifest.arrays
-    return corpus if there else None
+    return corpus if corpus.fingerprint == known.fingerprint else None
 
 
-def _hashes(corpus: Corpus) -> npt.NDArray[np.uint64] | None:
-    try:
-        blocks = [
-            np.fromiter(
-                (xxhash.xxh3_64_intdigest(str(one).encode()) for one in block),
-                dtype=np.uint64,
-                count=len(block),
-            )
-            for block in corpus.companion_blocks("ids")
-        ]
-    except (LatentscaleError, OSError):
+def _hash_ids(corpus: Corpus) -> Hashes | None:
+    """Return a hash of every id, in the order of rows; None without ids or if one repeats."""
+    blocks = [
+        np.fromiter(
+            (xxhash.xxh3_64_intdigest(str(one).encode()) for one in block),
+            dtype=np.uint64,
+            count=len(block),
+        )
+        for block in corpus.companion_blocks("ids")
+    ]
+    if not blocks:
         return None
-    hashes = np.unique(np.concatenate(blocks))
-    return hashes if len(hashes) == corpus.n else None
+    hashes = np.concatenate(blocks)
+    return hashes if len(np.unique(hashes)) == corpus.n else None
+
+
+def _number_labels(corpus: Corpus, names: dict[str, int]) -> npt.NDArray[np.int32] | None:
+    """Return the number of every row's label, and give numbers to new ones."""
+    blocks = []
+    for block in corpus.companion_blocks("labels"):
+        numbers = [names.setdefault(label, len(names)) for label in block.tolist()]
+        if len(names) > MAX_LABELS:
+            return None
+        blocks.append(np.array(numbers, dtype=np.int32))
+    return np.concatenate(blocks) if blocks else None
+
+
+def _compare_labels(
+    labels: Sequence[npt.NDArray[np.int32] | None],
+    names: Mapping[str, int],
+    places: Sequence[npt.NDArray[np.intp]] | None,
+) -> LabelChanges | None:
+    ours, theirs = labels
+    if ours is None or theirs is None:
+        return None
+    rows, usual = (Counter(dict(zip(*_count(each), strict=True))) for each in (ours, theirs))
+    changed = [
+        LabelChange(name, rows[number], usual[number])
+        for name, number in names.items()
+        if rows[number] != usual[number]
+    ]
+    changed.sort(
+        key=lambda each: -abs(each.rows / len(ours) - each.baseline_rows / len(theirs)),
+    )
+    relabelled = None
+    if places is not None:
+        relabelled = int(np.count_nonzero(ours[places[0]] != theirs[places[1]]))
+    return LabelChanges(len(names), tuple(changed), relabelled)
+
+
+def _count(labels: npt.NDArray[np.int32]) -> tuple[list[int], list[int]]:
+    numbers, counts = np.unique(labels, return_counts=True)
+    return numbers.tolist(), counts.tolist()
+
+
+def _first(changes: Sequence[LabelChange]) -> str:
+    more = len(changes) - SHOWN_LABELS
+    also = [f"{more:,} more"] if more > 0 else []
+    return ", ".join([*map(str, changes[:SHOWN_LABELS]), *also])

@@ -81,7 +81,8 @@ def print_comparison(
         ],
     )
     if comparison.rows is not None:
-        print_lines(console, [f"rows      {comparison.rows}"])
+        lines = comparison.rows.lines.items()
+        print_lines(console, [f"{name:<10}{line}" for name, line in lines])
     baseline = printable(comparison.baseline.name)
     evidence = write_evidence(comparison.verdict, comparison.results.scores, baseline)
     print_lines(console, [*evidence, ""])

@@ -1,4 +1,4 @@
-"""Rows that a corpus gained and lost since the baseline, by their ids."""
+"""Rows that a corpus gained and lost since the baseline, by their ids and labels."""
 
 import json
 from pathlib import Path
@@ -7,21 +7,30 @@ from typing import Any
 import numpy as np
 import pytest
 
-from latentscale_pipeline.compare.rows_changed import RowChanges, count_changes
+from latentscale_pipeline.compare import rows_changed
+from latentscale_pipeline.compare.rows_changed import (
+    LabelChange,
+    LabelChanges,
+    RowChanges,
+    count_changes,
+)
 from latentscale_pipeline.corpus.ingest.create import ingest
 from tests.conftest import Ended
 from tests.support.comparisons import SETTINGS, results, row
 from tests.support.results_documents import finished_job
 
 
-def corpus_of(folder: Path, name: str, ids: list[str] | None) -> Any:
-    """Ingest a corpus of some ids, and return it."""
-    count = 5 if ids is None else len(ids)
+def corpus_of(
+    folder: Path, name: str, ids: list[str] | None, labels: list[str] | None = None
+) -> Any:
+    """Ingest a corpus of some ids and labels, and return it."""
+    count = len(ids or labels or range(5))
     np.save(folder / f"{name}.npy", np.random.default_rng(count).normal(size=(count, 3)))
     settings = {}
-    if ids is not None:
-        (folder / f"{name}.txt").write_text("".join(f"{one}\n" for one in ids))
-        settings["ids"] = str(folder / f"{name}.txt")
+    for kind, texts in (("ids", ids), ("labels", labels)):
+        if texts is not None:
+            (folder / f"{name}.{kind}.txt").write_text("".join(f"{one}\n" for one in texts))
+            settings[kind] = str(folder / f"{name}.{kind}.txt")
     return ingest([str(folder / f"{name}.npy")], str(folder / f"{name}.zarr"), **settings)
 
 
@@ -36,7 +45,8 @@ def test_ids_are_counted_by_where_they_are(tmp_path: Path) -> None:
     after = corpus_of(tmp_path, "after", ["猫", *(f"id-{i}" for i in range(30, 140))])
     changes = count_changes(job_on(after, "nightly"), job_on(before, "release"))
     assert changes == RowChanges(added=40, removed=31, kept=71)
-    assert str(changes) == "40 rows added, 31 removed, 71 kept, by their ids"
+    assert changes is not None
+    assert changes.lines == {"rows": "40 rows added, 31 removed, 71 kept, by their ids"}
     same = count_changes(job_on(before, "nightly"), job_on(before, "release"))
     assert same == RowChanges(0, 0, 102)
 
@@ -62,10 +72,52 @@ def test_ids_that_repeat_are_not_counted(tmp_path: Path) -> None:
     assert count_changes(job_on(twice, "nightly"), job_on(once, "release")) is None
 
 
+# --- labels -----------------------------------------------------------------------------------
+
+
+def test_labels_are_counted_and_followed_by_ids(tmp_path: Path) -> None:
+    ids = [f"id-{i}" for i in range(10)]
+    before = corpus_of(tmp_path, "before", ids, [*"aaaabbbccd"])
+    # Ids 0 and 1 are gone, 3 has another label, and two rows are new.
+    after = corpus_of(tmp_path, "after", [*ids[:1:-1], "x", "y"], [*"dccbbbca", "e", "e"])
+    changes = count_changes(job_on(after, "nightly"), job_on(before, "release"))
+    found = LabelChanges(
+        count=5,
+        changed=(LabelChange("a", 1, 4), LabelChange("e", 2, 0), LabelChange("c", 3, 2)),
+        relabelled=1,
+    )
+    assert changes == RowChanges(added=2, removed=2, kept=8, labels=found)
+    assert changes.lines["labels"] == (
+        "1 of 5 labels new (e 2 rows); 2 of 5 labels with more or fewer rows (a 4 → 1 row, "
+        "c 2 → 3 rows); 1 kept row with another label"
+    )
+
+
+def test_labels_alone_say_what_changed(tmp_path: Path) -> None:
+    before = corpus_of(tmp_path, "before", None, [*"aaaabbbcdefg"])
+    after = corpus_of(tmp_path, "after", None, [*"aaaabbb"])
+    changes = count_changes(job_on(after, "nightly"), job_on(before, "release"))
+    assert changes is not None
+    assert changes.lines == {"labels": "5 of 7 labels gone (c 1 row, d 1 row, e 1 row, 2 more)"}
+    same = count_changes(job_on(after, "nightly"), job_on(after, "release"))
+    assert same is not None
+    assert same.lines == {"labels": "2 labels, with as many rows as before"}
+
+
+def test_labels_as_many_as_rows_are_names_of_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows_changed, "MAX_LABELS", 3)
+    corpus = corpus_of(tmp_path, "rows", [*"wxyz"], [*"abcd"])
+    changes = count_changes(job_on(corpus, "nightly"), job_on(corpus, "release"))
+    assert changes == RowChanges(0, 0, 4, None)
+
+
 def test_every_view_says_what_changed(tmp_path: Path, latentscale: Any) -> None:
     folders = []
     for name, first in (("release", 0), ("nightly", 3)):
-        corpus = corpus_of(tmp_path, name, [f"id-{i}" for i in range(first, first + 10)])
+        ids = [f"id-{i}" for i in range(first, first + 10)]
+        corpus = corpus_of(tmp_path, name, ids, ["|*a*|"] * 5 + [name] * 5)
         found = job_on(corpus, name)
         folder = tmp_path / f"{name}-1a2b3c4d"
         folder.mkdir()
@@ -75,8 +127,15 @@ def test_every_view_says_what_changed(tmp_path: Path, latentscale: Any) -> None:
     release, nightly = folders
     said = "3 rows added, 3 removed, 7 kept, by their ids"
     ended: Ended = latentscale("compare", nightly, release)
-    assert f"rows      {said}\n" in ended.out
-    assert f"\n{said}." in latentscale("compare", nightly, release, "--markdown", "-").out
+    named = "1 of 3 labels new (nightly 5 rows); 1 of 3 labels gone (release 5 rows); "
+    assert f"rows      {said}\nlabels    {named}5 kept rows" in ended.out
+    written = latentscale("compare", nightly, release, "--markdown", "-").out
+    assert f"\n{said}." in written
+    assert f"\n{named}" in written
     document = json.loads(latentscale("compare", nightly, release, "--json").out)
+    labels = document["rows"].pop("labels")
     assert document["rows"] == {"added": 3, "removed": 3, "kept": 7}
-    assert f"{said}." in latentscale("report", nightly, release).out
+    assert labels["changed"][0] == {"label": "nightly", "rows": 5, "baseline_rows": 0}
+    page = latentscale("report", nightly, release).out
+    assert f"{said}." in page
+    assert named in page

@@ -44,7 +44,8 @@ def make(folder: Path, metric: str, method: str = "cg") -> Plan:
     if not source.exists():
         np.save(source, rows(metric))
     text = (
-        f"name: rounds\ncorpus: {source}\noutput: {folder / 'jobs'}\ncluster: {{kind: serial}}\nsampling: {{method: none}}\n"
+        f"name: rounds\ncorpus: {source}\noutput: {folder / 'jobs'}\n"
+        "cluster: {kind: serial}\nsampling: {method: none}\n"
         f"measures: {{magnitude: {{metric: {metric}, scales: 6, method: {method}}}}}\n"
     )
     return make_plan(read_config(text, "rounds.yaml", measures=measure_sections()))
