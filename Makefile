@@ -3,13 +3,19 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-full test-lowest check docs clean
+.PHONY: demo test test-quick test-full test-lowest check docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/latentscale demo --output demo-output
 
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m "not full" -n 2 --dist loadfile
+
+# While writing: what needs no processes and no compilation.
+QUICK := $(addprefix tests/pipeline/,cli compare config history metrics report results rows views)
+test-quick: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -m "not full and not slow" -n 2 -q \
+		tests/test_architecture.py tests/latentscale/sampling tests/latentscale/vendi $(QUICK)
 
 test-full: $(VENV)/.installed-test
 	$(BIN)/python tests/acceptance/run.py

@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.history.entries import Entry, dump_entry, load_entry
@@ -53,9 +54,11 @@ class Registry:
             If nothing is there.
         """
         store = ObjectStore(url)
-        if not store.exists(""):
+        is_file = store.is_local and Path(store.address).is_file()
+        if is_file or not store.exists(""):
+            what = "a file, not a folder" if is_file else "nothing is there"
             raise BadInput(
-                f"{store.url}: nothing is there; name the folder of a history, or begin one with "
+                f"{store.url}: {what}; name the folder of a history, or begin one with "
                 "latentscale history add"
             )
         return Registry(store)

@@ -579,6 +579,17 @@ CALLS = [
         ),
     ),
     (
+        "history list FILE",
+        (
+            "{place}/FILE: a file, not a folder; name the folder of a history, or begin one with "
+            "latentscale history add"
+        ),
+    ),
+    (
+        "ingest job j.zarr",
+        "job: nothing here but hidden files and jobs; name the files that hold the vectors",
+    ),
+    (
         "history add hist half",
         "{place}/half: this job isn't finished; run it again to finish it",
     ),

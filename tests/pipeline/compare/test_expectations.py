@@ -15,6 +15,8 @@ from latentscale_pipeline.measures.finished_job import read_job
 from tests.support.comparisons import job, row
 from tests.support.jobs import run_here
 
+pytestmark = pytest.mark.slow
+
 CENTRES = np.random.default_rng(3).normal(size=(6, 10))
 MEASURES = "{heat: {}, magnitude: {}, vendi: {}, duplicates: {metric: euclidean, within: 0.01}}"
 

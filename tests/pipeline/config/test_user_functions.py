@@ -17,6 +17,8 @@ from latentscale_pipeline.jobs.plan import measure_sections
 from tests import oracles
 from tests.support.jobs import command_line, results_of
 
+pytestmark = pytest.mark.slow
+
 KERNELS = """
 import numpy as np
 from scipy.spatial.distance import cdist

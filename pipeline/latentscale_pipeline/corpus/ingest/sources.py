@@ -268,9 +268,15 @@ def find_files(pattern: str, target: str | None = None) -> list[File]:
         else:
             raise BadInput(f"{shown}: no such file or folder; check the path")
         found = [entry for item in given for entry in _below(item, results)]
+        empty = not any(item.is_folder and fs.ls(item.path) for item in given)
     if not found:
-        raise BadInput(f"{shown}: the folder is empty; name the files that hold the vectors")
+        what = "the folder is empty" if empty else "nothing here but hidden files and jobs"
+        raise BadInput(f"{shown}: {what}; name the files that hold the vectors")
     return found
+
+
+JOB_FILES = frozenset({"config.json", "plan.json"})
+"""Files that tell the folder of a job from a folder of vectors."""
 
 
 def _above(path: str) -> list[str]:
@@ -280,10 +286,15 @@ def _above(path: str) -> list[str]:
 
 
 def _below(entry: File, results: str | None) -> list[File]:
-    """Return the entry itself or, for a plain folder, all files and Zarr folders below it."""
+    """Return the entry itself or, for a plain folder, all files and Zarr folders below it.
+
+    The arrays of jobs aren't vectors, so their folders are left out.
+    """
     if not entry.is_folder or is_zarr(entry):
         return [entry]
     listed = [File.of(entry.fs, about) for about in entry.fs.ls(entry.path, detail=True)]
+    if {child.path.rsplit("/", 1)[-1] for child in listed} >= JOB_FILES:
+        return []
     return [
         found
         for child in sorted(listed, key=lambda child: natural_order(child.path))

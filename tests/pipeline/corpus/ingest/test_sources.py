@@ -309,6 +309,23 @@ def test_a_file_that_shrinks_after_opening_is_truncated(tmp_path: Path) -> None:
         list(sources.items[0].blocks())
 
 
+def test_arrays_of_jobs_are_no_vectors(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", PLAIN)
+    stage = tmp_path / "jobs/nightly-1a2b3c4d/stages/heat"
+    stage.mkdir(parents=True)
+    np.save(stage / "matrix.npy", PLAIN)
+    for name in ("config.json", "plan.json"):
+        (tmp_path / "jobs/nightly-1a2b3c4d" / name).write_text("{}")
+    [found] = open_sources([str(tmp_path)]).items
+    assert found.path == str(tmp_path / "x.npy")
+    for folder in ("jobs", "jobs/nightly-1a2b3c4d"):
+        with pytest.raises(BadInput, match="nothing here but hidden files and jobs"):
+            open_sources([str(tmp_path / folder)])
+    # An array of a job that is named as a file is meant.
+    [named] = open_sources([str(stage / "matrix.npy")]).items
+    assert named.rows == len(PLAIN)
+
+
 def test_what_is_not_there_says_so(tmp_path: Path) -> None:
     for pattern, message in [
         ("none.npy", "none.npy: no such file or folder; check the path"),
