@@ -125,10 +125,10 @@ def sample_sizes(facts: JobFacts) -> SampleSizes | str:
         return f"samples of {MIN_ROWS} rows need {' and '.join(need)}"
     widest = max(map(row_bytes, facts.corpora.values()))
     fitting = DRAWN_BYTES // widest
-    fewest = [max(MIN_ROWS, corpus.n // DISJOINT), max(MIN_ROWS, fitting // SAMPLES)]
+    limits = [max(MIN_ROWS, corpus.n // DISJOINT), max(MIN_ROWS, fitting // SAMPLES)]
     if reference is not None:
-        fewest.append(reference.n // SAMPLES)
-    rows = _sample_rows(facts.sample_rows, min(fewest))
+        limits.append(reference.n // SAMPLES)
+    rows = _sample_rows(facts.sample_rows, min(limits))
     largest = max(fitting, SAMPLES * rows)
     drawn: dict[Role, int] = {
         role: min(
