@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 import xxhash
 
 from latentscale_pipeline.corpus import Corpus, open_corpus
+from latentscale_pipeline.corpus.labelled_rows import MAX_LABELS
 from latentscale_pipeline.errors import LatentscaleError
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.storage.objects import ObjectStore
@@ -18,9 +18,6 @@ from latentscale_pipeline.views.formatting import counted, printable
 
 MAX_ROWS = 10_000_000
 """Rows of a corpus up to which ids and labels are read."""
-
-MAX_LABELS = 1000
-"""Largest number of different labels; more are names of rows rather than of kinds of rows."""
 
 SHOWN_LABELS = 3
 """Labels of one kind that a sentence names."""
@@ -176,30 +173,20 @@ def _number_labels(corpus: Corpus, names: dict[str, int]) -> npt.NDArray[np.int3
 
 def _compare_labels(
     labels: Sequence[npt.NDArray[np.int32] | None],
-    names: Mapping[str, int],
+    names: Collection[str],
     places: Sequence[npt.NDArray[np.intp]] | None,
 ) -> LabelChanges | None:
     ours, theirs = labels
     if ours is None or theirs is None:
         return None
-    rows, usual = (Counter(dict(zip(*_count(each), strict=True))) for each in (ours, theirs))
-    changed = [
-        LabelChange(name, rows[number], usual[number])
-        for name, number in names.items()
-        if rows[number] != usual[number]
-    ]
-    changed.sort(
-        key=lambda each: -abs(each.rows / len(ours) - each.baseline_rows / len(theirs)),
-    )
+    counts = (np.bincount(each, minlength=len(names)).tolist() for each in (ours, theirs))
+    labels_of_either = map(LabelChange, names, *counts)
+    changed = [label for label in labels_of_either if label.rows != label.baseline_rows]
+    changed.sort(key=lambda each: -abs(each.rows / len(ours) - each.baseline_rows / len(theirs)))
     relabelled = None
     if places is not None:
         relabelled = int(np.count_nonzero(ours[places[0]] != theirs[places[1]]))
     return LabelChanges(len(names), tuple(changed), relabelled)
-
-
-def _count(labels: npt.NDArray[np.int32]) -> tuple[list[int], list[int]]:
-    numbers, counts = np.unique(labels, return_counts=True)
-    return numbers.tolist(), counts.tolist()
 
 
 def _first(changes: Sequence[LabelChange]) -> str:

@@ -18,6 +18,9 @@ import numpy.typing as npt
 from latentscale_pipeline.corpus.corpus import Corpus, reopen
 from latentscale_pipeline.errors import BadInput
 
+MAX_LABELS = 1000
+"""Largest number of different labels that are compared; more are names of rows, not of kinds."""
+
 
 @dataclass(frozen=True)
 class LabelledRows(Corpus):

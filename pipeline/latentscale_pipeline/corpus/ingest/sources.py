@@ -268,10 +268,10 @@ def find_files(pattern: str, target: str | None = None) -> list[File]:
         else:
             raise BadInput(f"{shown}: no such file or folder; check the path")
         found = [entry for item in given for entry in _below(item, results)]
-        empty = not any(item.is_folder and fs.ls(item.path) for item in given)
-    if not found:
-        what = "the folder is empty" if empty else "nothing here but hidden files and jobs"
-        raise BadInput(f"{shown}: {what}; name the files that hold the vectors")
+        if not found:
+            listed = any(item.is_folder and fs.ls(item.path) for item in given)
+            what = "nothing here but hidden files and jobs" if listed else "the folder is empty"
+            raise BadInput(f"{shown}: {what}; name the files that hold the vectors")
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from latentscale.sampling.shares import ExpectedOfMany, ExpectedShare, expect_share, share_error
+from latentscale_pipeline.corpus.labelled_rows import MAX_LABELS
 from latentscale_pipeline.measures.base import (
     CountedBetween,
     ExpectedScore,
@@ -25,7 +26,7 @@ def collect_label_shares(facts: JobFacts, results: Results) -> Findings:
     """Compare the share of every label in the corpus with that in the reference."""
     found = [results(counts.stage_name(role)).values["rows"] for role in facts.corpora]
     if None in found:
-        reason = f"there are more than {counts.MOST_LABELS:,} labels"
+        reason = f"there are more than {MAX_LABELS:,} labels"
         return Findings(None, reason=reason)
     if len(found) == 1:
         return _count(found[0])

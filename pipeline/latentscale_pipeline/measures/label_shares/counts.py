@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from latentscale_pipeline.corpus.labelled_rows import MAX_LABELS
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Inputs, Stage
 from latentscale_pipeline.measures.base import RESULT_BYTES, JobFacts, Role
 from latentscale_pipeline.storage.artifacts import Output
-
-MOST_LABELS = 1000
-"""Largest number of different labels; more are names of rows rather than of kinds of rows."""
 
 TEXT_BYTES = 200
 """Memory of a label while it is counted, and on disk."""
@@ -30,7 +28,7 @@ def counts_stage(role: Role, facts: JobFacts) -> Stage:
         corpora=(role,),
         # The key of a stage knows the vectors of its corpora; labels can change beside them.
         parameters={"role": role, "labels": corpus.labels},
-        memory_bytes=2 * TEXT_BYTES * (corpus.rows_of_shard + MOST_LABELS),
+        memory_bytes=2 * TEXT_BYTES * (corpus.rows_of_shard + MAX_LABELS),
         cost_estimate=CostEstimate(
             bytes_read=TEXT_BYTES * corpus.n,
             bytes_written=RESULT_BYTES,
@@ -45,6 +43,6 @@ def count_labels(inputs: Inputs) -> Output:
     counts: Counter[str] = Counter()
     for block in inputs.corpora[inputs.parameters["role"]].companion_blocks("labels"):
         counts.update(block.tolist())
-        if len(counts) > MOST_LABELS:
+        if len(counts) > MAX_LABELS:
             return Output(values={"rows": None})
     return Output(values={"rows": dict(sorted(counts.items()))})

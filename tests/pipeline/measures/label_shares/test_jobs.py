@@ -151,7 +151,7 @@ def test_without_labels_on_both_sides_nothing_is_compared(tmp_path: Path) -> Non
 def test_labels_that_name_single_rows_are_not_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counts, "MOST_LABELS", 50)
+    monkeypatch.setattr(counts, "MAX_LABELS", 50)
     names = [f"row {row}" for row in range(60)]
     corpus = store(tmp_path, "corpus", names, 1, 60)
     reference = store(tmp_path, "reference", draw(2, 60, WEIGHTS), 2, 60)
