@@ -12,7 +12,7 @@ import pytest
 
 from latentscale_pipeline.corpus.ingest.create import ingest
 from latentscale_pipeline.measures.finished_job import read_job
-from latentscale_pipeline.measures.label_shares import counts
+from latentscale_pipeline.measures.label_shares import collect, counts
 from latentscale_pipeline.report import FORMATS, job_report
 from latentscale_pipeline.report.verdict import look_commands
 from tests.conftest import Ended
@@ -151,7 +151,8 @@ def test_without_labels_on_both_sides_nothing_is_compared(tmp_path: Path) -> Non
 def test_labels_that_name_single_rows_are_not_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counts, "MAX_LABELS", 50)
+    for module in (counts, collect):
+        monkeypatch.setattr(module, "MAX_LABELS", 50)
     names = [f"row {row}" for row in range(60)]
     corpus = store(tmp_path, "corpus", names, 1, 60)
     reference = store(tmp_path, "reference", draw(2, 60, WEIGHTS), 2, 60)
