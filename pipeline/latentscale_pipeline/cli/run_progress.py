@@ -26,7 +26,7 @@ from rich.text import Text
 from latentscale_pipeline.engine.loop import Notify
 from latentscale_pipeline.jobs.run_record import FINALISING, RunRecord, StageRecord
 from latentscale_pipeline.storage.events import Event
-from latentscale_pipeline.views.formatting import write_bytes, write_duration
+from latentscale_pipeline.views.formatting import write_bytes, write_duration, write_rough_duration
 
 SECONDS_BETWEEN_LINES = 5.0
 """Minimum time between two lines about the parts of one stage."""
@@ -47,6 +47,7 @@ WARNINGS = {
 NEWS = {
     **WARNINGS,
     "run_started": "job {job} in {folder}: {stages} stages",
+    "run_estimated": "this will take {time}",
     "waiting": "{line}",
     "dashboard_opened": "dashboard: {link}",
 }
@@ -92,6 +93,8 @@ def show_progress(
 
 def _say_news(say: Say, words: Mapping[str, str], event: str, fields: Mapping[str, Any]) -> None:
     if event in words:
+        if event == "run_estimated":
+            fields = {**fields, "time": write_rough_duration(fields["seconds"])}
         say(words[event].format_map(fields))
 
 
@@ -137,9 +140,10 @@ class _PaceColumn(ProgressColumn):
     """The pace of the bar's stage, and why it is computed."""
 
     def render(self, task: Task) -> Text:
-        stage: StageRecord | None = task.fields["record"]
-        if stage is None:
-            return Text("stages")
+        record: RunRecord | StageRecord = task.fields["record"]
+        if isinstance(record, RunRecord):
+            return Text("; ".join(["stages", *_left(record)]))
+        stage = record
         words = [] if stage.iteration is None else [f"iteration {stage.iteration}"]
         words += [write_pace(stage, time.time()), *_notes(stage)]
         return Text("; ".join(word for word in words if word), style="dim")
@@ -159,7 +163,9 @@ class _Bars:
         self._record.take(Event(event, time.time(), fields))
         _say_news(self._say, NEWS, event, fields)
         if event == "run_started":
-            self._bars[""] = self._progress.add_task("job", total=fields["stages"], record=None)
+            self._bars[""] = self._progress.add_task(
+                "job", total=fields["stages"], record=self._record
+            )
         elif "stage" in fields:
             self._show_stage(fields["stage"])
 
@@ -204,8 +210,13 @@ class _Summaries:
             for name, stage in stages.items()
             if stage.started and not (stage.complete or stage.failed)
         ]
-        counted = f"{done} of {self._stages} stages done"
+        counted = ", ".join([f"{done} of {self._stages} stages done", *_left(self._record)])
         return f"{counted}, running: {'; '.join(running)}" if running else counted
+
+
+def _left(record: RunRecord) -> list[str]:
+    left = record.seconds_left(time.time())
+    return [] if left is None else [f"{write_rough_duration(left)} left"]
 
 
 def _write_running(name: str, stage: StageRecord) -> str:

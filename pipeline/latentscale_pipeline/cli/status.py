@@ -25,7 +25,12 @@ from latentscale_pipeline.jobs.status import (
     read_status,
 )
 from latentscale_pipeline.storage.objects import ObjectStore
-from latentscale_pipeline.views.formatting import printable, write_bytes, write_duration
+from latentscale_pipeline.views.formatting import (
+    printable,
+    write_bytes,
+    write_duration,
+    write_rough_duration,
+)
 from latentscale_pipeline.views.terminal import Row, print_lines, print_table, rich_table
 
 WATCH_SECONDS = 2.0
@@ -157,7 +162,7 @@ def _display(console: Console) -> Iterator[Callable[[JobStatus], None]]:
         nonlocal last
         line = _brief_line(status)
         if line != last:
-            print_lines(console, [f"{datetime.now():%H:%M:%S} {line}"])
+            print_lines(console, [f"{datetime.now():%H:%M:%S} {line}{_left(status)}"])
             last = line
 
     yield tell
@@ -169,6 +174,11 @@ def _brief_line(status: JobStatus) -> str:
     ]
     stages = f"{status.stages_done} of {status.stages_total} stages done"
     return printable("; ".join([f"{status.job}: {status.state}, {stages}", *under_way]))
+
+
+def _left(status: JobStatus) -> str:
+    left = status.seconds_left
+    return "" if left is None else f"; {write_rough_duration(left)} left"
 
 
 def print_status(status: JobStatus, console: Console) -> None:
@@ -189,6 +199,8 @@ def _heading(status: JobStatus) -> Iterator[str]:
         yield f"run        {status.runs}{since}"
     if status.stages:
         yield f"stages     {status.stages_done} of {status.stages_total} done"
+    if status.seconds_left is not None:
+        yield f"left       {write_rough_duration(status.seconds_left)}"
     if status.dashboard:
         yield printable(f"dashboard  {status.dashboard} on that machine")
 

@@ -13,11 +13,15 @@ WORTH_WORKERS_SECONDS = 4.0
 """Work from which a second process saves more time than starting the workers takes."""
 
 
+def typical_work_seconds(stages: Sequence[Stage]) -> float:
+    """Return the time that stages take on one thread at typical rates."""
+    costs = (TYPICAL.seconds(stage.cost_estimate) for stage in stages)
+    return math.fsum(costs) + TASK_SECONDS * sum(stage.tasks for stage in stages)
+
+
 def is_short(stages: Sequence[Stage]) -> bool:
     """Return whether a job takes less work than starting workers costs, at typical rates."""
-    costs = (TYPICAL.seconds(stage.cost_estimate) for stage in stages)
-    work = math.fsum(costs) + TASK_SECONDS * sum(stage.tasks for stage in stages)
-    return work < WORTH_WORKERS_SECONDS
+    return typical_work_seconds(stages) < WORTH_WORKERS_SECONDS
 
 
 def choose_cluster(cluster: Cluster, stages: Sequence[Stage]) -> Cluster:

@@ -32,17 +32,15 @@ from latentscale_pipeline.jobs.plan import (
 )
 from latentscale_pipeline.jobs.resources import find_shortfalls, forecast_disk
 from latentscale_pipeline.jobs.run import frozen_config, work_with_caches
+from latentscale_pipeline.jobs.run_estimate import read_shards
 from latentscale_pipeline.jobs.schedule import Schedule, foresee
 from latentscale_pipeline.jobs.shared_scales import read_scales
 from latentscale_pipeline.jobs.stage_forecast import StageForecast, forecast_stage
-from latentscale_pipeline.jobs.worker_pool import WorkerPool
+from latentscale_pipeline.jobs.worker_pool import STARTUP_SECONDS, WorkerPool
 from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.storage.urls import storage_options, strip_credentials
 
 PLAN_SCHEMA = "latentscale.plan/1"
-
-STARTUP_SECONDS = 2.0
-"""Time until the worker processes have started and imported everything."""
 
 INGEST_OPERATIONS = 4
 """Operations of an ingest per coordinate: conversion, checks, hashes."""
@@ -137,8 +135,7 @@ def _forecast(config: JobConfig) -> dict[str, Any]:
 def _pieces(corpus: Corpus | Prospect) -> Iterator[int]:
     """Read a corpus, or the source to ingest, piece by piece."""
     if isinstance(corpus, Corpus):
-        for i in range(corpus.shard_count):
-            yield corpus.read_shard(i).nbytes
+        yield from read_shards(corpus)
     else:
         for block in corpus.sources.items[0].blocks():
             yield block.nbytes

@@ -12,7 +12,7 @@ from latentscale_pipeline.jobs.run_record import FINALISING
 from latentscale_pipeline.storage.events import Event, read_events
 from latentscale_pipeline.storage.lock import Holder, read_holders
 from latentscale_pipeline.storage.objects import ObjectStore
-from latentscale_pipeline.views.formatting import write_bytes, write_duration
+from latentscale_pipeline.views.formatting import write_bytes, write_duration, write_rough_duration
 
 FAILURES = frozenset({"part_retried", "part_corrupt", "stage_failed"})
 """Events that report a failure in a stage."""
@@ -122,6 +122,7 @@ def _run_ended(fields: Mapping[str, Any]) -> str:
 
 _WRITERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "run_started": "run started, {stages} stages".format_map,
+    "run_estimated": lambda fields: f"{write_rough_duration(fields['seconds'])} foreseen",
     "run_ended": _run_ended,
     "dashboard_opened": "dashboard at {link}".format_map,
     "dashboard_missing": "{problem}".format_map,

@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,7 @@ from latentscale_pipeline.jobs.inventory import (
 from latentscale_pipeline.jobs.plan import Plan
 from latentscale_pipeline.jobs.provenance import write_provenance
 from latentscale_pipeline.jobs.resources import refuse_shortfalls
+from latentscale_pipeline.jobs.run_estimate import estimate_run
 from latentscale_pipeline.jobs.siblings import (
     enter_in_index,
     find_caches,
@@ -141,6 +142,7 @@ def run_job(
             if previous is not None:
                 return finish(previous, computed=False)
             states = inspect_stages(work, thorough=verify)
+            _tell_estimate(plan, states, tell)
             results = _compute(plan, work, states, attempt, tell, check, command)
             return finish(results, computed=True)
 
@@ -165,6 +167,13 @@ def run_job(
                 # Written last, because it lists the record of this run, too.
                 write_inventory(store, [release_key(store)])
             return finished
+
+
+def _tell_estimate(plan: Plan, stage_states: Sequence[StageState], notify: Notify) -> None:
+    estimate = estimate_run(plan, stage_states)
+    if estimate is not None:
+        stages = {name: asdict(stage) for name, stage in estimate.stages.items()}
+        notify("run_estimated", seconds=round(estimate.seconds, 1), work=stages)
 
 
 @contextmanager

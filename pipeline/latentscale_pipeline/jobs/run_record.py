@@ -6,7 +6,8 @@ events, on any machine that can read the job's folder.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,12 @@ from latentscale_pipeline.storage.events import Event
 
 FINALISING = -1
 """Part number in events of the task that finalises a stage, or an iteration of it."""
+
+ESTIMATE_WEIGHT = 0.1
+"""Share of a run after which its pace says as much about the time left as the estimate does."""
+
+MOST_UNFINISHED = 0.95
+"""Share of a stage that is taken as done at most before it is complete."""
 
 
 @dataclass
@@ -78,6 +85,63 @@ class StageRecord:
         return max(0.0, (self.parts - self.done) / rate - (now - self.last))
 
 
+@dataclass(frozen=True)
+class StageEstimate:
+    """What was missing of a stage when the run began.
+
+    Attributes
+    ----------
+    work_seconds : float
+        Time that its missing tasks would take on one thread.
+    tasks : int
+        Their number; of an iterated stage, the number foreseen.
+    """
+
+    work_seconds: float
+    tasks: int
+
+
+@dataclass(frozen=True)
+class RunEstimate:
+    """How long a run would take, estimated when it began.
+
+    Attributes
+    ----------
+    seconds : float
+        Time until the last stage is done.
+    stages : mapping of str to StageEstimate
+        The stages that weren't done, by name.
+    made : float
+        When, in seconds since 1970.
+    """
+
+    seconds: float
+    stages: Mapping[str, StageEstimate]
+    made: float
+
+    def seconds_left(self, stages: Mapping[str, StageRecord], now: float) -> float:
+        """Estimate the time left from the stages' progress.
+
+        The pace so far corrects the estimate, the more the longer the run has lasted.
+        """
+        work = sum(stage.work_seconds for stage in self.stages.values())
+        done = sum(
+            stage.work_seconds * _share_done(stages.get(name), stage.tasks)
+            for name, stage in self.stages.items()
+        )
+        share = done / work
+        weight = ESTIMATE_WEIGHT * self.seconds
+        pace = (now - self.made + weight) / (share * self.seconds + weight)
+        return max(0.0, (1 - share) * self.seconds * pace)
+
+
+def _share_done(stage: StageRecord | None, tasks: int) -> float:
+    """Return which share of the missing tasks is done; never all before the stage is complete."""
+    if stage is None:
+        return 0.0
+    return 1.0 if stage.complete else min(len(stage.costs) / max(tasks, 1), MOST_UNFINISHED)
+
+
 @dataclass
 class RunRecord:
     """The record of one run.
@@ -92,6 +156,8 @@ class RunRecord:
         The error message at its end.
     dashboard : str
         Address of the Dask dashboard.
+    estimate : RunEstimate or None
+        How long it would take; None for a short run.
     stages : dict
         The stages that have had events, by name.
     """
@@ -101,6 +167,7 @@ class RunRecord:
     ending: str = ""
     problem: str = ""
     dashboard: str = ""
+    estimate: RunEstimate | None = None
     stages: dict[str, StageRecord] = field(default_factory=dict)
 
     @classmethod
@@ -122,8 +189,16 @@ class RunRecord:
             self.problem = str(fields.get("error", ""))
         elif event.name == "dashboard_opened":
             self.dashboard = str(fields.get("link", ""))
+        elif event.name == "run_estimated":
+            self.estimate = _read_estimate(event)
         elif "stage" in fields:
             self._take_stage(event, self.stages.setdefault(str(fields["stage"]), StageRecord()))
+
+    def seconds_left(self, now: float) -> float | None:
+        """Estimate how long the run will still take; None if it ended or had no estimate."""
+        if self.estimate is None or self.ending:
+            return None
+        return self.estimate.seconds_left(self.stages, now)
 
     def _take_stage(self, event: Event, stage: StageRecord) -> None:
         fields = event.fields
@@ -141,6 +216,18 @@ class RunRecord:
             stage.problem = str(fields.get("problem", ""))
             stage.failed = event.name == "stage_failed"
             stage.complete = stage.complete and event.name == "part_retried"
+
+
+def _read_estimate(event: Event) -> RunEstimate | None:
+    """Return the estimate in an event; None if it says nothing that can be used."""
+    given = event.fields.get("work")
+    stages = {
+        str(name): StageEstimate(_number(stage.get("work_seconds")), _whole(stage.get("tasks")))
+        for name, stage in (given if isinstance(given, dict) else {}).items()
+        if isinstance(stage, dict) and _number(stage.get("work_seconds")) > 0
+    }
+    seconds = _number(event.fields.get("seconds"))
+    return RunEstimate(seconds, stages, event.time) if stages and seconds > 0 else None
 
 
 def _take_part(event: Event, stage: StageRecord) -> None:
@@ -161,7 +248,8 @@ def _take_part(event: Event, stage: StageRecord) -> None:
 
 
 def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
+    known = isinstance(value, int | float) and math.isfinite(value)
+    return float(value) if known else 0.0
 
 
 def _whole(value: Any) -> int:

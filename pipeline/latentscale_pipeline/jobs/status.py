@@ -134,6 +134,8 @@ class JobStatus:
         One word, and the evidence for it.
     stages_done, stages_total : int
         Number of finished stages, and of all stages; 0 until there is a plan.
+    seconds_left : float or None
+        Estimate for the whole run; None unless it is running and takes more than moments.
     runs : int
         How many times it was started.
     run : LastRun or None
@@ -150,6 +152,7 @@ class JobStatus:
     reason: str
     stages_done: int
     stages_total: int
+    seconds_left: float | None
     runs: int
     run: LastRun | None
     dashboard: str | None
@@ -282,6 +285,7 @@ def read_status(store: ObjectStore, costs: MarkerCosts | None = None) -> JobStat
         reason=reason,
         stages_done=sum(stage.state == "done" for stage in stages),
         stages_total=len(stages),
+        seconds_left=_rounded(record.seconds_left(time.time())) if running else None,
         runs=lock.generation,
         run=_last_run(lock.holder, life, record),
         dashboard=(record.dashboard or None) if running else None,
@@ -409,8 +413,12 @@ def _stage(
         peak_memory_bytes=max((cost.peak_memory_bytes for cost in spent), default=None),
         projected_memory_bytes=stage.get("peak_memory_bytes"),
         parts_per_second=None if rate is None else round(rate, 6),
-        seconds_left=None if left is None else round(left, 1),
+        seconds_left=_rounded(left),
     )
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)
 
 
 def _progress(folder: str, planned: int, markers: Collection[str]) -> _Progress:

@@ -12,6 +12,9 @@ from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.jobs.automatic_cluster import choose_cluster
 from latentscale_pipeline.jobs.machine import usable_cores
 
+STARTUP_SECONDS = 2.0
+"""Time until the worker processes have started and imported everything."""
+
 
 @dataclass(frozen=True)
 class WorkerPool:

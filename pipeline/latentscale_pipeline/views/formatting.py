@@ -133,6 +133,15 @@ def write_duration(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min"
 
 
+def write_rough_duration(seconds: float) -> str:
+    """Format an estimated duration, to one or two digits: seconds, minutes or hours."""
+    for unit, name in ((3600.0, "h"), (60.0, "min")):
+        if seconds >= 1.5 * unit:
+            count = seconds / unit
+            return f"about {count:.{int(name == 'h' and count < 10)}f} {name}"
+    return f"about {max(10, 10 * round(seconds / 10))} s"
+
+
 def printable(text: object) -> str:
     """Replace control and bidirectional characters, which could falsify terminal output."""
     return "".join(

@@ -11,6 +11,7 @@ from latentscale_pipeline.cli import run_progress
 from latentscale_pipeline.cli.run_progress import show_progress, write_pace, write_rate
 from latentscale_pipeline.jobs.run_record import RunRecord
 from latentscale_pipeline.storage.events import Event
+from latentscale_pipeline.views.formatting import write_rough_duration
 from tests.support.jobs import CONTROL
 
 MIB = 2**20
@@ -56,6 +57,57 @@ def test_nothing_is_known_before_the_first_part() -> None:
     stage = events(started()).stages["draw"]
     assert (stage.rate, stage.seconds_left(200.0), stage.peak_memory_bytes) == (None, None, None)
     assert write_pace(stage, 200.0) == ""
+
+
+def estimated(seconds: float, **work: tuple[float, int]) -> tuple[str, float, dict[str, Any]]:
+    stages = {
+        name: {"work_seconds": seconds, "tasks": tasks} for name, (seconds, tasks) in work.items()
+    }
+    return "run_estimated", 100.0, {"seconds": seconds, "work": stages}
+
+
+def test_the_pace_of_a_run_corrects_its_estimate() -> None:
+    # Two workers: 60 + 20 s of work in 40 s.
+    estimate = estimated(40.0, draw=(60.0, 10), sum=(20.0, 1))
+    assert events(estimate).seconds_left(100.0) == pytest.approx(40.0)
+    as_foreseen = [estimate, started(), *(part(105.0, i, i + 1) for i in range(5))]
+    # 5 of 10 parts of three quarters of the work: 15 of 40 s foreseen.
+    assert events(*as_foreseen).seconds_left(115.0) == pytest.approx(25.0)
+    # Twice as slow: 30 s for 15 foreseen, and an estimate that counts as much as 4 s.
+    assert events(*as_foreseen).seconds_left(130.0) == pytest.approx(25.0 * (30 + 4) / (15 + 4))
+
+
+def test_a_stage_with_more_tasks_than_foreseen_is_never_taken_as_done() -> None:
+    many = [part(105.0, i % 10, i % 10 + 1, round=i // 10) for i in range(40)]
+    record = events(estimated(10.0, draw=(10.0, 10)), started(), *many)
+    left = record.seconds_left(110.0)
+    assert left is not None
+    assert left > 0
+    complete = events(
+        estimated(10.0, draw=(10.0, 10)), started(), ("stage_done", 1.0, {"stage": "draw"})
+    )
+    assert complete.seconds_left(110.0) == 0.0
+
+
+def test_a_run_without_an_estimate_and_one_that_ended_have_no_time_left() -> None:
+    estimate = estimated(40.0, draw=(60.0, 10))
+    ended = ("run_ended", 110.0, {"ending": "cancelled"})
+    assert events(started()).seconds_left(110.0) is None
+    assert events(estimate, ended).seconds_left(110.0) is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"seconds": 5, "work": [1]},
+        {"seconds": float("inf"), "work": {"draw": {"work_seconds": 1, "tasks": 1}}},
+        {"seconds": 5, "work": {"draw": {"work_seconds": float("nan"), "tasks": 1}, "x": 3}},
+        {"seconds": -5, "work": {"draw": {"work_seconds": 1, "tasks": None}}},
+    ],
+)
+def test_an_estimate_that_says_nothing_is_ignored(fields: dict[str, Any]) -> None:
+    assert events(("run_estimated", 1.0, fields)).seconds_left(2.0) is None
 
 
 def test_rounds_follow_each_other() -> None:
@@ -179,6 +231,46 @@ def test_a_long_run_says_from_time_to_time_what_is_running(
 
 def test_quiet_tells_trouble_only(tmp_path: Path) -> None:
     assert lines_of(tmp_path, quiet=True) == ["the dashboard needs bokeh", "halve: out of luck"]
+
+
+def test_a_run_says_how_long_it_will_take_and_how_much_of_that_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_progress, "SECONDS_BETWEEN_SUMMARIES", 0.0)
+    work = {
+        "draw": {"work_seconds": 900.0, "tasks": 10},
+        "halve": {"work_seconds": 900.0, "tasks": 1},
+    }
+
+    def tell_estimate(tell: Any) -> None:
+        tell("run_started", job="toy-1", folder="/jobs/toy-1", stages=2)
+        tell("run_estimated", seconds=900.0, work=work)
+        tell("stage_found", stage="draw", reason="done elsewhere")
+
+    with (
+        (tmp_path / "plain").open("w") as seen,
+        show_progress(Console(file=seen, force_terminal=False)) as tell,
+    ):
+        tell_estimate(tell)
+    lines = (tmp_path / "plain").read_text().splitlines()
+    assert lines[2].endswith(" this will take about 15 min")
+    # Half of the work took no time, which counts against a tenth of the estimate.
+    assert lines[-1].endswith(" 1 of 2 stages done, about 80 s left")
+    with (
+        (tmp_path / "bars").open("w") as seen,
+        show_progress(Console(file=seen, force_terminal=True, width=120)) as tell,
+    ):
+        tell_estimate(tell)
+    assert "stages; about 80 s left" in CONTROL.sub("", (tmp_path / "bars").read_text())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"),
+    [(0.0, "about 10 s"), (34.0, "about 30 s"), (89.0, "about 90 s"), (91.0, "about 2 min"),
+     (5300.0, "about 88 min"), (5500.0, "about 1.5 h"), (40_000.0, "about 11 h")],
+)  # fmt: skip
+def test_estimates_have_one_or_two_digits(seconds: float, written: str) -> None:
+    assert write_rough_duration(seconds) == written
 
 
 @pytest.mark.parametrize("width", [80, 140])

@@ -327,6 +327,20 @@ def test_plain_watching_tells_what_changes(
     assert holder.attempt not in ended.out
 
 
+def test_a_running_job_has_the_time_left(failed_job: ObjectStore, latentscale: Command) -> None:
+    with held(failed_job) as holder:
+        assert look(failed_job).seconds_left is None
+        events = EventLog(failed_job, holder.attempt)
+        work = {"failing": {"work_seconds": 1200.0, "tasks": 1}}
+        events.record("run_estimated", seconds=1200.0, work=work)
+        events.flush()
+        assert look(failed_job).seconds_left == pytest.approx(1200.0, rel=0.1)
+        ended = latentscale("status", failed_job.url)
+        brief = status_command._left(look(failed_job))
+    assert "left       about 20 min" in ended.out.splitlines()
+    assert brief == "; about 20 min left"
+
+
 def test_watching_on_a_terminal_replaces_what_it_showed(failed_job: ObjectStore) -> None:
     console = Console(force_terminal=True, width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     with status_command._display(console) as show:
