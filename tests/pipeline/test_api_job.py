@@ -133,9 +133,53 @@ def test_files_and_arrays_mix_and_a_difference_is_found(tmp_path: Path) -> None:
     assert found.document.job.seed == 3
 
 
+def test_rows_have_the_ids_and_labels_that_are_given(tmp_path: Path) -> None:
+    corpus = sample(1)
+    corpus[7] = corpus[3]
+    labels = np.repeat(["left", "right"], 120)
+    given = {
+        "ids": pandas.Series([f"row {i}" for i in range(240)]),
+        "labels": labels.tolist(),
+        "reference_labels": labels,
+        "measures": "duplicates",
+        "output": tmp_path,
+    }
+    found = run(corpus, sample(2), **given)
+    assert found.rows("exact-duplicates").records() == [
+        {"row": 7, "id": "row 7", "label": "left", "duplicate_of": "row 3"}
+    ]
+    labels_of_reference = found.rows(of="reference", columns=["label"]).records()
+    assert [row["label"] for row in labels_of_reference] == labels.tolist()
+    # Other texts for the same rows are another corpus; the same ones are found again.
+    assert run(corpus, sample(2), **given).folder == found.folder
+    assert run(corpus, sample(2), **{**given, "ids": list(range(240))}).folder != found.folder
+    # Texts for a file, and in a file.
+    np.save(tmp_path / "rows.npy", corpus)
+    (tmp_path / "names.txt").write_text("".join(f"row {i}\n" for i in range(240)))
+    other = run(
+        tmp_path / "rows.npy",
+        ids=tmp_path / "names.txt",
+        labels=labels,
+        measures="duplicates",
+        output=tmp_path,
+    )
+    assert other.rows("exact-duplicates").records() == [
+        {"row": 7, "id": "row 7", "label": "left", "duplicate_of": "row 3"}
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"labels": ["a", "b"]}, "labels: 2 labels for 240 rows of vectors; give exactly one"),
+        ({"ids": ["a"] * 239 + [None]}, "ids: row 239 has None; give every row a text"),
+        ({"labels": np.zeros(240)}, "labels must be one text or integer per row; got shape (240,)"),
+        ({"labels": "no-labels.txt"}, "no-labels.txt: no such file or folder"),
+        ({"reference_labels": ["a"] * 240}, "reference_labels: there is no reference"),
+        (
+            {"reference": sample(2), "reference_labels": ["a"]},
+            "reference_labels: 1 labels for 240 rows",
+        ),
         ({"corpus": np.zeros(3)}, "corpus must be a two-dimensional numeric array"),
         ({"measures": ["vendy"]}, "measures.vendy is unknown; did you mean vendi?"),
         ({"measures": ["geomca"]}, "measures.geomca compares with a reference"),

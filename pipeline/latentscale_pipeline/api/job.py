@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +19,7 @@ from latentscale_pipeline.config.job import resolve_config
 from latentscale_pipeline.corpus.corpus import open_corpus
 from latentscale_pipeline.corpus.in_memory import hold_rows
 from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.corpus.ingest.sources import source_key
 from latentscale_pipeline.engine.in_memory import tell_nobody
 from latentscale_pipeline.errors import BadInput, LatentscaleError
 from latentscale_pipeline.jobs.plan import make_plan, measure_sections
@@ -30,10 +33,14 @@ from latentscale_pipeline.report.verdict import write_verdict
 from latentscale_pipeline.results.model import Corpus, Results, Score, Verdict
 from latentscale_pipeline.rows.columns import Int64Array
 from latentscale_pipeline.rows.query import FoundRows, find_rows
+from latentscale_pipeline.storage.canonical import digest
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options
 from latentscale_pipeline.views.scores import write_range, written_score
 from latentscale_pipeline.views.svg import draw_panels
+
+Texts = ArrayLike | str | Path
+"""Ids or labels: one per row, or the file that has them."""
 
 
 class Scores(Sequence[Score]):
@@ -238,6 +245,10 @@ def run(
     corpus: ArrayLike | str | Path,
     reference: ArrayLike | str | Path | None = None,
     *,
+    ids: Texts | None = None,
+    labels: Texts | None = None,
+    reference_ids: Texts | None = None,
+    reference_labels: Texts | None = None,
     measures: str | Sequence[str] | Mapping[str, Mapping[str, Any]] | None = None,
     name: str = "notebook",
     output: str | Path = "jobs/",
@@ -254,6 +265,9 @@ def run(
     corpus, reference : array_like, shape (n, d), or str or Path
         Rows, or whatever ``latentscale ingest`` reads: a file, a folder, a corpus, a URL. Rows are
         stored below ``output``.
+    ids, labels, reference_ids, reference_labels : array_like or str or Path, optional
+        A text or integer for every row, or the file that has them. A source with such columns needs
+        none of this.
     measures : str, sequence of str, or mapping, optional
         Names of measures, or the settings of each by its name. By default all that apply.
     name : str
@@ -291,9 +305,12 @@ def run(
         document["measures"] = {key: dict(section) for key, section in named.items()}
     try:
         with storage_options(settings.get("storage_options", {})):
-            for role, given in (("corpus", corpus), ("reference", reference)):
-                if given is not None:
-                    document[role] = _place(given, role, str(output))
+            document["corpus"] = _place(corpus, "corpus", str(output), _given(ids, labels))
+            texts = _given(reference_ids, reference_labels)
+            if reference is not None:
+                document["reference"] = _place(reference, "reference", str(output), texts)
+            elif texts:
+                raise BadInput(f"reference_{next(iter(texts))}: there is no reference")
         config = resolve_config(document, "settings", measures=measure_sections())
         finished = run_job(make_plan(config, allow_code=allow_code), tell_nobody)
     except BadInput as error:
@@ -303,16 +320,70 @@ def run(
     return JobResults(finished.store.url, finished.results)
 
 
-def _place(given: ArrayLike | str | Path, role: str, output: str) -> str:
-    """Return where the rows are; an array is stored as a corpus named by its fingerprint."""
+def _given(ids: Texts | None, labels: Texts | None) -> dict[str, Texts]:
+    texts = {"ids": ids, "labels": labels}
+    return {name: value for name, value in texts.items() if value is not None}
+
+
+def _place(
+    given: ArrayLike | str | Path, role: str, output: str, texts: Mapping[str, Texts]
+) -> str:
+    """Return where the rows are; what is given as arrays is stored, named by its content."""
     if isinstance(given, str | Path):
-        return str(given)
-    held = hold_rows(given, role)
-    target = f"{output.rstrip('/')}/corpora/{held.fingerprint}.zarr"
-    try:
+        if not texts:
+            return str(given)
+        rows, key = None, source_key([str(given)], output)
+    else:
+        rows = hold_rows(given, role)
+        key = rows.fingerprint
+    prefix = "" if role == "corpus" else f"{role}_"
+    held = {name: _hold_texts(value, f"{prefix}{name}") for name, value in texts.items()}
+    if held:
+        key = digest({"rows": key, **{name: _text_key(held[name], output) for name in held}})[:32]
+    target = f"{output.rstrip('/')}/corpora/{key}.zarr"
+    with contextlib.suppress(BadInput):
         open_corpus(target).check_sizes()
-    except BadInput:
-        with tempfile.TemporaryDirectory() as folder:
-            np.save(f"{folder}/{role}.npy", held.read_all())
-            ingest([f"{folder}/{role}.npy"], target, overwrite=ObjectStore(target).exists(""))
+        return target
+    with tempfile.TemporaryDirectory() as folder:
+        source = str(given) if rows is None else _file_of(rows.read_all(), f"{folder}/{role}.npy")
+        files = {name: _file_of(held[name], f"{folder}/{prefix}{name}.npy") for name in held}
+        ids, labels = files.get("ids"), files.get("labels")
+        there = ObjectStore(target).exists("")
+        try:
+            ingest([source], target, ids=ids, labels=labels, overwrite=there)
+        except BadInput as error:
+            # The message is about an argument, not about the file that holds it for a moment.
+            raise BadInput(re.sub(rf"{re.escape(folder)}/(\w+)\.npy", r"\1", str(error))) from None
     return target
+
+
+def _hold_texts(given: Texts, name: str) -> Texts:
+    """Check the texts of the rows; the path of a file is returned as it is."""
+    if isinstance(given, str | Path):
+        return given
+    texts = np.asarray(given)
+    if texts.dtype.kind == "O":
+        for row, text in enumerate(texts.ravel()):
+            if not isinstance(text, str):
+                raise BadInput(f"{name}: row {row} has {text!r}; give every row a text")
+        texts = texts.astype(str)
+    if texts.ndim != 1 or texts.dtype.kind not in "UTiu":
+        raise BadInput(
+            f"{name} must be one text or integer per row; got shape {texts.shape} and dtype "
+            f"{texts.dtype}"
+        )
+    return texts.astype(str)
+
+
+def _text_key(held: Texts, output: str) -> str:
+    if isinstance(held, str | Path):
+        return source_key([str(held)], output)
+    return digest(np.asarray(held).tolist())
+
+
+def _file_of(held: Texts, path: str) -> str:
+    """Return the file that has an array, or the one that was given."""
+    if isinstance(held, str | Path):
+        return str(held)
+    np.save(path, held)
+    return path

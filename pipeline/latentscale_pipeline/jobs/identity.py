@@ -1,8 +1,9 @@
-"""The identity of a job: a hash of everything that determines its numbers.
+"""The identity of a job: a hash of everything that determines its results.
 
-The hash covers the corpora's fingerprints, the seed, the replicates, the budget, the source of the
-scales, and the measures. It doesn't cover the job's name, its output folder or the cluster it runs
-on. Stages are identified the same way, so any job that needs the same stage can reuse its result.
+The hash covers the corpora's fingerprints and ids, the seed, the replicates, the budget, the source
+of the scales, and the measures. It doesn't cover the job's name, its output folder or the cluster
+it runs on. Stages are identified the same way, without ids, so any job that needs the same stage
+can reuse its result.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def config_hash(
     fixed_scales: Mapping[str, float] | None = None,
     beside: Mapping[str, Any] | None = None,
 ) -> str:
-    """Hash everything that determines a job's numbers.
+    """Hash everything that determines a job's results.
 
     Parameters
     ----------
@@ -32,7 +33,7 @@ def config_hash(
     fixed_scales : mapping, optional
         The scales taken from a finished job. Their values are hashed, not the job's address.
     beside : mapping, optional
-        Checksums of what measures read besides the vectors.
+        Checksums of the ids, and of what measures read besides the vectors.
     """
     sampling = config.sampling.model_dump(exclude_defaults=True)
     return digest(

@@ -284,17 +284,19 @@ def identify_plan(
         prints["corpus"],
         prints.get("reference"),
         facts.fixed_scales,
-        _beside(config, facts),
+        _beside(config, facts, corpora),
     )
     return Plan(config, corpora, facts, stages, hashed)
 
 
-def _beside(config: JobConfig, facts: JobFacts) -> dict[str, Any]:
-    """Return the checksums of the weights and labels that the job reads."""
+def _beside(config: JobConfig, facts: JobFacts, corpora: Mapping[Role, Corpus]) -> dict[str, Any]:
+    """Return the checksums of the ids, and of the weights and labels that the job reads."""
+    # Results name rows by their ids, though no number depends on them.
+    ids = {f"{role} ids": corpus.checksum_of("ids") for role, corpus in corpora.items()}
     read = {config.group_by}.union(
         *(MEASURES[name].reads(section, facts) for name, section in measures_of(config).items())
     )
-    return {
+    return {name: checksum for name, checksum in ids.items() if checksum} | {
         f"{role} {name}": checksum
         for role, corpus in facts.corpora.items()
         for name, checksum in (("weights", corpus.weights), ("labels", corpus.labels))

@@ -104,6 +104,25 @@ def test_several_sources_with_labels_and_ids_become_one_corpus(
     assert len(list(Path("jobs/corpora").glob("*.zarr"))) == 2
 
 
+def test_corrected_ids_are_those_of_the_results(latentscale: Command, rows: np.ndarray) -> None:
+    rows[7] = rows[3]
+    np.save("vectors.npy", rows)
+    for name in ("old", "new"):
+        Path(f"{name}.txt").write_text("".join(f"{name} {i}\n" for i in range(60)))
+        ended = latentscale(
+            "run", "vectors.npy", "--ids", f"{name}.txt", "--measures", "duplicates", *SERIAL
+        )
+        assert ended.code == 0, ended.err
+        job = ended.out.split("report   ")[1].split("/report.html")[0]
+        found = json.loads(latentscale("rows", job, "--only", "exact-duplicates", "--json").out)
+        assert found == {"row": 7, "id": f"{name} 7", "duplicate_of": f"{name} 3"}
+    # The numbers don't depend on ids, so nothing was computed again.
+    assert "nothing" not in ended.out
+    plans = [json.loads(path.read_text()) for path in Path("jobs").glob("vectors-*/plan.json")]
+    first, second = ([stage["key"] for stage in plan["stages"]] for plan in plans)
+    assert first == second
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
