@@ -367,6 +367,10 @@ class MeasureReport:
         """Return notes that help to read the numbers, in whole sentences."""
         return []
 
+    def caveats(self, found: Any, results: model.Results) -> list[str]:
+        """Return what no reader of its headline scores should overlook, in a line each."""
+        return []
+
     def tables(self, found: Any) -> list[Table]:
         """Return further tables."""
         return []

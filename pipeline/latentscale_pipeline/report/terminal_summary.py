@@ -8,7 +8,7 @@ is the same text on a terminal and in a pipe.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
 
@@ -21,28 +21,33 @@ from latentscale_pipeline.report.verdict import (
     sample_rows,
     write_verdict,
 )
-from latentscale_pipeline.results.model import ExpectedRange, Results, Score, Verdict
+from latentscale_pipeline.results.model import (
+    SHARE_OF_ROWS,
+    ExpectedRange,
+    Results,
+    Score,
+    Verdict,
+)
 from latentscale_pipeline.views.formatting import (
     counted,
     printable,
+    write_alike,
     write_estimate,
     write_number,
+    write_share,
 )
 from latentscale_pipeline.views.repeats import write_repeats
 from latentscale_pipeline.views.scores import write_p, written_score
 from latentscale_pipeline.views.terminal import format_table, print_lines
-
-HEADINGS = {
-    "corpus": "corpus",
-    "reference": "reference",
-    "pair": "corpus against reference",
-}
 
 LEAST_USUAL = 5
 """Number of scores that are shown beside the verdict."""
 
 WIDTH = 79
 """Width of sentences in characters."""
+
+NAMED = 3
+"""Number of scores that a note names; the rest are counted."""
 
 STRIP = 3
 """Characters from the middle of a strip to an end of the expected range; it is twice as long."""
@@ -65,13 +70,16 @@ def print_summary(results: Results, console: Console) -> None:
         Where to print; lines aren't wrapped.
     """
     shown = headlines(results.scores)
+    sizes = results.corpora.by_role()
+    headings = {"pair": "corpus against reference"}
+    headings |= {str(role): f"{role}, {corpus.n:,} rows" for role, corpus in sizes.items()}
     print_lines(console, _header(results))
     if results.verdict is not None and results.verdict.value is not None:
         print_lines(console, write_evidence(results.verdict, results.scores))
     for roles in (("corpus", "reference"), ("pair",)):
         own = [score for score in shown if score.of in roles]
         if own:
-            print_lines(console, ["", *_table(own)])
+            print_lines(console, ["", *_table(own, headings)])
     print_lines(console, ["", *_notes(results, shown)])
 
 
@@ -124,16 +132,24 @@ def _strip(expected: ExpectedRange) -> str:
     if abs(away) > 2:
         marks[0 if away < 0 else -1] = "<" if away < 0 else ">"
     else:
-        marks[round(STRIP * (2 + away))] = "o"
+        marks[_place(away)] = "o"
     return "".join(marks)
 
 
-def _table(scores: Sequence[Score]) -> list[str]:
+def _place(away: float) -> int:
+    """Return where a score is marked: beside the end of the range that it is near, never on it."""
+    place = round(STRIP * (2 + away))
+    if abs(away) <= 1:
+        return min(max(place, STRIP + 1), 3 * STRIP - 1)
+    return min(place, STRIP - 1) if away < 0 else max(place, 3 * STRIP + 1)
+
+
+def _table(scores: Sequence[Score], headings: Mapping[str, str]) -> list[str]:
     rows: dict[str, dict[str, str]] = {}
     for score in scores:
         title = full_title(score)
-        rows.setdefault(title, {"": title})[HEADINGS[score.of]] = _written(score)
-    columns = dict.fromkeys(HEADINGS[score.of] for score in scores)
+        rows.setdefault(title, {"": title})[headings[score.of]] = _written(score)
+    columns = dict.fromkeys(headings[score.of] for score in scores)
     return format_table(["", *columns], list(rows.values()))
 
 
@@ -146,6 +162,8 @@ def _written(score: Score) -> str:
     if numbers is None:
         return f"{written.value}: {written.bracket}"
     value, lower, upper = numbers
+    if score.unit == SHARE_OF_ROWS:
+        return _percentage(value, error)
     if not error:
         return written.value if written.bracket.startswith("±") else str(written)
     rounded = write_estimate(value, value - error / 2, value + error / 2).value if value else "0"
@@ -154,16 +172,29 @@ def _written(score: Score) -> str:
     return f"{shown} {written.bracket}" if wide else shown
 
 
+def _percentage(share: float, error: float | None) -> str:
+    """Write a share of rows, which was counted, so that it has no bracket."""
+    if not error:
+        return write_share(share)
+    value = write_alike([100 * share], 100 * error)[0][0] if share else "0"
+    return f"{value} ± {write_number(100 * error, 2)} %"
+
+
 def _notes(results: Results, shown: Sequence[Score]) -> Iterator[str]:
     scores = results.scores
     if any(score.sampling_error for score in shown):
         yield "±: sampling error, over new samples of the source; [ , ]: bracket of the computation"
-    unknown = sum(
-        score.sampling_error is None and score.expected is None
+    unknown = [
+        full_title(score)
         for score in shown
         if score.value is not None and score.of != "reference"
-    )
+        if score.sampling_error is None and score.expected is None
+    ]
     if unknown:
-        yield f"what chance does to {unknown} of these scores is unknown"
+        named = [*unknown[:NAMED], *([f"{len(unknown) - NAMED} more"] if unknown[NAMED:] else [])]
+        yield f"sampling error unknown: {'; '.join(named)}"
+    for name, measure in MEASURES.items():
+        part = results.part(name)
+        yield from measure.report.caveats(part, results) if part is not None else ()
     if hidden := len(scores) - len(shown):
         yield f"{counted(hidden, 'more score')} and all brackets: --all"

@@ -203,12 +203,16 @@ def _sentence(one: Compared) -> str:
     return f"{one.title} is {found}, where {usual} is expected"
 
 
+def _side(one: Compared) -> str:
+    return "above" if one.expected.found > one.expected.centre else "below"
+
+
 def _differs(outside: list[Compared], known: list[Compared]) -> Verdict:
     first, *others = outside
     among = f" among {len(known)}" if len(known) > 1 else ""
     also = []
     if others:
-        named = [one.title for one in others[:NAMED]]
+        named = [f"{one.title} ({_side(one)})" for one in others[:NAMED]]
         if rest := len(others) - len(named):
             named.append(f"{rest} more")
         also.append(f"Also outside: {'; '.join(named)}.")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from latentscale_pipeline.results.model import Corpus
-from latentscale_pipeline.views.formatting import write_share
+from latentscale_pipeline.views.formatting import counted, write_share
 
-REPEATS = "duplicates"
-"""The word for such rows."""
+REPEAT, REPEATS = "duplicate", "duplicates"
+"""The words for such rows."""
 
 
 def write_repeats(corpus: Corpus) -> tuple[str, str, str]:
@@ -16,4 +16,4 @@ def write_repeats(corpus: Corpus) -> tuple[str, str, str]:
         return "unknown", f"{REPEATS} unknown", f"{REPEATS} unknown"
     share = write_share(count / corpus.n)
     note = f"{count:,} duplicate rows ({share})" if count else "no duplicate rows"
-    return f"{count:,}", f"{count:,} {REPEATS}", note
+    return f"{count:,}", counted(count, f"exact {REPEAT}"), note

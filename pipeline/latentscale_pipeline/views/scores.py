@@ -67,8 +67,10 @@ def write_range(
         (found, lower, upper), power = write_alike(numbers, share * width, typeset=typeset)
         if inside or found not in {lower, upper}:
             break
-    usual = lower if lower == upper else f"{lower} to {upper}"
-    return found + power, usual + power
+    found, lower, upper = (
+        text + power if text.strip("-−0.") else text for text in (found, lower, upper)
+    )
+    return found, lower if lower == upper else f"{lower} to {upper}"
 
 
 def _write_rows(expected: ExpectedRange) -> tuple[str, str]:

@@ -4,9 +4,12 @@ import io
 import re
 from typing import Any
 
+import pytest
 from rich.console import Console
 
+from latentscale_pipeline.report import terminal_summary
 from latentscale_pipeline.report.terminal_summary import headlines, print_summary
+from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange
 from tests.support.results_documents import example_results, read, without_reference
 
 
@@ -32,8 +35,8 @@ def test_corpus_and_reference_stand_side_by_side() -> None:
     lines = summary(example_results())
     assert lines[:3] == [
         "digits-high-against-low-5b1f09c2",
-        "corpus     896 × 64, 0 duplicates",
-        "reference  901 × 64, 0 duplicates",
+        "corpus     896 × 64, 0 exact duplicates",
+        "reference  901 × 64, 0 exact duplicates",
     ]
     assert row(lines, "Vendi score, cosine, order 1") == ["4.237 ± 0.022", "4.315 ± 0.037"]
     assert row(lines, "Intrinsic distance (IMD)") == ["1.26e-05 [0.97e-05, 1.55e-05]"]
@@ -58,7 +61,10 @@ def test_it_says_what_is_unknown_and_what_is_hidden() -> None:
     for score in results["scores"]:
         score["sampling_error"] = None
     lines = summary(results)
-    assert lines[-2] == "what chance does to 10 of these scores is unknown"
+    assert lines[-2] == (
+        "sampling error unknown: Intrinsic distance (IMD); Heat trace (scale 1); "
+        "GeomCA consistency; 7 more"
+    )
     hidden = len(results["scores"]) - len(headlines(read(results).scores))
     assert lines[-1] == f"{hidden} more scores and all brackets: --all"
 
@@ -67,6 +73,45 @@ def test_without_a_reference_there_is_one_column() -> None:
     lines = summary(without_reference(example_results()))
     assert row(lines, "Vendi score, cosine, order 1") == ["4.237 ± 0.022"]
     assert not any("reference" in line for line in lines)
+    # Alone, the corpus sets the scale up to which its area is taken.
+    [area] = [line for line in lines if line.startswith("MagArea goes up to scale ")]
+    assert area.endswith(", which near-duplicates raise: compare only areas up to one scale")
+    assert not any(line.startswith("MagArea goes") for line in summary(example_results()))
+
+
+@pytest.mark.parametrize(
+    ("found", "strip"),
+    [
+        (5.0, "   [  o  ]   "),
+        (4.05, "   [o |  ]   "),
+        (5.99, "   [  | o]   "),
+        (3.95, "  o[  |  ]   "),
+        (6.01, "   [  |  ]o  "),
+        (3.1, "o  [  |  ]   "),
+        (2.9, "<  [  |  ]   "),
+        (9.0, "   [  |  ]  >"),
+    ],
+)
+def test_a_score_is_marked_beside_the_ends_of_its_range(found: float, strip: str) -> None:
+    usual = ExpectedRange(
+        rows=100, found=found, centre=5.0, lower=4.0, upper=6.0, z=0.0, p=0.5, smallest_found=0.1
+    )  # fmt: skip
+    assert terminal_summary._strip(usual) == strip
+
+
+def test_shares_of_rows_are_percentages() -> None:
+    results = example_results()
+    share = {"measure": "duplicates", "of": "corpus", "score": "near-duplicates"}
+    share["unit"] = SHARE_OF_ROWS
+    for value, error, written in (
+        (0.2028, 0.009, "20.28 ± 0.9 %"),
+        (0.00276, 0.0016, "0.28 ± 0.16 %"),
+        (0.00275, None, "0.275 %"),
+        (0.0, 2.5e-4, "0 ± 0.025 %"),
+    ):
+        whole = share | {"value": value, "lower": value, "upper": value, "bounds": "exact"}
+        results["scores"] = [whole | {"sampling_error": error}]
+        assert row(summary(results), "Near-duplicates") == [written]
 
 
 def test_a_missing_number_gives_its_reason() -> None:

@@ -61,7 +61,7 @@ def test_the_strongest_evidence_is_named_first() -> None:
         "Differs from the reference",
         [
             "MagArea is 2,647, where 2,732 to 2,758 is expected (p < 0.001 among 3).",
-            "Also outside: GeomCA recall in rows. The other 1 shows no difference.",
+            "Also outside: GeomCA recall in rows (below). The other 1 shows no difference.",
         ],
     )
 
@@ -100,6 +100,7 @@ def test_scores_of_labels_and_of_the_reference_take_no_part() -> None:
         # Just outside: a digit more shows it.
         ((145.46, 145.52, 151.58), ("145.46", "145.52 to 151.58")),
         ((5.7e-6, 0.4e-6, 14.9e-6), ("0.6e-05", "0.0 to 1.5e-05")),
+        ((10.1e-6, 1.6e-6, 13.1e-6), ("1.0e-05", "0.2e-05 to 1.3e-05")),
         ((1.0, 1.0, 1.0), ("1", "1")),
         ((0.99, 1.0, 1.0), ("0.99", "1")),
     ],
@@ -211,7 +212,7 @@ def test_rows_in_both_corpora_are_no_difference_of_their_sources() -> None:
     both = judge([other, LEAKS], compares=True)
     assert both.value == "differs"
     assert both.reason.startswith("Vendi score")
-    assert both.also == "Also outside: Also in the reference."
+    assert both.also == "Also outside: Also in the reference (above)."
     few = LEAKS.model_copy(
         update={"expected": expected(0.0, 0.1, 0.2, 0.001, centre=0.15, p_adjusted=0.001)}
     )

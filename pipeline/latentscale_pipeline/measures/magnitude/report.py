@@ -72,6 +72,17 @@ class MagnitudeReport(MeasureReport):
             notes.append(f"There is no MagDiff: {printable(found.difference_reason)}.")
         return notes
 
+    def caveats(self, found: MagnitudeResults, results: Results) -> list[str]:
+        """Say up to which scale an area is taken that no reference shares."""
+        function = found.corpus
+        if found.reference is not None or function.area is None:
+            return []
+        said = (
+            f"MagArea goes up to scale {write_number(max(function.scales))}, which near-duplicates "
+            "raise: compare only areas up to one scale"
+        )
+        return [said]
+
     def methods(self, found: MagnitudeResults) -> list[tuple[str, str]]:
         """Return the method and the scales of each function."""
         return [
