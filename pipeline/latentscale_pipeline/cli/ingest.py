@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import click
-import numpy as np
 
 from latentscale_pipeline.cli.info import show_corpus
 from latentscale_pipeline.config.cluster import Local
@@ -16,7 +14,7 @@ from latentscale_pipeline.corpus.formats import FORMATS
 from latentscale_pipeline.corpus.ingest.append import append as add_rows
 from latentscale_pipeline.corpus.ingest.create import ingest as write_corpus
 from latentscale_pipeline.corpus.ingest.encoding import Run
-from latentscale_pipeline.corpus.ingest.sources import Sources, open_sources
+from latentscale_pipeline.corpus.ingest.sources import Sources, describe_sources, open_sources
 from latentscale_pipeline.jobs.ingestion import ingest_runner, worker_runner
 from latentscale_pipeline.jobs.machine import usable_cores
 from latentscale_pipeline.progress import Progress, reported
@@ -126,8 +124,6 @@ def ingest(
     columns = {name: column for name in files if (column := beside[f"{name}_column"]) is not None}
     inside = {name: column for name, column in columns.items() if files[name] is None}
     opened = open_sources(sources, corpus, kind=kind, vectors=vectors, columns=inside)
-    for skipped in opened.skipped:
-        click.echo(f"ingest: {skipped}: left out, unknown format", err=True)
     with reported("ingest", "rows") as progress:
         run = _runner(opened, workers, memory_limit, progress)
         written = (add_rows if grow else partial(write_corpus, dtype=dtype, overwrite=overwrite))(
@@ -140,26 +136,9 @@ def ingest(
             run=run,
             progress=progress,
         )
-    for line in _taken(opened):
+    for line in describe_sources(opened):
         click.echo(f"ingest: {line}", err=True)
     show_corpus(written, as_json)
-
-
-def _taken(sources: Sources) -> Iterator[str]:
-    """Say which columns are taken beside the vectors, what is left out, and what is rounded."""
-    first = sources.items[0]
-    for name, column in first.columns.items():
-        yield f"{name} from column {column.name}"
-    if sources.left_out:
-        yield f"left out: {', '.join(sources.left_out)}"
-    wide = {str(source.dtype) for source in sources.items if not _is_kept(source.dtype)}
-    if wide:
-        yield f"{', '.join(sorted(wide))} is rounded to float32, to 7 digits"
-
-
-def _is_kept(dtype: np.dtype[Any]) -> bool:
-    """Return whether float32 has every value of a dtype."""
-    return np.can_cast(dtype, np.float32)
 
 
 def _runner(sources: Sources, workers: int | None, memory_limit: int, progress: Progress) -> Run:

@@ -29,20 +29,19 @@ from latentscale_pipeline.cli.options import (
 from latentscale_pipeline.cli.run_progress import show_progress
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.corpus.ingest.create import ensure_corpus
-from latentscale_pipeline.corpus.ingest.encoding import Run
-from latentscale_pipeline.corpus.ingest.sources import Sources
+from latentscale_pipeline.corpus.ingest.sources import FieldChoice
+from latentscale_pipeline.corpus.manifest import MANIFEST_KEY
 from latentscale_pipeline.errors import BadInput, GateFailed, Interrupted
-from latentscale_pipeline.jobs.ingestion import ingest_runner
+from latentscale_pipeline.jobs.ingestion import runner_for
 from latentscale_pipeline.jobs.plan import Plan, make_plan
 from latentscale_pipeline.jobs.run import Finished, run_job
 from latentscale_pipeline.measures.fresh_samples import sample_sizes
-from latentscale_pipeline.progress import Progress, reported, silent
+from latentscale_pipeline.progress import reported, silent
 from latentscale_pipeline.report.terminal import print_scores
 from latentscale_pipeline.report.terminal_summary import print_summary
 from latentscale_pipeline.report.verdict import look_commands
+from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options
-
-_Files = Mapping[str, str | None]
 
 
 @click.command(no_args_is_help=True)
@@ -50,6 +49,9 @@ _Files = Mapping[str, str | None]
 @taking(*JOB_OPTIONS)
 @click.option("--labels", metavar="FILE", help="File with one label per row of the source.")
 @click.option("--ids", metavar="FILE", help="File with one id per row of the source.")
+@click.option("--vectors", metavar="NAME", help="Column or array with the vectors.")
+@click.option("--ids-column", metavar="NAME", help="Column with the ids.")
+@click.option("--labels-column", metavar="NAME", help="Column with the labels.")
 @click.option("--reference-labels", metavar="FILE", help="The same for the reference.")
 @click.option("--reference-ids", metavar="FILE", help="The same for the reference.")
 @taking(WAIT, TAKE_OVER)
@@ -62,6 +64,9 @@ def run(
     given: tuple[str, ...],
     labels: str | None,
     ids: str | None,
+    vectors: str | None,
+    ids_column: str | None,
+    labels_column: str | None,
     reference_labels: str | None,
     reference_ids: str | None,
     wait: bool,
@@ -79,7 +84,9 @@ def run(
     """Measure SOURCE, or run the job that a YAML file describes.
 
     SOURCE is whatever ingest reads: files, a folder, a glob, a corpus. It is ingested, and all
-    measures that apply are run. The job's folder then holds report.html, results.json and
+    measures that apply are run. Several sources are one corpus. Columns named id and label are the
+    ids and labels; name others with --ids-column and --labels-column, which are also those of the
+    reference unless it is a corpus. The job's folder then holds report.html, results.json and
     config.yaml, the job file that stands for this command.
 
     Running the same command again resumes an interrupted job; a finished one is recognised in
@@ -90,17 +97,17 @@ def run(
     Example:
       latentscale run vectors.npy
       latentscale run generated.parquet --reference real.parquet --measures heat,vendi
+      latentscale run docs.parquet --vectors embedding --ids-column doc --labels-column topic
       latentscale run nightly.yaml --fail-on-difference
     """
-    files = {"labels": labels, "ids": ids}
-    reference_files = {"labels": reference_labels, "ids": reference_ids}
+    columns = {"ids": ids_column, "labels": labels_column}
+    fields = _choose_fields(vectors, columns, {"ids": ids, "labels": labels})
+    files = {"ids": reference_ids, "labels": reference_labels}
+    reference_fields = _choose_fields(vectors, columns, files)
     with ended_by_signals():
         config = read_job(given[0], **about)
-        _refuse_source_options(given, config, files, reference_files)
-        with reported("ingest", "rows") as progress:
-            config = _with_files(
-                config, given, files, reference_files, silent if quiet else progress
-            )
+        _refuse_source_options(given, config, fields, reference_fields)
+        config = _ingested(config, given, fields, reference_fields, quiet)
         plan = plan_job(config, allow_code=allow_code, quiet=quiet)
         if fail_on_difference:
             _refuse_incomparable(plan)
@@ -153,52 +160,74 @@ def demo(output: str, every_score: bool, quiet: bool, verbose: bool) -> None:
     print_finished(finished, every_score=every_score)
 
 
+def _choose_fields(
+    vectors: str | None, columns: Mapping[str, str | None], files: Mapping[str, str | None]
+) -> FieldChoice:
+    return FieldChoice(
+        vectors,
+        {name: column for name, column in columns.items() if column is not None},
+        {name: file for name, file in files.items() if file is not None},
+    )
+
+
 def _refuse_source_options(
-    given: Sequence[str], config: JobConfig, files: _Files, reference_files: _Files
+    given: Sequence[str], config: JobConfig, fields: FieldChoice, reference_fields: FieldChoice
 ) -> None:
-    """Refuse what only a source can have: several files, and files with labels or ids."""
+    """Refuse what only a source can have: several files, and a choice of what they hold."""
     if any(map(is_job_file, given)):
         if len(given) > 1:
             raise click.UsageError(f"{' '.join(given)}: name one job file, or only sources")
-        if any((*files.values(), *reference_files.values())):
+        if fields or reference_fields:
             raise click.UsageError(
-                f"{given[0]}: a job file can't be given labels or ids; make the corpus with "
-                "latentscale ingest --labels, and name it there"
+                f"{given[0]}: a job file can't be given labels, ids or columns; make the corpus "
+                "with latentscale ingest, which takes the same options, and name it there"
             )
-    if config.reference is None and any(reference_files.values()):
+    if config.reference is None and reference_fields.files:
         raise click.UsageError("--reference-labels and --reference-ids need --reference")
 
 
-def _with_files(
+def _ingested(
     config: JobConfig,
     sources: Sequence[str],
-    files: _Files,
-    reference_files: _Files,
-    progress: Progress,
+    fields: FieldChoice,
+    reference_fields: FieldChoice,
+    quiet: bool,
 ) -> JobConfig:
-    """Ingest what a job file can't name: several sources, or sources with labels or ids."""
-    asked = {
-        "corpus": (list(sources), files),
-        "reference": ([str(config.reference)], reference_files),
-    }
-    made = {}
-
-    def run_for(opened: Sources) -> Run:
-        return ingest_runner(config.cluster, opened, progress)
-
-    with storage_options(config.storage_options):
-        for role, (patterns, offered) in asked.items():
-            named = {name: file for name, file in offered.items() if file is not None}
-            if named or len(patterns) > 1:
-                corpus = ensure_corpus(patterns, config.output, progress, run_for, files=named)
-                made[role] = corpus.address
+    """Ingest what a job file can't name: several sources, or a choice of what they hold."""
+    tell = None if quiet else _tell
+    if len(sources) > 1 and tell is not None:
+        tell(f"{len(sources)} sources are read as one corpus; --reference compares with another")
+    asked = {"corpus": (list(sources), fields)}
+    with storage_options(config.storage_options), reported("ingest", "rows") as progress:
+        if config.reference is not None:
+            if ObjectStore(config.reference).exists(MANIFEST_KEY):
+                # A corpus has its vectors, ids and labels where every corpus has them.
+                reference_fields = FieldChoice(files=reference_fields.files)
+            asked["reference"] = ([config.reference], reference_fields)
+        made = {
+            role: ensure_corpus(
+                patterns,
+                config.output,
+                silent if quiet else progress,
+                runner_for(config.cluster, silent if quiet else progress, tell),
+                fields=choice,
+            ).address
+            for role, (patterns, choice) in asked.items()
+            if choice or len(patterns) > 1
+        }
     return config.model_copy(update=made)
+
+
+def _tell(line: str) -> None:
+    click.echo(f"ingest: {line}", err=True)
 
 
 def plan_job(config: JobConfig, *, allow_code: bool, quiet: bool = False) -> Plan:
     """Plan a job; sources are ingested if necessary, with progress on standard error."""
     with reported("ingest", "rows") as progress:
-        return make_plan(config, progress=silent if quiet else progress, allow_code=allow_code)
+        shown = silent if quiet else progress
+        told = None if quiet else _tell
+        return make_plan(config, progress=shown, tell=told, allow_code=allow_code)
 
 
 def run_plan(plan: Plan, *, quiet: bool, verbose: bool, **how: bool) -> Finished:

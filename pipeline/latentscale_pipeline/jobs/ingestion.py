@@ -15,7 +15,7 @@ from typing import Any
 
 from latentscale_pipeline.config.cluster import ON_THIS_MACHINE, Cluster, Local, Serial
 from latentscale_pipeline.corpus.ingest.encoding import RECORDS, Run, Work, run_serially
-from latentscale_pipeline.corpus.ingest.sources import Sources
+from latentscale_pipeline.corpus.ingest.sources import Sources, describe_sources
 from latentscale_pipeline.engine import work as engine
 from latentscale_pipeline.engine.loop import run_stages
 from latentscale_pipeline.engine.memory import IDLE_WORKER_BYTES, check_memory
@@ -43,6 +43,20 @@ class _Partition:
 def _combine(inputs: Inputs) -> Output:
     """Return an empty result: the records in the corpus are the result."""
     return Output()
+
+
+def runner_for(
+    cluster: Cluster, progress: Progress, tell: Callable[[str], None] | None = None
+) -> Callable[[Sources], Run]:
+    """Return the ``run_for`` of an ingest, which says first what is read of the sources."""
+
+    def run_for(sources: Sources) -> Run:
+        if tell is not None:
+            for line in describe_sources(sources):
+                tell(line)
+        return ingest_runner(cluster, sources, progress)
+
+    return run_for
 
 
 def ingest_runner(

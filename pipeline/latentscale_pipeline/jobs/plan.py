@@ -6,7 +6,7 @@ doesn't depend on the cluster, so the same job has the same plan everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,15 +17,13 @@ from latentscale_pipeline.config.section import Section
 from latentscale_pipeline.config.user_functions import refuse_code
 from latentscale_pipeline.corpus import Corpus, rows_by_label
 from latentscale_pipeline.corpus.ingest.create import Prospect, ensure_corpus
-from latentscale_pipeline.corpus.ingest.encoding import Run
-from latentscale_pipeline.corpus.ingest.sources import Sources
 from latentscale_pipeline.engine.keys import part_keys, stage_dependencies, stage_key
 from latentscale_pipeline.engine.memory import check_memory, idle_memory
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.automatic_cluster import choose_cluster
 from latentscale_pipeline.jobs.identity import config_hash, job_id
-from latentscale_pipeline.jobs.ingestion import ingest_runner
+from latentscale_pipeline.jobs.ingestion import runner_for
 from latentscale_pipeline.jobs.shared_scales import read_scales
 from latentscale_pipeline.measures.base import CorpusFacts, JobFacts, Role, plan_measure
 from latentscale_pipeline.measures.by_label import plan_by_label
@@ -148,6 +146,7 @@ def make_plan(
     config: JobConfig,
     *,
     progress: Progress = silent,
+    tell: Callable[[str], None] | None = None,
     corpora: Mapping[Role, Corpus] | None = None,
     scales: Mapping[str, float] | None = None,
     allow_code: bool = False,
@@ -160,6 +159,8 @@ def make_plan(
         The job.
     progress : callable
         ``progress(rows read, rows in all)`` of an ingest.
+    tell : callable, optional
+        Receives what is to be said of sources before they are ingested.
     corpora, scales : mapping, optional
         Corpora and scales of a stored plan, to use instead of those that the configuration names.
     allow_code : bool
@@ -175,10 +176,7 @@ def make_plan(
     with storage_options(config.storage_options):
         fixed_scales = read_scales(config) if scales is None else scales
         if corpora is None:
-
-            def run_for(sources: Sources) -> Run:
-                return ingest_runner(config.cluster, sources, progress)
-
+            run_for = runner_for(config.cluster, progress, tell)
             corpora = {
                 role: ensure_corpus(url, config.output, progress, run_for).without(excluded)
                 for role, (url, excluded) in corpus_sources(config).items()

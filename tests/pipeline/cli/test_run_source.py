@@ -104,6 +104,60 @@ def test_several_sources_with_labels_and_ids_become_one_corpus(
     assert len(list(Path("jobs/corpora").glob("*.zarr"))) == 2
 
 
+def test_columns_are_named_on_the_command_line(latentscale: Command, rows: np.ndarray) -> None:
+    """The source and the reference have their ids, labels and vectors in the same columns."""
+    for name, values in (("new", rows), ("old", rows + 1)):
+        columns = {
+            "doc": [f"{name}-{i}" for i in range(60)],
+            "topic": ["even", "odd"] * 30,
+            "emb": pa.array(values.tolist(), pa.list_(pa.float32())),
+            "other": pa.array(values.tolist(), pa.list_(pa.float32())),
+        }
+        pa.parquet.write_table(pa.table(columns), f"{name}.parquet")
+    options = ["--measures", "duplicates", "-o", "cluster={kind: serial}"]
+    named = ["--vectors", "emb", "--ids-column", "doc", "--labels-column", "topic"]
+    pair = ["new.parquet", "--reference", "old.parquet"]
+    ended = latentscale("run", *pair, *named, *options)
+    assert ended.code == 0, ended.err
+    told = [line for line in ended.err.splitlines() if line.startswith("ingest: ")]
+    assert told == 2 * [
+        "ingest: ids from column doc",
+        "ingest: labels from column topic",
+        "ingest: left out: other",
+    ]
+    job = ended.out.split("report   ")[1].split("/report.html")[0]
+    for of, name in (("corpus", "new"), ("reference", "old")):
+        shown = latentscale("rows", job, "--of", of, "--columns", "row,id,label", "--json").out
+        assert json.loads(shown.splitlines()[3]) == {"row": 3, "id": f"{name}-3", "label": "odd"}
+    # A corpus as the reference has them already.
+    [corpus] = [str(path) for path in Path("jobs/corpora").iterdir() if "old" in _sources(path)]
+    ended = latentscale("run", "new.parquet", "--reference", corpus, *named, *options)
+    assert "nothing had to be computed" in ended.out, ended.err
+    ended = latentscale("run", *pair, "--vectors", "emb", "--labels-column", "tpoic", *options)
+    assert ended.code == 2
+    assert "tpoic" in ended.err
+    assert "topic" in ended.err
+
+
+def _sources(corpus: Path) -> str:
+    return json.dumps(json.loads((corpus / "manifest.json").read_text())["sources"])
+
+
+def test_what_becomes_of_several_sources_is_said(latentscale: Command, rows: np.ndarray) -> None:
+    Path("both").mkdir()
+    for name in ("a", "b"):
+        np.save(f"both/{name}.npy", rows)
+    Path("both/notes.txt").write_text("no vectors\n")
+    options = ["--measures", "duplicates", "-o", "cluster={kind: serial}"]
+    ended = latentscale("run", "both/a.npy", "both/b.npy", *options)
+    assert ended.err.splitlines()[0] == (
+        "ingest: 2 sources are read as one corpus; --reference compares with another"
+    )
+    ended = latentscale("run", "both", *options)
+    assert f"ingest: {Path('both').absolute()}/notes.txt: left out, unknown format" in ended.err
+    assert "ingest" not in latentscale("run", "both", *options, "--quiet").err
+
+
 def test_corrected_ids_are_those_of_the_results(latentscale: Command, rows: np.ndarray) -> None:
     rows[7] = rows[3]
     np.save("vectors.npy", rows)
@@ -127,7 +181,7 @@ def test_corrected_ids_are_those_of_the_results(latentscale: Command, rows: np.n
     ("arguments", "message"),
     [
         (["job.yaml", "vectors.npy"], "job.yaml vectors.npy: name one job file, or only sources"),
-        (["job.yaml", "--labels", "l.txt"], "job.yaml: a job file can't be given labels or ids"),
+        (["job.yaml", "--labels", "l.txt"], "job.yaml: a job file can't be given labels, ids or columns"),
         (["job.yaml", "--preset", "quick"], "--preset is for a job without a job file"),
         (["vectors.npy", "--reference-ids", "l.txt"], "--reference-ids need --reference"),
         (["vectors.npy", "--labels", "none.txt"], "none.txt: no such file or folder; check the"),

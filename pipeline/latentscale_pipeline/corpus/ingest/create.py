@@ -39,7 +39,12 @@ from latentscale_pipeline.corpus.ingest.encoding import (
     run_serially,
 )
 from latentscale_pipeline.corpus.ingest.sidecars import DTYPES
-from latentscale_pipeline.corpus.ingest.sources import Sources, open_sources, source_key
+from latentscale_pipeline.corpus.ingest.sources import (
+    FieldChoice,
+    Sources,
+    open_sources,
+    source_key,
+)
 from latentscale_pipeline.corpus.ingest.writing import (
     DROPPED_KEYS,
     SHARD_BYTES,
@@ -172,8 +177,8 @@ class Prospect:
         Path or URL of the future corpus.
     sources : Sources
         The source, opened.
-    files : mapping of str to str
-        Files with the ``ids``, ``labels`` or ``weights`` of its rows.
+    fields : FieldChoice
+        What is read of the source, and what is read from other files.
     excluded : tuple of str
         Keys of shards that are left out.
     """
@@ -181,7 +186,7 @@ class Prospect:
     url: str
     target: str
     sources: Sources
-    files: Mapping[str, str] = field(default_factory=dict)
+    fields: FieldChoice = field(default_factory=FieldChoice)
     excluded: tuple[str, ...] = ()
 
     def without(self, shards: Collection[str]) -> Prospect:
@@ -236,7 +241,7 @@ def ensure_corpus(
     progress: Progress | None = None,
     run_for: Callable[[Sources], Run] | None = None,
     *,
-    files: Mapping[str, str] | None = None,
+    fields: FieldChoice | None = None,
 ) -> Corpus:
     """Open a corpus, or ingest sources that aren't a corpus yet.
 
@@ -251,23 +256,26 @@ def ensure_corpus(
         ``progress(rows read, rows in all)``.
     run_for : callable, optional
         Returns the ``run`` argument of :func:`ingest` for given sources.
-    files : mapping, optional
-        Files with the ``ids``, ``labels`` or ``weights`` of the rows.
+    fields : FieldChoice, optional
+        What is read as vectors, ids, labels and weights; by default what :func:`open_sources` takes
+        by itself.
 
     Raises
     ------
     BadInput, Incomplete
         As :func:`ingest` and :func:`open_corpus`.
     """
-    found = find_corpus(source, output_store_url, files=files)
+    found = find_corpus(source, output_store_url, fields=fields)
     if isinstance(found, Corpus):
         return found
+    files = found.fields.files
     return ingest(
         found.sources,
         found.target,
-        ids=found.files.get("ids"),
-        labels=found.files.get("labels"),
-        weights=found.files.get("weights"),
+        ids=files.get("ids"),
+        labels=files.get("labels"),
+        weights=files.get("weights"),
+        columns=found.fields.columns,
         overwrite=ObjectStore(found.target).exists(MANIFEST_KEY),
         run=run_serially if run_for is None else run_for(found.sources),
         progress=progress or silent,
@@ -278,7 +286,7 @@ def find_corpus(
     source: str | Sequence[str],
     output_store_url: str,
     *,
-    files: Mapping[str, str] | None = None,
+    fields: FieldChoice | None = None,
 ) -> Corpus | Prospect:
     """Return the corpus that :func:`ensure_corpus` would open, or a prospect of a new one.
 
@@ -290,20 +298,24 @@ def find_corpus(
         As :func:`open_corpus` and :func:`open_sources`.
     """
     patterns = [source] if isinstance(source, str) else list(source)
-    files = files or {}
+    fields = fields or FieldChoice()
     store = ObjectStore(patterns[0])
-    if len(patterns) == 1 and not files and (store.exists(MANIFEST_KEY) or is_unfinished(store)):
+    if len(patterns) == 1 and not fields and (store.exists(MANIFEST_KEY) or is_unfinished(store)):
         return open_corpus(patterns[0])
     key = source_key(patterns, output_store_url)
-    if files:
-        keys = {name: source_key([file], output_store_url) for name, file in files.items()}
-        key = digest({"sources": key, **keys})[: len(key)]
+    if fields:
+        files = {name: source_key([file], output_store_url) for name, file in fields.files.items()}
+        asked = {"vectors": fields.vectors, "columns": dict(fields.columns), "files": files}
+        key = digest({"sources": key, **asked})[: len(key)]
     target = f"{output_store_url.rstrip('/')}/corpora/{key}.zarr"
     with contextlib.suppress(BadInput):
         corpus = open_corpus(target)
         corpus.check_sizes()
         return corpus
-    return Prospect(store.url, target, open_sources(patterns, output_store_url), files)
+    sources = open_sources(
+        patterns, output_store_url, vectors=fields.vectors, columns=fields.inside
+    )
+    return Prospect(store.url, target, sources, fields)
 
 
 def _stored_dtype(sources: Sources, dtype: str | None) -> np.dtype[Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,9 @@ from latentscale_pipeline.storage.urls import open_url, strip_credentials
 
 COLUMNS = {"ids": ("id", "ids"), "labels": ("label", "labels")}
 """Names of columns that are taken for ids and labels if no other is asked for."""
+
+NAMED = 5
+"""Number of files that are left out and named; the rest are counted."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,55 @@ class Sources:
         used = [first.field, *first.columns.values()]
         names = {name for field in used for name in (field.name, *field.columns)}
         return tuple(f.name for f in first.container.fields if not {f.name, *f.columns} & names)
+
+
+@dataclass(frozen=True)
+class FieldChoice:
+    """What is read as the vectors, ids, labels and weights of sources, where that isn't obvious.
+
+    Attributes
+    ----------
+    vectors : str or None
+        The field with the vectors.
+    columns : mapping of str to str
+        The column for ``ids``, ``labels`` or ``weights``: of its file or, without a file, of the
+        sources; an empty name is for none.
+    files : mapping of str to str
+        Files with the ``ids``, ``labels`` or ``weights``, one value per row.
+    """
+
+    vectors: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Return whether anything is chosen."""
+        return bool(self.vectors or self.columns or self.files)
+
+    @property
+    def inside(self) -> dict[str, str]:
+        """The columns of the sources themselves."""
+        return {name: column for name, column in self.columns.items() if name not in self.files}
+
+
+def describe_sources(sources: Sources) -> Iterator[str]:
+    """Yield what is taken beside the vectors, what is left out, and what is rounded."""
+    for name in sources.skipped[:NAMED]:
+        yield f"{name}: left out, unknown format"
+    if more := len(sources.skipped[NAMED:]):
+        yield f"{more:,} more files: left out, unknown format"
+    for name, column in sources.items[0].columns.items():
+        yield f"{name} from column {column.name}"
+    if sources.left_out:
+        yield f"left out: {', '.join(sources.left_out)}"
+    wide = {str(source.dtype) for source in sources.items if not _is_kept(source.dtype)}
+    if wide:
+        yield f"{', '.join(sorted(wide))} is rounded to float32, to 7 digits"
+
+
+def _is_kept(dtype: np.dtype[Any]) -> bool:
+    """Return whether float32 has every value of a dtype."""
+    return np.can_cast(dtype, np.float32)
 
 
 @again_while_away
