@@ -20,7 +20,11 @@ SHOWN = 20
 """Rows that are printed unless more are asked for."""
 
 
-@click.command(no_args_is_help=True)
+@click.command(
+    no_args_is_help=True,
+    # Scores and columns are written with underscores, reasons with hyphens.
+    context_settings={"token_normalize_func": lambda token: token.replace("_", "-")},
+)
 @click.argument("job")
 @click.option(
     "--only", type=click.Choice(list(ROW_FILTERS)), help="Rows to look at for one reason."
@@ -87,7 +91,9 @@ def rows(
             click.echo(line)
     else:
         count = write_rows(found.tables(), found.kinds, output, overwrite=overwrite)
-        click.echo(f"{output}: {counted(count, 'row')}")
+        title = "" if only is None else ROW_FILTERS[only].title
+        about = f", {title[0].lower()}{title[1:]}" if title else ""
+        click.echo(f"{output}: {counted(count, 'row')}{about}")
 
 
 def _listed(columns: str) -> list[str]:

@@ -29,6 +29,7 @@ from latentscale_pipeline.progress import reported
 from latentscale_pipeline.rows.columns import rows_of_corpus
 from latentscale_pipeline.rows.selection import check_columns_cover_all
 from latentscale_pipeline.rows.selection import choose_rows as find_rows
+from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.views.formatting import write_number
 
 MOST_ROWS = 200_000
@@ -66,7 +67,7 @@ def subset(corpus: str, target: str, overwrite: bool, as_json: bool, **chosen: A
       latentscale subset corpus.zarr distinct.zarr --drop-duplicates 0.05
       latentscale subset corpus.zarr diverse.zarr --diverse 1000
     """
-    opened = open_corpus(corpus)
+    opened = _open(corpus, chosen["job"])
     rows = _choose(opened, **chosen)
     with reported("subset", "rows") as progress:
         written = ingest(
@@ -95,11 +96,23 @@ def export(corpus: str, target: str, overwrite: bool, **chosen: Any) -> None:
       latentscale export corpus.zarr vectors.npy
       latentscale export corpus.zarr sample.parquet --sample 10000 --where "labels != 'test'"
     """
-    opened = open_corpus(corpus)
+    opened = _open(corpus, chosen["job"])
     rows = _choose(opened, **chosen)
     with reported("export", "rows") as progress:
         write_file(chosen_source(opened, rows), target, overwrite=overwrite, progress=progress)
     click.echo(f"{target}: {len(rows)} rows of {opened.d} dimensions")
+
+
+def _open(corpus: str, job: str | None) -> Corpus:
+    """Open a corpus; of a job whose source is named instead, say where its corpora are."""
+    try:
+        return open_corpus(corpus)
+    except BadInput:
+        measured = {} if job is None else read_job(job).corpora
+        if not measured or not ObjectStore(corpus).exists(""):
+            raise
+        named = " or ".join(f"{found.uri} ({role})" for role, found in measured.items())
+        raise BadInput(f"{corpus}: not a corpus; name one that {job} measured: {named}") from None
 
 
 def _choose(

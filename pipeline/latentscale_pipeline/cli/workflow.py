@@ -88,7 +88,7 @@ def _end(outcome: Outcome, as_json: bool) -> None:
         words = {True: "passed", False: "FAILED", None: "no gates"}
         click.echo(f"{entry.job}: {words[entry.passed]}")
         click.echo(f"job:        {entry.url}")
-        click.echo(f"baseline:   {entry.baseline or 'none yet: this is the first'}")
+        click.echo(f"baseline:   {entry.baseline or outcome.no_baseline}")
         click.echo(f"comparison: {outcome.comparison}")
     failures = entry.failures.splitlines()
     for failure in failures:

@@ -18,7 +18,7 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.report.verdict import headlines_of
 from latentscale_pipeline.results.kernel_names import is_kernel
 from latentscale_pipeline.results.model import Score
-from latentscale_pipeline.views.formatting import printable, write_number
+from latentscale_pipeline.views.formatting import counted, printable, write_number
 from latentscale_pipeline.views.scores import why_null, write_p, write_range
 
 SHOWN_SCALE = 1e-3
@@ -79,7 +79,7 @@ class GateResult:
         if not self.failures:
             return ""
         others = len(self.failures) - 1
-        also = f" (and {others} more on this gate)" if others else ""
+        also = f" (and {counted(others, 'more score')})" if others else ""
         return self.failures[0].message + also
 
 
@@ -286,8 +286,8 @@ def _bound(gate: Gate, compared: ComparedScore, limit: str, sign: float) -> Fail
         return Failure(compared, limit, problem, math.inf)
     if score.value is None:
         return Failure(compared, limit, f"{name} is null: {why_null(score)}", math.inf)
-    counted = _nearest_likely(score, sign) if gate.significant else score.value
-    if not _beyond(sign * counted, sign * allowed):
+    likely = _nearest_likely(score, sign) if gate.significant else score.value
+    if not _beyond(sign * likely, sign * allowed):
         return None
     value, asked = _written_apart(score.value, allowed)
     side = "below" if sign < 0 else "above"

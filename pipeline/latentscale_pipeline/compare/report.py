@@ -22,6 +22,7 @@ from latentscale_pipeline.compare.difference import ComparedScore, Verdict
 from latentscale_pipeline.compare.gate_checks import GateResult
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.measures.finished_job import FinishedJob
+from latentscale_pipeline.report.job import job_report
 from latentscale_pipeline.report.method import COSTS, PROMISES, SAMPLING_ERROR, written_cost
 from latentscale_pipeline.report.opening import fail, open_report
 from latentscale_pipeline.report.scores import definitions_of, report_of, section_of, title_apart
@@ -107,12 +108,38 @@ def _opening(
     changed = [] if comparison.rows is None else comparison.rows.lines.values()
     found = replace(
         opening,
-        sentences=[*opening.sentences, *(f"{line}." for line in changed), *gates],
+        sentences=[*opening.sentences, *(f"{line}." for line in changed)],
         look_said=said,
         # Rows that are gone are the baseline's, not those of a reference.
         commands=[command for command in opening.commands if "--of reference" not in command],
     )
-    return fail(found) if failed else found
+    return _with_gates(found, gates, failed=failed)
+
+
+def _with_gates(opening: Opening, gates: Sequence[str], *, failed: bool) -> Opening:
+    """Say what the gates said: first of all if one failed, else after the verdict."""
+    if not failed:
+        return replace(opening, sentences=[*opening.sentences, *gates])
+    verdict = [f"{opening.heading}.", *opening.sentences]
+    return fail(replace(opening, heading="", sentences=[*gates, *verdict]))
+
+
+def first_report(job: FinishedJob, gates: Sequence[GateResult] | None = None) -> Report:
+    """Return the report of a job that has no baseline, with its gates.
+
+    Parameters
+    ----------
+    job : FinishedJob
+        The job.
+    gates : sequence of GateResult, optional
+        Results of its gates.
+    """
+    report = job_report(job.results)
+    if gates is None or report.opening is None:
+        return report
+    failed = any(not result.passed for result in gates)
+    opening = _with_gates(report.opening, [_gates_summary(gates)], failed=failed)
+    return replace(report, opening=opening, answers=[_gates(gates)])
 
 
 def _corpora(jobs: Sequence[FinishedJob], names: Sequence[str]) -> list[tuple[str, str]]:

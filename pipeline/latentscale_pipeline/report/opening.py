@@ -64,8 +64,9 @@ def open_report(results: Results, usual: str = "the reference") -> Opening:
 
 
 def fail(opening: Opening) -> Opening:
-    """Say in the heading that a gate failed; the verdict stays what it is."""
-    return replace(opening, kind="failed", heading=f"{opening.heading}; a gate failed")
+    """Say in the heading that a gate failed; a verdict in it stays what it is."""
+    heading = f"{opening.heading}; a gate failed" if opening.heading else "A gate failed"
+    return replace(opening, kind="failed", heading=heading)
 
 
 def _place(score: Score) -> int:

@@ -25,7 +25,7 @@ from latentscale_pipeline.compare.document import comparison_document, dump_docu
 from latentscale_pipeline.compare.gate_checks import GateResult, check_gates
 from latentscale_pipeline.compare.gates import Gate, check_names
 from latentscale_pipeline.compare.jobs import Comparison, compare
-from latentscale_pipeline.compare.report import comparison_report
+from latentscale_pipeline.compare.report import comparison_report, first_report
 from latentscale_pipeline.compare.rows_changed import count_changes
 from latentscale_pipeline.engine.loop import Notify
 from latentscale_pipeline.history.entries import Entry, make_entry
@@ -64,12 +64,16 @@ class Outcome:
     again : bool
         Whether it had been registered before.
     comparison : str
-        URL of the HTML comparison with the baseline.
+        URL of the HTML comparison with the baseline or, without one, of the job's report with its
+        gates.
+    no_baseline : str
+        Why there is no baseline, where the entry has none.
     """
 
     entry: Entry | None
     again: bool = False
     comparison: str = ""
+    no_baseline: str = ""
 
 
 def evaluate(
@@ -121,11 +125,12 @@ def evaluate(
                 baseline = _baseline(workflow, registry)
                 key = _key(workflow, plan, gates, baseline)
                 page = registry.store.locate(f"evaluations/{key}/comparison.html")
+                why = _why_no_baseline(workflow, registry, key)
                 for entry in registry.entries():
                     if entry.evaluation == key:
                         say(f"{entry.job} was evaluated before, on {entry.registered}")
                         _tell_all(workflow, registry, entry, say)
-                        return Outcome(entry, again=True, comparison=page)
+                        return Outcome(entry, again=True, comparison=page, no_baseline=why)
                 if baseline is not None and workflow.scales_from == "baseline":
                     say(f"baseline, and source of the scales: {strip_credentials(baseline)}")
                     config = config.model_copy(update={"scales_from": baseline})
@@ -138,7 +143,7 @@ def evaluate(
                     rows=None if baseline is None else count_changes(job, usual),
                 )
                 results = check_gates(gates, comparison, where)
-                _store_comparison(registry, key, comparison, results)
+                _store_comparison(registry, key, comparison, results, compares=baseline is not None)
                 entry = make_entry(
                     job,
                     workflow=workflow.name,
@@ -152,7 +157,7 @@ def evaluate(
                 )
                 registry.add(entry)
                 _tell_all(workflow, registry, entry, say)
-                return Outcome(entry, comparison=page)
+                return Outcome(entry, comparison=page, no_baseline=why)
         except Held as held:
             say(f"another run of {workflow.name} is under way ({held.holder}): stepping aside")
             return Outcome(None)
@@ -168,6 +173,14 @@ def _baseline(workflow: Workflow, registry: Registry) -> str | None:
     word = rule.tag if isinstance(rule, BaselineRule) else str(rule)
     entry = pick_baseline(registry, str(word), workflow.name)
     return None if entry is None else entry.url
+
+
+def _why_no_baseline(workflow: Workflow, registry: Registry, key: str) -> str:
+    if workflow.baseline == "none":
+        return "none, as the workflow says"
+    if any(entry.evaluation != key for entry in registry.entries(workflow.name)):
+        return "none yet: no earlier job passed its gates"
+    return "none yet: this is the first"
 
 
 def _key(workflow: Workflow, plan: Plan, gates: Sequence[Gate], baseline: str | None) -> str:
@@ -193,11 +206,19 @@ def _messages(results: Sequence[GateResult], outcome: str) -> str:
 
 
 def _store_comparison(
-    registry: Registry, key: str, comparison: Comparison, results: Sequence[GateResult]
+    registry: Registry,
+    key: str,
+    comparison: Comparison,
+    results: Sequence[GateResult],
+    *,
+    compares: bool,
 ) -> None:
     gates = results or None
     document = dump_document(comparison_document(comparison, gates))
-    page = FORMATS["html"](comparison_report([comparison], gates))
+    report = (
+        comparison_report([comparison], gates) if compares else first_report(comparison.job, gates)
+    )
+    page = FORMATS["html"](report)
     registry.store.write(f"evaluations/{key}/comparison.json", f"{document}\n".encode())
     registry.store.write(f"evaluations/{key}/comparison.html", page.encode())
 

@@ -181,7 +181,10 @@ def test_corrected_ids_are_those_of_the_results(latentscale: Command, rows: np.n
     ("arguments", "message"),
     [
         (["job.yaml", "vectors.npy"], "job.yaml vectors.npy: name one job file, or only sources"),
-        (["job.yaml", "--labels", "l.txt"], "job.yaml: a job file can't be given labels, ids or columns"),
+        (
+            ["job.yaml", "--labels", "l.txt"],
+            "job.yaml: a job file can't be given labels, ids or columns",
+        ),
         (["job.yaml", "--preset", "quick"], "--preset is for a job without a job file"),
         (["vectors.npy", "--reference-ids", "l.txt"], "--reference-ids need --reference"),
         (["vectors.npy", "--labels", "none.txt"], "none.txt: no such file or folder; check the"),

@@ -216,6 +216,13 @@ def test_files_have_what_is_listed(job: Path, latentscale: Command, tmp_path: Pa
         read = list(csv.DictReader(file))
     assert [row["id"] for row in read[:7]] == ["'=1+1", *HOSTILE[1:4], "'+cmd", "'@x", "'-3"]
     assert [row["outlier"] for row in read] == [str(row["outlier"]).lower() for row in every]
+    # A score's name is as good as the reason's.
+    near = ("rows", job, "--only", "near_duplicates", "--output", tmp_path / "near.csv")
+    assert (
+        latentscale(*near)
+        .out.strip()
+        .endswith("near.csv: 8 rows, nearly the same as a row that stays")
+    )
     again = latentscale("rows", job, "--output", tmp_path / "all.csv")
     assert again.code == 2
     assert "the file exists; use another path, or --overwrite" in again.err
@@ -266,6 +273,11 @@ def test_a_subset_of_what_a_job_knows(job: Path, latentscale: Command, tmp_path:
     np.testing.assert_array_equal(np.load(exported), np.load(job.parents[1] / "corpus.npy")[kept])
     other = ingest([str(job.parents[1] / "corpus.npy")], str(tmp_path / "same")).url
     assert latentscale("subset", other, tmp_path / "b", *condition).code == 0
+    # The job's source isn't the corpus that was made of it; the message names that.
+    source = latentscale("subset", job.parents[1] / "corpus.npy", tmp_path / "d", *condition)
+    assert source.code == 2
+    named = source.err.partition("measured: ")[2].partition(" (corpus)")[0]
+    assert latentscale("subset", named, tmp_path / "d", *condition).code == 0
     np.save(tmp_path / "x.npy", np.eye(4, dtype="f4"))
     refused = latentscale(
         "subset",

@@ -114,6 +114,34 @@ def test_a_corpus_that_lost_a_third_of_its_clusters_fails_the_gate(
     assert not [path for path in searched if b"very-secret" in path.read_bytes()]
 
 
+def test_without_a_baseline_the_page_is_the_jobs_report(place: Path, latentscale: Command) -> None:
+    limits = {"measure": "vendi", "score": "vendi", "of": "corpus"}
+    job = {"measures": {"vendi": {"kernels": ["cosine"], "orders": [1, 2]}}}
+    job["sampling"] = {"method": "none"}
+
+    def write(**changes: Any) -> None:
+        write_workflow(place, **changes)
+        recipe = yaml.safe_load((place / "nightly.yaml").read_text())
+        recipe["job"] |= job
+        (place / "nightly.yaml").write_text(yaml.safe_dump(recipe))
+
+    write(baseline="none", scales_from="job", gates=[{**limits, "min": 1000.0}])
+    first = night(latentscale, 1)
+    assert first.code == 1, first.err
+    assert "baseline:   none, as the workflow says" in first.out
+    assert "below the min of 1,000 (and 1 more score)" in first.err
+    page = Path(first.out.partition("comparison: ")[2].splitlines()[0]).read_text()
+    assert "against" not in page.partition("<title>")[2].partition("</title>")[0]
+    opening = page.partition("A gate failed")[2]
+    # What failed stands above the verdict.
+    assert opening.index("1 of 1 gate failed") < opening.index("Not compared.")
+    write(gates=[{**limits, "min": 1.0}])
+    second = night(latentscale, 2)
+    assert second.code == 0, second.err
+    assert "baseline:   none yet: no earlier job passed its gates" in second.out
+    assert "none yet: no earlier" in night(latentscale, 2).out
+
+
 def test_a_series_has_one_ruler_and_failures_are_no_baseline(
     place: Path, latentscale: Command
 ) -> None:
