@@ -36,6 +36,7 @@ from latentscale_pipeline.jobs.ingestion import runner_for
 from latentscale_pipeline.jobs.plan import Plan, make_plan
 from latentscale_pipeline.jobs.run import Finished, run_job
 from latentscale_pipeline.measures.fresh_samples import sample_sizes
+from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.progress import reported, silent
 from latentscale_pipeline.report.terminal import print_scores
 from latentscale_pipeline.report.terminal_summary import print_summary
@@ -174,6 +175,11 @@ def _refuse_source_options(
     given: Sequence[str], config: JobConfig, fields: FieldChoice, reference_fields: FieldChoice
 ) -> None:
     """Refuse what only a source can have: several files, and a choice of what they hold."""
+    for name in given[1:]:
+        if name in MEASURES and not Path(name).exists():
+            raise click.UsageError(
+                f"{name} is a measure; list measures with commas, without spaces"
+            )
     if any(map(is_job_file, given)):
         if len(given) > 1:
             raise click.UsageError(f"{' '.join(given)}: name one job file, or only sources")

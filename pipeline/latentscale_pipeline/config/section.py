@@ -171,7 +171,11 @@ def _explain_one(first: ErrorDetails, model: type[BaseModel], prefix: str) -> st
         return f"{path}.kind is {tag!r}{nearest(tag, allowed)}"
     message = first["msg"].removeprefix("Value error, ").partition(" or instance of ")[0]
     if message.startswith(WANTED):
-        return f"{path} must be {_wanted(first, message)}".lstrip()
+        wanted = _wanted(first, message)
+        if wanted == "a mapping of keys" and path:
+            names = _names_beside(model, [*map(str, first["loc"]), ""])
+            wanted += f", such as {{{'kind' if path == 'cluster' else names[0]}: …}}"
+        return f"{path} must be {wanted}".lstrip()
     return f"{path}: {message}" if path else message
 
 

@@ -129,6 +129,25 @@ CALLS = [
         "nothere.npy: no such file or folder; check the path",
     ),
     (
+        "run rows.npy --measures vendi geomca",
+        (
+            "geomca is a measure; list measures with commas, without spaces; see latentscale run "
+            "--help"
+        ),
+    ),
+    (
+        "run rows.npy -o cluster=local",
+        "rows.npy: cluster must be a mapping of keys, such as {{kind: …}}",
+    ),
+    (
+        "run rows.npy job.yaml",
+        "rows.npy job.yaml: name one job file, or only sources; see latentscale run --help",
+    ),
+    (
+        "run c.zarr --vectors labels",
+        "{place}/c.zarr:labels: this is text, not vectors; name the field with the vectors",
+    ),
+    (
         "run gone.yaml",
         "gone.npy: no such file or folder; check the path",
     ),

@@ -148,7 +148,7 @@ def test_an_override_of_one_measure_keeps_the_others() -> None:
         ),
         (
             "name: a\ncorpus: c\nmeasures: {heat: false}\n",
-            "measures.heat must be a mapping of keys",
+            "measures.heat must be a mapping of keys, such as {k: …}",
         ),
         ("name: a\ncorpus: c\noutput: ''\n", "output: String should have at least 1 character"),
         ("- a\n", "a job must be a mapping with keys"),

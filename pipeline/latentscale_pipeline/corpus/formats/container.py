@@ -148,6 +148,8 @@ def choose_vectors(
     else:
         field = _only_candidate(container, fields)
     where = container.locate(field)
+    if field.dtype.kind in "UST" and len(field.shape) == 1:
+        raise BadInput(f"{where}: this is text, not vectors; name the field with the vectors")
     if len(field.shape) != 2:
         raise BadInput(
             f"{where}: the array has shape {field.shape}, but vectors must have two dimensions "
