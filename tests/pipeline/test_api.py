@@ -325,6 +325,42 @@ def test_a_notebook_shows_numbers_with_brackets(rows: np.ndarray) -> None:
     assert len(band.split()) == 8
 
 
+def test_findings_are_tables(rows: np.ndarray, shifted: np.ndarray) -> None:
+    vendi = latentscale.vendi_score(rows)
+    table = vendi.to_pandas()
+    assert list(table.columns) == [
+        "order", "value", "lower", "upper", "bounds", "method", "standard_error"
+    ]  # fmt: skip
+    assert dict(zip(table["order"], table["value"], strict=True)) == {
+        order: found.value for order, found in vendi.scores.items()
+    }
+    magnitude = latentscale.magnitude_function(rows, scales=4)
+    assert magnitude.to_pandas()["value"].tolist() == magnitude.value.tolist()
+    assert magnitude.to_pandas()["scale"].tolist() == magnitude.scales.tolist()
+    heat = latentscale.heat_trace(rows)
+    np.testing.assert_array_equal(
+        heat.to_pandas()[["time", "value", "lower", "upper"]],
+        np.stack([heat.times, heat.trace, heat.lower, heat.upper], axis=1),
+    )
+    imd = latentscale.imd(rows, shifted)
+    assert [row["value"] for row in imd.records()] == [
+        imd.distance.value,
+        imd.unnormalized.value,
+    ]
+    geomca = latentscale.geomca_scores(rows, shifted)
+    assert {row["score"]: row["value"] for row in geomca.records()} == {
+        name: found.value for name, found in geomca.scores.items()
+    }
+
+
+def test_scores_are_drawn_by_order(rows: np.ndarray) -> None:
+    found = latentscale.vendi_score(rows, orders=["inf", 1, 0.5])
+    shown = found._repr_html_()
+    root = ElementTree.fromstring(shown[shown.index("<svg") :])
+    texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert [text for text in texts if text in {"0.5", "1", "∞"}] == ["0.5", "1", "∞"]
+
+
 def test_texts_are_escaped() -> None:
     assert "<script>" not in findings.draw_table("<script>", [("<script>", "<script>")])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
@@ -30,6 +30,20 @@ class Findings(ABC):
     @abstractmethod
     def lines(self) -> list[tuple[str, str]]:
         """Return names with their texts."""
+
+    @abstractmethod
+    def records(self) -> list[dict[str, Any]]:
+        """Return one flat mapping per number: what it is, its value, its bracket, its method."""
+
+    def to_pandas(self) -> Any:
+        """Return :meth:`records` as a pandas DataFrame.
+
+        Raises
+        ------
+        ImportError
+            If pandas isn't installed.
+        """
+        return data_frame(self.records())
 
     def picture(self) -> str:
         """Return an SVG picture to show below the lines; empty if there is none."""
@@ -82,6 +96,25 @@ class VendiFindings(Findings):
         """Return one line per order."""
         return [(f"order {order}", written(found)) for order, found in self.scores.items()]
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return one mapping per order."""
+        return [{"order": order, **asdict(found)} for order, found in self.scores.items()]
+
+    def picture(self) -> str:
+        """Draw the scores by order with their brackets."""
+        names = sorted(self.scores, key=float)
+        found = [self.scores[name] for name in names]
+        curve = Curve(
+            "",
+            range(len(names)),
+            [score.value for score in found],
+            [score.lower for score in found],
+            [score.upper for score in found],
+            points=True,
+        )
+        places = ["∞" if name == "inf" else name for name in names]
+        return draw_panels([Panel("", "order", "effective items", [curve], places=places)])
+
 
 @dataclass(frozen=True, repr=False)
 class MagnitudeFindings(Findings):
@@ -133,6 +166,13 @@ class MagnitudeFindings(Findings):
             ("convergence scale", written(scale) if scale else "none"),
             ("area", written(self.area)),
             (f"at scale {self.scales[-1]:.4g}", written(self.estimates[-1])),
+        ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one mapping per scale."""
+        return [
+            {"scale": scale, **asdict(found)}
+            for scale, found in zip(self.scales.tolist(), self.estimates, strict=True)
         ]
 
     def picture(self) -> str:
@@ -195,6 +235,14 @@ class HeatTraceFindings(Findings):
             ("recall", f"{recall['value']:.4g} [{recall['lower']:.4g}, {recall['upper']:.4g}]"),
         ]
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return one mapping per time."""
+        columns = (self.times, self.trace, self.lower, self.upper)
+        return [
+            {"time": time, "value": value, "lower": lower, "upper": upper, "bounds": self.bounds}
+            for time, value, lower, upper in zip(*(c.tolist() for c in columns), strict=True)
+        ]
+
     def picture(self) -> str:
         """Draw the trace over time."""
         curve = Curve("", self.times, self.trace, self.lower, self.upper)
@@ -235,6 +283,11 @@ class ImdFindings(Findings):
             ("attained at", f"t = {self.time:.3g}"),
             ("unnormalised", written(self.unnormalized)),
         ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the distance in both units."""
+        found = {"distance": self.distance, "unnormalized": self.unnormalized}
+        return [{"score": name, **asdict(value)} for name, value in found.items()]
 
 
 @dataclass(frozen=True, repr=False)
@@ -281,6 +334,10 @@ class GeomcaFindings(Findings):
         found = [(name.replace("_", " of "), written(value)) for name, value in self.scores.items()]
         return [*found, ("components", f"{self.component_count:,}")]
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return one mapping per score."""
+        return [{"score": name, **asdict(found)} for name, found in self.scores.items()]
+
 
 def written(found: Estimate) -> str:
     """Format an estimate."""
@@ -292,6 +349,23 @@ def write_bracket(value: float, lower: float, upper: float, bounds: str) -> str:
     shown, low, high = (f"{end:.6g}" for end in (value, lower, upper))
     bracket = "" if low == shown == high else f"[{low}, {high}] "
     return f"{shown} {bracket}{bounds}"
+
+
+def data_frame(records: list[dict[str, Any]], columns: list[str] | None = None) -> Any:
+    """Return records as a pandas DataFrame.
+
+    Raises
+    ------
+    ImportError
+        If pandas isn't installed.
+    """
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError(
+            "to_pandas needs pandas: pip install pandas; records() gives the same without it"
+        ) from None
+    return pandas.DataFrame.from_records(records, columns=columns)
 
 
 def draw_table(title: str, lines: Sequence[tuple[str, str]]) -> str:

@@ -14,7 +14,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentscale_pipeline.api.findings import draw_table
+from latentscale_pipeline.api.findings import data_frame, draw_table
 from latentscale_pipeline.config.job import resolve_config
 from latentscale_pipeline.corpus.corpus import open_corpus
 from latentscale_pipeline.corpus.in_memory import hold_rows
@@ -83,7 +83,7 @@ class Scores(Sequence[Score]):
         ImportError
             If pandas isn't installed.
         """
-        return _data_frame(self.records(), None)
+        return data_frame(self.records())
 
     def __repr__(self) -> str:
         return "\n".join(f"{title_apart(score)}: {written_score(score)}" for score in self)
@@ -118,7 +118,7 @@ class Rows:
 
     def to_pandas(self) -> Any:
         """Return a pandas DataFrame with one row per row; needs pandas."""
-        return _data_frame(self.records(), self.columns)
+        return data_frame(self.records(), self.columns)
 
     def __repr__(self) -> str:
         return f"{len(self):,} rows: {', '.join(self.columns)}"
@@ -221,16 +221,6 @@ class JobResults:
 
     def _lines(self) -> list[tuple[str, str]]:
         return [(title_apart(s), _in_short(s)) for s in headlines(self.document.scores)]
-
-
-def _data_frame(records: list[dict[str, Any]], columns: list[str] | None) -> Any:
-    try:
-        import pandas
-    except ImportError:
-        raise ImportError(
-            "to_pandas needs pandas: pip install pandas; records() gives the same without it"
-        ) from None
-    return pandas.DataFrame.from_records(records, columns=columns)
 
 
 def _in_short(score: Score) -> str:

@@ -145,7 +145,7 @@ CALLS = [
     ),
     (
         "run c.zarr --vectors labels",
-        "{place}/c.zarr:labels: this is text, not vectors; name the field with the vectors",
+        "{place}/c.zarr/labels: this is text, not vectors; name the field with the vectors",
     ),
     (
         "run gone.yaml",
