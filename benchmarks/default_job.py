@@ -12,6 +12,7 @@ run with the same libraries.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
@@ -23,13 +24,17 @@ from typing import Any
 
 import numpy as np
 from contest import clustered_rows, header, read_rows, rows_options, write
+from numpy.typing import NDArray
 
 HERE = Path(__file__).resolve().parent.parent
 CASES = {
-    "plan, 2000 x 384": ("plan", 2000, 384),
-    "run, 2000 x 384": ("run", 2000, 384),
-    "run, 9000 x 64": ("run", 9000, 64),
-    "run, 10000 x 384": ("run", 10_000, 384),
+    "plan, 2000 x 384": ("plan", 2000, 384, "npy"),
+    "run, 2000 x 384": ("run", 2000, 384, "npy"),
+    "run, 9000 x 64": ("run", 9000, 64, "npy"),
+    "run, 10000 x 384": ("run", 10_000, 384, "npy"),
+    "run, 2000 x 384, Parquet": ("run", 2000, 384, "parquet"),
+    "run, 2000 x 384, JSON lines": ("run", 2000, 384, "jsonl"),
+    "run, 2000 x 384, CSV": ("run", 2000, 384, "csv"),
 }
 MAIN = "from latentscale_pipeline.cli import main; main()"
 
@@ -49,6 +54,25 @@ def time_command(checkout: Path, command: str, source: Path) -> float:
         return time.perf_counter() - begun
 
 
+def save(path: Path, rows: NDArray[np.float32]) -> None:
+    """Write rows in the format that the file's suffix names."""
+    if path.suffix == ".npy":
+        np.save(path, rows)
+    elif path.suffix == ".csv":
+        np.savetxt(path, rows, delimiter=",", fmt="%.9g")
+    elif path.suffix == ".jsonl":
+        lines = (
+            json.dumps({"id": f"r{i}", "embedding": row.tolist()}) for i, row in enumerate(rows)
+        )
+        path.write_text("".join(f"{line}\n" for line in lines))
+    else:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        vectors = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
+        pq.write_table(pa.table({"vector": vectors}), path)
+
+
 def compare(arguments: argparse.Namespace) -> None:
     """Time every case in every checkout, print the medians, and write a record."""
     checkouts = {"now": HERE}
@@ -56,12 +80,14 @@ def compare(arguments: argparse.Namespace) -> None:
         checkouts = {"before": arguments.before.resolve(), **checkouts}
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for case, (command, n, dimension) in CASES.items():
-            source = Path(folder) / f"{n}x{dimension}.npy"
+        for case, (command, n, dimension, suffix) in CASES.items():
+            if arguments.only not in case:
+                continue
+            source = Path(folder) / f"{n}x{dimension}.{suffix}"
             few = min(n, arguments.most_rows)
             own = dimension == arguments.dimension
             rows = read_rows(arguments, few) if own else clustered_rows(few, dimension, 0)
-            np.save(source, rows)
+            save(source, rows)
             seconds: dict[str, list[float]] = {name: [] for name in checkouts}
             for turn in range(arguments.repeats + 1):
                 for name, checkout in checkouts.items():
@@ -84,6 +110,7 @@ def main() -> None:
         parents=[rows_options()],
     )
     parser.add_argument("--before", type=Path, help="another checkout to compare with")
+    parser.add_argument("--only", default="", help="only cases whose names contain this")
     parser.add_argument("--most-rows", type=int, default=10_000, help="largest number of rows")
     parser.add_argument("--output", type=Path, default=Path("default-job.json"))
     compare(parser.parse_args())

@@ -290,7 +290,7 @@ SMALL_BUT_SLOW = (
     "tiles.py --repeats 1",
     "cluster.py --tasks 100",
     "simulation.py --rows 100000",
-    "default_job.py --most-rows 200 --repeats 1",
+    "default_job.py --most-rows 200 --repeats 1 --only run,",
 )
 """Every command that a page names, on few rows."""
 

@@ -84,7 +84,11 @@ def _preview(job: JobConfig, **how: bool) -> None:
     click.echo(str(plan_submission(plan, **how)))
     workers = preview_workers(plan)
     if workers:
-        what = "creates" if isinstance(job.cluster, Kubernetes) else "submits for each worker"
+        what = (
+            "creates"
+            if isinstance(job.cluster, Kubernetes)
+            else f"submits for each of {job.cluster.workers} workers"
+        )
         click.echo(f"\n# The driver {what}:\n{workers.rstrip()}")
 
 

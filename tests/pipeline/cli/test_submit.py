@@ -45,7 +45,7 @@ def test_a_source_is_not_ingested(latentscale: Command, config: Path, tmp_path: 
     assert driver.startswith("sbatch --parsable --job-name=ls-nightly-xxxxxxxx-")
     assert f" resume {tmp_path}/jobs/nightly-xxxxxxxx --here --wait --quiet &\n" in driver
     title, script = worker.strip().split("\n", 1)
-    assert title == "# The driver submits for each worker:"
+    assert title == "# The driver submits for each of 3 workers:"
     assert script.startswith("#!/usr/bin/env bash\n")
     assert "#SBATCH -p long\n" in script
     assert f"#SBATCH -e {tmp_path}/jobs/nightly-xxxxxxxx/workers/ls-nightly-" in script
