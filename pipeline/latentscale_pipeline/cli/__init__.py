@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "resume": ("resume:resume", "Continue a job, from its folder alone."),
     "stage": ("stage:stage", "Compute a job stage by stage, by processes that share only files."),
     "rows": ("rows:rows", "List rows of a finished job, with what it knows of each."),
+    "power": ("power:power", "Say which changes a job shows, and how many rows show others."),
     "compare": ("compare:compare", "Compare a finished job with a baseline, with gates for CI."),
     "report": ("report:report", "Write the report of a job, a comparison or a series."),
     "history": ("history:history", "Register finished jobs: list, plot trends, pick a baseline."),

@@ -1,0 +1,227 @@
+"""Say which changes of its scores a job shows, and how many rows show smaller ones.
+
+A change is found if a corpus that has it is told apart from its reference, or from the corpus of
+another job of the same size, four times in five. The variance of a score on one sample is known
+from the samples of the job; what more rows and more samples add is the variance of a mean
+(:func:`latentscale.sampling.fresh_samples.variance_of_mean`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from latentscale.estimate import student_quantile
+from latentscale.sampling.fresh_samples import POWER
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.measures.finished_job import FinishedJob
+from latentscale_pipeline.measures.fresh_samples import (
+    DRAWN_BYTES,
+    MIN_ROWS,
+    SAMPLES,
+    SampleSizes,
+)
+from latentscale_pipeline.report.verdict import LEVEL, headlines_of
+from latentscale_pipeline.results.model import SHARE_OF_ROWS, Score
+from latentscale_pipeline.results.part import Role
+
+MOST_SAMPLES = 1000
+"""Largest number of samples that a job takes."""
+
+MOST_ROWS = 10**12
+"""Number of rows beyond which none is worth naming."""
+
+DEFAULT_SAMPLES = 10
+
+
+@dataclass(frozen=True)
+class Needed:
+    """Rows that show a change.
+
+    Attributes
+    ----------
+    rows : int
+        Rows of the corpus. The reference grows in proportion.
+    samples : int
+        Samples that cover them; the job's own number if it suffices.
+    """
+
+    rows: int
+    samples: int
+
+
+@dataclass(frozen=True)
+class Power:
+    """Which changes of a score a job shows.
+
+    Attributes
+    ----------
+    score : Score
+        The score.
+    rows : int
+        Rows of a sample on which it is compared; all rows of the corpus if it counts rows.
+    usual : float
+        What is usual of it there.
+    shown : float
+        The smallest change that is found four times in five: in shares of ``usual``, or of the rows
+        for a score that counts rows.
+    needed : Needed or None
+        What shows the change that was asked for; None if no number of rows does.
+    """
+
+    score: Score
+    rows: int
+    usual: float
+    shown: float
+    needed: Needed | None
+
+
+@dataclass(frozen=True)
+class _Sampled:
+    """What samples of a job say of a score: its mean, and its variance on one sample."""
+
+    sizes: SampleSizes
+    usual: float
+    variance: float
+    freedom: float
+
+    def smallest(self, level: float, sizes: SampleSizes) -> float:
+        """Return the smallest relative change that is found on samples of other sizes."""
+        # More samples also know the variance better.
+        freedom = self.freedom * sizes.groups / self.sizes.groups
+        error = math.sqrt(self.variance * _share(sizes))
+        return _reach(level, freedom) * error / abs(self.usual)
+
+
+def find_power(job: FinishedJob, change: float) -> list[Power]:
+    """Return the power of a job for each of its headline scores.
+
+    Parameters
+    ----------
+    job : FinishedJob
+        A job with samples.
+    change : float
+        A relative change of a score, or a share of the rows for scores that count rows; positive.
+
+    Raises
+    ------
+    BadInput
+        If the job has no samples.
+    """
+    headlines = headlines_of(job.scores)
+    compared = sum(bool(score.expected or score.samples) for score in headlines)
+    whole = [score for score in headlines if score.label is None]
+    level = LEVEL / max(compared, 1)
+    found = [power for score in whole if (power := _power(job, score, change, level))]
+    if not found:
+        raise BadInput(
+            f"{job.url}: no score of this job was measured on samples, so nothing says how far "
+            "chance moves it; run it again with sampling.method auto, or on more rows"
+        )
+    return found
+
+
+def _power(job: FinishedJob, score: Score, change: float, level: float) -> Power | None:
+    if score.unit == SHARE_OF_ROWS:
+        return _power_of_share(job.corpora["corpus"].n, score, change, level)
+    sampled = _sampled(job, score, level)
+    if sampled is None or not sampled.usual or not sampled.variance:
+        return None
+    sizes = sampled.sizes
+
+    def shows(rows: int) -> bool:
+        return sampled.smallest(level, _grown(sizes, job, rows)) <= change
+
+    rows = _least(shows, SAMPLES * max(sizes.rows, MIN_ROWS), MOST_ROWS)
+    needed = None if rows is None else Needed(rows, _grown(sizes, job, rows).groups)
+    return Power(score, sizes.rows, sampled.usual, sampled.smallest(level, sizes), needed)
+
+
+def _power_of_share(n: int, score: Score, change: float, level: float) -> Power | None:
+    """Return the power for a share of rows, whose error falls with the root of their number."""
+    if score.expected is not None:
+        usual, shown = score.expected.centre, score.expected.smallest_found
+    elif score.sampling_error and score.value is not None:
+        usual = score.value
+        shown = _reach(level, math.inf) * math.sqrt(2.0) * score.sampling_error
+    else:
+        return None
+    rows = math.ceil(n * (shown / change) ** 2)
+    return Power(score, n, usual, shown, Needed(max(rows, 1), 0) if rows <= MOST_ROWS else None)
+
+
+def _sampled(job: FinishedJob, score: Score, level: float) -> _Sampled | None:
+    """Return what samples say of a score, beside the reference or else by themselves."""
+    if score.expected is not None:
+        sizes = _sizes(job, score.expected.rows, compares=True)
+        error = score.expected.smallest_found / _reach(level, sizes.groups)
+        variance = error * error / _share(sizes)
+        return _Sampled(sizes, score.expected.centre, variance, sizes.groups)
+    if score.samples and score.of == "corpus":
+        largest = max(score.samples, key=lambda sampled: sampled.rows)
+        sizes = _sizes(job, largest.rows, compares=False)
+        return _Sampled(sizes, largest.mean, largest.variance, largest.freedom)
+    return None
+
+
+def _reach(level: float, freedom: float) -> float:
+    """Return the change that is found four times in five, in standard errors."""
+    return student_quantile(1.0 - level / 2.0, freedom) + student_quantile(POWER, math.inf)
+
+
+def _share(sizes: SampleSizes) -> float:
+    """Return the variance of a difference of means, in units of that of one sample."""
+    if sizes.compares:
+        return sizes.share("corpus") + sizes.share("reference")
+    return 2.0 * sizes.share("corpus")
+
+
+def _sizes(job: FinishedJob, rows: int, *, compares: bool) -> SampleSizes:
+    """Return how the samples of a job were drawn."""
+    sampling = (job.settings or {}).get("sampling") or {}
+    samples = int(sampling.get("samples", DEFAULT_SAMPLES))
+    n = {role: corpus.n for role, corpus in job.corpora.items()}
+    return _drawn(SampleSizes(rows, samples, {}, compares), job, n)
+
+
+def _drawn(sizes: SampleSizes, job: FinishedJob, n: Mapping[Role, int]) -> SampleSizes:
+    """Return the sizes with the rows that samples are taken from, as a job draws them."""
+    widest = max(
+        (corpus.d or 1) * np.dtype(corpus.dtype or "float32").itemsize
+        for corpus in job.corpora.values()
+    )
+    largest = max(DRAWN_BYTES // widest, SAMPLES * sizes.rows)
+    drawn = {
+        role: min(count, sizes.groups * sizes.taken(role), largest)
+        for role, count in n.items()
+        if role == "corpus" or sizes.compares
+    }
+    return replace(sizes, drawn=drawn)
+
+
+def _grown(sizes: SampleSizes, job: FinishedJob, rows: int) -> SampleSizes:
+    """Return the sizes with other rows of the corpus, as many in proportion of the reference."""
+    corpus = job.corpora["corpus"].n
+    n = {
+        role: max(rows * own.n // corpus, SAMPLES * sizes.rows) for role, own in job.corpora.items()
+    }
+    samples = min(max(sizes.groups, rows // sizes.rows), MOST_SAMPLES)
+    return _drawn(replace(sizes, groups=samples), job, n)
+
+
+def _least(holds: Callable[[int], bool], low: int, high: int) -> int | None:
+    """Return the smallest number from which a condition holds; None if it never does."""
+    if holds(low):
+        return low
+    while low < high and not holds(min(2 * low, high)):
+        low = min(2 * low, high)
+    if low >= high:
+        return None
+    above = min(2 * low, high)
+    while above - low > max(1, low // 1000):
+        middle = (low + above) // 2
+        low, above = (low, middle) if holds(middle) else (middle, above)
+    return above

@@ -1,0 +1,174 @@
+"""How many rows a difference takes: as predicted, so it is found."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from latentscale.estimate import student_quantile
+from latentscale.sampling.fresh_samples import expect
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.measures.finished_job import FinishedJob
+from latentscale_pipeline.measures.fresh_samples import SAMPLES, SampleSizes
+from latentscale_pipeline.report.power import Power, find_power
+from latentscale_pipeline.results.model import SHARE_OF_ROWS
+from tests.conftest import Ended
+from tests.support.results_documents import example_results, read, without_reference
+
+Command = Callable[..., Ended]
+
+ROWS, SAMPLED, USUAL = 100, 10, 50.0
+LEVEL = 0.05
+
+
+def drawn(rows: dict[str, int], samples: int) -> SampleSizes:
+    sizes = SampleSizes(ROWS, samples, {}, compares=True)
+    return replace(
+        sizes, drawn={role: min(rows[role], samples * sizes.taken(role)) for role in rows}
+    )
+
+
+def job(n: dict[str, int], **score: Any) -> FinishedJob:
+    """A job with one headline score."""
+    results = example_results() if "reference" in n else without_reference(example_results())
+    for role, rows in n.items():
+        results["corpora"][role]["n"] = rows
+    whole = {"measure": "magnitude", "of": "corpus", "score": "area", "unit": "items"}
+    bracket = {"value": USUAL, "lower": USUAL, "upper": USUAL, "bounds": "exact"}
+    results["scores"] = [{**whole, **bracket, **score}]
+    return FinishedJob("jobs/x", read(results), {"sampling": {"samples": SAMPLED}})
+
+
+def expected(variance: float, n: dict[str, int]) -> dict[str, Any]:
+    """The expected range of a score with this variance on one sample."""
+    sizes = drawn(n, SAMPLED)
+    error = math.sqrt(variance * (sizes.share("corpus") + sizes.share("reference")))
+    reach = student_quantile(1 - LEVEL / 2, SAMPLED) + student_quantile(0.8, math.inf)
+    return {
+        "rows": ROWS, "found": USUAL, "centre": USUAL, "lower": 49.0, "upper": 51.0, "z": 0.0,
+        "p": 1.0, "p_adjusted": 1.0, "smallest_found": reach * error,
+    }  # fmt: skip
+
+
+def tries(change: float, n: dict[str, int], samples: int, generator: np.random.Generator) -> float:
+    """Find a changed mean of normal numbers by samples, and return how often that succeeds."""
+    sizes = drawn(n, samples)
+
+    def scores(role: str, moved: float) -> Any:
+        rows = generator.normal(USUAL + moved, 1.0, n[role])
+        taken = sizes.taken(role)  # type: ignore[arg-type]
+        found = []
+        for count in sizes.cuts(role).counts:  # type: ignore[arg-type]
+            order = generator.permutation(len(rows))[: sizes.drawn[role]]  # type: ignore[index]
+            found += [rows[order[i * taken : (i + 1) * taken]] for i in range(count)]
+        return np.array(found)
+
+    hits = 0
+    for _ in range(300):
+        corpus = scores("corpus", change * USUAL).mean(axis=1)
+        parts = scores("reference", 0.0).reshape(samples, SAMPLES, ROWS).mean(axis=2)
+        shares = sizes.share("corpus"), sizes.share("reference")
+        hits += expect(corpus, parts[:, 1:], *shares).p <= LEVEL
+    return hits / 300
+
+
+def test_a_change_is_found_four_times_in_five_by_the_rows_it_takes() -> None:
+    n = {"corpus": 1000, "reference": 2000}
+    change = 0.001
+    [power] = find_power(job(n, expected=expected(1 / ROWS, n)), change)
+    assert power.needed is not None
+    assert power.needed.rows > 2 * n["corpus"]
+    assert power.needed.samples == power.needed.rows // ROWS
+    grown = {"corpus": power.needed.rows, "reference": 2 * power.needed.rows}
+    generator = np.random.default_rng(5)
+    assert 0.74 < tries(change, grown, power.needed.samples, generator) < 0.88
+    # What the job's own rows show is found as often, and the change isn't.
+    assert 0.74 < tries(power.shown, n, SAMPLED, generator) < 0.88
+    assert tries(change, n, SAMPLED, generator) < 0.6
+
+
+def test_what_is_shown_is_what_the_results_say() -> None:
+    n = {"corpus": 1000, "reference": 2000}
+    found = expected(1 / ROWS, n)
+    [power] = find_power(job(n, expected=found), 0.01)
+    assert power.shown == pytest.approx(found["smallest_found"] / USUAL)
+    assert (power.rows, power.usual) == (ROWS, USUAL)
+    # The fewest rows that have samples of this size show it already.
+    assert power.needed is not None
+    assert (power.needed.rows, power.needed.samples) == (3 * ROWS, SAMPLED)
+
+
+def test_without_a_reference_two_such_jobs_are_compared() -> None:
+    sample = {"rows": ROWS, "mean": USUAL, "variance": 0.01, "share": 0.1, "freedom": 9}
+    [power] = find_power(job({"corpus": 1000}, samples=[sample]), 0.001)
+    reach = student_quantile(1 - LEVEL / 2, 9) + student_quantile(0.8, math.inf)
+    # Ten samples that use up all rows once: the mean of all.
+    assert power.shown == pytest.approx(reach * math.sqrt(2 * 0.01 / 10) / USUAL)
+    assert power.needed is not None
+    assert power.needed.rows > 1000
+
+
+def test_shares_of_rows_are_found_by_the_root_of_their_number() -> None:
+    about = {"measure": "duplicates", "score": "near-duplicates", "unit": SHARE_OF_ROWS}
+    n = {"corpus": 1000, "reference": 2000}
+    found = {**expected(1 / ROWS, n), "centre": 0.005, "smallest_found": 0.02}
+    [power] = find_power(
+        job(n, **about, value=0.006, lower=0.006, upper=0.006, expected=found), 0.01
+    )
+    assert power == Power(power.score, 1000, 0.005, 0.02, power.needed)
+    assert power.needed is not None
+    assert (power.needed.rows, power.needed.samples) == (4000, 0)
+
+
+def test_no_number_of_rows_shows_what_samples_are_too_small_for() -> None:
+    n = {"corpus": 1000, "reference": 2000}
+    [power] = find_power(job(n, expected=expected(1e6, n)), 0.01)
+    assert power.needed is None
+    # Where samples would cover enough rows, but not so many are drawn.
+    sampled = expected(1 / ROWS, n)
+    [power] = find_power(job(n, expected=sampled), 0.0006)
+    assert power.needed is not None
+    wide = job(n, expected=sampled)
+    for corpus in wide.corpora.values():
+        corpus.d = 500_000
+    [power] = find_power(wide, 0.0006)
+    assert power.needed is None
+
+
+def test_a_job_without_samples_is_refused() -> None:
+    with pytest.raises(BadInput, match="no score of this job was measured on samples"):
+        find_power(job({"corpus": 1000}), 0.01)
+
+
+def test_the_command_prints_a_table(latentscale: Command, tmp_path: Path) -> None:
+    generator = np.random.default_rng(1)
+    for name in ("a", "b"):
+        np.save(tmp_path / f"{name}.npy", generator.normal(size=(300, 6)).astype("f4"))
+    ran = latentscale(
+        *("run", tmp_path / "a.npy", "--reference", tmp_path / "b.npy", "--measures"),
+        *("vendi,duplicates", "--name", "x", "--output", tmp_path / "jobs", "--quiet"),
+    )
+    assert ran.code == 0, ran.err
+    shown = latentscale("power", tmp_path / "jobs" / "x", "--change", "0.5")
+    assert shown.code == 0, shown.err
+    lines = shown.out.splitlines()
+    assert lines[1] == "Changes that 300 against 300 rows show four times in five:"
+    assert lines[3].split("  ")[-2:] == ["0.5 % takes", "samples"]
+    [near] = [line for line in lines if line.startswith("Near-duplicates")]
+    assert " % of rows" in near
+    found = json.loads(latentscale("power", tmp_path / "jobs" / "x", "--json").out)
+    document = json.loads(next((tmp_path / "jobs").glob("x-*/results.json")).read_text())
+    for one in found:
+        [score] = [
+            s for s in document["scores"]
+            if all(s.get(k) == one[k] for k in ("measure", "score", "of", "kernel", "order"))
+        ]  # fmt: skip
+        smallest = score["expected"]["smallest_found"]
+        usual = 1.0 if one["measure"] == "duplicates" else one["usual"]
+        assert one["shown_from"] == pytest.approx(smallest / usual)
+    assert len(found) > 5
