@@ -33,11 +33,11 @@ def drawn(rows: dict[str, int], samples: int) -> SampleSizes:
     )
 
 
-def job(n: dict[str, int], **score: Any) -> FinishedJob:
+def job(n: dict[str, int], d: int = 64, **score: Any) -> FinishedJob:
     """A job with one headline score."""
     results = example_results() if "reference" in n else without_reference(example_results())
     for role, rows in n.items():
-        results["corpora"][role]["n"] = rows
+        results["corpora"][role] |= {"n": rows, "d": d}
     whole = {"measure": "magnitude", "of": "corpus", "score": "area", "unit": "items"}
     bracket = {"value": USUAL, "lower": USUAL, "upper": USUAL, "bounds": "exact"}
     results["scores"] = [{**whole, **bracket, **score}]
@@ -133,10 +133,7 @@ def test_no_number_of_rows_shows_what_samples_are_too_small_for() -> None:
     sampled = expected(1 / ROWS, n)
     [power] = find_power(job(n, expected=sampled), 0.0006)
     assert power.needed is not None
-    wide = job(n, expected=sampled)
-    for corpus in wide.corpora.values():
-        corpus.d = 500_000
-    [power] = find_power(wide, 0.0006)
+    [power] = find_power(job(n, d=500_000, expected=sampled), 0.0006)
     assert power.needed is None
 
 
