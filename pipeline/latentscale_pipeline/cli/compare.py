@@ -19,7 +19,7 @@ from latentscale_pipeline.compare.junit import junit_xml
 from latentscale_pipeline.compare.markdown import comparison_markdown
 from latentscale_pipeline.compare.rows_changed import count_changes
 from latentscale_pipeline.compare.terminal import print_comparison
-from latentscale_pipeline.errors import GateFailed
+from latentscale_pipeline.errors import BadInput, GateFailed
 from latentscale_pipeline.measures.finished_job import FinishedJob, read_job
 
 STANDARD_OUTPUT = "-"
@@ -29,6 +29,9 @@ STANDARD_OUTPUT = "-"
 @click.argument("job")
 @click.argument("baseline")
 @taking(GATES, ALLOW_UNLIKE, ALL_SCORES, JSON)
+@click.option(
+    "--fail-on-difference", is_flag=True, help="Exit with 1 if JOB differs (the verdict)."
+)
 @click.option("--junit", metavar="FILE", help="Write the gates as JUnit XML.")
 @click.option(
     "--markdown",
@@ -42,6 +45,7 @@ def compare(
     baseline: str,
     gates_file: str | None,
     allow_unlike: bool,
+    fail_on_difference: bool,
     every_score: bool,
     as_json: bool,
     junit: str | None,
@@ -56,7 +60,7 @@ def compare(
 
     \b
     Example:
-      latentscale compare jobs/nightly-1a2b3c4d jobs/release-5e6f7a8b
+      latentscale compare jobs/nightly-1a2b3c4d jobs/release-5e6f7a8b --fail-on-difference
       latentscale compare jobs/nightly-1a2b3c4d s3://bucket/jobs/release-5e6f7a8b \\
         --gates gates.yaml --junit gates.xml --markdown comment.md
 
@@ -67,8 +71,8 @@ def compare(
         - {measure: geomca, score: recall, min: 0.8}
         - {measure: heat, score: imd, max: 1.0e-4}
 
-    Exit codes: 0 compared and every gate passed, 1 a gate failed, 2 bad input, or a gate on scores
-    that can't be compared.
+    Exit codes: 0 compared and every gate passed, 1 a gate failed or a difference was found, 2 bad
+    input, or a gate on scores that can't be compared.
     """
     if as_json and markdown == STANDARD_OUTPUT:
         raise click.UsageError("--json and --markdown both print; name a file: --markdown FILE")
@@ -90,6 +94,20 @@ def compare(
             click.echo(f"gate {result.outcome}: {result.message}", err=True)
     if failed:
         raise GateFailed(f"{len(failed)} of {len(results or ())} gates failed")
+    if fail_on_difference:
+        _fail_on_difference(comparison)
+
+
+def _fail_on_difference(comparison: Comparison) -> None:
+    """End with exit code 1 if the job differs, with 2 if nobody can tell."""
+    job, baseline = comparison.job.id, comparison.baseline.id
+    verdict = comparison.verdict
+    if verdict.value == "differs":
+        raise GateFailed(f"{job} differs from {baseline}: {verdict.reason}")
+    if verdict.value != "no_difference_found":
+        raise BadInput(
+            f"--fail-on-difference: nobody can tell {job} from {baseline}: {verdict.reason}"
+        )
 
 
 def compare_with(

@@ -129,14 +129,17 @@ def check_gates(
 def _own(
     gate: Gate, comparison: Comparison, selected: Sequence[ComparedScore], place: str
 ) -> list[ComparedScore]:
-    """Return the job's selected scores, with what its own reference expects of them."""
-    own = [ComparedScore(score, None) for score in comparison.job.scores]
+    """Return the job's selected scores, with what its reference or else the baseline expects."""
+    scores = comparison.job.scores
+    if not any(score.expected or score.expected_reason for score in scores):
+        scores = comparison.scores_of_job
+    own = [ComparedScore(score, None) for score in scores]
     missing = [score for score in selected if score.job is None]
     return [*missing, *select(gate, own, place)] if own else missing
 
 
 def _unexpected(p_below: float, selected: Sequence[ComparedScore], place: str) -> list[Failure]:
-    """Return the scores that differ from what is expected of the reference's source."""
+    """Return the scores that differ from what is expected of the other corpus's source."""
     failures = []
     known = []
     unknown = []
@@ -148,14 +151,16 @@ def _unexpected(p_below: float, selected: Sequence[ComparedScore], place: str) -
         elif own.expected is not None:
             known.append((score, own.expected, own.unit))
         elif own.of != "reference" and own.label is None:
-            why = own.expected_reason or "the job has no reference"
+            why = own.expected_reason or "nothing says what chance does to it"
             unknown.append((own, f"{score.name} has no expected range: {why}"))
     for own, why in unknown:
         # Other scores have ranges, and only headlines count in the verdict.
         if not known or headlines_of([own]):
             raise BadInput(f"{place} has p_below, and {why}")
     if not known and not failures:
-        raise BadInput(f"{place} has p_below, and no selected score is compared with a reference")
+        raise BadInput(
+            f"{place} has p_below, and no selected score is compared with a reference or baseline"
+        )
     adjusted = adjust(np.array([expected.p for _, expected, _ in known])).tolist()
     for (score, expected, unit), p in zip(known, adjusted, strict=True):
         if p < p_below:
@@ -220,7 +225,7 @@ def _refuse_incomparable(selected: Sequence[ComparedScore], place: str) -> None:
             differing = "; ".join(map(str, score.mismatches))
             raise BadInput(
                 f"{place} selects {score.name}, which can't be compared: {differing}; {mend}"
-                "compare anyway with --allow-unlike"
+                "compare anyway with --allow-unlike (allow_unlike: true in a workflow)"
             )
 
 

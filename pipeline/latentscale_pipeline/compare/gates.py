@@ -5,8 +5,8 @@ A gate selects scores by any of their fields and sets limits on them:
 * ``min``, ``max``: limits on the job's value;
 * ``max_drop``, ``max_rise``: limits on the change from the baseline, as a share of the baseline's
   absolute value, or in the score's unit with ``absolute: true``;
-* ``p_below``: a limit on the p-value with which the score differs from the job's reference. The
-  baseline plays no part. Alone it is a gate on all scores with an expected range.
+* ``p_below``: a limit on the p-value with which the score differs from the job's reference or, in
+  a job without one, from the baseline. Alone it is a gate on all scores with an expected range.
 
 With ``significant: true`` only violations beyond the uncertainty count: a drop or a rise that is
 significant, or a value whose whole bracket is on the wrong side of a limit by more than its
@@ -89,8 +89,9 @@ class Gate(Section):
     max: float | None = None
     """Largest value allowed."""
     p_below: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
-    """Fails if a score differs from what is expected of the reference's source, with a p-value
-    below this; adjusted for the number of selected scores (Holm).
+    """Fails if a score differs from what is expected of the source of the reference, or of the
+    baseline in a job without a reference, with a p-value below this; adjusted for the number of
+    selected scores (Holm).
     """
     absolute: bool = False
     """Whether max_drop and max_rise are in the score's own unit."""
@@ -182,18 +183,18 @@ def check_names(gates: Sequence[Gate], where: str, *, compares: bool) -> None:
     where : str
         Their file, for messages.
     compares : bool
-        Whether the job has a reference.
+        Whether the job has a reference or a baseline.
 
     Raises
     ------
     BadInput
-        If a gate names a score that its measure doesn't have, or has ``p_below`` without a
-        reference.
+        If a gate names a score that its measure doesn't have, or has ``p_below`` with nothing to
+        compare with.
     """
     for position, gate in enumerate(gates):
         place = f"{where}: gates.{position}"
         if gate.p_below is not None and not compares:
-            raise BadInput(f"{place} has p_below, and the job has no reference")
+            raise BadInput(f"{place} has p_below, and there is neither a reference nor a baseline")
         known = MEASURES[gate.measure].report.scores if gate.measure in MEASURES else {}
         if gate.score is not None and known and gate.score not in known:
             raise BadInput(

@@ -220,12 +220,14 @@ def _changes(comparisons: Sequence[Comparison], names: Sequence[str]) -> list[An
 
 def _gates_summary(gates: Sequence[GateResult]) -> str:
     failed = [result for result in gates if not result.passed]
-    many = counted(len(gates), "gate")
+    alone = len(gates) == 1
     if failed:
-        return f"{len(failed)} of {many} failed: {failed[0].message}."
+        which = "The gate" if alone else f"{len(failed)} of {len(gates)} gates"
+        return f"{which} failed: {failed[0].message}."
     warned = [result for result in gates if result.outcome == "warned"]
-    also = f" {len(warned)} of them warned: {warned[0].message}." if warned else ""
-    return f"All {many} passed.{also}"
+    which = "It" if alone else f"{len(warned)} of them"
+    also = f" {which} warned: {warned[0].message}." if warned else ""
+    return f"{'The gate' if alone else f'All {len(gates)} gates'} passed.{also}"
 
 
 def _gates(gates: Sequence[GateResult]) -> Answer:

@@ -203,25 +203,24 @@ def _sentence(one: Compared) -> str:
     return f"{one.title} is {found}, where {usual} is expected"
 
 
-def _side(one: Compared) -> str:
-    return "above" if one.expected.found > one.expected.centre else "below"
+def _also(others: Sequence[Compared], word: str) -> str:
+    """Name the scores that are also higher, or lower, than chance puts them."""
+    above = word == "higher"
+    titles = [one.title for one in others if (one.expected.found > one.expected.centre) == above]
+    named = titles[:NAMED] + ([f"{len(titles) - NAMED} more"] if titles[NAMED:] else [])
+    return f"Also {word}: {'; '.join(named)}." if named else ""
 
 
 def _differs(outside: list[Compared], known: list[Compared]) -> Verdict:
     first, *others = outside
     among = f" among {len(known)}" if len(known) > 1 else ""
-    also = []
-    if others:
-        named = [f"{one.title} ({_side(one)})" for one in others[:NAMED]]
-        if rest := len(others) - len(named):
-            named.append(f"{rest} more")
-        also.append(f"Also outside: {'; '.join(named)}.")
+    also = [_also(others, word) for word in ("higher", "lower")]
     if rest := len(known) - len(outside):
         also.append(f"The other {rest} {'shows' if rest == 1 else 'show'} no difference.")
     return Verdict(
         value="differs",
         reason=f"{_sentence(first)} ({_equation(first.p)}{among}).",
-        also=" ".join(also) or None,
+        also=" ".join(filter(None, also)) or None,
         compared=len(known),
     )
 

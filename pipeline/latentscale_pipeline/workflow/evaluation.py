@@ -121,7 +121,8 @@ def evaluate(
         try:
             with hold_lock(place):
                 plan = make_plan(config, allow_code=allow_code)
-                check_names(gates, where, compares="reference" in plan.facts.corpora)
+                compares = "reference" in plan.facts.corpora or workflow.baseline != "none"
+                check_names(gates, where, compares=compares)
                 baseline = _baseline(workflow, registry)
                 key = _key(workflow, plan, gates, baseline)
                 page = registry.store.locate(f"evaluations/{key}/comparison.html")

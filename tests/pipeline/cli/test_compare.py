@@ -127,7 +127,9 @@ def test_unlike_scores_are_left_out_unless_told(
     ended = latentscale("compare", jobs[0], other, "--gates", gates)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith(f"latentscale: {gates}: gates.0 selects vendi cosine, order 1 ")
-    assert ended.err.endswith("; compare anyway with --allow-unlike\n")
+    assert ended.err.endswith(
+        "; compare anyway with --allow-unlike (allow_unlike: true in a workflow)\n"
+    )
     ended = latentscale("compare", jobs[0], other, "--allow-unlike")
     assert ended.code == 0
     assert "beyond brackets, sampling error unknown (unlike)" in ended.out

@@ -457,9 +457,9 @@ def test_a_score_that_differs_from_the_reference_fails() -> None:
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({}, "toy spread (corpus) has no expected range: the job has no reference"),
+        ({}, "toy spread (corpus) has no expected range: the job has no samples of it"),
         ({"expected_reason": "few rows"}, "toy spread (corpus) has no expected range: few rows"),
-        ({"of": "reference"}, "no selected score is compared with a reference"),
+        ({"of": "reference"}, "no selected score is compared with a reference or baseline"),
     ],
 )
 def test_a_gate_that_cannot_fail_is_refused(fields: dict[str, str], why: str) -> None:

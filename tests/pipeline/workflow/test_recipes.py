@@ -46,8 +46,8 @@ def test_the_workflow_file_says_what_it_should() -> None:
         *("nightly", "latest"),
         "baseline",
     )
-    assert list(config.measures) == ["magnitude", "vendi"]
-    assert len(read_workflow_gates(workflow, str(path))) == 3
+    assert list(config.measures) == ["duplicates", "magnitude", "vendi"]
+    assert len(read_workflow_gates(workflow, str(path))) == 4
 
 
 @pytest.mark.parametrize("name", ["nightly.github.yaml", "nightly.kubernetes.yaml"])
