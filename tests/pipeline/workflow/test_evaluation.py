@@ -133,8 +133,8 @@ def test_what_chance_does_not_explain_fails_without_a_reference(
     assert "exact duplicates (corpus) is 54, where 0 to 7 is expected at 270 rows" in said
     assert "p_below allows 0.01" in said
     jobs = sorted(str(path.parent) for path in place.glob("jobs/*/results.json"))
-    [bad] = [job for job in jobs if Path(job).name in third.out]
-    [good] = [job for job in jobs if Path(job).name in first.out]
+    [bad] = [job for job in jobs if Path(job).name in third.out.splitlines()[0]]
+    [good] = [job for job in jobs if Path(job).name in first.out.splitlines()[0]]
     assert latentscale("compare", bad, good).code == 0
     failed = latentscale("compare", bad, good, "--fail-on-difference")
     assert failed.code == 1
