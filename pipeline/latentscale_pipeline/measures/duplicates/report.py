@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.duplicates.results import DuplicatesResults, RowsOfCorpus
+from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.content import Table, table_of
 from latentscale_pipeline.views.formatting import write_number
 from latentscale_pipeline.views.glossary import Definition
@@ -79,6 +80,17 @@ class DuplicatesReport(MeasureReport):
                 numeric=("corpus", "reference"),
             )
         ]
+
+    def caveats(self, found: DuplicatesResults, results: Results) -> list[str]:
+        """Say how many of the near-duplicates may go: not those that stay for others."""
+        part = found.corpus
+        if not part.covered:
+            return []
+        said = (
+            f"{part.covered:,} of {part.near_duplicates:,} near-duplicates can go: an earlier row, "
+            "which stays, is nearly the same"
+        )
+        return [said]
 
     def methods(self, found: DuplicatesResults) -> list[tuple[str, str]]:
         """Return the distances that were used."""
