@@ -14,7 +14,12 @@ from latentscale_pipeline.corpus.formats import FORMATS
 from latentscale_pipeline.corpus.ingest.append import append as add_rows
 from latentscale_pipeline.corpus.ingest.create import ingest as write_corpus
 from latentscale_pipeline.corpus.ingest.encoding import Run
-from latentscale_pipeline.corpus.ingest.sources import Sources, describe_sources, open_sources
+from latentscale_pipeline.corpus.ingest.sources import (
+    FieldChoice,
+    Sources,
+    describe_sources,
+    open_sources,
+)
 from latentscale_pipeline.jobs.ingestion import ingest_runner, worker_runner
 from latentscale_pipeline.jobs.machine import usable_cores
 from latentscale_pipeline.progress import Progress, reported
@@ -120,17 +125,24 @@ def ingest(
         raise click.UsageError(
             "--append keeps the existing rows: leave out --overwrite and --dtype"
         )
-    files = {name: beside[name] for name in ("ids", "labels", "weights")}
-    columns = {name: column for name in files if (column := beside[f"{name}_column"]) is not None}
-    inside = {name: column for name, column in columns.items() if files[name] is None}
-    opened = open_sources(sources, corpus, kind=kind, vectors=vectors, columns=inside)
+    names = ("ids", "labels", "weights")
+    fields = FieldChoice(
+        vectors,
+        columns={
+            name: column for name in names if (column := beside[f"{name}_column"]) is not None
+        },
+        files={name: file for name in names if (file := beside[name]) is not None},
+    )
+    opened = open_sources(sources, corpus, kind=kind, vectors=vectors, columns=fields.inside)
     with reported("ingest", "rows") as progress:
         run = _runner(opened, workers, memory_limit, progress)
         written = (add_rows if grow else partial(write_corpus, dtype=dtype, overwrite=overwrite))(
             opened,
             corpus,
-            **files,
-            columns=columns,
+            ids=fields.files.get("ids"),
+            labels=fields.files.get("labels"),
+            weights=fields.files.get("weights"),
+            columns=fields.columns,
             on_invalid=on_invalid,
             shard_bytes=shard_size,
             run=run,

@@ -22,7 +22,7 @@ SHOWN = 20
 
 @click.command(
     no_args_is_help=True,
-    # Scores and columns are written with underscores, reasons with hyphens.
+    # Reasons are written with hyphens, columns with underscores.
     context_settings={"token_normalize_func": lambda token: token.replace("_", "-")},
 )
 @click.argument("job")

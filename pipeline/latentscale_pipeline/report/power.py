@@ -35,6 +35,7 @@ MOST_ROWS = 10**12
 """Number of rows beyond which none is worth naming."""
 
 DEFAULT_SAMPLES = 10
+"""Number of samples of a job whose configuration isn't stored."""
 
 
 @dataclass(frozen=True)
