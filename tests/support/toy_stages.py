@@ -185,6 +185,19 @@ def temporary(once: str | None = None) -> list[Stage]:
     return [drawn, low, high, Stage("total", total, MEMORY, needs=("low", "high"))]
 
 
+def read_array(inputs: Inputs) -> Output:
+    array = inputs.results["high"].array(inputs.parameters["name"])
+    return Output({"total": float(array.sum())})
+
+
+def reader_of_high(array: str) -> Stage:
+    """A stage that reads one of the arrays of ``high``."""
+    return Stage(
+        "reader", read_array, MEMORY, needs=("high",), parameters={"name": array},
+        reads_passing=("high",) if array == "passing" else (),
+    )  # fmt: skip
+
+
 def one(name: str, work: Any, **parameters: Any) -> Stage:
     return Stage(name, work, MEMORY, parameters=parameters)
 

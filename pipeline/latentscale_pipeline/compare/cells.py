@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from latentscale_pipeline.compare.difference import ComparedScore, Verdict
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.measures.finished_job import FinishedJob
-from latentscale_pipeline.report.scores import score_title
-from latentscale_pipeline.results.model import Score
+from latentscale_pipeline.report.scores import full_title, score_title, title_apart
+from latentscale_pipeline.results.model import SHARE_OF_ROWS, Score
 from latentscale_pipeline.views.formatting import (
     Written,
     printable,
     write_estimate,
     write_number,
 )
-from latentscale_pipeline.views.scores import score_name, written_score
+from latentscale_pipeline.views.scores import score_name, write_summarised, written_score
 
 WORDS = {
     Verdict.WITHIN_BOUNDS: "within brackets",
@@ -86,9 +86,38 @@ def write_score(compared: ComparedScore, *, typeset: bool) -> ComparedCells:
     )
 
 
+SUMMARY = ("", "job", "baseline", "change", " ")
+"""The columns of a score in a summary of a comparison."""
+
+
+def summarise_score(compared: ComparedScore) -> dict[str, str]:
+    """Format one score for a summary, by column: with its sampling errors, and its change."""
+    score = compared.score
+    rows = compared.difference if score.unit == SHARE_OF_ROWS else None
+    change = _relative(compared, typeset=False) or _difference(compared, typeset=False)
+    if rows is not None:
+        change = _signed(rows, f"{write_number(100 * rows, 3)} points") if rows else "0 points"
+    said = write_score(compared, typeset=False).verdict
+    remark = "" if compared.significant is False or compared.beyond_bounds is False else said
+    sides = {"job": compared.job, "baseline": compared.baseline}
+    return {
+        "": title_apart(score) if score.of == "reference" else full_title(score),
+        **{name: "" if side is None else write_summarised(side) for name, side in sides.items()},
+        "change": change,
+        " ": remark,
+    }
+
+
 def write_identity(job: FinishedJob) -> str:
-    """Format a job's name, id and folder."""
-    return f"{printable(job.name)} ({printable(job.id)}) · {printable(job.url)}"
+    """Format a job's name, id, source and folder."""
+    source = f" of {printable(job.source)}" if job.source else ""
+    return f"{printable(job.name)} ({printable(job.id)}){source} · {printable(job.url)}"
+
+
+def job_names(jobs: Sequence[FinishedJob]) -> list[str]:
+    """Return the names of jobs, or their ids if names are equal."""
+    names = [job.name for job in jobs]
+    return [printable(job.name if names.count(job.name) == 1 else job.id) for job in jobs]
 
 
 def write_notes(comparison: Comparison) -> Iterator[str]:

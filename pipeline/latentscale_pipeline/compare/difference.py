@@ -1,8 +1,9 @@
 r"""Compare one score in two jobs, and decide whether the difference exceeds the uncertainty.
 
-Two tests make a difference significant: the score is outside of the range in which it is expected
-from the baseline (:mod:`latentscale_pipeline.compare.expectations`), by samples or counts of rows;
-or it exceeds bracket and sampling error, as follows.
+A difference is significant if the score is outside of the range in which it is expected from the
+baseline (:mod:`latentscale_pipeline.compare.expectations`), with a p-value that is adjusted for the
+number of scores. Where that range isn't known, the difference has to exceed bracket and sampling
+error, as follows.
 
 A score's bracket :math:`[l, u]` bounds the measure of *its* corpus; its sampling error :math:`s` is
 the standard error over fresh samples from the same source. Let a be the job's score and b the
@@ -21,8 +22,7 @@ Disjoint brackets then show that the scores of the corpora differ, not that thei
 For example, the exact Vendi scores of two samples of one mixture differ by about a percent.
 
 That is one test per score, without correction for multiple testing: of twenty scores whose sources
-don't differ, one is expected to appear significant. The p-values of expected ranges are adjusted
-for the number of headline scores.
+don't differ, one is expected to appear significant.
 """
 
 from __future__ import annotations
@@ -181,10 +181,11 @@ class ComparedScore:
     @property
     def significant(self) -> bool | None:
         """Return whether the difference exceeds what chance explains; None if unknown."""
-        by_samples = None if self.p is None else self.p <= LEVEL
+        if self.p is not None:
+            return self.p <= LEVEL
         if self.gap is None or self.sampling_error is None:
-            return by_samples
-        return bool(by_samples) or self.gap > SIGNIFICANT_ERRORS * self.sampling_error
+            return None
+        return self.gap > SIGNIFICANT_ERRORS * self.sampling_error
 
     @property
     def verdict(self) -> Verdict:

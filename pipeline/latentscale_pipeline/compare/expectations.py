@@ -1,8 +1,8 @@
 """Say where each score of a job is expected if its rows come from the source of another's.
 
-Scores are compared on random samples of equally many rows
-(:func:`latentscale.sampling.fresh_samples.expect_like`), so the corpora may differ in size. Shares
-of rows are compared as they are.
+Scores whose sampling error is known are compared as they are if both corpora have equally many
+rows, others on random samples of equally many
+(:func:`latentscale.sampling.fresh_samples.expect_like`). Shares of rows are compared as they are.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from latentscale.sampling.fresh_samples import SampleMean, adjust, expect_like
+from latentscale.sampling.fresh_samples import Expectation, SampleMean, adjust, expect_like
+from latentscale.sampling.jackknife import GROUPS
 from latentscale_pipeline.compare.difference import ComparedScore
 from latentscale_pipeline.measures.base import CountedBetween, ExpectedScore
 from latentscale_pipeline.measures.finished_job import FinishedJob
@@ -21,6 +22,9 @@ from latentscale_pipeline.report.expected import with_expected
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, SampledScore, Score
 
 OTHER_SCALES = "its scale comes from the reference, which is another one in the baseline"
+
+NARROW_BRACKET = 0.1
+"""Share of its sampling error up to which a score's bracket doesn't matter."""
 
 SAMPLED = ("rows", "own scale")
 """Kinds of mismatches that neither samples of equally many rows nor counts mind."""
@@ -47,12 +51,14 @@ def expect_scores(
     known: dict[tuple[str, str, str], ExpectedScore] = {
         (measure, each.of, each.score): each.expected for measure, each in counts
     }
+    sizes = [each.corpora["corpus"].n for each in (job, baseline) if "corpus" in each.corpora]
+    rows = sizes[0] if len(sizes) == 2 and sizes[0] == sizes[1] else 0
     beside = [each.corpora.get("reference") for each in (job, baseline)]
     alike = len({one.fingerprint if one else None for one in beside}) == 1
     found = {
         place: OTHER_SCALES
         if not alike and _has_scales(compared.score, job)
-        else _expected(compared, known)
+        else _expected(compared, known, rows)
         for place, compared in enumerate(scores)
         if compared.shared and compared.score.of != "reference"
         if compared.score.label is None or compared.score.measure in chosen
@@ -122,7 +128,7 @@ def _of_label(
 
 
 def _expected(
-    compared: ComparedScore, counted: Mapping[tuple[str, str, str], ExpectedScore]
+    compared: ComparedScore, counted: Mapping[tuple[str, str, str], ExpectedScore], rows: int
 ) -> ExpectedScore | str:
     job, baseline, score = compared.job, compared.baseline, compared.score
     known = counted.get((score.measure, score.of, score.score))
@@ -131,6 +137,10 @@ def _expected(
         return str(differing[0])
     if known is not None:
         return known
+    if rows and not compared.mismatches and score.of == "corpus":
+        whole = _expect_of_all_rows(job, baseline)
+        if whole is not None:
+            return ExpectedScore(rows, whole)
     ours, theirs = (_by_rows(row) for row in (job, baseline))
     if not ours or not theirs:
         return f"the {'baseline' if ours else 'job'} has no samples of it"
@@ -141,6 +151,21 @@ def _expected(
             "sampling.rows in both jobs"
         )
     return ExpectedScore(common, expect_like(_mean(ours[common]), _mean(theirs[common])))
+
+
+def _expect_of_all_rows(job: Score | None, baseline: Score | None) -> Expectation | None:
+    """Expect the score of all rows; None where a sampling error isn't known well enough."""
+    means, variance = [], 0.0
+    for score in (job, baseline):
+        if score is None or score.numbers is None or not score.sampling_error:
+            return None
+        value, lower, upper = score.numbers
+        if max(upper - value, value - lower) > NARROW_BRACKET * score.sampling_error:
+            return None
+        means.append(value)
+        variance += score.sampling_error**2
+    found, usual = (SampleMean(mean, variance / 2.0, 1.0, GROUPS - 1) for mean in means)
+    return expect_like(found, usual)
 
 
 def _by_rows(score: Score | None) -> dict[int, SampledScore]:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from latentscale_pipeline.compare.cells import COLUMNS, write_identity, write_notes, write_scores
+from latentscale_pipeline.compare.cells import (
+    COLUMNS,
+    job_names,
+    write_identity,
+    write_notes,
+    write_scores,
+)
 from latentscale_pipeline.compare.gate_checks import GateResult
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.report.verdict import write_verdict
-from latentscale_pipeline.views.formatting import counted, printable
+from latentscale_pipeline.views.formatting import counted
 from latentscale_pipeline.views.markdown import escape_markdown, markdown_table
 
 
@@ -28,7 +34,8 @@ def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult] | No
         ]
     if comparison.rows is not None:
         blocks += [f"{escape_markdown(line)}." for line in comparison.rows.lines.values()]
-    heading, sentences = write_verdict(comparison.verdict, printable(comparison.baseline.name))
+    names = job_names([comparison.job, comparison.baseline])
+    heading, sentences = write_verdict(comparison.verdict, names[1])
     blocks += [f"### {escape_markdown(heading)}", escape_markdown(" ".join(sentences))]
     rows = [list(cells.row().values()) for cells in write_scores(comparison)]
     blocks += [markdown_table(COLUMNS, rows), *map(escape_markdown, write_notes(comparison))]

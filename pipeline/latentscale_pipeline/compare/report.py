@@ -14,6 +14,7 @@ from latentscale_pipeline.compare.cells import (
     COLUMNS,
     WORDS,
     ComparedCells,
+    job_names,
     write_notes,
     write_score,
     write_scores,
@@ -144,16 +145,14 @@ def first_report(job: FinishedJob, gates: Sequence[GateResult] | None = None) ->
 
 def _corpora(jobs: Sequence[FinishedJob], names: Sequence[str]) -> list[tuple[str, str]]:
     return [
-        (role, f"{name}: {job.corpora['corpus'].n:,} rows, {printable(job.url)}")
+        (role, f"{name}: {job.corpora['corpus'].n:,} rows{_source(job)}, {printable(job.url)}")
         for role, job, name in zip(("corpus", "reference"), jobs, names, strict=True)
         if "corpus" in job.corpora
     ]
 
 
-def job_names(jobs: Sequence[FinishedJob]) -> list[str]:
-    """Return the names of jobs, or their ids if names are equal."""
-    names = [job.name for job in jobs]
-    return [printable(job.name if names.count(job.name) == 1 else job.id) for job in jobs]
+def _source(job: FinishedJob) -> str:
+    return f" of {printable(job.source)}" if job.source else ""
 
 
 def _said(comparison: Comparison, name: str) -> str:

@@ -15,7 +15,10 @@ from rich.text import Text
 
 from latentscale_pipeline.compare.cells import (
     COLUMNS,
+    SUMMARY,
     ComparedCells,
+    job_names,
+    summarise_score,
     write_identity,
     write_notes,
     write_scores,
@@ -24,7 +27,8 @@ from latentscale_pipeline.compare.difference import ComparedScore
 from latentscale_pipeline.compare.gate_checks import GateResult
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.report.terminal_summary import headlines, write_evidence
-from latentscale_pipeline.views.formatting import counted, printable
+from latentscale_pipeline.views.formatting import counted
+from latentscale_pipeline.views.scores import explain_summary
 from latentscale_pipeline.views.terminal import (
     Row,
     column_width,
@@ -44,6 +48,8 @@ NARROW_COLUMNS = ("score", "of", "job", "baseline", "difference", "verdict")
 """Columns on a narrow terminal, under a heading that names the measure."""
 
 NUMBERS = frozenset({"job", "baseline", "difference", "relative"})
+NONE_SHARED = "No score of a summary is in both jobs."
+
 VERDICT_WIDTH = 22
 """Minimum width of a verdict in characters; longer verdicts are wrapped."""
 
@@ -83,11 +89,16 @@ def print_comparison(
     if comparison.rows is not None:
         lines = comparison.rows.lines.items()
         print_lines(console, [f"{name:<10}{line}" for name, line in lines])
-    baseline = printable(comparison.baseline.name)
+    _, baseline = job_names([comparison.job, comparison.baseline])
     evidence = write_evidence(comparison.verdict, comparison.results.scores, baseline)
     print_lines(console, [*evidence, ""])
     rows = [_row(cells) for cells in scores]
-    if not console.is_terminal:
+    if not every_score:
+        summary = [summarise_score(score) for score in shown.scores]
+        print_lines(console, format_table(SUMMARY, summary) if summary else [NONE_SHARED])
+        signs = explain_summary(row[side] for row in summary for side in ("job", "baseline"))
+        print_lines(console, ["", *signs])
+    elif not console.is_terminal:
         print_lines(console, format_table(COLUMNS, rows))
     elif _natural_width(rows) <= console.width:
         console.print(_table(COLUMNS, rows))
@@ -105,10 +116,15 @@ def print_comparison(
 
 
 def _headlines(comparison: Comparison) -> tuple[ComparedScore, ...]:
-    """Return the scores of summaries and, of others, those that changed significantly."""
+    """Return the scores of summaries and, of others, those that changed significantly.
+
+    A score that only one of the jobs has isn't among them.
+    """
     first = {id(score) for score in headlines([found.score for found in comparison.scores])}
     return tuple(
-        found for found in comparison.scores if id(found.score) in first or found.significant
+        found
+        for found in comparison.scores
+        if found.shared and (id(found.score) in first or found.significant)
     )
 
 

@@ -19,7 +19,7 @@ from latentscale_pipeline.storage.artifacts import SPENT, read_marker, reuse_par
 from latentscale_pipeline.storage.objects import ObjectStore
 
 
-def reuse_result(work: Work, stage: Stage, *, copy: bool, read: bool) -> str | None:
+def reuse_result(work: Work, stage: Stage, *, copy: bool, all_arrays: bool) -> str | None:
     """Find another job that has a stage's result, and return that job's name.
 
     Parameters
@@ -31,15 +31,13 @@ def reuse_result(work: Work, stage: Stage, *, copy: bool, read: bool) -> str | N
     copy : bool
         Copy the result and check every byte. Otherwise only markers and sizes are checked, so a
         flipped bit isn't noticed.
-    read : bool
-        Whether other stages will read it. Otherwise its values, and the arrays that the results
-        refer to, are enough.
+    all_arrays : bool
+        Whether no array may be missing. Otherwise one that the other job has removed may.
     """
     folder = work.folder(stage)
     for cache in work.caches(work.keys[stage.name]):
         try:
-            collected = not (read and stage.temporary == "arrays")
-            inspection = Inspection(cache, folder, repair=False, collected=collected)
+            inspection = Inspection(cache, folder, repair=False, collected=not all_arrays)
             there = _seems_whole(inspection)
         except (OSError, LatentscaleError):
             continue

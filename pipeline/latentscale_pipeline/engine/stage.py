@@ -77,6 +77,8 @@ class Stage:
     passing : tuple of str
         Arrays of its result and its parts that aren't needed once the stages that read them are
         done.
+    reads_passing : tuple of str
+        Those of the stages it needs whose ``passing`` arrays it reads.
     lasting_parts : bool
         Whether other stages read its parts, which then stay as long as its result. Several parts
         with ``part_inputs`` are kept with a result that is kept.
@@ -98,6 +100,7 @@ class Stage:
     lasting_bytes: int = 0
     temporary: Temporary = "parts"
     passing: tuple[str, ...] = ()
+    reads_passing: tuple[str, ...] = ()
     lasting_parts: bool = False
 
     def __post_init__(self) -> None:

@@ -86,10 +86,12 @@ def is_stage_complete(work: Work, stage: Stage) -> bool:
     return collected or _has_all(stage, inspection)
 
 
-def has_result(work: Work, stage: Stage) -> bool:
-    """Return whether everything that others read of a stage is present, with the right sizes."""
-    # Arrays in ``passing`` may be missing: the stages that read them are done.
-    collected = stage.temporary == "parts"
+def has_result(work: Work, stage: Stage, *, passing: bool = False) -> bool:
+    """Return whether everything that others read of a stage is present, with the right sizes.
+
+    Its ``passing`` arrays may be missing unless they are asked for.
+    """
+    collected = stage.temporary == "parts" and not passing
     inspection = Inspection(work.store, work.folder(stage), repair=False, collected=collected)
     parts = lasting_parts(inspection.folder, stage)
     return all(inspection.has(part) for part in (parts if stage.lasting_parts else parts[-1:]))
@@ -123,45 +125,49 @@ def inspect_stages(work: Work, *, thorough: bool = False, repair: bool = True) -
     states: dict[str, StageState] = {}
     # Readers first: they decide whether temporary results are needed.
     for stage in reversed(work.stages):
-        reader = next((r.name for r in work.readers(stage) if not states[r.name].done), None)
-        states[stage.name] = _inspect(work, stage, thorough, repair, reader)
+        readers = [reader for reader in work.readers(stage) if not states[reader.name].done]
+        states[stage.name] = _inspect(work, stage, thorough, repair, readers)
     return [states[stage.name] for stage in work.stages]
 
 
 def inspect_stage(work: Work, stage: Stage, *, repair: bool) -> StageState:
     """Inspect one stage of a job, as :func:`inspect_stages` does for all stages."""
-    return _inspect(work, stage, False, repair, _waiting_reader(work, stage))
+    return _inspect(work, stage, False, repair, _waiting_readers(work, stage))
 
 
-def _waiting_reader(work: Work, stage: Stage) -> str | None:
-    """Return the name of a stage that reads this one and isn't done; None if there is none."""
-    for reader in work.readers(stage):
-        needed = reader.temporary != "result" or _waiting_reader(work, reader)
-        if needed and not is_stage_complete(work, reader):
-            return reader.name
-    return None
+def _waiting_readers(work: Work, stage: Stage) -> list[Stage]:
+    """Return the stages that read this one and aren't done."""
+    return [
+        reader
+        for reader in work.readers(stage)
+        if (reader.temporary != "result" or _waiting_readers(work, reader))
+        and not is_stage_complete(work, reader)
+    ]
 
 
 def _inspect(
-    work: Work, stage: Stage, thorough: bool, repair: bool, reader: str | None
+    work: Work, stage: Stage, thorough: bool, repair: bool, readers: Sequence[Stage]
 ) -> StageState:
     state = StageState(stage, work.folder(stage))
     inspection = Inspection(work.store, state.folder, thorough, state.problems, repair)
-    unneeded = stage.temporary == "result" and reader is None
+    unneeded = stage.temporary == "result" and not readers
+    passing = any(stage.name in reader.reads_passing for reader in readers)
     if unneeded and inspection.record is not None:
         return _collected(state, "already done")
     whole = inspection.has(f"{state.folder}/result")
     if unneeded and not whole:
         return _inspect_unneeded(work, state, repair)
-    gone = inspection.record is not None and reader is not None and not has_result(work, stage)
+    removed = inspection.record is not None and bool(readers)
+    gone = removed and not has_result(work, stage, passing=passing)
     again = gone and not state.problems
     if again or (inspection.record is not None and not whole):
         inspection = _forget_collection(work.store, state, thorough=thorough, repair=repair)
         whole = inspection.has(f"{state.folder}/result")
         if again:  # what is missing isn't damaged
             state.problems.clear()
-            state.origin = f"computed: stage {reader} is computed again"
-    cache = None if whole else reuse_result(work, stage, copy=repair, read=reader is not None)
+            state.origin = f"computed: stage {readers[0].name} is computed again"
+    read = passing or (bool(readers) and stage.temporary == "arrays")
+    cache = None if whole else reuse_result(work, stage, copy=repair, all_arrays=read)
     if cache is not None:
         state.problems.clear()
         if not repair:

@@ -67,6 +67,12 @@ class FinishedJob:
         return self.results.corpora.by_role()
 
     @property
+    def source(self) -> str:
+        """What its corpus was made of, as configured; empty if unknown."""
+        given = (self.settings or {}).get("corpus") or ()
+        return ", ".join(map(str, [given] if isinstance(given, str) else given))
+
+    @property
     def seconds(self) -> float | None:
         """Total seconds of all stages."""
         timings = self.results.timings

@@ -15,6 +15,7 @@ from latentscale_pipeline.report.verdict import (
     LEVEL,
     Compared,
     distance,
+    found_and_usual,
     headlines_of,
     look_commands,
     sample_rows,
@@ -41,10 +42,11 @@ def open_report(results: Results, usual: str = "the reference") -> Opening:
         write_verdict(verdict, usual) if verdict else (HEADINGS[None], [NO_VERDICT])
     )
     headlines = sorted(headlines_of(results.scores), key=_place)
-    strips = [_strip(score, results) for score in headlines]
+    compared = [Compared(score, score.expected) for score in headlines if score.expected]
+    sampled_rows = sample_rows(compared)
+    strips = [_strip(score, results, sampled_rows) for score in headlines]
     rows = [strip for strip in strips if strip.group == ROWS]
     scores = [strip for strip in strips if strip.group != ROWS]
-    compared = [Compared(score, score.expected) for score in headlines if score.expected]
     sampled = [one for one in compared if report_of(one.score.measure).group != ROWS]
     look, commands = first_rows(results), look_commands(results, results.job.id)
     return Opening(
@@ -74,13 +76,15 @@ def _place(score: Score) -> int:
     return GROUPS.index(group) if group in GROUPS else len(GROUPS)
 
 
-def _strip(score: Score, results: Results) -> Strip:
+def _strip(score: Score, results: Results, rows: int | None) -> Strip:
     title, group = full_title(score), report_of(score.measure).group
     if score.expected is None:
         return Strip(title, _alone(score, results), group=group)
     one = Compared(score, score.expected)
     found, usual = write_range(score.expected, score.unit, typeset=True)
-    if score.unit == SHARE_OF_ROWS and one.expected.rows != _rows(results):
+    if score.unit != SHARE_OF_ROWS:
+        found = found_and_usual(one, rows, typeset=True)[0]
+    elif one.expected.rows != _rows(results):
         found = f"{found} of {one.expected.rows:,}"
     # Beyond the edge it makes no difference how far.
     away = min(max(distance(score.expected), -FAR), FAR)
@@ -128,8 +132,8 @@ def _strips_said(compared: Sequence[Compared]) -> str:
     if not compared:
         return "Scores of the corpus, with their sampling errors where they are known."
     rows = sample_rows(compared)
-    at = f" of samples of {rows:,} rows" if rows else ""
-    return f"Each dot is a score{at} of the corpus; the grey is where chance alone puts it."
+    at = f" at {rows:,} rows" if rows else ""
+    return f"Each dot is a score of the corpus{at}; the grey is where chance alone puts it."
 
 
 def _spread(count: int) -> float:

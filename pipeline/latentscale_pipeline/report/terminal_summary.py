@@ -22,7 +22,6 @@ from latentscale_pipeline.report.verdict import (
     write_verdict,
 )
 from latentscale_pipeline.results.model import (
-    SHARE_OF_ROWS,
     ExpectedRange,
     Results,
     Score,
@@ -31,13 +30,9 @@ from latentscale_pipeline.results.model import (
 from latentscale_pipeline.views.formatting import (
     counted,
     printable,
-    write_alike,
-    write_estimate,
-    write_number,
-    write_share,
 )
 from latentscale_pipeline.views.repeats import write_repeats
-from latentscale_pipeline.views.scores import write_p, written_score
+from latentscale_pipeline.views.scores import explain_summary, write_p, write_summarised
 from latentscale_pipeline.views.terminal import format_table, print_lines
 
 LEAST_USUAL = 5
@@ -51,9 +46,6 @@ NAMED = 3
 
 STRIP = 3
 """Characters from the middle of a strip to an end of the expected range; it is twice as long."""
-
-NARROW_BRACKET = 0.1
-"""Share of the sampling error up to which a bracket isn't written beside it."""
 
 
 def print_summary(results: Results, console: Console) -> None:
@@ -115,7 +107,7 @@ def write_evidence(
     corpus = f"at {sampled:,} rows" if sampled else "rows"
     rows = []
     for one in known[:LEAST_USUAL]:
-        found, usual = found_and_usual(one)
+        found, usual = found_and_usual(one, sampled)
         cells = {"": one.title, corpus: found, "expected": usual, " ": _strip(one.expected)}
         rows.append({**cells, "p": write_p(one.p)})
     yield ""
@@ -148,42 +140,14 @@ def _table(scores: Sequence[Score], headings: Mapping[str, str]) -> list[str]:
     rows: dict[str, dict[str, str]] = {}
     for score in scores:
         title = full_title(score)
-        rows.setdefault(title, {"": title})[headings[score.of]] = _written(score)
+        rows.setdefault(title, {"": title})[headings[score.of]] = write_summarised(score)
     columns = dict.fromkeys(headings[score.of] for score in scores)
     return format_table(["", *columns], list(rows.values()))
 
 
-def _written(score: Score) -> str:
-    written, error, numbers = (
-        written_score(score, typeset=False),
-        score.sampling_error,
-        score.numbers,
-    )
-    if numbers is None:
-        return f"{written.value}: {written.bracket}"
-    value, lower, upper = numbers
-    if score.unit == SHARE_OF_ROWS:
-        return _percentage(value, error)
-    if not error:
-        return written.value if written.bracket.startswith("±") else str(written)
-    rounded = write_estimate(value, value - error / 2, value + error / 2).value if value else "0"
-    shown = f"{rounded} ± {write_number(error, 2)}"
-    wide = max(upper - value, value - lower) > NARROW_BRACKET * error
-    return f"{shown} {written.bracket}" if wide else shown
-
-
-def _percentage(share: float, error: float | None) -> str:
-    """Write a share of rows, which was counted, so that it has no bracket."""
-    if not error:
-        return write_share(share)
-    value = write_alike([100 * share], 100 * error)[0][0] if share else "0"
-    return f"{value} ± {write_number(100 * error, 2)} %"
-
-
 def _notes(results: Results, shown: Sequence[Score]) -> Iterator[str]:
     scores = results.scores
-    if any(score.sampling_error for score in shown):
-        yield "±: sampling error, over new samples of the source; [ , ]: bracket of the computation"
+    yield from explain_summary(map(write_summarised, shown))
     unknown = [
         full_title(score)
         for score in shown

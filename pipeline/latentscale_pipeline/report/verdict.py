@@ -106,16 +106,24 @@ def _listed(results: Results) -> Iterator[tuple[tuple[str, str], str]]:
 
 
 def sample_rows(known: Sequence[Compared]) -> int | None:
-    """Return the rows of the samples that scores were measured on; None if all are counts."""
-    sampled = [one.expected.rows for one in known if one.score.unit != SHARE_OF_ROWS]
-    return sampled[0] if sampled else None
+    """Return the most rows that scores were measured on; None if all are counts."""
+    return max(
+        (one.expected.rows for one in known if one.score.unit != SHARE_OF_ROWS), default=None
+    )
 
 
-def found_and_usual(one: Compared, *, typeset: bool = False) -> tuple[str, str]:
-    """Return what was found and what is expected, as text; counts say among how many rows."""
+def found_and_usual(
+    one: Compared, rows: int | None = None, *, typeset: bool = False
+) -> tuple[str, str]:
+    """Return what was found and what is expected, as text.
+
+    Counts say among how many rows, and other scores at how many if it isn't ``rows``.
+    """
     found, usual = write_range(one.expected, one.score.unit, typeset=typeset)
     if one.score.unit == SHARE_OF_ROWS:
         found = f"{found} of {one.expected.rows:,}"
+    elif rows is not None and one.expected.rows != rows:
+        found = f"{found} at {one.expected.rows:,}"
     return found, usual
 
 
@@ -211,15 +219,19 @@ def _also(others: Sequence[Compared], word: str) -> str:
     return f"Also {word}: {'; '.join(named)}." if named else ""
 
 
+def _corrected(known: list[Compared]) -> str:
+    """Say for how many scores a p-value is corrected."""
+    return f", corrected for {len(known)} scores" if len(known) > 1 else ""
+
+
 def _differs(outside: list[Compared], known: list[Compared]) -> Verdict:
     first, *others = outside
-    among = f" among {len(known)}" if len(known) > 1 else ""
     also = [_also(others, word) for word in ("higher", "lower")]
     if rest := len(known) - len(outside):
         also.append(f"The other {rest} {'shows' if rest == 1 else 'show'} no difference.")
     return Verdict(
         value="differs",
-        reason=f"{_sentence(first)} ({_equation(first.p)}{among}).",
+        reason=f"{_sentence(first)} ({_equation(first.p)}{_corrected(known)}).",
         also=" ".join(filter(None, also)) or None,
         compared=len(known),
     )
@@ -270,11 +282,11 @@ def _no_difference(
         if len(known) == 1
         else f"All {counted(len(known), 'headline score')}{which} are"
     )
-    among = f", {least.p:.2f} among {len(known)}" if len(known) > 1 else ""
+    corrected = f"; {least.p:.2f}{_corrected(known)}" if len(known) > 1 else ""
     reason = (
         f"{are} where a fresh sample of {usual}'s source would put "
         f"{'it' if len(known) == 1 else 'them'}. The least usual: {_sentence(least)} "
-        f"({_equation(least.expected.p)}{' alone' if among else ''}{among})."
+        f"({_equation(least.expected.p)}{corrected})."
     )
     return Verdict(
         value="no_difference_found", reason=reason, also=_found_from(known), compared=len(known)
@@ -293,8 +305,8 @@ def _found_from(known: list[Compared]) -> str | None:
                 smallest[one.score.measure] = (share, one.title)
     if not smallest:
         return None
-    said = " and ".join(
-        f"{write_number(100 * share, 2)} % in {title}"
+    said = " or ".join(
+        f"of {title} by {write_number(100 * share, 2)} %"
         for share, title in sorted(smallest.values())[:2]
     )
-    return f"Changes would have been found, four times in five, from {said}."
+    return f"A change {said} would have been found four times in five."

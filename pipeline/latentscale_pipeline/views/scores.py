@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, Score
 from latentscale_pipeline.views.formatting import (
@@ -12,11 +12,15 @@ from latentscale_pipeline.views.formatting import (
     write_alike,
     write_estimate,
     write_number,
+    write_share,
 )
 from latentscale_pipeline.views.glossary import BOUNDS
 
 ROUNDING = 1e-6
 """Part of a row that is rounding."""
+
+NARROW_BRACKET = 0.1
+"""Share of the sampling error up to which a bracket isn't written beside it."""
 
 
 def score_name(score: Score) -> str:
@@ -48,6 +52,45 @@ def written_score(score: Score, *, typeset: bool = True) -> Written:
     if score.value is None:
         return Written("none", why_null(score))
     return write_estimate(score.value, score.lower, score.upper, typeset=typeset)
+
+
+def write_summarised(score: Score) -> str:
+    """Format a score for a summary: with its sampling error, and its bracket where that is wide."""
+    written, error, numbers = (
+        written_score(score, typeset=False),
+        score.sampling_error,
+        score.numbers,
+    )
+    if numbers is None:
+        return f"{written.value}: {written.bracket}"
+    value, lower, upper = numbers
+    if score.unit == SHARE_OF_ROWS:
+        return _percentage(value, error)
+    if not error:
+        return written.value if written.bracket.startswith("±") else str(written)
+    rounded = write_estimate(value, value - error / 2, value + error / 2).value if value else "0"
+    shown = f"{rounded} ± {write_number(error, 2)}"
+    wide = max(upper - value, value - lower) > NARROW_BRACKET * error
+    return f"{shown} {written.bracket}" if wide else shown
+
+
+def _percentage(share: float, error: float | None) -> str:
+    """Write a share of rows, which was counted, so that it has no bracket."""
+    if not error:
+        return write_share(share)
+    value = write_alike([100 * share], 100 * error)[0][0] if share else "0"
+    return f"{value} ± {write_number(100 * error, 2)} %"
+
+
+def explain_summary(cells: Iterable[str]) -> Iterator[str]:
+    """Yield what the signs in the cells of :func:`write_summarised` mean, in one line."""
+    text = " ".join(cells)
+    signs = {
+        "±": "±: sampling error, over new samples of the source",
+        "[": "[ , ]: bracket of the computation",
+    }
+    if said := [meaning for sign, meaning in signs.items() if sign in text]:
+        yield "; ".join(said)
 
 
 def write_range(

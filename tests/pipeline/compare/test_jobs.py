@@ -86,16 +86,17 @@ def test_verdicts_by_hand(
 def test_significance_raises_a_false_alarm_in_at_most_five_percent(
     width: float, least: float, most: float
 ) -> None:
-    """Scores of samples from one source, known to a standard error; brackets contain them."""
+    """Scores of samples from one source, of whose errors 20 groups know; brackets contain them."""
     generator = np.random.default_rng(20)
     alarms, trials = 0, 2000
     for _ in range(trials):
         errors = generator.uniform(0.5, 2.0, size=2)
         truths = generator.normal(100.0, errors)
+        known = errors * np.sqrt(generator.chisquare(19, size=2) / 19)
         lower, upper = generator.uniform(0.0, 2 * width, size=(2, 2))
         sides = [
             row(v, lower=v - a, upper=v + b, sampling_error=e)
-            for v, a, b, e in zip(truths, lower, upper, errors, strict=True)
+            for v, a, b, e in zip(truths, lower, upper, known, strict=True)
         ]
         alarms += bool(one(*sides).significant)
     assert least <= alarms / trials <= most

@@ -211,3 +211,22 @@ def test_a_sibling_takes_what_is_left_and_computes_what_is_gone(
         assert events.computed() == missing
         assert outcome(borrower) == undisturbed
         assert left(borrower) == LEFT
+
+
+@pytest.mark.parametrize("reads_passing", [False, True])
+def test_what_an_earlier_job_removed_is_computed_only_for_a_stage_that_reads_it(
+    reads_passing: bool, tmp_path: Path
+) -> None:
+    """The new job has another reader; nothing was damaged, and no message says so."""
+    lender = make_work(tmp_path / "lender", toy.temporary())
+    run(lender, SerialExecutor)
+    reader = toy.reader_of_high("passing" if reads_passing else "numbers")
+    borrower = make_work(tmp_path / "borrower", [*toy.temporary(), reader], (lender.store,))
+    states = {state.stage.name: state for state in inspect_stages(borrower, repair=False)}
+    assert states["high"].done is not reads_passing
+    events, inspected = run(borrower, SerialExecutor)
+    assert events.computed() == {"reader": 1} | ({"draw": 5, "high": 5} if reads_passing else {})
+    assert not any("missing" in state.reason for state in inspected)
+    assert "part_corrupt" not in {event for event, _ in events}
+    again, _ = run(borrower, SerialExecutor)
+    assert not again.computed()

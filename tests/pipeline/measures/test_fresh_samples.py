@@ -100,8 +100,8 @@ def test_two_samples_of_one_source_are_not_told_apart(tmp_path: Path) -> None:
     verdict = results["verdict"]
     assert verdict["value"] == "no_difference_found"
     assert verdict["reason"].startswith(f"All {verdict['compared']} headline scores are where a ")
-    assert " alone, " in verdict["reason"]
-    assert verdict["also"].startswith("Changes would have been found, four times in five, from ")
+    assert ", corrected for " in verdict["reason"]
+    assert verdict["also"].endswith(" would have been found four times in five.")
     without = {
         (s["measure"], s["score"])
         for s in results["scores"]

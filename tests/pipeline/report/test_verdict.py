@@ -45,11 +45,11 @@ def test_no_difference_is_found() -> None:
     assert verdict.reason == (
         "All 3 headline scores are where a fresh sample of the reference's source would put them. "
         "The least usual: Vendi score, cosine, order 1 is 147.1, where 145.5 to 151.6 is expected "
-        "(p = 0.20 alone, 0.60 among 3)."
+        "(p = 0.20; 0.60, corrected for 3 scores)."
     )
     assert verdict.also == (
-        "Changes would have been found, four times in five, from 0.073 % in MagArea and 4 % in "
-        "Vendi score, cosine, order 1."
+        "A change of MagArea by 0.073 % or of Vendi score, cosine, order 1 by 4 % would have been "
+        "found four times in five."
     )
 
 
@@ -60,7 +60,10 @@ def test_the_strongest_evidence_is_named_first() -> None:
     assert write_verdict(verdict) == (
         "Differs from the reference",
         [
-            "MagArea is 2,647, where 2,732 to 2,758 is expected (p < 0.001 among 3).",
+            (
+                "MagArea is 2,647, where 2,732 to 2,758 is expected (p < 0.001, corrected for 3 "
+                "scores)."
+            ),
             "Also lower: GeomCA recall in rows. The other 1 shows no difference.",
         ],
     )

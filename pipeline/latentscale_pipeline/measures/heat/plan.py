@@ -115,6 +115,7 @@ def plan_heat(section: Heat, facts: JobFacts) -> list[Stage]:
                 needs=tuple(
                     f"{stage}-{role}" for role in facts.corpora for stage in ("heat", "graph")
                 ),
+                reads_passing=tuple(f"heat-{role}" for role in facts.corpora),
                 parameters=section.model_dump(include={"normalization", "laplacian"}),
                 seed=facts.seed,
                 memory_bytes=TILE_BYTES + TIME_BYTES * times,

@@ -219,6 +219,7 @@ def _search_stages(
     merge = Stage(
         name=f"neighbours{suffix}",
         passing=("distances", "ties"),
+        reads_passing=(before,) if before else (),
         lasting_parts=True,
         work=merge_lists,
         finalise=certify_lists,
