@@ -175,8 +175,8 @@ def narrow_on_sentences(bench: Bench) -> list[dict[str, Any]]:
 
 def coverage_of_intervals(bench: Bench) -> list[dict[str, Any]]:
     """Repeat stochastic Lanczos with other seeds where the dense answer is known."""
+    from latentscale.sampling.median_distance import median_bandwidth
     from latentscale.tiles.distances import as_points
-    from latentscale.vendi.kernels import median_bandwidth
     from latentscale.vendi.lanczos import kernel_scores
     from latentscale.vendi.scores import kernel_spectrum, vendi_score
     from tests.acceptance.run import record

@@ -7,6 +7,7 @@ from latentscale_pipeline.measures import (
     heat,
     label_shares,
     magnitude,
+    mmd,
     vendi,
 )
 from latentscale_pipeline.measures.base import Measure, RowFilter
@@ -14,6 +15,7 @@ from latentscale_pipeline.measures.base import Measure, RowFilter
 MEASURES: dict[str, Measure] = {
     "duplicates": duplicates.MEASURE,
     "label_shares": label_shares.MEASURE,
+    "mmd": mmd.MEASURE,
     "heat": heat.MEASURE,
     "geomca": geomca.MEASURE,
     "magnitude": magnitude.MEASURE,

@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from latentscale.linalg.fourier_features import draw_frequencies, fourier_features
 from latentscale.tiles.distances import as_points
-from latentscale.vendi.fourier import draw_frequencies, fourier_features, fourier_score
+from latentscale.vendi.fourier import fourier_score
 from latentscale.vendi.lanczos import kernel_scores
 from latentscale.vendi.scores import (
     kernel_spectrum,

@@ -7,9 +7,9 @@ import pytest
 from sklearn.datasets import load_digits
 
 from latentscale.estimate import Estimate
+from latentscale.sampling.median_distance import median_bandwidth
 from latentscale.tiles.distances import as_points
 from latentscale.vendi.kernel_products import kept_type, kernel_block_products
-from latentscale.vendi.kernels import median_bandwidth
 from latentscale.vendi.lanczos import KernelProducts, KernelTraces, kernel_scores
 from latentscale.vendi.scores import kernel_spectrum, vendi_score
 from tests import oracles

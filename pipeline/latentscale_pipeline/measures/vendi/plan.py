@@ -12,7 +12,6 @@ from latentscale.sampling.rarefaction import (
     HALVINGS,
 )
 from latentscale.vendi.fourier import FREQUENCIES
-from latentscale.vendi.kernels import MEDIAN_PAIRS, PAIRS_AT_ONCE
 from latentscale.vendi.lanczos import DEFLATED, KEPT_BYTES, PROBES, is_kept
 from latentscale.vendi.scores import (
     TILE_ROWS,
@@ -35,6 +34,7 @@ from latentscale_pipeline.measures.base import (
     Role,
     write_pairs,
 )
+from latentscale_pipeline.measures.shared.bandwidth import bandwidth_stage
 from latentscale_pipeline.measures.shared.random_rows import (
     row_bytes,
     sample_stage,
@@ -63,9 +63,7 @@ from latentscale_pipeline.measures.vendi.tasks import (
     bracket_kernel,
     estimate_kernel,
     extrapolate_subsets,
-    find_bandwidth,
     precision_rows,
-    read_pairs,
     score_features,
     score_kernel,
     score_moments,
@@ -93,9 +91,6 @@ KERNEL_OPERATIONS = 2
 VALUES_ONLY = 1.5
 """Multiply-adds to find all eigenvalues of a matrix, divided by its rows cubed."""
 
-PAIR_BYTES = 100
-"""Memory of a drawn pair of rows: its numbers, sorted, and its distance."""
-
 WITH_VECTORS = 4.0
 """Multiply-adds to find eigenvalues and eigenvectors, divided by the rows cubed."""
 
@@ -117,7 +112,7 @@ def plan_vendi(section: Vendi, facts: JobFacts) -> list[Stage]:
         else:
             stages += [_kernel_stage(section, kernel, facts, role) for role in facts.corpora]
     needed = {name for stage in stages for name in stage.needs}
-    first = [_bandwidth_stage(facts)] if "bandwidth" in needed else []
+    first = [bandwidth_stage(facts)] if "bandwidth" in needed else []
     first += [_sample_stage(facts, role) for role in facts.corpora if _sample_name(role) in needed]
     stages += [
         _sampling_stage(section, kernel, facts, role)
@@ -154,31 +149,6 @@ def has_sampling_errors(kernel: VendiKernel, facts: JobFacts, corpus: CorpusFact
 def order_names(section: Vendi) -> list[str]:
     """Return the orders as written in results."""
     return [order_name(order) for order in section.orders]
-
-
-def _bandwidth_stage(facts: JobFacts) -> Stage:
-    role = facts.scale_role
-    corpus = facts.corpora[role]
-    pairs = min(corpus.n * (corpus.n - 1) // 2, MEDIAN_PAIRS)
-    # Two rows a pair, less those that are drawn again.
-    drawn = math.ceil(-corpus.n * math.expm1(-2.0 * pairs / corpus.n))
-    stage = Stage(
-        name="bandwidth",
-        work=find_bandwidth,
-        corpora=(role,),
-        parameters={"role": role},
-        seed=facts.seed,
-        memory_bytes=row_bytes(corpus) * drawn
-        + pairs * PAIR_BYTES
-        + 3 * 8 * PAIRS_AT_ONCE * corpus.d,
-        cost_estimate=CostEstimate(
-            bytes_written=RESULT_BYTES,
-            elementwise_operations=10.0 * pairs * corpus.d,
-            method="median distance of random pairs",
-            why="a bandwidth is median",
-        ),
-    )
-    return share_reading(stage, corpus, read_pairs, drawn)
 
 
 def _moments_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:

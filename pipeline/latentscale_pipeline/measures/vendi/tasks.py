@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from latentscale.linalg.fourier_features import FourierKernel, draw_frequencies, fourier_features
 from latentscale.sampling.rarefaction import (
     HALVINGS,
     SubsampleMagnitudes,
@@ -17,8 +17,7 @@ from latentscale.sampling.rarefaction import (
 )
 from latentscale.tiles.device import Precision
 from latentscale.tiles.distances import as_points, row_blocks
-from latentscale.vendi.fourier import FREQUENCIES, draw_frequencies, fourier_features, fourier_score
-from latentscale.vendi.kernels import KernelName, draw_pairs, median_distance
+from latentscale.vendi.fourier import FREQUENCIES, fourier_score
 from latentscale.vendi.lanczos import kernel_scores
 from latentscale.vendi.rarefaction import extrapolated_scores, subsample_scores
 from latentscale.vendi.scores import (
@@ -36,7 +35,6 @@ from latentscale.vendi.second_moments import (
     merge_moments,
 )
 from latentscale_pipeline.engine.stage import Inputs
-from latentscale_pipeline.measures.shared.random_rows import gather_rows, read_share
 from latentscale_pipeline.measures.vendi.similarity import Similarity, scores_output, under_kernel
 from latentscale_pipeline.storage.artifacts import Output
 
@@ -65,30 +63,6 @@ FEATURE_ROWS = 8192
 def precision_rows(n: int) -> int:
     """Return the rows for which precision is chosen: a power of 2, so it rarely changes."""
     return 2 ** int(math.log2(n)) if n >= SINGLE_ROWS else 0
-
-
-def read_pairs(inputs: Inputs) -> Output:
-    """Read the rows of random pairs in some shards."""
-    corpus = inputs.corpora[inputs.parameters["role"]]
-    return read_share(inputs, corpus, _pairs(inputs, corpus.n)[0])
-
-
-def find_bandwidth(inputs: Inputs) -> Output:
-    """Compute the bandwidth: the median distance of random pairs of rows."""
-    corpus = inputs.corpora[inputs.parameters["role"]]
-    try:
-        rows, places = _pairs(inputs, corpus.n)
-        bandwidth = median_distance(gather_rows(inputs, corpus, rows), *np.split(places, 2))
-    except ValueError as error:
-        return Output(values={"reason": str(error)})
-    return Output(values={"bandwidth": bandwidth})
-
-
-def _pairs(inputs: Inputs, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Draw pairs: the rows in them, ascending, and the places of first and of second rows."""
-    pairs = draw_pairs(n, inputs.common_generator())
-    rows, places = np.unique(np.concatenate(pairs), return_inverse=True)
-    return rows, places
 
 
 def sum_moments(inputs: Inputs) -> Output:
@@ -182,7 +156,7 @@ def sum_features(inputs: Inputs, similarity: Similarity) -> Output:
     """Sum the second moment of the random Fourier features of a run of shards."""
     corpus = inputs.corpora[inputs.parameters["role"]]
     bandwidth = cast(float, similarity.bandwidth)
-    kernel = cast(KernelName, similarity.kernel)
+    kernel = cast(FourierKernel, similarity.kernel)
     # Every task uses the same frequencies and origin. Any origin near most rows will do.
     generator = inputs.common_generator()
     frequencies = draw_frequencies(kernel, bandwidth, corpus.d, FREQUENCIES, generator)

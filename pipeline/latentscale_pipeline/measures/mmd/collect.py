@@ -1,0 +1,52 @@
+"""The findings: the discrepancy under every kernel, and where chance puts it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from latentscale.mmd.two_sample import Discrepancy, expect_discrepancy
+from latentscale_pipeline.measures.base import ExpectedScore, Findings, JobFacts, Results, Score
+from latentscale_pipeline.measures.mmd.config import Mmd
+from latentscale_pipeline.measures.mmd.plan import stage_name, too_few_rows
+from latentscale_pipeline.measures.mmd.results import DiscrepancyOfPair, MmdResults
+
+
+def collect_mmd(section: Mmd, facts: JobFacts, results: Results) -> Findings:
+    """Collect the discrepancies, with where chance puts them."""
+    if reason := too_few_rows(facts):
+        return Findings(None, reason=reason)
+    found: list[DiscrepancyOfPair] = []
+    scores: list[Score] = []
+    expected: dict[int, ExpectedScore] = {}
+    for kernel in section.kernels:
+        artifact = results(stage_name(kernel))
+        values = artifact.values
+        label = f"rbf {section.bandwidth}" if kernel == "rbf" else kernel
+        fields: dict[str, Any] = {
+            "measure": "mmd",
+            "of": "pair",
+            "score": "mmd",
+            "kernel": label,
+            "unit": "squared distance" if kernel == "linear" else "kernel",
+            "better": "low",
+            "size_dependent": False,
+        }
+        if why := values.get("reason"):
+            scores.append(Score(value=None, reason=why, **fields))
+            continue
+        tested = Discrepancy(values["value"], values["sampling_error"], artifact.array("divided"))
+        own: dict[str, Any] = {"value": tested.value, "sampling_error": tested.sampling_error}
+        found.append(
+            DiscrepancyOfPair(
+                kernel=kernel,
+                bandwidth=values["bandwidth"],
+                p=tested.p,
+                divisions=len(tested.divided),
+                **own,
+                **{name: values[name] for name in ("groups", "rows", "method")},
+            )
+        )
+        expected[len(scores)] = ExpectedScore(values["rows"][0], expect_discrepancy(tested))
+        ends = {name: values[name] for name in ("lower", "upper", "bounds")}
+        scores.append(Score(**own, **ends, **fields))
+    return Findings(MmdResults(pair=found), tuple(scores), expected=expected)

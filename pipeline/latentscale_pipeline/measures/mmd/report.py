@@ -1,0 +1,49 @@
+"""What the report says of the maximum mean discrepancy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from latentscale_pipeline.measures.base import MeasureReport
+from latentscale_pipeline.measures.mmd.results import DiscrepancyOfPair, MmdResults
+from latentscale_pipeline.views.formatting import write_number
+from latentscale_pipeline.views.glossary import Definition
+
+METHODS = {
+    "pairs": "all pairs of rows",
+    "features": "the mean of all rows",
+    "fourier": "random Fourier features of all rows",
+}
+"""What each method looks at."""
+
+
+class MmdReport(MeasureReport):
+    """Whether both corpora have the same distribution."""
+
+    group = "Shape"
+    title = "Same distribution: maximum mean discrepancy"
+    question = "Whether the rows of both corpora can come from one distribution."
+    source = "Gretton et al., A kernel two-sample test, JMLR 2012, equation 3 and section 2.3"
+    scores: ClassVar[Mapping[str, Definition]] = {
+        "mmd": Definition(
+            "MMD²",
+            "Squared distance between the mean embeddings of both corpora; 0 on average, below 0 "
+            "as often as above, if they have the same distribution.",
+            headline=True,
+        )
+    }
+
+    def methods(self, found: MmdResults) -> list[tuple[str, str]]:
+        """Return how each discrepancy was computed and tested."""
+        return [(f"MMD², {entry.kernel}", _method(entry)) for entry in found.pair]
+
+
+def _method(entry: DiscrepancyOfPair) -> str:
+    width = "" if entry.bandwidth is None else f", bandwidth {write_number(entry.bandwidth)}"
+    (ours, theirs), (rows, usual) = entry.groups, entry.rows
+    size = "of one row" if rows == ours and usual == theirs else f"of {rows:,} and {usual:,} rows"
+    return (
+        f"{METHODS[entry.method]}{width}; p is the share of {entry.divisions:,} random divisions "
+        f"of {ours:,} and {theirs:,} groups {size} that differ as much"
+    )

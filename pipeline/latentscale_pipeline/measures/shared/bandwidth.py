@@ -1,0 +1,78 @@
+"""The bandwidth of kernels that have none of their own: the median distance of rows."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.sampling.median_distance import (
+    MEDIAN_PAIRS,
+    PAIRS_AT_ONCE,
+    draw_pairs,
+    median_distance,
+)
+from latentscale_pipeline.engine.cost import CostEstimate
+from latentscale_pipeline.engine.stage import Inputs, Stage
+from latentscale_pipeline.measures.base import RESULT_BYTES, JobFacts
+from latentscale_pipeline.measures.shared.random_rows import (
+    gather_rows,
+    read_share,
+    row_bytes,
+    share_reading,
+)
+from latentscale_pipeline.storage.artifacts import Output
+
+PAIR_BYTES = 100
+"""Memory of a drawn pair of rows: its numbers, sorted, and its distance."""
+
+
+def bandwidth_stage(facts: JobFacts) -> Stage:
+    """Plan the bandwidth that kernels share: the median distance of random pairs of rows."""
+    role = facts.scale_role
+    corpus = facts.corpora[role]
+    pairs = min(corpus.n * (corpus.n - 1) // 2, MEDIAN_PAIRS)
+    # Two rows a pair, less those that are drawn again.
+    drawn = math.ceil(-corpus.n * math.expm1(-2.0 * pairs / corpus.n))
+    stage = Stage(
+        name="bandwidth",
+        work=find_bandwidth,
+        corpora=(role,),
+        parameters={"role": role},
+        seed=facts.seed,
+        memory_bytes=row_bytes(corpus) * drawn
+        + pairs * PAIR_BYTES
+        + 3 * 8 * PAIRS_AT_ONCE * corpus.d,
+        cost_estimate=CostEstimate(
+            bytes_written=RESULT_BYTES,
+            elementwise_operations=10.0 * pairs * corpus.d,
+            method="median distance of random pairs",
+            why="a bandwidth is median",
+        ),
+    )
+    return share_reading(stage, corpus, read_pairs, drawn)
+
+
+def read_pairs(inputs: Inputs) -> Output:
+    """Read the rows of random pairs in some shards."""
+    corpus = inputs.corpora[inputs.parameters["role"]]
+    return read_share(inputs, corpus, _pairs(inputs, corpus.n)[0])
+
+
+def find_bandwidth(inputs: Inputs) -> Output:
+    """Compute the bandwidth: the median distance of random pairs of rows."""
+    corpus = inputs.corpora[inputs.parameters["role"]]
+    try:
+        rows, places = _pairs(inputs, corpus.n)
+        bandwidth = median_distance(gather_rows(inputs, corpus, rows), *np.split(places, 2))
+    except ValueError as error:
+        return Output(values={"reason": str(error)})
+    return Output(values={"bandwidth": bandwidth})
+
+
+def _pairs(inputs: Inputs, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Draw pairs: the rows in them, ascending, and the places of first and of second rows."""
+    pairs = draw_pairs(n, inputs.common_generator())
+    rows, places = np.unique(np.concatenate(pairs), return_inverse=True)
+    return rows, places

@@ -1,0 +1,85 @@
+r"""Random Fourier features: vectors whose inner products are similarities.
+
+A kernel that depends on the difference of two rows is the Fourier transform of a distribution of
+frequencies (Rahimi & Recht 2007):
+
+.. math:: k(x - y) = E\,\cos \omega^\top (x - y),
+
+a normal distribution for the RBF kernel, and a Cauchy distribution for the Laplacian kernel (with
+the Euclidean distance). D frequencies turn every row into a vector of 2D cosines and sines, of
+length :math:`\sqrt{D}`. The expected inner product of two such vectors is D times the kernel.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float64Array = NDArray[np.float64]
+
+FourierKernel = Literal["rbf", "laplacian"]
+
+
+def draw_frequencies(
+    kernel: FourierKernel,
+    bandwidth: float,
+    dimension: int,
+    count: int,
+    generator: np.random.Generator,
+) -> Float64Array:
+    """Draw the frequencies of a kernel.
+
+    Parameters
+    ----------
+    kernel : {"rbf", "laplacian"}
+        The similarity.
+    bandwidth : float
+        Positive.
+    dimension, count : int
+        Dimension of the rows; number of frequencies, which is even.
+    generator : numpy.random.Generator
+        Draws the frequencies.
+
+    Returns
+    -------
+    ndarray of float64, shape (dimension, count)
+
+    Raises
+    ------
+    ValueError
+        On another kernel.
+    """
+    if kernel not in ("rbf", "laplacian"):
+        raise ValueError(f"the {kernel} kernel has no law of frequencies")
+    frequencies = generator.standard_normal((dimension, count)) / bandwidth
+    if kernel == "laplacian":
+        frequencies /= np.abs(generator.standard_normal(count))
+    return frequencies
+
+
+def fourier_features(
+    rows: NDArray[np.floating], origin: Float64Array, frequencies: Float64Array
+) -> NDArray[np.float32]:
+    """Compute features: cosines and sines of one half of the frequencies, then of the other half.
+
+    Parameters
+    ----------
+    rows : ndarray, shape (m, d)
+        Finite.
+    origin : ndarray of float64, shape (d,)
+        A point among the rows; the same for all blocks of rows.
+    frequencies : ndarray of float64, shape (d, D)
+        From :func:`draw_frequencies`.
+
+    Returns
+    -------
+    ndarray of float32, shape (m, 2 D)
+    """
+    angles = (np.asarray(rows, dtype=np.float64) - origin) @ frequencies
+    half = frequencies.shape[1] // 2
+    parts = [angles[:, :half], angles[:, half:]]
+    columns = [turn(part) for part in parts for turn in (np.cos, np.sin)]
+    features: NDArray[np.float32] = np.concatenate(columns, axis=1).astype(np.float32)
+    return features

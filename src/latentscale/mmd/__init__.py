@@ -1,0 +1,1 @@
+"""Maximum mean discrepancy: whether two corpora have the same distribution."""
