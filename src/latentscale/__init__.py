@@ -3,9 +3,9 @@
 >>> import latentscale
 >>> latentscale.vendi_score(rows)[1]  # doctest: +SKIP
 
-``vendi_score``, ``magnitude_function``, ``heat_trace``, ``imd`` and ``geomca_scores`` take arrays
-and return the same numbers as a job. ``run`` runs a whole job. The subpackages contain the
-mathematics.
+``vendi_score``, ``magnitude_function``, ``heat_trace``, ``imd``, ``geomca_scores`` and ``mmd_test``
+take arrays and return the same numbers as a job. ``run`` runs a whole job. The subpackages contain
+the mathematics.
 """
 
 import os
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         heat_trace,
         imd,
         magnitude_function,
+        mmd_test,
         run,
         vendi_score,
     )
@@ -35,6 +36,7 @@ __all__ = [
     "heat_trace",
     "imd",
     "magnitude_function",
+    "mmd_test",
     "run",
     "vendi_score",
 ]

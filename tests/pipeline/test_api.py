@@ -129,6 +129,22 @@ def test_geomca_finds_two_clusters_and_one_without_a_partner() -> None:
     assert found.reference_membership.tolist() == [0] * 40 + [1] * 40
 
 
+def test_a_two_sample_test_is_that_of_a_job_and_of_the_definition() -> None:
+    generator = np.random.default_rng(2)
+    rows, others = generator.normal(size=(40, 3)), generator.normal(1.0, size=(30, 3))
+    found = latentscale.mmd_test(rows, others, kernel="linear")
+    exact = [each.astype("f4").astype(float) for each in (rows, others)]
+    noise = sum(each.var(axis=0, ddof=1).sum() / len(each) for each in exact)
+    between = ((exact[0].mean(axis=0) - exact[1].mean(axis=0)) ** 2).sum()
+    assert found.discrepancy.value == pytest.approx(between - noise, rel=1e-9)
+    assert (found.p, found.rows, found.bandwidth) == (1e-4, (40, 30), None)
+    assert float(found.discrepancy) > 3 * found.sampling_error
+    rbf = latentscale.mmd_test(rows, others)
+    assert rbf.bandwidth is not None
+    assert str(rbf).startswith("Two-sample test of 40 and 30 rows, rbf kernel of bandwidth ")
+    assert rbf.to_pandas()["p"].tolist() == [rbf.p]
+
+
 def test_geomca_is_that_of_a_job(rows: np.ndarray, shifted: np.ndarray, job: dict) -> None:
     theirs = job["measures"]["geomca"]
     found = latentscale.geomca_scores(rows, shifted, epsilon=theirs["epsilon"])
@@ -270,6 +286,8 @@ EYE = np.eye(4)
         ),
         ("imd", [EYE, np.full((2, 4), np.inf)], {}, "^reference: row 0 holds infinity$"),
         ("imd", [EYE[0], EYE], {}, "^corpus must be a two-dimensional numeric array"),
+        ("mmd_test", [EYE, EYE], {}, "^the corpus has fewer than 20 rows$"),
+        ("mmd_test", [EYE, EYE], {"kernel": "sigmoid"}, "^kernel"),
         (
             "geomca_scores",
             [EYE, EYE[:, :3]],

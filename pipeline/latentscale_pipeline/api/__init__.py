@@ -18,6 +18,7 @@ from latentscale_pipeline.api.findings import (
     HeatTraceFindings,
     ImdFindings,
     MagnitudeFindings,
+    MmdFindings,
     VendiFindings,
 )
 from latentscale_pipeline.api.functions import (
@@ -25,6 +26,7 @@ from latentscale_pipeline.api.functions import (
     heat_trace,
     imd,
     magnitude_function,
+    mmd_test,
     vendi_score,
 )
 from latentscale_pipeline.api.job import JobResults, Rows, Scores, run
@@ -35,6 +37,7 @@ __all__ = [
     "ImdFindings",
     "JobResults",
     "MagnitudeFindings",
+    "MmdFindings",
     "Rows",
     "Scores",
     "VendiFindings",
@@ -42,6 +45,7 @@ __all__ = [
     "heat_trace",
     "imd",
     "magnitude_function",
+    "mmd_test",
     "run",
     "vendi_score",
 ]

@@ -148,7 +148,8 @@ def _compute(measure: str, config: JobConfig, corpora: Mapping[Role, Corpus]) ->
     section = config.measures[measure]
     planned = plan_measure(measure, MEASURES[measure], section, facts)
     stages = {stage.name: stage for stage in planned}
-    _check_memory(stages)
+    if stages:
+        _check_memory(stages)
     _announce(measure, stages.values())
     store = InMemoryStore()
     held = {str(role): corpus for role, corpus in corpora.items()}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from latentscale.estimate import Estimate
 from latentscale_pipeline.views.figure import Curve, Panel
+from latentscale_pipeline.views.scores import write_p
 from latentscale_pipeline.views.svg import draw_panels
 
 Float64Array = NDArray[np.float64]
@@ -114,6 +115,50 @@ class VendiFindings(Findings):
         )
         places = ["∞" if name == "inf" else name for name in names]
         return draw_panels([Panel("", "order", "effective items", [curve], places=places)])
+
+
+@dataclass(frozen=True, repr=False)
+class MmdFindings(Findings):
+    """The maximum mean discrepancy of two sets of rows, and a test of it.
+
+    Attributes
+    ----------
+    kernel : str
+        Its name.
+    bandwidth : float or None
+        Bandwidth in units of the Euclidean distance.
+    rows : tuple of int
+        Number of rows of each set that were compared.
+    discrepancy : Estimate
+        MMD², unbiased: around 0 if both sets come from one distribution.
+    sampling_error : float
+        Standard error over fresh samples of both.
+    p : float
+        How often random divisions of the rows differ at least as much.
+    """
+
+    kernel: str
+    bandwidth: float | None
+    rows: tuple[int, int]
+    discrepancy: Estimate
+    sampling_error: float
+    p: float
+
+    @property
+    def title(self) -> str:
+        """Return a heading that says what was measured."""
+        width = "" if self.bandwidth is None else f" of bandwidth {self.bandwidth:.4g}"
+        ours, theirs = self.rows
+        return f"Two-sample test of {ours:,} and {theirs:,} rows, {self.kernel} kernel{width}"
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """Return the discrepancy and its p-value."""
+        return [("MMD²", written(self.discrepancy)), ("p", write_p(self.p))]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one mapping."""
+        return [{"score": "mmd", "p": self.p, **asdict(self.discrepancy)}]
 
 
 @dataclass(frozen=True, repr=False)

@@ -15,6 +15,7 @@ from latentscale_pipeline.api.findings import (
     HeatTraceFindings,
     ImdFindings,
     MagnitudeFindings,
+    MmdFindings,
     VendiFindings,
 )
 from latentscale_pipeline.config.job import Budget
@@ -364,6 +365,58 @@ def geomca_scores(
         component_count=found.section.component_count,
         membership=found.array("geomca/membership/corpus"),
         reference_membership=found.array("geomca/membership/reference"),
+    )
+
+
+def mmd_test(
+    corpus: ArrayLike,
+    reference: ArrayLike,
+    *,
+    kernel: str = "rbf",
+    bandwidth: float | str = "median",
+    seed: int = 0,
+) -> MmdFindings:
+    """Test whether two sets of rows come from one distribution.
+
+    The squared maximum mean discrepancy of Gretton et al. (2012), eq. 3, and a permutation test.
+
+    Parameters
+    ----------
+    corpus, reference : array_like, shape (n, d) and (m, d)
+        The two sets of rows, of equal dimension, at least 20 rows each.
+    kernel : {"rbf", "cosine", "linear"}
+        Similarity of two rows: ``rbf`` sees every difference, the others one of the means.
+    bandwidth : float or "median"
+        Bandwidth σ of ``rbf``, exp(-d²/2σ²), in units of the Euclidean distance; ``"median"`` is
+        the median distance of random pairs of the reference.
+    seed : int
+        Seed of the random divisions of the rows.
+
+    Returns
+    -------
+    MmdFindings
+
+    Raises
+    ------
+    ValueError
+        If the rows or options are invalid; the message is one line.
+
+    Notes
+    -----
+    Up to 20 000 rows together all pairs are visited; beyond, one pass over the rows computes random
+    Fourier features.
+    """
+    section = {"kernels": [kernel], "bandwidth": bandwidth}
+    found = compute("mmd", section, corpus, reference, seed=seed)
+    estimate = _estimate(found.score("mmd"))
+    [pair] = found.section.pair
+    return MmdFindings(
+        kernel=kernel,
+        bandwidth=pair.bandwidth,
+        rows=(pair.rows[0], pair.rows[1]),
+        discrepancy=estimate,
+        sampling_error=pair.sampling_error,
+        p=pair.p,
     )
 
 
