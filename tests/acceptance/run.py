@@ -50,6 +50,11 @@ from tests.acceptance.heat import (
 )
 from tests.acceptance.ingest import four_gibibytes_at_the_speed_of_the_disk
 from tests.acceptance.magnitude import a_hundred_thousand_rows, killed_between_products
+from tests.acceptance.mmd import (
+    a_million_beside_a_million,
+    power_beside_permutations_of_rows,
+    uniform_under_the_null,
+)
 from tests.acceptance.networks import a_link_is_cut
 from tests.acceptance.recipes import recipes_on_their_schedulers
 from tests.acceptance.rows import injected_rows_are_found
@@ -710,6 +715,9 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "vendi-many": fifty_thousand_rows,
     "vendi-narrow": narrow_on_sentences,
     "vendi-coverage": coverage_of_intervals,
+    "mmd-null": uniform_under_the_null,
+    "mmd-power": power_beside_permutations_of_rows,
+    "mmd-million": a_million_beside_a_million,
     "rows-injected": injected_rows_are_found,
     "verdict-alarms": false_alarms,
     "verdict-power": power,

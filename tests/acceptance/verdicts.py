@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
@@ -71,7 +72,10 @@ def _name(score: Score) -> str:
 
 
 def _measure(rows: dict[str, Rows], seed: int) -> Results:
-    """Return what a default job says of samples, and its counts of rows; not the scores of all."""
+    """Return what a default job says of samples, its counts of rows, and cosine Vendi scores.
+
+    Other scores of all rows are left out, because their sampling errors aren't known.
+    """
     from latentscale_pipeline.config.job import resolve_config
     from latentscale_pipeline.corpus.in_memory import hold_rows
     from latentscale_pipeline.engine.in_memory import run_in_memory
@@ -89,7 +93,11 @@ def _measure(rows: dict[str, Rows], seed: int) -> Results:
     held = {role: hold_rows(own, role) for role, own in rows.items()}
     facts = job_facts(config, held, {})
     counts, section = KNOWN["duplicates"], config.measures["duplicates"]
+    vendi = config.measures["vendi"]
+    cosine = vendi.model_copy(update={"kernels": vendi.kernels[:1]})
     stages = [*counts.plan(section, facts), *plan_samples(KNOWN, config.measures, facts)]
+    stages += KNOWN["vendi"].plan(cosine, facts)
+    stages = list({stage.name: stage for stage in stages}.values())
     with threadpool_limits(1):
         results = run_in_memory(stages, held, InMemoryStore())
     numbers = {"value": 0.0, "lower": 0.0, "upper": 0.0, "bounds": "exact"}
@@ -99,14 +107,21 @@ def _measure(rows: dict[str, Rows], seed: int) -> Results:
         for measure in SAMPLED
         if measure in chosen
         for identity in results(stage_name(measure)).values["means"]
+        if "cosine" not in json.loads(identity)
     )
+    whole = KNOWN["vendi"].collect(cosine, facts, results)
     found = counts.collect(section, facts, results)
     return Results(
         job=Job(id=f"v-{seed}", name="v"),
         corpora=Corpora(
             **{role: Corpus(n=len(own), fingerprint=_print(own)) for role, own in rows.items()}
         ),
-        scores=expect_scores([found, Findings(None, scores)], config.measures, facts, results),
+        scores=expect_scores(
+            [found, replace(whole, section=None), Findings(None, scores)],
+            config.measures,
+            facts,
+            results,
+        ),
         measures={"duplicates": found.section},
     )
 

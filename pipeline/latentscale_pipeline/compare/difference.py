@@ -135,6 +135,16 @@ class ComparedScore:
         return None if self._numbers is None else (self._numbers[0][0], self._numbers[1][0])
 
     @property
+    def sampled(self) -> tuple[float, float] | None:
+        """Return the means of the job's and the baseline's samples of equally many rows.
+
+        None if the scores of all rows can be compared, or samples can't be either.
+        """
+        if not self.left_out or self.expected is None:
+            return None
+        return self.expected.found, self.expected.centre
+
+    @property
     def difference(self) -> float | None:
         """Return the job's value minus the baseline's."""
         return None if self.values is None else _finite(self.values[0] - self.values[1])

@@ -100,7 +100,8 @@ def check_gates(
     Raises
     ------
     BadInput
-        If a gate selects no score, limits a change of a score that can't be compared, asks for
+        If a gate selects no score, limits a change of a score that can't be compared (where the
+        numbers of rows or derived scales differ: not even on samples), asks for
         significance where nothing says what chance does, or has ``p_below`` and selects a score
         without an expected range.
     """
@@ -219,7 +220,7 @@ def _known(name: str, wanted: Any, known: Sequence[Any]) -> str:
 
 def _refuse_incomparable(selected: Sequence[ComparedScore], place: str) -> None:
     for score in selected:
-        if score.left_out:
+        if score.left_out and score.sampled is None:
             shared = any("scale" in found.kind for found in score.mismatches)
             mend = "give both jobs the same scales (scales_from: a finished job), or " * shared
             differing = "; ".join(map(str, score.mismatches))
@@ -254,10 +255,12 @@ def _refuse_unknown_significance(gate: Gate, selected: Sequence[ComparedScore], 
 
 def _change(gate: Gate, score: ComparedScore, limit: str, sign: float) -> Failure | None:
     allowed: float = getattr(gate, limit)
-    if score.values is None:
+    values = score.values or score.sampled
+    if values is None:
         problem = f"{score.name} can't be compared ({score.why_not})"
         return Failure(score, limit, problem, math.inf)
-    job, baseline = score.values
+    job, baseline = values
+    at = f" at {score.expected.rows:,} rows" if score.expected and not score.values else ""
     amount = sign * (job - baseline)
     if not gate.absolute and amount > 0.0:
         amount = amount / abs(baseline) if baseline else math.inf
@@ -267,12 +270,13 @@ def _change(gate: Gate, score: ComparedScore, limit: str, sign: float) -> Failur
     before, after = _written_apart(baseline, job)
     if math.isinf(amount):
         allows = f"no {limit} relative to it allows that; absolute: true would count it"
-        problem = f"{score.name} {verb} from {before} to {after}; {allows}"
+        problem = f"{score.name} {verb} from {before} to {after}{at}; {allows}"
         return Failure(score, limit, problem, amount)
     factor, unit = (1, "") if gate.absolute else (100, " %")
     by, most = _written_apart(factor * amount, factor * allowed)
     problem = (
-        f"{score.name} {verb} by {by}{unit}, from {before} to {after}; {limit} allows {most}{unit}"
+        f"{score.name} {verb} by {by}{unit}, from {before} to {after}{at}; {limit} allows "
+        f"{most}{unit}"
     )
     return Failure(score, limit, problem, amount - allowed)
 

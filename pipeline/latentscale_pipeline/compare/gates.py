@@ -4,7 +4,8 @@ A gate selects scores by any of their fields and sets limits on them:
 
 * ``min``, ``max``: limits on the job's value;
 * ``max_drop``, ``max_rise``: limits on the change from the baseline, as a share of the baseline's
-  absolute value, or in the score's unit with ``absolute: true``;
+  absolute value, or in the score's unit with ``absolute: true``; of samples of equally many rows
+  where the corpora differ in size, or the jobs in a scale that each derived;
 * ``p_below``: a limit on the p-value with which the score differs from the job's reference or, in
   a job without one, from the baseline. Alone it is a gate on all scores with an expected range.
 

@@ -15,6 +15,7 @@ from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.verdict import judge_change
 from latentscale_pipeline.results.kernel_names import complete_names
 from latentscale_pipeline.results.model import Results, RowsToLookAt, Score, Verdict
+from latentscale_pipeline.views.formatting import write_number
 
 SAME_ROWS = Verdict(
     value="no_difference_found",
@@ -115,12 +116,16 @@ class Comparison:
 
     def describe_own_scales(self) -> str:
         """Say which scales each job derived for itself; empty if none differ."""
-        own = [found.what for found in self.mismatches if found.kind == "own scale"]
+        own = [
+            f"{found.what} ({write_number(found.job)} here, {write_number(found.baseline)} there)"
+            for found in self.mismatches
+            if found.kind == "own scale"
+        ]
         if not own or self._anyway:
             return ""
         return (
             f"each job derived its own {' and '.join(own)}, so the differences of scores that "
-            "depend on it are left out; samples are compared all the same"
+            "depend on it are left out; samples are compared all the same, each at its own scale"
         )
 
     @property

@@ -11,6 +11,7 @@ from latentscale_pipeline.compare.gate_checks import check_gates
 from latentscale_pipeline.compare.gates import Gate
 from latentscale_pipeline.compare.jobs import Comparison, compare
 from latentscale_pipeline.corpus.ingest.create import ingest
+from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.finished_job import read_job
 from tests.support.comparisons import job, row
 from tests.support.jobs import run_here
@@ -277,3 +278,30 @@ def test_a_score_of_all_rows_decides_where_its_sampling_error_is_known() -> None
     gate = Gate(measure="vendi", max_drop=0.02, significant=True)
     [result] = check_gates([gate], comparison, "gates.yaml")
     assert not result.passed
+
+
+@pytest.mark.parametrize(("mean", "lines"), [(46.0, []), (40.0, ["fell by 20 %, from 50 to 40"])])
+def test_a_gate_on_a_change_uses_samples_where_sizes_differ(mean: float, lines: list[str]) -> None:
+    fields: dict[str, Any] = {
+        "measure": "vendi",
+        "score": "vendi",
+        "kernel": "cosine",
+        "order": "1",
+    }
+
+    def one(value: float, average: float, n: int, name: str) -> Any:
+        known = [{"rows": 100, "mean": average, "variance": 0.04, "share": 0.1, "freedom": 9}]
+        return job(row(value, samples=known, **fields), name=name, fingerprint=name, n=n)
+
+    # Of all rows it rose, because there are more of them.
+    comparison = compare(one(90.0, mean, 4000, "nightly"), one(80.0, 50.0, 1000, "release"))
+    for significant in (False, True):
+        gate = Gate(measure="vendi", max_drop=0.1, significant=significant)
+        [result] = check_gates([gate], comparison, "gates.yaml")
+        assert [failure.message for failure in result.failures] == [
+            f"vendi cosine, order 1 (corpus) {line} at 100 rows; max_drop allows 10 %"
+            for line in lines
+        ]
+    apart = compare(one(90.0, mean, 4000, "nightly"), job(row(80.0, **fields), fingerprint="b"))
+    with pytest.raises(BadInput, match="which can't be compared: n of the corpus is 4000 here"):
+        check_gates([Gate(measure="vendi", max_drop=0.1)], apart, "gates.yaml")
