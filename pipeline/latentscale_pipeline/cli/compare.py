@@ -20,6 +20,7 @@ from latentscale_pipeline.compare.markdown import comparison_markdown
 from latentscale_pipeline.compare.rows_changed import count_changes
 from latentscale_pipeline.compare.terminal import print_comparison
 from latentscale_pipeline.errors import BadInput, GateFailed
+from latentscale_pipeline.history.registry import Registry
 from latentscale_pipeline.measures.finished_job import FinishedJob, read_job
 
 STANDARD_OUTPUT = "-"
@@ -32,6 +33,7 @@ STANDARD_OUTPUT = "-"
 @click.option(
     "--fail-on-difference", is_flag=True, help="Exit with 1 if JOB differs (the verdict)."
 )
+@click.option("--history", metavar="FOLDER", help="Earlier jobs, for gates with drift.")
 @click.option("--junit", metavar="FILE", help="Write the gates as JUnit XML.")
 @click.option(
     "--markdown",
@@ -48,6 +50,7 @@ def compare(
     fail_on_difference: bool,
     every_score: bool,
     as_json: bool,
+    history: str | None,
     junit: str | None,
     markdown: str | None,
 ) -> None:
@@ -70,6 +73,7 @@ def compare(
         - {measure: vendi, kernel: cosine, order: '1', max_drop: 0.1}
         - {measure: geomca, score: recall, min: 0.8}
         - {measure: heat, score: imd, max: 1.0e-4}
+        - {drift: {window: 14, sigmas: 3}}   # with --history
 
     Exit codes: 0 compared and every gate passed, 1 a gate failed or a difference was found, 2 bad
     input, or a gate on scores that can't be compared.
@@ -78,7 +82,9 @@ def compare(
         raise click.UsageError("--json and --markdown both print; name a file: --markdown FILE")
     if junit is not None and gates_file is None:
         raise click.UsageError("--junit writes the results of gates; name them with --gates FILE")
-    comparison, results = compare_with(read_job(baseline), read_job(job), gates_file, allow_unlike)
+    comparison, results = compare_with(
+        read_job(baseline), read_job(job), gates_file, allow_unlike, history
+    )
     if junit is not None and results is not None:
         write_text(junit, junit_xml(comparison, results))
     if markdown is not None:
@@ -111,7 +117,11 @@ def _fail_on_difference(comparison: Comparison) -> None:
 
 
 def compare_with(
-    baseline: FinishedJob, job: FinishedJob, gates_file: str | None, allow_unlike: bool
+    baseline: FinishedJob,
+    job: FinishedJob,
+    gates_file: str | None,
+    allow_unlike: bool,
+    history: str | None = None,
 ) -> tuple[Comparison, Sequence[GateResult] | None]:
     """Compare a job with a baseline, and check the gates of a file, if one is named."""
     gates = (
@@ -121,5 +131,8 @@ def compare_with(
     )
     comparison = compare_jobs(job, baseline, allow_unlike=allow_unlike)
     comparison = replace(comparison, rows=count_changes(job, baseline))
-    results = None if gates is None else check_gates(gates, comparison, str(gates_file))
+    earlier = (
+        None if history is None else Registry.existing(history).earlier_scores(job.name, job.id)
+    )
+    results = None if gates is None else check_gates(gates, comparison, str(gates_file), earlier)
     return comparison, results

@@ -133,6 +133,7 @@ def _gate(result: GateResult) -> dict[str, Any]:
         "gate": result.gate.fields,
         "passed": result.passed,
         "outcome": result.outcome,
+        **({"remark": result.remark} if result.remark else {}),
         "selected": [_naming(score.score) for score in result.selected],
         "failures": [
             {**_naming(failure.score.score), "limit": failure.limit, "message": failure.message}

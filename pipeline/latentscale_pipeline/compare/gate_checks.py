@@ -11,14 +11,20 @@ import numpy as np
 
 from latentscale.sampling.fresh_samples import adjust
 from latentscale_pipeline.compare.difference import SIGNIFICANT_ERRORS, ComparedScore
-from latentscale_pipeline.compare.gates import Gate, order_text, write_field
+from latentscale_pipeline.compare.gates import Drift, Gate, order_text, write_field
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.config.section import nearest
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.report.control_chart import (
+    LEAST_JOBS,
+    ControlLimits,
+    control_limits,
+    false_alarm_rate,
+)
 from latentscale_pipeline.report.verdict import headlines_of
 from latentscale_pipeline.results.kernel_names import is_kernel
 from latentscale_pipeline.results.model import Score
-from latentscale_pipeline.views.formatting import counted, printable, write_number
+from latentscale_pipeline.views.formatting import counted, printable, write_alike, write_number
 from latentscale_pipeline.views.scores import why_null, write_p, write_range
 
 SHOWN_SCALE = 1e-3
@@ -26,6 +32,8 @@ SHOWN_SCALE = 1e-3
 
 ROUNDING = 1e-12
 """Relative tolerance of a limit against rounding: 0.99 is a drop of 10 % from 1.1."""
+
+WITH_HISTORY = "name one with --history, or use the gate in a workflow"
 
 DIGITS, MOST_DIGITS = 4, 17
 """Digits of a number in a message; more if two numbers would look the same."""
@@ -55,11 +63,15 @@ class Failure:
 
 @dataclass(frozen=True)
 class GateResult:
-    """A gate, the scores that it selects, and its violations, the largest excess first."""
+    """A gate, the scores that it selects, and its violations, the largest excess first.
+
+    ``remark`` says on what it rests, where its own text doesn't.
+    """
 
     gate: Gate
     selected: tuple[ComparedScore, ...]
     failures: tuple[Failure, ...]
+    remark: str = ""
 
     @property
     def passed(self) -> bool:
@@ -84,7 +96,10 @@ class GateResult:
 
 
 def check_gates(
-    gates: Sequence[Gate], comparison: Comparison, where: str
+    gates: Sequence[Gate],
+    comparison: Comparison,
+    where: str,
+    earlier: Sequence[Sequence[Score]] | None = None,
 ) -> tuple[GateResult, ...]:
     """Check gates against a comparison.
 
@@ -96,6 +111,8 @@ def check_gates(
         Scores of either job are selected, so a score that only the baseline has fails its gate.
     where : str
         Name of the gates file, for messages.
+    earlier : sequence of sequence of Score, optional
+        The scores of the earlier jobs of a history, the oldest first, for ``drift``.
 
     Raises
     ------
@@ -122,8 +139,14 @@ def check_gates(
         ]
         if gate.p_below is not None:
             failures += _unexpected(gate.p_below, _own(gate, comparison, selected, place), place)
+        remark = ""
+        if gate.drift is not None:
+            if earlier is None:
+                raise BadInput(f"{place} has drift, which needs a history; {WITH_HISTORY}")
+            drifted, remark = _drifts(gate, gate.drift, selected, earlier)
+            failures += drifted
         failures.sort(key=lambda failure: -failure.excess)
-        results.append(GateResult(gate, selected, tuple(failures)))
+        results.append(GateResult(gate, selected, tuple(failures), remark))
     return tuple(results)
 
 
@@ -172,6 +195,57 @@ def _unexpected(p_below: float, selected: Sequence[ComparedScore], place: str) -
             )
             failures.append(Failure(score, "p_below", problem, p_below - p))
     return failures
+
+
+def _drifts(
+    gate: Gate,
+    drift: Drift,
+    selected: Sequence[ComparedScore],
+    earlier: Sequence[Sequence[Score]],
+) -> tuple[list[Failure], str]:
+    """Return the scores outside of the limits of earlier jobs, and how many jobs there are."""
+    own = [compared for compared in selected if compared.job is not None]
+    if not gate.selectors:
+        headlines = {id(score) for score in headlines_of([each.score for each in own])}
+        own = [compared for compared in own if id(compared.score) in headlines]
+    rate = false_alarm_rate(drift.sigmas) / max(1, len(own))
+    failures, counts = [], []
+    for compared in own:
+        if compared.score.value is None:
+            problem = f"{compared.name} is null: {why_null(compared.score)}"
+            failures.append(Failure(compared, "drift", problem, math.inf))
+            continue
+        before = _series(compared.score, earlier)[-drift.window :]
+        counts.append(len(before))
+        limits = control_limits(compared.score, before, rate)
+        if limits is not None and limits.exceeded:
+            failures.append(Failure(compared, "drift", _outside(compared, limits), limits.away))
+    few = min(counts, default=0)
+    needed = f"; limits begin at {LEAST_JOBS}" if few < LEAST_JOBS else ""
+    return failures, f"{counted(few, 'earlier job')}{needed}"
+
+
+def _outside(compared: ComparedScore, limits: ControlLimits) -> str:
+    """Say where earlier jobs put a score."""
+    numbers = (limits.value, limits.lower, limits.upper)
+    (value, lower, upper), power = write_alike(numbers, limits.upper - limits.lower)
+    at = f" at {limits.rows:,} rows" if limits.rows else ""
+    return (
+        f"{compared.name} is {value}{power}{at}, where the {limits.jobs} jobs before put it "
+        f"between {lower}{power} and {upper}{power}"
+    )
+
+
+def _series(score: Score, earlier: Sequence[Sequence[Score]]) -> list[Score]:
+    """Return a score in earlier jobs, without nulls."""
+    wanted = _identity(score)
+    found = (next((own for own in each if _identity(own) == wanted), None) for each in earlier)
+    return [own for own in found if own is not None and own.value is not None]
+
+
+def _identity(score: Score) -> tuple[object, ...]:
+    names = ("measure", "of", "score", "kernel", "order", "label", "scale")
+    return tuple(getattr(score, name) for name in names)
 
 
 def select(gate: Gate, scores: Sequence[ComparedScore], place: str) -> tuple[ComparedScore, ...]:

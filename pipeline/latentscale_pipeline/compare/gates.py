@@ -8,6 +8,7 @@ A gate selects scores by any of their fields and sets limits on them:
   where the corpora differ in size, or the jobs in a scale that each derived;
 * ``p_below``: a limit on the p-value with which the score differs from the job's reference or, in
   a job without one, from the baseline. Alone it is a gate on all scores with an expected range.
+* ``drift``: limits that the last jobs of a history set. Alone it is a gate on the headline scores.
 
 With ``significant: true`` only violations beyond the uncertainty count: a drop or a rise that is
 significant, or a value whose whole bracket is on the wrong side of a limit by more than its
@@ -58,6 +59,17 @@ Order = Annotated[str, BeforeValidator(order_text)]
 Share = Annotated[float, Field(ge=0.0)]
 
 
+class Drift(Section):
+    """Limits that the earlier jobs of a history set."""
+
+    window: Annotated[int, Field(ge=5, le=1000)] = 14
+    """How many of the last jobs set the limits, without those whose gates failed."""
+    sigmas: Annotated[float, Field(gt=0.0, le=10.0)] = 3.0
+    """How wide the limits are: 3 makes a false alarm in 370 jobs, whatever the number of selected
+    scores.
+    """
+
+
 class Gate(Section):
     """Limits on selected scores."""
 
@@ -94,6 +106,8 @@ class Gate(Section):
     baseline in a job without a reference, with a p-value below this; adjusted for the number of
     selected scores (Holm).
     """
+    drift: Drift | None = None
+    """Fails if a score lies outside of the limits that the last jobs of the history set."""
     absolute: bool = False
     """Whether max_drop and max_rise are in the score's own unit."""
     significant: bool = False
@@ -104,17 +118,22 @@ class Gate(Section):
     @model_validator(mode="after")
     def _meaningful(self) -> Gate:
         changes = (self.max_drop, self.max_rise)
-        if not self.selectors and self.p_below is None:
+        if not self.selectors and self.p_below is None and self.drift is None:
             raise ValueError(f"it selects no score; name one of {', '.join(SELECTORS)}")
         others = (*changes, self.min, self.max)
-        if all(limit is None for limit in (*others, self.p_below)):
-            raise ValueError("it sets no limit; name one of max_drop, max_rise, min, max, p_below")
+        if all(limit is None for limit in (*others, self.p_below, self.drift)):
+            raise ValueError(
+                "it sets no limit; name one of max_drop, max_rise, min, max, p_below, drift"
+            )
         if not self.selectors and any(limit is not None for limit in others):
             raise ValueError(
-                f"only p_below can do without a selection; name one of {', '.join(SELECTORS)}"
+                "only p_below and drift can do without a selection; name one of "
+                f"{', '.join(SELECTORS)}"
             )
         if self.significant and all(limit is None for limit in others):
-            raise ValueError("significant says how other limits count; p_below is one by itself")
+            raise ValueError(
+                "significant says how other limits count; p_below and drift say it themselves"
+            )
         if self.absolute and all(limit is None for limit in changes):
             raise ValueError("absolute says how max_drop and max_rise count; it has neither")
         if self.max_drop is not None and self.max_drop > 1 and not self.absolute:
@@ -136,6 +155,8 @@ class Gate(Section):
     def fields(self) -> dict[str, Any]:
         """Return what its file says, without what is the default."""
         stated = {**self.model_dump(exclude_defaults=True), **self.selectors}
+        if self.drift is not None:
+            stated["drift"] = self.drift.model_dump()
         return {name: stated[name] for name in type(self).model_fields if name in stated}
 
     def __str__(self) -> str:
@@ -210,4 +231,6 @@ def write_field(value: Any) -> str:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}: {write_field(own)}" for name, own in value.items()) + "}"
     return write_number(value, 6) if isinstance(value, float) else printable(value)

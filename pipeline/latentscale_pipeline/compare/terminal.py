@@ -112,7 +112,8 @@ def print_comparison(
     for result in gates or ():
         many = counted(len(result.selected), "score")
         line = Text(*GATES[result.outcome])
-        console.print(line + Text(f"{result.gate} ({many})"), soft_wrap=True)
+        rests = f", {result.remark}" if result.remark else ""
+        console.print(line + Text(f"{result.gate} ({many}{rests})"), soft_wrap=True)
 
 
 def _headlines(comparison: Comparison) -> tuple[ComparedScore, ...]:

@@ -7,6 +7,12 @@ from datetime import UTC, datetime
 from itertools import takewhile
 
 from latentscale_pipeline.history.entries import Entry
+from latentscale_pipeline.report.control_chart import (
+    common_rows,
+    control_limits,
+    false_alarm_rate,
+    value_at,
+)
 from latentscale_pipeline.report.opening import fail
 from latentscale_pipeline.report.scores import full_title
 from latentscale_pipeline.report.terminal_summary import headlines
@@ -31,6 +37,13 @@ OUTSIDE = Style("differs by more than chance", "line-3", symbol="diamond")
 """A score of a job that differs."""
 
 Key = tuple[str, str, str, str | None, str | None, float | None]
+
+
+WINDOW, SIGMAS = 14, 3.0
+"""Jobs before each that set its control limits, and how wide these are."""
+
+LIMITS = Style(f"control limits of up to {WINDOW} jobs before ({SIGMAS:g} sigmas)", "chance", "2 3")
+"""The dotted lines between which a job is expected from those before."""
 
 
 def open_series(entries: Sequence[Entry]) -> Opening:
@@ -138,10 +151,10 @@ def _differs(score: Score) -> bool:
 
 
 def _figure(key: str, title: str, found: Sequence[tuple[Entry, Score]]) -> Figure:
-    rows = _common_rows([own for _, own in found])
+    rows = common_rows([own for _, own in found])
     counts = found[-1][1].unit == SHARE_OF_ROWS
     caption = f"on samples of {rows:,} rows" if rows else "of all rows"
-    values = [_value(own, rows) for _, own in found]
+    values = [value_at(own, rows) for _, own in found]
     times = [seconds_of(entry) or 0.0 for entry, _ in found]
     style = Style("job", ROLE_STYLES["corpus"].colour)
     jobs = [entry.job for entry, _ in found]
@@ -159,20 +172,23 @@ def _figure(key: str, title: str, found: Sequence[tuple[Entry, Score]]) -> Figur
     ]
     if (rows or counts) and usual:
         curves.insert(0, _chance(usual))
+    curves += _control_lines(times, found)
     panel = Panel("", "", "", curves, dates=True, from_zero=counts, height=PANEL_HEIGHT)
     return Figure(key, title, caption, [panel])
 
 
-def _common_rows(scores: Sequence[Score]) -> int | None:
-    """Return the rows of samples on which all were measured, and have their ranges."""
-    sizes = [{each.rows for each in score.samples or ()} for score in scores]
-    ranges = {score.expected.rows for score in scores if score.expected is not None}
-    return max(set.intersection(*sizes, *([ranges] if ranges else [])), default=None)
-
-
-def _value(score: Score, rows: int | None) -> float:
-    means = {each.rows: each.mean for each in score.samples or ()}
-    return float(score.value or 0.0) if rows is None else means[rows]
+def _control_lines(times: Sequence[float], found: Sequence[tuple[Entry, Score]]) -> list[Curve]:
+    """Return the limits that the jobs before each set, those left out whose gates failed."""
+    drawn: list[tuple[float, float, float]] = []
+    for place, (at, (_, own)) in enumerate(zip(times, found, strict=True)):
+        passed = [score for entry, score in found[:place] if entry.passed is not False]
+        limits = control_limits(own, passed[-WINDOW:], false_alarm_rate(SIGMAS))
+        if limits is not None:
+            drawn.append((at, limits.lower, limits.upper))
+    if not drawn:
+        return []
+    x, lower, upper = zip(*drawn, strict=True)
+    return [Curve(name, x, y, style=LIMITS) for name, y in ((LIMITS.name, lower), ("", upper))]
 
 
 def _chance(usual: Sequence[tuple[float, ExpectedRange]]) -> Curve:

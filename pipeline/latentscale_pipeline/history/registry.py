@@ -17,6 +17,7 @@ from pathlib import Path
 
 from latentscale_pipeline.errors import BadInput, Incomplete
 from latentscale_pipeline.history.entries import Entry, dump_entry, load_entry
+from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.views.formatting import printable
 
@@ -87,6 +88,17 @@ class Registry:
             found = list(pool.map(self._read, keys))
         chosen = [entry for entry in found if name is None or name in (entry.name, entry.workflow)]
         return sorted(chosen, key=lambda entry: (entry.finished, entry.registered, entry.job))
+
+    def earlier_scores(self, name: str, job: str) -> list[Sequence[Score]]:
+        """Return the scores of other jobs of a name or workflow whose gates didn't fail.
+
+        The oldest job comes first.
+        """
+        return [
+            entry.scores
+            for entry in self.entries(name)
+            if entry.passed is not False and entry.job != job
+        ]
 
     def tag(self, tag: str, job: str) -> None:
         """Move a tag to a job.

@@ -143,7 +143,8 @@ def evaluate(
                     compare(job, usual, allow_unlike=workflow.allow_unlike),
                     rows=None if baseline is None else count_changes(job, usual),
                 )
-                results = check_gates(gates, comparison, where)
+                earlier = registry.earlier_scores(workflow.name, job.id)
+                results = check_gates(gates, comparison, where, earlier)
                 _store_comparison(registry, key, comparison, results, compares=baseline is not None)
                 entry = make_entry(
                     job,

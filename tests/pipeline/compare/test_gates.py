@@ -1,17 +1,22 @@
 """Gates: each limit by hand, what is selected, what is refused, and every line that is read."""
 
+import math
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from latentscale_pipeline.compare.gate_checks import GateResult, check_gates
 from latentscale_pipeline.compare.gates import Gate, read_gates
+from latentscale_pipeline.compare.jobs import compare
 from latentscale_pipeline.errors import BadInput
-from tests.support.comparisons import Row, comparison, row
+from latentscale_pipeline.results.model import Score
+from tests.support.comparisons import Row, comparison, job, row
 
 SEEDED = settings(deadline=None, derandomize=True)
 
@@ -480,5 +485,51 @@ def test_a_score_that_is_missing_or_null_fails() -> None:
 
 
 def test_other_limits_need_a_selection_beside_it() -> None:
-    with pytest.raises(BadInput, match="only p_below can do without a selection; name one of mea"):
+    with pytest.raises(BadInput, match="only p_below and drift can do without a selection; name"):
         gates({"p_below": 0.01, "min": 3})
+
+
+def test_drift_is_judged_by_earlier_jobs() -> None:
+    values = np.random.default_rng(3).normal(10.0, 0.1, size=16)
+    earlier = [[Score(**row(float(value)))] for value in values]
+    [gate] = gates({"measure": "toy", "drift": {"window": 14}})
+    assert str(gate) == "measure=toy drift={window: 14, sigmas: 3}"
+
+    def outcome(value: float, before: Any) -> Any:
+        ours = job(row(value))
+        [result] = check_gates([gate], compare(ours, ours), "gates.yaml", before)
+        return result
+
+    usual = outcome(10.05, earlier)
+    assert (usual.passed, usual.remark) == (True, "14 earlier jobs")
+    drifted = outcome(11.0, earlier)
+    assert not drifted.passed
+    assert drifted.message.startswith(
+        "toy spread (corpus) is 11.00, where the 14 jobs before put it between 9."
+    )
+    few = outcome(99.0, earlier[:3])
+    assert (few.passed, few.remark) == (True, "3 earlier jobs; limits begin at 5")
+    null = [[Score(**row(None, reason="few rows"))]]
+    assert outcome(99.0, null * 9).remark == "0 earlier jobs; limits begin at 5"
+    with pytest.raises(BadInput, match=r"gates\.0 has drift, which needs a history; name one with"):
+        outcome(10.0, None)
+
+
+def test_drift_of_many_scores_has_one_false_alarm_rate() -> None:
+    """Alone it selects the headline scores; the limits widen with their number."""
+
+    def scores(value: float) -> list[Row]:
+        vendi = {"measure": "vendi", "score": "vendi", "kernel": "cosine"}
+        return [row(value, **vendi, order=order) for order in ("0.1", "0.5", "1", "inf")]
+
+    values = np.random.default_rng(4).normal(10.0, 0.1, size=14)
+    earlier = [[Score(**own) for own in scores(float(value))] for value in values]
+    spread = float(values.std(ddof=1)) * math.sqrt(1 + 1 / 14)
+    for selected, k in (({}, 3), ({"order": 1}, 1)):
+        [gate] = gates({**selected, "drift": {}})
+        rate = math.erfc(3 / math.sqrt(2)) / k
+        reach = float(stats.t.ppf(1 - rate / 2, 13)) * spread
+        for share, failing in ((0.99, 0), (1.01, k)):
+            ours = job(*scores(float(values.mean()) + share * reach))
+            [result] = check_gates([gate], compare(ours, ours), "gates.yaml", earlier)
+            assert len(result.failures) == failing

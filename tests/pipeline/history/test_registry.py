@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,11 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.dataset
 import pytest
+from scipy import stats
 
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.history.entries import Entry, dump_entry, load_entry, make_entry
+from latentscale_pipeline.history.opening import LIMITS
 from latentscale_pipeline.history.registry import Registry, pick_baseline
 from latentscale_pipeline.history.report import series_report
 from latentscale_pipeline.measures.finished_job import read_job
@@ -264,6 +268,24 @@ def test_a_series_opens_with_the_last_verdict_and_since_when() -> None:
     assert page.count("<li class=") == 4
     assert 'href="#job-3"' in page
     assert 'id="job-3"' in page
+
+
+def test_a_headline_shows_the_limits_of_the_nights_before() -> None:
+    values = [5.0, 5.2, 4.9, 5.1, 5.0, 5.3, 9.0]
+    entries = [
+        compared_night(number, value, "no_difference_found")
+        for number, value in enumerate(values, 1)
+    ]
+    (figure,) = series_report(entries, "nightly").sections[0].figures
+    lower, upper = (curve for curve in figure.panels[0].curves if curve.style == LIMITS)
+    assert len(lower.x) == 2, "the sixth night and the seventh have five before them"
+    for place, number in enumerate((5, 6)):
+        before = np.array(values[:number])
+        reach = stats.t.ppf(1 - stats.norm.sf(3.0), number - 1) * before.std(ddof=1)
+        reach *= math.sqrt(1 + 1 / number)
+        ends = (lower.y[place], upper.y[place])
+        assert ends == pytest.approx((before.mean() - reach, before.mean() + reach))
+    assert upper.y[1] < values[-1]
 
 
 def test_an_entry_of_an_earlier_version_has_no_verdict() -> None:

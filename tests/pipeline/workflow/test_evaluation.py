@@ -4,6 +4,7 @@ import json
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import yaml
 
+from latentscale_pipeline.history.registry import Registry
 from tests.conftest import Ended
 from tests.support.recipes import CLUSTERS, LATENTSCALE, RECIPES, corpus, wait_for
 
@@ -115,6 +117,27 @@ def test_a_corpus_that_lost_a_third_of_its_clusters_fails_the_gate(
     assert len(heard) == 2, "told once"
     searched = [path for path in place.rglob("*") if path.is_file() and path.suffix != ".npy"]
     assert not [path for path in searched if b"very-secret" in path.read_bytes()]
+
+
+def test_drift_from_the_nights_before_fails(place: Path, latentscale: Command) -> None:
+    gate = {"measure": "vendi", "kernel": "cosine", "order": 1, "drift": {"window": 6}}
+    write_workflow(place, gates=[gate], baseline="none")
+    assert night(latentscale, 1).code == 0
+    registry = Registry.existing(str(place / "history"))
+    [entry] = registry.entries()
+    for before in range(6):
+        scores = tuple(
+            score.model_copy(update={"value": (score.value or 0.0) * (1 + 0.01 * (before % 3))})
+            for score in entry.scores
+        )
+        known = {"job": f"nightly-{before}", "evaluation": f"{before}", "scores": scores}
+        assert registry.add(replace(entry, finished=f"2026-01-0{before + 1}T00:00:00Z", **known))
+    ended = night(latentscale, 2)
+    assert ended.code == 0, ended.err
+    ended = night(latentscale, 3)
+    assert ended.code == 1
+    assert "where the 6 jobs before put it between" in ended.err
+    assert "vendi cosine, order 1 (corpus) is " in ended.err
 
 
 def test_what_chance_does_not_explain_fails_without_a_reference(

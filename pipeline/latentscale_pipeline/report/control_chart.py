@@ -1,0 +1,116 @@
+r"""A control chart: where a score is expected from the earlier jobs of a series.
+
+Of m earlier values with mean x̄ and standard deviation s, the next one is expected between
+
+.. math:: \bar x \pm t_{m-1}\, s \sqrt{1 + 1/m},
+
+with the quantile of Student's distribution at which a normal value is farther away as rarely as it
+is from a known mean by a number of known standard deviations (Shewhart's limits; Hawkins & Qiu, The
+changepoint model for statistical process control, 2003, on why the quantile of the normal
+distribution would be too small). So the false-alarm rate is that of the number of sigmas, however
+short the series: 0.27 % at 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from latentscale_pipeline.results.model import Score
+
+LEAST_JOBS = 5
+"""Fewest earlier jobs that give limits."""
+
+SAME = 1e-6
+"""Relative difference between the same score computed on two kinds of machine."""
+
+
+@dataclass(frozen=True)
+class ControlLimits:
+    """Where a score is expected from earlier jobs.
+
+    Attributes
+    ----------
+    value : float
+        The score.
+    centre, lower, upper : float
+        The mean of the earlier values, and the limits.
+    jobs : int
+        Number of earlier values.
+    rows : int or None
+        Rows of the samples that all values are means of; None if they are of all rows.
+    """
+
+    value: float
+    centre: float
+    lower: float
+    upper: float
+    jobs: int
+    rows: int | None
+
+    @property
+    def away(self) -> float:
+        """Return how far the score is from the mean, in distances of a limit."""
+        reach = self.upper - self.centre
+        return abs(self.value - self.centre) / reach if reach else math.inf
+
+    @property
+    def exceeded(self) -> bool:
+        """Return whether the score is outside of the limits."""
+        slack = SAME * abs(self.centre)
+        return not self.lower - slack <= self.value <= self.upper + slack
+
+
+def false_alarm_rate(sigmas: float) -> float:
+    """Return how often a normal value is farther from its mean than ``sigmas`` deviations."""
+    return math.erfc(sigmas / math.sqrt(2.0))
+
+
+def common_rows(scores: Sequence[Score]) -> int | None:
+    """Return the rows of samples on which all were measured, and have their ranges."""
+    sizes = [{each.rows for each in score.samples or ()} for score in scores]
+    ranges = {score.expected.rows for score in scores if score.expected is not None}
+    return max(set.intersection(*sizes, *([ranges] if ranges else [])), default=None)
+
+
+def value_at(score: Score, rows: int | None) -> float:
+    """Return the mean of a score over samples, or the score of all rows."""
+    means = {each.rows: each.mean for each in score.samples or ()}
+    return float(score.value or 0.0) if rows is None else means[rows]
+
+
+def control_limits(score: Score, earlier: Sequence[Score], rate: float) -> ControlLimits | None:
+    """Return the limits that earlier jobs set.
+
+    Parameters
+    ----------
+    score : Score
+        The score, with a value.
+    earlier : sequence of Score
+        The same score in earlier jobs, with values.
+    rate : float
+        The false-alarm rate.
+
+    Returns
+    -------
+    ControlLimits or None
+        None with fewer than :data:`LEAST_JOBS` earlier values.
+    """
+    if len(earlier) < LEAST_JOBS:
+        return None
+    from latentscale.estimate import student_quantile  # reading results needs no scipy
+
+    rows = common_rows([score, *earlier])
+    values = np.array([value_at(each, rows) for each in earlier])
+    centre, spread = float(values.mean()), float(values.std(ddof=1))
+    if spread <= SAME * abs(centre):
+        # Counts that never changed: one of them could as well have been another.
+        errors = [each.sampling_error or 0.0 for each in earlier]
+        spread = math.sqrt(float(np.square(errors).mean()))
+    reach = student_quantile(1.0 - rate / 2.0, len(values) - 1) * spread
+    reach *= math.sqrt(1.0 + 1.0 / len(values))
+    value = value_at(score, rows)
+    return ControlLimits(value, centre, centre - reach, centre + reach, len(values), rows)

@@ -1,0 +1,73 @@
+"""Control limits: by hand, and how often they are exceeded by chance."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from latentscale_pipeline.report.control_chart import control_limits, false_alarm_rate
+from latentscale_pipeline.results.model import SampledScore, Score
+
+
+def score(value: float, **fields: object) -> Score:
+    known = {"measure": "toy", "of": "corpus", "score": "spread", "bounds": "exact"}
+    return Score(value=value, lower=value, upper=value, **known, **fields)  # type: ignore[arg-type]
+
+
+def test_limits_by_hand() -> None:
+    earlier = [score(value) for value in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)]
+    limits = control_limits(score(9.0), earlier, false_alarm_rate(2.0))
+    assert limits is not None
+    reach = stats.t.ppf(1 - stats.norm.sf(2.0), 5) * math.sqrt(3.5) * math.sqrt(7 / 6)
+    assert (limits.centre, limits.jobs, limits.rows) == (3.5, 6, None)
+    assert (limits.lower, limits.upper) == pytest.approx((3.5 - reach, 3.5 + reach))
+    assert limits.exceeded is bool(reach < 5.5)
+    assert limits.away == pytest.approx(5.5 / reach)
+    assert control_limits(score(9.0), earlier[:4], 0.05) is None
+
+
+def test_means_of_samples_take_the_place_of_scores_where_all_have_them() -> None:
+    def sampled(value: float, mean: float) -> Score:
+        means = [SampledScore(rows=100, mean=mean, variance=1.0, share=0.1, freedom=9)]
+        return score(value, samples=means)
+
+    earlier = [sampled(100.0 * at, 5.0 + at % 2) for at in range(8)]
+    limits = control_limits(sampled(1e4, 5.5), earlier, 0.003)
+    assert limits is not None
+    assert (limits.value, limits.centre, limits.rows) == (5.5, 5.5, 100)
+    assert not limits.exceeded
+
+
+def test_what_never_changed_has_its_sampling_error() -> None:
+    earlier = [score(0.0, sampling_error=0.01)] * 10
+    small, large = (control_limits(score(value), earlier, 0.0027) for value in (0.02, 0.2))
+    assert small is not None
+    assert large is not None
+    assert (small.exceeded, large.exceeded) == (False, True)
+    certain = [score(2.0)] * 10
+    for value, exceeded in ((2.0, False), (2.0 + 1e-9, False), (2.1, True)):
+        limits = control_limits(score(value), certain, 0.0027)
+        assert limits is not None
+        assert limits.exceeded is exceeded
+
+
+@pytest.mark.parametrize(
+    ("histories", "window"),
+    [(60, 14), pytest.param(1000, 14, marks=pytest.mark.full),
+     pytest.param(1000, 5, marks=pytest.mark.full)],
+)  # fmt: skip
+@pytest.mark.parametrize("sigmas", [2.0, 3.0])
+def test_false_alarms_are_as_frequent_as_stated(histories: int, window: int, sigmas: float) -> None:
+    generator = np.random.default_rng([histories, window])
+    rate, alarms, nights = false_alarm_rate(sigmas), 0, 100
+    for _ in range(histories):
+        values = [score(value) for value in generator.normal(7.0, 2.0, size=window + nights)]
+        for night in range(window, window + nights):
+            limits = control_limits(values[night], values[night - window : night], rate)
+            assert limits is not None
+            alarms += limits.exceeded
+    expected = rate * histories * nights
+    # Neighbouring nights share their limits, so alarms come in groups: twice the Poisson variance.
+    slack = 0.2 * expected if histories == 1000 else 4 * math.sqrt(2 * expected)
+    assert abs(alarms - expected) <= slack
