@@ -73,13 +73,16 @@ def write_score(compared: ComparedScore, *, typeset: bool) -> ComparedCells:
     verdict = WORDS.get(compared.verdict) or (
         "not comparable" if compared.left_out else compared.why_not
     )
+    side = _summarised if typeset else _bracketed
     return ComparedCells(
         measure=printable(score.measure),
         score=score_title(score) if typeset else score_name(score),
         of=score.of,
-        job=_bracketed(compared.job, typeset),
-        baseline=_bracketed(compared.baseline, typeset),
-        difference=_difference(compared, typeset),
+        job=side(compared.job),
+        baseline=side(compared.baseline),
+        difference=_points(compared)
+        if typeset and _counts(compared)
+        else _difference(compared, typeset=typeset),
         relative=_relative(compared, typeset),
         verdict=f"{verdict} (unlike)" if compared.mismatches and compared.anyway else verdict,
         significant=compared.verdict is Verdict.SIGNIFICANT,
@@ -93,17 +96,14 @@ SUMMARY = ("", "job", "baseline", "change", " ")
 def summarise_score(compared: ComparedScore) -> dict[str, str]:
     """Format one score for a summary, by column: with its sampling errors, and its change."""
     score = compared.score
-    rows = compared.difference if score.unit == SHARE_OF_ROWS else None
-    change = _relative(compared, typeset=False) or _difference(compared, typeset=False)
-    if rows is not None:
-        change = _signed(rows, f"{write_number(100 * rows, 3)} points") if rows else "0 points"
+    change = _points(compared) if _counts(compared) else _relative(compared, typeset=False)
     said = write_score(compared, typeset=False).verdict
     remark = "" if compared.significant is False or compared.beyond_bounds is False else said
     sides = {"job": compared.job, "baseline": compared.baseline}
     return {
         "": title_apart(score) if score.of == "reference" else full_title(score),
         **{name: "" if side is None else write_summarised(side) for name, side in sides.items()},
-        "change": change,
+        "change": change or _difference(compared),
         " ": remark,
     }
 
@@ -137,13 +137,29 @@ def write_notes(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def _bracketed(score: Score | None, typeset: bool) -> Written:
+def _bracketed(score: Score | None) -> Written:
     if score is None or score.value is None:
         return Written("none" if score else "", "")
-    return written_score(score, typeset=typeset)
+    return written_score(score, typeset=False)
 
 
-def _difference(compared: ComparedScore, typeset: bool) -> str:
+def _summarised(score: Score | None) -> Written:
+    if score is None or score.value is None:
+        return Written("none" if score else "", "")
+    return Written(write_summarised(score, typeset=True), "")
+
+
+def _counts(compared: ComparedScore) -> bool:
+    return compared.score.unit == SHARE_OF_ROWS and compared.difference is not None
+
+
+def _points(compared: ComparedScore) -> str:
+    """Format the difference of two shares of rows."""
+    points = 100 * (compared.difference or 0.0)
+    return _signed(points, f"{write_number(points, 3)} points")
+
+
+def _difference(compared: ComparedScore, *, typeset: bool = False) -> str:
     if compared.difference is None:
         return ""
     if compared.difference == 0.0:

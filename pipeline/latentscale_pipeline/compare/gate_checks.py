@@ -126,6 +126,9 @@ def check_gates(
     for position, gate in enumerate(gates):
         place = f"{where}: gates.{position}"
         selected = select(gate, comparison.scores, place)
+        if gate.drift is not None and not gate.selectors:
+            headlines = {id(score) for score in headlines_of([each.score for each in selected])}
+            selected = tuple(each for each in selected if id(each.score) in headlines)
         if gate.max_drop is not None or gate.max_rise is not None:
             _refuse_incomparable(selected, place)
         if gate.significant:
@@ -143,7 +146,7 @@ def check_gates(
         if gate.drift is not None:
             if earlier is None:
                 raise BadInput(f"{place} has drift, which needs a history; {WITH_HISTORY}")
-            drifted, remark = _drifts(gate, gate.drift, selected, earlier)
+            drifted, remark = _drifts(gate.drift, selected, earlier)
             failures += drifted
         failures.sort(key=lambda failure: -failure.excess)
         results.append(GateResult(gate, selected, tuple(failures), remark))
@@ -198,16 +201,12 @@ def _unexpected(p_below: float, selected: Sequence[ComparedScore], place: str) -
 
 
 def _drifts(
-    gate: Gate,
     drift: Drift,
     selected: Sequence[ComparedScore],
     earlier: Sequence[Sequence[Score]],
 ) -> tuple[list[Failure], str]:
     """Return the scores outside of the limits of earlier jobs, and how many jobs there are."""
     own = [compared for compared in selected if compared.job is not None]
-    if not gate.selectors:
-        headlines = {id(score) for score in headlines_of([each.score for each in own])}
-        own = [compared for compared in own if id(compared.score) in headlines]
     rate = false_alarm_rate(drift.sigmas) / max(1, len(own))
     failures, counts = [], []
     for compared in own:

@@ -42,7 +42,7 @@ Key = tuple[str, str, str, str | None, str | None, float | None]
 WINDOW, SIGMAS = 14, 3.0
 """Jobs before each that set its control limits, and how wide these are."""
 
-LIMITS = Style(f"control limits of up to {WINDOW} jobs before ({SIGMAS:g} sigmas)", "chance", "2 3")
+LIMITS = Style("control limits", "soft", "2 3")
 """The dotted lines between which a job is expected from those before."""
 
 

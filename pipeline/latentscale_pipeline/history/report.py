@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from latentscale_pipeline.history.entries import Entry
 from latentscale_pipeline.history.opening import (
+    SIGMAS,
     VERDICTS,
+    WINDOW,
     Key,
     anchor_of,
     day_of,
@@ -36,7 +38,8 @@ ENDS = ("value", "lower", "upper")
 
 CAPTION = (
     "Grey is where chance alone puts a job, and a diamond is a score beyond that. Scores that "
-    "differ in the last job come first."
+    "differ in the last job come first. Dotted lines are control limits: where the up to "
+    f"{WINDOW} jobs before put each job, at {SIGMAS:g} sigmas."
 )
 
 Trend = Sequence[tuple[Entry, Score]]

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from latentscale_pipeline.report.scores import report_of
 from latentscale_pipeline.results.model import Score
 
 LEAST_JOBS = 5
@@ -54,8 +55,8 @@ class ControlLimits:
     @property
     def away(self) -> float:
         """Return how far the score is from the mean, in distances of a limit."""
-        reach = self.upper - self.centre
-        return abs(self.value - self.centre) / reach if reach else math.inf
+        end = self.upper if self.value > self.centre else self.lower
+        return abs((self.value - self.centre) / (end - self.centre)) if end != self.centre else 1.0
 
     @property
     def exceeded(self) -> bool:
@@ -112,5 +113,13 @@ def control_limits(score: Score, earlier: Sequence[Score], rate: float) -> Contr
         spread = math.sqrt(float(np.square(errors).mean()))
     reach = student_quantile(1.0 - rate / 2.0, len(values) - 1) * spread
     reach *= math.sqrt(1.0 + 1.0 / len(values))
-    value = value_at(score, rows)
-    return ControlLimits(value, centre, centre - reach, centre + reach, len(values), rows)
+    known = report_of(score.measure).scores.get(score.score)
+    least, most = (None, None) if known is None else (known.least, known.most)
+    return ControlLimits(
+        value_at(score, rows),
+        centre,
+        max(centre - reach, -math.inf if least is None else least),
+        min(centre + reach, math.inf if most is None else most),
+        len(values),
+        rows,
+    )

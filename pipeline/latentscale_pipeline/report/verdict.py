@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -106,10 +107,9 @@ def _listed(results: Results) -> Iterator[tuple[tuple[str, str], str]]:
 
 
 def sample_rows(known: Sequence[Compared]) -> int | None:
-    """Return the most rows that scores were measured on; None if all are counts."""
-    return max(
-        (one.expected.rows for one in known if one.score.unit != SHARE_OF_ROWS), default=None
-    )
+    """Return the rows that most scores were measured on; None if all are counts."""
+    counts = Counter(one.expected.rows for one in known if one.score.unit != SHARE_OF_ROWS)
+    return max(counts, key=lambda rows: (counts[rows], rows), default=None)
 
 
 def found_and_usual(

@@ -54,10 +54,10 @@ def written_score(score: Score, *, typeset: bool = True) -> Written:
     return write_estimate(score.value, score.lower, score.upper, typeset=typeset)
 
 
-def write_summarised(score: Score) -> str:
+def write_summarised(score: Score, *, typeset: bool = False) -> str:
     """Format a score for a summary: with its sampling error, and its bracket where that is wide."""
     written, error, numbers = (
-        written_score(score, typeset=False),
+        written_score(score, typeset=typeset),
         score.sampling_error,
         score.numbers,
     )
@@ -68,8 +68,8 @@ def write_summarised(score: Score) -> str:
         return _percentage(value, error)
     if not error:
         return written.value if written.bracket.startswith("±") else str(written)
-    rounded = write_estimate(value, value - error / 2, value + error / 2).value if value else "0"
-    shown = f"{rounded} ± {write_number(error, 2)}"
+    near = write_estimate(value, value - error / 2, value + error / 2, typeset=typeset)
+    shown = f"{near.value if value else '0'} ± {write_number(error, 2, typeset=typeset)}"
     wide = max(upper - value, value - lower) > NARROW_BRACKET * error
     return f"{shown} {written.bracket}" if wide else shown
 

@@ -41,7 +41,7 @@ class LabelSharesReport(MeasureReport):
     source = "Two binomial shares after Anscombe's transformation, Biometrika 1948"
     scores: ClassVar[Mapping[str, Definition]] = {
         "share": Definition(
-            "Rows",
+            "Rows of the least usual label",
             "Share of the corpus with the label whose share is least usual beside the reference; "
             "its range holds the shares of all labels together.",
             headline=True,

@@ -79,11 +79,13 @@ def test_a_label_that_was_cut_is_named_first(tmp_path: Path) -> None:
     )
     verdict = document["verdict"]
     assert verdict["value"] == "differs"
-    assert verdict["reason"].startswith(f"Rows (label law): {counted['law']} of 1,500 rows, where ")
+    assert verdict["reason"].startswith(
+        f"Rows of the least usual label (label law): {counted['law']} of 1,500 rows, where "
+    )
     report = job_report(finished.results)
     assert report.opening is not None
     (row,) = (row for row in report.opening.rows if row.differs)
-    assert row.title == "Rows (label law)"
+    assert row.title == "Rows of the least usual label (label law)"
     (section,) = (part for part in report.sections if part.key == "label_shares")
     (figure,) = section.figures
     assert figure.panels[0].places[-1] == "law"
