@@ -38,8 +38,8 @@ ENDS = ("value", "lower", "upper")
 
 CAPTION = (
     "Grey is where chance alone puts a job, and a diamond is a score beyond that. Scores that "
-    "differ in the last job come first. Dotted lines are control limits: where the up to "
-    f"{WINDOW} jobs before put each job, at {SIGMAS:g} sigmas."
+    "differ in the last job come first. Dotted lines are control limits: where the "
+    f"{WINDOW} jobs before, or fewer, put each job, at {SIGMAS:g} sigmas."
 )
 
 Trend = Sequence[tuple[Entry, Score]]

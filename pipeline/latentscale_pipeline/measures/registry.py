@@ -8,6 +8,7 @@ from latentscale_pipeline.measures import (
     label_shares,
     magnitude,
     mmd,
+    modes,
     vendi,
 )
 from latentscale_pipeline.measures.base import Measure, RowFilter
@@ -16,6 +17,7 @@ MEASURES: dict[str, Measure] = {
     "duplicates": duplicates.MEASURE,
     "label_shares": label_shares.MEASURE,
     "mmd": mmd.MEASURE,
+    "modes": modes.MEASURE,
     "heat": heat.MEASURE,
     "geomca": geomca.MEASURE,
     "magnitude": magnitude.MEASURE,

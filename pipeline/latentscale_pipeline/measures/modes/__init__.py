@@ -1,0 +1,55 @@
+"""Modes: kinds of rows that are more frequent in the corpus or in the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, Results, Role
+from latentscale_pipeline.measures.modes.config import ModesSection
+from latentscale_pipeline.measures.modes.report import ModesReport
+from latentscale_pipeline.measures.modes.results import ModesResults
+
+
+class ModesMeasure(Measure):
+    """The measure of kinds of rows whose frequency differs."""
+
+    section = ModesSection
+    results = ModesResults
+    report = ModesReport()
+
+    def needs_directions(self, name: str, section: Any) -> str:
+        """Return that rows of zeros have no direction."""
+        return name
+
+    def plan(self, section: ModesSection, facts: JobFacts) -> list[Stage]:
+        """Plan the second moments by groups, the modes and the rows that stand for them."""
+        from latentscale_pipeline.measures.modes.plan import plan_modes
+
+        return plan_modes(section, facts)
+
+    def collect(self, section: ModesSection, facts: JobFacts, results: Results) -> Findings:
+        """Collect the modes, with where chance puts the largest of them."""
+        from latentscale_pipeline.measures.modes.collect import collect_modes
+
+        return collect_modes(facts, results)
+
+    def name_representatives(
+        self,
+        section: ModesSection,
+        findings: Findings,
+        results: Results,
+        corpora: Mapping[Role, Corpus],
+    ) -> Findings:
+        """Add ids and labels of the rows that stand for modes."""
+        from latentscale_pipeline.measures.modes.collect import name_rows
+
+        return name_rows(findings, corpora)
+
+    def section_of_sample(self, section: ModesSection) -> None:
+        """Return None: random divisions of the rows say what is expected."""
+
+
+MEASURE = ModesMeasure()

@@ -1,0 +1,98 @@
+"""What the report says of modes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from latentscale_pipeline.measures.base import MeasureReport
+from latentscale_pipeline.measures.modes.results import Mode, ModesResults
+from latentscale_pipeline.views.content import Table, table_of
+from latentscale_pipeline.views.formatting import printable, shorten, write_number
+from latentscale_pipeline.views.glossary import Definition
+
+SHOWN_ROWS = 5
+"""Rows that stand for a mode in a table."""
+
+SHOWN_LABELS = 2
+"""Labels that are named for a mode."""
+
+
+class ModesReport(MeasureReport):
+    """Kinds of rows that are more frequent in the corpus or in the reference."""
+
+    group = "Coverage"
+    title = "Modes: kinds of rows that differ in frequency"
+    question = (
+        "Which kinds of rows are more frequent in the corpus than in the reference, and which less."
+    )
+    source = (
+        "Zhang, Li and Farnia, An interpretable evaluation of entropy-based novelty of generative "
+        "models, ICML 2024, theorem 1"
+    )
+    scores: ClassVar[Mapping[str, Definition]] = {
+        "novel": Definition(
+            "Largest novel mode",
+            "By how much the kind of rows that gained most is more frequent than in the "
+            "reference; chance alone makes one, too.",
+            headline=True,
+            least=0.0,
+            most=1.0,
+        ),
+        "missing": Definition(
+            "Largest missing mode",
+            "By how much the kind of rows that lost most is less frequent than in the reference; "
+            "chance alone makes one, too.",
+            headline=True,
+            least=0.0,
+            most=1.0,
+        ),
+    }
+
+    def tables(self, found: ModesResults) -> list[Table]:
+        """Return the modes of both kinds, with rows that stand for them."""
+        kinds = (
+            ("More frequent in the corpus, with its rows", found.novel),
+            ("More frequent in the reference, with its rows", found.missing),
+        )
+        return [
+            table_of(title, _table_rows(modes), numeric=("difference", "corpus", "reference"))
+            for title, modes in kinds
+            if modes
+        ]
+
+    def notes(self, found: ModesResults) -> list[str]:
+        """Say how to read the modes."""
+        return [
+            (
+                "The first mode counts if its score is outside of the expected range; rows near it "
+                "show which kind of rows it is. Later modes are usually chance."
+            )
+        ]
+
+
+def _table_rows(modes: Sequence[Mode]) -> list[dict[str, str]]:
+    return [
+        {
+            "mode": str(place),
+            "difference": write_number(mode.value, 2, typeset=True),
+            "corpus": write_number(mode.corpus, 3, typeset=True),
+            "reference": write_number(mode.reference, 3, typeset=True),
+            "labels": _labels(mode),
+            "nearest rows": ", ".join(
+                printable(shorten(row.id, 40)) if row.id is not None else f"row {row.row}"
+                for row in mode.rows[:SHOWN_ROWS]
+            ),
+        }
+        for place, mode in enumerate(modes, 1)
+    ]
+
+
+def _labels(mode: Mode) -> str:
+    """Return the most frequent labels of the rows that stand for a mode."""
+    labels = Counter(row.label for row in mode.rows if row.label is not None)
+    return ", ".join(
+        f"{printable(shorten(label, 40))} ({count} of {len(mode.rows)})"
+        for label, count in labels.most_common(SHOWN_LABELS)
+    )

@@ -1,0 +1,46 @@
+"""Results of the modes: their part of ``measures`` in the results."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from latentscale_pipeline.results.part import Absent, Count, Part, Share
+
+
+class ModeRow(Part):
+    """A row that stands for a mode."""
+
+    row: Count
+    """Number of the row in its corpus."""
+    cosine: Annotated[float, Field(ge=0.0, le=1.0)]
+    """Absolute cosine with the mode's direction."""
+    id: Absent[str] = None
+    """Its id, if the corpus has ids."""
+    label: Absent[str] = None
+    """Its label, if the corpus has labels."""
+
+
+class Mode(Part):
+    """A kind of rows that is more frequent in one corpus than in the other."""
+
+    value: Annotated[float, Field(ge=0.0)]
+    """Difference of the two shares."""
+    corpus: Share
+    """Mean squared cosine of the corpus's rows with the mode's direction."""
+    reference: Share
+    """The same of the reference's rows."""
+    rows: list[ModeRow]
+    """The rows nearest to the direction, of the corpus in which the mode is more frequent."""
+
+
+class ModesResults(Part):
+    """Modes of the corpus beside the reference."""
+
+    model_config = ConfigDict(title="modes")
+
+    novel: list[Mode]
+    """Modes that are more frequent in the corpus, the largest difference first."""
+    missing: list[Mode]
+    """Modes that are more frequent in the reference, the largest difference first."""

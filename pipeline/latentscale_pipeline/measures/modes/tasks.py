@@ -1,0 +1,114 @@
+"""Tasks of the modes: second moments by groups, their difference, and the nearest rows."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.modes.difference import (
+    GroupMoments,
+    divide_groups,
+    leading_modes,
+    sum_group_moments,
+)
+from latentscale.tiles.distances import as_points, row_blocks
+from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.storage.artifacts import Output
+
+Float64Array = NDArray[np.float64]
+Int64Array = NDArray[np.int64]
+
+SHARDS_PER_TASK = 8
+"""Shards that one task reads."""
+
+BLOCK_ROWS = 4096
+"""Rows that are scaled to unit length at a time."""
+
+KINDS = {"corpus": "novel", "reference": "missing"}
+"""The modes that the rows of each corpus stand for."""
+
+
+def sum_moments(inputs: Inputs) -> Output:
+    """Sum the outer products of the rows of some shards, by random groups."""
+    corpus, generator = inputs.corpora[inputs.parameters["role"]], inputs.generator()
+    groups = inputs.parameters["groups"]
+    matrices, sizes = np.zeros((groups, corpus.d, corpus.d)), np.zeros(groups, np.int64)
+    for shard in _shards(inputs):
+        rows = corpus.read_shard(shard)
+        group = generator.integers(groups, size=len(rows))
+        for block in row_blocks(len(rows), BLOCK_ROWS):
+            unit = as_points(rows[block], "cosine").rows
+            sum_group_moments(unit, group[block], matrices, sizes)
+    return Output(values={}, arrays={"matrices": matrices, "sizes": sizes})
+
+
+def join_moments(inputs: Inputs) -> Output:
+    """Add the sums of all parts in their order."""
+    first, *others = inputs.parts
+    matrices, sizes = first.array("matrices").copy(), first.array("sizes").copy()
+    for part in others:
+        matrices += part.array("matrices")
+        sizes += part.array("sizes")
+    return Output(values={}, arrays={"matrices": matrices, "sizes": sizes})
+
+
+def find_modes(inputs: Inputs) -> Output:
+    """Find the largest modes of both kinds, and what random divisions make of them."""
+    p = inputs.parameters
+    parts = [inputs.results[name] for name in p["moments"]]
+    moments = GroupMoments(
+        np.concatenate([part.array("matrices") for part in parts]),
+        np.concatenate([part.array("sizes") for part in parts]),
+        len(parts[0].array("sizes")),
+    )
+    novel, missing = leading_modes(moments, p["count"])
+    divided = divide_groups(moments, inputs.generator())
+    arrays = {}
+    for name, modes, chance in (("novel", novel, divided[0]), ("missing", missing, divided[1])):
+        arrays[f"{name}_values"] = modes.values
+        arrays[f"{name}_directions"] = modes.directions
+        arrays[f"{name}_shares"] = modes.shares
+        arrays[f"{name}_divided"] = chance
+    return Output(values={}, arrays=arrays)
+
+
+def find_rows(inputs: Inputs) -> Output:
+    """Find the rows of some shards that are nearest to each mode."""
+    p, corpus = inputs.parameters, inputs.corpora[inputs.parameters["role"]]
+    directions = inputs.results["modes"].array(f"{KINDS[p['role']]}_directions")
+    rows: Int64Array = np.empty((0, directions.shape[1]), np.int64)
+    cosines: Float64Array = np.empty((0, directions.shape[1]))
+    for shard in _shards(inputs):
+        start, read = corpus.shard_range(shard).start, corpus.read_shard(shard)
+        for block in row_blocks(len(read), BLOCK_ROWS):
+            found = np.abs(as_points(read[block], "cosine").rows @ directions)
+            numbers = np.arange(start + block.start, start + block.stop)[:, None]
+            rows, cosines = _nearest(
+                np.concatenate([rows, np.broadcast_to(numbers, found.shape)]),
+                np.concatenate([cosines, found]),
+                p["examples"],
+            )
+    return Output(values={}, arrays={"rows": rows, "cosines": np.minimum(cosines, 1.0)})
+
+
+def join_rows(inputs: Inputs) -> Output:
+    """Choose the nearest rows of all parts."""
+    rows, cosines = (
+        np.concatenate([part.array(name) for part in inputs.parts]) for name in ("rows", "cosines")
+    )
+    rows, cosines = _nearest(rows, cosines, inputs.parameters["examples"])
+    return Output(values={}, arrays={"rows": rows, "cosines": cosines})
+
+
+def _nearest(
+    rows: Int64Array, cosines: Float64Array, count: int
+) -> tuple[Int64Array, Float64Array]:
+    """Return the rows with the largest cosines in every column, of equal ones the first."""
+    order = np.argsort(-cosines, axis=0, kind="stable")[:count]
+    return np.take_along_axis(rows, order, 0), np.take_along_axis(cosines, order, 0)
+
+
+def _shards(inputs: Inputs) -> range:
+    first = inputs.index * SHARDS_PER_TASK
+    count = inputs.corpora[inputs.parameters["role"]].shard_count
+    return range(first, min(first + SHARDS_PER_TASK, count))

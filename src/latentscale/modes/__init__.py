@@ -1,0 +1,1 @@
+"""Modes: kinds of rows that are more frequent in one of two corpora."""

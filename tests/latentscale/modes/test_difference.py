@@ -1,0 +1,113 @@
+"""Modes by their definition, by a planted kind of rows, and their p-values."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from latentscale.modes.difference import (
+    DENSE,
+    GroupMoments,
+    divide_groups,
+    expect_mode,
+    leading_modes,
+    sum_group_moments,
+)
+
+
+def unit(rows):
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def moments_of(x, y, groups, generator):
+    matrices, sizes = [], []
+    for rows in (x, y):
+        own = np.zeros((groups, rows.shape[1], rows.shape[1])), np.zeros(groups, np.int64)
+        group = generator.permutation(len(rows)) % groups
+        sum_group_moments(unit(rows), group, *own)
+        matrices.append(own[0])
+        sizes.append(own[1])
+    return GroupMoments(np.concatenate(matrices), np.concatenate(sizes), groups)
+
+
+def test_modes_are_eigenvectors_of_the_difference():
+    generator = np.random.default_rng(0)
+    x, y = generator.normal(size=(90, 5)), generator.normal(size=(70, 5)) * np.arange(1, 6)
+    novel, missing = leading_modes(moments_of(x, y, 4, generator), 5)
+    difference = unit(x).T @ unit(x) / 90 - unit(y).T @ unit(y) / 70
+    values = np.linalg.eigvalsh(difference)
+    np.testing.assert_allclose(novel.values, values[values > 0][::-1], atol=1e-14)
+    np.testing.assert_allclose(missing.values, -values[values < 0], atol=1e-14)
+    for modes, sign in ((novel, 1), (missing, -1)):
+        np.testing.assert_allclose(
+            difference @ modes.directions, sign * modes.values * modes.directions, atol=1e-14
+        )
+        for place, rows in enumerate((x, y)):
+            shares = ((unit(rows) @ modes.directions) ** 2).mean(axis=0)
+            np.testing.assert_allclose(modes.shares[:, place], shares, atol=1e-14)
+        np.testing.assert_allclose(modes.shares @ [sign, -sign], modes.values, atol=1e-14)
+
+
+def test_a_planted_kind_is_the_first_mode():
+    """Orthogonal kinds of which one is twice as frequent: its direction, and its difference."""
+    generator = np.random.default_rng(1)
+
+    def draw(shares):
+        kinds = generator.choice(len(shares), size=4000, p=shares)
+        return np.eye(8)[kinds] + 0.02 * generator.normal(size=(4000, 8)), kinds
+
+    x, kinds = draw([0.2, *[0.8 / 7] * 7])
+    y, _ = draw([0.1, *[0.9 / 7] * 7])
+    novel, missing = leading_modes(moments_of(x, y, 5, generator), 2)
+    assert novel.values[0] == pytest.approx(0.1, abs=0.02)
+    assert abs(novel.directions[0, 0]) > 0.99
+    top = np.argsort(-((unit(x) @ novel.directions[:, 0]) ** 2))[:100]
+    assert (kinds[top] == 0).mean() > 0.98
+    assert missing.values[0] < 0.04
+
+
+@pytest.mark.parametrize("dimension", [6, DENSE + 20])
+def test_divisions_by_brute_force(dimension):
+    generator = np.random.default_rng(2)
+    x, y = generator.normal(size=(60, dimension)), generator.normal(size=(48, dimension))
+    moments = moments_of(x, y, 3, generator)
+    largest, smallest = divide_groups(moments, generator, divisions=30)
+    from itertools import combinations
+
+    everything = []
+    for side in combinations(range(6), 3):
+        rest = [g for g in range(6) if g not in side]
+        one, two = (
+            moments.matrices[list(part)].sum(axis=0) / moments.sizes[list(part)].sum()
+            for part in (side, rest)
+        )
+        values = np.linalg.eigvalsh(one - two)
+        everything.append((values[-1], -values[0]))
+    for pair in zip(largest, smallest, strict=True):
+        assert min(np.abs(np.subtract(pair, other)).max() for other in everything) < 1e-7
+
+
+def test_p_is_uniform_if_the_source_is_the_same():
+    generator = np.random.default_rng(3)
+    found = []
+    for _ in range(150):
+        rows = generator.normal(loc=(2, 1, 0, 0, 0, 0), size=(200, 6))
+        moments = moments_of(rows[:120], rows[120:], 8, generator)
+        divided, _ = divide_groups(moments, generator, divisions=99)
+        novel, _ = leading_modes(moments, 1)
+        found.append(expect_mode(float(novel.values[0]), divided).p)
+    assert stats.kstest(found, "uniform").pvalue > 0.01
+
+
+def test_where_it_is_expected():
+    divided = np.array([1.0, 2.0, 3.0, 4.0])
+    expected = expect_mode(3.0, divided)
+    assert (expected.centre, expected.lower, expected.p) == (2.5, 1.0, 3 / 5)
+    assert expect_mode(9.0, divided).p == 1 / 5
+    assert expected.smallest_found(0.05) > expected.smallest_found(0.5) > 0
+
+
+def test_one_group_is_refused():
+    with pytest.raises(ValueError, match="1 and 2 groups; both need at least two"):
+        divide_groups(
+            GroupMoments(np.zeros((3, 2, 2)), np.ones(3, int), 1), np.random.default_rng(0)
+        )

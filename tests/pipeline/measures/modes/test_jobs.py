@@ -1,0 +1,110 @@
+"""Modes through a job: as defined, a planted kind of rows, and the rows that are named."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.jobs import results_of, run_here
+
+
+def run(folder: Path, corpus: np.ndarray, reference: np.ndarray, keys: str = "") -> Any:
+    folder.mkdir()
+    text = f"name: m\noutput: {folder}\ncluster: {{kind: serial}}\n"
+    text += f"measures: {{modes: {{{keys}}}}}\n"
+    for role, rows in (("corpus", corpus), ("reference", reference)):
+        np.save(folder / f"{role}.npy", rows.astype("f4"))
+        text += f"{role}: {folder}/{role}.npy\n"
+    (folder / "job.yaml").write_text(text)
+    run_here(folder / "job.yaml")
+    return results_of(folder)
+
+
+def kinds(generator: np.random.Generator, n: int, shares: list[float]) -> Any:
+    """Rows around orthogonal directions, and the direction of each."""
+    chosen = generator.choice(len(shares), size=n, p=shares)
+    return np.eye(len(shares))[chosen] + 0.05 * generator.normal(size=(n, len(shares))), chosen
+
+
+def test_they_are_eigenvectors_and_name_their_rows(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    corpus, ours = kinds(generator, 900, [0.4, 0.1, 0.2, 0.2, 0.1])
+    reference, theirs = kinds(generator, 700, [0.2, 0.3, 0.2, 0.2, 0.1])
+    results = run(tmp_path / "job", corpus, reference, "count: 2, examples: 20")
+    found = results["measures"]["modes"]
+    unit = [
+        rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        for rows in (each.astype("f4").astype(float) for each in (corpus, reference))
+    ]
+    difference = unit[0].T @ unit[0] / 900 - unit[1].T @ unit[1] / 700
+    values, directions = np.linalg.eigh(difference)
+    novel, missing = found["novel"], found["missing"]
+    assert [mode["value"] for mode in novel] == pytest.approx(values[::-1][:2], abs=1e-12)
+    assert missing[0]["value"] == pytest.approx(-values[0], abs=1e-12)
+    assert novel[0]["corpus"] - novel[0]["reference"] == pytest.approx(values[-1], abs=1e-12)
+    cosines = np.abs(unit[0] @ directions[:, -1])
+    assert [row["row"] for row in novel[0]["rows"]] == np.argsort(-cosines)[:20].tolist()
+    assert novel[0]["rows"][0]["cosine"] == pytest.approx(cosines.max(), abs=1e-12)
+    assert {ours[row["row"]] for row in novel[0]["rows"]} == {0}
+    assert {theirs[row["row"]] for row in missing[0]["rows"]} == {1}
+    gained, lost = results["scores"]
+    for row, value in ((gained, values[-1]), (lost, -values[0])):
+        assert row["value"] == pytest.approx(value, abs=1e-12)
+        assert row["expected"]["p"] == 0.001
+        assert row["expected"]["upper"] < value
+    assert results["verdict"]["value"] == "differs"
+
+
+def test_samples_of_one_source_and_a_corpus_beside_itself(tmp_path: Path) -> None:
+    generator = np.random.default_rng(1)
+    corpus, _ = kinds(generator, 600, [0.25] * 4)
+    reference, _ = kinds(generator, 500, [0.25] * 4)
+    results = run(tmp_path / "samples", corpus, reference)
+    assert all(row["expected"]["p"] > 0.01 for row in results["scores"])
+    same = run(tmp_path / "itself", corpus, corpus)
+    assert [row["value"] for row in same["scores"]] == pytest.approx([0.0, 0.0], abs=1e-15)
+    assert all(row["expected"]["p"] > 0.9 for row in same["scores"])
+
+
+def test_rows_have_ids_and_labels(tmp_path: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    from latentscale_pipeline.report.job import job_report
+    from latentscale_pipeline.report.markdown import write_markdown
+    from tests.support.results_documents import read
+
+    generator = np.random.default_rng(2)
+    names = np.array(["cats", "dogs", "<b>birds</b>"])
+    for role, shares in (("corpus", [0.6, 0.2, 0.2]), ("reference", [0.2, 0.2, 0.6])):
+        rows, chosen = kinds(generator, 400, shares)
+        columns = {
+            "id": [f"{role}-{row}" for row in range(len(rows))],
+            "label": names[chosen],
+            "vector": pa.array(list(rows.astype("f4")), pa.list_(pa.float32())),
+        }
+        parquet.write_table(pa.table(columns), tmp_path / f"{role}.parquet")
+    (tmp_path / "job.yaml").write_text(
+        f"name: m\noutput: {tmp_path}/jobs\ncluster: {{kind: serial}}\nmeasures: {{modes: {{}}}}\n"
+        f"corpus: {tmp_path}/corpus.parquet\nreference: {tmp_path}/reference.parquet\n"
+    )
+    run_here(tmp_path / "job.yaml")
+    results = results_of(tmp_path / "jobs")
+    [mode, *_] = results["measures"]["modes"]["novel"]
+    assert {row["label"] for row in mode["rows"]} == {"cats"}
+    assert all(row["id"] == f"corpus-{row['row']}" for row in mode["rows"])
+    [mode, *_] = results["measures"]["modes"]["missing"]
+    assert {row["label"] for row in mode["rows"]} == {"<b>birds</b>"}
+    page = write_markdown(job_report(read(results)))
+    assert "cats (10 of 10)" in page
+    assert "<b>birds" not in page
+
+
+def test_few_rows_say_why(tmp_path: Path) -> None:
+    rows = np.eye(4)[np.arange(99) % 4]
+    results = run(tmp_path / "few", np.concatenate([rows, rows]), rows)
+    assert results["measures"] == {
+        "modes": None,
+        "modes_reason": "the reference has fewer than 100 rows",
+    }
