@@ -66,6 +66,12 @@ class Computed:
         [score] = [score for score in self.findings.scores if score.score == name]
         return score
 
+    def expected(self, name: str) -> tuple[float, float]:
+        """Return the range in which the measure itself expects a score."""
+        place = [score.score for score in self.findings.scores].index(name)
+        known = self.findings.expected[place].expectation
+        return known.lower, known.upper
+
     def array(self, name: str) -> NDArray[Any]:
         """Return an array by its name in a job's results."""
         data = self.store.read(self.findings.arrays[name])

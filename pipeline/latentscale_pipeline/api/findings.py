@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from latentscale.estimate import Estimate
 from latentscale_pipeline.views.figure import Curve, Panel
+from latentscale_pipeline.views.formatting import write_number
 from latentscale_pipeline.views.scores import write_p
 from latentscale_pipeline.views.svg import draw_panels
 
@@ -135,6 +136,8 @@ class MmdFindings(Findings):
         Standard error over fresh samples of both.
     p : float
         How often random divisions of the rows differ at least as much.
+    expected : tuple of float
+        The range in which it lies 95 times in 100 if both sets come from one distribution.
     """
 
     kernel: str
@@ -143,6 +146,7 @@ class MmdFindings(Findings):
     discrepancy: Estimate
     sampling_error: float
     p: float
+    expected: tuple[float, float]
 
     @property
     def title(self) -> str:
@@ -154,11 +158,21 @@ class MmdFindings(Findings):
     @property
     def lines(self) -> list[tuple[str, str]]:
         """Return the discrepancy and its p-value."""
-        return [("MMD²", written(self.discrepancy)), ("p", write_p(self.p))]
+        error, (lower, upper) = self.sampling_error, self.expected
+        return [
+            ("MMD²", f"{write_number(self.discrepancy.value, 3)} ± {write_number(error, 2)}"),
+            (
+                "expected",
+                f"{write_number(lower, 3)} to {write_number(upper, 3)} if alike",
+            ),
+            ("p", write_p(self.p)),
+        ]
 
     def records(self) -> list[dict[str, Any]]:
         """Return one mapping."""
-        return [{"score": "mmd", "p": self.p, **asdict(self.discrepancy)}]
+        found = asdict(self.discrepancy)
+        del found["standard_error"]
+        return [{"score": "mmd", "sampling_error": self.sampling_error, "p": self.p, **found}]
 
 
 @dataclass(frozen=True, repr=False)

@@ -417,6 +417,7 @@ def mmd_test(
         discrepancy=estimate,
         sampling_error=pair.sampling_error,
         p=pair.p,
+        expected=found.expected("mmd"),
     )
 
 

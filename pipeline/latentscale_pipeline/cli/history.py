@@ -41,8 +41,11 @@ def history() -> None:
 @click.argument("registry", metavar="HISTORY")
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
 @click.option("--tag", help="A word by which the (last) job can be picked as a baseline.")
-def add(registry: str, jobs: tuple[str, ...], tag: str | None) -> None:
+@click.option("--failed", is_flag=True, help="Their gates failed: they set no limits or baseline.")
+def add(registry: str, jobs: tuple[str, ...], tag: str | None, failed: bool) -> None:
     """Register finished jobs; jobs that are registered already are left unchanged.
+
+    A workflow registers its jobs itself, with the outcome of their gates.
 
     \b
     Example:
@@ -50,7 +53,7 @@ def add(registry: str, jobs: tuple[str, ...], tag: str | None) -> None:
     """
     known = Registry.at(registry)
     for url in jobs:
-        entry = make_entry(read_job(url))
+        entry = make_entry(read_job(url), passed=False if failed else None)
         added = known.add(entry)
         click.echo(f"{entry.job}: {'added' if added else 'was there already'}")
         if tag is not None and url == jobs[-1]:

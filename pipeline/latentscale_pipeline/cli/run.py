@@ -39,10 +39,11 @@ from latentscale_pipeline.measures.fresh_samples import sample_sizes
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.progress import reported, silent
 from latentscale_pipeline.report.terminal import print_scores
-from latentscale_pipeline.report.terminal_summary import print_summary
+from latentscale_pipeline.report.terminal_summary import print_summary, write_evidence
 from latentscale_pipeline.report.verdict import look_commands
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options
+from latentscale_pipeline.views.terminal import print_lines
 
 
 @click.command(no_args_is_help=True)
@@ -249,6 +250,9 @@ def print_finished(finished: Finished, *, as_json: bool = False, every_score: bo
         return
     show = print_scores if every_score else print_summary
     show(finished.results, Console())
+    verdict = finished.results.verdict
+    if every_score and verdict is not None and verdict.value is not None:
+        print_lines(Console(), write_evidence(verdict, finished.results.scores))
     click.echo()
     click.echo(f"results  {finished.store.locate('results.json')}")
     click.echo(f"report   {finished.store.locate('report.html')}")

@@ -99,6 +99,14 @@ def summarise_score(compared: ComparedScore) -> dict[str, str]:
     change = _points(compared) if _counts(compared) else _relative(compared, typeset=False)
     said = write_score(compared, typeset=False).verdict
     remark = "" if compared.significant is False or compared.beyond_bounds is False else said
+    usual = compared.expected
+    if usual is not None and compared.job is not None and usual.found != compared.job.value:
+        significant = remark == WORDS[Verdict.SIGNIFICANT]
+        if compared.left_out or significant:
+            change = _sampled_change(usual.found, usual.centre)
+        remark = f"{remark}, on samples of {usual.rows:,} rows" if significant else remark
+    elif compared.sampled is not None and compared.baseline is not None:
+        change = _signed_points(usual.found - (compared.baseline.value or 0.0)) if usual else ""
     sides = {"job": compared.job, "baseline": compared.baseline}
     return {
         "": title_apart(score) if score.of == "reference" else full_title(score),
@@ -155,8 +163,19 @@ def _counts(compared: ComparedScore) -> bool:
 
 def _points(compared: ComparedScore) -> str:
     """Format the difference of two shares of rows."""
-    points = 100 * (compared.difference or 0.0)
-    return _signed(points, f"{write_number(points, 3)} points")
+    return _signed_points(compared.difference or 0.0)
+
+
+def _signed_points(difference: float) -> str:
+    return _signed(difference, f"{write_number(100 * difference, 3)} points")
+
+
+def _sampled_change(job: float, baseline: float) -> str:
+    """Format the change of the means over samples."""
+    if not baseline:
+        return ""
+    share = (job - baseline) / abs(baseline)
+    return _signed(share, f"{write_number(100 * share, 3)} %")
 
 
 def _difference(compared: ComparedScore, *, typeset: bool = False) -> str:

@@ -24,7 +24,13 @@ from latentscale_pipeline.report.control_chart import (
 from latentscale_pipeline.report.verdict import headlines_of
 from latentscale_pipeline.results.kernel_names import is_kernel
 from latentscale_pipeline.results.model import Score
-from latentscale_pipeline.views.formatting import counted, printable, write_alike, write_number
+from latentscale_pipeline.views.formatting import (
+    counted,
+    printable,
+    write_alike,
+    write_apart,
+    write_number,
+)
 from latentscale_pipeline.views.scores import why_null, write_p, write_range
 
 SHOWN_SCALE = 1e-3
@@ -33,10 +39,10 @@ SHOWN_SCALE = 1e-3
 ROUNDING = 1e-12
 """Relative tolerance of a limit against rounding: 0.99 is a drop of 10 % from 1.1."""
 
-WITH_HISTORY = "name one with --history, or use the gate in a workflow"
+NAMED_FAILURES = 4
+"""Further violations that a message names."""
 
-DIGITS, MOST_DIGITS = 4, 17
-"""Digits of a number in a message; more if two numbers would look the same."""
+WITH_HISTORY = "name one with --history, or use the gate in a workflow"
 
 
 @dataclass(frozen=True)
@@ -87,11 +93,16 @@ class GateResult:
 
     @property
     def message(self) -> str:
-        """Return the worst violation, and the number of further ones, in one line."""
+        """Return the worst violation, and which other scores violate the gate, in one line."""
         if not self.failures:
             return ""
-        others = len(self.failures) - 1
-        also = f" (and {counted(others, 'more score')})" if others else ""
+        names = [failure.score.name for failure in self.failures]
+        others = list(dict.fromkeys(name for name in names[1:] if name != names[0]))
+        if others:
+            more = [f"{len(others) - NAMED_FAILURES} more"] if len(others) > NAMED_FAILURES else []
+            also = f" (also {'; '.join([*others[:NAMED_FAILURES], *more])})"
+        else:
+            also = f" (and {counted(len(names) - 1, 'more limit')})" if names[1:] else ""
         return self.failures[0].message + also
 
 
@@ -340,13 +351,13 @@ def _change(gate: Gate, score: ComparedScore, limit: str, sign: float) -> Failur
     if not _beyond(amount, allowed) or (gate.significant and not _significant(score, sign)):
         return None
     verb = "fell" if sign < 0 else "rose"
-    before, after = _written_apart(baseline, job)
+    before, after = write_apart(baseline, job)
     if math.isinf(amount):
         allows = f"no {limit} relative to it allows that; absolute: true would count it"
         problem = f"{score.name} {verb} from {before} to {after}{at}; {allows}"
         return Failure(score, limit, problem, amount)
     factor, unit = (1, "") if gate.absolute else (100, " %")
-    by, most = _written_apart(factor * amount, factor * allowed)
+    by, most = write_apart(factor * amount, factor * allowed)
     problem = (
         f"{score.name} {verb} by {by}{unit}, from {before} to {after}{at}; {limit} allows "
         f"{most}{unit}"
@@ -371,7 +382,7 @@ def _bound(gate: Gate, compared: ComparedScore, limit: str, sign: float) -> Fail
     likely = _nearest_likely(score, sign) if gate.significant else score.value
     if not _beyond(sign * likely, sign * allowed):
         return None
-    value, asked = _written_apart(score.value, allowed)
+    value, asked = write_apart(score.value, allowed)
     side = "below" if sign < 0 else "above"
     problem = f"{name} is {value}, {side} the {limit} of {asked}"
     return Failure(compared, limit, problem, sign * (score.value - allowed))
@@ -386,15 +397,6 @@ def _nearest_likely(score: Score, sign: float) -> float:
 
 def _beyond(amount: float, limit: float) -> bool:
     return amount > limit and not math.isclose(amount, limit, rel_tol=ROUNDING)
-
-
-def _written_apart(first: float, second: float) -> tuple[str, str]:
-    """Format two numbers with enough digits to tell them apart."""
-    for digits in range(DIGITS, MOST_DIGITS + 1):
-        written = write_number(first, digits), write_number(second, digits)
-        if written[0] != written[1] or first == second:
-            break
-    return written
 
 
 LIMITS: Mapping[str, tuple[Callable[[Gate, ComparedScore, str, float], Failure | None], float]] = {

@@ -15,7 +15,7 @@ from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.verdict import judge_change
 from latentscale_pipeline.results.kernel_names import complete_names
 from latentscale_pipeline.results.model import Results, RowsToLookAt, Score, Verdict
-from latentscale_pipeline.views.formatting import write_number
+from latentscale_pipeline.views.formatting import write_apart
 
 SAME_ROWS = Verdict(
     value="no_difference_found",
@@ -117,7 +117,7 @@ class Comparison:
     def describe_own_scales(self) -> str:
         """Say which scales each job derived for itself; empty if none differ."""
         own = [
-            f"{found.what} ({write_number(found.job)} here, {write_number(found.baseline)} there)"
+            "{} ({} here, {} there)".format(found.what, *write_apart(found.job, found.baseline))
             for found in self.mismatches
             if found.kind == "own scale"
         ]

@@ -230,7 +230,10 @@ def _gates_summary(gates: Sequence[GateResult]) -> str:
 
 
 def _gates(gates: Sequence[GateResult]) -> Answer:
-    facts = [Fact(str(result.gate), result.outcome, "", result.message) for result in gates]
+    facts = [
+        Fact(str(result.gate), result.outcome, "", result.message or result.remark)
+        for result in gates
+    ]
     return Answer("Did the gates pass?", facts)
 
 

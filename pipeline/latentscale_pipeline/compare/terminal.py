@@ -27,6 +27,7 @@ from latentscale_pipeline.compare.difference import ComparedScore
 from latentscale_pipeline.compare.gate_checks import GateResult
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.report.terminal_summary import headlines, write_evidence
+from latentscale_pipeline.report.verdict import look_commands
 from latentscale_pipeline.views.formatting import counted
 from latentscale_pipeline.views.scores import explain_summary
 from latentscale_pipeline.views.terminal import (
@@ -48,6 +49,8 @@ NARROW_COLUMNS = ("score", "of", "job", "baseline", "difference", "verdict")
 """Columns on a narrow terminal, under a heading that names the measure."""
 
 NUMBERS = frozenset({"job", "baseline", "difference", "relative"})
+BRACKETS = "± and [ , ]: bracket of the computation, without sampling error"
+
 NONE_SHARED = "No score of a summary is in both jobs."
 
 VERDICT_WIDTH = 22
@@ -97,7 +100,7 @@ def print_comparison(
         summary = [summarise_score(score) for score in shown.scores]
         print_lines(console, format_table(SUMMARY, summary) if summary else [NONE_SHARED])
         signs = explain_summary(row[side] for row in summary for side in ("job", "baseline"))
-        print_lines(console, ["", *signs])
+        print_lines(console, ["", *signs, *_look(comparison)])
     elif not console.is_terminal:
         print_lines(console, format_table(COLUMNS, rows))
     elif _natural_width(rows) <= console.width:
@@ -106,6 +109,8 @@ def print_comparison(
         for measure, group in groupby(scores, key=lambda cells: cells.measure):
             console.print(Text(measure, style="bold"))
             console.print(_table(NARROW_COLUMNS, [_narrow_row(cells) for cells in group]))
+    if every_score:
+        print_lines(console, [BRACKETS, ""])
     if more := len(comparison.scores) - len(scores):
         print_lines(console, [f"{counted(more, 'more score')}: --all", ""])
     print_lines(console, write_notes(comparison))
@@ -114,6 +119,13 @@ def print_comparison(
         line = Text(*GATES[result.outcome])
         rests = f", {result.remark}" if result.remark else ""
         console.print(line + Text(f"{result.gate} ({many}{rests})"), soft_wrap=True)
+
+
+def _look(comparison: Comparison) -> list[str]:
+    """Return the commands that list the rows behind the verdict."""
+    commands = look_commands(comparison.results, comparison.job.url)
+    shown = [command for command in commands if " --" in command and "--of ref" not in command]
+    return [f"rows      {command}" for command in shown]
 
 
 def _headlines(comparison: Comparison) -> tuple[ComparedScore, ...]:

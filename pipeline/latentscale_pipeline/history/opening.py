@@ -51,19 +51,60 @@ def open_series(entries: Sequence[Entry]) -> Opening:
     last = entries[-1]
     usual = printable((last.baseline or "").rstrip("/").rpartition("/")[2]) or "the reference"
     heading = HEADINGS.get(last.verdict, HEADINGS["cannot_tell"]).format(usual)
+    outside = _outside_limits(entries) if last.verdict is None else None
+    if outside is not None:
+        heading = "Outside the control limits" if outside else "Within the control limits"
     failed = sum(entry.passed is False for entry in entries)
     sentences = [
-        *_since(entries),
+        *(_since(entries) if outside is None else _beyond(outside)),
         *([printable(last.verdict_reason)] if last.verdict_reason else []),
         *_gates(entries, failed),
     ]
     opening = Opening(
-        kind=last.verdict or "not_compared",
+        kind=last.verdict or KINDS[outside is not None and bool(outside), outside is not None],
         heading=heading,
         sentences=sentences,
         marks=[_mark(place, entry) for place, entry in enumerate(entries)],
     )
     return fail(opening) if last.passed is False else opening
+
+
+KINDS = {
+    (True, True): "differs",
+    (False, True): "no_difference_found",
+    (False, False): "not_compared",
+}
+"""The kind of an opening by the control limits: whether some are exceeded, and known."""
+
+
+def _outside_limits(entries: Sequence[Entry]) -> list[str] | None:
+    """Return the headline scores of the last job that the jobs before didn't expect.
+
+    None if too few jobs are known.
+    """
+    last, before = entries[-1], [entry for entry in entries[:-1] if entry.passed is not False]
+    chosen = [score for score in headlines(last.scores) if score.of != "reference"]
+    rate, known, outside = false_alarm_rate(SIGMAS) / max(1, len(chosen)), False, []
+    for score in chosen:
+        if score.value is None:
+            continue
+        series = [
+            own
+            for entry in before[-WINDOW:]
+            for own in entry.scores
+            if key_of(own) == key_of(score) and own.label == score.label and own.value is not None
+        ]
+        limits = control_limits(score, series, rate)
+        known |= limits is not None
+        if limits is not None and limits.exceeded:
+            outside.append((limits.away, full_title(score)))
+    return [title for _, title in sorted(outside, reverse=True)] if known else None
+
+
+def _beyond(outside: Sequence[str]) -> list[str]:
+    if not outside:
+        return ["The last job is where the jobs before put it."]
+    return [f"In the last job not where the jobs before put them: {'; '.join(outside)}."]
 
 
 def _since(entries: Sequence[Entry]) -> list[str]:

@@ -41,12 +41,13 @@ def rows_section(results: Results) -> list[Section]:
         )
         for each in known
     ]
-    commands = "; ".join(look_commands(results, results.job.id))
+    commands = look_commands(results, results.job.id)
+    behind = "the rows behind the verdict" if any(" --" in each for each in commands) else "all"
     return [
         Section(
             key="rows",
             title="Rows to look at",
-            question=f"The rows that stand out most. To list all: {commands}",
+            question=f"The rows that stand out most. To list {behind}: {'; '.join(commands)}",
             tables=[_without_empty(table_of("Most extreme", top, numeric=("distance",)))],
             folds=[_without_empty(table) for table in folds],
         )
@@ -55,24 +56,34 @@ def rows_section(results: Results) -> list[Section]:
 
 def _in_turn(results: Results) -> Iterator[tuple[str, ShownRow]]:
     """Yield rows once each, those of reasons that are unusually frequent first."""
-    outside = {
-        (one.score.measure, one.score.score)
-        for one in compared(results.scores)
-        if one.p <= LEVEL and one.expected.found > one.expected.centre
-    }
-    unusual = {
-        name
-        for measure, score in outside
-        if measure in MEASURES
-        for name, found in MEASURES[measure].row_filters.items()
-        if found.score == score
-    }
+    unusual = _unusual(results)
     seen: set[tuple[str, int]] = set()
     for each in sorted(_known(results), key=lambda each: each.reason not in unusual):
         fresh = [row for row in each.rows if (each.of, row.row) not in seen][:OF_A_REASON]
         seen |= {(each.of, row.row) for row in fresh}
         for row in fresh:
             yield each.reason, _shown(ROW_FILTERS[each.reason], row)
+
+
+def are_usual(results: Results) -> bool:
+    """Return whether a job has a verdict, and no reason to look at rows is unusually frequent."""
+    return bool(compared(results.scores)) and not _unusual(results)
+
+
+def _unusual(results: Results) -> set[str]:
+    """Return the reasons that are unusually frequent."""
+    outside = {
+        (one.score.measure, one.score.score)
+        for one in compared(results.scores)
+        if one.p <= LEVEL and one.expected.found > one.expected.centre
+    }
+    return {
+        name
+        for measure, score in outside
+        if measure in MEASURES
+        for name, found in MEASURES[measure].row_filters.items()
+        if found.score == score
+    }
 
 
 def _known(results: Results) -> list[RowsToLookAt]:

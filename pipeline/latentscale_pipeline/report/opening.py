@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 from latentscale_pipeline.measures.base import GROUPS
 from latentscale_pipeline.measures.registry import MEASURES
-from latentscale_pipeline.report.look import first_rows
+from latentscale_pipeline.report.look import are_usual, first_rows
 from latentscale_pipeline.report.scores import full_title, report_of
 from latentscale_pipeline.report.verdict import (
     HEADINGS,
@@ -145,4 +145,6 @@ def _spread(count: int) -> float:
 def _look_said(results: Results, *, found: bool) -> str:
     if results.rows is None:
         return "The results name no rows."
+    if found and are_usual(results):
+        return "The rows that stand out most; their number is usual."
     return "The rows that stand out most." if found else "No row stands out."

@@ -153,8 +153,9 @@ def _notes(scores: Sequence[Score], hidden: int) -> Iterator[str]:
     sampled = {score.expected.rows for score in scores if score.expected is not None}
     for rows in sampled:
         yield (
-            f"found, expected: mean score over samples of {rows:,} rows, and the range that holds "
-            "it in 95 % of cases if the reference has the same source; p: of this score alone."
+            f"found, expected: the score at {rows:,} rows (the mean over samples, if there are "
+            "more), and the range that holds it in 95 % of cases if the reference has the same "
+            "source; p: of this score alone."
         )
     unknown = sum(score.sampling_error is None and score.expected is None for score in scores)
     if unknown:

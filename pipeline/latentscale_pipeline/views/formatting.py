@@ -23,6 +23,9 @@ PLAIN_EXPONENTS = range(-3, 9)
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
+APART = range(4, 18)
+"""Digits of two numbers: the fewest that tell them apart."""
+
 
 @dataclass(frozen=True, slots=True)
 class Written:
@@ -105,6 +108,15 @@ def write_alike(
     if not width:
         texts = [_without_trailing_zeros(text) for text in texts]
     return [_sign(text, typeset) for text in texts], _power(exponent, typeset)
+
+
+def write_apart(first: float, second: float) -> tuple[str, str]:
+    """Format two numbers with enough digits to tell them apart."""
+    for digits in APART:
+        written = write_number(first, digits), write_number(second, digits)
+        if written[0] != written[1] or first == second:
+            break
+    return written
 
 
 def write_share(share: float) -> str:

@@ -145,6 +145,9 @@ def evaluate(
                 )
                 earlier = registry.earlier_scores(workflow.name, job.id)
                 results = check_gates(gates, comparison, where, earlier)
+                for result in results:
+                    if result.remark:
+                        say(f"{result.gate}: {result.remark}")
                 _store_comparison(registry, key, comparison, results, compares=baseline is not None)
                 entry = make_entry(
                     job,

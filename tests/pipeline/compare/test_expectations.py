@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from latentscale_pipeline.compare.cells import summarise_score
 from latentscale_pipeline.compare.gate_checks import check_gates
 from latentscale_pipeline.compare.gates import Gate
 from latentscale_pipeline.compare.jobs import Comparison, compare
@@ -302,6 +303,9 @@ def test_a_gate_on_a_change_uses_samples_where_sizes_differ(mean: float, lines: 
             f"vendi cosine, order 1 (corpus) {line} at 100 rows; max_drop allows 10 %"
             for line in lines
         ]
+    cells = summarise_score(comparison.scores[0])
+    assert cells["change"] == f"{100 * (mean / 50 - 1):.3g} %"
+    assert cells[" "] == "significant, on samples of 100 rows"
     apart = compare(one(90.0, mean, 4000, "nightly"), job(row(80.0, **fields), fingerprint="b"))
     with pytest.raises(BadInput, match="which can't be compared: n of the corpus is 4000 here"):
         check_gates([Gate(measure="vendi", max_drop=0.1)], apart, "gates.yaml")

@@ -126,7 +126,7 @@ def test_the_worst_comes_first_and_the_others_are_counted() -> None:
     assert [failure.score.score.label for failure in result.failures] == ["b", "d", "a"]
     assert result.message == (
         "toy spread (label b) (corpus) fell by 50 %, from 10 to 5; max_drop allows 10 % "
-        "(and 2 more scores)"
+        "(also toy spread (label d) (corpus); toy spread (label a) (corpus))"
     )
     assert len(result.selected) == 4
 

@@ -187,7 +187,7 @@ def test_one_test_case_a_gate() -> None:
     failure = cases[1][0]
     assert failure.attrib["type"] == "min"
     assert failure.attrib["message"] == (
-        "geomca recall (pair) is 4, below the min of 4.5 (and 1 more score)"
+        "geomca recall (pair) is 4, below the min of 4.5 (and 1 more limit)"
     )
     assert (failure.text or "").splitlines() == [
         "geomca recall (pair) is 4, below the min of 4.5",

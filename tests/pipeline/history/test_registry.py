@@ -288,6 +288,36 @@ def test_a_headline_shows_the_limits_of_the_nights_before() -> None:
     assert upper.y[1] < values[-1]
 
 
+def test_a_series_without_verdicts_opens_with_the_control_limits() -> None:
+    def opening(*values: float) -> Any:
+        return series_report([night(n, v) for n, v in enumerate(values, 1)], "nightly").opening
+
+    usual = (5.0, 5.2, 4.9, 5.1, 5.0, 5.3)
+    few = opening(*usual[:5])
+    assert (few.kind, few.heading) == ("not_compared", "Not compared")
+    within = opening(*usual, 5.1)
+    assert (within.kind, within.heading) == ("no_difference_found", "Within the control limits")
+    outside = opening(*usual, 9.0)
+    assert (outside.kind, outside.heading) == ("differs", "Outside the control limits")
+    assert (
+        outside.sentences[0] == "In the last job not where the jobs before put them: toy: spread."
+    )
+
+
+def test_a_job_whose_gates_failed_sets_no_limits(tmp_path: Path, latentscale: Command) -> None:
+    for number in (1, 2):
+        write_job(tmp_path / f"job-{number}", row(3.0), name=f"night-{number}")
+    history = tmp_path / "history"
+    assert latentscale("history", "add", history, tmp_path / "job-1").code == 0
+    assert latentscale("history", "add", history, tmp_path / "job-2", "--failed").code == 0
+    registry = Registry.existing(str(history))
+    assert sorted(entry.passed is False for entry in registry.entries()) == [False, True]
+    [job] = [entry for entry in registry.entries() if entry.passed is None]
+    picked = pick_baseline(registry, "latest")
+    assert picked is not None
+    assert picked.job == job.job
+
+
 def test_an_entry_of_an_earlier_version_has_no_verdict() -> None:
     import pyarrow
     from pyarrow import parquet

@@ -75,7 +75,7 @@ def test_without_a_reference_there_is_one_column() -> None:
     assert not any("reference" in line for line in lines)
     # Alone, the corpus sets the scale up to which its area is taken.
     [area] = [line for line in lines if line.startswith("MagArea goes up to scale ")]
-    assert area.endswith(", which near-duplicates raise: compare only areas up to one scale")
+    assert area.endswith("(near-duplicates raise it): compare only areas up to one scale")
     assert not any(line.startswith("MagArea goes") for line in summary(example_results()))
 
 

@@ -180,7 +180,7 @@ def test_without_a_baseline_the_page_is_the_jobs_report(place: Path, latentscale
     first = night(latentscale, 1)
     assert first.code == 1, first.err
     assert "baseline:   none, as the workflow says" in first.out
-    assert "below the min of 1,000 (and 1 more score)" in first.err
+    assert "below the min of 1,000 (also vendi cosine, order 1 (corpus))" in first.err
     page = Path(first.out.partition("comparison: ")[2].splitlines()[0]).read_text()
     assert "against" not in page.partition("<title>")[2].partition("</title>")[0]
     opening = page.partition("A gate failed")[2]

@@ -78,8 +78,8 @@ class MagnitudeReport(MeasureReport):
         if found.reference is not None or function.area is None:
             return []
         said = (
-            f"MagArea goes up to scale {write_number(max(function.scales))}, which near-duplicates "
-            "raise: compare only areas up to one scale"
+            f"MagArea goes up to scale {write_number(max(function.scales))}, which depends on the "
+            "rows (near-duplicates raise it): compare only areas up to one scale"
         )
         return [said]
 
