@@ -55,6 +55,7 @@ from tests.acceptance.mmd import (
     power_beside_permutations_of_rows,
     uniform_under_the_null,
 )
+from tests.acceptance.modes import a_planted_kind_is_found
 from tests.acceptance.networks import a_link_is_cut
 from tests.acceptance.recipes import recipes_on_their_schedulers
 from tests.acceptance.rows import injected_rows_are_found
@@ -718,6 +719,7 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "mmd-null": uniform_under_the_null,
     "mmd-power": power_beside_permutations_of_rows,
     "mmd-million": a_million_beside_a_million,
+    "modes-planted": a_planted_kind_is_found,
     "rows-injected": injected_rows_are_found,
     "verdict-alarms": false_alarms,
     "verdict-power": power,

@@ -20,7 +20,7 @@ from latentscale_pipeline.views.scores import score_name, write_summarised, writ
 
 WORDS = {
     Verdict.WITHIN_BOUNDS: "within brackets",
-    Verdict.WITHIN_SAMPLING_ERROR: "within sampling error",
+    Verdict.WITHIN_SAMPLING_ERROR: "not significant",
     Verdict.SIGNIFICANT: "significant",
     Verdict.SAMPLING_ERROR_UNKNOWN: "beyond brackets, sampling error unknown",
     Verdict.ONLY_IN_JOB: "only in the job",

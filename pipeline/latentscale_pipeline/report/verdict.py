@@ -207,7 +207,9 @@ def _sentence(one: Compared) -> str:
     found, usual = found_and_usual(one)
     if one.score.unit == SHARE_OF_ROWS:
         verb = "is" if usual == "1" else "are"
-        return f"{one.title}: {found} rows, where {usual} {verb} expected"
+        label = one.score.label
+        subject = one.title if label is None else f"Label {printable(label) or '(none)'}"
+        return f"{subject}: {found} rows, where {usual} {verb} expected"
     return f"{one.title} is {found}, where {usual} is expected"
 
 

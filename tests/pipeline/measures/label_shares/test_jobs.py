@@ -79,9 +79,7 @@ def test_a_label_that_was_cut_is_named_first(tmp_path: Path) -> None:
     )
     verdict = document["verdict"]
     assert verdict["value"] == "differs"
-    assert verdict["reason"].startswith(
-        f"Rows of the least usual label (label law): {counted['law']} of 1,500 rows, where "
-    )
+    assert verdict["reason"].startswith(f"Label law: {counted['law']} of 1,500 rows, where ")
     report = job_report(finished.results)
     assert report.opening is not None
     (row,) = (row for row in report.opening.rows if row.differs)
