@@ -131,8 +131,6 @@ def compare_with(
     )
     comparison = compare_jobs(job, baseline, allow_unlike=allow_unlike)
     comparison = replace(comparison, rows=count_changes(job, baseline))
-    earlier = (
-        None if history is None else Registry.existing(history).earlier_scores(job.name, job.id)
-    )
+    earlier = None if history is None else Registry.existing(history).earlier(job.name, job)
     results = None if gates is None else check_gates(gates, comparison, str(gates_file), earlier)
     return comparison, results

@@ -105,8 +105,13 @@ def summarise_score(compared: ComparedScore) -> dict[str, str]:
         if compared.left_out or significant:
             change = _sampled_change(usual.found, usual.centre)
         remark = f"{remark}, on samples of {usual.rows:,} rows" if significant else remark
-    elif compared.sampled is not None and compared.baseline is not None:
-        change = _signed_points(usual.found - (compared.baseline.value or 0.0)) if usual else ""
+    elif usual is not None and compared.sampled is not None and compared.baseline is not None:
+        shares = score.unit == SHARE_OF_ROWS
+        change = (
+            _signed_points(usual.found - (compared.baseline.value or 0.0))
+            if shares
+            else _sampled_change(usual.found, usual.centre)
+        )
     sides = {"job": compared.job, "baseline": compared.baseline}
     return {
         "": title_apart(score) if score.of == "reference" else full_title(score),

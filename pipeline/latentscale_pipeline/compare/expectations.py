@@ -13,7 +13,6 @@ from dataclasses import replace
 import numpy as np
 
 from latentscale.sampling.fresh_samples import Expectation, SampleMean, adjust, expect_like
-from latentscale.sampling.jackknife import GROUPS
 from latentscale_pipeline.compare.difference import ComparedScore
 from latentscale_pipeline.measures.base import CountedBetween, ExpectedScore
 from latentscale_pipeline.measures.finished_job import FinishedJob
@@ -156,16 +155,18 @@ def _expected(
 
 def _expect_of_all_rows(job: Score | None, baseline: Score | None) -> Expectation | None:
     """Expect the score of all rows; None where a sampling error isn't known well enough."""
-    means, variance = [], 0.0
+    means, variance, freedom = [], 0.0, 0
     for score in (job, baseline):
-        if score is None or score.numbers is None or not score.sampling_error:
+        known = MEASURES.get(score.measure) if score is not None else None
+        freedom = 0 if known is None else known.error_freedom
+        if score is None or not freedom or score.numbers is None or not score.sampling_error:
             return None
         value, lower, upper = score.numbers
         if max(upper - value, value - lower) > NARROW_BRACKET * score.sampling_error:
             return None
         means.append(value)
         variance += score.sampling_error**2
-    found, usual = (SampleMean(mean, variance / 2.0, 1.0, GROUPS - 1) for mean in means)
+    found, usual = (SampleMean(mean, variance / 2.0, 1.0, freedom) for mean in means)
     return expect_like(found, usual)
 
 

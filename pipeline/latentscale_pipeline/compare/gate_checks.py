@@ -15,9 +15,12 @@ from latentscale_pipeline.compare.gates import Drift, Gate, order_text, write_fi
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.config.section import nearest
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.control_chart import (
     LEAST_JOBS,
     ControlLimits,
+    EarlierJob,
+    comparable_scores,
     control_limits,
     false_alarm_rate,
 )
@@ -110,7 +113,7 @@ def check_gates(
     gates: Sequence[Gate],
     comparison: Comparison,
     where: str,
-    earlier: Sequence[Sequence[Score]] | None = None,
+    earlier: Sequence[EarlierJob] | None = None,
 ) -> tuple[GateResult, ...]:
     """Check gates against a comparison.
 
@@ -122,8 +125,8 @@ def check_gates(
         Scores of either job are selected, so a score that only the baseline has fails its gate.
     where : str
         Name of the gates file, for messages.
-    earlier : sequence of sequence of Score, optional
-        The scores of the earlier jobs of a history, the oldest first, for ``drift``.
+    earlier : sequence of EarlierJob, optional
+        The earlier jobs of a history, the oldest first, for ``drift``.
 
     Raises
     ------
@@ -157,7 +160,7 @@ def check_gates(
         if gate.drift is not None:
             if earlier is None:
                 raise BadInput(f"{place} has drift, which needs a history; {WITH_HISTORY}")
-            drifted, remark = _drifts(gate.drift, selected, earlier)
+            drifted, remark = _drifts(gate.drift, selected, comparison.job, earlier)
             failures += drifted
         failures.sort(key=lambda failure: -failure.excess)
         results.append(GateResult(gate, selected, tuple(failures), remark))
@@ -214,25 +217,29 @@ def _unexpected(p_below: float, selected: Sequence[ComparedScore], place: str) -
 def _drifts(
     drift: Drift,
     selected: Sequence[ComparedScore],
-    earlier: Sequence[Sequence[Score]],
+    job: FinishedJob,
+    earlier: Sequence[EarlierJob],
 ) -> tuple[list[Failure], str]:
-    """Return the scores outside of the limits of earlier jobs, and how many jobs there are."""
-    own = [compared for compared in selected if compared.job is not None]
-    rate = false_alarm_rate(drift.sigmas) / max(1, len(own))
+    """Return the scores outside of the limits of earlier jobs, and how many jobs set these."""
+    rate = false_alarm_rate(drift.sigmas) / max(1, len(selected))
+    rows = job.corpora["corpus"].n if "corpus" in job.corpora else 0
+    reference = job.corpora["reference"].fingerprint if "reference" in job.corpora else None
     failures, counts = [], []
-    for compared in own:
-        if compared.score.value is None:
-            problem = f"{compared.name} is null: {why_null(compared.score)}"
-            failures.append(Failure(compared, "drift", problem, math.inf))
+    for compared in selected:
+        score = compared.job
+        if score is None or score.value is None:
+            why = "missing" if score is None else f"null: {why_null(score)}"
+            failures.append(Failure(compared, "drift", f"{compared.name} is {why}", math.inf))
             continue
-        before = _series(compared.score, earlier)[-drift.window :]
+        before = comparable_scores(score, rows, reference, earlier)[-drift.window :]
         counts.append(len(before))
-        limits = control_limits(compared.score, before, rate)
+        limits = control_limits(score, before, rate)
         if limits is not None and limits.exceeded:
             failures.append(Failure(compared, "drift", _outside(compared, limits), limits.away))
-    few = min(counts, default=0)
-    needed = f"; limits begin at {LEAST_JOBS}" if few < LEAST_JOBS else ""
-    return failures, f"{counted(few, 'earlier job')}{needed}"
+    if not counts:
+        return failures, ""
+    needed = f"; limits begin at {LEAST_JOBS}" if min(counts) < LEAST_JOBS else ""
+    return failures, f"{counted(min(counts), 'earlier job')}{needed}"
 
 
 def _outside(compared: ComparedScore, limits: ControlLimits) -> str:
@@ -244,18 +251,6 @@ def _outside(compared: ComparedScore, limits: ControlLimits) -> str:
         f"{compared.name} is {value}{power}{at}, where the {limits.jobs} jobs before put it "
         f"between {lower}{power} and {upper}{power}"
     )
-
-
-def _series(score: Score, earlier: Sequence[Sequence[Score]]) -> list[Score]:
-    """Return a score in earlier jobs, without nulls."""
-    wanted = _identity(score)
-    found = (next((own for own in each if _identity(own) == wanted), None) for each in earlier)
-    return [own for own in found if own is not None and own.value is not None]
-
-
-def _identity(score: Score) -> tuple[object, ...]:
-    names = ("measure", "of", "score", "kernel", "order", "label", "scale")
-    return tuple(getattr(score, name) for name in names)
 
 
 def select(gate: Gate, scores: Sequence[ComparedScore], place: str) -> tuple[ComparedScore, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.finished_job import FinishedJob
+from latentscale_pipeline.report.control_chart import EarlierJob
 from latentscale_pipeline.results.model import Score, Verdict
 from latentscale_pipeline.storage.urls import strip_credentials
 
@@ -140,6 +141,11 @@ def make_entry(
         verdict_reason=verdict.reason if verdict and verdict.value else None,
         scores=tuple(job.scores if scores is None else scores),
     )
+
+
+def earlier_job(entry: Entry) -> EarlierJob:
+    """Return what control limits need of an entry."""
+    return EarlierJob(entry.corpus_rows, entry.reference_fingerprint, entry.scores)
 
 
 def dump_entry(entry: Entry) -> bytes:

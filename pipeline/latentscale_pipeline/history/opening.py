@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import takewhile
 
-from latentscale_pipeline.history.entries import Entry
+from latentscale_pipeline.history.entries import Entry, earlier_job
 from latentscale_pipeline.report.control_chart import (
+    ControlLimits,
     common_rows,
+    comparable_scores,
     control_limits,
     false_alarm_rate,
     value_at,
@@ -82,23 +84,24 @@ def _outside_limits(entries: Sequence[Entry]) -> list[str] | None:
 
     None if too few jobs are known.
     """
-    last, before = entries[-1], [entry for entry in entries[:-1] if entry.passed is not False]
+    last, before = entries[-1], entries[:-1]
     chosen = [score for score in headlines(last.scores) if score.of != "reference"]
-    rate, known, outside = false_alarm_rate(SIGMAS) / max(1, len(chosen)), False, []
+    known, outside = False, []
     for score in chosen:
-        if score.value is None:
-            continue
-        series = [
-            own
-            for entry in before[-WINDOW:]
-            for own in entry.scores
-            if key_of(own) == key_of(score) and own.label == score.label and own.value is not None
-        ]
-        limits = control_limits(score, series, rate)
+        limits = None if score.value is None else _limits(last, score, before, len(chosen))
         known |= limits is not None
         if limits is not None and limits.exceeded:
             outside.append((limits.away, full_title(score)))
     return [title for _, title in sorted(outside, reverse=True)] if known else None
+
+
+def _limits(
+    entry: Entry, score: Score, before: Sequence[Entry], count: int
+) -> ControlLimits | None:
+    """Return the limits that the jobs before set for one of several scores of a job."""
+    earlier = [earlier_job(each) for each in before if each.passed is not False]
+    series = comparable_scores(score, entry.corpus_rows, entry.reference_fingerprint, earlier)
+    return control_limits(score, series[-WINDOW:], false_alarm_rate(SIGMAS) / max(1, count))
 
 
 def _beyond(outside: Sequence[str]) -> list[str]:
@@ -222,8 +225,7 @@ def _control_lines(times: Sequence[float], found: Sequence[tuple[Entry, Score]])
     """Return the limits that the jobs before each set, those left out whose gates failed."""
     drawn: list[tuple[float, float, float]] = []
     for place, (at, (_, own)) in enumerate(zip(times, found, strict=True)):
-        passed = [score for entry, score in found[:place] if entry.passed is not False]
-        limits = control_limits(own, passed[-WINDOW:], false_alarm_rate(SIGMAS))
+        limits = _limits(found[place][0], own, [entry for entry, _ in found[:place]], 1)
         if limits is not None:
             drawn.append((at, limits.lower, limits.upper))
     if not drawn:

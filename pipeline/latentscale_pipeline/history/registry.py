@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from latentscale_pipeline.errors import BadInput, Incomplete
-from latentscale_pipeline.history.entries import Entry, dump_entry, load_entry
-from latentscale_pipeline.results.model import Score
+from latentscale_pipeline.history.entries import Entry, dump_entry, earlier_job, load_entry
+from latentscale_pipeline.measures.finished_job import FinishedJob
+from latentscale_pipeline.report.control_chart import EarlierJob
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.views.formatting import printable
 
@@ -89,16 +90,18 @@ class Registry:
         chosen = [entry for entry in found if name is None or name in (entry.name, entry.workflow)]
         return sorted(chosen, key=lambda entry: (entry.finished, entry.registered, entry.job))
 
-    def earlier_scores(self, name: str, job: str) -> list[Sequence[Score]]:
-        """Return the scores of other jobs of a name or workflow whose gates didn't fail.
+    def earlier(self, name: str, job: FinishedJob) -> list[EarlierJob]:
+        """Return the jobs of a name or workflow that finished before, and whose gates didn't fail.
 
-        The oldest job comes first.
+        The oldest job comes first; one that was evaluated several times comes once.
         """
-        return [
-            entry.scores
+        known = {
+            entry.job: entry
             for entry in self.entries(name)
-            if entry.passed is not False and entry.job != job
-        ]
+            if entry.passed is not False and entry.job != job.id
+            if not job.finished or entry.finished <= job.finished
+        }
+        return [earlier_job(entry) for entry in known.values()]
 
     def tag(self, tag: str, job: str) -> None:
         """Move a tag to a job.

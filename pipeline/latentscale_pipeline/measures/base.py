@@ -399,6 +399,8 @@ class Measure(ABC):
         Its part of the report.
     row_filters : mapping
         Rows that people look for, by name.
+    error_freedom : int
+        Least degrees of freedom of its sampling errors; 0 if they differ, or it has none.
     """
 
     section: ClassVar[type[Section]]
@@ -406,6 +408,7 @@ class Measure(ABC):
     results: ClassVar[type[Part] | None] = None
     report: ClassVar[MeasureReport] = MeasureReport()
     row_filters: ClassVar[Mapping[str, RowFilter]] = {}
+    error_freedom: ClassVar[int] = 0
 
     def needs_directions(self, name: str, section: Any) -> str:
         """Return the setting that needs the direction of every row; empty if none does."""

@@ -25,6 +25,9 @@ from latentscale_pipeline.results.model import Score
 LEAST_JOBS = 5
 """Fewest earlier jobs that give limits."""
 
+TINY = 1e-12
+"""Absolute difference that is rounding."""
+
 SAME = 1e-6
 """Relative difference between the same score computed on two kinds of machine."""
 
@@ -61,7 +64,7 @@ class ControlLimits:
     @property
     def exceeded(self) -> bool:
         """Return whether the score is outside of the limits."""
-        slack = SAME * abs(self.centre)
+        slack = SAME * max(abs(self.centre), abs(self.value)) + TINY
         return not self.lower - slack <= self.value <= self.upper + slack
 
 
@@ -71,16 +74,78 @@ def false_alarm_rate(sigmas: float) -> float:
 
 
 def common_rows(scores: Sequence[Score]) -> int | None:
-    """Return the rows of samples on which all were measured, and have their ranges."""
-    sizes = [{each.rows for each in score.samples or ()} for score in scores]
+    """Return the rows of samples on which all were measured, with their ranges if possible."""
+    sizes = set.intersection(*({each.rows for each in score.samples or ()} for score in scores))
     ranges = {score.expected.rows for score in scores if score.expected is not None}
-    return max(set.intersection(*sizes, *([ranges] if ranges else [])), default=None)
+    return max(sizes & ranges or sizes, default=None)
+
+
+@dataclass(frozen=True)
+class EarlierJob:
+    """An earlier job of a series: its scores, and what they were measured on.
+
+    Attributes
+    ----------
+    rows : int
+        Rows of its corpus.
+    reference : str or None
+        Fingerprint of its reference.
+    scores : sequence of Score
+        Its scores.
+    """
+
+    rows: int
+    reference: str | None
+    scores: Sequence[Score]
+
+
+def comparable_scores(
+    score: Score, rows: int, reference: str | None, earlier: Sequence[EarlierJob]
+) -> list[Score]:
+    """Return a score in earlier jobs, without nulls and what can't be compared.
+
+    Scores of the pair need the same reference. A score that depends on the number of rows needs
+    samples of equally many rows in all jobs, or else corpora of equally many.
+
+    Parameters
+    ----------
+    score : Score
+        The score, with a value.
+    rows : int
+        Rows of its corpus.
+    reference : str or None
+        Fingerprint of its reference.
+    earlier : sequence of EarlierJob
+        The oldest first.
+    """
+    found = [
+        (job.rows, own)
+        for job in earlier
+        for own in job.scores
+        if _identity(own) == _identity(score) and own.value is not None
+        if score.of != "pair" or job.reference == reference
+    ]
+    same = [own for own_rows, own in found if own_rows == rows]
+    every = [own for _, own in found]
+    return every if not score.size_dependent or common_rows([score, *every]) is not None else same
+
+
+def _identity(score: Score) -> tuple[object, ...]:
+    names = ("measure", "of", "score", "kernel", "order", "label", "scale")
+    return tuple(getattr(score, name) for name in names)
 
 
 def value_at(score: Score, rows: int | None) -> float:
     """Return the mean of a score over samples, or the score of all rows."""
     means = {each.rows: each.mean for each in score.samples or ()}
     return float(score.value or 0.0) if rows is None else means[rows]
+
+
+def _variance(score: Score, rows: int | None) -> float:
+    """Return the variance of a score, or of its mean over samples, over fresh samples."""
+    if rows is None:
+        return (score.sampling_error or 0.0) ** 2
+    return next(each.variance * each.share for each in score.samples or () if each.rows == rows)
 
 
 def control_limits(score: Score, earlier: Sequence[Score], rate: float) -> ControlLimits | None:
@@ -109,8 +174,7 @@ def control_limits(score: Score, earlier: Sequence[Score], rate: float) -> Contr
     centre, spread = float(values.mean()), float(values.std(ddof=1))
     if spread <= SAME * abs(centre):
         # Counts that never changed: one of them could as well have been another.
-        errors = [each.sampling_error or 0.0 for each in earlier]
-        spread = math.sqrt(float(np.square(errors).mean()))
+        spread = math.sqrt(float(np.mean([_variance(each, rows) for each in earlier])))
     reach = student_quantile(1.0 - rate / 2.0, len(values) - 1) * spread
     reach *= math.sqrt(1.0 + 1.0 / len(values))
     known = report_of(score.measure).scores.get(score.score)

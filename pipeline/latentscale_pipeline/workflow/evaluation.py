@@ -143,7 +143,7 @@ def evaluate(
                     compare(job, usual, allow_unlike=workflow.allow_unlike),
                     rows=None if baseline is None else count_changes(job, usual),
                 )
-                earlier = registry.earlier_scores(workflow.name, job.id)
+                earlier = registry.earlier(workflow.name, job)
                 results = check_gates(gates, comparison, where, earlier)
                 for result in results:
                     if result.remark:

@@ -98,6 +98,31 @@ def test_p_is_uniform_if_the_source_is_the_same():
     assert stats.kstest(found, "uniform").pvalue > 0.01
 
 
+@pytest.mark.parametrize("dimension", [3, DENSE + 10])
+def test_rows_without_any_difference(dimension):
+    """A zero matrix has no start for an iteration, and rounding is no evidence."""
+    rows = np.zeros((40, dimension))
+    rows[:, 0] = 1.0
+    generator = np.random.default_rng(4)
+    moments = moments_of(rows, rows[:30], 3, generator)
+    novel, missing = leading_modes(moments, 3)
+    assert len(novel.values) == len(missing.values) == 0
+    divided, _ = divide_groups(moments, generator, divisions=5)
+    assert (divided < 1e-12).all()
+    assert expect_mode(4e-16, divided).p == 1.0
+
+
+def test_shares_stay_between_0_and_1():
+    generator = np.random.default_rng(5)
+    for _ in range(20):
+        x, y = np.zeros((50, 16)), np.zeros((50, 16))
+        x[:, :4], y[:, 8:12] = generator.normal(size=(2, 50, 4))
+        for modes in leading_modes(moments_of(x, y, 2, generator), 8):
+            assert (modes.shares >= 0).all()
+            assert (modes.shares <= 1).all()
+            assert (modes.values > 1e-12).all()
+
+
 def test_where_it_is_expected():
     divided = np.array([1.0, 2.0, 3.0, 4.0])
     expected = expect_mode(3.0, divided)

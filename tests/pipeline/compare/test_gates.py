@@ -15,6 +15,7 @@ from latentscale_pipeline.compare.gate_checks import GateResult, check_gates
 from latentscale_pipeline.compare.gates import Gate, read_gates
 from latentscale_pipeline.compare.jobs import compare
 from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.report.control_chart import EarlierJob
 from latentscale_pipeline.results.model import Score
 from tests.support.comparisons import Row, comparison, job, row
 
@@ -137,13 +138,12 @@ KNOWN = {"sampling_error": 1.0}
 @pytest.mark.parametrize(
     ("ours", "theirs", "limits", "passes"),
     [
-        # A drop of 30 % within 2.09 errors of 1.414 (Student's quantile for 19) doesn't count.
-        (row(7.1, **KNOWN), row(10.0, **KNOWN), {"max_drop": 0.1}, True),
-        (row(7.0, **KNOWN), row(10.0, **KNOWN), {"max_drop": 0.1}, False),
-        # A bracket that isn't narrow has to be exceeded as well.
-        (row(7.0, 0.25, **KNOWN), row(10.0, **KNOWN), {"max_drop": 0.1}, True),
+        # A drop of 30 % within 1.96 errors of 1.414 each way doesn't count.
+        (row(7.3, **KNOWN), row(10.0, **KNOWN), {"max_drop": 0.1}, True),
+        (row(7.2, **KNOWN), row(10.0, **KNOWN), {"max_drop": 0.1}, False),
+        (row(7.2, 0.1, **KNOWN), row(10.0, **KNOWN), {"max_drop": 0.1}, True),
         # A significant one that is allowed is allowed.
-        (row(7.0, **KNOWN), row(10.0, **KNOWN), {"max_drop": 0.3}, True),
+        (row(7.2, **KNOWN), row(10.0, **KNOWN), {"max_drop": 0.3}, True),
         # min: the whole bracket and 1.96 errors below it; the baseline has no say.
         (row(7.0, 1.0, **KNOWN), row(10.0), {"min": 9.9}, True),
         (row(7.0, 1.0, **KNOWN), row(10.0), {"min": 10.0}, False),
@@ -491,7 +491,7 @@ def test_other_limits_need_a_selection_beside_it() -> None:
 
 def test_drift_is_judged_by_earlier_jobs() -> None:
     values = np.random.default_rng(3).normal(10.0, 0.1, size=16)
-    earlier = [[Score(**row(float(value)))] for value in values]
+    earlier = [EarlierJob(100, None, [Score(**row(float(value)))]) for value in values]
     [gate] = gates({"measure": "toy", "drift": {"window": 14}})
     assert str(gate) == "measure=toy drift={window: 14, sigmas: 3}"
 
@@ -509,8 +509,15 @@ def test_drift_is_judged_by_earlier_jobs() -> None:
     )
     few = outcome(99.0, earlier[:3])
     assert (few.passed, few.remark) == (True, "3 earlier jobs; limits begin at 5")
-    null = [[Score(**row(None, reason="few rows"))]]
+    null = [EarlierJob(100, None, [Score(**row(None, reason="few rows"))])]
     assert outcome(99.0, null * 9).remark == "0 earlier jobs; limits begin at 5"
+    lost = compare(job(row(1.0, score="other")), job(row(10.0)))
+    [gate_on_lost] = gates({"score": "spread", "drift": {}})
+    [result] = check_gates([gate_on_lost], lost, "gates.yaml", earlier)
+    assert result.message == "toy spread (corpus) is missing"
+    # A corpus that grew can't be judged by its scores of all rows.
+    grown = [EarlierJob(99, None, each.scores) for each in earlier]
+    assert outcome(99.0, grown).remark == "0 earlier jobs; limits begin at 5"
     with pytest.raises(BadInput, match=r"gates\.0 has drift, which needs a history; name one with"):
         outcome(10.0, None)
 
@@ -523,7 +530,9 @@ def test_drift_of_many_scores_has_one_false_alarm_rate() -> None:
         return [row(value, **vendi, order=order) for order in ("0.1", "0.5", "1", "inf")]
 
     values = np.random.default_rng(4).normal(10.0, 0.1, size=14)
-    earlier = [[Score(**own) for own in scores(float(value))] for value in values]
+    earlier = [
+        EarlierJob(100, None, [Score(**own) for own in scores(float(value))]) for value in values
+    ]
     spread = float(values.std(ddof=1)) * math.sqrt(1 + 1 / 14)
     for selected, k in (({}, 3), ({"order": 1}, 1)):
         [gate] = gates({**selected, "drift": {}})

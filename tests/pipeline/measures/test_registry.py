@@ -139,3 +139,12 @@ def test_reading_what_measures_say_needs_no_numerical_library() -> None:
     )
     command = [sys.executable, "-c", code]
     assert subprocess.run(command, capture_output=True, check=True, text=True).stdout.split() == []
+
+
+def test_the_freedom_of_errors_is_that_of_their_groups() -> None:
+    from latentscale.sampling.jackknife import GROUPS
+    from latentscale_pipeline.measures.mmd.tasks import MOST_RATIO, MOST_TOGETHER
+
+    assert MEASURES["vendi"].error_freedom == GROUPS - 1
+    # The smaller corpus never has fewer groups.
+    assert MEASURES["mmd"].error_freedom == MOST_TOGETHER // (1 + MOST_RATIO)

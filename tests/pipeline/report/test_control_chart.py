@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from latentscale_pipeline.report.control_chart import control_limits, false_alarm_rate
+from latentscale_pipeline.report.control_chart import (
+    EarlierJob,
+    comparable_scores,
+    control_limits,
+    false_alarm_rate,
+)
 from latentscale_pipeline.results.model import SampledScore, Score
 
 
@@ -39,6 +44,35 @@ def test_means_of_samples_take_the_place_of_scores_where_all_have_them() -> None
     assert not limits.exceeded
 
 
+def test_samples_count_where_ranges_are_of_all_rows() -> None:
+    """A corpus that grows from 9,000 to 12,000 rows, whose scores of all rows have ranges."""
+    usual = {"found": 1.0, "centre": 1.0, "lower": 0.0, "upper": 2.0, "z": 0.0, "p": 1.0}
+
+    def one(rows: int, value: float, mean: float) -> Score:
+        means = [SampledScore(rows=1000, mean=mean, variance=1.0, share=0.1, freedom=9)]
+        known = {"rows": rows, "smallest_found": 1.0, **usual}
+        return score(value, samples=means, expected=known)
+
+    earlier = [EarlierJob(9000, None, [one(9000, 50.0, 30.0 + 0.01 * at)]) for at in range(6)]
+    last = one(12000, 60.0, 30.02)
+    before = comparable_scores(last, 12000, None, earlier)
+    assert len(before) == 6
+    limits = control_limits(last, before, 0.0027)
+    assert limits is not None
+    assert (limits.rows, limits.exceeded) == (1000, False)
+
+
+def test_only_what_compares_sets_limits() -> None:
+    own = score(1.0)
+    earlier = [EarlierJob(rows, "a", [score(2.0)]) for rows in (10, 20, 10)]
+    assert len(comparable_scores(own, 10, "b", earlier)) == 2
+    free = own.model_copy(update={"size_dependent": False})
+    assert len(comparable_scores(free, 10, "b", earlier)) == 3
+    pair = own.model_copy(update={"of": "pair"})
+    pairs = [EarlierJob(10, name, [pair]) for name in ("a", "b", None)]
+    assert len(comparable_scores(pair, 10, "b", pairs)) == 1
+
+
 def test_what_never_changed_has_its_sampling_error() -> None:
     earlier = [score(0.0, sampling_error=0.01)] * 10
     small, large = (control_limits(score(value), earlier, 0.0027) for value in (0.02, 0.2))
@@ -46,6 +80,9 @@ def test_what_never_changed_has_its_sampling_error() -> None:
     assert large is not None
     assert (small.exceeded, large.exceeded) == (False, True)
     certain = [score(2.0)] * 10
+    zeros = control_limits(score(1e-17), [score(0.0)] * 6, 0.0027)
+    assert zeros is not None
+    assert not zeros.exceeded
     for value, exceeded in ((2.0, False), (2.0 + 1e-9, False), (2.1, True)):
         limits = control_limits(score(value), certain, 0.0027)
         assert limits is not None

@@ -18,6 +18,7 @@ class MmdMeasure(Measure):
     section = Mmd
     results = MmdResults
     report = MmdReport()
+    error_freedom = 19
 
     def needs_directions(self, name: str, section: Mmd) -> str:
         """Return the kernel that does not accept rows of zeros."""

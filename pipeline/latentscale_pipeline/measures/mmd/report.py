@@ -11,9 +11,9 @@ from latentscale_pipeline.views.formatting import write_number
 from latentscale_pipeline.views.glossary import Definition
 
 METHODS = {
-    "pairs": "all pairs of rows",
-    "features": "the mean of all rows",
-    "fourier": "random Fourier features of all rows",
+    "pairs": "all pairs of the rows in groups",
+    "features": "the means of the rows in groups",
+    "fourier": "random Fourier features of the rows in groups",
 }
 """What each method looks at."""
 
@@ -42,7 +42,8 @@ class MmdReport(MeasureReport):
 def _method(entry: DiscrepancyOfPair) -> str:
     width = "" if entry.bandwidth is None else f", bandwidth {write_number(entry.bandwidth)}"
     (ours, theirs), (rows, usual) = entry.groups, entry.rows
-    size = "of one row" if rows == ours and usual == theirs else f"of {rows:,} and {usual:,} rows"
+    alone = rows == ours and usual == theirs
+    size = "of one row" if alone else f"with {rows:,} and {usual:,} rows in all"
     return (
         f"{METHODS[entry.method]}{width}; p is the share of {entry.divisions:,} random divisions "
         f"of {ours:,} and {theirs:,} groups {size} that differ as much"

@@ -49,8 +49,11 @@ def collect_modes(facts: JobFacts, results: Results) -> Findings:
             for place, (value, (ours, theirs)) in enumerate(zip(values, shares, strict=True))
         ]
         largest = float(values[0]) if len(values) else 0.0
-        known = expect_mode(largest, found.array(f"{kind}_divided"))
-        expected[len(scores)] = ExpectedScore(facts.corpora["corpus"].n, known)
+        tested = found.array(f"{kind}_found")
+        known = expect_mode(
+            float(tested[0]) if len(tested) else 0.0, found.array(f"{kind}_divided")
+        )
+        expected[len(scores)] = ExpectedScore(found.values["rows"], known)
         scores.append(
             Score(
                 measure="modes",

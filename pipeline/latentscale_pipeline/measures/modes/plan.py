@@ -58,14 +58,15 @@ def _groups(d: int) -> int:
 def _moments_stage(facts: JobFacts, role: Role) -> Stage:
     corpus = facts.corpora[role]
     groups, parts = _groups(corpus.d), -(-corpus.shards // SHARDS_PER_TASK)
-    sums = 8 * groups * corpus.d**2
+    share = min(each.n for each in facts.corpora.values()) / corpus.n
+    sums = 8 * (groups + 1) * corpus.d**2
     return Stage(
         name=f"modes-moments-{role}",
         work=sum_moments,
         finalise=join_moments,
         partitions=parts,
         corpora=(role,),
-        parameters={"role": role, "groups": groups},
+        parameters={"role": role, "groups": groups, "share": share},
         seed=facts.seed,
         temporary="result",
         memory_bytes=2 * corpus.shard_stored_bytes
@@ -88,14 +89,14 @@ def _moments_stage(facts: JobFacts, role: Role) -> Stage:
 def _modes_stage(section: ModesSection, facts: JobFacts, moments: list[Stage]) -> Stage:
     d = facts.corpora["corpus"].d
     groups, names = 2 * _groups(d), [stage.name for stage in moments]
-    sums = 8 * groups * d**2
+    sums = 8 * (groups + 2) * d**2
     return Stage(
         name="modes",
         work=find_modes,
         needs=tuple(names),
         parameters={"moments": names, "count": section.count},
         seed=facts.seed,
-        memory_bytes=2 * sums + 8 * 8 * d**2 + FEW_TILES_BYTES,
+        memory_bytes=3 * sums + 8 * 8 * d**2 + FEW_TILES_BYTES,
         cost_estimate=CostEstimate(
             bytes_read=sums,
             bytes_written=2 * 8 * (DIVISIONS + d * section.count) + RESULT_BYTES,

@@ -29,13 +29,16 @@ KINDS = {"corpus": "novel", "reference": "missing"}
 
 
 def sum_moments(inputs: Inputs) -> Output:
-    """Sum the outer products of the rows of some shards, by random groups."""
-    corpus, generator = inputs.corpora[inputs.parameters["role"]], inputs.generator()
-    groups = inputs.parameters["groups"]
-    matrices, sizes = np.zeros((groups, corpus.d, corpus.d)), np.zeros(groups, np.int64)
+    """Sum the outer products of the rows of some shards, by random groups.
+
+    The rows that no division needs, because the other corpus has fewer, are the last group.
+    """
+    p, generator = inputs.parameters, inputs.generator()
+    corpus, groups = inputs.corpora[p["role"]], p["groups"]
+    matrices, sizes = np.zeros((groups + 1, corpus.d, corpus.d)), np.zeros(groups + 1, np.int64)
     for shard in _shards(inputs):
         rows = corpus.read_shard(shard)
-        group = generator.integers(groups, size=len(rows))
+        group = np.minimum(generator.integers(round(groups / p["share"]), size=len(rows)), groups)
         for block in row_blocks(len(rows), BLOCK_ROWS):
             unit = as_points(rows[block], "cosine").rows
             sum_group_moments(unit, group[block], matrices, sizes)
@@ -56,20 +59,27 @@ def find_modes(inputs: Inputs) -> Output:
     """Find the largest modes of both kinds, and what random divisions make of them."""
     p = inputs.parameters
     parts = [inputs.results[name] for name in p["moments"]]
-    moments = GroupMoments(
-        np.concatenate([part.array("matrices") for part in parts]),
-        np.concatenate([part.array("sizes") for part in parts]),
-        len(parts[0].array("sizes")),
+    matrices, sizes = ([part.array(name) for part in parts] for name in ("matrices", "sizes"))
+    whole = GroupMoments(
+        np.stack([each.sum(axis=0) for each in matrices]),
+        np.array([each.sum() for each in sizes]),
+        1,
     )
-    novel, missing = leading_modes(moments, p["count"])
-    divided = divide_groups(moments, inputs.generator())
-    arrays = {}
-    for name, modes, chance in (("novel", novel, divided[0]), ("missing", missing, divided[1])):
+    divided = GroupMoments(
+        np.concatenate([each[:-1] for each in matrices]),
+        np.concatenate([each[:-1] for each in sizes]),
+        len(sizes[0]) - 1,
+    )
+    chance = divide_groups(divided, inputs.generator())
+    arrays, values = {}, {"rows": int(divided.sizes[: divided.first].sum())}
+    for place, name in enumerate(("novel", "missing")):
+        modes, found = (leading_modes(each, p["count"])[place] for each in (whole, divided))
         arrays[f"{name}_values"] = modes.values
         arrays[f"{name}_directions"] = modes.directions
         arrays[f"{name}_shares"] = modes.shares
-        arrays[f"{name}_divided"] = chance
-    return Output(values={}, arrays=arrays)
+        arrays[f"{name}_divided"] = chance[place]
+        arrays[f"{name}_found"] = found.values[:1]
+    return Output(values=values, arrays=arrays)
 
 
 def find_rows(inputs: Inputs) -> Output:

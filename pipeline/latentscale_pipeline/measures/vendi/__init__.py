@@ -20,6 +20,7 @@ class VendiMeasure(Measure):
     section = Vendi
     results = VendiResults
     report = VendiReport()
+    error_freedom = 19
 
     def needs_directions(self, name: str, section: Vendi) -> str:
         """Return the kernel that does not accept rows of zeros."""

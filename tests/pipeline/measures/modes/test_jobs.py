@@ -67,6 +67,19 @@ def test_samples_of_one_source_and_a_corpus_beside_itself(tmp_path: Path) -> Non
     assert all(row["expected"]["p"] > 0.9 for row in same["scores"])
 
 
+def test_corpora_of_unlike_sizes_of_one_source_do_not_differ(tmp_path: Path) -> None:
+    """Of the larger one as many random rows take part in the test as the other one has."""
+    found = []
+    for seed in range(12):
+        generator = np.random.default_rng([5, seed])
+        corpus, reference = generator.normal(size=(300, 8)), generator.normal(size=(5000, 8))
+        results = run(tmp_path / str(seed), corpus, reference)
+        found += [row["expected"]["p"] for row in results["scores"]]
+        assert 200 < results["scores"][0]["expected"]["rows"] <= 300
+    assert min(found) > 0.005
+    assert np.mean(np.array(found) < 0.1) < 0.4
+
+
 def test_rows_have_ids_and_labels(tmp_path: Path) -> None:
     import pyarrow as pa
     from pyarrow import parquet
