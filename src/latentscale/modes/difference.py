@@ -6,7 +6,7 @@ the kernel covariance under the cosine kernel, and :math:`C_Y` that of another. 
 X are closer, by λ in the mean of :math:`(u^\top x)^2`. A negative eigenvalue belongs to a *missing
 mode*. Where kinds of rows are nearly orthogonal, the modes are kinds whose frequency differs, and λ
 is the difference of their shares (Zhang, Li & Farnia, An interpretable evaluation of entropy-based
-novelty of generative models, ICML 2024, theorem 1; η = 1 there). The rows with the largest
+novelty of generative models, ICML 2024; η = 1 there). The rows with the largest
 :math:`(u^\top x)^2` show what a mode is.
 
 *Test.* The largest eigenvalue is positive for any two samples. Both corpora are divided at random

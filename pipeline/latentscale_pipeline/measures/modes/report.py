@@ -29,7 +29,7 @@ class ModesReport(MeasureReport):
     )
     source = (
         "Zhang, Li and Farnia, An interpretable evaluation of entropy-based novelty of generative "
-        "models, ICML 2024, theorem 1"
+        "models, ICML 2024"
     )
     scores: ClassVar[Mapping[str, Definition]] = {
         "novel": Definition(
