@@ -73,16 +73,13 @@ def write_score(compared: ComparedScore, *, typeset: bool) -> ComparedCells:
     verdict = WORDS.get(compared.verdict) or (
         "not comparable" if compared.left_out else compared.why_not
     )
-    side = _summarised if typeset else _bracketed
     return ComparedCells(
         measure=printable(score.measure),
         score=score_title(score) if typeset else score_name(score),
         of=score.of,
-        job=side(compared.job),
-        baseline=side(compared.baseline),
-        difference=_points(compared)
-        if typeset and _counts(compared)
-        else _difference(compared, typeset=typeset),
+        job=_side(compared.job, typeset),
+        baseline=_side(compared.baseline, typeset),
+        difference=_difference(compared, typeset=typeset),
         relative=_relative(compared, typeset),
         verdict=f"{verdict} (unlike)" if compared.mismatches and compared.anyway else verdict,
         significant=compared.verdict is Verdict.SIGNIFICANT,
@@ -95,30 +92,36 @@ SUMMARY = ("", "job", "baseline", "change", " ")
 
 def summarise_score(compared: ComparedScore) -> dict[str, str]:
     """Format one score for a summary, by column: with its sampling errors, and its change."""
-    score = compared.score
-    change = _points(compared) if _counts(compared) else _relative(compared, typeset=False)
-    said = write_score(compared, typeset=False).verdict
-    remark = "" if compared.significant is False or compared.beyond_bounds is False else said
-    usual = compared.expected
-    if usual is not None and compared.job is not None and usual.found != compared.job.value:
-        significant = remark == WORDS[Verdict.SIGNIFICANT]
-        if compared.left_out or significant:
-            change = _sampled_change(usual.found, usual.centre)
-        remark = f"{remark}, on samples of {usual.rows:,} rows" if significant else remark
-    elif usual is not None and compared.sampled is not None and compared.baseline is not None:
-        shares = score.unit == SHARE_OF_ROWS
-        change = (
-            _signed_points(usual.found - (compared.baseline.value or 0.0))
-            if shares
-            else _sampled_change(usual.found, usual.centre)
-        )
+    score, usual = compared.score, compared.expected
+    told = compared.significant is not False and compared.beyond_bounds is not False
+    remark = write_score(compared, typeset=False).verdict if told else ""
+    if compared.significant and usual is not None and _is_sampled(compared):
+        remark = f"{remark}, on samples of {usual.rows:,} rows"
     sides = {"job": compared.job, "baseline": compared.baseline}
     return {
         "": title_apart(score) if score.of == "reference" else full_title(score),
         **{name: "" if side is None else write_summarised(side) for name, side in sides.items()},
-        "change": change or _difference(compared),
+        "change": _change(compared),
         " ": remark,
     }
+
+
+def _is_sampled(compared: ComparedScore) -> bool:
+    """Return whether samples are compared, and not the score of all rows."""
+    usual, job = compared.expected, compared.job
+    return usual is not None and job is not None and usual.found != job.value
+
+
+def _change(compared: ComparedScore) -> str:
+    """Format how a score changed; as samples did where these tell, or nothing else compares."""
+    usual = compared.expected
+    if compared.score.unit == SHARE_OF_ROWS:
+        return _points(compared)
+    by_samples = compared.left_out or (compared.significant and _is_sampled(compared))
+    if usual is not None and by_samples:
+        share = (usual.found - usual.centre) / abs(usual.centre) if usual.centre else 0.0
+        return _percent(share, typeset=False)
+    return _relative(compared, typeset=False) or _difference(compared)
 
 
 def write_identity(job: FinishedJob) -> str:
@@ -150,42 +153,29 @@ def write_notes(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def _bracketed(score: Score | None) -> Written:
+def _side(score: Score | None, typeset: bool) -> Written:
+    """Format a score: for web pages with its sampling error, otherwise with its bracket."""
     if score is None or score.value is None:
         return Written("none" if score else "", "")
+    if typeset:
+        return Written(write_summarised(score, typeset=True), "")
     return written_score(score, typeset=False)
 
 
-def _summarised(score: Score | None) -> Written:
-    if score is None or score.value is None:
-        return Written("none" if score else "", "")
-    return Written(write_summarised(score, typeset=True), "")
-
-
-def _counts(compared: ComparedScore) -> bool:
-    return compared.score.unit == SHARE_OF_ROWS and compared.difference is not None
-
-
-def _points(compared: ComparedScore) -> str:
-    """Format the difference of two shares of rows."""
-    return _signed_points(compared.difference or 0.0)
-
-
-def _signed_points(difference: float) -> str:
-    return _signed(difference, f"{write_number(100 * difference, 3)} points")
-
-
-def _sampled_change(job: float, baseline: float) -> str:
-    """Format the change of the means over samples."""
-    if not baseline:
+def _points(compared: ComparedScore, *, typeset: bool = False) -> str:
+    """Format the difference of two shares of rows, also of corpora that differ in size."""
+    sides = [None if score is None else score.value for score in (compared.job, compared.baseline)]
+    if sides[0] is None or sides[1] is None or not (compared.values or compared.sampled):
         return ""
-    share = (job - baseline) / abs(baseline)
-    return _signed(share, f"{write_number(100 * share, 3)} %")
+    points = 100 * (sides[0] - sides[1])
+    return _signed(points, f"{write_number(points, 3, typeset=typeset)} points")
 
 
 def _difference(compared: ComparedScore, *, typeset: bool = False) -> str:
     if compared.difference is None:
         return ""
+    if typeset and compared.score.unit == SHARE_OF_ROWS:
+        return _points(compared, typeset=True)
     if compared.difference == 0.0:
         return "0"
     written = write_estimate(compared.difference, compared.lower, compared.upper, typeset=typeset)
@@ -193,10 +183,11 @@ def _difference(compared: ComparedScore, *, typeset: bool = False) -> str:
 
 
 def _relative(compared: ComparedScore, typeset: bool) -> str:
-    if compared.relative is None:
-        return ""
-    percent = write_number(100 * compared.relative, 3, typeset=typeset)
-    return _signed(compared.relative, f"{percent} %")
+    return "" if compared.relative is None else _percent(compared.relative, typeset=typeset)
+
+
+def _percent(share: float, *, typeset: bool) -> str:
+    return _signed(share, f"{write_number(100 * share, 3, typeset=typeset)} %")
 
 
 def _signed(number: float, text: str) -> str:

@@ -286,6 +286,25 @@ class Corpus:
         texts = [text for block in self.companion_blocks(name) for text in block.tolist()]
         return texts if name in self.manifest.arrays else None
 
+    def texts_at(self, name: str, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """Return the ``ids`` or ``labels`` of some rows, in any order, of a corpus that has them.
+
+        One block of those of all rows is in memory at a time.
+        """
+        order = np.argsort(rows, kind="stable")
+        ascending = rows[order]
+        found, first = [], 0
+        for block in self.companion_blocks(name):
+            low, high = np.searchsorted(ascending, [first, first + len(block)])
+            found.append(block[ascending[low:high] - first])
+            first += len(block)
+            if high == len(ascending):
+                break
+        ordered = np.concatenate(found)
+        texts = np.empty_like(ordered)
+        texts[order] = ordered
+        return texts
+
     def weights(self) -> npt.NDArray[np.float64] | None:
         """Return the weight of every row, shape (n,), or None if the corpus has none."""
         blocks = list(self.companion_blocks("weights"))

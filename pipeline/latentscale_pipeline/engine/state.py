@@ -165,7 +165,8 @@ def _inspect(
         whole = inspection.has(f"{state.folder}/result")
         if again:  # what is missing isn't damaged
             state.problems.clear()
-            state.origin = f"computed: stage {readers[0].name} is computed again"
+            reader = next((r for r in readers if stage.name in r.reads_passing), readers[0])
+            state.origin = f"computed: stage {reader.name} is computed again"
     read = passing or (bool(readers) and stage.temporary == "arrays")
     cache = None if whole else reuse_result(work, stage, copy=repair, all_arrays=read)
     if cache is not None:

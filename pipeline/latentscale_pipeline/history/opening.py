@@ -54,8 +54,11 @@ def open_series(entries: Sequence[Entry]) -> Opening:
     usual = printable((last.baseline or "").rstrip("/").rpartition("/")[2]) or "the reference"
     heading = HEADINGS.get(last.verdict, HEADINGS["cannot_tell"]).format(usual)
     outside = _outside_limits(entries) if last.verdict is None else None
-    if outside is not None:
-        heading = "Outside the control limits" if outside else "Within the control limits"
+    kind = last.verdict or "not_compared"
+    if outside:
+        kind, heading = "differs", "Outside the control limits"
+    elif outside is not None:
+        kind, heading = "no_difference_found", "Within the control limits"
     failed = sum(entry.passed is False for entry in entries)
     sentences = [
         *(_since(entries) if outside is None else _beyond(outside)),
@@ -63,20 +66,12 @@ def open_series(entries: Sequence[Entry]) -> Opening:
         *_gates(entries, failed),
     ]
     opening = Opening(
-        kind=last.verdict or KINDS[outside is not None and bool(outside), outside is not None],
+        kind=kind,
         heading=heading,
         sentences=sentences,
         marks=[_mark(place, entry) for place, entry in enumerate(entries)],
     )
     return fail(opening) if last.passed is False else opening
-
-
-KINDS = {
-    (True, True): "differs",
-    (False, True): "no_difference_found",
-    (False, False): "not_compared",
-}
-"""The kind of an opening by the control limits: whether some are exceeded, and known."""
 
 
 def _outside_limits(entries: Sequence[Entry]) -> list[str] | None:
@@ -106,8 +101,8 @@ def _limits(
 
 def _beyond(outside: Sequence[str]) -> list[str]:
     if not outside:
-        return ["The last job is where the jobs before put it."]
-    return [f"In the last job not where the jobs before put them: {'; '.join(outside)}."]
+        return ["The scores of the last job lie where the jobs before put them."]
+    return [f"In the last job these lie outside: {'; '.join(outside)}."]
 
 
 def _since(entries: Sequence[Entry]) -> list[str]:
@@ -216,17 +211,20 @@ def _figure(key: str, title: str, found: Sequence[tuple[Entry, Score]]) -> Figur
     ]
     if (rows or counts) and usual:
         curves.insert(0, _chance(usual))
-    curves += _control_lines(times, found)
+    curves += _control_lines(times, found, rows)
     panel = Panel("", "", "", curves, dates=True, from_zero=counts, height=PANEL_HEIGHT)
     return Figure(key, title, caption, [panel])
 
 
-def _control_lines(times: Sequence[float], found: Sequence[tuple[Entry, Score]]) -> list[Curve]:
-    """Return the limits that the jobs before each set, those left out whose gates failed."""
+def _control_lines(
+    times: Sequence[float], found: Sequence[tuple[Entry, Score]], rows: int | None
+) -> list[Curve]:
+    """Return the limits that the jobs before each set, of values on as many rows as are drawn."""
     drawn: list[tuple[float, float, float]] = []
-    for place, (at, (_, own)) in enumerate(zip(times, found, strict=True)):
-        limits = _limits(found[place][0], own, [entry for entry, _ in found[:place]], 1)
-        if limits is not None:
+    entries = [entry for entry, _ in found]
+    for place, (at, (entry, own)) in enumerate(zip(times, found, strict=True)):
+        limits = _limits(entry, own, entries[:place], 1)
+        if limits is not None and limits.rows == rows:
             drawn.append((at, limits.lower, limits.upper))
     if not drawn:
         return []

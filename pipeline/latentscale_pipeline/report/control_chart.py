@@ -4,11 +4,9 @@ Of m earlier values with mean x̄ and standard deviation s, the next one is expe
 
 .. math:: \bar x \pm t_{m-1}\, s \sqrt{1 + 1/m},
 
-with the quantile of Student's distribution at which a normal value is farther away as rarely as it
-is from a known mean by a number of known standard deviations (Shewhart's limits; Hawkins & Qiu, The
-changepoint model for statistical process control, 2003, on why the quantile of the normal
-distribution would be too small). So the false-alarm rate is that of the number of sigmas, however
-short the series: 0.27 % at 3.
+the prediction interval of a normal sample. The quantile t of Student's distribution is that with
+the false-alarm rate of a Shewhart chart, whose mean and standard deviation are known: 0.27 % at 3
+sigmas. So the rate holds however short the series is.
 """
 
 from __future__ import annotations

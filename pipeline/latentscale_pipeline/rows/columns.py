@@ -208,21 +208,3 @@ def _open_corpus(job: FinishedJob, role: Role) -> Corpus:
             f"{described.uri}: it isn't the {role} that was measured any more; run the job again"
         )
     return corpus
-
-
-def read_texts(corpus: Corpus, name: str, rows: Int64Array) -> NDArray[Any]:
-    """Return the ids or labels of some rows, in any order; one block of all is in memory."""
-    order = np.argsort(rows, kind="stable")
-    ascending = rows[order]
-    found = []
-    first = 0
-    for block in corpus.companion_blocks(name):
-        low, high = np.searchsorted(ascending, [first, first + len(block)])
-        found.append(block[ascending[low:high] - first])
-        first += len(block)
-        if high == len(ascending):
-            break
-    ordered = np.concatenate(found)
-    texts = np.empty_like(ordered)
-    texts[order] = ordered
-    return texts

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentscale_pipeline.measures.base import Role
-from latentscale_pipeline.rows.columns import TEXTS, JobRows, Values, read_texts
+from latentscale_pipeline.rows.columns import TEXTS, JobRows, Values
 
 Int64Array = NDArray[np.int64]
 
@@ -43,9 +43,7 @@ def read_tables(rows: JobRows, chosen: Int64Array, columns: Sequence[str]) -> It
     A row of another column is its id or, in a corpus without ids, its number. Ids and labels that
     are shown are in memory at once: those of the chosen rows, and of the rows that they refer to.
     """
-    texts = {
-        name: read_texts(rows.corpus, TEXTS[name], chosen) for name in columns if name in TEXTS
-    }
+    texts = {name: rows.corpus.texts_at(TEXTS[name], chosen) for name in columns if name in TEXTS}
     ids = _ids_of_others(rows, chosen, columns)
     for start in range(0, len(chosen), BLOCK_ROWS):
         block = slice(start, start + BLOCK_ROWS)
@@ -76,7 +74,7 @@ def _ids_of_others(
                 wanted.setdefault(column.row_of, []).append(np.unique(found.values[~found.null]))
     together = {role: np.unique(np.concatenate(parts)) for role, parts in wanted.items()}
     return {
-        role: (numbers, read_texts(rows.corpus_of(role), "ids", numbers))
+        role: (numbers, rows.corpus_of(role).texts_at("ids", numbers))
         for role, numbers in together.items()
     }
 

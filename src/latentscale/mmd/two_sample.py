@@ -9,11 +9,10 @@ For a kernel k, the squared distance of the mean embeddings of two distributions
 estimate of all pairs of different rows is unbiased, so it lies on both sides of 0 if P = Q. Under
 the RBF kernel MMD is 0 only if P = Q; under the linear kernel if the means are equal.
 
-*Test.* If P = Q, the groups are exchangeable: the actual division into the two corpora is one of
-all divisions with as many groups on each side. So the share of random divisions, the actual one
-included, whose discrepancy is at least as large is a p-value (section 2.3 there has the same for
-rows). Groups of one row give the permutation test of rows. Larger groups see the same differences,
-for the discrepancy is that of all rows; only the divisions it is compared with are fewer.
+*Test.* Random divisions of the groups into two sides say what chance makes of the discrepancy
+(:mod:`latentscale.sampling.divisions`; section 2.3 there has the same for rows). Groups of one row
+give the permutation test of rows. Larger groups see the same differences, for the discrepancy is
+that of all their rows; only the divisions it is compared with are fewer.
 
 *Sampling error.* Leaving out one group of a corpus after another changes the discrepancy; the
 jackknife's variances of both corpora add up. Where P = Q, the error is about the root of two times
@@ -29,18 +28,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.mmd.group_sums import Float64Array, GroupSums
+from latentscale.sampling.divisions import ExpectedByDivisions, expect_by_divisions
 
 DIVISIONS = 9999
 """Number of random divisions; the smallest p-value is one in ten thousand."""
 
 AT_ONCE = 1000
 """Divisions whose discrepancies are computed at a time."""
-
-POWER = 0.8416212335729143
-"""Quantile of the normal distribution for a power of 0.8."""
-
-LEVEL = 0.05
-"""Share of divisions beyond the end of the expected range."""
 
 EQUAL = 1e-9
 """Difference of two discrepancies up to which they count as equal, in units of the largest."""
@@ -57,7 +51,7 @@ class Discrepancy:
     sampling_error : float
         Standard error over fresh samples of both corpora.
     divided : ndarray of float64, shape (b,)
-        The same of random divisions of the groups, ascending.
+        The same of random divisions of the groups.
     """
 
     value: float
@@ -65,57 +59,10 @@ class Discrepancy:
     divided: Float64Array
 
     @property
-    def p(self) -> float:
-        """Return the share of divisions, the actual one included, that differ at least as much."""
+    def expected(self) -> ExpectedByDivisions:
+        """Return where MMD² is expected by chance, with the p-value."""
         tie = EQUAL * float(np.abs(self.divided).max())
-        below = np.searchsorted(self.divided, self.value - tie, side="left")
-        return float(1 + len(self.divided) - below) / (1 + len(self.divided))
-
-
-@dataclass(frozen=True)
-class ExpectedDiscrepancy:
-    """Where MMD² is expected if both corpora have one source.
-
-    Attributes
-    ----------
-    found, centre : float
-        MMD², and the mean of those of random divisions.
-    lower, upper : float
-        The least of a random division, and the end of the range that holds 95 % of them. The test
-        is one-sided, because two corpora can't be too similar by the mean of their rows.
-    z, p : float
-        The difference in standard deviations of random divisions; the p-value.
-    divided : ndarray of float64, shape (b,)
-        MMD² of random divisions, ascending.
-    """
-
-    found: float
-    centre: float
-    lower: float
-    upper: float
-    z: float
-    p: float
-    divided: Float64Array
-
-    def smallest_found(self, level: float) -> float:
-        """Return the difference that is found four times in five at a level of p."""
-        spread = float(self.divided.std())
-        return float(np.quantile(self.divided, 1.0 - level)) - self.centre + POWER * spread
-
-
-def expect_discrepancy(found: Discrepancy) -> ExpectedDiscrepancy:
-    """Say where MMD² is expected by chance."""
-    centre, spread = float(found.divided.mean()), float(found.divided.std())
-    away = found.value - centre
-    return ExpectedDiscrepancy(
-        found=found.value,
-        centre=centre,
-        lower=min(float(found.divided[0]), found.value),
-        upper=float(np.quantile(found.divided, 1.0 - LEVEL)),
-        z=away / spread if spread else 0.0,
-        p=found.p,
-        divided=found.divided,
-    )
+        return expect_by_divisions(self.value, self.divided, tie)
 
 
 def two_sample_discrepancy(
@@ -154,7 +101,7 @@ def two_sample_discrepancy(
     for start in range(0, divisions, AT_ONCE):
         chosen = np.tile(sides, (min(AT_ONCE, divisions - start), 1))
         divided.append(_discrepancies(sums, generator.permuted(chosen, axis=1).astype(np.float64)))
-    return Discrepancy(value, _jackknife_error(sums, sides), np.sort(np.concatenate(divided)))
+    return Discrepancy(value, _jackknife_error(sums, sides), np.concatenate(divided))
 
 
 def _discrepancies(sums: GroupSums, sides: Float64Array) -> Float64Array:

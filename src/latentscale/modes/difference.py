@@ -9,11 +9,10 @@ is the difference of their shares (Zhang, Li & Farnia, An interpretable evaluati
 novelty of generative models, ICML 2024; η = 1 there). The rows with the largest
 :math:`(u^\top x)^2` show what a mode is.
 
-*Test.* The largest eigenvalue is positive for any two samples. Both corpora are divided at random
-into groups. If they have one source, all divisions of the groups into two sides are as likely as
-the actual one, so the share of random divisions, the actual one included, whose largest eigenvalue
-is at least as large is a p-value. Groups have equally many rows on average, so of the larger corpus
-only as many random rows as the other one has take part.
+*Test.* The largest eigenvalue is positive for any two samples. Random divisions of groups of rows
+into two sides say what chance makes of it (:mod:`latentscale.sampling.divisions`). Groups have
+equally many rows on average, so of the larger corpus only as many random rows as the other one has
+take part.
 """
 
 from __future__ import annotations
@@ -25,6 +24,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse.linalg
 from numpy.typing import NDArray
+
+from latentscale.sampling.divisions import ExpectedByDivisions, expect_by_divisions
 
 Float64Array = NDArray[np.float64]
 Int64Array = NDArray[np.int64]
@@ -80,57 +81,9 @@ class Modes:
     shares: Float64Array
 
 
-@dataclass(frozen=True)
-class ExpectedMode:
-    """Where the largest eigenvalue is expected if both corpora have one source.
-
-    Attributes
-    ----------
-    found, centre : float
-        It, and the mean over random divisions.
-    lower, upper : float
-        The least of a random division, and the end of the range that holds 95 % of them. The test
-        is one-sided.
-    z, p : float
-        The difference in standard deviations of random divisions; the p-value.
-    divided : ndarray of float64, shape (b,)
-        The largest eigenvalues of random divisions.
-    """
-
-    found: float
-    centre: float
-    lower: float
-    upper: float
-    z: float
-    p: float
-    divided: Float64Array
-
-    def smallest_found(self, level: float) -> float:
-        """Return the difference that is found four times in five at a level of p."""
-        reach = float(np.quantile(self.divided, 1.0 - level)) - self.centre
-        return reach + POWER * float(self.divided.std())
-
-
-POWER = 0.8416212335729143
-"""Quantile of the normal distribution for a power of 0.8."""
-
-LEVEL = 0.05
-"""Share of divisions beyond the end of the expected range."""
-
-
-def expect_mode(found: float, divided: Float64Array) -> ExpectedMode:
+def expect_mode(found: float, divided: Float64Array) -> ExpectedByDivisions:
     """Say where the largest eigenvalue is expected by chance."""
-    centre, spread = float(divided.mean()), float(divided.std())
-    as_large = int((divided >= found * (1.0 - CLOSE) - ROUNDING).sum())
-    return ExpectedMode(
-        found=found,
-        centre=centre,
-        lower=min(float(divided.min()), found),
-        upper=float(np.quantile(divided, 1.0 - LEVEL)),
-        z=(found - centre) / spread if spread else 0.0,
-        p=(1 + as_large) / (1 + len(divided)),
-        divided=divided,
-    )
+    return expect_by_divisions(found, divided, CLOSE * found + ROUNDING)
 
 
 def sum_group_moments(

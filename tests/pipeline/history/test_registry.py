@@ -299,9 +299,7 @@ def test_a_series_without_verdicts_opens_with_the_control_limits() -> None:
     assert (within.kind, within.heading) == ("no_difference_found", "Within the control limits")
     outside = opening(*usual, 9.0)
     assert (outside.kind, outside.heading) == ("differs", "Outside the control limits")
-    assert (
-        outside.sentences[0] == "In the last job not where the jobs before put them: toy: spread."
-    )
+    assert outside.sentences[0] == "In the last job these lie outside: toy: spread."
 
 
 def test_a_job_whose_gates_failed_sets_no_limits(tmp_path: Path, latentscale: Command) -> None:

@@ -87,17 +87,7 @@ def _spread(rows: Rows, count: int) -> Rows:
 
 
 def _name(corpus: Corpus, rows: Rows) -> dict[int, Row]:
-    ids = _ids(corpus, np.unique(rows))
-    return {row: Row(row=row, id=ids.get(row)) for row in map(int, rows)}
-
-
-def _ids(corpus: Corpus, rows: Rows) -> dict[int, str]:
-    """Return the ids of ascending rows; one block of ids is in memory at a time."""
-    found: dict[int, str] = {}
-    first = 0
-    for block in corpus.companion_blocks("ids"):
-        low, high = np.searchsorted(rows, [first, first + len(block)])
-        for row in rows[low:high]:
-            found[int(row)] = str(block[row - first])
-        first += len(block)
-    return found
+    if "ids" not in corpus.manifest.arrays:
+        return {row: Row(row=row) for row in rows.tolist()}
+    ids = corpus.texts_at("ids", rows).tolist()
+    return {row: Row(row=row, id=name) for row, name in zip(rows.tolist(), ids, strict=True)}

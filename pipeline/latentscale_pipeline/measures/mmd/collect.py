@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from latentscale.mmd.two_sample import Discrepancy, expect_discrepancy
+from latentscale.mmd.two_sample import Discrepancy
 from latentscale_pipeline.measures.base import ExpectedScore, Findings, JobFacts, Results, Score
 from latentscale_pipeline.measures.mmd.config import Mmd
 from latentscale_pipeline.measures.mmd.plan import stage_name, too_few_rows
@@ -40,13 +40,13 @@ def collect_mmd(section: Mmd, facts: JobFacts, results: Results) -> Findings:
             DiscrepancyOfPair(
                 kernel=kernel,
                 bandwidth=values["bandwidth"],
-                p=tested.p,
+                p=tested.expected.p,
                 divisions=len(tested.divided),
                 **own,
                 **{name: values[name] for name in ("groups", "rows", "method")},
             )
         )
-        expected[len(scores)] = ExpectedScore(values["rows"][0], expect_discrepancy(tested))
+        expected[len(scores)] = ExpectedScore(values["rows"][0], tested.expected)
         ends = {name: values[name] for name in ("lower", "upper", "bounds")}
         scores.append(Score(**own, **ends, **fields))
     return Findings(MmdResults(pair=found), tuple(scores), expected=expected)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from itertools import islice
 
 import numpy as np
 
@@ -76,35 +76,19 @@ def name_rows(findings: Findings, corpora: Mapping[Role, Corpus]) -> Findings:
     part = findings.section
     if not isinstance(part, ModesResults):
         return findings
-    named: dict[str, list[Mode]] = {}
-    for role, corpus in corpora.items():
-        modes: list[Mode] = getattr(part, KINDS[role])
-        numbers = np.unique([row.row for mode in modes for row in mode.rows]).astype(np.int64)
-        known = {name: _read(corpus, name, numbers) for name in ("ids", "labels")}
-        named[KINDS[role]] = [
-            mode.model_copy(update={"rows": [_named(row, known) for row in mode.rows]})
-            for mode in modes
-        ]
+    named = {KINDS[role]: _named(getattr(part, KINDS[role]), corpora[role]) for role in corpora}
     return replace(findings, section=part.model_copy(update=named))
 
 
-def _named(row: ModeRow, known: Mapping[str, Mapping[int, str]]) -> ModeRow:
-    fields: dict[str, Any] = {"row": row.row, "cosine": row.cosine}
-    for name, field in (("ids", "id"), ("labels", "label")):
-        if row.row in known[name]:
-            fields[field] = known[name][row.row]
-    return ModeRow(**fields)
-
-
-def _read(
-    corpus: Corpus, name: Literal["ids", "labels"], rows: np.ndarray[Any, np.dtype[np.int64]]
-) -> dict[int, str]:
-    """Return the ids or labels of ascending rows; one block of them is in memory at a time."""
-    found: dict[int, str] = {}
-    first = 0
-    for block in corpus.companion_blocks(name):
-        low, high = np.searchsorted(rows, [first, first + len(block)])
-        for row in rows[low:high]:
-            found[int(row)] = str(block[row - first])
-        first += len(block)
-    return found
+def _named(modes: Sequence[Mode], corpus: Corpus) -> list[Mode]:
+    numbers = np.array([row.row for mode in modes for row in mode.rows], np.int64)
+    known = {
+        field: corpus.texts_at(name, numbers).tolist()
+        for field, name in (("id", "ids"), ("label", "labels"))
+        if name in corpus.manifest.arrays
+    }
+    rows = (
+        row.model_copy(update={name: found[place] for name, found in known.items()})
+        for place, row in enumerate(row for mode in modes for row in mode.rows)
+    )
+    return [mode.model_copy(update={"rows": list(islice(rows, len(mode.rows)))}) for mode in modes]
