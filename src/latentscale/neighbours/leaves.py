@@ -130,7 +130,9 @@ def nearest_leaders(points: Points, leaders: Points, count: int) -> Int64Array:
         undecided = np.ones(len(part), dtype=np.bool_)
         if points.metric != "manhattan":
             lists = ShortLists.none(len(part), count + SPARE_LEADERS)
-            shortlist_candidates(lists, centred.take(block).tile_rows("single", unit), ready)
+            nobody = np.full(len(part), -1, dtype=np.int64)
+            rows = centred.take(block).tile_rows("single", unit)
+            shortlist_candidates(lists, rows, ready, nobody, numbers)
             undecided = decide(found.take(block), lists, part, leaders, unit**2)
         again = np.flatnonzero(undecided)
         if len(again):

@@ -128,7 +128,7 @@ def search_rows(
     Neighbours
         Shape (n, k), padded with id -1 only where ``n <= k``.
     """
-    first, group_of = _collapse_equal(points)
+    first, group_of = collapse_equal(points)
     distinct = points if len(first) == len(points) else points.take(first)
     width = max(k + SPARE_NEIGHBOURS, FOLLOWED)
     if leaf_rows is None:
@@ -143,7 +143,7 @@ def search_rows(
         leaves = divide_into_leaves(
             distinct, overlap=overlap, generator=generator, leaf_rows=leaf_rows
         )
-        order = _order_of_leaves(leaves)
+        order = order_of_leaves(leaves)
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
         leaves, group_of = [np.sort(place[leaf]) for leaf in leaves], place[group_of]
@@ -184,13 +184,13 @@ def search_bytes(n: int, d: int, k: int, overlap: int) -> int:
     return n * (8 * (d + 2) + lists + 40 * overlap + 64) + largest * (12 * d + 64) + (1 << 21)
 
 
-def _order_of_leaves(leaves: list[Int64Array]) -> Int64Array:
+def order_of_leaves(leaves: list[Int64Array]) -> Int64Array:
     """Return the rows by the first leaf of each."""
     rows, first = np.unique(np.concatenate(leaves), return_index=True)
     return np.asarray(rows[np.argsort(first)], dtype=np.int64)
 
 
-def _collapse_equal(points: Points) -> tuple[Int64Array, Int64Array]:
+def collapse_equal(points: Points) -> tuple[Int64Array, Int64Array]:
     """Return the first row of each group of equal rows, ascending, and the group of every row."""
     _, found, inverse = np.unique(content_keys(points.rows), return_index=True, return_inverse=True)
     first_of = found[inverse]

@@ -66,6 +66,15 @@ class ShortLists:
             np.zeros(rows),
         )
 
+    def take(self, index: Int64Array) -> ShortLists:
+        """Return copies of some lists."""
+        return ShortLists(self.near[index], self.ids[index], self.reach[index])
+
+    def put(self, index: Int64Array, lists: ShortLists) -> None:
+        """Replace some lists."""
+        self.near[index], self.ids[index] = lists.near, lists.ids
+        self.reach[index] = lists.reach
+
 
 def shortlist_pairs(lists: ShortLists, rows: TileRows, ids: Int64Array) -> None:
     """Offer all rows of a block to the lists of each other.
@@ -97,21 +106,29 @@ def shortlist_pairs(lists: ShortLists, rows: TileRows, ids: Int64Array) -> None:
             _fold_pairs(lists.near, lists.ids, tile, top, left, sizes, ids, limits)
 
 
-def shortlist_candidates(lists: ShortLists, queries: TileRows, candidates: TileRows) -> None:
-    """Offer every candidate to every query's list, under the number of its place.
+def shortlist_candidates(
+    lists: ShortLists,
+    queries: TileRows,
+    candidates: TileRows,
+    query_ids: Int64Array,
+    candidate_ids: Int64Array,
+) -> None:
+    """Offer every candidate to every query's list.
 
     Parameters
     ----------
     lists : ShortLists
-        Lists of the queries; changed in place.
+        Lists of the queries; changed in place. A candidate that is in a list already stays once.
     queries, candidates : TileRows
         ``m`` and ``n`` rows in single precision; not for Manhattan distances.
+    query_ids, candidate_ids : ndarray of int64, shapes (m,) and (n,)
+        Their numbers. A candidate with the query's own number is skipped.
     """
     np.maximum(lists.reach, queries.sizes, out=lists.reach)
     tile = np.empty((len(queries), len(candidates)), dtype=np.float32)
     inner_products(queries.matrix, candidates.matrix, tile)
     sizes = queries.sizes.astype(np.float32), candidates.sizes.astype(np.float32)
-    _fold_candidates(lists.near, lists.ids, tile, *sizes)
+    _fold_candidates(lists.near, lists.ids, tile, *sizes, query_ids, candidate_ids)
 
 
 def decide_short_lists(
@@ -232,6 +249,8 @@ def _fold_candidates(
     tile: FloatArray,
     query_sizes: Float32Array,
     candidate_sizes: Float32Array,
+    query_ids: Int64Array,
+    candidate_ids: Int64Array,
 ) -> None:
     two = np.float32(2.0)
     columns, last = tile.shape[1], near.shape[1] - 1
@@ -249,8 +268,8 @@ def _fold_candidates(
                     continue
             for j in range(start, stop):
                 separation = (size + candidate_sizes[j]) - two * row[j]
-                if separation < limit:
-                    _insert(near[i], ids[i], separation, j)
+                if separation < limit and candidate_ids[j] != query_ids[i]:
+                    _insert(near[i], ids[i], separation, candidate_ids[j])
                     limit = near[i, last]
 
 
