@@ -58,7 +58,11 @@ from tests.acceptance.mmd import (
 from tests.acceptance.modes import a_planted_kind_is_found
 from tests.acceptance.networks import a_link_is_cut
 from tests.acceptance.recipes import recipes_on_their_schedulers
-from tests.acceptance.rows import injected_rows_are_found
+from tests.acceptance.rows import (
+    a_million_rows_against_a_million,
+    injected_rows_are_found,
+    rows_of_ten_million,
+)
 from tests.acceptance.slurm import a_real_slurm
 from tests.acceptance.stores import real_object_store
 from tests.acceptance.vendi import (
@@ -721,6 +725,8 @@ PROMISES: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "mmd-million": a_million_beside_a_million,
     "modes-planted": a_planted_kind_is_found,
     "rows-injected": injected_rows_are_found,
+    "rows-million": a_million_rows_against_a_million,
+    "rows-ten-million": rows_of_ten_million,
     "verdict-alarms": false_alarms,
     "verdict-power": power,
     "comparison-alarms": alarms_of_comparisons,

@@ -102,8 +102,8 @@ def _why_unknown(job: FinishedJob, only: str, reason: RowFilter, n: int) -> str:
     if "reference" not in job.corpora and not counted:
         return f"a job without a reference knows no {only}; run it again with one (--reference)"
     return (
-        f"only a job that compares all rows knows its {only}; this one took random rows. Set the "
-        f"key rows of the measure to {n} and run it again"
+        f"only a job that looks at all {n:,} rows knows its {only}; this one took random rows. "
+        "Run it again without the key rows, or neighbours: exact, of the measure"
     )
 
 

@@ -12,14 +12,15 @@ With the Manhattan metric, which has no product, all rows are searched exactly.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.neighbours.exact import Int64Array, Neighbours, merge, nearest
 from latentscale.neighbours.leaves import decide
-from latentscale.tiles.device import ShortLists, shortlist_candidates, shortlist_pairs
+from latentscale.tiles.device import ShortLists, TileRows, shortlist_candidates, shortlist_pairs
 from latentscale.tiles.distances import Points, common_unit, row_blocks
 
 BoolArray = NDArray[np.bool_]
@@ -54,71 +55,102 @@ def search_leaves(points: Points, leaves: Sequence[Int64Array], k: int) -> Neigh
     ``8 (k + 6)`` bytes a row and ``12 d + 512`` bytes for each row of the largest leaf.
     """
     everyone = np.ones(len(points), dtype=np.bool_)
-    return search_leaves_among(points, leaves, k, queries=everyone, candidates=everyone)
+    [found] = search_relations(points, leaves, k, [Relation(everyone, everyone)])
+    return found
 
 
-def search_leaves_among(
-    points: Points,
-    leaves: Sequence[Int64Array],
-    k: int,
-    *,
-    queries: BoolArray,
-    candidates: BoolArray,
-) -> Neighbours:
+@dataclass(frozen=True)
+class Relation:
+    """Rows that look for their nearest, and those among which they look.
+
+    Attributes
+    ----------
+    queries, candidates : ndarray of bool, shape (n,)
+        The rows of both sets, which may overlap. No row is its own nearest.
+    """
+
+    queries: BoolArray
+    candidates: BoolArray
+
+
+def search_relations(
+    points: Points, leaves: Sequence[Int64Array], k: int, relations: Sequence[Relation]
+) -> list[Neighbours]:
     """Find the ``k`` nearest other candidates that share a leaf with each query.
 
     Parameters
     ----------
     points, leaves, k
         As for :func:`search_leaves`.
-    queries, candidates : ndarray of bool, shape (n,)
-        The rows whose neighbours are found, and those that may be neighbours.
+    relations : sequence of Relation
+        Who looks for whom.
 
     Returns
     -------
-    Neighbours
-        Shape (n, k), padded with id -1 where a query's leaves have too few candidates, and for
-        rows that aren't queries.
+    list of Neighbours
+        For each relation, shape (n, k), padded with id -1 where a query's leaves have too few
+        candidates, and for rows that aren't queries.
 
     Notes
     -----
     Where both sets are the same, a leaf with ``m`` of these rows costs about ``m² d`` operations;
-    otherwise, with ``q`` queries and ``c`` candidates, ``2 q c d``.
+    otherwise, with ``q`` queries and ``c`` candidates, ``2 q c d``. The rows of a leaf are read
+    once for all relations.
     """
-    found = Neighbours.none(len(points), k)
-    undecided = queries.copy()
+    found = [Neighbours.none(len(points), k) for _ in relations]
+    undecided = [relation.queries.copy() for relation in relations]
     if points.metric != "manhattan":
         # A leaf's rows about their mean are at most twice as long as the reach of all.
         unit = 2.0 * common_unit(points, points)
-        lists = ShortLists.none(len(points), k + SPARE)
-        same = np.array_equal(queries, candidates)
+        lists = [ShortLists.none(len(points), k + SPARE) for _ in relations]
+        sets = list(_distinct_sets(relations))
         for leaf in leaves:
-            asked, offered = leaf[queries[leaf]], leaf[candidates[leaf]]
-            if len(asked) and len(offered):
-                _shortlist(lists, points, asked, None if same else offered, unit)
-        undecided &= decide(found, lists, points, points, unit**2)
-    if undecided.any():
-        _search_again(found, undecided, points, leaves, candidates)
+            # Rows of a set follow each other, so that they are taken without a copy.
+            ordered = leaf[np.lexsort([rows[leaf] for rows in sets])]
+            rows = points.take(ordered)
+            ready = rows.about(rows.rows.mean(axis=0)).tile_rows("single", unit)
+            for relation, short in zip(relations, lists, strict=True):
+                _shortlist(short, ready, ordered, relation)
+        for near, short, open_rows in zip(found, lists, undecided, strict=True):
+            open_rows &= decide(near, short, points, points, unit**2)
+    for relation, near, open_rows in zip(relations, found, undecided, strict=True):
+        if open_rows.any():
+            _search_again(near, open_rows, points, leaves, relation.candidates)
     return found
 
 
-def _shortlist(
-    lists: ShortLists, points: Points, asked: Int64Array, offered: Int64Array | None, unit: float
-) -> None:
-    """Offer rows of a leaf to the lists of others, or of each other."""
-    rows = points.take(asked)
-    origin = rows.rows.mean(axis=0)
-    queries = rows.about(origin)
-    if offered is None:
-        shortlist_pairs(lists, queries.tile_rows("single", unit), asked)
+def _distinct_sets(relations: Sequence[Relation]) -> Iterator[BoolArray]:
+    """Yield the sets of rows of some relations, each once."""
+    seen: list[BoolArray] = []
+    for relation in relations:
+        for rows in (relation.queries, relation.candidates):
+            if not any(np.array_equal(rows, other) for other in seen):
+                seen.append(rows)
+                yield rows
+
+
+def _shortlist(lists: ShortLists, ready: TileRows, numbers: Int64Array, relation: Relation) -> None:
+    """Offer the rows of a leaf to the lists of others, or of each other."""
+    chosen, offered = relation.queries[numbers], relation.candidates[numbers]
+    if not (chosen.any() and offered.any()):
         return
-    candidates = points.take(offered).about(origin).tile_rows("single", unit)
-    for block in row_blocks(len(asked), QUERIES):
-        ids = asked[block]
-        some = lists.take(ids)
-        ready = queries.take(block).tile_rows("single", unit)
-        shortlist_candidates(some, ready, candidates, ids, offered)
-        lists.put(ids, some)
+    asked, among = _places(chosen), _places(offered)
+    queries, ids = ready.take(asked), numbers[asked]
+    if np.array_equal(chosen, offered):
+        shortlist_pairs(lists, queries, ids)
+        return
+    candidates, candidate_ids = ready.take(among), numbers[among]
+    for block in row_blocks(len(ids), QUERIES):
+        some = lists.take(ids[block])
+        shortlist_candidates(some, queries.take(block), candidates, ids[block], candidate_ids)
+        lists.put(ids[block], some)
+
+
+def _places(chosen: BoolArray) -> slice | BoolArray:
+    """Return some rows, at least one, as a slice if they follow each other."""
+    places = np.flatnonzero(chosen)
+    first, last = int(places[0]), int(places[-1])
+    return slice(first, last + 1) if last - first + 1 == len(places) else chosen
 
 
 def _search_again(

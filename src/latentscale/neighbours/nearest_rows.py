@@ -1,8 +1,8 @@
 r"""The nearest row of each row, in its own set and in another one, without comparing all pairs.
 
 Duplicates lie in one corpus, leaks in two. So rows of several sets are divided into the same leaves
-(:mod:`latentscale.neighbours.leaves`), and a :class:`Relation` says which rows look for which.
-Each relation is searched in every leaf (:mod:`latentscale.neighbours.leaf_search`).
+(:mod:`latentscale.neighbours.leaves`), and relations say which rows look for which. Each is
+searched in every leaf (:mod:`latentscale.neighbours.leaf_search`).
 
 Equal rows are collapsed to one before, whatever their set: they are at distance 0 of each other,
 and would make leaves that nothing can divide. The rows of such a group then take each other as
@@ -22,24 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.neighbours.exact import Int64Array, Neighbours
-from latentscale.neighbours.leaf_search import BoolArray, search_leaves_among
+from latentscale.neighbours.leaf_search import BoolArray, Relation, search_relations
 from latentscale.neighbours.leaves import LEAF_ROWS, divide_into_leaves
 from latentscale.neighbours.search import collapse_equal, order_of_leaves
 from latentscale.tiles.distances import Float64Array, Points
-
-
-@dataclass(frozen=True)
-class Relation:
-    """Rows that look for their nearest, and those among which they look.
-
-    Attributes
-    ----------
-    queries, candidates : ndarray of bool, shape (n,)
-        The rows of both sets, which may overlap. No row is its own nearest.
-    """
-
-    queries: BoolArray
-    candidates: BoolArray
 
 
 @dataclass(frozen=True)
@@ -113,7 +99,7 @@ def nearest_rows(
     -----
     For each relation within one set a row costs about ``0.6 overlap leaf_rows d`` operations in
     single precision, between two sets twice as many. Memory is ``8 (d + 1)`` bytes a row for an
-    ordered copy and ``16 overlap + 150`` for lists.
+    ordered copy, ``16 overlap`` for leaves and ``100`` for the lists of each relation.
     """
     first, group_of = collapse_equal(points)
     leaves = divide_into_leaves(
@@ -124,12 +110,15 @@ def nearest_rows(
     place[order] = np.arange(len(order))
     leaves, group_of = [np.sort(place[leaf]) for leaf in leaves], place[group_of]
     distinct = points.take(first[order]).keyed()
-    for relation in relations:
-        queries, candidates = (
-            _any_of_group(group_of, rows, len(first))
-            for rows in (relation.queries, relation.candidates)
+    among = [
+        Relation(
+            _any_of_group(group_of, relation.queries, len(first)),
+            _any_of_group(group_of, relation.candidates, len(first)),
         )
-        near = search_leaves_among(distinct, leaves, 1, queries=queries, candidates=candidates)
+        for relation in relations
+    ]
+    found = search_relations(distinct, leaves, 1, among)
+    for relation, near in zip(relations, found, strict=True):
         yield _expand_equal(near, relation, group_of)
 
 

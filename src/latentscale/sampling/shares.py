@@ -304,6 +304,18 @@ def share_interval(count: int, rows: int) -> tuple[float, float]:
     return max(0.0, min(share, centre - reach)), min(1.0, max(share, centre + reach))
 
 
+def exact_interval(count: int, rows: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share found among random rows, never too narrow.
+
+    Its ends are shares that would give so many, or so few, with a probability of 2.5 % (Clopper &
+    Pearson 1934).
+    """
+    beta = scipy.special.betaincinv
+    lower = 0.0 if count == 0 else float(beta(count, rows - count + 1, 0.025))
+    upper = 1.0 if count == rows else float(beta(count + 1, rows - count, 0.975))
+    return lower, upper
+
+
 def share_error(count: int, rows: int, rows_of_event: float = 1.0) -> float:
     """Return the standard error of a share over fresh rows; not 0 for none or all of them."""
     share = (count + 0.5) / (rows + 1)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from latentscale.neighbours.leaf_search import search_leaves_among
-from latentscale.neighbours.nearest_rows import NearestRows, Relation, nearest_rows
+from latentscale.neighbours.leaf_search import Relation, search_relations
+from latentscale.neighbours.nearest_rows import NearestRows, nearest_rows
 from latentscale.tiles.distances import Metric, as_points
 
 METRICS: list[Metric] = ["euclidean", "cosine", "manhattan"]
@@ -95,7 +95,7 @@ def test_other_candidates_than_queries_never_include_the_row_itself() -> None:
     queries, candidates = np.ones(300, dtype=bool), generator.random(300) < 0.4
     relation = Relation(queries, candidates)
     leaves = [np.arange(300)]
-    near = search_leaves_among(points, leaves, 1, queries=queries, candidates=candidates)
+    [near] = search_relations(points, leaves, 1, [relation])
     expected = nearest_by_force(points.rows, relation, "euclidean")
     np.testing.assert_allclose(near.distances[:, 0], expected, rtol=1e-12)
     assert candidates[near.indices[:, 0]].all()

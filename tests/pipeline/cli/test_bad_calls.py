@@ -534,7 +534,7 @@ CALLS = [
         'rows job --where "nothere == 3"',
         (
             "{place}/job: there is no column nothere; it has row, label, duplicate_of, "
-            "near_duplicate_of, nearest, nearest_distance"
+            "near_duplicate_of, nearest, nearest_distance, vendi_influence"
         ),
     ),
     (
@@ -553,7 +553,7 @@ CALLS = [
         "rows job --columns rw",
         (
             "{place}/job: there is no column rw; it has row, label, duplicate_of, "
-            "near_duplicate_of, nearest, nearest_distance"
+            "near_duplicate_of, nearest, nearest_distance, vendi_influence"
         ),
     ),
     (

@@ -173,7 +173,7 @@ def test_random_rows_make_no_subset(job: Path, latentscale: Command, tmp_path: P
     assert ended.code == 0, ended.err
     assert "--only near-duplicates" not in ended.out
     refused = latentscale("rows", tmp_path / "jobs/drawn", "--only", "near-duplicates")
-    assert "only a job that compares all rows knows its near-duplicates" in refused.err
+    assert "only a job that looks at all 450 rows knows its near-duplicates" in refused.err
     looked_at = lines(latentscale("rows", tmp_path / "jobs/drawn", "--only", "leaks", "--json"))
     assert looked_at == []
 
@@ -339,3 +339,71 @@ def test_a_job_without_rows_says_how_to_get_them(job: Path) -> None:
     bare = type(found)(found.url, found.results.model_copy(update={"corpora": alone}))
     with pytest.raises(BadInput, match="the job has no reference"):
         open_rows(bare, "reference")
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_have_their_influence_and_their_share_of_the_magnitude(
+    tmp_path: Path, latentscale: Command, weighted: bool
+) -> None:
+    """A row that leaves takes its influence with it, in a job of its own."""
+    generator = np.random.default_rng(2)
+    rows = generator.normal(size=(150, 6)) + np.array([2.0, 0, 0, 0, 0, 0])
+    rows[3] = [0, 0, 0, 0, 0, 9.0]
+    weights = generator.uniform(0.5, 2.0, 150)
+    found = {}
+    for name, kept in (("all", np.arange(150)), ("without", np.arange(150) != 3)):
+        np.save(tmp_path / f"{name}.npy", rows[kept].astype("f4"))
+        np.save(tmp_path / f"{name}-weights.npy", weights[kept])
+        companions = {"weights": str(tmp_path / f"{name}-weights.npy")} if weighted else {}
+        source = [str(tmp_path / f"{name}.npy")]
+        url = ingest(source, str(tmp_path / name), shard_bytes=900, **companions).url
+        described = {
+            "name": name,
+            "corpus": url,
+            "output": str(tmp_path / "jobs"),
+            "measures": {"vendi": {"kernels": ["cosine"], "orders": [2, 1]}, "magnitude": {}},
+            "cluster": {"kind": "serial"},
+        }
+        (tmp_path / f"{name}.yaml").write_text(json.dumps(described))
+        found[name] = run_here(tmp_path / f"{name}.yaml").results
+    [job] = (tmp_path / "jobs").glob("all-*")
+    columns = "row,vendi_influence,magnitude_weight"
+    listed = lines(
+        latentscale(
+            "rows",
+            job,
+            "--columns",
+            columns,
+            "--sort",
+            "vendi_influence:desc",
+            "--json",
+            "--limit",
+            "200",
+        )
+    )
+    influences = [one["vendi_influence"] for one in listed]
+    assert influences == sorted(influences, reverse=True)
+    assert len(listed) == 150
+    [third] = [one for one in listed if one["row"] == 3]
+    vendi = {
+        name: next(s.value for s in each.scores if (s.measure, s.order) == ("vendi", "1"))
+        for name, each in found.items()
+    }
+    assert third["vendi_influence"] == pytest.approx(vendi["all"] - vendi["without"], rel=0.1)
+    magnitude = found["all"].part("magnitude").corpus.value[-1]
+    assert sum(one["magnitude_weight"] for one in listed) == pytest.approx(magnitude, rel=1e-3)
+
+
+def test_influences_are_left_out_where_they_are_not_wanted(tmp_path: Path) -> None:
+    np.save(tmp_path / "c.npy", np.random.default_rng(3).normal(size=(120, 4)))
+    for index, keys in enumerate(({"influence": False}, {"orders": [0]}, {"kernels": ["rbf"]})):
+        described = {
+            "name": f"j{index}",
+            "corpus": str(tmp_path / "c.npy"),
+            "output": str(tmp_path / "jobs"),
+            "measures": {"vendi": {"kernels": ["cosine"], "orders": [1], **keys}},
+            "cluster": {"kind": "serial"},
+        }
+        (tmp_path / "job.yaml").write_text(json.dumps(described))
+        arrays = run_here(tmp_path / "job.yaml").results.arrays
+        assert not any("influence" in name for name in arrays)

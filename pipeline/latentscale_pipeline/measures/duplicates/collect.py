@@ -8,6 +8,7 @@ from typing import Any, Literal
 from latentscale.sampling.shares import (
     ExpectedExceedances,
     ExpectedShare,
+    exact_interval,
     expect_share,
     share_error,
     share_interval,
@@ -24,6 +25,7 @@ from latentscale_pipeline.measures.base import (
 from latentscale_pipeline.measures.duplicates import cover, nearest, shares
 from latentscale_pipeline.measures.duplicates.config import Duplicates
 from latentscale_pipeline.measures.duplicates.results import (
+    OTHER,
     DuplicatesResults,
     RowsOfCorpus,
     RowsOfPair,
@@ -47,15 +49,15 @@ def collect_duplicates(section: Duplicates | None, facts: JobFacts, results: Res
     }
     if section is None:
         return Findings(None, corpora=repeated)
-    queries = {role: nearest.count_queries(section, facts, role) for role in facts.corpora}
-    if not all(queries.values()):
+    search = nearest.choose_search(section, facts)
+    if search is None:
         return Findings(None, reason=why_not_compared(facts), corpora=repeated)
     counts = results(shares.STAGE).values
-    scores = tuple(_scores(facts, counts, queries, results))
+    scores = tuple(_scores(facts, counts, search, results))
     return Findings(
-        _part(section, facts, counts, queries, results),
+        _part(section, facts, counts, search, results),
         scores,
-        dict(_arrays(facts, queries, results)),
+        dict(_arrays(facts, search, results)),
         corpora=repeated,
         expected=dict(_expected(scores, counts)) if facts.samples else {},
     )
@@ -85,61 +87,84 @@ def _fields(name: str, of: str) -> dict[str, Any]:
 
 
 def _scores(
-    facts: JobFacts, counts: Mapping[str, Any], queries: Mapping[Role, int], results: Results
+    facts: JobFacts, counts: Mapping[str, Any], search: nearest.RowSearch, results: Results
 ) -> Iterator[Score]:
-    for role, corpus in facts.corpora.items():
-        rows, whole = counts[role]["rows"], queries[role] == corpus.n
+    for role in facts.corpora:
+        rows, whole = counts[role]["rows"], search.finds_all(role, facts)
+        missed = _missed(counts[role], role)
         for name, key in OF_ONE.items():
-            yield _score(
-                counts[role][key],
-                rows,
-                whole=whole,
-                sampling_error=share_error(counts[role][key], rows, shares.ROWS_OF_EVENT),
-                **_fields(name, role),
-            )
+            count = counts[role][key]
+            error = share_error(count, rows, shares.ROWS_OF_EVENT)
+            bracket = _bracket(count, rows, whole=whole, missed=missed)
+            yield Score(**bracket, sampling_error=error, **_fields(name, role))
         if whole:
             covered = results(cover.stage_name(role)).values[cover.COVERED]
             error = share_error(covered, rows, shares.ROWS_OF_EVENT)
-            fields = _fields("covered", role)
-            yield _score(covered, rows, whole=True, sampling_error=error, **fields)
+            bracket = _bracket(covered, rows, whole=True, missed=missed)
+            yield Score(**bracket, sampling_error=error, **_fields("covered", role))
     if "pair" in counts:
         for name, counted in OF_PAIR.items():
-            yield _score(
-                counts["pair"][name.replace(" ", "_")],
+            field = name.replace(" ", "_")
+            bracket = _bracket(
+                counts["pair"][field],
                 counts[counted]["rows"],
-                whole=queries[counted] == facts.corpora[counted].n,
-                **_fields(name, "pair"),
+                whole=search.finds_all(counted, facts),
+                missed=_missed(counts[counted], OTHER[counted]) if name == "leaks" else 0.0,
+                far=counts["pair"]["settled"].get(field),
             )
+            yield Score(**bracket, **_fields(name, "pair"))
 
 
-def _score(count: int, rows: int, *, whole: bool, **fields: Any) -> Score:
+def _missed(counts: Mapping[str, Any], source: str) -> float:
+    """Return the largest share of rows that cells may have missed another one near of."""
+    check = counts.get(f"checked_{source}")
+    if check is None:
+        return 0.0
+    return exact_interval(check["near"] - check["near_found"], check["rows"])[1]
+
+
+def _bracket(
+    count: int,
+    rows: int,
+    *,
+    whole: bool,
+    missed: float = 0.0,
+    far: Mapping[str, int] | None = None,
+) -> dict[str, Any]:
+    """Return a share of rows with its bracket: by cells, some near rows may be missing."""
     value = count / rows
-    lower, upper = (value, value) if whole else share_interval(count, rows)
-    bounds = "exact" if whole else "interval95"
-    return Score(value=value, lower=lower, upper=upper, bounds=bounds, **fields)
+    lower, upper = (value, min(1.0, value + missed)) if whole else share_interval(count, rows)
+    if far and far["checked"] < far["beyond"]:
+        lower *= exact_interval(far["confirmed"], far["checked"])[0]
+    bounds = "exact" if lower == upper else "interval95"
+    return {"value": value, "lower": lower, "upper": upper, "bounds": bounds}
 
 
 def _part(
     section: Duplicates,
     facts: JobFacts,
     counts: Mapping[str, Any],
-    queries: Mapping[Role, int],
+    search: nearest.RowSearch,
     results: Results,
 ) -> DuplicatesResults:
     found: dict[str, Any] = {}
-    for role, corpus in facts.corpora.items():
+    for role in facts.corpora:
         groups = {}
-        if queries[role] == corpus.n:
+        if search.finds_all(role, facts):
             values = results(cover.stage_name(role)).values
             groups = {name: values[name] for name in (cover.DUPLICATE, cover.COVERED)}
         found[role] = RowsOfCorpus(
             rows=counts[role]["rows"],
             exact_duplicates=counts[role]["exact"],
             near_duplicates=counts[role]["near"],
+            checked=counts[role].get(f"checked_{role}"),
+            checked_across=counts[role].get(f"checked_{OTHER[role]}"),
             **groups,
         )
     if "pair" in counts:
-        found["pair"] = RowsOfPair(**counts["pair"])
+        pair = dict(counts["pair"])
+        settled = {f"{name}_settled": far for name, far in pair.pop("settled").items()}
+        found["pair"] = RowsOfPair(**pair, **settled)
     return DuplicatesResults(metric=section.metric, within=section.within, **found)
 
 
@@ -209,17 +234,17 @@ def _between(
 
 
 def _arrays(
-    facts: JobFacts, queries: Mapping[Role, int], results: Results
+    facts: JobFacts, search: nearest.RowSearch, results: Results
 ) -> Iterator[tuple[str, str]]:
     """Yield the paths of the arrays with a value for every row, by name."""
-    for role, corpus in facts.corpora.items():
-        found = results(nearest.stage_name(role))
+    for role in facts.corpora:
+        found = results(search.stage(role))
         for source in nearest.compared_with(facts) or (role,):
             place = "own" if source == role else "other"
             for value in ("row", "distance"):
                 path = found.path(f"{source}_{nearest.ALL}_{value}")
                 yield f"duplicates/{role}/{place}_nearest_{value}", path
-        if queries[role] < corpus.n:
+        if not search.finds_all(role, facts):
             yield f"duplicates/{role}/rows", found.path("rows")
         else:
             groups = results(cover.stage_name(role))

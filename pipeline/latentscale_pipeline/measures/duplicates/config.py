@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -18,11 +18,22 @@ class Duplicates(Section):
     """Distance up to which two rows are nearly the same. Must be given for other metrics than
     cosine.
     """
-    rows: Annotated[int, Field(ge=100)] | None = None
-    """Rows of each corpus whose nearest rows are found. By default all, while that takes at most
-    2·10⁹ pairs, and as many random rows as that allows beyond. Groups of near-duplicates need all
-    rows.
+    neighbours: Literal["auto", "exact", "cells"] = "auto"
+    """How the nearest rows are found. `exact` compares all rows while that takes at most 2·10⁹
+    pairs, and as many random rows as that allows beyond. `cells` finds nearly all near rows of
+    all, and says how many it misses. `auto` uses cells where all rows have too many pairs, up to
+    2·10⁷ rows a corpus.
     """
+    rows: Annotated[int, Field(ge=100)] | None = None
+    """Random rows of each corpus that are compared with all others, instead of what `neighbours`
+    says. Groups of near-duplicates need all rows.
+    """
+
+    @model_validator(mode="after")
+    def _rows_are_compared(self) -> Duplicates:
+        if self.rows is not None and self.neighbours == "cells":
+            raise ValueError("rows is for neighbours: exact; cells find those of all rows")
+        return self
 
     @model_validator(mode="after")
     def _distances_have_a_scale(self) -> Duplicates:

@@ -58,16 +58,21 @@ def equal_within(metric: Metric) -> float:
     return EQUAL_DIRECTION if metric == "cosine" else 0.0
 
 
-def cover_stage(section: Duplicates, facts: JobFacts, role: Role) -> Stage:
-    """Plan the groups of near-duplicates of a corpus."""
+def cover_stage(section: Duplicates, facts: JobFacts, role: Role, lists: str) -> Stage:
+    """Plan the groups of near-duplicates of a corpus, whose nearest rows are in ``lists``."""
     corpus = facts.corpora[role]
     held, near = min(_held_rows(corpus.d), corpus.n), COVERED_SHARE * corpus.n
     return Stage(
         name=stage_name(role),
         work=cover_rows,
         corpora=(role,),
-        needs=(nearest.stage_name(role),),
-        parameters={"role": role, "metric": section.metric, "within": section.within},
+        needs=(lists,),
+        parameters={
+            "role": role,
+            "metric": section.metric,
+            "within": section.within,
+            "lists": lists,
+        },
         # Rows held in float64 and as tiles, a copy of those that stay, a block, the numbers of all.
         memory_bytes=held * corpus.d * (8 + 8 + 12)
         + 2 * corpus.shard_stored_bytes
@@ -92,7 +97,7 @@ def cover_rows(inputs: Inputs) -> Output:
     """Find the rows that repeat an earlier one, and those that one that stays covers."""
     p = inputs.parameters
     corpus, metric = inputs.corpora[p["role"]], p["metric"]
-    found = inputs.results[nearest.stage_name(p["role"])]
+    found = inputs.results[p["lists"]]
     distances = found.array(f"{p['role']}_{nearest.ALL}_distance")
     arrays = {}
     for name, within in ((DUPLICATE, equal_within(metric)), (COVERED, p["within"])):

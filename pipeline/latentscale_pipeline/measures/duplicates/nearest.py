@@ -1,14 +1,17 @@
-"""The nearest rows of every row: in its own corpus, and in the other one.
+"""The nearest rows of some rows, or of all: in their own corpus, and in the other one.
 
 Each task holds a block of rows and streams the shards of both corpora. Where the two differ in
 size, nearest rows are also found among as many random rows as the smaller corpus has, so that
 shares can be compared at one size. Distances are computed in float64 and, because a job keeps them,
 stored and compared in float32.
+
+Where all rows have too many pairs, random ones are searched like this. They tell how many a search
+in cells misses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,15 +35,21 @@ from latentscale_pipeline.measures.base import (
 )
 from latentscale_pipeline.measures.duplicates.config import Duplicates
 from latentscale_pipeline.measures.shared.random_rows import drawing_bytes
-from latentscale_pipeline.storage.artifacts import Output
+from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 Int64Array = NDArray[np.int64]
 
 PAIRS = 2e9
 """Pairs of rows of a corpus that are compared by default."""
 
+CHECKED_PAIRS = 1e10
+"""The same for the random rows by which a search in cells is checked."""
+
 LEAST_ROWS = 400
 """Fewest random rows of a corpus by default; with fewer, shares say little."""
+
+MOST_IN_CELLS = 20_000_000
+"""Largest corpora that are searched in cells: one task joins what was found for all their rows."""
 
 QUERY_ROWS = 8192
 """Rows whose nearest rows one task finds."""
@@ -53,8 +62,13 @@ ALL, FEWER = "all", "fewer"
 
 
 def stage_name(role: Role) -> str:
-    """Name the stage that finds the nearest rows of a corpus."""
+    """Name the stage that compares rows of a corpus with all others."""
     return f"nearest-{role}"
+
+
+def stage_in_cells(role: Role) -> str:
+    """Name the stage that has the nearest rows of all rows of a corpus, as cells find them."""
+    return f"nearest-rows-{role}"
 
 
 def compared_with(facts: JobFacts) -> tuple[Role, ...]:
@@ -68,15 +82,51 @@ def least_rows(facts: JobFacts) -> int:
     return min(corpus.n for corpus in facts.corpora.values())
 
 
-def count_queries(section: Duplicates, facts: JobFacts, role: Role) -> int:
-    """Return the number of rows of a corpus whose nearest rows are found; 0 if they are too few."""
-    n = facts.corpora[role].n
+@dataclass(frozen=True)
+class RowSearch:
+    """How the nearest rows are found.
+
+    Attributes
+    ----------
+    compared : mapping of str to int
+        Rows of each corpus that are compared with all others.
+    known : mapping of str to int
+        Rows of each corpus whose nearest rows are known: the same, or all of them by cells.
+    in_cells : bool
+        Whether those of all rows are found in cells.
+    """
+
+    compared: Mapping[Role, int]
+    known: Mapping[Role, int]
+    in_cells: bool
+
+    def stage(self, role: Role) -> str:
+        """Name the stage that has the nearest rows of a corpus."""
+        return stage_in_cells(role) if self.in_cells else stage_name(role)
+
+    def finds_all(self, role: Role, facts: JobFacts) -> bool:
+        """Return whether the nearest rows of all rows of a corpus are known."""
+        return self.known[role] == facts.corpora[role].n
+
+
+def choose_search(section: Duplicates, facts: JobFacts) -> RowSearch | None:
+    """Choose how the nearest rows are found; None if too few could be."""
+    sizes = {role: corpus.n for role, corpus in facts.corpora.items()}
     if least_rows(facts) < 2:
-        return 0
+        return None
     if section.rows is not None:
-        return min(n, section.rows)
-    fitting = int(min(PAIRS, facts.pairs) // _rows_beside(facts, role))
-    return n if fitting >= n else (fitting if fitting >= LEAST_ROWS else 0)
+        compared = {role: min(n, section.rows) for role, n in sizes.items()}
+        return RowSearch(compared, compared, in_cells=False)
+    beside = {role: _rows_beside(facts, role) for role in sizes}
+    many = any(n * beside[role] > min(PAIRS, facts.pairs) for role, n in sizes.items())
+    cells = section.neighbours == "cells" or (
+        section.neighbours == "auto" and many and max(sizes.values()) <= MOST_IN_CELLS
+    )
+    pairs = min(CHECKED_PAIRS if cells else PAIRS, facts.pairs)
+    compared = {role: min(n, int(pairs // beside[role])) for role, n in sizes.items()}
+    if any(compared[role] < min(n, LEAST_ROWS) for role, n in sizes.items()):
+        return None
+    return RowSearch(compared, sizes if cells else compared, in_cells=cells)
 
 
 def _rows_beside(facts: JobFacts, role: Role) -> int:
@@ -148,7 +198,7 @@ def nearest_stage(section: Duplicates, facts: JobFacts, role: Role, queries: int
 
 
 @dataclass(frozen=True)
-class _Source:
+class Source:
     """A corpus that rows are compared with, and the rows of it that are as many as the least."""
 
     role: Role
@@ -183,7 +233,7 @@ def find_nearest(inputs: Inputs) -> Output:
     for source in _sources(inputs):
         # No row of another corpus is the row itself.
         ids = rows if source.role == p["role"] else np.full(len(rows), -1)
-        for name, found in _search(queries, ids, source, p["metric"]).items():
+        for name, found in search_corpus(queries, ids, source, p["metric"]).items():
             arrays[f"{source.role}_{name}_row"] = short_numbers(found.indices[:, 0], source.corpus)
             arrays[f"{source.role}_{name}_distance"] = found.distances[:, 0].astype(np.float32)
     return Output(arrays=arrays)
@@ -194,9 +244,25 @@ def short_numbers(rows: Int64Array, corpus: Corpus) -> NDArray[Any]:
     return rows.astype(np.int32) if corpus.n <= np.iinfo(np.int32).max else rows
 
 
-def _search(
-    queries: Points, ids: Int64Array, source: _Source, metric: Metric
+def search_corpus(
+    queries: Points, ids: Int64Array, source: Source, metric: Metric
 ) -> dict[str, Neighbours]:
+    """Compare some rows with all rows of a corpus, and with the fewer ones.
+
+    Parameters
+    ----------
+    queries : Points
+        The rows.
+    ids : ndarray of int64
+        Their numbers in that corpus, or -1.
+    source, metric
+        The corpus, and how rows are compared.
+
+    Returns
+    -------
+    mapping of str to Neighbours
+        The nearest row of each, under :data:`ALL` and, if there are fewer ones, :data:`FEWER`.
+    """
     names = [ALL] if source.fewer is None else [ALL, FEWER]
     found = {name: Neighbours.none(len(queries), 1) for name in names}
     for numbers, stored, places in source.read():
@@ -226,14 +292,14 @@ def _queries(inputs: Inputs) -> Int64Array | None:
     return drawn
 
 
-def _sources(inputs: Inputs) -> Iterator[_Source]:
+def _sources(inputs: Inputs) -> Iterator[Source]:
     p = inputs.parameters
     streams = inputs.common_generator().spawn(1 + len(p["sources"]))[1:]
     for role, stream in zip(p["sources"], streams, strict=True):
         corpus, fewer = inputs.corpora[role], None
         if corpus.n > p["least"]:
             fewer = np.sort(stream.choice(corpus.n, p["least"], replace=False))
-        yield _Source(role, corpus, fewer)
+        yield Source(role, corpus, fewer)
 
 
 def join_nearest(inputs: Inputs) -> Output:
@@ -244,3 +310,22 @@ def join_nearest(inputs: Inputs) -> Output:
             for name in inputs.parts[0].objects
         }
     )
+
+
+def found_rows(
+    found: Artifact, n: int, source: Role
+) -> tuple[Int64Array, Int64Array, NDArray[np.float32]]:
+    """Return the rows that were compared with all others, and their nearest rows and distances.
+
+    Parameters
+    ----------
+    found : Artifact
+        Result of the search.
+    n : int
+        Rows of the corpus.
+    source : str
+        The corpus in which the nearest rows are.
+    """
+    rows = found.array("rows") if "rows" in found.objects else np.arange(n)
+    near, distances = (found.array(f"{source}_{ALL}_{value}") for value in ("row", "distance"))
+    return rows, near.astype(np.int64), distances

@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from latentscale_pipeline.measures.base import MeasureReport
-from latentscale_pipeline.measures.duplicates.results import DuplicatesResults, RowsOfCorpus
+from latentscale_pipeline.measures.duplicates.results import (
+    DuplicatesResults,
+    RowsOfCorpus,
+    SearchCheck,
+)
 from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.content import Table, table_of
 from latentscale_pipeline.views.formatting import write_number
@@ -19,7 +23,7 @@ class DuplicatesReport(MeasureReport):
     group = "Rows"
     title = "Rows: duplicates, leaks, outliers"
     question = "How many rows repeat another row, lie in both corpora, or lie far from all others."
-    source = "Nearest rows by exact search; groups as in Poklukar et al. 2021, definition 3.1"
+    source = "Nearest rows of all rows; groups as in Poklukar et al. 2021, definition 3.1"
     dependent = ("leaks",)
     scores: ClassVar[Mapping[str, Definition]] = {
         "exact duplicates": Definition(
@@ -84,13 +88,14 @@ class DuplicatesReport(MeasureReport):
     def caveats(self, found: DuplicatesResults, results: Results) -> list[str]:
         """Say how many of the near-duplicates may go: not those that stay for others."""
         part = found.corpus
-        if not part.covered:
-            return []
-        said = (
-            f"{part.covered:,} of {part.near_duplicates:,} near-duplicates can go: an earlier row, "
-            "which stays, is nearly the same"
-        )
-        return [said]
+        said = []
+        if part.covered:
+            said.append(
+                f"{part.covered:,} of {part.near_duplicates:,} near-duplicates can go: an earlier "
+                "row, which stays, is nearly the same"
+            )
+        said += [] if part.checked is None else [_said_of_cells(part.checked, part.checked_across)]
+        return said
 
     def methods(self, found: DuplicatesResults) -> list[tuple[str, str]]:
         """Return the distances that were used."""
@@ -110,6 +115,16 @@ _COUNTED = {
     "nearly the same as another row": "near_duplicates",
     "covered by a row that stays": "covered",
 }
+
+
+def _said_of_cells(own: SearchCheck, across: SearchCheck | None) -> str:
+    checks = [own] if across is None else [own, across]
+    near, seen = (sum(getattr(check, name) for check in checks) for name in ("near", "near_found"))
+    where = "" if across is None else ", in either corpus"
+    return (
+        f"near rows were looked for in cells: of {own.rows:,} random rows that were compared with "
+        f"all others{where}, {near:,} times another one is near, and {seen:,} times one was found"
+    )
 
 
 def _parts(found: DuplicatesResults) -> dict[str, RowsOfCorpus]:

@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pydantic import ConfigDict
 
+from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.results.part import Absent, Count, Part, Positive, Spread
+
+OTHER: Mapping[Role, Role] = {"corpus": "reference", "reference": "corpus"}
+
+
+class SearchCheck(Part):
+    """What a search in cells finds, by random rows that were compared with all others."""
+
+    rows: Positive
+    """Rows that were compared with all others."""
+    nearest: Count
+    """Of these, rows whose nearest row the search found."""
+    near: Count
+    """Of these, rows with one within the distance."""
+    near_found: Count
+    """Of these, rows for which the search found one."""
 
 
 class RowsOfCorpus(Part):
     """Rows of one corpus that have others near them."""
 
     rows: Positive
-    """Rows whose nearest rows were found: all, or random ones."""
+    """Rows whose nearest rows were looked for: all, or random ones."""
+    checked: Absent[SearchCheck] = None
+    """What cells find of rows of its own; absent where all rows were compared."""
+    checked_across: Absent[SearchCheck] = None
+    """What cells find of rows of the other corpus; absent likewise."""
     exact_duplicates: Count
     """Of these, rows that equal another row of the corpus."""
     near_duplicates: Count
@@ -22,8 +44,22 @@ class RowsOfCorpus(Part):
     """Rows that may go because one that stays lies within the distance; absent likewise."""
 
 
+class FarRows(Part):
+    """Rows that cells call far, which have been compared with all others."""
+
+    beyond: Count
+    """Rows that cells called far."""
+    checked: Count
+    """Of these, rows that were compared with all others."""
+    confirmed: Count
+    """Of these, rows that are far."""
+
+
 class RowsOfPair(Part):
-    """Rows of each corpus by their distance to the other one."""
+    """Rows of each corpus by their distance to the other one.
+
+    Rows that cells call far are compared with all others, or a random part of them.
+    """
 
     leaks: Count
     """Rows of the corpus within the distance of a row of the reference."""
@@ -33,6 +69,10 @@ class RowsOfPair(Part):
     """Distance within which all but 1 in 5000 rows of the reference have another row of it."""
     not_covered: Count
     """Rows of the reference farther than `outlier_distance` from every row of the corpus."""
+    outliers_settled: Absent[FarRows] = None
+    """Outliers that were compared with all rows; absent where all rows were."""
+    not_covered_settled: Absent[FarRows] = None
+    """Rows of the reference that were; absent likewise."""
 
 
 class DuplicatesResults(Part):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentscale_pipeline.measures.base import Role, RowColumn, RowFilter
-from latentscale_pipeline.measures.duplicates.results import DuplicatesResults
+from latentscale_pipeline.measures.duplicates.results import OTHER, DuplicatesResults
 
 FILTERS: Mapping[str, RowFilter] = {
     "exact-duplicates": RowFilter(
@@ -67,8 +67,6 @@ FILTERS: Mapping[str, RowFilter] = {
     ),
 }
 """Rows to look at, by their reason."""
-
-OTHER: Mapping[Role, Role] = {"corpus": "reference", "reference": "corpus"}
 
 
 def row_columns(found: DuplicatesResults, role: Role) -> Iterator[RowColumn]:

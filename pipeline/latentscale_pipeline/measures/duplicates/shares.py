@@ -14,7 +14,11 @@ from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Inputs, Stage
 from latentscale_pipeline.measures.base import RESULT_BYTES, JobFacts, Role
 from latentscale_pipeline.measures.duplicates import cover, nearest
+from latentscale_pipeline.measures.duplicates.cells import PILOT_SHARE
 from latentscale_pipeline.measures.duplicates.config import Duplicates
+from latentscale_pipeline.measures.duplicates.cover import ROUNDING
+from latentscale_pipeline.measures.duplicates.far import usual_reach
+from latentscale_pipeline.measures.duplicates.nearest import RowSearch
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
 Float32Array = NDArray[np.float32]
@@ -22,24 +26,24 @@ Float32Array = NDArray[np.float32]
 STAGE = "rows-compared"
 """Name of the stage that counts."""
 
-OUTLIERS = 0.0002
-"""Share of the reference's rows that lie farther from all its others than an outlier must."""
-
 ROWS_OF_EVENT = 2.0
 """Rows that are near each other come in twos, at least."""
 
 
-def shares_stage(section: Duplicates, facts: JobFacts, queries: Mapping[Role, int]) -> Stage:
+def shares_stage(section: Duplicates, facts: JobFacts, search: RowSearch) -> Stage:
     """Plan the counts of all corpora."""
-    rows = sum(queries.values())
+    rows = sum(search.known.values())
+    lists = {role: search.stage(role) for role in facts.corpora}
+    checks = {role: nearest.stage_name(role) for role in facts.corpora} if search.in_cells else {}
     return Stage(
         name=STAGE,
         work=count_rows,
-        needs=tuple(nearest.stage_name(role) for role in queries),
+        needs=(*lists.values(), *checks.values()),
         parameters={
             "metric": section.metric,
             "within": section.within,
-            "roles": list(queries),
+            "lists": lists,
+            "checks": checks,
             "sources": list(nearest.compared_with(facts)),
             "least": nearest.least_rows(facts),
         },
@@ -55,10 +59,15 @@ def shares_stage(section: Duplicates, facts: JobFacts, queries: Mapping[Role, in
 def count_rows(inputs: Inputs) -> Output:
     """Count rows by the distances to their nearest rows."""
     p = inputs.parameters
-    found = {role: inputs.results[nearest.stage_name(role)] for role in p["roles"]}
+    found = {role: inputs.results[name] for role, name in p["lists"].items()}
     counts: dict[str, Any] = {
         role: _counts_of_one(found[role], role, p["metric"], p["within"]) for role in found
     }
+    for role, name in p["checks"].items():
+        for source in p["sources"] or [role]:
+            counts[role][f"checked_{source}"] = _check(
+                inputs.results[name], found[role], source, p["within"]
+            )
     if len(p["sources"]) > 1:
         counts["pair"] = _counts_of_pair(found, p["within"])
         counts["expected"] = _expected(found, counts, p)
@@ -86,6 +95,25 @@ def _counts_of_one(found: Artifact, role: str, metric: Any, within: float) -> di
     }
 
 
+def _check(compared: Artifact, found: Artifact, source: Role, within: float) -> dict[str, int]:
+    """Count what cells missed of the rows that were compared with all others.
+
+    Rows that chose the overlap are left out.
+    """
+    n = len(distances(found, source))
+    rows, _, true = nearest.found_rows(compared, n, source)
+    judging = np.arange(len(rows)) % PILOT_SHARE != 0
+    rows, true = rows[judging], true[judging]
+    seen = distances(found, source)[rows]
+    near = true <= within
+    return {
+        "rows": len(rows),
+        "nearest": int((seen <= true * (1.0 + ROUNDING)).sum()),
+        "near": int(near.sum()),
+        "near_found": int((seen[near] <= within).sum()),
+    }
+
+
 def _counts_of_pair(found: Mapping[str, Artifact], within: float) -> dict[str, Any]:
     """Count leaks and outliers of the corpus, and rows of the reference that aren't covered.
 
@@ -93,8 +121,14 @@ def _counts_of_pair(found: Mapping[str, Artifact], within: float) -> dict[str, A
     nearest other one; so is a row of the reference that isn't covered, from rows of the corpus.
     """
     beside = distances(found["corpus"], "reference")
-    far = usual_reach(distances(found["reference"], "reference"))
+    far = _reach(found["reference"])
+    settled = {
+        name: found[role].values["settled"]
+        for name, role in (("outliers", "corpus"), ("not_covered", "reference"))
+        if "settled" in found[role].values
+    }
     return {
+        "settled": settled,
         "outlier_distance": far,
         "leaks": int((beside <= within).sum()),
         "outliers": int((beside > far).sum()),
@@ -102,9 +136,15 @@ def _counts_of_pair(found: Mapping[str, Artifact], within: float) -> dict[str, A
     }
 
 
-def usual_reach(own: Float32Array) -> float:
-    """Return the distance that all but a small share of the rows have to the nearest other one."""
-    return float(np.quantile(own, 1.0 - OUTLIERS, method="higher"))
+def _reach(reference: Artifact, *, fewer: bool = False) -> float:
+    """Return how far the reference's rows usually reach, among all of them or among fewer.
+
+    A search in cells has settled which rows are farther than the distance that it says.
+    """
+    known = reference.values.get("reach")
+    if known is None:
+        return usual_reach(distances(reference, "reference", fewer=fewer))
+    return float(known.get(nearest.FEWER, known[nearest.ALL]) if fewer else known[nearest.ALL])
 
 
 def _expected(
@@ -128,8 +168,10 @@ def _expected(
         "exact duplicates": _near(corpus_of_fewer, own_of_fewer, equal, sizes),
         "near-duplicates": _near(corpus_of_fewer, own_of_fewer, within, sizes),
         "leaks": _near(beside, own, within, rows),
-        "outliers": _beyond(beside, own, rows["corpus"]),
-        "not covered": _beyond(uncovered, own_of_fewer, sizes["reference"]),
+        "outliers": _beyond(beside, own, rows["corpus"], _reach(found["reference"])),
+        "not covered": _beyond(
+            uncovered, own_of_fewer, sizes["reference"], _reach(found["reference"], fewer=True)
+        ),
     }
 
 
@@ -147,9 +189,8 @@ def _near(
     return {"rows": rows["corpus"], "share": asdict(near)}
 
 
-def _beyond(found: Float32Array, usual: Float32Array, rows: int) -> dict[str, Any]:
+def _beyond(found: Float32Array, usual: Float32Array, rows: int, far: float) -> dict[str, Any]:
     """Say how many rows lie apart, and how many are expected to."""
-    far = usual_reach(usual)
     beyond = ExpectedExceedances(
         found=float((found > far).mean()),
         rows=rows,

@@ -6,7 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, Results
+from latentscale_pipeline.measures.base import (
+    Findings,
+    JobFacts,
+    Measure,
+    Results,
+    Role,
+    RowColumn,
+)
 from latentscale_pipeline.measures.magnitude.config import Magnitude
 from latentscale_pipeline.measures.magnitude.report import MagnitudeReport
 from latentscale_pipeline.measures.magnitude.results import MagnitudeResults
@@ -34,6 +41,12 @@ class MagnitudeMeasure(Measure):
     def section_of_sample(self, section: Magnitude) -> Magnitude:
         """Leave out methods for many rows."""
         return section.model_copy(update={"method": "auto"})
+
+    def row_columns(self, found: MagnitudeResults, role: Role) -> list[RowColumn]:
+        """Return every row's share of the magnitude at the largest scale."""
+        return [
+            RowColumn("magnitude_weight", (f"magnitude/{role}/weights",), lambda values: values)
+        ]
 
     def scales(self, found: MagnitudeResults) -> Iterator[tuple[str, float]]:
         """Yield the cut-off scale."""

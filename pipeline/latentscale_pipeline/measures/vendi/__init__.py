@@ -7,7 +7,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from latentscale_pipeline.engine.stage import Stage
-from latentscale_pipeline.measures.base import Findings, JobFacts, Measure, Results, Score
+from latentscale_pipeline.measures.base import (
+    Findings,
+    JobFacts,
+    Measure,
+    Results,
+    Role,
+    RowColumn,
+    Score,
+)
 from latentscale_pipeline.measures.vendi.config import Vendi
 from latentscale_pipeline.measures.vendi.report import VendiReport
 from latentscale_pipeline.measures.vendi.results import VendiResults
@@ -40,8 +48,13 @@ class VendiMeasure(Measure):
         return collect_vendi(section, facts, results)
 
     def section_of_sample(self, section: Vendi) -> Vendi:
-        """Leave out the scores of labels, and methods for many rows."""
-        return section.model_copy(update={"labels": False, "method": "auto"})
+        """Leave out the scores of labels, influences, and methods for many rows."""
+        return section.model_copy(update={"labels": False, "method": "auto", "influence": False})
+
+    def row_columns(self, found: VendiResults, role: Role) -> list[RowColumn]:
+        """Return by how much the score under the cosine kernel is higher because of each row."""
+        array = f"vendi/{role}/influence"
+        return [RowColumn("vendi_influence", (array,), lambda values: values)]
 
     def scales(self, found: VendiResults) -> Iterator[tuple[str, float]]:
         """Yield the bandwidths of every kernel."""

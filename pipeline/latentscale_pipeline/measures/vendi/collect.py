@@ -12,6 +12,7 @@ from latentscale_pipeline.measures.base import (
     Score,
     load_estimate,
 )
+from latentscale_pipeline.measures.vendi import influence
 from latentscale_pipeline.measures.vendi.config import Vendi, VendiKernel
 from latentscale_pipeline.measures.vendi.labels import label_scores
 from latentscale_pipeline.measures.vendi.labels import stage_name as labels_stage
@@ -81,6 +82,10 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
             labelled = results(labels_stage(role))
             scores += label_scores(labelled, order_names(section), role)
             arrays[f"vendi/{role}/labels/scores"] = labelled.path("scores")
+        if influence.has_influence(section, corpus.n):
+            influences = results(influence.stage_name(role))
+            if influence.ARRAY in influences.objects:
+                arrays[f"vendi/{role}/influence"] = influences.path(influence.ARRAY)
     return Findings(VendiResults(**found), tuple(scores), arrays)
 
 

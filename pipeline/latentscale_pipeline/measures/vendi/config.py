@@ -135,6 +135,10 @@ class Vendi(Section):
     """Whether rows are weighted by the corpus' weights, if it has any."""
     labels: bool = False
     """Whether the rows of every label are also scored separately, under the cosine kernel."""
+    influence: bool = True
+    """Whether to find by how much the score under the cosine kernel is higher because of each row,
+    of up to 2·10⁷. The order is 1, or the first positive one that is listed.
+    """
 
     @property
     def code(self) -> tuple[str, ...]:

@@ -41,6 +41,7 @@ from latentscale_pipeline.measures.shared.random_rows import (
     share_reading,
 )
 from latentscale_pipeline.measures.shared.row_groups import cut_rows
+from latentscale_pipeline.measures.vendi import influence
 from latentscale_pipeline.measures.vendi.config import Vendi, VendiKernel
 from latentscale_pipeline.measures.vendi.labels import LABEL_BYTES, join_labels, score_labels
 from latentscale_pipeline.measures.vendi.labels import stage_name as labels_stage
@@ -120,6 +121,11 @@ def plan_vendi(section: Vendi, facts: JobFacts) -> list[Stage]:
         for role, corpus in facts.corpora.items()
         if has_sampling_errors(kernel, facts, corpus)
     ]
+    stages += [
+        _influence_stage(section, facts, role)
+        for role, corpus in facts.corpora.items()
+        if influence.has_influence(section, corpus.n)
+    ]
     if section.labels:
         stages += [_labels_stage(section, facts, role) for role in facts.corpora]
     return [*first, *stages]
@@ -182,6 +188,47 @@ def _moments_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
         # Everything besides the rows that decides how the rows of a shard are summed.
         part_inputs=corpus.runs_of_shards(
             SHARDS_PER_TASK, weights, rows, *(order_names(section) if rows else ())
+        ),
+    )
+
+
+def _influence_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
+    """Plan the influences of all rows on the score under the cosine kernel."""
+    corpus = facts.corpora[role]
+    scored = stage_name(VendiKernel(name="cosine"), role)
+    parts = -(-corpus.shards // influence.SHARDS_PER_TASK)
+    matrix, listed = 8 * corpus.d**2, 4 * corpus.n
+    held = min(influence.SHARDS_PER_TASK * corpus.rows_of_shard, corpus.n)
+    block = 24 * min(influence.BLOCK_ROWS, corpus.n) * corpus.d
+    return Stage(
+        name=influence.stage_name(role),
+        work=influence.influence_of_shards,
+        finalise=influence.join_influences,
+        partitions=parts,
+        corpora=(role,),
+        needs=(scored,),
+        parameters={
+            "role": role,
+            "order": order_name(influence.influence_order(section)),
+            "scored": scored,
+            "weights": _weights(section, corpus),
+        },
+        memory_bytes=max(
+            2 * corpus.shard_stored_bytes
+            + block
+            + 5 * matrix
+            + 8 * held
+            + (8 * corpus.n if corpus.weights else 0),
+            2 * listed,
+        ),
+        cost_estimate=CostEstimate(
+            bytes_read=corpus.stored_bytes + parts * matrix,
+            bytes_written=2 * listed + (parts + 1) * RESULT_BYTES,
+            exchanged_bytes=listed + parts * matrix,
+            result_bytes=listed + RESULT_BYTES,
+            float64_multiply_adds=corpus.n * float(corpus.d) ** 2
+            + parts * WITH_VECTORS * float(corpus.d) ** 3,
+            elementwise_operations=2.0 * corpus.n * corpus.d,
         ),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, cast
 
@@ -103,7 +103,8 @@ def score_moments(inputs: Inputs) -> Output:
     n = inputs.corpora[inputs.parameters["role"]].n
     spectrum = moment_spectrum(moment, n)
     arrays = {"eigenvalues": spectrum.eigenvalues, "matrix": moment.matrix}
-    return scores_output(inputs, None, partial(vendi_score, spectrum), arrays)
+    scored = scores_output(inputs, None, partial(vendi_score, spectrum), arrays)
+    return replace(scored, values={**scored.values, "total": moment.total})
 
 
 def _merged(inputs: Inputs) -> SecondMoment:

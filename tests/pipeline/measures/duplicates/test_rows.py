@@ -18,14 +18,16 @@ from tests.support.jobs import run_here
 Array = np.ndarray
 
 
-def run_job(folder: Path, corpora: dict[str, Array], **fields: Any) -> tuple[dict[str, Any], Path]:
+def run_job(
+    folder: Path, corpora: dict[str, Array], *, shard_bytes: int = 4000, **fields: Any
+) -> tuple[dict[str, Any], Path]:
     """Run a job of this measure; return its results and its folder."""
     folder.mkdir(parents=True, exist_ok=True)
     urls = {}
     for role, rows in corpora.items():
         np.save(folder / f"{role}.npy", rows.astype("f4"))
         source = str(folder / f"{role}.npy")
-        urls[role] = ingest([source], str(folder / role), shard_bytes=4000).url
+        urls[role] = ingest([source], str(folder / role), shard_bytes=shard_bytes).url
     described = {
         "name": "rows",
         **urls,
@@ -61,6 +63,7 @@ def crowded(generator: np.random.Generator, rows: int) -> Array:
 
 
 OWN = "reference/own_nearest_distance"
+EXACT = {"duplicates": {"neighbours": "exact"}}
 CASES = [("euclidean", 1.0), ("cosine", 0.004), ("manhattan", 2.0)]
 
 
@@ -204,7 +207,7 @@ def test_random_rows_stand_for_all_where_these_are_too_many(
     corpora = {"corpus": rows, "reference": generator.normal(size=(900, 6))}
     whole, _ = run_job(tmp_path / "whole", corpora)
     monkeypatch.setattr(nearest, "PAIRS", 500 * 3300)
-    found, folder = run_job(tmp_path / "drawn", corpora)
+    found, folder = run_job(tmp_path / "drawn", corpora, measures=EXACT)
     part = found["measures"]["duplicates"]
     assert part["corpus"]["rows"] == part["reference"]["rows"] == 500
     assert "covered" not in part["corpus"]
@@ -225,7 +228,7 @@ def test_too_many_pairs_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     corpora = {
         role: np.random.default_rng(3).normal(size=(500, 4)) for role in ("corpus", "reference")
     }
-    found, _ = run_job(tmp_path, corpora)
+    found, _ = run_job(tmp_path, corpora, measures=EXACT)
     assert found["measures"]["duplicates"] is None
     assert found["measures"]["duplicates_reason"] == (
         "1,000 rows have so many pairs that fewer than 400 random rows could be compared with "
@@ -245,7 +248,7 @@ def test_a_small_budget_takes_fewer_rows(tmp_path: Path) -> None:
     generator = np.random.default_rng(8)
     sizes = {"corpus": 900, "reference": 600}
     corpora = {role: generator.normal(size=(n, 4)) for role, n in sizes.items()}
-    found, _ = run_job(tmp_path, corpora, budget={"pairs": 1e6})
+    found, _ = run_job(tmp_path, corpora, measures=EXACT, budget={"pairs": 1e6})
     part = found["measures"]["duplicates"]
     # A row of either is compared with 900, 600 and, again, 600 of the 900.
     assert part["corpus"]["rows"] == part["reference"]["rows"] == 10**6 // 2100

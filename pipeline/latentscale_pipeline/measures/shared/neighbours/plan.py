@@ -15,7 +15,7 @@ shards, and near rows have near positions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -188,6 +188,7 @@ def _search_stages(
         "role": role,
         "k": settings.k,
         "metric": settings.metric,
+        "cells": f"cells-{role}",
         "chosen": chosen,
         "n": corpus.n,
         "d": corpus.d,
@@ -247,15 +248,30 @@ def _search_stages(
             why=why,
         ),
     )
-    return [*_shuffle_stages(shape, role, suffix, common), search, merge]
+    return [*shuffle_stages(shape, role, f"regroup{suffix}", common), search, merge]
 
 
-def _shuffle_stages(shape: Shape, role: Role, suffix: str, common: dict[str, Any]) -> list[Stage]:
-    """Plan to write rows to the groups of their cells, by way of coarse groups if many."""
+def shuffle_stages(
+    shape: Shape, role: Role, name: str, parameters: Mapping[str, Any]
+) -> list[Stage]:
+    """Plan to write rows to the groups of their cells, by way of coarse groups if many.
+
+    Parameters
+    ----------
+    shape : Shape
+        Sizes; the layout is that of all rows that share the cells.
+    role : str
+        The corpus whose rows are written.
+    name : str
+        Name of the last stage, with ``regroup`` first.
+    parameters : mapping
+        Those of the tasks: ``role``, ``metric``, ``n`` and ``d`` of the layout, and the stages
+        ``cells``, with the centres, and ``chosen``, with the overlap and the groups of cells.
+    """
     _, corpus, layout, overlaps = shape
     n, d, blocks, rows = corpus.n, corpus.d, count_blocks(corpus), block_rows(corpus)
     coarse = layout.coarse_groups(blocks, overlaps[-1])
-    shaped = {**common, "coarse": coarse}
+    shaped = {**parameters, "coarse": coarse}
     written = int(_copies(shape) * n * _record_bytes(corpus, overlaps[0]))
     # The rows of a block, and what is written of them, for an object store twice: most join cells
     # of one group or two.
@@ -266,13 +282,13 @@ def _shuffle_stages(shape: Shape, role: Role, suffix: str, common: dict[str, Any
     # All centres, and the rows that are points at one time.
     readied = n * d + n * d * 8 / POINTS_BYTES * layout.cells * d
     first = Stage(
-        name=f"regroup{suffix}",
+        name=name,
         temporary="result",
         lasting_parts=True,
         work=shuffle_block,
         finalise=number_rows,
         partitions=blocks,
-        needs=(f"cells-{role}", common["chosen"]),
+        needs=tuple(dict.fromkeys((parameters["cells"], parameters["chosen"]))),
         corpora=(role,),
         parameters={**shaped, "shards_per_block": shards_per_block(corpus)},
         memory_bytes=max(block_bytes(corpus) + records + owners + centres, numbers)
@@ -287,7 +303,7 @@ def _shuffle_stages(shape: Shape, role: Role, suffix: str, common: dict[str, Any
     )
     if coarse == 1:
         return [first]
-    coarsely = f"regroup-coarse{suffix}"
+    coarsely = name.replace("regroup", "regroup-coarse", 1)
     # The rows, the groups of their cells, and what is written of them, as above.
     row = 4 * _record_bytes(corpus, overlaps[-1]) + 24 * overlaps[-1]
     in_piece = max(PIECE_BYTES // row, 2 * rows)
@@ -301,13 +317,13 @@ def _shuffle_stages(shape: Shape, role: Role, suffix: str, common: dict[str, Any
             parameters={**first.parameters, "piece_rows": in_piece, "pieces": pieces},
         ),
         Stage(
-            name=f"regroup{suffix}",
+            name=name,
             temporary="result",
             lasting_parts=True,
             work=shuffle_piece,
             finalise=list_groups,
             partitions=pieces,
-            needs=(common["chosen"], coarsely),
+            needs=(parameters["chosen"], coarsely),
             parameters={**shaped, "coarsely": coarsely},
             memory_bytes=min(n, in_piece) * row + 16 * layout.cells + FEW_TILES_BYTES,
             cost_estimate=CostEstimate(

@@ -51,7 +51,7 @@ def _search_piece(
     """Find neighbours inside a piece; return the lists by block of positions."""
     p = inputs.parameters
     layout = Layout(p["n"], p["d"])
-    vectors, rows, places = _read_piece(shuffled, piece, p["d"])
+    vectors, rows, places = read_piece(shuffled, piece, p["d"])
     # All copies of a row have the same cells, so they are numbered alike in every group.
     points = as_points(vectors, p["metric"]).keyed()
     del vectors
@@ -73,12 +73,24 @@ def _search_piece(
     return {block: lists[block_of == block] for block in np.unique(block_of).tolist()}
 
 
-def _read_piece(
+def read_piece(
     shuffled: Artifact, piece: Int64Array, d: int
 ) -> tuple[NDArray[np.float64], Int64Array, Int64Array]:
     """Read the rows of a range of ranks of a group, block by block.
 
-    These are their vectors (m, d), numbers and positions.
+    Parameters
+    ----------
+    shuffled : Artifact
+        Result of the last stage of the shuffle.
+    piece : ndarray of int64, shape (3,)
+        One of its ``pieces``: the group, and the first rank and the end.
+    d : int
+        Dimensions.
+
+    Returns
+    -------
+    tuple of ndarray
+        Their vectors (m, d) in float64, their numbers and their positions.
     """
     group, start, stop = (int(number) for number in piece)
     first = shuffled.array("first")

@@ -54,7 +54,7 @@ def shuffle_block(inputs: Inputs) -> Output:
     corpus = inputs.corpora[p["role"]]
     chosen = inputs.results[p["chosen"]]
     overlap = chosen.values["overlap"]
-    cells = read_cells(inputs.results[f"cells-{p['role']}"])
+    cells = read_cells(inputs.results[p["cells"]])
     group_of = chosen.array("group_of")
     if p["coarse"] > 1:
         group_of = _coarse_group(group_of, group_of, p["coarse"])

@@ -1,0 +1,122 @@
+"""Cells for the rows of both corpora, the number that a row joins, and rows drawn at random."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.neighbours.cell_layout import expected_sizes, group_cells, shared_cell_recall
+from latentscale.neighbours.two_level_cells import (
+    TwoLevelCells,
+    assign_two_level_cells,
+    place_two_level_cells,
+)
+from latentscale.tiles.distances import as_points
+from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.measures.base import Role
+from latentscale_pipeline.measures.duplicates import nearest
+from latentscale_pipeline.measures.shared.neighbours.sizes import MISSED_BY_CELLS, OVERLAPS, Layout
+from latentscale_pipeline.measures.shared.random_rows import read_in_order
+from latentscale_pipeline.measures.shared.shard_blocks import points_by_blocks
+from latentscale_pipeline.storage.artifacts import Output
+
+Int64Array = NDArray[np.int64]
+
+RECALL = 0.98
+"""Share of the rows within the distance that a search in cells is meant to find."""
+
+GROUP_FILL = 0.5
+"""Target fill of a group. The rows of both corpora are searched together, and each may be more."""
+
+PILOT_SHARE = 4
+"""One in so many of the rows whose nearest are known chooses the overlap; the rest judge it."""
+
+LEAST_PILOTS = 50
+"""Fewest pairs by which the overlap is chosen: the nearest, where fewer are within the distance."""
+
+SPARE_ROWS = 256
+"""Random rows of a corpus that a row is compared with if no cell has any for it."""
+
+
+def sample_name(role: Role) -> str:
+    """Name the stage that draws the rows that cells are placed among."""
+    return f"near-sample-{role}"
+
+
+def place_cells(inputs: Inputs) -> Output:
+    """Place cells among rows of all corpora, and choose how many of them a row joins."""
+    p = inputs.parameters
+    sizes = {role: inputs.corpora[role].n for role in p["sources"]}
+    n, d = sum(sizes.values()), inputs.corpora[p["sources"][0]].d
+    layout = Layout(n, d)
+    samples = [inputs.results[sample_name(role)].array("vectors") for role in p["sources"]]
+    sample = np.concatenate(samples)
+    placing, drawing = inputs.common_generator().spawn(2)
+    cells = place_two_level_cells(sample, p["metric"], layout.cells, layout.coarse_cells, placing)
+    owners = np.concatenate(
+        [
+            assign_two_level_cells(points, cells, OVERLAPS[-1])
+            for _, points in points_by_blocks(sample, p["metric"])
+        ]
+    )
+    recalls = _shared_by_pilots(inputs, cells)
+    enough = np.flatnonzero(1.0 - recalls <= MISSED_BY_CELLS * (1.0 - RECALL))
+    overlap = min(OVERLAPS[int(enough[0]) if len(enough) else -1], len(cells.centres))
+    expected = expected_sizes(owners[:, :overlap], len(cells.centres), n)
+    return Output(
+        values={
+            "overlap": overlap,
+            "shared_cell_recall": dict(zip(map(str, OVERLAPS), recalls.tolist(), strict=True)),
+        },
+        arrays={
+            "centres": cells.centres,
+            "coarse": cells.coarse,
+            "starts": cells.starts,
+            "group_of": group_cells(expected, GROUP_FILL * layout.group_rows),
+            **dict(_drawn_rows(inputs, sizes, drawing)),
+        },
+    )
+
+
+def _shared_by_pilots(inputs: Inputs, cells: TwoLevelCells) -> NDArray[np.float64]:
+    """Return the share of near pairs with a common cell, for each overlap."""
+    p = inputs.parameters
+    owners, distances = [], []
+    for role in p["sources"]:
+        found = inputs.results[nearest.stage_name(role)]
+        for source in p["sources"]:
+            rows, near, apart = nearest.found_rows(found, inputs.corpora[role].n, source)
+            pilots = slice(None, None, PILOT_SHARE)
+            pairs = ((role, rows[pilots]), (source, near[pilots]))
+            joined = [
+                assign_two_level_cells(
+                    as_points(read_in_order(inputs.corpora[of], numbers), p["metric"]),
+                    cells,
+                    OVERLAPS[-1],
+                )
+                for of, numbers in pairs
+            ]
+            owners.append(np.stack(joined, axis=1))
+            distances.append(apart[pilots])
+    pairs_owners, apart = np.concatenate(owners), np.concatenate(distances)
+    wanted = max(int((apart <= p["within"]).sum()), LEAST_PILOTS)
+    chosen = pairs_owners[np.argsort(apart, kind="stable")[:wanted]]
+    return shared_cell_recall(chosen[:, 0], chosen[:, 1:2], OVERLAPS)
+
+
+def _drawn_rows(
+    inputs: Inputs, sizes: dict[Role, int], generator: np.random.Generator
+) -> Iterator[tuple[str, NDArray[np.generic]]]:
+    """Yield as many rows of the larger corpus as the smaller has, and spare rows of each."""
+    least = inputs.parameters["least"]
+    for role, stream in zip(sizes, generator.spawn(len(sizes)), strict=True):
+        corpus, n = inputs.corpora[role], sizes[role]
+        drawn = np.arange(n)
+        if n > least:
+            drawn = np.sort(stream.choice(n, least, replace=False))
+            yield f"{role}_fewer", nearest.short_numbers(drawn, corpus)
+        spare = np.sort(stream.choice(drawn, min(len(drawn), SPARE_ROWS), replace=False))
+        yield f"{role}_spare", spare
+        yield f"{role}_spare_vectors", corpus.read_index(spare)

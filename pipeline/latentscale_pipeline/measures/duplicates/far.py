@@ -1,0 +1,135 @@
+"""Rows that lie far from others, settled by comparing them with all rows.
+
+A search in cells never finds a distance that is too small. So the rows that are truly farther than
+a limit are all among those for which it finds more, and comparing these with all rows settles which
+they are. The limit comes from the reference's own rows in the same way: those with the largest
+distances are compared with all others first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.tiles.distances import as_points, row_blocks
+from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.measures.base import Role
+from latentscale_pipeline.measures.duplicates import nearest
+from latentscale_pipeline.measures.duplicates.search import lists_of
+from latentscale_pipeline.storage.artifacts import Output
+
+Int64Array = NDArray[np.int64]
+
+OUTLIERS = 0.0002
+"""Share of the reference's rows that lie farther from all its others than an outlier must."""
+
+FAR_PAIRS = 5e9
+"""Pairs of rows that are compared to settle which rows of a corpus lie far from another."""
+
+SETTLED_SHARE, SETTLED_ROWS = 8, 200
+"""Rows of the reference that are compared with all others: so many times those that lie far."""
+
+
+def usual_reach(own: NDArray[np.floating]) -> float:
+    """Return the distance that all but a small share of the rows have to the nearest other one."""
+    return float(np.quantile(own, 1.0 - OUTLIERS, method="higher"))
+
+
+def join_rows(inputs: Inputs) -> Output:
+    """Join the lists of all blocks, and settle which rows lie far from others."""
+    p = inputs.parameters
+    arrays = {
+        name: np.concatenate([part.array(name) for part in inputs.parts])
+        for name in inputs.parts[0].objects
+    }
+    values: dict[str, Any] = {"reach": {}, "settled": {}}
+    if p["limits"] is None:
+        return Output(values=values, arrays=arrays)
+    role, sources = p["role"], p["sources"]
+    if role == p["limits"]:
+        values["reach"] = _settle_own(inputs, arrays, role)
+    reach = values["reach"] or inputs.results[p["reach"]].values["reach"]
+    for source in sources:
+        if source != role:
+            values["settled"] = _settle_other(inputs, arrays, source, reach)
+    return Output(values=values, arrays=arrays)
+
+
+def _settle_own(inputs: Inputs, arrays: dict[str, NDArray[Any]], role: Role) -> dict[str, float]:
+    """Settle the largest distances within a corpus; return how far its rows usually reach.
+
+    All rows that are found to be farther than that have been settled.
+    """
+    names = _names(inputs, role)
+    n = inputs.corpora[role].n
+    count = min(n, int(SETTLED_SHARE * OUTLIERS * n) + SETTLED_ROWS)
+    chosen = {
+        name: np.argpartition(arrays[f"{role}_{name}_distance"], n - count)[n - count :]
+        for name in names
+    }
+    rows = np.unique(np.concatenate(list(chosen.values())))
+    _compare_with_all(inputs, arrays, rows, role)
+    reach = {}
+    for name in names:
+        found = arrays[f"{role}_{name}_distance"]
+        others = np.delete(found, rows)
+        reach[name] = max(usual_reach(found), float(others.max()) if len(others) else 0.0)
+    return reach
+
+
+def _settle_other(
+    inputs: Inputs, arrays: dict[str, NDArray[Any]], source: Role, reach: Mapping[str, float]
+) -> dict[str, int]:
+    """Settle which rows are far from all rows of another corpus; count those that were checked."""
+    names = _names(inputs, source)
+    # Where the reference is the larger corpus, coverage is judged by how far fewer of it reach.
+    limits = {nearest.ALL: reach[nearest.ALL], nearest.FEWER: max(reach.values())}
+    if nearest.FEWER not in names:
+        limits[nearest.ALL] = min(limits.values())
+    beyond = {
+        name: np.flatnonzero(arrays[f"{source}_{name}_distance"] > limits[name]) for name in names
+    }
+    most = max(int(FAR_PAIRS // inputs.corpora[source].n), SETTLED_ROWS)
+    stream = inputs.common_generator()
+    rows = np.unique(np.concatenate(list(beyond.values())))
+    if len(rows) > most:
+        rows = np.sort(stream.choice(rows, most, replace=False))
+    _compare_with_all(inputs, arrays, rows, source)
+    settled = arrays[f"{source}_{nearest.ALL}_distance"][
+        np.intersect1d(rows, beyond[nearest.ALL], assume_unique=True)
+    ]
+    return {
+        "beyond": len(beyond[nearest.ALL]),
+        "checked": len(settled),
+        "confirmed": int((settled > reach[nearest.ALL]).sum()),
+    }
+
+
+def _names(inputs: Inputs, source: Role) -> list[str]:
+    p = inputs.parameters
+    return [
+        name for of, name in lists_of(p["role"], p["sources"], set(p["larger"])) if of == source
+    ]
+
+
+def _compare_with_all(
+    inputs: Inputs, arrays: dict[str, NDArray[Any]], rows: Int64Array, source: Role
+) -> None:
+    """Replace what was found for some rows by their nearest of all, and of fewer."""
+    p = inputs.parameters
+    corpus, role = inputs.corpora[source], p["role"]
+    fewer = None
+    if source in p["larger"]:
+        fewer = inputs.results[p["cells"]].array(f"{source}_fewer")
+    candidates = nearest.Source(source, corpus, fewer)
+    for block in row_blocks(len(rows), nearest.QUERY_ROWS):
+        some = rows[block]
+        queries = as_points(inputs.corpora[role].read_index(some), p["metric"])
+        ids = some if role == source else np.full(len(some), -1)
+        compared = nearest.search_corpus(queries, ids, candidates, p["metric"])
+        for name, found in compared.items():
+            arrays[f"{source}_{name}_row"][some] = found.indices[:, 0]
+            arrays[f"{source}_{name}_distance"][some] = found.distances[:, 0]

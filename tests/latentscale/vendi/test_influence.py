@@ -1,0 +1,73 @@
+"""Influences are the changes of the score when a row is left out."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from latentscale.vendi.influence import Influence
+from latentscale.vendi.second_moments import second_moment
+from tests import oracles
+
+ORDERS = [0.5, 1.0, 2.0, math.inf]
+
+
+def score_by_force(rows: np.ndarray, order: float, weights: np.ndarray) -> float:
+    unit = rows / np.linalg.norm(rows, axis=1)[:, None]
+    return float(oracles.vendi_score(unit @ unit.T, weights / weights.sum(), order))
+
+
+def left_out(rows: np.ndarray, order: float, weights: np.ndarray) -> np.ndarray:
+    whole = score_by_force(rows, order, weights)
+    return np.array(
+        [
+            whole - score_by_force(np.delete(rows, i, 0), order, np.delete(weights, i))
+            for i in range(len(rows))
+        ]
+    )
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_influences_are_what_leaving_a_row_out_changes(order: float, weighted: bool) -> None:
+    generator = np.random.default_rng(3)
+    rows = generator.normal(size=(400, 6)) + np.array([2.0, 0, 0, 0, 0, 0])
+    weights = generator.uniform(0.2, 2.0, 400) if weighted else np.ones(400)
+    moment = second_moment(rows, weights)
+    influence = Influence.of(moment, order)
+    assert influence.score == pytest.approx(score_by_force(rows, order, weights), rel=1e-9)
+    found = influence.of_rows(rows, weights)
+    true = left_out(rows, order, weights)
+    np.testing.assert_allclose(found, true, atol=0.05 * np.abs(true).max())
+    assert np.corrcoef(found, true)[0, 1] > 0.999
+
+
+def test_a_row_by_itself_adds_most_and_copies_take_away() -> None:
+    generator = np.random.default_rng(4)
+    rows = np.zeros((100, 12))
+    rows[:, :4] = generator.normal(size=(100, 4))
+    rows[:50] = rows[0]
+    rows[99] = np.eye(12)[11]
+    found = Influence.of(second_moment(rows), 1.0).of_rows(rows)
+    true = left_out(rows, 1.0, np.ones(100))
+    assert found.argmax() == true.argmax() == 99
+    # The first order is too small where a row takes its eigenvalue with it.
+    assert 0.7 < found[99] / true[99] < 1.0
+    assert (found[:50] < 0).all()
+    assert (true[:50] < 0).all()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_influences_add_up_to_nothing_and_rows_of_low_rank_have_finite_ones(order: float) -> None:
+    generator = np.random.default_rng(5)
+    rows = generator.normal(size=(60, 3)) @ generator.normal(size=(3, 40))
+    found = Influence.of(second_moment(rows), order).of_rows(rows)
+    assert np.isfinite(found).all()
+    assert abs(found.sum()) < 1e-8 * np.abs(found).sum()
+
+
+def test_order_0_has_none() -> None:
+    with pytest.raises(ValueError, match="order 0 has no influences"):
+        Influence.of(second_moment(np.eye(3)), 0.0)

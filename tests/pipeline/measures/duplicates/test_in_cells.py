@@ -1,0 +1,199 @@
+"""Near rows of all rows by cells: what is found, what is missed, and that far rows are settled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from latentscale_pipeline.measures.duplicates import far, in_cells
+from tests.pipeline.measures.duplicates.test_rows import Array, read_array, run_job, score
+
+SIZES = "latentscale_pipeline.measures.shared.neighbours.sizes"
+CELLS = {"duplicates": {"metric": "euclidean", "within": 0.3, "neighbours": "cells"}}
+
+
+@pytest.fixture
+def small_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make many cells, groups, blocks and pieces of a few hundred rows."""
+    monkeypatch.setattr(f"{SIZES}.HOME_ROWS", 60)
+    monkeypatch.setattr(f"{SIZES}.cell_cap", lambda n, d: 150)
+    monkeypatch.setattr(f"{SIZES}.GROUP_BYTES", 0)  # 300 rows
+    monkeypatch.setattr("latentscale_pipeline.measures.shared.shard_blocks.BLOCK_BYTES", 8_000)
+    monkeypatch.setattr(in_cells, "BLOCK_ROWS", 500)
+
+
+def clustered(generator: np.random.Generator, rows: int, d: int = 8) -> Array:
+    centres = np.random.default_rng(99).normal(size=(30, d)) * 3.0
+    return centres[generator.integers(30, size=rows)] + generator.normal(size=(rows, d))
+
+
+def damaged(n: int, m: int) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Return corpora, and the rows of the first that repeat, leak, lie apart."""
+    generator = np.random.default_rng(n + m)
+    corpus, reference = clustered(generator, n), clustered(generator, m)
+    near, sources, equal, leaks, apart = np.split(
+        generator.permutation(n)[: n // 5], np.cumsum([n // 20, n // 20, n // 40, n // 40])
+    )
+    corpus[near] = corpus[sources] + 1e-3 * generator.normal(size=(len(near), 8))
+    corpus[equal] = corpus[equal[0]]
+    corpus[leaks] = reference[generator.choice(m, len(leaks), replace=False)]
+    corpus[apart] = 40.0 * generator.normal(size=(len(apart), 8))
+    rows = {"near": near, "sources": sources, "equal": equal, "leaks": leaks, "apart": apart}
+    return {"corpus": corpus.astype("f4"), "reference": reference.astype("f4")}, rows
+
+
+def distances_by_force(corpora: dict[str, Array], role: str, source: str) -> Array:
+    found = cdist(corpora[role].astype("f8"), corpora[source].astype("f8"))
+    if role == source:
+        np.fill_diagonal(found, np.inf)
+    return np.asarray(found.min(axis=1))
+
+
+@pytest.mark.usefixtures("small_cells")
+@pytest.mark.parametrize("sizes", [(2000, 2000), (2400, 900), (900, 2400)])
+@pytest.mark.parametrize("sections", [1 << 20, 4])
+def test_what_is_near_is_found_and_what_is_far_is_settled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int], sections: int
+) -> None:
+    monkeypatch.setattr(f"{SIZES}.MOST_SECTIONS", sections)
+    corpora, put_in = damaged(*sizes)
+    found, folder = run_job(tmp_path, corpora, measures=CELLS)
+    stages = {timing["stage"] for timing in found["timings"]}
+    assert ("regroup-coarse-near-corpus" in stages) == (sections == 4)
+    part = found["measures"]["duplicates"]
+    true = {
+        (role, place): distances_by_force(corpora, role, source)
+        for role, other in (("corpus", "reference"), ("reference", "corpus"))
+        for place, source in (("own", role), ("other", other))
+    }
+    for (role, place), expected in true.items():
+        stored = read_array(found, folder, f"{role}/{place}_nearest_distance")
+        row = read_array(found, folder, f"{role}/{place}_nearest_row")
+        source = role if place == "own" else {"corpus": "reference"}.get(role, "corpus")
+        apart = np.linalg.norm(
+            corpora[role].astype("f8") - corpora[source][row].astype("f8"), axis=1
+        )
+        np.testing.assert_allclose(stored, apart, rtol=1e-6, atol=1e-9)
+        assert (stored >= expected * (1 - 1e-6)).all()
+        near = expected <= 0.3
+        assert (stored[near] <= 0.3).sum() >= 0.99 * near.sum()
+        check = part[role]["checked" if place == "own" else "checked_across"]
+        assert check["near"] >= check["near_found"] >= 0.98 * check["near"]
+        assert 0.8 * check["rows"] < check["nearest"] <= check["rows"]
+    pair = part["pair"]
+    reach = pair["outlier_distance"]
+    # Far rows are compared with all others, so what is said of them is exact.
+    own = np.sort(true["reference", "own"])
+    assert reach == pytest.approx(own[int(np.ceil(0.9998 * (len(own) - 1)))], rel=1e-6)
+    assert pair["outliers"] == (true["corpus", "other"] > reach).sum() >= len(put_in["apart"]) - 1
+    assert pair["not_covered"] == (true["reference", "other"] > reach).sum()
+    assert pair["outliers_settled"]["checked"] == pair["outliers_settled"]["beyond"]
+    assert score(found, "outliers", "pair")["bounds"] == "exact"
+    near = score(found, "near-duplicates")
+    share = float((true["corpus", "own"] <= 0.3).mean())
+    assert near["lower"] == near["value"] <= share <= near["upper"] < near["value"] + 0.02
+    covered = read_array(found, folder, "corpus/covered_rows")
+    pairs = np.sort(np.column_stack([put_in["near"], put_in["sources"]]), axis=1)
+    assert np.isin(pairs[:, 1], covered).mean() > 0.99
+    assert np.isin(np.sort(put_in["equal"])[1:], covered).all()
+    distance = read_array(found, folder, "corpus/other_nearest_distance")
+    assert (distance[put_in["leaks"]] == 0.0).all()
+
+
+@pytest.mark.usefixtures("small_cells")
+def test_expected_ranges_are_at_the_smaller_size(tmp_path: Path) -> None:
+    generator = np.random.default_rng(5)
+    rows = clustered(generator, 3600)
+    rows[:600] = rows[600:1200] + 1e-3
+    rows = generator.permutation(rows)
+    corpora = {"corpus": rows[:2600], "reference": rows[2600:]}
+    found, _ = run_job(tmp_path, corpora, measures=CELLS)
+    exact = {"duplicates": {**CELLS["duplicates"], "neighbours": "exact"}}
+    usual, _ = run_job(tmp_path / "exact", corpora, measures=exact)
+    for name in ("near-duplicates", "leaks", "outliers", "not covered"):
+        of = "corpus" if "dup" in name else "pair"
+        ours, theirs = (score(each, name, of) for each in (found, usual))
+        assert ours["value"] == pytest.approx(theirs["value"], abs=0.005)
+        # Which rows are the fewer ones is drawn anew.
+        assert ours["expected"]["rows"] == theirs["expected"]["rows"]
+        for end in ("lower", "upper", "centre"):
+            assert ours["expected"][end] == pytest.approx(theirs["expected"][end], abs=0.02)
+    assert found["verdict"]["value"] == usual["verdict"]["value"]
+
+
+@pytest.mark.usefixtures("small_cells")
+def test_a_corpus_elsewhere_is_far_and_too_many_far_rows_are_drawn_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(far, "FAR_PAIRS", 0.0)
+    generator = np.random.default_rng(6)
+    corpora = {"corpus": clustered(generator, 1500) + 100.0, "reference": clustered(generator, 700)}
+    found, folder = run_job(tmp_path, corpora, measures=CELLS)
+    pair = found["measures"]["duplicates"]["pair"]
+    assert pair["outliers"] == 1500
+    assert pair["outliers_settled"] == {"beyond": 1500, "checked": 200, "confirmed": 200}
+    outliers = score(found, "outliers", "pair")
+    assert (outliers["value"], outliers["upper"]) == (1.0, 1.0)
+    assert outliers["lower"] == pytest.approx(0.025 ** (1 / 200))
+    assert outliers["bounds"] == "interval95"
+    assert np.isfinite(read_array(found, folder, "corpus/other_nearest_distance")).all()
+
+
+@pytest.mark.usefixtures("small_cells")
+def test_a_heap_of_equal_rows_larger_than_a_group(tmp_path: Path) -> None:
+    generator = np.random.default_rng(7)
+    corpus, reference = clustered(generator, 2500), clustered(generator, 1000)
+    heap = generator.choice(2500, 1200, replace=False)
+    corpus[heap], reference[17] = corpus[heap[0]], corpus[heap[0]]
+    corpora = {"corpus": corpus.astype("f4"), "reference": reference.astype("f4")}
+    found, folder = run_job(tmp_path, corpora, measures=CELLS)
+    part = found["measures"]["duplicates"]
+    assert part["corpus"]["exact_duplicates"] == 1200
+    assert part["corpus"]["repeated"] == 1199
+    assert (read_array(found, folder, "corpus/other_nearest_row")[heap] == 17).all()
+
+
+@pytest.mark.usefixtures("small_cells")
+def test_one_corpus_and_corpora_of_other_dimensions(tmp_path: Path) -> None:
+    generator = np.random.default_rng(8)
+    rows = clustered(generator, 1500)
+    rows[:100] = rows[100:200]
+    alone, _ = run_job(tmp_path / "alone", {"corpus": rows}, measures=CELLS)
+    assert alone["measures"]["duplicates"]["corpus"]["repeated"] == 100
+    assert "checked_across" not in alone["measures"]["duplicates"]["corpus"]
+    other = {"corpus": rows, "reference": clustered(generator, 900, d=5)}
+    found, _ = run_job(tmp_path / "other", other, measures=CELLS)
+    part = found["measures"]["duplicates"]
+    assert "pair" not in part
+    assert part["corpus"] == alone["measures"]["duplicates"]["corpus"] | {
+        "checked": part["corpus"]["checked"]
+    }
+    assert part["reference"]["rows"] == 900
+
+
+def test_the_same_numbers_on_more_workers(tmp_path: Path, small_cells: None) -> None:
+    corpora, _ = damaged(1800, 1200)
+    results: list[dict[str, Any]] = []
+    for index, shard_bytes in enumerate((4000, 9000)):
+        found, folder = run_job(
+            tmp_path / str(index), corpora, measures=CELLS, shard_bytes=shard_bytes
+        )
+        arrays = {
+            name: read_array(found, folder, name.removeprefix("duplicates/")).tolist()
+            for name in found["arrays"]
+        }
+        results.append({"measures": found["measures"], "arrays": arrays})
+    assert results[0] == results[1]
+
+
+def test_rows_are_not_for_cells(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="rows is for neighbours: exact"):
+        run_job(
+            tmp_path,
+            {"corpus": np.eye(4)},
+            measures={"duplicates": {"rows": 100, "neighbours": "cells"}},
+        )
