@@ -40,7 +40,7 @@ from latentscale_pipeline.views.scores import write_range, written_score
 from latentscale_pipeline.views.svg import draw_panels
 
 Texts = ArrayLike | str | Path
-"""Ids or labels: one per row, or the file that has them."""
+"""Ids, labels or texts: one per row, or the file that has them."""
 
 
 class Scores(Sequence[Score]):
@@ -237,8 +237,10 @@ def run(
     *,
     ids: Texts | None = None,
     labels: Texts | None = None,
+    texts: Texts | None = None,
     reference_ids: Texts | None = None,
     reference_labels: Texts | None = None,
+    reference_texts: Texts | None = None,
     measures: str | Sequence[str] | Mapping[str, Mapping[str, Any]] | None = None,
     name: str = "notebook",
     output: str | Path = "jobs/",
@@ -255,7 +257,7 @@ def run(
     corpus, reference : array_like, shape (n, d), or str or Path
         Rows, or whatever ``latentscale ingest`` reads: a file, a folder, a corpus, a URL. Rows are
         stored below ``output``.
-    ids, labels, reference_ids, reference_labels : array_like or str or Path, optional
+    ids, labels, texts, reference_ids, … : array_like or str or Path, optional
         A text or integer for every row, or the file that has them. A source with such columns needs
         none of this.
     measures : str, sequence of str, or mapping, optional
@@ -295,12 +297,13 @@ def run(
         document["measures"] = {key: dict(section) for key, section in named.items()}
     try:
         with storage_options(settings.get("storage_options", {})):
-            document["corpus"] = _place(corpus, "corpus", str(output), _given(ids, labels))
-            texts = _given(reference_ids, reference_labels)
+            given = _given(ids, labels, texts)
+            document["corpus"] = _place(corpus, "corpus", str(output), given)
+            beside = _given(reference_ids, reference_labels, reference_texts)
             if reference is not None:
-                document["reference"] = _place(reference, "reference", str(output), texts)
-            elif texts:
-                raise BadInput(f"reference_{next(iter(texts))}: there is no reference")
+                document["reference"] = _place(reference, "reference", str(output), beside)
+            elif beside:
+                raise BadInput(f"reference_{next(iter(beside))}: there is no reference")
         config = resolve_config(document, "settings", measures=measure_sections())
         finished = run_job(make_plan(config, allow_code=allow_code), tell_nobody)
     except BadInput as error:
@@ -310,9 +313,9 @@ def run(
     return JobResults(finished.store.url, finished.results)
 
 
-def _given(ids: Texts | None, labels: Texts | None) -> dict[str, Texts]:
-    texts = {"ids": ids, "labels": labels}
-    return {name: value for name, value in texts.items() if value is not None}
+def _given(ids: Texts | None, labels: Texts | None, texts: Texts | None) -> dict[str, Texts]:
+    given = {"ids": ids, "labels": labels, "texts": texts}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _place(
@@ -337,10 +340,16 @@ def _place(
     with tempfile.TemporaryDirectory() as folder:
         source = str(given) if rows is None else _file_of(rows.read_all(), f"{folder}/{role}.npy")
         files = {name: _file_of(held[name], f"{folder}/{prefix}{name}.npy") for name in held}
-        ids, labels = files.get("ids"), files.get("labels")
         there = ObjectStore(target).exists("")
         try:
-            ingest([source], target, ids=ids, labels=labels, overwrite=there)
+            ingest(
+                [source],
+                target,
+                ids=files.get("ids"),
+                labels=files.get("labels"),
+                texts=files.get("texts"),
+                overwrite=there,
+            )
         except BadInput as error:
             # The message is about an argument, not about the file that holds it for a moment.
             raise BadInput(re.sub(rf"{re.escape(folder)}/(\w+)\.npy", r"\1", str(error))) from None

@@ -45,6 +45,7 @@ def _bytes(context: click.Context, parameter: click.Parameter, value: str) -> in
 @click.option("--vectors", help="Array, dataset or column with the vectors, if there are several.")
 @click.option("--ids", help="File with one id per row: a column, or a text file with one per line.")
 @click.option("--labels", help="File with one label per row.")
+@click.option("--texts", help="File with one text per row; its beginning is shown with the row.")
 @click.option("--weights", help="File with one weight per row.")
 @click.option(
     "--ids-column",
@@ -52,6 +53,7 @@ def _bytes(context: click.Context, parameter: click.Parameter, value: str) -> in
     "sources, if they have it; '' for none.",
 )
 @click.option("--labels-column", help="The same for labels: label or labels.")
+@click.option("--texts-column", help="The same for texts: text or texts.")
 @click.option("--weights-column", help="The same for weights.")
 @click.option(
     "--on-invalid",
@@ -125,7 +127,7 @@ def ingest(
         raise click.UsageError(
             "--append keeps the existing rows: leave out --overwrite and --dtype"
         )
-    names = ("ids", "labels", "weights")
+    names = ("ids", "labels", "texts", "weights")
     fields = FieldChoice(
         vectors,
         columns={
@@ -141,6 +143,7 @@ def ingest(
             corpus,
             ids=fields.files.get("ids"),
             labels=fields.files.get("labels"),
+            texts=fields.files.get("texts"),
             weights=fields.files.get("weights"),
             columns=fields.columns,
             on_invalid=on_invalid,

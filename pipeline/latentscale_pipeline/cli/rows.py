@@ -13,8 +13,11 @@ from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.measures.registry import ROW_FILTERS
 from latentscale_pipeline.rows.query import FoundRows, find_rows
 from latentscale_pipeline.rows.writing import json_lines, write_rows
-from latentscale_pipeline.views.formatting import counted, printable, write_number
+from latentscale_pipeline.views.formatting import counted, printable, shorten, write_number
 from latentscale_pipeline.views.terminal import format_table, print_lines
+
+TEXT_LENGTH = 60
+"""Characters of a text that are printed in a table."""
 
 SHOWN = 20
 """Rows that are printed unless more are asked for."""
@@ -60,7 +63,7 @@ def rows(
 ) -> None:
     """List the rows of JOB, the folder of a finished job, with what it knows of each.
 
-    Columns are row, id and label, if the corpus has them, and those of the job's measures. Other
+    Columns are row, id, label and text, if the corpus has them, and those of the measures. Other
     rows, such as the one that a row repeats, are named by id, or by number without ids. --where
     compares columns with literals and with each other, as in `latentscale subset`, and with null.
     --json prints one JSON object a line.
@@ -105,8 +108,10 @@ def _print(found: FoundRows, limit: int) -> None:
     more = len(found.numbers) > limit
     lines = []
     for table in replace(found, numbers=found.numbers[:limit]).tables():
+        if "text" in table:
+            table["text"] = [shorten(text, TEXT_LENGTH) for text in table["text"]]
         cells = [
-            dict(zip(table, map(_cell, row), strict=True))
+            {name: _cell(value) for name, value in zip(table, row, strict=True)}
             for row in zip(*table.values(), strict=True)
         ]
         lines += format_table(found.names, cells)

@@ -51,11 +51,14 @@ from latentscale_pipeline.views.terminal import print_lines
 @taking(*JOB_OPTIONS)
 @click.option("--labels", metavar="FILE", help="File with one label per row of the source.")
 @click.option("--ids", metavar="FILE", help="File with one id per row of the source.")
+@click.option("--texts", metavar="FILE", help="File with one text per row of the source.")
 @click.option("--vectors", metavar="NAME", help="Column or array with the vectors.")
 @click.option("--ids-column", metavar="NAME", help="Column with the ids.")
 @click.option("--labels-column", metavar="NAME", help="Column with the labels.")
+@click.option("--texts-column", metavar="NAME", help="Column with the texts.")
 @click.option("--reference-labels", metavar="FILE", help="The same for the reference.")
 @click.option("--reference-ids", metavar="FILE", help="The same for the reference.")
+@click.option("--reference-texts", metavar="FILE", help="The same for the reference.")
 @taking(WAIT, TAKE_OVER)
 @click.option("--verify", is_flag=True, help="Check every stored byte; redo what is damaged.")
 @click.option(
@@ -66,11 +69,14 @@ def run(
     given: tuple[str, ...],
     labels: str | None,
     ids: str | None,
+    texts: str | None,
     vectors: str | None,
     ids_column: str | None,
     labels_column: str | None,
+    texts_column: str | None,
     reference_labels: str | None,
     reference_ids: str | None,
+    reference_texts: str | None,
     wait: bool,
     take_over: bool,
     verify: bool,
@@ -86,10 +92,10 @@ def run(
     """Measure SOURCE, or run the job that a YAML file describes.
 
     SOURCE is whatever ingest reads: files, a folder, a glob, a corpus. It is ingested, and all
-    measures that apply are run. Several sources are one corpus. Columns named id and label are the
-    ids and labels; name others with --ids-column and --labels-column, which are also those of the
-    reference unless it is a corpus. The job's folder then holds report.html, results.json and
-    config.yaml, the job file that stands for this command.
+    measures that apply are run. Several sources are one corpus. Columns named id, label and text
+    are the ids, labels and texts; name others with --ids-column, --labels-column and
+    --texts-column, which are also those of the reference unless it is a corpus. The job's folder
+    then holds report.html, results.json and config.yaml, the job file that stands for this command.
 
     Running the same command again resumes an interrupted job; a finished one is recognised in
     seconds and nothing is computed. When a job finishes, intermediate results are removed; --keep
@@ -102,9 +108,9 @@ def run(
       latentscale run docs.parquet --vectors embedding --ids-column doc --labels-column topic
       latentscale run nightly.yaml --fail-on-difference
     """
-    columns = {"ids": ids_column, "labels": labels_column}
-    fields = _choose_fields(vectors, columns, {"ids": ids, "labels": labels})
-    files = {"ids": reference_ids, "labels": reference_labels}
+    columns = {"ids": ids_column, "labels": labels_column, "texts": texts_column}
+    fields = _choose_fields(vectors, columns, {"ids": ids, "labels": labels, "texts": texts})
+    files = {"ids": reference_ids, "labels": reference_labels, "texts": reference_texts}
     reference_fields = _choose_fields(vectors, columns, files)
     with ended_by_signals():
         config = read_job(given[0], **about)
@@ -190,7 +196,8 @@ def _refuse_source_options(
                 "with latentscale ingest, which takes the same options, and name it there"
             )
     if config.reference is None and reference_fields.files:
-        raise click.UsageError("--reference-labels and --reference-ids need --reference")
+        option = f"--reference-{next(iter(reference_fields.files))}"
+        raise click.UsageError(f"{option} needs --reference")
 
 
 def _ingested(

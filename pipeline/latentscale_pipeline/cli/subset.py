@@ -32,8 +32,8 @@ from latentscale_pipeline.rows.selection import choose_rows as find_rows
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.views.formatting import write_number
 
-MOST_ROWS = 200_000
-"""Rows of a corpus up to which all are compared with each other."""
+MOST_COMPARED = 200_000
+"""Rows of a corpus up to which all are compared with each other; of more, those in cells."""
 
 STAYS = "near_duplicate_of is null"
 """What is true of rows that no earlier one is near."""
@@ -156,23 +156,19 @@ def _choose(
 
 def _without_duplicates(corpus: Corpus, within: float, metric: Metric) -> npt.NDArray[np.int64]:
     """Return the rows that stay if none is near an earlier one that does, by a job of its own."""
-    if corpus.n > MOST_ROWS:
-        raise BadInput(
-            f"{corpus.url}: --drop-duplicates compares all rows with each other, up to "
-            f"{MOST_ROWS:,}; run a job with measures.duplicates.rows={corpus.n} and name it with "
-            "--rows"
-        )
+    compared = {"rows": corpus.n} if corpus.n <= MOST_COMPARED else {"neighbours": "cells"}
     with tempfile.TemporaryDirectory() as folder:
         document = {
             "name": "subset",
             "corpus": corpus.address,
             "output": folder,
-            "measures": {"duplicates": {"metric": metric, "within": within, "rows": corpus.n}},
+            "measures": {"duplicates": {"metric": metric, "within": within, **compared}},
             "sampling": {"method": "none"},
         }
         config = resolve_config(document, "subset", measures=measure_sections())
         finished = run_plan(make_plan(config), quiet=not sys.stderr.isatty(), verbose=False)
-        rows = rows_of_corpus(read_job(finished.store.url), corpus)
+        job = read_job(finished.store.url)
+        rows = rows_of_corpus(job, corpus)
         check_columns_cover_all(rows, STAYS)
         kept = find_rows(rows, STAYS, None, None)
     dropped = corpus.n - len(kept)
@@ -181,6 +177,13 @@ def _without_duplicates(corpus: Corpus, within: float, metric: Metric) -> npt.ND
         "earlier one of the corpus",
         err=True,
     )
+    checked = job.results.part("duplicates").corpus.checked
+    if checked is not None:
+        click.echo(
+            f"near rows were looked for in cells: of {checked.rows:,} random rows {checked.near:,} "
+            f"have another one near, and for {checked.near_found:,} one was found",
+            err=True,
+        )
     return kept
 
 

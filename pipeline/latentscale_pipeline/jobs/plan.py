@@ -288,13 +288,17 @@ def identify_plan(
 
 
 def _beside(config: JobConfig, facts: JobFacts, corpora: Mapping[Role, Corpus]) -> dict[str, Any]:
-    """Return the checksums of the ids, and of the weights and labels that the job reads."""
-    # Results name rows by their ids, though no number depends on them.
-    ids = {f"{role} ids": corpus.checksum_of("ids") for role, corpus in corpora.items()}
+    """Return the checksums of ids and texts, and of the weights and labels that the job reads."""
+    # Results show rows by these, though no number depends on them.
+    shown = {
+        f"{role} {name}": corpus.checksum_of(name)
+        for name in ("ids", "texts")
+        for role, corpus in corpora.items()
+    }
     read = {config.group_by}.union(
         *(MEASURES[name].reads(section, facts) for name, section in measures_of(config).items())
     )
-    return {name: checksum for name, checksum in ids.items() if checksum} | {
+    return {name: checksum for name, checksum in shown.items() if checksum} | {
         f"{role} {name}": checksum
         for role, corpus in facts.corpora.items()
         for name, checksum in (("weights", corpus.weights), ("labels", corpus.labels))

@@ -449,6 +449,10 @@ class Measure(ABC):
         """
         return section
 
+    def section_of_label(self, section: Any) -> Any:
+        """Return the settings for the rows of a label, of which scores alone are collected."""
+        return section
+
     def counts_between(
         self, found: Any, usual: Any, rows: int, usual_rows: int
     ) -> Iterator[CountedBetween]:

@@ -125,7 +125,8 @@ def collect_by_label(
             return results(f"{prefix}{stage}")
 
         for name, section in sections.items():
-            found = measures[name].collect(section, own, result).scores
+            measure = measures[name]
+            found = measure.collect(measure.section_of_label(section), own, result).scores
             scores += [score.model_copy(update={"label": label}) for score in found]
     labels = Labels(measured=measured, left_out=left_out, least_rows=LEAST_ROWS)
     return Findings(labels, tuple(scores))
@@ -135,7 +136,8 @@ def _plan_label(
     name: str, measure: Measure, section: Any, facts: JobFacts, label: str
 ) -> Iterator[Stage]:
     try:
-        stages = plan_measure(name, measure, section, _facts_of_label(facts, label))
+        own = measure.section_of_label(section)
+        stages = plan_measure(name, measure, own, _facts_of_label(facts, label))
     except BadInput as error:
         raise BadInput(f"label {label!r}: {error}") from None
     prefix, whole = stage_prefix(label), facts.corpora["corpus"]

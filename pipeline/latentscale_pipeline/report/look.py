@@ -10,13 +10,16 @@ from latentscale_pipeline.measures.registry import MEASURES, ROW_FILTERS
 from latentscale_pipeline.report.verdict import LEVEL, compared, look_commands
 from latentscale_pipeline.results.model import Results, RowsToLookAt, RowToLookAt
 from latentscale_pipeline.views.content import Section, ShownRow, Table, table_of
-from latentscale_pipeline.views.formatting import printable, write_number
+from latentscale_pipeline.views.formatting import printable, shorten, write_number
 
 FIRST_ROWS = 3
 """Rows that a report opens with."""
 
 TOP_ROWS = 10
 """Rows of the table of all reasons."""
+
+TEXT_LENGTH = 90
+"""Characters of a text that are shown."""
 
 OF_A_REASON = 4
 """Rows of one reason among these."""
@@ -106,6 +109,8 @@ def _shown(reason: RowFilter, row: RowToLookAt) -> ShownRow:
         label=printable(row.label or ""),
         why=reason.said.format(other=other),
         distance="" if row.distance is None else write_number(row.distance, 2, typeset=True),
+        text=shorten(row.text or "", TEXT_LENGTH),
+        other_text=shorten(row.other_text or "", TEXT_LENGTH),
     )
 
 
@@ -116,7 +121,14 @@ def _name(row: int | None, name: str | None) -> str:
 
 
 def _cells(row: ShownRow) -> dict[str, str]:
-    return {"row": row.name, "label": row.label, "why": row.why, "distance": row.distance}
+    return {
+        "row": row.name,
+        "label": row.label,
+        "why": row.why,
+        "distance": row.distance,
+        "text": row.text,
+        "text of the other row": row.other_text,
+    }
 
 
 def _without_empty(table: Table) -> Table:

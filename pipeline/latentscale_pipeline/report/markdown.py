@@ -51,6 +51,7 @@ def _opening(opening: Opening) -> Iterator[str]:
         yield "\n".join(
             f"- {escape_markdown(row.name)} {escape_markdown(row.label)}: "
             f"{escape_markdown(row.why)} {row.distance}".rstrip()
+            + "".join(f"\n  > {escape_markdown(text)}" for text in row.texts)
             for row in opening.look
         )
     if opening.commands:

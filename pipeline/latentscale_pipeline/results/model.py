@@ -311,6 +311,10 @@ class RowToLookAt(Part):
     """Id of the other row, if its corpus has ids."""
     distance: Absent[NonNegativeFloat] = None
     """Distance of the two; absent if they are equal."""
+    text: Absent[str] = None
+    """The beginning of its text, if the corpus has texts."""
+    other_text: Absent[str] = None
+    """The beginning of the text of the other row, if its corpus has texts."""
 
 
 class RowsToLookAt(Part):

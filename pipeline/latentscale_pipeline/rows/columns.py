@@ -25,7 +25,7 @@ from latentscale_pipeline.storage.objects import ObjectStore
 
 Int64Array = NDArray[np.int64]
 
-TEXTS: Mapping[str, str] = {"id": "ids", "label": "labels"}
+TEXTS: Mapping[str, str] = {"id": "ids", "label": "labels", "text": "texts"}
 """Columns of text, and the arrays of a corpus that hold them."""
 
 
@@ -78,9 +78,10 @@ class JobRows:
 
     @property
     def names(self) -> list[str]:
-        """The names of all columns."""
-        texts = [name for name, array in TEXTS.items() if array in self.corpus.manifest.arrays]
-        return ["row", *texts, *self.columns]
+        """The names of all columns; texts, which are long, come last."""
+        held = [name for name, array in TEXTS.items() if array in self.corpus.manifest.arrays]
+        short = [name for name in held if name != "text"]
+        return ["row", *short, *self.columns, *(name for name in held if name == "text")]
 
     def read(self, name: str, rows: Int64Array) -> Values:
         """Return the values of a column for some rows, in any order; ids of other rows as rows."""

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.expressions import names_in
 from latentscale_pipeline.measures.base import Role, RowFilter
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import ROW_FILTERS
 from latentscale_pipeline.results.model import RowsToLookAt, RowToLookAt
-from latentscale_pipeline.rows.columns import Int64Array, JobRows, known_columns
+from latentscale_pipeline.rows.columns import (
+    TEXTS,
+    Int64Array,
+    JobRows,
+    Values,
+    known_columns,
+)
 from latentscale_pipeline.rows.selection import Order, choose_rows, count_rows
 from latentscale_pipeline.rows.table import read_tables
 
@@ -43,14 +51,29 @@ def _found(job: FinishedJob, corpora: Mapping[Role, Corpus]) -> Iterator[RowsToL
 
 def _described(rows: JobRows, wanted: RowFilter, numbers: Int64Array) -> list[RowToLookAt]:
     """Describe rows by what a filter says of them: the other row, the distance to it."""
-    about = [name for name in ("id", "label") if name in rows.names]
+    about = [name for name in TEXTS if name in rows.names]
     distance = [wanted.distance] if wanted.distance in rows.columns else []
-    described = []
+    near = rows.read(wanted.other, numbers)
+    other_texts = _texts_of(rows, wanted.other, near)
+    described: list[RowToLookAt] = []
     for table in read_tables(rows, numbers, ["row", *about, wanted.other, *distance]):
         others = table.pop(wanted.other)
         fields = {"distance" if name in distance else name: table[name] for name in table}
         for place, value in enumerate(others):
             own = {name: values[place] for name, values in fields.items()}
             key = "other_id" if isinstance(value, str) else "other"
-            described.append(RowToLookAt(**own, **{key: value}))
+            text = other_texts[len(described)]
+            described.append(RowToLookAt(**own, **{key: value}, other_text=text))
     return described
+
+
+def _texts_of(rows: JobRows, column: str, near: Values) -> list[str | None]:
+    """Return the texts of the rows that a column names; None where there are none."""
+    texts: list[str | None] = [None] * len(near.values)
+    role = rows.columns[column].row_of
+    known = np.flatnonzero(~near.null)
+    if role and len(known) and "texts" in rows.corpus_of(role).manifest.arrays:
+        found = rows.corpus_of(role).texts_at("texts", near.values[known].astype(np.int64))
+        for place, text in zip(known.tolist(), found.tolist(), strict=True):
+            texts[place] = text
+    return texts

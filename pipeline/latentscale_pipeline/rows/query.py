@@ -10,7 +10,7 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import Role, RowFilter
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import ROW_FILTERS
-from latentscale_pipeline.rows.columns import TEXTS, Int64Array, JobRows, open_rows
+from latentscale_pipeline.rows.columns import Int64Array, JobRows, open_rows
 from latentscale_pipeline.rows.selection import Order, check_column, choose_rows
 from latentscale_pipeline.rows.table import Kind, Table, column_kind, read_tables
 
@@ -124,5 +124,6 @@ def _names(rows: JobRows, columns: Sequence[str] | None, reason: RowFilter | Non
         return list(dict.fromkeys(columns))
     if reason is None:
         return rows.names
-    about = [name for name in rows.names if name == "row" or name in TEXTS]
-    return [*about, *(name for name in reason.columns if name in rows.columns)]
+    about = [name for name in rows.names if name in {"row", "id", "label"}]
+    text = [name for name in rows.names if name == "text"]
+    return [*about, *(name for name in reason.columns if name in rows.columns), *text]

@@ -125,12 +125,22 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class ShownRow:
-    """A row to look at: its id or number, its label, why, and the distance that says so."""
+    """A row to look at: its id or number, its label, why, and the distance that says so.
+
+    Its text, and that of the other row, are empty if there are none.
+    """
 
     name: str
     label: str
     why: str
     distance: str
+    text: str = ""
+    other_text: str = ""
+
+    @property
+    def texts(self) -> list[str]:
+        """Those of the two texts that there are."""
+        return [text for text in (self.text, self.other_text) if text]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ With the Manhattan metric, which has no product, all rows are searched exactly.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,13 @@ from numpy.typing import NDArray
 
 from latentscale.neighbours.exact import Int64Array, Neighbours, merge, nearest
 from latentscale.neighbours.leaves import decide
-from latentscale.tiles.device import ShortLists, TileRows, shortlist_candidates, shortlist_pairs
+from latentscale.tiles.device import (
+    ShortLists,
+    TileRows,
+    shortlist_across,
+    shortlist_candidates,
+    shortlist_pairs,
+)
 from latentscale.tiles.distances import Points, common_unit, row_blocks
 
 BoolArray = NDArray[np.bool_]
@@ -93,43 +99,77 @@ def search_relations(
 
     Notes
     -----
-    Where both sets are the same, a leaf with ``m`` of these rows costs about ``m² d`` operations;
-    otherwise, with ``q`` queries and ``c`` candidates, ``2 q c d``. The rows of a leaf are read
-    once for all relations.
+    Where both sets are the same, a leaf with ``m`` of these rows costs about ``m² d`` operations.
+    Otherwise ``q`` queries and ``c`` candidates cost ``2 q c d``; where they look for each other,
+    in two relations, they cost this once. A leaf is read once for all relations.
     """
+    turned = _turned(relations)
+    searched = [place for place, earlier in enumerate(turned) if earlier is None]
     found = [Neighbours.none(len(points), k) for _ in relations]
     undecided = [relation.queries.copy() for relation in relations]
     if points.metric != "manhattan":
         # A leaf's rows about their mean are at most twice as long as the reach of all.
         unit = 2.0 * common_unit(points, points)
-        lists = [ShortLists.none(len(points), k + SPARE) for _ in relations]
-        sets = list(_distinct_sets(relations))
+        lists = {place: ShortLists.none(len(points), k + SPARE) for place in searched}
+        sets = distinct_sets(relations)
         for leaf in leaves:
             # Rows of a set follow each other, so that they are taken without a copy.
             ordered = leaf[np.lexsort([rows[leaf] for rows in sets])]
             rows = points.take(ordered)
             ready = rows.about(rows.rows.mean(axis=0)).tile_rows("single", unit)
-            for relation, short in zip(relations, lists, strict=True):
-                _shortlist(short, ready, ordered, relation)
-        for near, short, open_rows in zip(found, lists, undecided, strict=True):
-            open_rows &= decide(near, short, points, points, unit**2)
+            for place, short in lists.items():
+                _shortlist(short, ready, ordered, relations[place], mutual=place in turned)
+        for place, short in lists.items():
+            near = Neighbours.none(len(points), k)
+            open_rows = decide(near, short, points, points, unit**2)
+            for own in (place, *(turn for turn, first in enumerate(turned) if first == place)):
+                queries = np.flatnonzero(relations[own].queries)
+                found[own].put(queries, near.take(queries))
+                undecided[own] &= open_rows
     for relation, near, open_rows in zip(relations, found, undecided, strict=True):
         if open_rows.any():
             _search_again(near, open_rows, points, leaves, relation.candidates)
     return found
 
 
-def _distinct_sets(relations: Sequence[Relation]) -> Iterator[BoolArray]:
-    """Yield the sets of rows of some relations, each once."""
+def _turned(relations: Sequence[Relation]) -> list[int | None]:
+    """Return, for each relation, an earlier one whose candidates look for its queries, if any.
+
+    No row is in both sets, so one list a row serves both relations.
+    """
+    turned: list[int | None] = []
+    for place, relation in enumerate(relations):
+        apart = not (relation.queries & relation.candidates).any()
+        turned.append(
+            next(
+                (
+                    earlier
+                    for earlier, other in enumerate(relations[:place])
+                    if apart
+                    and turned[earlier] is None
+                    and earlier not in turned
+                    and np.array_equal(relation.queries, other.candidates)
+                    and np.array_equal(relation.candidates, other.queries)
+                ),
+                None,
+            )
+        )
+    return turned
+
+
+def distinct_sets(relations: Sequence[Relation]) -> list[BoolArray]:
+    """Return the sets of rows of some relations, each once."""
     seen: list[BoolArray] = []
     for relation in relations:
         for rows in (relation.queries, relation.candidates):
             if not any(np.array_equal(rows, other) for other in seen):
                 seen.append(rows)
-                yield rows
+    return seen
 
 
-def _shortlist(lists: ShortLists, ready: TileRows, numbers: Int64Array, relation: Relation) -> None:
+def _shortlist(
+    lists: ShortLists, ready: TileRows, numbers: Int64Array, relation: Relation, *, mutual: bool
+) -> None:
     """Offer the rows of a leaf to the lists of others, or of each other."""
     chosen, offered = relation.queries[numbers], relation.candidates[numbers]
     if not (chosen.any() and offered.any()):
@@ -140,6 +180,9 @@ def _shortlist(lists: ShortLists, ready: TileRows, numbers: Int64Array, relation
         shortlist_pairs(lists, queries, ids)
         return
     candidates, candidate_ids = ready.take(among), numbers[among]
+    if mutual:
+        shortlist_across(lists, queries, candidates, ids, candidate_ids)
+        return
     for block in row_blocks(len(ids), QUERIES):
         some = lists.take(ids[block])
         shortlist_candidates(some, queries.take(block), candidates, ids[block], candidate_ids)

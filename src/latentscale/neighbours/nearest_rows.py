@@ -4,9 +4,9 @@ Duplicates lie in one corpus, leaks in two. So rows of several sets are divided 
 (:mod:`latentscale.neighbours.leaves`), and relations say which rows look for which. Each is
 searched in every leaf (:mod:`latentscale.neighbours.leaf_search`).
 
-Equal rows are collapsed to one before, whatever their set: they are at distance 0 of each other,
-and would make leaves that nothing can divide. The rows of such a group then take each other as
-their nearest, or have the nearest of the group.
+Equal rows of one set are collapsed to one before: they are at distance 0 of each other, and would
+make leaves that nothing can divide. The rows of such a group then take each other as their nearest,
+or have the nearest of the group.
 
 A distance that is found is that of a row, so it is never too small. It is too large where the
 nearest row shares no leaf. The closer two rows are, the more likely they share one: near-duplicates
@@ -22,7 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.neighbours.exact import Int64Array, Neighbours
-from latentscale.neighbours.leaf_search import BoolArray, Relation, search_relations
+from latentscale.neighbours.leaf_search import (
+    BoolArray,
+    Relation,
+    distinct_sets,
+    search_relations,
+)
 from latentscale.neighbours.leaves import LEAF_ROWS, divide_into_leaves
 from latentscale.neighbours.search import collapse_equal, order_of_leaves
 from latentscale.tiles.distances import Float64Array, Points
@@ -101,7 +106,7 @@ def nearest_rows(
     single precision, between two sets twice as many. Memory is ``8 (d + 1)`` bytes a row for an
     ordered copy, ``16 overlap`` for leaves and ``100`` for the lists of each relation.
     """
-    first, group_of = collapse_equal(points)
+    first, group_of = _collapse_alike(points, relations)
     leaves = divide_into_leaves(
         points.take(first), overlap=overlap, generator=generator, leaf_rows=leaf_rows
     )
@@ -120,6 +125,17 @@ def nearest_rows(
     found = search_relations(distinct, leaves, 1, among)
     for relation, near in zip(relations, found, strict=True):
         yield _expand_equal(near, relation, group_of)
+
+
+def _collapse_alike(points: Points, relations: Sequence[Relation]) -> tuple[Int64Array, Int64Array]:
+    """Return the first of equal rows that are in the same sets, and the group of every row."""
+    _, group_of = collapse_equal(points)
+    sets = distinct_sets(relations)
+    kinds = sum((rows.astype(np.int64) << place for place, rows in enumerate(sets)), group_of * 0)
+    _, first, alike = np.unique(
+        (group_of << len(sets)) + kinds, return_index=True, return_inverse=True
+    )
+    return first.astype(np.int64), alike.astype(np.int64)
 
 
 def _any_of_group(group_of: Int64Array, rows: BoolArray, groups: int) -> BoolArray:

@@ -14,6 +14,7 @@ operations on its own :class:`TileRows`, and would be chosen here.
 :func:`decide`                 which pairs are within a limit, without rounding
 :func:`offer_near`             candidates that may be nearest, merged into sorted lists
 :func:`shortlist_pairs`        pairs of one block that may be nearest, in short lists of both rows
+:func:`shortlist_across`       pairs of two blocks that may be nearest, in short lists of both
 :func:`shortlist_candidates`   candidates that may be nearest, in short lists of the queries
 :func:`decide_short_lists`     short lists as sorted lists, decided in float64
 :func:`exponentials`           exponentials of a whole tile
@@ -45,6 +46,7 @@ from latentscale.tiles.host.separations import (
 from latentscale.tiles.host.short_lists import (
     ShortLists,
     decide_short_lists,
+    shortlist_across,
     shortlist_candidates,
     shortlist_pairs,
 )
@@ -69,6 +71,7 @@ __all__ = [
     "rounding_share",
     "rounding_unit",
     "separations",
+    "shortlist_across",
     "shortlist_candidates",
     "shortlist_pairs",
     "tile_rows",

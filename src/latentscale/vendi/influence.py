@@ -15,9 +15,11 @@ for order 1, for other finite orders, and for order infinity with the eigenvecto
 eigenvalue. So one quadratic form gives the influence of all rows: one pass over them, without a
 spectrum for each.
 
-The influences of all rows, times their weights, add up to zero in the logarithm. A row with a
-direction of its own has an eigenvalue near its weight, which it takes with it. There the first
-order is a little too small: by 10 to 30 % among 100 rows.
+So influences are compared with the average row: times :math:`1 - p_i` they add up to zero, while
+the score without a row is nearly always a little lower as long as it grows with n. They tell which
+rows add more than others: their correlation with what leaving each row out changes is above 0.99.
+A row with a direction of its own takes an eigenvalue of about its weight with it; for such a row
+the first order is too small.
 """
 
 from __future__ import annotations
@@ -97,7 +99,7 @@ class Influence:
         return cls(math.exp(entropy), constant, (vectors * along) @ vectors.T, moment.total)
 
     def of_rows(self, vectors: NDArray[Any], weights: Float64Array | None = None) -> Float64Array:
-        """Return by how much the score is higher because of each row.
+        """Return by how much more than the average row each row adds to the score.
 
         Parameters
         ----------
@@ -110,9 +112,12 @@ class Influence:
         -------
         ndarray of float64, shape (n,)
             In items: the score of all rows less that without the row, to first order. Negative for
-            rows that are like many others. Costs ``n d²`` operations.
+            rows that are like many others, and 0 for one that has all the weight. Costs ``n d²``
+            operations.
         """
         rows = unit_block(vectors, None)
         changes = self.constant + np.einsum("ij,ij->i", rows @ self.matrix, rows)
         masses = np.ones(len(rows)) if weights is None else weights
-        return np.asarray(-self.score * changes * masses / (self.total - masses))
+        others = self.total - masses
+        shares = np.divide(masses, others, out=np.zeros(len(rows)), where=others > 0)
+        return np.asarray(-self.score * changes * shares)

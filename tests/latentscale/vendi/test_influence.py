@@ -44,6 +44,15 @@ def test_influences_are_what_leaving_a_row_out_changes(order: float, weighted: b
     assert np.corrcoef(found, true)[0, 1] > 0.999
 
 
+def test_ranks_are_right_where_the_score_still_grows() -> None:
+    """The level isn't: every row of many dimensions adds something, and the average is left out."""
+    rows = np.random.default_rng(7).normal(size=(150, 120)) * np.geomspace(3.0, 0.1, 120)
+    found = Influence.of(second_moment(rows), 1.0).of_rows(rows)
+    true = left_out(rows, 1.0, np.ones(150))
+    assert np.corrcoef(found, true)[0, 1] > 0.99
+    assert abs(found.mean()) < 1e-9 < 0.01 < true.mean()
+
+
 def test_a_row_by_itself_adds_most_and_copies_take_away() -> None:
     generator = np.random.default_rng(4)
     rows = np.zeros((100, 12))
@@ -63,9 +72,13 @@ def test_a_row_by_itself_adds_most_and_copies_take_away() -> None:
 def test_influences_add_up_to_nothing_and_rows_of_low_rank_have_finite_ones(order: float) -> None:
     generator = np.random.default_rng(5)
     rows = generator.normal(size=(60, 3)) @ generator.normal(size=(3, 40))
-    found = Influence.of(second_moment(rows), order).of_rows(rows)
+    weights = generator.uniform(0.1, 10.0, 60)
+    found = Influence.of(second_moment(rows, weights), order).of_rows(rows, weights)
     assert np.isfinite(found).all()
-    assert abs(found.sum()) < 1e-8 * np.abs(found).sum()
+    shared = found * (1 - weights / weights.sum())
+    assert abs(shared.sum()) < 1e-8 * np.abs(shared).sum()
+    alone = np.array([3.0])
+    assert Influence.of(second_moment(rows[:1], alone), order).of_rows(rows[:1], alone) == 0.0
 
 
 def test_order_0_has_none() -> None:

@@ -187,7 +187,7 @@ def test_corrected_ids_are_those_of_the_results(latentscale: Command, rows: np.n
             "job.yaml: a job file can't be given labels, ids or columns",
         ),
         (["job.yaml", "--preset", "quick"], "--preset is for a job without a job file"),
-        (["vectors.npy", "--reference-ids", "l.txt"], "--reference-ids need --reference"),
+        (["vectors.npy", "--reference-ids", "l.txt"], "--reference-ids needs --reference"),
         (["vectors.npy", "--labels", "none.txt"], "none.txt: no such file or folder; check the"),
         (["nothing.npy"], "nothing.npy: no such file or folder; check the path"),
         (["finished"], "finished: the folder of a job; continue it with latentscale resume"),

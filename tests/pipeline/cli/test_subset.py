@@ -107,3 +107,19 @@ def test_near_rows_are_dropped_without_a_job_of_ones_own(
     assert "20 chosen rows: effective number (cosine, order 2) " in ended.err
     assert "20 random rows: effective number (cosine, order 2) " in ended.err
     assert np.load(target).shape == (20, 8)
+
+
+def test_near_rows_of_many_are_dropped_by_cells(
+    tmp_path: Path, latentscale: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("latentscale_pipeline.cli.subset.MOST_COMPARED", 500)
+    rows = np.random.default_rng(2).normal(size=(900, 8)).astype("f4")
+    rows[800:840] = rows[:40] * np.float32(1.001)
+    np.save(tmp_path / "rows.npy", rows)
+    assert latentscale("ingest", tmp_path / "rows.npy", tmp_path / "rows.zarr").code == 0
+    target = tmp_path / "kept.npy"
+    ended = latentscale("export", tmp_path / "rows.zarr", target, "--drop-duplicates", "0.0001")
+    assert ended.code == 0, ended.err
+    assert "40 of 900 rows left out" in ended.err
+    assert "near rows were looked for in cells: of 675 random rows " in ended.err
+    assert np.array_equal(np.load(target), np.delete(rows, np.arange(800, 840), axis=0))

@@ -55,6 +55,7 @@ def append(
     *,
     ids: str | None = None,
     labels: str | None = None,
+    texts: str | None = None,
     weights: str | None = None,
     columns: Mapping[str, str] | None = None,
     on_invalid: str = "error",
@@ -78,7 +79,7 @@ def append(
     """
     before = open_corpus(corpus_url)
     before.check_sizes()
-    files = {"ids": ids, "labels": labels, "weights": weights}
+    files = {"ids": ids, "labels": labels, "texts": texts, "weights": weights}
     opened, sidecars = open_given(sources, corpus_url, files, dict(columns or {}))
     asked = {*(name for name, file in files.items() if file), *(columns or {})}
     # What nobody asked for is taken only if the corpus has it.

@@ -82,6 +82,7 @@ def ingest(
     *,
     ids: str | None = None,
     labels: str | None = None,
+    texts: str | None = None,
     weights: str | None = None,
     columns: Mapping[str, str] | None = None,
     on_invalid: str = "error",
@@ -99,11 +100,11 @@ def ingest(
         The result of :func:`open_sources`, or its argument.
     corpus_url : str
         A path or fsspec URL where nothing exists yet, or where an ingest was interrupted.
-    ids, labels, weights : str, optional
+    ids, labels, texts, weights : str, optional
         Files with one value per source row: a column in any format, or text with one value a line.
     columns : mapping, optional
-        The column for ``ids``, ``labels`` or ``weights``: of its file or, without a file, of the
-        sources.
+        The column for ``ids``, ``labels``, ``texts`` or ``weights``: of its file or, without a
+        file, of the sources.
     on_invalid : {"error", "drop"}
         What to do with a row that holds NaN or infinity, or a value too large for the stored dtype.
     dtype : {"float16", "float32"}, optional
@@ -124,14 +125,14 @@ def ingest(
     Raises
     ------
     BadInput
-        If the sources, their ids, labels or weights, or the target are invalid. An existing corpus
+        If the sources, what belongs to their rows, or the target are invalid. An existing corpus
         stays unchanged.
     Incomplete
         If a store can't be reached. A repeated call continues.
     """
     if on_invalid not in {"error", "drop"}:
         raise ValueError(f"on_invalid must be 'error' or 'drop', not {on_invalid!r}")
-    files = {"ids": ids, "labels": labels, "weights": weights}
+    files = {"ids": ids, "labels": labels, "texts": texts, "weights": weights}
     opened, sidecars = open_given(sources, corpus_url, files, dict(columns or {}))
     store = ObjectStore(corpus_url)
     _check_target(store, opened, overwrite)
@@ -225,7 +226,7 @@ class Prospect:
         return 0
 
     def checksum_of(self, name: str) -> str | None:
-        """Return None: a source without its own ingest has no ids, labels or weights."""
+        """Return None: a source without its own ingest has no ids, labels, texts or weights."""
         del name
         return None
 
@@ -257,8 +258,8 @@ def ensure_corpus(
     run_for : callable, optional
         Returns the ``run`` argument of :func:`ingest` for given sources.
     fields : FieldChoice, optional
-        What is read as vectors, ids, labels and weights; by default what :func:`open_sources` takes
-        by itself.
+        What is read as vectors, ids, labels, texts and weights; by default what
+        :func:`open_sources` takes by itself.
 
     Raises
     ------
@@ -274,6 +275,7 @@ def ensure_corpus(
         found.target,
         ids=files.get("ids"),
         labels=files.get("labels"),
+        texts=files.get("texts"),
         weights=files.get("weights"),
         columns=found.fields.columns,
         overwrite=ObjectStore(found.target).exists(MANIFEST_KEY),

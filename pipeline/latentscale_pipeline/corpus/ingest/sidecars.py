@@ -1,8 +1,9 @@
-"""Ids, labels and weights: one value for every row of the vectors.
+"""Ids, labels, texts and weights: one value for every row of the vectors.
 
 They are columns of the sources, or come from separate files in the same row order: a file in any
 known format with one suitable or named column, or UTF-8 text with one value a line. They are read
-as streams, so they may be larger than memory.
+as streams, so they may be larger than memory. Of a text its beginning is stored, by which people
+recognise a row.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.storage.objects import again_while_away
 from latentscale_pipeline.storage.urls import strip_credentials
 
-DTYPES = {"ids": "string", "labels": "string", "weights": "float64"}
+DTYPES = {"ids": "string", "labels": "string", "texts": "string", "weights": "float64"}
 """Stored dtypes of the arrays that a corpus may have in addition to its vectors."""
 
-KINDS = {"ids": "USTiu", "labels": "USTiub", "weights": "fiu"}
+KINDS = {"ids": "USTiu", "labels": "USTiub", "texts": "USTiub", "weights": "fiu"}
 """Accepted kinds of numpy dtypes in a file, for each of them."""
+
+TEXT_LENGTH = 200
+"""Characters of a text that are stored."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Sidecar:
     Attributes
     ----------
     name : str
-        ``ids``, ``labels`` or ``weights``.
+        ``ids``, ``labels``, ``texts`` or ``weights``.
     path : str
         File or column it comes from, without credentials.
     rows : int
@@ -52,12 +56,12 @@ class Sidecar:
 
 @again_while_away
 def open_sidecar(name: str, url: str, rows: int, column: str | None = None) -> Sidecar:
-    """Open a file of ids, labels or weights, and check that it has one value per row.
+    """Open a file of ids, labels, texts or weights, and check that it has one value per row.
 
     Parameters
     ----------
     name : str
-        ``ids``, ``labels`` or ``weights``.
+        ``ids``, ``labels``, ``texts`` or ``weights``.
     url : str
         Path or fsspec URL of a file, or of several (a folder or a glob, in natural order).
     rows : int
@@ -83,7 +87,7 @@ def open_sidecar(name: str, url: str, rows: int, column: str | None = None) -> S
 
 
 def column_sidecar(name: str, sources: Sources) -> Sidecar:
-    """Return ids, labels or weights from a column of the sources."""
+    """Return ids, labels, texts or weights from a column of the sources."""
     first = sources.items[0]
     where = first.container.locate(first.columns[name])
     return _sidecar(name, where, [(s.container, s.columns[name]) for s in sources.items])
@@ -116,11 +120,19 @@ def _converted(name: str, block: npt.NDArray[Any], row: int, where: str) -> npt.
         values = _numbers(block.tolist(), row, where) if is_text else block.astype(np.float64)
         return checked_weights(values, row, where)
     if block.dtype.kind == "S":
-        texts = [_decoded(text, row + i, where) for i, text in enumerate(block.tolist())]
-        return np.array(texts, STRINGS)
-    if block.dtype.kind == "T":
+        found = [_decoded(text, row + i, where) for i, text in enumerate(block.tolist())]
+    elif block.dtype.kind == "T" and name != "texts":
         return block
-    return np.array([str(value) for value in block.tolist()], STRINGS)
+    else:
+        found = [str(value) for value in block.tolist()]
+    return np.array([_beginning(text) for text in found] if name == "texts" else found, STRINGS)
+
+
+def _beginning(text: str) -> str:
+    """Return the beginning of a text, on one line."""
+    # Spaces are joined before the text is cut, in a part of it that has enough of it left.
+    joined = " ".join(text[: 4 * TEXT_LENGTH].split())
+    return joined if len(joined) <= TEXT_LENGTH else f"{joined[: TEXT_LENGTH - 1]}…"
 
 
 def _decoded(text: bytes, row: int, where: str) -> str:

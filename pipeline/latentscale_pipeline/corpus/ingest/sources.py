@@ -32,8 +32,8 @@ from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.storage.objects import ObjectStore, again_while_away
 from latentscale_pipeline.storage.urls import open_url, strip_credentials
 
-COLUMNS = {"ids": ("id", "ids"), "labels": ("label", "labels")}
-"""Names of columns that are taken for ids and labels if no other is asked for."""
+COLUMNS = {"ids": ("id", "ids"), "labels": ("label", "labels"), "texts": ("text", "texts")}
+"""Names of columns that are taken for ids, labels and texts if no other is asked for."""
 
 NAMED = 5
 """Number of files that are left out and named; the rest are counted."""
@@ -50,7 +50,7 @@ class Source:
     field : Field
         The field with the vectors.
     columns : mapping of str to Field
-        The fields with ids, labels or weights, if they are columns of the source.
+        The fields with ids, labels, texts or weights, if they are columns of the source.
     """
 
     container: Container
@@ -120,17 +120,17 @@ class Sources:
 
 @dataclass(frozen=True)
 class FieldChoice:
-    """What is read as the vectors, ids, labels and weights of sources, where that isn't obvious.
+    """What is read as the vectors, ids, labels, texts and weights, where that isn't obvious.
 
     Attributes
     ----------
     vectors : str or None
         The field with the vectors.
     columns : mapping of str to str
-        The column for ``ids``, ``labels`` or ``weights``: of its file or, without a file, of the
-        sources; an empty name is for none.
+        The column for ``ids``, ``labels``, ``texts`` or ``weights``: of its file or, without a
+        file, of the sources; an empty name is for none.
     files : mapping of str to str
-        Files with the ``ids``, ``labels`` or ``weights``, one value per row.
+        Files with the ``ids``, ``labels``, ``texts`` or ``weights``, one value per row.
     """
 
     vectors: str | None = None
@@ -189,8 +189,8 @@ def open_sources(
     vectors : str, optional
         Name of the field that holds the vectors, if a file holds several.
     columns : mapping, optional
-        The columns that hold ``ids``, ``labels`` or ``weights``; an empty name is for none. Without
-        one, columns of all sources that are named as in :data:`COLUMNS` are taken.
+        The columns that hold ``ids``, ``labels``, ``texts`` or ``weights``; an empty name is for
+        none. Without one, columns of all sources that are named as in :data:`COLUMNS` are taken.
 
     Raises
     ------

@@ -27,11 +27,15 @@ Int64Array = NDArray[np.int64]
 RECALL = 0.98
 """Share of the rows within the distance that a search in cells is meant to find."""
 
-GROUP_FILL = 0.5
-"""Target fill of a group. The rows of both corpora are searched together, and each may be more."""
+HOME_ROWS = 8192
+"""Rows whose nearest cell is the same, on average. Leaves divide them again, so that few borders of
+cells suffice.
+"""
 
-PILOT_SHARE = 4
-"""One in so many of the rows whose nearest are known chooses the overlap; the rest judge it."""
+GROUP_FILL = 0.4
+"""Target fill of a group, whose sizes are estimated from a sample. Each of two corpora may fill
+half of it.
+"""
 
 LEAST_PILOTS = 50
 """Fewest pairs by which the overlap is chosen: the nearest, where fewer are within the distance."""
@@ -50,7 +54,7 @@ def place_cells(inputs: Inputs) -> Output:
     p = inputs.parameters
     sizes = {role: inputs.corpora[role].n for role in p["sources"]}
     n, d = sum(sizes.values()), inputs.corpora[p["sources"][0]].d
-    layout = Layout(n, d)
+    layout = Layout(n, d, HOME_ROWS)
     samples = [inputs.results[sample_name(role)].array("vectors") for role in p["sources"]]
     sample = np.concatenate(samples)
     placing, drawing = inputs.common_generator().spawn(2)
@@ -88,7 +92,7 @@ def _shared_by_pilots(inputs: Inputs, cells: TwoLevelCells) -> NDArray[np.float6
         found = inputs.results[nearest.stage_name(role)]
         for source in p["sources"]:
             rows, near, apart = nearest.found_rows(found, inputs.corpora[role].n, source)
-            pilots = slice(None, None, PILOT_SHARE)
+            pilots = nearest.pilot_places(len(rows))
             pairs = ((role, rows[pilots]), (source, near[pilots]))
             joined = [
                 assign_two_level_cells(

@@ -27,11 +27,13 @@ from latentscale_pipeline.measures.duplicates.config import Duplicates
 from latentscale_pipeline.measures.duplicates.results import (
     OTHER,
     DuplicatesResults,
+    NearestDistances,
     RowsOfCorpus,
     RowsOfPair,
 )
 from latentscale_pipeline.measures.shared.duplicate_count import stage_name as count_name
 from latentscale_pipeline.results.model import SHARE_OF_ROWS
+from latentscale_pipeline.storage.artifacts import Artifact
 
 OF_ONE = {"exact duplicates": "exact", "near-duplicates": "near"}
 OF_PAIR: dict[str, Role] = {"leaks": "corpus", "outliers": "corpus", "not covered": "reference"}
@@ -98,10 +100,7 @@ def _scores(
             bracket = _bracket(count, rows, whole=whole, missed=missed)
             yield Score(**bracket, sampling_error=error, **_fields(name, role))
         if whole:
-            covered = results(cover.stage_name(role)).values[cover.COVERED]
-            error = share_error(covered, rows, shares.ROWS_OF_EVENT)
-            bracket = _bracket(covered, rows, whole=True, missed=missed)
-            yield Score(**bracket, sampling_error=error, **_fields("covered", role))
+            yield _covered(results(cover.stage_name(role)), rows, missed, role)
     if "pair" in counts:
         for name, counted in OF_PAIR.items():
             field = name.replace(" ", "_")
@@ -113,6 +112,19 @@ def _scores(
                 far=counts["pair"]["settled"].get(field),
             )
             yield Score(**bracket, **_fields(name, "pair"))
+
+
+def _covered(groups: Artifact, rows: int, missed: float, role: Role) -> Score:
+    """Return the share of the rows that may go; where near rows are missed, more or fewer may."""
+    fields = _fields("covered", role)
+    if cover.COVERED not in groups.values:
+        return Score(value=None, reason=groups.values["reason"], **fields)
+    count = groups.values[cover.COVERED]
+    bracket = _bracket(count, rows, whole=True, missed=missed)
+    if missed:
+        bracket["bounds"] = "estimate"
+    error = share_error(count, rows, shares.ROWS_OF_EVENT)
+    return Score(**bracket, sampling_error=error, **fields)
 
 
 def _missed(counts: Mapping[str, Any], source: str) -> float:
@@ -135,7 +147,8 @@ def _bracket(
     value = count / rows
     lower, upper = (value, min(1.0, value + missed)) if whole else share_interval(count, rows)
     if far and far["checked"] < far["beyond"]:
-        lower *= exact_interval(far["confirmed"], far["checked"])[0]
+        ends = exact_interval(far["confirmed"], far["checked"])
+        lower, upper = (far["beyond"] / rows * end for end in ends)
     bounds = "exact" if lower == upper else "interval95"
     return {"value": value, "lower": lower, "upper": upper, "bounds": bounds}
 
@@ -152,7 +165,9 @@ def _part(
         groups = {}
         if search.finds_all(role, facts):
             values = results(cover.stage_name(role)).values
-            groups = {name: values[name] for name in (cover.DUPLICATE, cover.COVERED)}
+            groups = {
+                name: values[name] for name in (cover.DUPLICATE, cover.COVERED) if name in values
+            }
         found[role] = RowsOfCorpus(
             rows=counts[role]["rows"],
             exact_duplicates=counts[role]["exact"],
@@ -165,6 +180,9 @@ def _part(
         pair = dict(counts["pair"])
         settled = {f"{name}_settled": far for name, far in pair.pop("settled").items()}
         found["pair"] = RowsOfPair(**pair, **settled)
+    for name, place in (("own_distances", "own"), ("reference_distances", "across")):
+        if place in counts["distances"]:
+            found[name] = NearestDistances(**counts["distances"][place])
     return DuplicatesResults(metric=section.metric, within=section.within, **found)
 
 
@@ -248,6 +266,5 @@ def _arrays(
             yield f"duplicates/{role}/rows", found.path("rows")
         else:
             groups = results(cover.stage_name(role))
-            for name in (cover.DUPLICATE, cover.COVERED):
-                for array in (f"{name}_rows", f"{name}_by"):
-                    yield f"duplicates/{role}/{array}", groups.path(array)
+            for array in groups.objects:
+                yield f"duplicates/{role}/{array}", groups.path(array)

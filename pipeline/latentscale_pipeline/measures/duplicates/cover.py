@@ -7,6 +7,8 @@ take part. The rows that equal an earlier one are found in the same way, at dist
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -72,6 +74,7 @@ def cover_stage(section: Duplicates, facts: JobFacts, role: Role, lists: str) ->
             "metric": section.metric,
             "within": section.within,
             "lists": lists,
+            "pairs": facts.pairs,
         },
         # Rows held in float64 and as tiles, a copy of those that stay, a block, the numbers of all.
         memory_bytes=held * corpus.d * (8 + 8 + 12)
@@ -99,20 +102,30 @@ def cover_rows(inputs: Inputs) -> Output:
     corpus, metric = inputs.corpora[p["role"]], p["metric"]
     found = inputs.results[p["lists"]]
     distances = found.array(f"{p['role']}_{nearest.ALL}_distance")
-    arrays = {}
+    arrays: dict[str, NDArray[Any]] = {}
+    values: dict[str, int | str] = {}
     for name, within in ((DUPLICATE, equal_within(metric)), (COVERED, p["within"])):
         candidates = np.flatnonzero(distances <= within * (1.0 + ROUNDING))
-        covering = cover(corpus, candidates, metric, within)
+        covering = cover(corpus, candidates, metric, within, p["pairs"])
+        if covering is None:
+            values["reason"] = (
+                f"{len(candidates):,} rows of the {p['role']} have another one near: more than "
+                f"{p['pairs']:.3g} pairs; raise budget.pairs, or lower within"
+            )
+            continue
         gone = np.flatnonzero(covering >= 0)
         arrays[f"{name}_rows"] = nearest.short_numbers(candidates[gone], corpus)
         arrays[f"{name}_by"] = nearest.short_numbers(covering[gone], corpus)
-    return Output(
-        values={name: len(arrays[f"{name}_rows"]) for name in (DUPLICATE, COVERED)}, arrays=arrays
-    )
+        values[name] = len(gone)
+    return Output(values=values, arrays=arrays)
 
 
-def cover(corpus: Corpus, candidates: Int64Array, metric: Metric, within: float) -> Int64Array:
+def cover(
+    corpus: Corpus, candidates: Int64Array, metric: Metric, within: float, pairs: float
+) -> Int64Array | None:
     """Return the earliest row that stays and covers each candidate; -1 for one that stays itself.
+
+    None if more pairs of rows would be compared than are allowed.
 
     Parameters
     ----------
@@ -122,14 +135,21 @@ def cover(corpus: Corpus, candidates: Int64Array, metric: Metric, within: float)
         The rows that may have another one within the distance, ascending.
     metric, within
         The distance up to which a row is covered.
+    pairs : float
+        Most pairs of rows that are compared.
     """
     fronts = SparsificationFronts.start(len(candidates))
+    compared = 0.0
     while not fronts.finished:
         front = fronts.next_front(_held_rows(corpus.d))
+        compared += 0.5 * len(front) ** 2
+        if compared > pairs:
+            return None
         points = as_points(corpus.read_index(candidates[front]), metric)
         thinned = sparsify(points, within, block_rows=BLOCK_ROWS)
         kept = fronts.settle(front, thinned)
         if not fronts.finished:
+            compared += float(len(kept)) * int((fronts.representative == UNDECIDED).sum())
             _remove(fronts, corpus, candidates, points.take(thinned.kept), kept, within)
     covering = candidates[fronts.representative]
     covering[covering == candidates] = -1

@@ -26,11 +26,13 @@ Int64Array = NDArray[np.int64]
 OUTLIERS = 0.0002
 """Share of the reference's rows that lie farther from all its others than an outlier must."""
 
-FAR_PAIRS = 5e9
-"""Pairs of rows that are compared to settle which rows of a corpus lie far from another."""
+FAR_PAIRS = 2e10
+"""Pairs of rows that are compared to settle which rows of a corpus lie far from others."""
 
-SETTLED_SHARE, SETTLED_ROWS = 8, 200
-"""Rows of the reference that are compared with all others: so many times those that lie far."""
+SETTLED_SHARE, SETTLED_ROWS = 4, 200
+"""Rows of the reference that are compared with all others: so many times those that lie far, and
+some more, if these aren't too many.
+"""
 
 
 def usual_reach(own: NDArray[np.floating]) -> float:
@@ -58,14 +60,25 @@ def join_rows(inputs: Inputs) -> Output:
     return Output(values=values, arrays=arrays)
 
 
+def settled_rows(n: int) -> int:
+    """Return how many rows of a reference of n are compared with all others."""
+    return min(n, int(SETTLED_SHARE * OUTLIERS * n) + SETTLED_ROWS, most_settled(n))
+
+
+def most_settled(n: int) -> int:
+    """Return the largest number of rows that are compared with n others."""
+    return max(int(FAR_PAIRS // n), SETTLED_ROWS)
+
+
 def _settle_own(inputs: Inputs, arrays: dict[str, NDArray[Any]], role: Role) -> dict[str, float]:
     """Settle the largest distances within a corpus; return how far its rows usually reach.
 
-    All rows that are found to be farther than that have been settled.
+    All rows that are found to be farther than that have been settled. Where too few could be, it is
+    the largest distance of the others, and fewer rows are farther than usual.
     """
     names = _names(inputs, role)
     n = inputs.corpora[role].n
-    count = min(n, int(SETTLED_SHARE * OUTLIERS * n) + SETTLED_ROWS)
+    count = settled_rows(n)
     chosen = {
         name: np.argpartition(arrays[f"{role}_{name}_distance"], n - count)[n - count :]
         for name in names
@@ -84,15 +97,13 @@ def _settle_other(
     inputs: Inputs, arrays: dict[str, NDArray[Any]], source: Role, reach: Mapping[str, float]
 ) -> dict[str, int]:
     """Settle which rows are far from all rows of another corpus; count those that were checked."""
-    names = _names(inputs, source)
-    # Where the reference is the larger corpus, coverage is judged by how far fewer of it reach.
-    limits = {nearest.ALL: reach[nearest.ALL], nearest.FEWER: max(reach.values())}
-    if nearest.FEWER not in names:
-        limits[nearest.ALL] = min(limits.values())
+    # Outliers are judged among all rows of the reference, coverage among as many as it has.
+    names = _names(inputs, source) if source != inputs.parameters["limits"] else [nearest.ALL]
+    limits = dict.fromkeys(names, reach[nearest.ALL])
     beyond = {
         name: np.flatnonzero(arrays[f"{source}_{name}_distance"] > limits[name]) for name in names
     }
-    most = max(int(FAR_PAIRS // inputs.corpora[source].n), SETTLED_ROWS)
+    most = most_settled(inputs.corpora[source].n)
     stream = inputs.common_generator()
     rows = np.unique(np.concatenate(list(beyond.values())))
     if len(rows) > most:

@@ -24,13 +24,8 @@ from latentscale_pipeline.measures.base import (
     JobFacts,
     Role,
 )
-from latentscale_pipeline.measures.duplicates import far, nearest
-from latentscale_pipeline.measures.duplicates.cells import (
-    GROUP_FILL,
-    SPARE_ROWS,
-    place_cells,
-    sample_name,
-)
+from latentscale_pipeline.measures.duplicates import cells, far, nearest
+from latentscale_pipeline.measures.duplicates.cells import GROUP_FILL, SPARE_ROWS, sample_name
 from latentscale_pipeline.measures.duplicates.config import Duplicates
 from latentscale_pipeline.measures.duplicates.search import (
     LEAST_LEAVES,
@@ -43,6 +38,7 @@ from latentscale_pipeline.measures.shared.neighbours.plan import Shape, shuffle_
 from latentscale_pipeline.measures.shared.neighbours.settings import NeighbourSettings
 from latentscale_pipeline.measures.shared.neighbours.sizes import OVERLAPS, PAIR_OPERATIONS, Layout
 from latentscale_pipeline.measures.shared.random_rows import drawing_bytes, sample_stage
+from latentscale_pipeline.measures.shared.shard_blocks import count_blocks
 
 BLOCK_ROWS = 1 << 18
 """Rows of a corpus whose lists one task merges."""
@@ -71,7 +67,7 @@ def search_stages(
     corpora = {role: facts.corpora[role] for role in sources}
     sizes = {role: corpus.n for role, corpus in corpora.items()}
     n, d, least = sum(sizes.values()), corpora[sources[0]].d, min(sizes.values())
-    layout = Layout(n, d)
+    layout = Layout(n, d, cells.HOME_ROWS)
     larger = [role for role, size in sizes.items() if size > least]
     samples = [
         sample_stage(
@@ -79,10 +75,10 @@ def search_stages(
         )
         for role, size in sizes.items()
     ]
-    cells = _cells_stage(section, facts, sources, suffix, layout)
+    placed = _cells_stage(section, facts, sources, suffix, layout)
     common = {
         "metric": section.metric,
-        "cells": cells.name,
+        "cells": placed.name,
         "d": d,
         "block_rows": BLOCK_ROWS,
     }
@@ -97,10 +93,11 @@ def search_stages(
             {
                 "role": role,
                 "metric": section.metric,
-                "cells": cells.name,
-                "chosen": cells.name,
+                "cells": placed.name,
+                "chosen": placed.name,
                 "n": n,
                 "d": d,
+                "group_rows": layout.group_rows // len(sources),
             },
         )
     ]
@@ -109,7 +106,7 @@ def search_stages(
         _merge_stage(common, facts, role, sources, larger, search.name)
         for role in sorted(sources, reverse=True)
     ]
-    return [*samples, cells, *shuffles, search, *merged]
+    return [*samples, placed, *shuffles, search, *merged]
 
 
 def _cells_stage(
@@ -118,6 +115,7 @@ def _cells_stage(
     corpora = [facts.corpora[role] for role in sources]
     least = min(corpus.n for corpus in corpora)
     stored = sum(4 * layout.sample * layout.d * corpus.n // layout.n for corpus in corpora)
+    pilots = 2 * len(corpora) ** 2 * nearest.MOST_PILOTS
     compared = LLOYD_ROUNDS * layout.placed_against + layout.compared_centres
     centres = layout.centre_bytes(4)
     fewer = 8 * least if any(corpus.n > least for corpus in corpora) else 0
@@ -125,7 +123,7 @@ def _cells_stage(
     return Stage(
         name=f"near-cells{suffix}",
         temporary="result",
-        work=place_cells,
+        work=cells.place_cells,
         corpora=sources,
         needs=(
             *(sample_name(role) for role in sources),
@@ -141,6 +139,7 @@ def _cells_stage(
         memory_bytes=2 * stored
         + max(
             24 * layout.placing_rows * layout.d,
+            20 * 2 * nearest.MOST_PILOTS * layout.d + 8 * OVERLAPS[-1] * pilots + 2 * centres,
             2 * centres + 16 * OVERLAPS[-1] * layout.sample,
             max(drawing_bytes(corpus.n, least) for corpus in corpora) + fewer,
         )
@@ -167,6 +166,8 @@ def _search_stage(
     sources = tuple(regrouped)
     n, d = layout.n, layout.d
     rows = min(n, layout.group_rows)
+    blocks = sum(count_blocks(facts.corpora[role]) for role in sources)
+    least = min(facts.corpora[role].n for role in sources) if larger else 0
     groups = max(1, round(OVERLAPS[0] * n / (GROUP_FILL * layout.group_rows)))
     lists = {role: len(lists_of(role, list(sources), set(larger))) for role in sources}
     listed = sum(facts.corpora[role].n * (8 + LIST_BYTES * lists[role]) for role in sources)
@@ -190,6 +191,9 @@ def _search_stage(
         seed=facts.seed,
         # The rows read, as points, and in the order of leaves; lists, short and merged.
         memory_bytes=rows * (3 * 8 * (d + 1) + 16 * OVERLAPS[-1] + 200 + 2 * listed // n)
+        # Where the rows of cells begin in every block, and the rows that are as many as the fewer.
+        + 16 * layout.cells * blocks
+        + 8 * least
         + (1 << 24)
         + FEW_TILES_BYTES,
         cost_estimate=CostEstimate(
@@ -238,7 +242,11 @@ def _merge_stage(
     reach = nearest.stage_in_cells("reference")
     shard = max(corpus.shard_bytes for corpus in corpora.values())
     settled = min(nearest.QUERY_ROWS, n)
-    pairs = 0.0 if limits is None else 0.1 * far.FAR_PAIRS
+    pairs = 0.0
+    if limits is not None:
+        # Few rows of another corpus are expected to be far.
+        pairs = 0.1 * far.FAR_PAIRS
+        pairs += float(n) * far.settled_rows(n) if role == limits else 0.0
     block = min(n, BLOCK_ROWS)
     merged = Stage(
         name=nearest.stage_in_cells(role),

@@ -42,8 +42,11 @@ Int64Array = NDArray[np.int64]
 PAIRS = 2e9
 """Pairs of rows of a corpus that are compared by default."""
 
-CHECKED_PAIRS = 1e10
-"""The same for the random rows by which a search in cells is checked."""
+CHECKED_PAIRS, MOST_CHECKED = 1e10, 10_000
+"""The same for the random rows by which a search in cells is checked, and the most such rows."""
+
+PILOT_SHARE, MOST_PILOTS = 4, 1000
+"""One in at least so many of these, and at most so many, choose the overlap; the rest judge it."""
 
 LEAST_ROWS = 400
 """Fewest random rows of a corpus by default; with fewer, shares say little."""
@@ -110,10 +113,21 @@ class RowSearch:
 
 
 def choose_search(section: Duplicates, facts: JobFacts) -> RowSearch | None:
-    """Choose how the nearest rows are found; None if too few could be."""
+    """Choose how the nearest rows are found; None if too few could be.
+
+    Raises
+    ------
+    BadInput
+        If cells are asked for, and the corpora are too large for them.
+    """
     sizes = {role: corpus.n for role, corpus in facts.corpora.items()}
     if least_rows(facts) < 2:
         return None
+    if section.neighbours == "cells" and max(sizes.values()) > MOST_IN_CELLS:
+        raise BadInput(
+            f"measures.duplicates.neighbours: cells take up to {MOST_IN_CELLS:,} rows of a corpus, "
+            f"and there are {max(sizes.values()):,}; use exact, which compares random rows"
+        )
     if section.rows is not None:
         compared = {role: min(n, section.rows) for role, n in sizes.items()}
         return RowSearch(compared, compared, in_cells=False)
@@ -122,11 +136,27 @@ def choose_search(section: Duplicates, facts: JobFacts) -> RowSearch | None:
     cells = section.neighbours == "cells" or (
         section.neighbours == "auto" and many and max(sizes.values()) <= MOST_IN_CELLS
     )
-    pairs = min(CHECKED_PAIRS if cells else PAIRS, facts.pairs)
-    compared = {role: min(n, int(pairs // beside[role])) for role, n in sizes.items()}
-    if any(compared[role] < min(n, LEAST_ROWS) for role, n in sizes.items()):
+    if cells:
+        compared = {role: min(n, _checked_rows(beside[role])) for role, n in sizes.items()}
+    else:
+        pairs = min(PAIRS, facts.pairs)
+        compared = {role: min(n, int(pairs // beside[role])) for role, n in sizes.items()}
+    if any(
+        compared[role] < min(n, LEAST_ROWS) or compared[role] * beside[role] > facts.pairs
+        for role, n in sizes.items()
+    ):
         return None
     return RowSearch(compared, sizes if cells else compared, in_cells=cells)
+
+
+def _checked_rows(beside: int) -> int:
+    """Return how many rows check a search in cells, each by comparison with some others."""
+    return min(max(int(CHECKED_PAIRS // beside), LEAST_ROWS), MOST_CHECKED)
+
+
+def pilot_places(count: int) -> slice:
+    """Return the places of the checked rows that choose the overlap, which don't judge it."""
+    return slice(None, None, max(PILOT_SHARE, -(-count // MOST_PILOTS)))
 
 
 def _rows_beside(facts: JobFacts, role: Role) -> int:

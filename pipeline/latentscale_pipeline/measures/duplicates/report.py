@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import ClassVar
 
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.duplicates.results import (
     DuplicatesResults,
+    FarRows,
+    NearestDistances,
     RowsOfCorpus,
+    RowsOfPair,
     SearchCheck,
 )
 from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.content import Table, table_of
-from latentscale_pipeline.views.formatting import write_number
+from latentscale_pipeline.views.figure import (
+    ROLE_STYLES,
+    Curve,
+    Figure,
+    Panel,
+    Rule,
+    Style,
+)
+from latentscale_pipeline.views.formatting import printable, write_number
 from latentscale_pipeline.views.glossary import Definition
 
 
@@ -55,21 +67,25 @@ class DuplicatesReport(MeasureReport):
         ),
         "outliers": Definition(
             "Outliers",
-            "Share of the corpus that is farther from every row of the reference than all but 1 "
-            "in 5000 of these are from the nearest other one.",
+            "Share of the corpus that is farther from every row of the reference than all but at "
+            "most 1 in 5000 of these are from the nearest other one.",
             headline=True,
             least=0.0,
             most=1.0,
         ),
         "not covered": Definition(
             "Reference rows not covered",
-            "Share of the reference that is farther from every row of the corpus than all but 1 "
-            "in 5000 rows of the reference are from the nearest other one.",
+            "Share of the reference that is farther from every row of the corpus than all but at "
+            "most 1 in 5000 rows of the reference are from the nearest other one.",
             headline=True,
             least=0.0,
             most=1.0,
         ),
     }
+
+    def figures(self, found: DuplicatesResults, results: Results) -> list[Figure]:
+        """Draw how far the nearest rows are, in the same corpus and in the reference."""
+        return [figure for figure in (_draw_own(found), _draw_across(found)) if figure is not None]
 
     def tables(self, found: DuplicatesResults) -> list[Table]:
         """Return the numbers of rows."""
@@ -94,6 +110,13 @@ class DuplicatesReport(MeasureReport):
                 f"{part.covered:,} of {part.near_duplicates:,} near-duplicates can go: an earlier "
                 "row, which stays, is nearly the same"
             )
+        for name, far in _far_rows(found.pair):
+            if far.checked < far.beyond:
+                said.append(
+                    f"{name}: of {far.beyond:,} rows that cells call far {far.checked:,} were "
+                    f"compared with all others, and {far.confirmed:,} of these are far; `rows` "
+                    "lists the others, too"
+                )
         said += [] if part.checked is None else [_said_of_cells(part.checked, part.checked_across)]
         return said
 
@@ -115,6 +138,87 @@ _COUNTED = {
     "nearly the same as another row": "near_duplicates",
     "covered by a row that stays": "covered",
 }
+
+
+def _draw_own(found: DuplicatesResults) -> Figure | None:
+    if found.own_distances is None:
+        return None
+    part = found.corpus
+    near = [f"{part.near_duplicates:,} of {part.rows:,} rows of the corpus"]
+    if found.reference is not None:
+        other = found.reference
+        near.append(f"{other.near_duplicates:,} of {other.rows:,} of the reference")
+    return _draw(
+        "duplicates-own",
+        "Distance to the nearest other row of the same corpus",
+        f"Within {write_number(found.within)} of another row (dotted): {' and '.join(near)}.",
+        found.own_distances,
+        found,
+        [Rule(found.within, Style("nearly the same", "line-2"))],
+    )
+
+
+def _draw_across(found: DuplicatesResults) -> Figure | None:
+    if found.reference_distances is None or found.pair is None:
+        return None
+    far = found.pair.outlier_distance
+    return _draw(
+        "duplicates-reference",
+        "Distance to the nearest row of the reference",
+        f"Of the corpus {found.pair.leaks:,} rows are within {write_number(found.within)} of a row "
+        f"of the reference, and {found.pair.outliers:,} farther than {write_number(far)}, as at "
+        "most 1 in 5000 of its own rows are (dotted).",
+        found.reference_distances,
+        found,
+        [
+            Rule(found.within, Style("nearly the same", "line-2")),
+            Rule(far, Style("outliers", "line-3")),
+        ],
+    )
+
+
+def _draw(
+    key: str,
+    title: str,
+    caption: str,
+    counted: NearestDistances,
+    found: DuplicatesResults,
+    rules: Sequence[Rule],
+) -> Figure:
+    edges = counted.edges
+    middles = [(low + high) / 2 for low, high in pairwise(edges)]
+    curves = [
+        Curve(
+            style.name,
+            middles,
+            counts,
+            line=True,
+            points=True,
+            style=style,
+            texts=[
+                f"from {write_number(low)} to {write_number(high)}" for low, high in pairwise(edges)
+            ],
+        )
+        for role, style in ROLE_STYLES.items()
+        if (counts := getattr(counted, role)) is not None
+    ]
+    panel = Panel(
+        title,
+        f"{printable(found.metric)} distance (same rows ← → far rows)",
+        "rows",
+        curves,
+        log_y=True,
+        zeros=True,
+        rules=[rule for rule in rules if rule.at <= edges[-1]],
+    )
+    return Figure(key, title, caption, [panel])
+
+
+def _far_rows(pair: RowsOfPair | None) -> Iterator[tuple[str, FarRows]]:
+    if pair is not None and pair.outliers_settled is not None:
+        yield "outliers", pair.outliers_settled
+    if pair is not None and pair.not_covered_settled is not None:
+        yield "not covered", pair.not_covered_settled
 
 
 def _said_of_cells(own: SearchCheck, across: SearchCheck | None) -> str:

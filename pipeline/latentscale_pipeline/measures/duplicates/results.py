@@ -39,9 +39,22 @@ class RowsOfCorpus(Part):
     near_duplicates: Count
     """Of these, rows within the distance of another row of the corpus, equal ones included."""
     repeated: Absent[Count] = None
-    """Rows that equal an earlier row; absent unless the nearest rows of all were found."""
+    """Rows that equal an earlier row; absent unless the nearest rows of all were looked for, or if
+    so many are near that they have too many pairs.
+    """
     covered: Absent[Count] = None
     """Rows that may go because one that stays lies within the distance; absent likewise."""
+
+
+class NearestDistances(Part):
+    """How many rows have their nearest row at which distance."""
+
+    edges: list[float]
+    """Edges of the bins."""
+    corpus: list[Count]
+    """Rows of the corpus in each bin."""
+    reference: Absent[list[Count]] = None
+    """Rows of the reference in each bin; absent without one."""
 
 
 class FarRows(Part):
@@ -66,7 +79,8 @@ class RowsOfPair(Part):
     outliers: Count
     """Rows of the corpus farther than `outlier_distance` from every row of the reference."""
     outlier_distance: Spread
-    """Distance within which all but 1 in 5000 rows of the reference have another row of it."""
+    """Distance within which all but at most 1 in 5000 rows of the reference have another row of it.
+    """
     not_covered: Count
     """Rows of the reference farther than `outlier_distance` from every row of the corpus."""
     outliers_settled: Absent[FarRows] = None
@@ -90,3 +104,9 @@ class DuplicatesResults(Part):
     """Rows of the reference; absent without one."""
     pair: Absent[RowsOfPair] = None
     """Rows of both; absent without a reference of the same dimension."""
+    own_distances: Absent[NearestDistances] = None
+    """Distances to the nearest other row of the same corpus; absent in older results."""
+    reference_distances: Absent[NearestDistances] = None
+    """Distances to the nearest row of the reference, other than the row itself; absent likewise,
+    and without a reference of the same dimension.
+    """

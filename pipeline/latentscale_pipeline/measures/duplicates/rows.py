@@ -75,10 +75,10 @@ def row_columns(found: DuplicatesResults, role: Role) -> Iterator[RowColumn]:
     if part is None:
         return
     place = f"duplicates/{role}"
-    whole = part.covered is not None
+    whole = part.repeated is not None or part.checked is not None
     rows = "" if whole else f"{place}/rows"
-    if whole:
-        for name, array in (("duplicate_of", "repeated"), ("near_duplicate_of", "covered")):
+    for name, array in (("duplicate_of", "repeated"), ("near_duplicate_of", "covered")):
+        if getattr(part, array) is not None:
             gone = f"{place}/{array}_rows"
             yield RowColumn(name, (f"{place}/{array}_by",), _same, role, gone, elsewhere_none=True)
     yield RowColumn("nearest", (f"{place}/own_nearest_row",), _same, role, rows)

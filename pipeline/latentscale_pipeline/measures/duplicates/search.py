@@ -51,12 +51,16 @@ def search_pieces(inputs: Inputs) -> Output:
     """Find the nearest rows inside some of the pieces; lists are cut by blocks of rows."""
     p = inputs.parameters
     grouped = {role: inputs.results[name] for role, name in p["grouped"].items()}
+    # No more than one corpus is larger than another.
+    fewer = np.empty(0, dtype=np.int64)
+    for source in p["larger"]:
+        fewer = inputs.results[p["cells"]].array(f"{source}_fewer")
     pieces = list(_joint_pieces(grouped))
     lists: list[tuple[str, NDArray[Any]]] = []
     for number in range(inputs.index, len(pieces), inputs.stage.partitions):
         # A piece's stream depends on the piece alone, not on how many tasks there are.
         stream = inputs.common_generator().spawn(number + 1)[number]
-        lists += _search_piece(inputs, grouped, pieces[number], str(number), stream)
+        lists += _search_piece(inputs, grouped, fewer, pieces[number], str(number), stream)
     return Output(values={"held": [name for name, _ in lists]}, sections={LISTS: lists})
 
 
@@ -75,6 +79,7 @@ def _joint_pieces(grouped: Mapping[Role, Artifact]) -> Iterator[dict[Role, Int64
 def _search_piece(
     inputs: Inputs,
     grouped: Mapping[Role, Artifact],
+    fewer: Int64Array,
     pieces: Mapping[Role, Int64Array],
     number: str,
     generator: np.random.Generator,
@@ -98,7 +103,7 @@ def _search_piece(
     relations = [
         Relation(
             _inside(spans, role, len(points)),
-            _candidates(placed, rows, spans, source, name, len(points)),
+            _candidates(fewer, rows, spans, source, name, len(points)),
         )
         for role, source, name in wanted
     ]
@@ -129,7 +134,7 @@ def _inside(spans: Mapping[Role, slice], role: Role, n: int) -> BoolArray:
 
 
 def _candidates(
-    placed: Artifact,
+    fewer: Int64Array,
     rows: Mapping[Role, Int64Array],
     spans: Mapping[Role, slice],
     source: Role,
@@ -138,9 +143,9 @@ def _candidates(
 ) -> BoolArray:
     inside = _inside(spans, source, n)
     if name == nearest.FEWER and source in rows:
-        fewer = placed.array(f"{source}_fewer")
-        place = np.minimum(np.searchsorted(fewer, rows[source]), len(fewer) - 1)
-        inside[spans[source]] = fewer[place] == rows[source]
+        numbers = rows[source].astype(fewer.dtype)
+        place = np.minimum(np.searchsorted(fewer, numbers), len(fewer) - 1)
+        inside[spans[source]] = fewer[place] == numbers
     return inside
 
 

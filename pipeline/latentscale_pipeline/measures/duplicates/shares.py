@@ -14,7 +14,6 @@ from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Inputs, Stage
 from latentscale_pipeline.measures.base import RESULT_BYTES, JobFacts, Role
 from latentscale_pipeline.measures.duplicates import cover, nearest
-from latentscale_pipeline.measures.duplicates.cells import PILOT_SHARE
 from latentscale_pipeline.measures.duplicates.config import Duplicates
 from latentscale_pipeline.measures.duplicates.cover import ROUNDING
 from latentscale_pipeline.measures.duplicates.far import usual_reach
@@ -25,6 +24,9 @@ Float32Array = NDArray[np.float32]
 
 STAGE = "rows-compared"
 """Name of the stage that counts."""
+
+BINS = 48
+"""Bins in which rows are counted by their distance to the nearest one."""
 
 ROWS_OF_EVENT = 2.0
 """Rows that are near each other come in twos, at least."""
@@ -47,7 +49,8 @@ def shares_stage(section: Duplicates, facts: JobFacts, search: RowSearch) -> Sta
             "sources": list(nearest.compared_with(facts)),
             "least": nearest.least_rows(facts),
         },
-        memory_bytes=8 * 8 * rows,
+        # Some lists of single precision, and which rows of them are near.
+        memory_bytes=28 * rows,
         cost_estimate=CostEstimate(
             bytes_read=16 * rows,
             bytes_written=RESULT_BYTES,
@@ -68,10 +71,24 @@ def count_rows(inputs: Inputs) -> Output:
             counts[role][f"checked_{source}"] = _check(
                 inputs.results[name], found[role], source, p["within"]
             )
+    counts["distances"] = {
+        "own": _histogram({role: distances(found[role], role) for role in found})
+    }
     if len(p["sources"]) > 1:
+        counts["distances"]["across"] = _histogram(
+            {role: distances(found[role], "reference") for role in found}
+        )
         counts["pair"] = _counts_of_pair(found, p["within"])
         counts["expected"] = _expected(found, counts, p)
     return Output(values=counts)
+
+
+def _histogram(found: Mapping[str, Float32Array]) -> dict[str, Any]:
+    """Count rows by their distances, in the same bins for both corpora."""
+    most = max(float(each.max()) for each in found.values())
+    edges = np.linspace(0.0, most if most > 0.0 else 1.0, BINS + 1)
+    counted = {role: np.histogram(each, edges)[0].tolist() for role, each in found.items()}
+    return {"edges": edges.tolist(), **counted}
 
 
 def distances(found: Artifact, source: str, *, fewer: bool = False) -> Float32Array:
@@ -102,7 +119,8 @@ def _check(compared: Artifact, found: Artifact, source: Role, within: float) -> 
     """
     n = len(distances(found, source))
     rows, _, true = nearest.found_rows(compared, n, source)
-    judging = np.arange(len(rows)) % PILOT_SHARE != 0
+    judging = np.ones(len(rows), dtype=np.bool_)
+    judging[nearest.pilot_places(len(rows))] = False
     rows, true = rows[judging], true[judging]
     seen = distances(found, source)[rows]
     near = true <= within
@@ -121,6 +139,7 @@ def _counts_of_pair(found: Mapping[str, Artifact], within: float) -> dict[str, A
     nearest other one; so is a row of the reference that isn't covered, from rows of the corpus.
     """
     beside = distances(found["corpus"], "reference")
+    uncovered = distances(found["reference"], "corpus")
     far = _reach(found["reference"])
     settled = {
         name: found[role].values["settled"]
@@ -131,8 +150,8 @@ def _counts_of_pair(found: Mapping[str, Artifact], within: float) -> dict[str, A
         "settled": settled,
         "outlier_distance": far,
         "leaks": int((beside <= within).sum()),
-        "outliers": int((beside > far).sum()),
-        "not_covered": int((distances(found["reference"], "corpus") > far).sum()),
+        "outliers": round(_settled(found["corpus"]) * int((beside > far).sum())),
+        "not_covered": round(_settled(found["reference"]) * int((uncovered > far).sum())),
     }
 
 
@@ -168,9 +187,15 @@ def _expected(
         "exact duplicates": _near(corpus_of_fewer, own_of_fewer, equal, sizes),
         "near-duplicates": _near(corpus_of_fewer, own_of_fewer, within, sizes),
         "leaks": _near(beside, own, within, rows),
-        "outliers": _beyond(beside, own, rows["corpus"], _reach(found["reference"])),
+        "outliers": _beyond(
+            beside, own, rows["corpus"], _reach(found["reference"]), _settled(found["corpus"])
+        ),
         "not covered": _beyond(
-            uncovered, own_of_fewer, sizes["reference"], _reach(found["reference"], fewer=True)
+            uncovered,
+            own_of_fewer,
+            sizes["reference"],
+            _reach(found["reference"], fewer=True),
+            _settled(found["reference"]),
         ),
     }
 
@@ -189,10 +214,23 @@ def _near(
     return {"rows": rows["corpus"], "share": asdict(near)}
 
 
-def _beyond(found: Float32Array, usual: Float32Array, rows: int, far: float) -> dict[str, Any]:
+def _settled(found: Artifact) -> float:
+    """Return the share of the rows that cells call far, and that are, of those that were checked.
+
+    It is 1 where all were: those that aren't far have got their distance.
+    """
+    far = found.values.get("settled")
+    if not far or far["checked"] == far["beyond"]:
+        return 1.0
+    return float(far["confirmed"] / far["checked"])
+
+
+def _beyond(
+    found: Float32Array, usual: Float32Array, rows: int, far: float, settled: float
+) -> dict[str, Any]:
     """Say how many rows lie apart, and how many are expected to."""
     beyond = ExpectedExceedances(
-        found=float((found > far).mean()),
+        found=settled * float((found > far).mean()),
         rows=rows,
         beyond=int((usual > far).sum()),
         among=len(usual),

@@ -51,8 +51,12 @@ class VendiMeasure(Measure):
         """Leave out the scores of labels, influences, and methods for many rows."""
         return section.model_copy(update={"labels": False, "method": "auto", "influence": False})
 
+    def section_of_label(self, section: Vendi) -> Vendi:
+        """Leave out influences."""
+        return section.model_copy(update={"influence": False})
+
     def row_columns(self, found: VendiResults, role: Role) -> list[RowColumn]:
-        """Return by how much the score under the cosine kernel is higher because of each row."""
+        """Return by how much more than the average row each adds to the cosine score."""
         array = f"vendi/{role}/influence"
         return [RowColumn("vendi_influence", (array,), lambda values: values)]
 

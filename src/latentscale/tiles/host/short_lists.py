@@ -106,6 +106,44 @@ def shortlist_pairs(lists: ShortLists, rows: TileRows, ids: Int64Array) -> None:
             _fold_pairs(lists.near, lists.ids, tile, top, left, sizes, ids, limits)
 
 
+def shortlist_across(
+    lists: ShortLists,
+    first: TileRows,
+    second: TileRows,
+    first_ids: Int64Array,
+    second_ids: Int64Array,
+) -> None:
+    """Offer the rows of two blocks to the lists of the rows of the other block.
+
+    Parameters
+    ----------
+    lists : ShortLists
+        Lists of all rows; changed in place. A candidate that is in a list already stays once.
+    first, second : TileRows
+        ``m`` and ``n`` rows in single precision, none in both; not for Manhattan distances.
+    first_ids, second_ids : ndarray of int64, shapes (m,) and (n,)
+        Their numbers, which are their places in ``lists``.
+
+    Notes
+    -----
+    Costs about ``2 m n d`` operations: a pair is multiplied once, for both lists.
+    """
+    ids = np.concatenate([first_ids, second_ids])
+    exact_sizes = np.concatenate([first.sizes, second.sizes])
+    lists.reach[ids] = np.maximum(lists.reach[ids], exact_sizes)
+    sizes, limits = exact_sizes.astype(np.float32), lists.near[ids, -1]
+    m, n = len(first), len(second)
+    products = np.empty(min(TILE_ROWS, m) * min(TILE_COLUMNS, n), dtype=np.float32)
+    for top in range(0, m, TILE_ROWS):
+        rows = slice(top, min(top + TILE_ROWS, m))
+        for left in range(0, n, TILE_COLUMNS):
+            columns = slice(left, min(left + TILE_COLUMNS, n))
+            shape = (rows.stop - rows.start, columns.stop - columns.start)
+            tile = products[: shape[0] * shape[1]].reshape(shape)
+            inner_products(first.matrix[rows], second.matrix[columns], tile)
+            _fold_pairs(lists.near, lists.ids, tile, top, m + left, sizes, ids, limits)
+
+
 def shortlist_candidates(
     lists: ShortLists,
     queries: TileRows,

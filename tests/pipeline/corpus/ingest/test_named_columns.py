@@ -87,18 +87,19 @@ def test_appended_rows_bring_what_the_corpus_has(tmp_path: Path) -> None:
 def test_what_was_taken_left_out_and_rounded_is_said(
     tmp_path: Path, latentscale: Callable[..., Ended]
 ) -> None:
-    source = lines(tmp_path / "a.jsonl", id=IDS, label=["law"] * N, text=["a"] * N)
+    source = lines(tmp_path / "a.jsonl", id=IDS, label=["law"] * N, text=["a"] * N, note=["b"] * N)
     ended = latentscale("ingest", source, tmp_path / "c.zarr")
     assert ended.code == 0
     assert ended.err.splitlines() == [
         "ingest: ids from column id",
         "ingest: labels from column label",
-        "ingest: left out: text",
+        "ingest: texts from column text",
+        "ingest: left out: note",
         "ingest: float64 is rounded to float32, to 7 digits",
     ]
-    none = ("--ids-column", "", "--labels-column", "", "--overwrite")
+    none = ("--ids-column", "", "--labels-column", "", "--texts-column", "", "--overwrite")
     ended = latentscale("ingest", source, tmp_path / "c.zarr", *none)
-    assert ended.err.splitlines()[0] == "ingest: left out: id, label, text"
+    assert ended.err.splitlines()[0] == "ingest: left out: id, label, text, note"
     assert open_corpus(str(tmp_path / "c.zarr")).texts("ids") is None
     np.save(tmp_path / "half.npy", VECTORS.astype("f2"))
     assert latentscale("ingest", tmp_path / "half.npy", tmp_path / "h.zarr").err == ""

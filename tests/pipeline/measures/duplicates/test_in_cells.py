@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,14 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from latentscale_pipeline.measures.duplicates import far, in_cells
+from latentscale_pipeline.errors import BadInput
+from latentscale_pipeline.measures.base import CorpusFacts, JobFacts
+from latentscale_pipeline.measures.duplicates import cells, far, in_cells, nearest
+from latentscale_pipeline.measures.duplicates.config import Duplicates
+from tests.conftest import Ended
 from tests.pipeline.measures.duplicates.test_rows import Array, read_array, run_job, score
+
+Command = Callable[..., Ended]
 
 SIZES = "latentscale_pipeline.measures.shared.neighbours.sizes"
 CELLS = {"duplicates": {"metric": "euclidean", "within": 0.3, "neighbours": "cells"}}
@@ -19,7 +26,7 @@ CELLS = {"duplicates": {"metric": "euclidean", "within": 0.3, "neighbours": "cel
 @pytest.fixture
 def small_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make many cells, groups, blocks and pieces of a few hundred rows."""
-    monkeypatch.setattr(f"{SIZES}.HOME_ROWS", 60)
+    monkeypatch.setattr(cells, "HOME_ROWS", 60)
     monkeypatch.setattr(f"{SIZES}.cell_cap", lambda n, d: 150)
     monkeypatch.setattr(f"{SIZES}.GROUP_BYTES", 0)  # 300 rows
     monkeypatch.setattr("latentscale_pipeline.measures.shared.shard_blocks.BLOCK_BYTES", 8_000)
@@ -138,6 +145,9 @@ def test_a_corpus_elsewhere_is_far_and_too_many_far_rows_are_drawn_from(
     assert pair["outliers_settled"] == {"beyond": 1500, "checked": 200, "confirmed": 200}
     outliers = score(found, "outliers", "pair")
     assert (outliers["value"], outliers["upper"]) == (1.0, 1.0)
+    # Of the reference too few rows were compared with all others, so it reaches farther.
+    own = read_array(found, folder, "reference/own_nearest_distance")
+    assert pair["outlier_distance"] >= own.max()
     assert outliers["lower"] == pytest.approx(0.025 ** (1 / 200))
     assert outliers["bounds"] == "interval95"
     assert np.isfinite(read_array(found, folder, "corpus/other_nearest_distance")).all()
@@ -197,3 +207,81 @@ def test_rows_are_not_for_cells(tmp_path: Path) -> None:
             {"corpus": np.eye(4)},
             measures={"duplicates": {"rows": 100, "neighbours": "cells"}},
         )
+
+
+@pytest.mark.usefixtures("small_cells")
+def test_far_rows_that_are_not_far_count_by_their_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cells call too many rows far; those that are compared with all tell how many are."""
+    generator = np.random.default_rng(16)
+    corpora = {"corpus": clustered(generator, 3000), "reference": clustered(generator, 3000)}
+    corpora["corpus"][:300] += 30.0
+    exact, _ = run_job(tmp_path / "exact", corpora, measures=CELLS)
+    monkeypatch.setattr(far, "most_settled", lambda n: 150)
+    found, _ = run_job(tmp_path / "drawn", corpora, measures=CELLS)
+    settled = found["measures"]["duplicates"]["pair"]["outliers_settled"]
+    assert settled["checked"] == 150 < settled["beyond"]
+    row, true = score(found, "outliers", "pair"), score(exact, "outliers", "pair")
+    assert row["value"] == pytest.approx(
+        settled["beyond"] * settled["confirmed"] / settled["checked"] / 3000, abs=1 / 3000
+    )
+    assert row["lower"] <= true["value"] <= row["upper"]
+    assert row["bounds"] == "interval95"
+
+
+@pytest.mark.usefixtures("small_cells")
+def test_too_many_near_rows_have_no_groups(
+    tmp_path: Path, latentscale: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nearest, "MOST_CHECKED", 500)
+    generator = np.random.default_rng(17)
+    rows = clustered(generator, 1600)
+    rows[:800] = rows[800:] + 1e-3
+    budget = {"pairs": 1_100_000}
+    found, folder = run_job(tmp_path, {"corpus": rows}, measures=CELLS, budget=budget)
+    part = found["measures"]["duplicates"]["corpus"]
+    assert part["near_duplicates"] == 1600
+    assert "covered" not in part
+    covered = score(found, "covered")
+    assert covered["value"] is None
+    assert covered["reason"] == (
+        "1,600 rows of the corpus have another one near: more than 1.1e+06 pairs; raise "
+        "budget.pairs, or lower within"
+    )
+    ended = latentscale("rows", folder, "--only", "near-duplicates")
+    assert ended.code == 2
+    ended = latentscale("rows", folder, "--where", "nearest_distance < 0.1", "--limit", "2000")
+    assert ended.code == 0
+    assert len(ended.out.splitlines()) > 1600
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "in_cells", "checked"),
+    [
+        (30_000, 30_000, False, 30_000),
+        (40_000, 40_000, True, 10_000),
+        (1_000_000, 1_000_000, True, 5000),
+        (20_000_000, 20_000_000, True, 400),
+        (20_000_000, 3_000_000, True, 400),
+        (20_000_001, 0, False, 0),
+    ],
+)
+def test_the_search_follows_from_the_sizes(n: int, m: int, in_cells: bool, checked: int) -> None:
+    sizes = {"corpus": n, **({"reference": m} if m else {})}
+    facts = JobFacts(
+        {role: CorpusFacts(size, 8, "float32", 10, size // 10 + 1) for role, size in sizes.items()},
+        seed=0,
+        pairs=2e11,
+        scale_role="corpus",
+    )
+    found = nearest.choose_search(Duplicates(), facts)
+    if not checked:
+        assert found is None
+        with pytest.raises(BadInput, match="cells take up to 20,000,000 rows of a corpus"):
+            nearest.choose_search(Duplicates(neighbours="cells"), facts)
+        return
+    assert found is not None
+    assert found.in_cells == in_cells
+    assert found.compared["corpus"] == checked
+    assert found.known == sizes

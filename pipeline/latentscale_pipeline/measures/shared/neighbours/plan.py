@@ -189,6 +189,7 @@ def _search_stages(
         "k": settings.k,
         "metric": settings.metric,
         "cells": f"cells-{role}",
+        "group_rows": layout.group_rows,
         "chosen": chosen,
         "n": corpus.n,
         "d": corpus.d,
@@ -265,8 +266,9 @@ def shuffle_stages(
     name : str
         Name of the last stage, with ``regroup`` first.
     parameters : mapping
-        Those of the tasks: ``role``, ``metric``, ``n`` and ``d`` of the layout, and the stages
-        ``cells``, with the centres, and ``chosen``, with the overlap and the groups of cells.
+        Those of the tasks: ``role``, ``metric``, ``n`` and ``d`` of the layout, the largest number
+        ``group_rows`` of rows of a group, and the stages ``cells``, with the centres, and
+        ``chosen``, with the overlap and the groups of cells.
     """
     _, corpus, layout, overlaps = shape
     n, d, blocks, rows = corpus.n, corpus.d, count_blocks(corpus), block_rows(corpus)

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from latentscale.neighbours.two_level_cells import assign_two_level_cells
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.shared.neighbours.assign import read_cells, where_needed
-from latentscale_pipeline.measures.shared.neighbours.sizes import Layout
 from latentscale_pipeline.measures.shared.shard_blocks import find_block, read_points
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 
@@ -126,7 +125,7 @@ def number_rows(inputs: Inputs) -> Output:
     return Output(
         arrays={
             "first": first,
-            "pieces": _cut_groups(members.sum(axis=0), Layout(p["n"], p["d"]).group_rows),
+            "pieces": _cut_groups(members.sum(axis=0), p["group_rows"]),
             "spans": np.array([[0, members.shape[1], 0, len(members)]]),
         },
         sections={"members": [("0", members)]},
@@ -249,11 +248,10 @@ def list_groups(inputs: Inputs) -> Output:
         spans.append((first, end, begin, stop))
         members.append((str(group), counted))
         sizes.append(counted.sum(axis=0))
-    most = Layout(p["n"], p["d"]).group_rows
     return Output(
         arrays={
             "first": coarse.array("starts")[None],
-            "pieces": _cut_groups(np.concatenate(sizes), most),
+            "pieces": _cut_groups(np.concatenate(sizes), p["group_rows"]),
             "spans": np.array(spans),
         },
         sections={"members": members},

@@ -98,10 +98,13 @@ class Layout:
     ----------
     n, d : int
         Rows and dimensions.
+    home_rows : int, optional
+        Rows whose nearest cell is the same, on average; by default :data:`HOME_ROWS`.
     """
 
     n: int
     d: int
+    home_rows: int | None = None
 
     @property
     def cap(self) -> int:
@@ -113,7 +116,8 @@ class Layout:
         """Number of centres; one if all rows fit a cell."""
         if self.n <= self.cap:
             return 1
-        return min(-(-self.n // min(HOME_ROWS, self.cap // 4)), MOST_CELLS)
+        home_rows = self.home_rows or HOME_ROWS
+        return min(-(-self.n // min(home_rows, self.cap // 4)), MOST_CELLS)
 
     @property
     def coarse_cells(self) -> int:
