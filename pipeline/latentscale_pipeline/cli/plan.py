@@ -11,6 +11,11 @@ from rich.console import Console
 
 from latentscale_pipeline.cli.job_arguments import JOB_OPTIONS, read_job
 from latentscale_pipeline.cli.options import ALLOW_CODE, JSON, taking
+from latentscale_pipeline.cli.source_arguments import (
+    SOURCE_NAMES,
+    SOURCE_OPTIONS,
+    SourceChoice,
+)
 from latentscale_pipeline.jobs.forecast import forecast_job
 from latentscale_pipeline.views.formatting import (
     counted,
@@ -37,11 +42,13 @@ Row = dict[str, str]
 
 
 @click.command(no_args_is_help=True)
-@click.argument("given", metavar="SOURCE|JOB.yaml")
-@taking(*JOB_OPTIONS, ALLOW_CODE)
+@click.argument("given", metavar="SOURCE...|JOB.yaml", nargs=-1, required=True)
+@taking(*JOB_OPTIONS, *SOURCE_OPTIONS, ALLOW_CODE)
 @click.option("--stages", is_flag=True, help="Also show the work of every stage, and its reuse.")
 @taking(JSON)
-def plan(given: str, allow_code: bool, stages: bool, as_json: bool, **about: Any) -> None:
+def plan(
+    given: tuple[str, ...], allow_code: bool, stages: bool, as_json: bool, **about: Any
+) -> None:
     """Forecast what a job will do and cost: that of a YAML file, or of run SOURCE.
 
     Shows time, memory and disk, and the method of every stage with the reason for it; --stages adds
@@ -53,9 +60,13 @@ def plan(given: str, allow_code: bool, stages: bool, as_json: bool, **about: Any
     \b
     Example:
       latentscale plan embeddings.npy
+      latentscale plan docs.parquet --vectors embedding --reference real.parquet
       latentscale plan nightly.yaml -o cluster.workers=8
     """
-    forecast = forecast_job(read_job(given, **about), allow_code=allow_code)
+    choice = SourceChoice.of({name: about.pop(name) for name in SOURCE_NAMES})
+    config = read_job(given[0], **about)
+    sources = choice.sources_of(given, config)
+    forecast = forecast_job(config, sources, allow_code=allow_code)
     if as_json:
         click.echo(json.dumps(forecast, indent=1, allow_nan=False))
         return

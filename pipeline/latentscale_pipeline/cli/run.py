@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 from rich.console import Console
 
-from latentscale_pipeline.cli.job_arguments import JOB_OPTIONS, is_job_file, read_job
+from latentscale_pipeline.cli.job_arguments import JOB_OPTIONS, read_job
 from latentscale_pipeline.cli.options import (
     ALL_SCORES,
     ALLOW_CODE,
@@ -27,38 +27,31 @@ from latentscale_pipeline.cli.options import (
     taking,
 )
 from latentscale_pipeline.cli.run_progress import show_progress
+from latentscale_pipeline.cli.source_arguments import (
+    SOURCE_NAMES,
+    SOURCE_OPTIONS,
+    SourceChoice,
+)
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.corpus.ingest.create import ensure_corpus
 from latentscale_pipeline.corpus.ingest.sources import FieldChoice
-from latentscale_pipeline.corpus.manifest import MANIFEST_KEY
 from latentscale_pipeline.errors import BadInput, GateFailed, Interrupted
 from latentscale_pipeline.jobs.ingestion import runner_for
 from latentscale_pipeline.jobs.plan import Plan, make_plan
 from latentscale_pipeline.jobs.run import Finished, run_job
+from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.fresh_samples import sample_sizes
-from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.progress import reported, silent
 from latentscale_pipeline.report.terminal import print_scores
 from latentscale_pipeline.report.terminal_summary import print_summary, write_evidence
 from latentscale_pipeline.report.verdict import look_commands
-from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options
 from latentscale_pipeline.views.terminal import print_lines
 
 
 @click.command(no_args_is_help=True)
 @click.argument("given", metavar="SOURCE...|JOB.yaml", nargs=-1, required=True)
-@taking(*JOB_OPTIONS)
-@click.option("--labels", metavar="FILE", help="File with one label per row of the source.")
-@click.option("--ids", metavar="FILE", help="File with one id per row of the source.")
-@click.option("--texts", metavar="FILE", help="File with one text per row of the source.")
-@click.option("--vectors", metavar="NAME", help="Column or array with the vectors.")
-@click.option("--ids-column", metavar="NAME", help="Column with the ids.")
-@click.option("--labels-column", metavar="NAME", help="Column with the labels.")
-@click.option("--texts-column", metavar="NAME", help="Column with the texts.")
-@click.option("--reference-labels", metavar="FILE", help="The same for the reference.")
-@click.option("--reference-ids", metavar="FILE", help="The same for the reference.")
-@click.option("--reference-texts", metavar="FILE", help="The same for the reference.")
+@taking(*JOB_OPTIONS, *SOURCE_OPTIONS)
 @taking(WAIT, TAKE_OVER)
 @click.option("--verify", is_flag=True, help="Check every stored byte; redo what is damaged.")
 @click.option(
@@ -67,16 +60,6 @@ from latentscale_pipeline.views.terminal import print_lines
 @taking(KEEP, ALLOW_CODE, JSON_RESULTS, ALL_SCORES, QUIET, VERBOSE)
 def run(
     given: tuple[str, ...],
-    labels: str | None,
-    ids: str | None,
-    texts: str | None,
-    vectors: str | None,
-    ids_column: str | None,
-    labels_column: str | None,
-    texts_column: str | None,
-    reference_labels: str | None,
-    reference_ids: str | None,
-    reference_texts: str | None,
     wait: bool,
     take_over: bool,
     verify: bool,
@@ -108,14 +91,10 @@ def run(
       latentscale run docs.parquet --vectors embedding --ids-column doc --labels-column topic
       latentscale run nightly.yaml --fail-on-difference
     """
-    columns = {"ids": ids_column, "labels": labels_column, "texts": texts_column}
-    fields = _choose_fields(vectors, columns, {"ids": ids, "labels": labels, "texts": texts})
-    files = {"ids": reference_ids, "labels": reference_labels, "texts": reference_texts}
-    reference_fields = _choose_fields(vectors, columns, files)
+    choice = SourceChoice.of({name: about.pop(name) for name in SOURCE_NAMES})
     with ended_by_signals():
         config = read_job(given[0], **about)
-        _refuse_source_options(given, config, fields, reference_fields)
-        config = _ingested(config, given, fields, reference_fields, quiet)
+        config = _ingested(config, choice.sources_of(given, config), quiet)
         plan = plan_job(config, allow_code=allow_code, quiet=quiet)
         if fail_on_difference:
             _refuse_incomparable(plan)
@@ -168,57 +147,16 @@ def demo(output: str, every_score: bool, quiet: bool, verbose: bool) -> None:
     print_finished(finished, every_score=every_score)
 
 
-def _choose_fields(
-    vectors: str | None, columns: Mapping[str, str | None], files: Mapping[str, str | None]
-) -> FieldChoice:
-    return FieldChoice(
-        vectors,
-        {name: column for name, column in columns.items() if column is not None},
-        {name: file for name, file in files.items() if file is not None},
-    )
-
-
-def _refuse_source_options(
-    given: Sequence[str], config: JobConfig, fields: FieldChoice, reference_fields: FieldChoice
-) -> None:
-    """Refuse what only a source can have: several files, and a choice of what they hold."""
-    for name in given[1:]:
-        if name in MEASURES and not Path(name).exists():
-            raise click.UsageError(
-                f"{name} is a measure; list measures with commas, without spaces"
-            )
-    if any(map(is_job_file, given)):
-        if len(given) > 1:
-            raise click.UsageError(f"{' '.join(given)}: name one job file, or only sources")
-        if fields or reference_fields:
-            raise click.UsageError(
-                f"{given[0]}: a job file can't be given labels, ids or columns; make the corpus "
-                "with latentscale ingest, which takes the same options, and name it there"
-            )
-    if config.reference is None and reference_fields.files:
-        option = f"--reference-{next(iter(reference_fields.files))}"
-        raise click.UsageError(f"{option} needs --reference")
-
-
 def _ingested(
-    config: JobConfig,
-    sources: Sequence[str],
-    fields: FieldChoice,
-    reference_fields: FieldChoice,
-    quiet: bool,
+    config: JobConfig, sources: Mapping[Role, tuple[list[str], FieldChoice]], quiet: bool
 ) -> JobConfig:
     """Ingest what a job file can't name: several sources, or a choice of what they hold."""
     tell = None if quiet else _tell
-    if len(sources) > 1 and tell is not None:
-        tell(f"{len(sources)} sources are read as one corpus; --reference compares with another")
-    asked = {"corpus": (list(sources), fields)}
+    patterns, _ = sources["corpus"]
+    if len(patterns) > 1 and tell is not None:
+        tell(f"{len(patterns)} sources are read as one corpus; --reference compares with another")
     with storage_options(config.storage_options), reported("ingest", "rows") as progress:
-        if config.reference is not None:
-            if ObjectStore(config.reference).exists(MANIFEST_KEY):
-                # A corpus has its vectors, ids and labels where every corpus has them.
-                reference_fields = FieldChoice(files=reference_fields.files)
-            asked["reference"] = ([config.reference], reference_fields)
-        made = {
+        made: dict[str, str] = {
             role: ensure_corpus(
                 patterns,
                 config.output,
@@ -226,7 +164,7 @@ def _ingested(
                 runner_for(config.cluster, silent if quiet else progress, tell),
                 fields=choice,
             ).address
-            for role, (patterns, choice) in asked.items()
+            for role, (patterns, choice) in sources.items()
             if choice or len(patterns) > 1
         }
     return config.model_copy(update=made)

@@ -10,13 +10,14 @@ stages share as many workers as partitions and memory allow, in the order of the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.config.user_functions import refuse_code
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.ingest.create import Prospect, find_corpus
+from latentscale_pipeline.corpus.ingest.sources import FieldChoice
 from latentscale_pipeline.engine.calibration import TYPICAL, Rates, calibrate
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.state import inspect_stages
@@ -46,13 +47,20 @@ INGEST_OPERATIONS = 4
 """Operations of an ingest per coordinate: conversion, checks, hashes."""
 
 
-def forecast_job(config: JobConfig, *, allow_code: bool = False) -> dict[str, Any]:
+def forecast_job(
+    config: JobConfig,
+    sources: Mapping[Role, tuple[Sequence[str], FieldChoice]] | None = None,
+    *,
+    allow_code: bool = False,
+) -> dict[str, Any]:
     """Forecast a job.
 
     Parameters
     ----------
     config : JobConfig
         The resolved configuration.
+    sources : mapping, optional
+        The sources of each corpus and what is read of them; by default those of the configuration.
     allow_code : bool
         Whether functions that the configuration names may be imported and run.
 
@@ -70,15 +78,17 @@ def forecast_job(config: JobConfig, *, allow_code: bool = False) -> dict[str, An
     """
     refuse_code(config.measures, allowed=allow_code)
     with storage_options(config.storage_options):
-        return _forecast(config)
+        return _forecast(config, sources or {})
 
 
-def _forecast(config: JobConfig) -> dict[str, Any]:
+def _forecast(
+    config: JobConfig, sources: Mapping[Role, tuple[Sequence[str], FieldChoice]]
+) -> dict[str, Any]:
     scales = read_scales(config)
-    found: dict[Role, Corpus | Prospect] = {
-        role: find_corpus(url, config.output).without(excluded)
-        for role, (url, excluded) in corpus_sources(config).items()
-    }
+    found: dict[Role, Corpus | Prospect] = {}
+    for role, (url, excluded) in corpus_sources(config).items():
+        patterns, fields = sources.get(role, ([url], FieldChoice()))
+        found[role] = find_corpus(patterns, config.output, fields=fields).without(excluded)
     config = drop_inapplicable_measures(config, found)
     facts = job_facts(config, found, scales)
     stages = plan_stages(config, facts)

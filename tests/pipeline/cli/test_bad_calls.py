@@ -118,7 +118,7 @@ CALLS = [
     ),
     (
         "plan job.yaml job.yaml",
-        "got unexpected extra argument (job.yaml); see latentscale plan --help",
+        "job.yaml job.yaml: name one job file, or only sources; see latentscale plan --help",
     ),
     (
         "run nothere.yaml",

@@ -84,8 +84,8 @@ def test_output_to_a_full_disk_is_incomplete(unbuffered: list[str]) -> None:
         (["run", "--alow-code", "x"], "no such option '--alow-code'; did you mean --allow-code?"),
         (["compare", "a"], "missing argument 'BASELINE'; see latentscale compare --help"),
         (
-            ["plan", "a", "b"],
-            "got unexpected extra argument (b); see latentscale plan --help",
+            ["verify", "a", "b"],
+            "got unexpected extra argument (b); see latentscale verify --help",
         ),
         (
             ["report", "a", "--format", "pdf"],

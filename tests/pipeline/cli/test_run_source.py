@@ -230,3 +230,28 @@ def test_the_job_file_finds_shared_scales_from_anywhere(
         ).scales_from
         == "auto"
     )
+
+
+def test_plan_takes_the_arguments_of_run(
+    tmp_path: Path, latentscale: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The forecast is that of the job that run makes of the same arguments."""
+    monkeypatch.chdir(tmp_path)
+    generator = np.random.default_rng(0)
+    for name in ("a", "b"):
+        np.savez(f"{name}.npz", emb=generator.normal(size=(80, 4)), other=np.ones((80, 3)))
+    Path("ids.txt").write_text("\n".join(map(str, range(160))) + "\n")
+    arguments = ("a.npz", "b.npz", "--vectors", "emb", "--ids", "ids.txt", "--name", "both")
+    only = ("--measures", "duplicates")
+    before = json.loads(latentscale("plan", *arguments, *only, "--json").out)
+    assert before["corpora"]["corpus"]["n"] == 160
+    assert before["corpora"]["corpus"]["d"] == 4
+    assert not Path("jobs").exists()
+    assert latentscale("run", *arguments, *only).code == 0
+    [job] = Path("jobs").glob("both-*")
+    after = json.loads(latentscale("plan", *arguments, *only, "--json").out)
+    assert after["job"]["id"] == job.name
+    assert after["total"]["tasks_left"] == 0
+    ended = latentscale("plan", job / "config.yaml", "--vectors", "emb")
+    assert ended.code == 2
+    assert "a job file can't be given labels, ids or columns" in ended.err

@@ -1,0 +1,120 @@
+"""What is read of sources that a command line names instead of a job file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from latentscale_pipeline.cli.job_arguments import is_job_file
+from latentscale_pipeline.config.job import JobConfig
+from latentscale_pipeline.corpus.ingest.sources import FieldChoice
+from latentscale_pipeline.corpus.manifest import MANIFEST_KEY
+from latentscale_pipeline.measures.base import Role
+from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.storage.objects import ObjectStore
+
+SOURCE_OPTIONS = (
+    click.option("--labels", metavar="FILE", help="File with one label per row of the source."),
+    click.option("--ids", metavar="FILE", help="File with one id per row of the source."),
+    click.option("--texts", metavar="FILE", help="File with one text per row of the source."),
+    click.option("--vectors", metavar="NAME", help="Column or array with the vectors."),
+    click.option("--ids-column", metavar="NAME", help="Column with the ids."),
+    click.option("--labels-column", metavar="NAME", help="Column with the labels."),
+    click.option("--texts-column", metavar="NAME", help="Column with the texts."),
+    click.option("--reference-labels", metavar="FILE", help="The same for the reference."),
+    click.option("--reference-ids", metavar="FILE", help="The same for the reference."),
+    click.option("--reference-texts", metavar="FILE", help="The same for the reference."),
+)
+"""Options of a command that takes sources; :class:`SourceChoice` takes their values."""
+
+NAMES = ("ids", "labels", "texts")
+
+SOURCE_NAMES = (
+    "vectors",
+    *(f"{name}_column" for name in NAMES),
+    *(f"{prefix}{name}" for prefix in ("", "reference_") for name in NAMES),
+)
+"""Names of their values."""
+
+
+@dataclass(frozen=True)
+class SourceChoice:
+    """What is read of the sources of a corpus and of its reference.
+
+    Attributes
+    ----------
+    corpus, reference : FieldChoice
+        Their fields and files.
+    """
+
+    corpus: FieldChoice
+    reference: FieldChoice
+
+    @classmethod
+    def of(cls, values: Mapping[str, str | None]) -> SourceChoice:
+        """Return the choice that the values of :data:`SOURCE_OPTIONS` make."""
+        vectors = values["vectors"]
+        columns = {
+            name: column for name in NAMES if (column := values[f"{name}_column"]) is not None
+        }
+        corpus, reference = (
+            FieldChoice(
+                vectors,
+                columns,
+                {name: file for name in NAMES if (file := values[f"{prefix}{name}"]) is not None},
+            )
+            for prefix in ("", "reference_")
+        )
+        return cls(corpus, reference)
+
+    def sources_of(
+        self, given: Sequence[str], config: JobConfig
+    ) -> dict[Role, tuple[list[str], FieldChoice]]:
+        """Return the sources of each corpus of a job, and what is read of them.
+
+        Parameters
+        ----------
+        given : sequence of str
+            What the command was given: a job file, or sources that are one corpus.
+        config : JobConfig
+            The job that it describes.
+
+        Raises
+        ------
+        click.UsageError
+            If a job file is given what only sources can have.
+        """
+        _refuse_misplaced(given, config, self)
+        found: dict[Role, tuple[list[str], FieldChoice]] = {}
+        sources = [config.corpus] if is_job_file(given[0]) else list(given)
+        found["corpus"] = (sources, self.corpus)
+        if config.reference is not None:
+            choice = self.reference
+            if choice and ObjectStore(config.reference).exists(MANIFEST_KEY):
+                # A corpus has its vectors, ids and labels where every corpus has them.
+                choice = FieldChoice(files=choice.files)
+            found["reference"] = ([config.reference], choice)
+        return found
+
+
+def _refuse_misplaced(given: Sequence[str], config: JobConfig, choice: SourceChoice) -> None:
+    """Refuse what only a source can have: several files, and a choice of what they hold."""
+    for name in given[1:]:
+        if name in MEASURES and not Path(name).exists():
+            raise click.UsageError(
+                f"{name} is a measure; list measures with commas, without spaces"
+            )
+    if any(map(is_job_file, given)):
+        if len(given) > 1:
+            raise click.UsageError(f"{' '.join(given)}: name one job file, or only sources")
+        if choice.corpus or choice.reference:
+            raise click.UsageError(
+                f"{given[0]}: a job file can't be given labels, ids or columns; make the corpus "
+                "with latentscale ingest, which takes the same options, and name it there"
+            )
+    if config.reference is None and choice.reference.files:
+        option = f"--reference-{next(iter(choice.reference.files))}"
+        raise click.UsageError(f"{option} needs --reference")
