@@ -12,6 +12,7 @@ from latentscale_pipeline.measures.base import Role
 from latentscale_pipeline.measures.finished_job import read_job
 from latentscale_pipeline.measures.registry import ROW_FILTERS
 from latentscale_pipeline.rows.query import FoundRows, find_rows
+from latentscale_pipeline.rows.table import OTHER_TEXT
 from latentscale_pipeline.rows.writing import json_lines, write_rows
 from latentscale_pipeline.views.formatting import counted, printable, shorten, write_number
 from latentscale_pipeline.views.terminal import format_table, print_lines
@@ -108,8 +109,9 @@ def _print(found: FoundRows, limit: int) -> None:
     more = len(found.numbers) > limit
     lines = []
     for table in replace(found, numbers=found.numbers[:limit]).tables():
-        if "text" in table:
-            table["text"] = [shorten(text, TEXT_LENGTH) for text in table["text"]]
+        for name in table:
+            if name == "text" or name.endswith(OTHER_TEXT):
+                table[name] = [shorten(text or "", TEXT_LENGTH) for text in table[name]]
         cells = [
             {name: _cell(value) for name, value in zip(table, row, strict=True)}
             for row in zip(*table.values(), strict=True)
@@ -117,7 +119,8 @@ def _print(found: FoundRows, limit: int) -> None:
         lines += format_table(found.names, cells)
     print_lines(console, lines or ["no such rows"])
     if more:
-        print_lines(console, ["there are more: --limit N, or --output FILE for all"])
+        shown = f"{limit:,} of {found.count:,} rows"
+        print_lines(console, [f"{shown}: --limit N for more, or --output FILE for all"])
 
 
 def _cell(value: object) -> str:

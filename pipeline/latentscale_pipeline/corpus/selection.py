@@ -121,7 +121,8 @@ def _companion(corpus: Corpus, name: str) -> npt.NDArray[Any]:
     if name not in corpus.manifest.arrays:
         has = ", ".join(sorted(corpus.manifest.arrays)) or "no ids, labels or weights"
         raise BadInput(
-            f"{corpus.url}: it has no {name} (it has {has}); use --table, or ingest it again with "
+            f"{corpus.url}: it has no {name} (it has {has}); use --rows JOB for what a job "
+            "knows, --table FILE, or ingest it again with "
             f"{name}"
         )
     return np.concatenate(list(corpus.read_blocks(name, 0, corpus.n)))

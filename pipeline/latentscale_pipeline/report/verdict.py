@@ -290,6 +290,12 @@ def _no_difference(
         f"{'it' if len(known) == 1 else 'them'}. The least usual: {_sentence(least)} "
         f"({_equation(least.expected.p)}{corrected})."
     )
+    outside = sum(one.expected.p <= LEVEL for one in known)
+    if outside and len(known) > 1:
+        reason += (
+            f" {outside} of the {len(known)} {'is' if outside == 1 else 'are'} outside the 95 % "
+            "range of a single score, which the correction allows for."
+        )
     return Verdict(
         value="no_difference_found", reason=reason, also=_found_from(known), compared=len(known)
     )

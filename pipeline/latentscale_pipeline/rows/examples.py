@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import numpy as np
-
 from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.corpus.expressions import names_in
 from latentscale_pipeline.measures.base import Role, RowFilter
@@ -16,11 +14,10 @@ from latentscale_pipeline.rows.columns import (
     TEXTS,
     Int64Array,
     JobRows,
-    Values,
     known_columns,
 )
 from latentscale_pipeline.rows.selection import Order, choose_rows, count_rows
-from latentscale_pipeline.rows.table import read_tables
+from latentscale_pipeline.rows.table import read_tables, texts_of_others
 
 MOST_ROWS = 50
 """Rows of a reason."""
@@ -53,8 +50,7 @@ def _described(rows: JobRows, wanted: RowFilter, numbers: Int64Array) -> list[Ro
     """Describe rows by what a filter says of them: the other row, the distance to it."""
     about = [name for name in TEXTS if name in rows.names]
     distance = [wanted.distance] if wanted.distance in rows.columns else []
-    near = rows.read(wanted.other, numbers)
-    other_texts = _texts_of(rows, wanted.other, near)
+    other_texts = texts_of_others(rows, wanted.other, numbers).tolist()
     described: list[RowToLookAt] = []
     for table in read_tables(rows, numbers, ["row", *about, wanted.other, *distance]):
         others = table.pop(wanted.other)
@@ -65,15 +61,3 @@ def _described(rows: JobRows, wanted: RowFilter, numbers: Int64Array) -> list[Ro
             text = other_texts[len(described)]
             described.append(RowToLookAt(**own, **{key: value}, other_text=text))
     return described
-
-
-def _texts_of(rows: JobRows, column: str, near: Values) -> list[str | None]:
-    """Return the texts of the rows that a column names; None where there are none."""
-    texts: list[str | None] = [None] * len(near.values)
-    role = rows.columns[column].row_of
-    known = np.flatnonzero(~near.null)
-    if role and len(known) and "texts" in rows.corpus_of(role).manifest.arrays:
-        found = rows.corpus_of(role).texts_at("texts", near.values[known].astype(np.int64))
-        for place, text in zip(known.tolist(), found.tolist(), strict=True):
-            texts[place] = text
-    return texts

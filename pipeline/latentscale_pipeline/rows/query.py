@@ -11,8 +11,8 @@ from latentscale_pipeline.measures.base import Role, RowFilter
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.measures.registry import ROW_FILTERS
 from latentscale_pipeline.rows.columns import Int64Array, JobRows, open_rows
-from latentscale_pipeline.rows.selection import Order, check_column, choose_rows
-from latentscale_pipeline.rows.table import Kind, Table, column_kind, read_tables
+from latentscale_pipeline.rows.selection import Order, check_column, choose_rows, count_rows
+from latentscale_pipeline.rows.table import OTHER_TEXT, Kind, Table, column_kind, read_tables
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,19 @@ class FoundRows:
         The rows that were found, in their order.
     names : sequence of str
         The columns to show.
+    where : str or None
+        The condition that they meet.
     """
 
     rows: JobRows
     numbers: Int64Array
     names: Sequence[str]
+    where: str | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of rows that meet the condition, found or beyond the limit."""
+        return self.rows.corpus.n if self.where is None else count_rows(self.rows, self.where)
 
     @property
     def kinds(self) -> dict[str, Kind]:
@@ -87,13 +95,9 @@ def find_rows(
         raise BadInput(f"{job.url}: {_why_unknown(job, only, reason, rows.corpus.n)}")
     names = _names(rows, columns, reason)
     order = sort or (reason.sort if reason is not None else "")
-    numbers = choose_rows(
-        rows,
-        _condition(reason, where),
-        Order.parse(order) if order else None,
-        limit,
-    )
-    return FoundRows(rows, numbers, names)
+    condition = _condition(reason, where)
+    numbers = choose_rows(rows, condition, Order.parse(order) if order else None, limit)
+    return FoundRows(rows, numbers, names, condition)
 
 
 def _why_unknown(job: FinishedJob, only: str, reason: RowFilter, n: int) -> str:
@@ -126,4 +130,7 @@ def _names(rows: JobRows, columns: Sequence[str] | None, reason: RowFilter | Non
         return rows.names
     about = [name for name in rows.names if name in {"row", "id", "label"}]
     text = [name for name in rows.names if name == "text"]
+    other = rows.columns[reason.other].row_of if reason.other in rows.columns else ""
+    if other and "texts" in rows.corpus_of(other).manifest.arrays:
+        text.append(f"{reason.other}{OTHER_TEXT}")
     return [*about, *(name for name in reason.columns if name in rows.columns), *text]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -123,4 +124,6 @@ def check_columns_cover_all(rows: JobRows, where: str) -> None:
 def check_column(rows: JobRows, name: str) -> None:
     """Refuse a column that no measure of the job has."""
     if name not in rows.names:
-        raise BadInput(f"{rows.job.url}: there is no column {name}; it has {', '.join(rows.names)}")
+        close = difflib.get_close_matches(name, rows.names, n=1, cutoff=0.6)
+        known = f"did you mean {close[0]}?" if close else f"it has {', '.join(rows.names)}"
+        raise BadInput(f"{rows.job.url}: there is no column {name}; {known}")

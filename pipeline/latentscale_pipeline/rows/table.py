@@ -24,10 +24,14 @@ Kind = Literal["text", "number", "row", "flag"]
 """What the values of a column are: text, floating-point numbers, whole numbers, true and false."""
 
 
+OTHER_TEXT = "_text"
+"""End of the name of a column with the texts of the rows that another column names."""
+
+
 def column_kind(rows: JobRows, name: str) -> Kind:
     """Return the kind of a column's values."""
     column = rows.columns.get(name)
-    if name in TEXTS:
+    if name in TEXTS or name.endswith(OTHER_TEXT):
         return "text"
     if column is not None and column.row_of:
         ids = "ids" in rows.corpus_of(column.row_of).manifest.arrays
@@ -44,6 +48,9 @@ def read_tables(rows: JobRows, chosen: Int64Array, columns: Sequence[str]) -> It
     are shown are in memory at once: those of the chosen rows, and of the rows that they refer to.
     """
     texts = {name: rows.corpus.texts_at(TEXTS[name], chosen) for name in columns if name in TEXTS}
+    for name in columns:
+        if name.endswith(OTHER_TEXT):
+            texts[name] = texts_of_others(rows, name.removesuffix(OTHER_TEXT), chosen)
     ids = _ids_of_others(rows, chosen, columns)
     for start in range(0, len(chosen), BLOCK_ROWS):
         block = slice(start, start + BLOCK_ROWS)
@@ -57,6 +64,18 @@ def read_tables(rows: JobRows, chosen: Int64Array, columns: Sequence[str]) -> It
             role = known.row_of if known is not None else ""
             table[name] = _named(column, *ids[role]) if role in ids else _plain(column)
         yield table
+
+
+def texts_of_others(rows: JobRows, column: str, chosen: Int64Array) -> NDArray[Any]:
+    """Return the texts of the rows that a column names; None where there are none."""
+    near = rows.read(column, chosen)
+    texts = np.full(len(chosen), None, dtype=object)
+    role = rows.columns[column].row_of
+    known = np.flatnonzero(~near.null)
+    if role and len(known) and "texts" in rows.corpus_of(role).manifest.arrays:
+        numbers = near.values[known].astype(np.int64)
+        texts[known] = rows.corpus_of(role).texts_at("texts", numbers).astype(object)
+    return texts
 
 
 def _ids_of_others(

@@ -551,10 +551,7 @@ CALLS = [
     ),
     (
         "rows job --columns rw",
-        (
-            "{place}/job: there is no column rw; it has row, label, duplicate_of, "
-            "near_duplicate_of, nearest, nearest_distance, vendi_influence"
-        ),
+        "{place}/job: there is no column rw; did you mean row?",
     ),
     (
         "rows job --output rows.xlsx",

@@ -114,3 +114,35 @@ def test_texts_are_given_in_python(tmp_path: Path, rows: np.ndarray) -> None:
     )
     found = [row["text"] for row in results.rows("exact-duplicates").records()]
     assert found == [f"text of row {row}" for row in range(40, 45)]
+
+
+def test_a_file_of_texts_goes_before_the_column(
+    tmp_path: Path, latentscale: Command, rows: np.ndarray
+) -> None:
+    write_parquet(tmp_path / "rows.parquet", rows)
+    (tmp_path / "texts.txt").write_text("\n".join(f"line {row}" for row in range(60)) + "\n")
+    source, given = tmp_path / "c.zarr", ("--texts", tmp_path / "texts.txt")
+    ended = latentscale("ingest", tmp_path / "rows.parquet", source, *given)
+    assert ended.code == 0, ended.err
+    assert "from column" not in ended.err
+    found = open_corpus(str(source)).texts("texts")
+    assert found is not None
+    assert found[:2] == ["line 0", "line 1"]
+
+
+def test_rows_name_the_text_of_the_other_row(
+    tmp_path: Path, latentscale: Command, rows: np.ndarray
+) -> None:
+    write_parquet(tmp_path / "rows.parquet", rows)
+    options = ("--measures", "duplicates", "--output", tmp_path / "jobs", "--name", "texts")
+    assert latentscale("run", tmp_path / "rows.parquet", *options).code == 0
+    [job] = (tmp_path / "jobs").glob("texts-*")
+    ended = latentscale("rows", job, "--only", "exact-duplicates", "--json")
+    found = [json.loads(line) for line in ended.out.splitlines()]
+    assert [each["duplicate_of_text"] for each in found[:2]] == [SHOWN, ""]
+    target = tmp_path / "rows.parquet.out.parquet"
+    assert latentscale("rows", job, "--only", "near-duplicates", "--output", target).code == 0
+    assert pq.read_table(target)["nearest_text"].to_pylist()[0] == SHOWN
+    ended = latentscale("rows", job, "--columns", "row,tex")
+    assert ended.code == 2
+    assert ended.err.endswith("there is no column tex; did you mean text?\n")

@@ -257,7 +257,7 @@ def test_a_table_is_printed(job: Path, latentscale: Command) -> None:
     ]
     assert first.split() == ["40", "r40", "topic", "1", "=1+1", "=1+1", "0"]
     assert "script" in second
-    assert more == "there are more: --limit N, or --output FILE for all"
+    assert more == "2 of 8 rows: --limit N for more, or --output FILE for all"
     assert "\u202e" not in latentscale("rows", job, "--limit", 5).out
     assert latentscale("rows", job, "--where", "row > 99").out == "no such rows\n"
 

@@ -143,8 +143,8 @@ class FieldChoice:
 
     @property
     def inside(self) -> dict[str, str]:
-        """The columns of the sources themselves."""
-        return {name: column for name, column in self.columns.items() if name not in self.files}
+        """The columns of the sources themselves; none for what comes from a file."""
+        return {**self.columns, **dict.fromkeys(self.files, "")}
 
 
 def describe_sources(sources: Sources) -> Iterator[str]:

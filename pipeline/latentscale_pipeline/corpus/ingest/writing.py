@@ -129,7 +129,8 @@ def open_given(
         The column for each of these names: of its file or, without a file, of the sources.
     """
     if not isinstance(sources, Sources):
-        inside = {name: column for name, column in columns.items() if files[name] is None}
+        given = [name for name, file in files.items() if file is not None]
+        inside = {**columns, **dict.fromkeys(given, "")}
         sources = open_sources(sources, target, columns=inside)
     sidecars = [
         column_sidecar(name, sources)

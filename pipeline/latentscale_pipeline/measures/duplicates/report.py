@@ -166,8 +166,9 @@ def _draw_across(found: DuplicatesResults) -> Figure | None:
         "duplicates-reference",
         "Distance to the nearest row of the reference",
         f"Of the corpus {found.pair.leaks:,} rows are within {write_number(found.within)} of a row "
-        f"of the reference, and {found.pair.outliers:,} farther than {write_number(far)}, as at "
-        "most 1 in 5000 of its own rows are (dotted).",
+        f"of the reference, and {found.pair.outliers:,} farther than {write_number(far)} (dotted). "
+        "At most 1 in 5000 rows of the reference are that far from its others, which the second "
+        "curve shows.",
         found.reference_distances,
         found,
         [
@@ -205,7 +206,7 @@ def _draw(
     panel = Panel(
         title,
         f"{printable(found.metric)} distance (same rows ← → far rows)",
-        "rows",
+        "rows, logarithmic",
         curves,
         log_y=True,
         zeros=True,
