@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice, zip_longest
 
 from latentscale_pipeline.measures.base import RowFilter
 from latentscale_pipeline.measures.registry import MEASURES, ROW_FILTERS
@@ -26,8 +26,14 @@ OF_A_REASON = 4
 
 
 def first_rows(results: Results) -> list[ShownRow]:
-    """Return the rows that stand out most."""
-    return [row for _, row in islice(_in_turn(results), FIRST_ROWS)]
+    """Return the rows that stand out most: one of each reason in turn, the unusual ones first."""
+    of_reason: dict[str, list[ShownRow]] = {}
+    for reason, row in _in_turn(results):
+        of_reason.setdefault(reason, []).append(row)
+    unusual = _unusual(results)
+    told = [rows for reason, rows in of_reason.items() if reason in unusual or not unusual]
+    rounds = chain.from_iterable(zip_longest(*(told or of_reason.values())))
+    return [row for row in rounds if row is not None][:FIRST_ROWS]
 
 
 def rows_section(results: Results) -> list[Section]:

@@ -302,3 +302,16 @@ def test_a_measure_that_found_nothing_says_why() -> None:
     assert report.opening is not None
     assert report.opening.rows_said == "Not known: one row."
     assert "the &lt;b&gt; reference" in FORMATS["html"](report)
+
+
+def test_a_report_opens_with_a_row_of_each_unusual_reason() -> None:
+    document = with_rows()
+    [leaks] = [row for row in document["scores"] if row["score"] == "leaks"]
+    leaks["expected"] |= {"found": 0.02, "p": 1e-6, "p_adjusted": 1e-5}
+    document["rows"][0]["rows"] = [
+        {"row": 200 + place, "other": 7, "distance": 0.0001} for place in range(9)
+    ]
+    opening = job_report(read(document)).opening
+    assert opening is not None
+    assert sorted(row.name for row in opening.look[:2]) == ["row 200", "row 3"]
+    assert len(opening.look) == 3
