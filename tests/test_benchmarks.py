@@ -282,6 +282,7 @@ SMALL = (
     "magnitude.py compare --rows 200 --repeats 1 --threads 1",
     "heat.py trace --vertices 3000",
     "ingest.py --gib 0.01 --repeats 1",
+    "duplicates.py --rows 1000 --dimension 16 --repeats 1 --threads 1",
 )
 SMALL_BUT_SLOW = (
     "neighbours.py --rows 2000 --dimension 16",

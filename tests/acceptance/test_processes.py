@@ -25,7 +25,7 @@ MARGIN = 3.0
 
 STAGES = {
     "hashes-corpus", "duplicates-corpus", "neighbours-corpus", "graph-corpus", "heat-corpus",
-    "vendi-cosine-corpus", "vendi-cosine-sampling-corpus",
+    "vendi-cosine-corpus", "vendi-cosine-sampling-corpus", "vendi-influence-corpus",
     "sampled-rows-corpus", "expected-heat", "expected-vendi",
 }  # fmt: skip
 
