@@ -128,7 +128,8 @@ def validate(model: type[Model], document: Any, where: str, prefix: str) -> Mode
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return the end of a message about an unknown name: the nearest known name, or all names."""
     names = list(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    begun = [known for known in names if name and known.startswith(name)]
+    close = begun or difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"; did you mean {close[0]}?" if close else f"; it can be {', '.join(names)}"
 
 

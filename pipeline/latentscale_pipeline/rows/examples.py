@@ -17,7 +17,7 @@ from latentscale_pipeline.rows.columns import (
     known_columns,
 )
 from latentscale_pipeline.rows.selection import Order, choose_rows, count_rows
-from latentscale_pipeline.rows.table import read_tables, texts_of_others
+from latentscale_pipeline.rows.table import OTHER_TEXT, read_tables
 
 MOST_ROWS = 50
 """Rows of a reason."""
@@ -50,14 +50,14 @@ def _described(rows: JobRows, wanted: RowFilter, numbers: Int64Array) -> list[Ro
     """Describe rows by what a filter says of them: the other row, the distance to it."""
     about = [name for name in TEXTS if name in rows.names]
     distance = [wanted.distance] if wanted.distance in rows.columns else []
-    other_texts = texts_of_others(rows, wanted.other, numbers).tolist()
-    described: list[RowToLookAt] = []
-    for table in read_tables(rows, numbers, ["row", *about, wanted.other, *distance]):
-        others = table.pop(wanted.other)
+    other_text = f"{wanted.other}{OTHER_TEXT}"
+    columns = ["row", *about, wanted.other, other_text, *distance]
+    described = []
+    for table in read_tables(rows, numbers, columns):
+        others, other_texts = table.pop(wanted.other), table.pop(other_text)
         fields = {"distance" if name in distance else name: table[name] for name in table}
-        for place, value in enumerate(others):
+        for place, (value, text) in enumerate(zip(others, other_texts, strict=True)):
             own = {name: values[place] for name, values in fields.items()}
             key = "other_id" if isinstance(value, str) else "other"
-            text = other_texts[len(described)]
             described.append(RowToLookAt(**own, **{key: value}, other_text=text))
     return described

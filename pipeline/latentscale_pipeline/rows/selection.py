@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale_pipeline.config.section import nearest
 from latentscale_pipeline.corpus.expressions import matching_rows, names_compared, names_in
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.rows.columns import TEXTS, JobRows
@@ -124,6 +124,5 @@ def check_columns_cover_all(rows: JobRows, where: str) -> None:
 def check_column(rows: JobRows, name: str) -> None:
     """Refuse a column that no measure of the job has."""
     if name not in rows.names:
-        close = difflib.get_close_matches(name, rows.names, n=1, cutoff=0.6)
-        known = f"did you mean {close[0]}?" if close else f"it has {', '.join(rows.names)}"
-        raise BadInput(f"{rows.job.url}: there is no column {name}; {known}")
+        known = nearest(name, rows.names)
+        raise BadInput(f"{rows.job.url}: there is no column {name}{known}")

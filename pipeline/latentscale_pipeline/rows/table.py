@@ -44,13 +44,14 @@ def column_kind(rows: JobRows, name: str) -> Kind:
 def read_tables(rows: JobRows, chosen: Int64Array, columns: Sequence[str]) -> Iterator[Table]:
     """Yield the chosen rows in their order, as tables of bounded size.
 
-    A row of another column is its id or, in a corpus without ids, its number. Ids and labels that
-    are shown are in memory at once: those of the chosen rows, and of the rows that they refer to.
+    A row of another column is its id or, in a corpus without ids, its number. Ids, labels and texts
+    that are shown are in memory at once: those of the chosen rows, and of the rows that they refer
+    to.
     """
     texts = {name: rows.corpus.texts_at(TEXTS[name], chosen) for name in columns if name in TEXTS}
     for name in columns:
         if name.endswith(OTHER_TEXT):
-            texts[name] = texts_of_others(rows, name.removesuffix(OTHER_TEXT), chosen)
+            texts[name] = _texts_of_others(rows, name.removesuffix(OTHER_TEXT), chosen)
     ids = _ids_of_others(rows, chosen, columns)
     for start in range(0, len(chosen), BLOCK_ROWS):
         block = slice(start, start + BLOCK_ROWS)
@@ -66,15 +67,15 @@ def read_tables(rows: JobRows, chosen: Int64Array, columns: Sequence[str]) -> It
         yield table
 
 
-def texts_of_others(rows: JobRows, column: str, chosen: Int64Array) -> NDArray[Any]:
+def _texts_of_others(rows: JobRows, column: str, chosen: Int64Array) -> NDArray[Any]:
     """Return the texts of the rows that a column names; None where there are none."""
     near = rows.read(column, chosen)
-    texts = np.full(len(chosen), None, dtype=object)
+    texts = np.full(len(chosen), None, dtype=np.dtypes.StringDType(na_object=None))
     role = rows.columns[column].row_of
     known = np.flatnonzero(~near.null)
     if role and len(known) and "texts" in rows.corpus_of(role).manifest.arrays:
         numbers = near.values[known].astype(np.int64)
-        texts[known] = rows.corpus_of(role).texts_at("texts", numbers).astype(object)
+        texts[known] = rows.corpus_of(role).texts_at("texts", numbers)
     return texts
 
 

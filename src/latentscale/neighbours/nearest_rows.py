@@ -131,10 +131,10 @@ def _collapse_alike(points: Points, relations: Sequence[Relation]) -> tuple[Int6
     """Return the first of equal rows that are in the same sets, and the group of every row."""
     _, group_of = collapse_equal(points)
     sets = distinct_sets(relations)
-    kinds = sum((rows.astype(np.int64) << place for place, rows in enumerate(sets)), group_of * 0)
-    _, first, alike = np.unique(
-        (group_of << len(sets)) + kinds, return_index=True, return_inverse=True
-    )
+    kinds = group_of << len(sets)
+    for place, rows in enumerate(sets):
+        kinds |= rows.astype(np.int64) << place
+    _, first, alike = np.unique(kinds, return_index=True, return_inverse=True)
     return first.astype(np.int64), alike.astype(np.int64)
 
 

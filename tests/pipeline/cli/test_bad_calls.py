@@ -533,7 +533,7 @@ CALLS = [
     (
         'rows job --where "nothere == 3"',
         (
-            "{place}/job: there is no column nothere; it has row, label, duplicate_of, "
+            "{place}/job: there is no column nothere; it can be row, label, duplicate_of, "
             "near_duplicate_of, nearest, nearest_distance, vendi_influence"
         ),
     ),

@@ -296,7 +296,7 @@ def test_a_subset_of_what_a_job_knows(job: Path, latentscale: Command, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--columns", "nothing"], "there is no column nothing; it has row, id, label, dup"),
+        (["--columns", "nothing"], "there is no column nothing; it can be row, id, label, dup"),
         (["--columns", ","], "no columns are named; name at least one"),
         (["--where", "speed > 1"], "there is no column speed"),
         (["--where", "leaks == 'r3'"], "ids of other rows can only be compared with null"),

@@ -99,10 +99,8 @@ def _settle_other(
     """Settle which rows are far from all rows of another corpus; count those that were checked."""
     # Outliers are judged among all rows of the reference, coverage among as many as it has.
     names = _names(inputs, source) if source != inputs.parameters["limits"] else [nearest.ALL]
-    limits = dict.fromkeys(names, reach[nearest.ALL])
-    beyond = {
-        name: np.flatnonzero(arrays[f"{source}_{name}_distance"] > limits[name]) for name in names
-    }
+    limit = reach[nearest.ALL]
+    beyond = {name: np.flatnonzero(arrays[f"{source}_{name}_distance"] > limit) for name in names}
     most = most_settled(inputs.corpora[source].n)
     stream = inputs.common_generator()
     rows = np.unique(np.concatenate(list(beyond.values())))
@@ -115,7 +113,7 @@ def _settle_other(
     return {
         "beyond": len(beyond[nearest.ALL]),
         "checked": len(settled),
-        "confirmed": int((settled > reach[nearest.ALL]).sum()),
+        "confirmed": int((settled > limit).sum()),
     }
 
 

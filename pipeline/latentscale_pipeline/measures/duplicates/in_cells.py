@@ -43,8 +43,8 @@ from latentscale_pipeline.measures.shared.shard_blocks import count_blocks
 BLOCK_ROWS = 1 << 18
 """Rows of a corpus whose lists one task merges."""
 
-LIST_BYTES = 12
-"""Bytes of a nearest row and its distance in a list of a group."""
+FOUND_BYTES = 12
+"""Bytes of a nearest row and its distance, as a group has found them."""
 
 COPIES = 1.5
 """Groups that a row joins: about half of all rows join cells of two."""
@@ -104,7 +104,7 @@ def search_stages(
     search = _search_stage(common, regrouped, facts, suffix, layout, larger)
     merged = [
         _merge_stage(common, facts, role, sources, larger, search.name)
-        for role in sorted(sources, reverse=True)
+        for role in reversed(sources)
     ]
     return [*samples, placed, *shuffles, search, *merged]
 
@@ -170,7 +170,7 @@ def _search_stage(
     least = min(facts.corpora[role].n for role in sources) if larger else 0
     groups = max(1, round(OVERLAPS[0] * n / (GROUP_FILL * layout.group_rows)))
     lists = {role: len(lists_of(role, list(sources), set(larger))) for role in sources}
-    listed = sum(facts.corpora[role].n * (8 + LIST_BYTES * lists[role]) for role in sources)
+    listed = sum(facts.corpora[role].n * (8 + FOUND_BYTES * lists[role]) for role in sources)
     stored = sum(facts.corpora[role].stored_bytes for role in sources)
     copies = COPIES if groups > 1 else 1.0
     pairs = copies * _compared_pairs(facts, sources, larger, min(rows, n // groups + 1))
@@ -266,12 +266,12 @@ def _merge_stage(
         },
         seed=facts.seed,
         memory_bytes=max(
-            block * (16 * len(lists) + 2 * (8 + LIST_BYTES * len(lists))),
+            block * (16 * len(lists) + 2 * (8 + FOUND_BYTES * len(lists))),
             2 * kept + 40 * n + 3 * settled * (d + 1) * 8 + 2 * shard,
         )
         + FEW_TILES_BYTES,
         cost_estimate=CostEstimate(
-            bytes_read=int(COPIES * n * (8 + LIST_BYTES * len(lists)))
+            bytes_read=int(COPIES * n * (8 + FOUND_BYTES * len(lists)))
             + sum(corpus.stored_bytes for corpus in corpora.values()),
             bytes_written=2 * kept + RESULT_BYTES,
             exchanged_bytes=2 * kept,

@@ -56,12 +56,16 @@ def search_pieces(inputs: Inputs) -> Output:
     for source in p["larger"]:
         fewer = inputs.results[p["cells"]].array(f"{source}_fewer")
     pieces = list(_joint_pieces(grouped))
-    lists: list[tuple[str, NDArray[Any]]] = []
+    sections: list[tuple[str, NDArray[Any]]] = []
+    held: list[tuple[str, int, str]] = []
     for number in range(inputs.index, len(pieces), inputs.stage.partitions):
         # A piece's stream depends on the piece alone, not on how many tasks there are.
         stream = inputs.common_generator().spawn(number + 1)[number]
-        lists += _search_piece(inputs, grouped, fewer, pieces[number], str(number), stream)
-    return Output(values={"held": [name for name, _ in lists]}, sections={LISTS: lists})
+        for role, block, found in _search_piece(inputs, grouped, fewer, pieces[number], stream):
+            name = f"{number}/{role}/{block}"
+            sections.append((name, found))
+            held.append((role, block, name))
+    return Output(values={"held": held}, sections={LISTS: sections})
 
 
 def _joint_pieces(grouped: Mapping[Role, Artifact]) -> Iterator[dict[Role, Int64Array]]:
@@ -81,9 +85,8 @@ def _search_piece(
     grouped: Mapping[Role, Artifact],
     fewer: Int64Array,
     pieces: Mapping[Role, Int64Array],
-    number: str,
     generator: np.random.Generator,
-) -> Iterator[tuple[str, NDArray[Any]]]:
+) -> Iterator[tuple[Role, int, NDArray[Any]]]:
     """Find the nearest rows among the rows of a piece; yield the lists by corpus and block."""
     p = inputs.parameters
     placed = inputs.results[p["cells"]]
@@ -95,11 +98,8 @@ def _search_piece(
     del vectors, read
     ends = np.cumsum([0, *(len(numbers) for numbers in rows.values())]).tolist()
     spans = {role: slice(ends[i], ends[i + 1]) for i, role in enumerate(rows)}
-    wanted = [
-        (role, source, name)
-        for role in rows
-        for source, name in lists_of(role, p["sources"], set(p["larger"]))
-    ]
+    lists = {role: lists_of(role, p["sources"], set(p["larger"])) for role in rows}
+    wanted = [(role, source, name) for role in rows for source, name in lists[role]]
     relations = [
         Relation(
             _inside(spans, role, len(points)),
@@ -108,10 +108,7 @@ def _search_piece(
         for role, source, name in wanted
     ]
     numbers = np.concatenate(list(rows.values()))
-    found = {
-        role: np.empty(len(rows[role]), _record(lists_of(role, p["sources"], set(p["larger"]))))
-        for role in rows
-    }
+    found = {role: np.empty(len(rows[role]), _record(lists[role])) for role in rows}
     overlap = max(placed.values["overlap"], LEAST_LEAVES)
     searched = nearest_rows(points, relations, overlap=overlap, generator=generator)
     for (role, source, name), near in zip(wanted, searched, strict=True):
@@ -124,7 +121,7 @@ def _search_piece(
     for role, records in found.items():
         block_of = records["row"] // p["block_rows"]
         for block in np.unique(block_of).tolist():
-            yield f"{number}/{role}/{block}", records[block_of == block]
+            yield role, block, records[block_of == block]
 
 
 def _inside(spans: Mapping[Role, slice], role: Role, n: int) -> BoolArray:
@@ -171,9 +168,7 @@ def _use_spare_rows(
 
 def count_lists(inputs: Inputs) -> Output:
     """List which parts hold which lists, so that readers needn't open all of them."""
-    held = [
-        (name, index) for index, part in enumerate(inputs.parts) for name in part.values["held"]
-    ]
+    held = [(*of, part) for part, found in enumerate(inputs.parts) for of in found.values["held"]]
     return Output(values={"held": held})
 
 
@@ -188,9 +183,8 @@ def merge_rows(inputs: Inputs) -> Output:
     lists = lists_of(p["role"], p["sources"], set(p["larger"]))
     best = {of: NearestRows.none(count) for of in lists}
     searched = inputs.results[p["searched"]]
-    ending = f"/{p['role']}/{inputs.index}"
-    for name, part in searched.values["held"]:
-        if name.endswith(ending):
+    for role, block, name, part in searched.values["held"]:
+        if (role, block) == (p["role"], inputs.index):
             records = searched.partition(part).section(LISTS, name)
             for source, of in lists:
                 best[source, of].offer(

@@ -92,18 +92,7 @@ def shortlist_pairs(lists: ShortLists, rows: TileRows, ids: Int64Array) -> None:
     -----
     Costs about ``m² d`` operations: a pair is multiplied once, for both lists.
     """
-    sizes = rows.sizes.astype(np.float32)
-    lists.reach[ids] = np.maximum(lists.reach[ids], rows.sizes)
-    limits = lists.near[ids, -1]
-    m = len(rows)
-    products = np.empty(min(TILE_ROWS, m) * min(TILE_COLUMNS, m), dtype=np.float32)
-    for top in range(0, m, TILE_ROWS):
-        bottom = min(top + TILE_ROWS, m)
-        for left in range(top, m, TILE_COLUMNS):
-            right = min(left + TILE_COLUMNS, m)
-            tile = products[: (bottom - top) * (right - left)].reshape(bottom - top, right - left)
-            inner_products(rows.matrix[top:bottom], rows.matrix[left:right], tile)
-            _fold_pairs(lists.near, lists.ids, tile, top, left, sizes, ids, limits)
+    _fold_both_ways(lists, rows.matrix, rows.matrix, ids, rows.sizes, first_column=0)
 
 
 def shortlist_across(
@@ -129,19 +118,35 @@ def shortlist_across(
     Costs about ``2 m n d`` operations: a pair is multiplied once, for both lists.
     """
     ids = np.concatenate([first_ids, second_ids])
-    exact_sizes = np.concatenate([first.sizes, second.sizes])
-    lists.reach[ids] = np.maximum(lists.reach[ids], exact_sizes)
-    sizes, limits = exact_sizes.astype(np.float32), lists.near[ids, -1]
-    m, n = len(first), len(second)
+    sizes = np.concatenate([first.sizes, second.sizes])
+    _fold_both_ways(lists, first.matrix, second.matrix, ids, sizes, first_column=len(first))
+
+
+def _fold_both_ways(
+    lists: ShortLists,
+    rows: FloatArray,
+    columns: FloatArray,
+    ids: Int64Array,
+    sizes: Float64Array,
+    *,
+    first_column: int,
+) -> None:
+    """Offer rows and columns to the lists of each other, tile by tile.
+
+    ``ids`` and ``sizes`` are those of the rows, followed from ``first_column`` on by those of the
+    columns. It is 0 where rows and columns are the same, and then half of the tiles are left out.
+    """
+    lists.reach[ids] = np.maximum(lists.reach[ids], sizes)
+    lengths, limits = sizes.astype(np.float32), lists.near[ids, -1]
+    m, n = len(rows), len(columns)
     products = np.empty(min(TILE_ROWS, m) * min(TILE_COLUMNS, n), dtype=np.float32)
     for top in range(0, m, TILE_ROWS):
-        rows = slice(top, min(top + TILE_ROWS, m))
-        for left in range(0, n, TILE_COLUMNS):
-            columns = slice(left, min(left + TILE_COLUMNS, n))
-            shape = (rows.stop - rows.start, columns.stop - columns.start)
-            tile = products[: shape[0] * shape[1]].reshape(shape)
-            inner_products(first.matrix[rows], second.matrix[columns], tile)
-            _fold_pairs(lists.near, lists.ids, tile, top, m + left, sizes, ids, limits)
+        bottom = min(top + TILE_ROWS, m)
+        for left in range(0 if first_column else top, n, TILE_COLUMNS):
+            right = min(left + TILE_COLUMNS, n)
+            tile = products[: (bottom - top) * (right - left)].reshape(bottom - top, right - left)
+            inner_products(rows[top:bottom], columns[left:right], tile)
+            _fold_pairs(lists.near, lists.ids, tile, top, first_column + left, lengths, ids, limits)
 
 
 def shortlist_candidates(
