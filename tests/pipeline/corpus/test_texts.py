@@ -14,8 +14,8 @@ from latentscale_pipeline.corpus import open_corpus
 from latentscale_pipeline.corpus.ingest.sidecars import TEXT_LENGTH
 from tests.conftest import Ended
 
+pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
-import pyarrow as pa  # noqa: E402
 
 Command = Callable[..., Ended]
 
