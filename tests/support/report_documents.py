@@ -124,3 +124,26 @@ def with_rows() -> dict[str, Any]:
         {"reason": "unknown to us", "of": "corpus", "count": 1, "rows": leaks},
     ]
     return results
+
+
+def with_map(results: dict[str, Any]) -> dict[str, Any]:
+    """Return results with a map of three rows of the corpus and two of the reference."""
+    results["measures"]["projection"] = {
+        "metric": "cosine",
+        "perplexity": 30.0,
+        "kept": 0.36,
+        "corpus": {
+            "row": [3, 8, 9],
+            "x": [100, 500, 900],
+            "y": [100, 500, 900],
+            "id": ["doc-3", HOSTILE, "doc-9"],
+            "label": ["red", HOSTILE, "blue"],
+            "text": ["the first words", HOSTILE, ""],
+        },
+        "reference": {"row": [1, 2], "x": [120, 500], "y": [900, 520]},
+        "marked": [
+            {"of": "corpus", "row": 3, "reasons": ["outliers"], "x": 100, "y": 100},
+            {"of": "corpus", "row": 77, "reasons": ["near-duplicates"], "x": 900, "y": 900},
+        ],
+    }
+    return results

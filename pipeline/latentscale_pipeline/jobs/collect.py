@@ -98,7 +98,13 @@ def assemble_results(
         timings=[_timing(plan, work, stage_state) for stage_state in stage_states],
     )
     described = FinishedJob(work.store.address, results, None)
-    return results.model_copy(update={"rows": rows_to_look_at(described, plan.corpora)})
+    rows = rows_to_look_at(described, plan.corpora)
+    marked = {
+        name: MEASURES[name].mark_rows(part, plan.corpora, rows or ())
+        for name, part in results.measures.items()
+        if name in MEASURES and part is not None
+    }
+    return results.model_copy(update={"rows": rows, "measures": {**results.measures, **marked}})
 
 
 def _corpus(corpus: Corpus, findings: Iterable[Findings], role: Role) -> model.Corpus:

@@ -438,6 +438,15 @@ class Measure(ABC):
         """Add the rows that represent the findings, by number and id."""
         return findings
 
+    def mark_rows(
+        self,
+        found: Any,
+        corpora: Mapping[Role, Corpus],
+        rows: Sequence[model.RowsToLookAt],
+    ) -> Any:
+        """Return its part of the results with the rows to look at, which all measures know."""
+        return found
+
     def reads(self, section: Any, facts: JobFacts) -> set[str]:
         """Return which of ``weights`` and ``labels`` its scores depend on."""
         return {name for name in ("weights", "labels") if getattr(section, name, False)}
@@ -450,7 +459,10 @@ class Measure(ABC):
         return section
 
     def section_of_label(self, section: Any) -> Any:
-        """Return the settings for the rows of a label, of which scores alone are collected."""
+        """Return the settings for the rows of a label, of which scores alone are collected.
+
+        None if it isn't measured by label.
+        """
         return section
 
     def counts_between(

@@ -93,7 +93,7 @@ def plan_by_label(
     return [
         stage
         for label in measured_labels(facts)
-        for name, section in sections.items()
+        for name, section in _sections_of_label(measures, sections).items()
         for stage in _plan_label(name, measures[name], section, facts, label)
     ]
 
@@ -124,20 +124,26 @@ def collect_by_label(
         def result(stage: str, prefix: str = stage_prefix(label)) -> Artifact:
             return results(f"{prefix}{stage}")
 
-        for name, section in sections.items():
-            measure = measures[name]
-            found = measure.collect(measure.section_of_label(section), own, result).scores
+        for name, section in _sections_of_label(measures, sections).items():
+            found = measures[name].collect(section, own, result).scores
             scores += [score.model_copy(update={"label": label}) for score in found]
     labels = Labels(measured=measured, left_out=left_out, least_rows=LEAST_ROWS)
     return Findings(labels, tuple(scores))
+
+
+def _sections_of_label(
+    measures: Mapping[str, Measure], sections: Mapping[str, Section]
+) -> dict[str, Section]:
+    """Return the settings of the measures of each label."""
+    own = {name: measures[name].section_of_label(each) for name, each in sections.items()}
+    return {name: section for name, section in own.items() if section is not None}
 
 
 def _plan_label(
     name: str, measure: Measure, section: Any, facts: JobFacts, label: str
 ) -> Iterator[Stage]:
     try:
-        own = measure.section_of_label(section)
-        stages = plan_measure(name, measure, own, _facts_of_label(facts, label))
+        stages = plan_measure(name, measure, section, _facts_of_label(facts, label))
     except BadInput as error:
         raise BadInput(f"label {label!r}: {error}") from None
     prefix, whole = stage_prefix(label), facts.corpora["corpus"]

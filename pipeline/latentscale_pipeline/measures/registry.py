@@ -9,12 +9,14 @@ from latentscale_pipeline.measures import (
     magnitude,
     mmd,
     modes,
+    projection,
     vendi,
 )
 from latentscale_pipeline.measures.base import Measure, RowFilter
 
 MEASURES: dict[str, Measure] = {
     "duplicates": duplicates.MEASURE,
+    "projection": projection.MEASURE,
     "label_shares": label_shares.MEASURE,
     "mmd": mmd.MEASURE,
     "modes": modes.MEASURE,

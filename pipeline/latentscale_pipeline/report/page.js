@@ -2,6 +2,81 @@
 (() => {
   // A panel is read by pointer, touch or arrow keys: the nearest of its places is named above it.
   const svg = "http://www.w3.org/2000/svg";
+  // Pixels within which a row of a map is named.
+  const reach = 18;
+
+  function buttonIn(parent, text, press) {
+    const button = parent.appendChild(document.createElement("button"));
+    button.type = "button";
+    button.append(text);
+    button.addEventListener("click", press);
+    return button;
+  }
+
+  // A map has layers that hide, and is zoomed by buttons or the wheel and dragged.
+  function mapOf(panel, area, clear) {
+    const drawing = area.querySelector("svg");
+    const hidden = new Set();
+    const side = 1000;
+    const view = { x: 0, y: 0, size: side };
+
+    function look(size, x, y) {
+      // The point (x, y) of the panel, from 0 to 1, stays where it is.
+      const next = Math.min(side, Math.max(side / 32, size));
+      view.x = Math.min(side - next, Math.max(0, view.x + x * (view.size - next)));
+      view.y = Math.min(side - next, Math.max(0, view.y + y * (view.size - next)));
+      view.size = next;
+      drawing.setAttribute("viewBox", [view.x, view.y, next, next].join(" "));
+      panel.classList.toggle("zoomed", next < side);
+      clear();
+    }
+
+    const zoom = panel.appendChild(document.createElement("div"));
+    zoom.className = "zoom";
+    buttonIn(zoom, "+", () => look(view.size / 2, 0.5, 0.5)).ariaLabel = "zoom in";
+    buttonIn(zoom, "−", () => look(view.size * 2, 0.5, 0.5)).ariaLabel = "zoom out";
+    buttonIn(zoom, "all", () => look(side, 0.5, 0.5));
+    panel.addEventListener("wheel", (event) => {
+      if (view.size === side && !event.ctrlKey) return;
+      event.preventDefault();
+      const box = area.getBoundingClientRect();
+      const at = [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
+      look(view.size * (event.deltaY > 0 ? 1.25 : 0.8), ...at);
+    }, { passive: false });
+    panel.addEventListener("pointermove", (event) => {
+      if (!event.buttons || view.size === side) return;
+      const box = area.getBoundingClientRect();
+      view.x -= (event.movementX / box.width) * view.size;
+      view.y -= (event.movementY / box.height) * view.size;
+      look(view.size, 0, 0);
+    });
+
+    const names = panel.closest("figure").querySelectorAll(".legend .name");
+    const layers = drawing.querySelectorAll("path");
+    names.forEach((name, place) => {
+      const text = name.textContent.trim();
+      const button = buttonIn(name.parentNode, "", () => {
+        const away = hidden.delete(text) ? false : Boolean(hidden.add(text));
+        button.setAttribute("aria-pressed", String(!away));
+        layers[place].classList.toggle("away", away);
+        clear();
+      });
+      button.className = "layer";
+      button.setAttribute("aria-pressed", "true");
+      name.replaceWith(button);
+      button.append(name);
+    });
+
+    return {
+      hides: (place) => hidden.size > 0 && hidden.has(place.text.split(": ", 1)[0]),
+      seen: ({ x, y, text }) => ({
+        x: (100 * (10 * x - view.x)) / view.size,
+        y: (100 * (10 * y - view.y)) / view.size,
+        text,
+      }),
+    };
+  }
+
   for (const panel of document.querySelectorAll(".panel[data-readouts]")) {
     const area = panel.querySelector("svg");
     const output = panel.previousElementSibling.querySelector("output");
@@ -10,16 +85,18 @@
       return { x: Number(x), y: y === "-" ? null : Number(y), text: words.join(" ") };
     });
     if (places.length === 0) continue;
+    const map = panel.classList.contains("bare") ? mapOf(panel, area, () => show(-1)) : null;
     const cursor = area.appendChild(document.createElementNS(svg, "g"));
     cursor.setAttribute("class", "cursor");
     let at = -1;
 
     function show(place) {
       at = place;
-      const found = places[at];
+      let found = places[at];
       output.textContent = found ? found.text : "";
       cursor.replaceChildren();
       if (!found) return;
+      if (map) found = map.seen(found);
       const single = found.y !== null;
       const mark = cursor.appendChild(document.createElementNS(svg, single ? "circle" : "line"));
       const where = single
@@ -30,12 +107,15 @@
 
     function nearest(event) {
       const box = area.getBoundingClientRect();
-      const away = places.map(({ x, y }) => {
+      const away = places.map((place) => {
+        if (map && map.hides(place)) return Infinity;
+        const { x, y } = map ? map.seen(place) : place;
         const across = (x / 100) * box.width - (event.clientX - box.left);
         const down = y === null ? 0 : (y / 100) * box.height - (event.clientY - box.top);
         return across * across + down * down;
       });
-      return away.indexOf(Math.min(...away));
+      const least = away.reduce((one, other) => Math.min(one, other));
+      return map && least > reach * reach ? -1 : away.indexOf(least);
     }
 
     panel.addEventListener("pointermove", (event) => show(nearest(event)));
@@ -50,7 +130,9 @@
       if (event.key === "Escape") show(-1);
       if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
       event.preventDefault();
-      show(Math.max(0, Math.min(places.length - 1, at + step)));
+      let next = at + step;
+      while (map && places[next] && map.hides(places[next])) next += step;
+      if (places[next]) show(next);
     });
   }
 

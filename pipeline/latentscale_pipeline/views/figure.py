@@ -75,6 +75,8 @@ class Curve:
         What is said of each point beside its value.
     end : str
         A name that is written at its last point.
+    dot : float
+        Width in pixels of its points where they are too many for symbols; 0 for symbols.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Curve:
     style: Style | None = None
     texts: Sequence[str] = ()
     end: str = ""
+    dot: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,8 @@ class Panel:
         Whether x runs down and y to the right; then the names of places stand in the panel.
     scattered : bool
         Whether points are looked up by both coordinates rather than by x alone.
+    bare : float
+        Side of a square without axes, whose coordinates begin at 0 and mean nothing; 0 for axes.
     height : int
         Height of the area between the axes, in pixels.
     rules : sequence of Rule
@@ -139,6 +144,7 @@ class Panel:
     dates: bool = False
     turned: bool = False
     scattered: bool = False
+    bare: float = 0.0
     height: int = 220
     rules: Sequence[Rule] = ()
 
@@ -179,7 +185,7 @@ def styles_of(panels: Iterable[Panel]) -> dict[str, Style]:
 def legend_of(panels: Sequence[Panel]) -> list[tuple[str, Style, bool]]:
     """Return the names of a legend with their styles, and whether only points have them."""
     curves = [curve for panel in panels for curve in panel.curves]
-    lines = {curve.name for curve in curves if curve.line or not curve.points}
+    lines = {curve.name for curve in curves if curve.line or not (curve.points or curve.dot)}
     return [(name, style, name not in lines) for name, style in styles_of(panels).items() if name]
 
 

@@ -7,7 +7,7 @@ percentages beside it. A page gives the area a width by its style sheet; a file 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -38,6 +38,7 @@ COLOURS = {
     "soft": "#58626D",
     "grid": "#E2E5E9",
     "ink": "#16191D",
+    "marked": "#D58FB8",
 }
 """Colours of a file by name."""
 
@@ -108,8 +109,10 @@ def draw_panel(panel: Panel, styles: Mapping[str, Style], colour: Colour) -> Dra
     """
     across, down = _axes(panel)
     plot = _Plot(panel, across, down, colour)
-    lines = [plot.grid(), *(plot.rule(rule.at, rule.style) for rule in panel.rules)]
-    marks = [plot.ticks()]
+    lines = [plot.rule(rule.at, rule.style) for rule in panel.rules]
+    marks = []
+    if not panel.bare:
+        lines, marks = [plot.grid(), *lines], [plot.ticks()]
     for curve in panel.curves:
         lines.append(plot.lines(curve, curve.style or styles[curve.name]))
         marks.append(plot.marks(curve, curve.style or styles[curve.name]))
@@ -234,6 +237,8 @@ class _Plot:
         if not len(at):
             return ""
         tone = self.colour(style.colour)
+        if curve.dot:
+            return _dots(zip(at, value, strict=True), curve.dot, tone)
         bracketed = curve.lower is not None or curve.upper is not None
         drawn = ""
         if bracketed and curve.points:
@@ -279,7 +284,8 @@ class _Plot:
                 x, y = (b, a) if panel.turned else (a, b)
                 single = panel.turned or panel.scattered
                 key = (round(100 * x, 2), round(100 - 100 * y, 2) if single else None)
-                found.setdefault(key, {self._place(of): None})[text] = None
+                told = f"{curve.name}: {text}" if panel.bare else text
+                found.setdefault(key, {self._place(of): None})[told] = None
         readouts = []
         for key in sorted(found, key=lambda key: (key[0], key[1] or 0.0)):
             named, *texts = found[key]
@@ -312,6 +318,8 @@ class _Plot:
 
 def _axes(panel: Panel) -> tuple[Axis, Axis]:
     """Return the axis to the right and the axis upwards."""
+    if panel.bare:
+        return (Axis(0.0, panel.bare),) * 2
     curves = panel.curves
     x_values = [_numbers(curve.x) for curve in curves]
     y_values = [
@@ -408,6 +416,13 @@ def _path(steps: str, tone: str, width: float, dash: str = "") -> str:
     if not steps:
         return ""
     line = f'stroke="{tone}" stroke-width="{width:g}"{_dashes(dash)}'
+    return f'<path d="{steps}" {line} vector-effect="non-scaling-stroke"/>'
+
+
+def _dots(points: Iterable[tuple[float, float]], width: float, tone: str) -> str:
+    """Return points as one path: a line of no length has round ends."""
+    steps = "".join(f"M{1000 * x:.0f},{1000 - 1000 * y:.0f}h0" for x, y in points)
+    line = f'stroke="{tone}" stroke-width="{width:g}" stroke-linecap="round"'
     return f'<path d="{steps}" {line} vector-effect="non-scaling-stroke"/>'
 
 

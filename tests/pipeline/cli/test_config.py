@@ -64,12 +64,26 @@ def test_a_source_stands_for_a_job_file(latentscale: Command) -> None:
     printed = read(latentscale("config", "some/vectors.v2.npy", *options).out)
     assert (printed.name, printed.corpus) == ("vectors-v2", "some/vectors.v2.npy")
     assert (printed.reference, printed.output, printed.seed) == ("real.npy", "out", 4)
-    assert list(printed.measures) == ["duplicates", "heat", "geomca", "magnitude", "vendi"]
+    assert list(printed.measures) == [
+        "duplicates",
+        "projection",
+        "heat",
+        "geomca",
+        "magnitude",
+        "vendi",
+    ]
     chosen = latentscale("config", "a.npy", "--measures", "vendi, heat", "--name", "x")
     assert list(read(chosen.out).measures) == ["heat", "vendi"]
     assert read(chosen.out).name == "x"
     alone = read(latentscale("config", "s3://b/gen-*.parquet", "--preset", "thorough").out)
-    assert list(alone.measures) == ["duplicates", "heat", "magnitude", "vendi", "baselines"]
+    assert list(alone.measures) == [
+        "duplicates",
+        "projection",
+        "heat",
+        "magnitude",
+        "vendi",
+        "baselines",
+    ]
     assert (alone.name, alone.measures["magnitude"].scales) == ("gen", 40)
     one = read(latentscale("config", "a.npy", "--preset", "thorough", "--measures", "heat").out)
     assert one.measures["heat"].recall == 0.99
@@ -101,10 +115,8 @@ def test_credentials_are_not_printed(latentscale: Command, tmp_path: Path) -> No
 def test_presets_are_listed(latentscale: Command) -> None:
     lines = latentscale("config", "--presets").out.splitlines()
     assert [line.split()[0] for line in lines] == ["quick", "thorough"]
-    assert (
-        lines[0]
-        == "quick     A first look: rows, heat trace, and Vendi scores of the cosine kernel."
-    )
+    first = "A first look: rows, a map of them, heat trace, and Vendi scores of the cosine kernel."
+    assert lines[0] == f"quick     {first}"
     listed = json.loads(latentscale("config", "--presets", "--json").out)
     assert [preset["name"] for preset in listed] == ["quick", "thorough"]
 

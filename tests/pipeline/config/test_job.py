@@ -23,7 +23,7 @@ def read(text: str, *overrides: str) -> JobConfig:
 
 def test_defaults() -> None:
     config = read("name: a\ncorpus: c.npy\n")
-    assert list(config.measures) == ["duplicates", "heat", "magnitude", "vendi"]
+    assert list(config.measures) == ["duplicates", "projection", "heat", "magnitude", "vendi"]
     assert config.cluster == Auto(workers=2, threads=1, memory_limit=4 * 2**30)
     heat = config.measures["heat"]
     assert (heat.k, heat.steps, heat.times.count, heat.normalization) == (5, 10, 256, "empty")
@@ -34,7 +34,14 @@ def test_defaults() -> None:
 
 def test_reference_turns_on_geomca() -> None:
     config = read("name: a\ncorpus: c.npy\nreference: r.npy\n")
-    assert list(config.measures) == ["duplicates", "heat", "geomca", "magnitude", "vendi"]
+    assert list(config.measures) == [
+        "duplicates",
+        "projection",
+        "heat",
+        "geomca",
+        "magnitude",
+        "vendi",
+    ]
 
 
 def test_overrides_apply_in_order() -> None:
@@ -53,7 +60,14 @@ def test_overrides_apply_in_order() -> None:
 def test_an_override_of_one_measure_keeps_the_others() -> None:
     overrides = ("measures.heat.k=10", "reference=r.npy")
     config = read("name: a\ncorpus: c.npy\n", *overrides)
-    assert list(config.measures) == ["duplicates", "heat", "geomca", "magnitude", "vendi"]
+    assert list(config.measures) == [
+        "duplicates",
+        "projection",
+        "heat",
+        "geomca",
+        "magnitude",
+        "vendi",
+    ]
     assert config.measures["heat"].k == 10
 
 
@@ -193,8 +207,11 @@ def test_identity_covers_what_determines_the_numbers() -> None:
     same = [
         read("name: other\ncorpus: elsewhere.npy\noutput: b/\n"),
         read(text, "cluster.workers=7", "driver.memory_limit=1GiB"),
-        read(text, "measures={duplicates: {}, heat: {}, magnitude: {}, vendi: {}}"),
-        read(text, "measures={vendi: {}, magnitude: {}, heat: , duplicates: }"),
+        read(
+            text,
+            "measures={duplicates: {}, projection: {}, heat: {}, magnitude: {}, vendi: {}}",
+        ),
+        read(text, "measures={vendi: {}, magnitude: {}, heat: , projection: , duplicates: }"),
     ]
     assert {config_hash(config, "f1", None) for config in same} == {base}
     other = [

@@ -48,7 +48,14 @@ def test_a_job_without_measures_is_planned(
     shown = CliRunner().invoke(cli, ["plan", str(config), "--json"])
     assert shown.exit_code == 0, shown.output
     plan = json.loads(shown.stdout)
-    measured = {"duplicates", "heat", "magnitude", "vendi", *(["geomca"] if share else [])}
+    measured = {
+        "duplicates",
+        "projection",
+        "heat",
+        "magnitude",
+        "vendi",
+        *(["geomca"] if share else []),
+    }
     assert set(plan["config"]["measures"]) == measured
     for stage in plan["stages"]:
         assert stage["projected_memory_bytes"] <= 2 * GIBIBYTE, stage

@@ -18,7 +18,7 @@ from latentscale_pipeline.compare.report import comparison_report
 from latentscale_pipeline.history.entries import make_entry
 from latentscale_pipeline.history.report import series_report
 from latentscale_pipeline.report import FORMATS, Report, job_report
-from tests.support.report_documents import HOSTILE, full_results, later, with_rows
+from tests.support.report_documents import HOSTILE, full_results, later, with_map, with_rows
 from tests.support.results_documents import finished_job, read
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
@@ -254,3 +254,65 @@ def test_a_page_needs_no_script(browser: Any, tmp_path: Path) -> None:
     assert texts[0] == texts[1]
     assert drawn[0] == drawn[1]
     assert min(drawn[1]) > 20
+
+
+def test_a_map_names_its_rows_hides_layers_and_is_zoomed(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(FORMATS["html"](job_report(read(with_map(full_results())))))
+    page = browser.new_page(viewport={"width": 1000, "height": 900})
+    page.set_default_timeout(PATIENCE_MS)
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("dialog", lambda dialog: complaints.append(dialog.message))
+    page.goto(path.as_uri(), timeout=PATIENCE_MS)
+    figure = page.locator("#figure-map")
+    panel, output = figure.locator(".panel"), figure.locator("output")
+    panel.scroll_into_view_if_needed()
+    box = panel.locator("svg").first.bounding_box()
+    assert box["width"] == pytest.approx(box["height"], abs=2)
+
+    def point(x: float, y: float, beside: float = 0.0) -> str:
+        across, up = box["width"] * x / 1000, box["height"] * (1 - y / 1000)
+        page.mouse.move(box["x"] + across + beside, box["y"] + up)
+        return str(output.inner_text())
+
+    first = "rows to look at: outliers; corpus: doc-3 · red · the first words"
+    assert point(100, 100) == first
+    assert point(100, 100, 16.0) == first
+    assert point(100, 100, 20.0) == ""
+    assert point(900, 900) == (
+        "rows to look at: near row 77 of the corpus, near-duplicates; corpus: doc-9 · blue"
+    )
+    assert point(120, 900) == "reference: row 1"
+
+    # A layer that is hidden isn't named, and comes back.
+    layer = figure.get_by_role("button", name="reference")
+    layer.click()
+    assert layer.get_attribute("aria-pressed") == "false"
+    assert point(120, 900) == ""
+    layer.click()
+    assert point(120, 900) == "reference: row 1"
+
+    # Zoomed in, the middle is four times as large; what lies there is named where it is drawn.
+    drawing = panel.locator("svg svg").first
+    zoom = figure.get_by_role("button", name="zoom in")
+    zoom.click()
+    zoom.click()
+    assert drawing.get_attribute("viewBox") == "375 375 250 250"
+    assert point(500, 580) == "reference: row 2"
+    assert float(panel.locator(".cursor circle").get_attribute("cy")[:-1]) == pytest.approx(42)
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] / 2, steps=5)
+    page.mouse.up()
+    x, y, *_ = (float(part) for part in drawing.get_attribute("viewBox").split())
+    assert x == pytest.approx(437.5, abs=1)
+    assert y == 375
+    figure.get_by_role("button", name="all").click()
+    assert drawing.get_attribute("viewBox") == "0 0 1000 1000"
+    panel.focus()
+    page.keyboard.press("ArrowRight")
+    assert output.inner_text() == first
+    keep(page, "map")
+    assert complaints == []
+    page.close()

@@ -1,0 +1,164 @@
+"""The findings: where rows are drawn, which they are, and where the rows to look at lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.neighbours.exact import nearest
+from latentscale.projection.tsne import LEAST_ROWS
+from latentscale.tiles.distances import Metric, as_points
+from latentscale_pipeline.corpus import Corpus
+from latentscale_pipeline.measures.base import Findings, JobFacts, Results, Role
+from latentscale_pipeline.measures.projection.config import ProjectionSection
+from latentscale_pipeline.measures.projection.plan import drawn_rows
+from latentscale_pipeline.measures.projection.results import (
+    SIDE,
+    MarkedRow,
+    ProjectionResults,
+    RowsOnMap,
+)
+from latentscale_pipeline.results.model import RowsToLookAt
+
+RowKey = tuple[Role, int]
+"""A corpus and the number of one of its rows."""
+
+TEXT_LENGTH = 60
+"""Characters of a text that are kept."""
+
+ROOM = 0.02
+"""Room at the edges of the map, as a share of its side."""
+
+READ_BYTES = 2 * 2**30
+"""Largest size of all corpora whose rows are read again to mark those that weren't drawn."""
+
+
+def collect_projection(section: ProjectionSection, facts: JobFacts, results: Results) -> Findings:
+    """Collect where the rows are drawn, and what the map keeps."""
+    counts = drawn_rows(section, facts)
+    if sum(counts.values()) < LEAST_ROWS:
+        return Findings(None, reason=f"a map needs {LEAST_ROWS} rows or more")
+    found = results("projection")
+    rows, places = found.array("rows"), _on_square(found.array("places"))
+    parts: dict[str, RowsOnMap] = {}
+    first = 0
+    for role, count in counts.items():
+        own = slice(first, first + count)
+        parts[role] = RowsOnMap(
+            row=rows[own].tolist(), x=places[own, 0].tolist(), y=places[own, 1].tolist()
+        )
+        first += count
+    part = ProjectionResults(
+        metric=section.metric,
+        perplexity=section.perplexity,
+        kept=found.values["kept"],
+        corpus=parts["corpus"],
+        reference=parts.get("reference"),
+    )
+    arrays = {f"projection/{name}": found.path(name) for name in ("rows", "places")}
+    return Findings(part, arrays=arrays)
+
+
+def _on_square(places: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Scale places to whole numbers from 0 to the side of the square, alike in both directions."""
+    low, high = places.min(axis=0), places.max(axis=0)
+    extent = float((high - low).max()) / (1.0 - 2.0 * ROOM) or 1.0
+    centred = (places - (low + high) / 2.0) / extent
+    whole: NDArray[np.int64] = np.rint(SIDE * (0.5 + centred.astype(np.float64))).astype(np.int64)
+    return whole
+
+
+def name_rows(findings: Findings, corpora: Mapping[Role, Corpus]) -> Findings:
+    """Return the findings with ids, labels and texts of the rows."""
+    part = findings.section
+    if not isinstance(part, ProjectionResults):
+        return findings
+    named: dict[str, RowsOnMap] = {
+        role: _named(own, corpora[role]) for role, own in _parts(part).items()
+    }
+    return replace(findings, section=part.model_copy(update=named))
+
+
+def _named(part: RowsOnMap, corpus: Corpus) -> RowsOnMap:
+    numbers = np.array(part.row, np.int64)
+    known = {
+        field: [text[:TEXT_LENGTH] if name == "texts" else text for text in found]
+        for field, name in (("id", "ids"), ("label", "labels"), ("text", "texts"))
+        if name in corpus.manifest.arrays
+        for found in [corpus.texts_at(name, numbers).tolist()]
+    }
+    return part.model_copy(update=known)
+
+
+def mark_rows(
+    found: ProjectionResults, corpora: Mapping[Role, Corpus], rows: Sequence[RowsToLookAt]
+) -> ProjectionResults:
+    """Return the map with the rows to look at.
+
+    A row that wasn't drawn is marked where the nearest drawn row is. Both are read again for that,
+    so such rows of corpora beyond :data:`READ_BYTES` aren't marked.
+    """
+    parts = _parts(found)
+    reasons: dict[RowKey, list[str]] = {}
+    for each in rows:
+        for row in each.rows:
+            if each.of in parts:
+                reasons.setdefault((each.of, row.row), []).append(each.reason)
+    drawn = {
+        (role, row): (x, y)
+        for role, part in parts.items()
+        for row, x, y in zip(part.row, part.x, part.y, strict=True)
+    }
+    beside = _places_beside(
+        found.metric, drawn, corpora, [key for key in reasons if key not in drawn]
+    )
+    known = beside | drawn
+    marked = [
+        MarkedRow(of=key[0], row=key[1], reasons=said, x=known[key][0], y=known[key][1])
+        for key, said in reasons.items()
+        if key in known
+    ]
+    return found.model_copy(update={"marked": marked})
+
+
+def _places_beside(
+    metric: Metric,
+    drawn: Mapping[RowKey, tuple[int, int]],
+    corpora: Mapping[Role, Corpus],
+    missing: Sequence[RowKey],
+) -> dict[RowKey, tuple[int, int]]:
+    """Return the places of the nearest drawn rows, for rows that weren't drawn."""
+    roles = {role for role, _ in drawn}
+    size = sum(corpora[role].n * corpora[role].d * corpora[role].dtype.itemsize for role in roles)
+    if not missing or size > READ_BYTES:
+        return {}
+    queries, candidates = (
+        as_points(_read(corpora, keys), metric) for keys in (missing, list(drawn))
+    )
+    ids = -1 - np.arange(len(missing))
+    found = nearest(queries, candidates, 1, query_ids=ids, candidate_ids=np.arange(len(candidates)))
+    places = list(drawn.values())
+    return {
+        key: places[place] for key, place in zip(missing, found.indices[:, 0].tolist(), strict=True)
+    }
+
+
+def _read(corpora: Mapping[Role, Corpus], keys: Sequence[RowKey]) -> NDArray[np.float64]:
+    """Return the vectors of some rows of any corpora, in their order."""
+    d = corpora["corpus"].d
+    vectors = np.empty((len(keys), d))
+    for role, corpus in corpora.items():
+        places = np.array([place for place, key in enumerate(keys) if key[0] == role], np.int64)
+        numbers = np.array([keys[place][1] for place in places], np.int64)
+        if len(numbers):
+            order = np.argsort(numbers)
+            vectors[places[order]] = corpus.read_index(numbers[order])
+    return vectors
+
+
+def _parts(found: ProjectionResults) -> dict[Role, RowsOnMap]:
+    parts: dict[Role, RowsOnMap | None] = {"corpus": found.corpus, "reference": found.reference}
+    return {role: part for role, part in parts.items() if part is not None}

@@ -1,0 +1,88 @@
+"""Stages of the projection: rows drawn from each corpus, and their places in the plane."""
+
+from __future__ import annotations
+
+from latentscale.projection.tsne import EARLY, LATE, LEAST_ROWS
+from latentscale_pipeline.engine.cost import CostEstimate
+from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.measures.base import FEW_TILES_BYTES, RESULT_BYTES, JobFacts, Role
+from latentscale_pipeline.measures.projection.config import ProjectionSection
+from latentscale_pipeline.measures.projection.tasks import lay_out, read_drawn, store_drawn
+from latentscale_pipeline.measures.shared.random_rows import (
+    drawing_bytes,
+    row_bytes,
+    share_reading,
+)
+
+ROW_BYTES = 12_288
+"""Memory of the layout for a row, beside its coordinates, at a perplexity of 30."""
+
+PAIR_OPERATIONS = 0.2
+"""Elementwise operations for a pair of rows in a step of the layout."""
+
+NEIGHBOUR_OPERATIONS = 3.0
+"""The same for a row and one of its neighbours."""
+
+SEARCH_OPERATIONS = 60.0
+"""Elementwise operations to find the nearest rows, for a pair of rows."""
+
+
+def plan_projection(section: ProjectionSection, facts: JobFacts) -> list[Stage]:
+    """Plan random rows of each corpus, and where they are drawn."""
+    if sum(drawn_rows(section, facts).values()) < LEAST_ROWS:
+        return []
+    drawn = [_drawn_stage(section, facts, role) for role in drawn_rows(section, facts)]
+    return [*drawn, _layout_stage(section, facts, drawn)]
+
+
+def drawn_rows(section: ProjectionSection, facts: JobFacts) -> dict[Role, int]:
+    """Return how many rows of each corpus are drawn."""
+    corpora = {
+        role: corpus
+        for role, corpus in facts.corpora.items()
+        if corpus.d == facts.corpora["corpus"].d
+    }
+    return {role: min(corpus.n, section.rows // len(corpora)) for role, corpus in corpora.items()}
+
+
+def _drawn_stage(section: ProjectionSection, facts: JobFacts, role: Role) -> Stage:
+    corpus, rows = facts.corpora[role], drawn_rows(section, facts)[role]
+    stage = Stage(
+        name=f"projection-rows-{role}",
+        work=store_drawn,
+        temporary="result",
+        corpora=(role,),
+        parameters={"role": role, "rows": rows},
+        seed=facts.seed,
+        memory_bytes=2 * row_bytes(corpus) * rows + drawing_bytes(corpus.n, rows),
+        cost_estimate=CostEstimate(bytes_written=(row_bytes(corpus) + 8) * rows + RESULT_BYTES),
+    )
+    return share_reading(stage, corpus, read_drawn, rows)
+
+
+def _layout_stage(section: ProjectionSection, facts: JobFacts, drawn: list[Stage]) -> Stage:
+    rows, d = sum(drawn_rows(section, facts).values()), facts.corpora["corpus"].d
+    pairs, steps = float(rows) ** 2, EARLY + LATE
+    near = 2.0 * 3.0 * min(section.perplexity, rows / 3.0)
+    return Stage(
+        name="projection",
+        work=lay_out,
+        needs=tuple(stage.name for stage in drawn),
+        parameters={
+            "drawn": [stage.name for stage in drawn],
+            "metric": section.metric,
+            "perplexity": section.perplexity,
+        },
+        seed=facts.seed,
+        memory_bytes=rows * (4 * 8 * d + int(ROW_BYTES * max(1.0, section.perplexity / 30.0)))
+        + FEW_TILES_BYTES,
+        cost_estimate=CostEstimate(
+            bytes_read=8 * rows * d,
+            bytes_written=16 * rows + RESULT_BYTES,
+            float32_multiply_adds=pairs * d,
+            elementwise_operations=SEARCH_OPERATIONS * pairs
+            + steps * (PAIR_OPERATIONS * pairs + NEIGHBOUR_OPERATIONS * rows * near),
+            method="t-SNE",
+            why=f"{rows:,} rows at random",
+        ),
+    )

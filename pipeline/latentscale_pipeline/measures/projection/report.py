@@ -1,0 +1,115 @@
+"""What the report shows of the projection: a map, with the rows to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from latentscale_pipeline.measures.base import MeasureReport
+from latentscale_pipeline.measures.projection.results import (
+    SIDE,
+    ProjectionResults,
+    RowsOnMap,
+)
+from latentscale_pipeline.results.model import Results
+from latentscale_pipeline.views.figure import Curve, Figure, Panel, Style, present
+from latentscale_pipeline.views.formatting import printable, shorten, write_number
+
+LEAST_KEPT = 0.2
+"""Share of kept neighbours below which a map shows chance."""
+
+DOT, HALO = 5.0, 13.0
+"""Widths of the dot of a row and of what marks a row to look at, in pixels."""
+
+MARKED = Style("rows to look at", "marked")
+
+TOLD_LENGTH = 40
+"""Characters of an id or a label that are told."""
+
+
+class ProjectionReport(MeasureReport):
+    """A map of some rows."""
+
+    title = "Map of the rows"
+    question = "Which rows are like which, and where the rows to look at lie."
+    source = "van der Maaten and Hinton, Visualizing data using t-SNE, JMLR 2008"
+
+    def figures(self, found: ProjectionResults, results: Results) -> list[Figure]:
+        """Draw the map, if it keeps enough neighbours to be looked at."""
+        return [_draw(found)] if found.kept >= LEAST_KEPT else []
+
+    def notes(self, found: ProjectionResults) -> list[str]:
+        """Say why there is no map."""
+        if found.kept >= LEAST_KEPT:
+            return []
+        kept = _percent(found.kept)
+        return [f"The map isn't shown: it would keep only {kept} of each row's nearest neighbours."]
+
+    def methods(self, found: ProjectionResults) -> list[tuple[str, str]]:
+        """Return how the map was made."""
+        said = f"t-SNE of the {found.metric} distance, perplexity {write_number(found.perplexity)}"
+        return [("map", said)]
+
+
+def _draw(found: ProjectionResults) -> Figure:
+    parts = present(found)
+    clouds = [
+        Curve(
+            style.name,
+            part.x,
+            part.y,
+            style=replace(style, symbol="disc"),
+            dot=DOT,
+            texts=_texts(part),
+        )
+        for style, part in reversed(parts)
+    ]
+    counts = [f"{len(part.row):,} rows of the {style.name}" for style, part in parts]
+    shown = f"{' and '.join(counts)}, at random" if counts else ""
+    # What marks a row lies below its dot.
+    panel = Panel("", "", "", [*_marks(found), *clouds], scattered=True, bare=SIDE)
+    return Figure(
+        "map", "Rows that are alike lie near each other", f"{_said(found, shown)}", [panel]
+    )
+
+
+def _said(found: ProjectionResults, shown: str) -> str:
+    """Say what the map shows, and how far it can be trusted."""
+    marked = len(found.marked or ())
+    marks = f"; marked: {marked:,} rows to look at" if marked else ""
+    return (
+        f"{shown}{marks}. The map keeps {_percent(found.kept)} of each row's ten nearest "
+        "neighbours; distances between far regions mean nothing."
+    )
+
+
+def _marks(found: ProjectionResults) -> Iterator[Curve]:
+    marked = found.marked or []
+    if marked:
+        x, y = [row.x for row in marked], [row.y for row in marked]
+        yield Curve(MARKED.name, x, y, style=MARKED, dot=HALO, texts=_reasons(found))
+
+
+def _reasons(found: ProjectionResults) -> list[str]:
+    """Say why each marked row is marked, and which it is if it isn't drawn itself."""
+    drawn = {(style.name, row) for style, part in present(found) for row in part.row}
+    return [
+        ", ".join(row.reasons)
+        if (row.of, row.row) in drawn
+        else f"near row {row.row} of the {row.of}, {', '.join(row.reasons)}"
+        for row in found.marked or ()
+    ]
+
+
+def _texts(part: RowsOnMap) -> list[str]:
+    """Say of each row its id or number, its label and the start of its text."""
+    names = part.id or [f"row {row}" for row in part.row]
+    beside: list[Sequence[str]] = [each for each in (part.label, part.text) if each is not None]
+    return [
+        " · ".join(printable(shorten(told, TOLD_LENGTH)) for told in texts if told)
+        for texts in zip(names, *beside, strict=True)
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{write_number(100 * share, 2, typeset=True)} %"

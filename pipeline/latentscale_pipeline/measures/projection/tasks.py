@@ -1,0 +1,46 @@
+"""Tasks of the projection: draw rows, and lay them out in the plane."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.projection.tsne import project
+from latentscale.tiles.distances import as_points
+from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.measures.shared.random_rows import gather_rows, read_share
+from latentscale_pipeline.storage.artifacts import Output
+
+
+def read_drawn(inputs: Inputs) -> Output:
+    """Read the drawn rows in some shards."""
+    return read_share(inputs, inputs.corpora[inputs.parameters["role"]], _drawn(inputs))
+
+
+def store_drawn(inputs: Inputs) -> Output:
+    """Store the drawn rows with their numbers, which ascend."""
+    rows = _drawn(inputs)
+    vectors = gather_rows(inputs, inputs.corpora[inputs.parameters["role"]], rows)
+    return Output(arrays={"rows": rows, "vectors": vectors})
+
+
+def lay_out(inputs: Inputs) -> Output:
+    """Lay out the drawn rows of all corpora in one plane."""
+    p = inputs.parameters
+    drawn = [inputs.results[name] for name in p["drawn"]]
+    # Corpora of one job can be stored in different types.
+    vectors = np.concatenate([each.array("vectors").astype(np.float64) for each in drawn])
+    points = as_points(vectors, p["metric"])
+    found = project(points, inputs.generator(), perplexity=p["perplexity"])
+    return Output(
+        values={"kept": found.kept},
+        arrays={
+            "rows": np.concatenate([each.array("rows") for each in drawn]),
+            "places": found.places,
+        },
+    )
+
+
+def _drawn(inputs: Inputs) -> NDArray[np.int64]:
+    n, rows = inputs.corpora[inputs.parameters["role"]].n, inputs.parameters["rows"]
+    return np.sort(inputs.common_generator().choice(n, rows, replace=False)).astype(np.int64)

@@ -1,0 +1,1 @@
+"""A drawing of rows in the plane."""
