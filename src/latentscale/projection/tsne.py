@@ -95,7 +95,7 @@ def project(
 
     Notes
     -----
-    Takes about ``0.2 n²`` nanoseconds a step on one core, and 12 KiB a row at the default perplexity.
+    Takes about ``0.2 n²`` ns a step on one core, and 12 KiB a row at the default perplexity.
     """
     n = len(points)
     if n < LEAST_ROWS:

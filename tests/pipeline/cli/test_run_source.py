@@ -75,7 +75,7 @@ def test_the_job_file_in_the_folder_stands_for_the_command(
     config = read_config(text, "config.yaml", measures=measure_sections())
     assert config.corpus == str(tmp_path / "vectors.npy")
     assert config.reference == str(tmp_path / "real.npy")
-    assert list(config.measures) == ["duplicates", "heat", "vendi"]
+    assert list(config.measures) == ["duplicates", "projection", "heat", "vendi"]
     Path("elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
     again = latentscale("run", folder / "config.yaml", "--quiet")
