@@ -103,10 +103,13 @@ def _numbers(results: Results) -> list[Section]:
 
 
 def _measure_sections(results: Results) -> list[Section]:
-    """Return one section per measure, the known measures first."""
+    """Return one section per measure, the known measures first; those without scores begin."""
     scored = list(dict.fromkeys(score.measure for score in results.scores))
     known = [name for name in MEASURES if name in scored or name in results.measures]
-    titled = [name for name in known if report_of(name).title]
+    titled = sorted(
+        (name for name in known if report_of(name).title),
+        key=lambda name: bool(report_of(name).scores),
+    )
     further = [name for name in scored if name not in titled]
     sections = [
         _section(name, results, scored.index(name) if name in scored else 0)

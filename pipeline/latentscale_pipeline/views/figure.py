@@ -145,7 +145,7 @@ class Panel:
     turned: bool = False
     scattered: bool = False
     bare: float = 0.0
-    height: int = 220
+    height: int = 200
     rules: Sequence[Rule] = ()
 
 

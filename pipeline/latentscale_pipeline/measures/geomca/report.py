@@ -106,7 +106,7 @@ class GeomcaReport(MeasureReport):
             log_y=True,
             zeros=True,
             scattered=True,
-            height=320,
+            height=260,
         )
         return [Figure("geomca-components", "Components", caption, [panel])]
 
