@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from latentscale_pipeline.config.section import Section
 from latentscale_pipeline.measures.base import (
@@ -46,6 +46,24 @@ def expect_scores(
                 )
     found |= _own(findings)
     return with_expected(scores, found)
+
+
+def expect_curves(
+    findings: Mapping[str, Findings],
+    sections: Mapping[str, Section],
+    facts: JobFacts,
+    results: Results,
+) -> dict[str, Findings]:
+    """Return the findings with where chance puts the curve of each measure that has one."""
+    found = dict(findings)
+    for name, expected in collect_samples(MEASURES, sections, facts, results):
+        own = found[name]
+        if own.curve is None or own.section is None:
+            continue
+        chance = expected.curve(own.curve[0])
+        if chance is not None:
+            found[name] = replace(own, section=own.section.model_copy(update={"chance": chance}))
+    return found
 
 
 def _own(findings: Sequence[Findings]) -> dict[int, ExpectedScore]:

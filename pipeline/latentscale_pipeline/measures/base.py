@@ -240,6 +240,9 @@ class Findings:
         What it adds to the description of each corpus, by role.
     expected : mapping
         Where the measure itself expects its scores, by their place among these.
+    curve : pair of sequences of float, optional
+        Places and values of a curve of the corpus, of which the report shows what chance makes. The
+        section then has a field ``chance``.
     """
 
     section: Part | None
@@ -248,6 +251,7 @@ class Findings:
     reason: str | None = None
     corpora: Mapping[Role, Mapping[str, Any]] = field(default_factory=dict)
     expected: Mapping[int, ExpectedScore] = field(default_factory=dict)
+    curve: tuple[Sequence[float], Sequence[float]] | None = None
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ from latentscale_pipeline.measures.base import (
     plan_measure,
 )
 from latentscale_pipeline.measures.shared.random_rows import row_bytes, sample_stage
-from latentscale_pipeline.results.model import ROLES
+from latentscale_pipeline.results.model import ROLES, CurveRange
 from latentscale_pipeline.storage.artifacts import Artifact, Output
 from latentscale_pipeline.storage.canonical import digest, plain
 from latentscale_pipeline.storage.in_memory import InMemoryStore
@@ -67,6 +67,9 @@ SIZES = (5, 2, 1)
 
 FEWER = 0.5
 """Largest size of the smaller samples, by which jobs on fewer rows compare, in that of others."""
+
+CURVE = "curve"
+"""Stands for the measure's curve among the names of scores."""
 
 SHARD_BYTES = 2**40
 """A sample is one shard."""
@@ -363,7 +366,9 @@ class _Samples:
         for stage in stages:
             if keys[stage.name] != "beside":
                 store.remove_all(stage.folder)
-        return {identity(score): score.value for score in found.scores if score.of != "reference"}
+        values = {identity(score): score.value for score in found.scores if score.of != "reference"}
+        curve = found.curve[1] if found.curve and self.sizes.compares else ()
+        return values | {_point(place): value for place, value in enumerate(curve)}
 
 
 def gather_scores(inputs: Inputs) -> Output:
@@ -385,7 +390,10 @@ def gather_scores(inputs: Inputs) -> Output:
         if inputs.parameters["compares"]:
             found = expect(scores[:, 0], scores[:, 1:], shares["corpus"], shares["reference"])
             expected[name] = asdict(found)
-        roles = ROLES[json.loads(name)[0]]
+        of, score, *_ = json.loads(name)
+        if score == CURVE:
+            continue
+        roles = ROLES[of]
         mean = mean_of_samples(scores[:, 0], [Cuts(**cuts[role]) for role in roles])
         if mean is not None:
             means[name] = asdict(mean)
@@ -398,6 +406,11 @@ def gather_scores(inputs: Inputs) -> Output:
 def identity(score: Score) -> str:
     """Return what tells a score from the others of its measure, as text."""
     return json.dumps([score.of, score.score, score.kernel, score.order, score.scale])
+
+
+def _point(place: int) -> str:
+    """Return the identity of a point of the measure's curve."""
+    return json.dumps(["corpus", CURVE, place])
 
 
 def collect_samples(
@@ -458,6 +471,17 @@ class Expected:
             return f"it has no value on some samples of {self.rows} rows"
         found = self.artifact.values["expected"].get(name)
         return "it isn't measured on samples" if found is None else Expectation(**found)
+
+    def curve(self, x: Sequence[float]) -> CurveRange | None:
+        """Return where the measure's curve is expected at its places, if that is known."""
+        known: dict[str, Any] = {} if self.artifact is None else self.artifact.values["expected"]
+        points = [known[point] for point in map(_point, range(len(x))) if point in known]
+        if not x or len(points) < len(x):
+            return None
+        ends = ("found", "centre", "lower", "upper")
+        return CurveRange(
+            rows=self.rows, x=list(x), **{end: [point[end] for point in points] for end in ends}
+        )
 
     def means(self, score: Score) -> Iterator[tuple[int, SampleMean]]:
         """Yield the mean scores over samples of the corpus, by their rows; the largest first."""

@@ -80,6 +80,26 @@ class ExpectedRange(Part):
     """Difference that would be found four times in five, at the level of the adjusted p-values."""
 
 
+class CurveRange(Part):
+    """Where a curve is expected if the rows of the corpus come from the source of the reference.
+
+    The ranges hold at each place alone.
+    """
+
+    rows: Positive
+    """Rows of a sample."""
+    x: list[float]
+    """Places of the curve."""
+    found: list[float]
+    """Mean values over random samples of the corpus."""
+    centre: list[float]
+    """Mean values over samples of the reference in their place."""
+    lower: list[float]
+    """Lower ends of the ranges that hold `found` with a probability of 95 %, at each place."""
+    upper: list[float]
+    """Upper ends of these ranges."""
+
+
 class SampledScore(Part):
     """A score on random samples of the corpus, by which jobs are compared."""
 

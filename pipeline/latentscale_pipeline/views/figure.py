@@ -48,6 +48,9 @@ ROLE_STYLES = {
 CHANCE = Style("what chance makes (95 %)", "chance")
 """The grey below a difference."""
 
+LEAST_SEEN = 0.005
+"""Share of a value that a bracket has at least to be seen beside the line."""
+
 PLACE_HEIGHT = 34
 """Height of a place of a turned panel, in pixels: its name above its point."""
 
@@ -94,7 +97,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A dotted line across a panel at one value of x."""
+    """A dotted line across a panel at one value of x, named unless a curve has its style."""
 
     at: float
     style: Style
@@ -195,12 +198,13 @@ def present(found: Any) -> list[tuple[Style, Any]]:
     return [(ROLE_STYLES[role], part) for role, part in parts.items() if part]
 
 
-def widest(brackets: Iterable[tuple[float, float, float]]) -> str:
-    """Return the width of the widest bracket as a share of its value."""
+def said_of_brackets(brackets: Iterable[tuple[float, float, float]], what: str) -> str:
+    """Say how wide the widest bracket is as a share of its value; nothing if it can't be seen."""
     share = max((half_width(*bracket) for bracket in brackets if bracket[0]), default=0.0)
-    if share == 0:
-        return "all of zero width"
-    return f"at the widest ± {write_number(100 * share, 2, typeset=True)} % of the value"
+    if share < LEAST_SEEN:
+        return ""
+    width = write_number(100 * share, 2, typeset=True)
+    return f"{what}: at the widest ± {width} % of the value."
 
 
 def half_width(value: float, lower: float, upper: float) -> float:

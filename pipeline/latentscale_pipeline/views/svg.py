@@ -116,6 +116,8 @@ def draw_panel(panel: Panel, styles: Mapping[str, Style], colour: Colour) -> Dra
     for curve in panel.curves:
         lines.append(plot.lines(curve, curve.style or styles[curve.name]))
         marks.append(plot.marks(curve, curve.style or styles[curve.name]))
+    named = [rule for rule in panel.rules if rule.style.name not in styles]
+    marks += [plot.rule_name(rule.at, rule.style) for rule in named]
     nested = (
         '<svg viewBox="0 0 1000 1000" preserveAspectRatio="none" width="100%" height="100%" '
         f'overflow="visible" fill="none">{"".join(lines)}</svg>'
@@ -213,6 +215,15 @@ class _Plot:
     def rule(self, at: float, style: Style) -> str:
         x = 1000 * self.across.place(np.array([at]))[0]
         return _path(f"M{x:.1f},0V1000", self.colour(style.colour), 1.5, "2 3")
+
+    def rule_name(self, at: float, style: Style) -> str:
+        """Write the name of a rule beside its upper end, on the side with more room."""
+        x = self.across.place(np.array([at]))[0]
+        shift, anchor = (4, "start") if x < 0.5 else (-4, "end")
+        return (
+            f'<text x="{100 * x:.2f}%" y="10" dx="{shift}" text-anchor="{anchor}" '
+            f'fill="{self.colour(style.colour)}">{escape(style.name)}</text>'
+        )
 
     def placed(self, curve: Curve) -> tuple[NDArray[np.bool_], Numbers, Numbers, Numbers, Numbers]:
         """Return which points can be drawn, and x, y, lower and upper of these as shares."""

@@ -268,3 +268,42 @@ def test_a_corpus_beside_itself_cannot_tell(tmp_path: Path) -> None:
     results = job(tmp_path, sample(200, 1), sample(200, 1), VENDI)
     assert results["verdict"]["value"] == "cannot_tell"
     assert results["verdict"]["reason"].startswith("Corpus and reference have the same rows, ")
+
+
+def test_curves_are_expected_where_their_points_are(tmp_path: Path) -> None:
+    measures = "{heat: {times: {start: 0.1, stop: 10, count: 9}}, magnitude: {scales: 6}}"
+    results = job(tmp_path, sample(300, 1), sample(300, 2), measures)
+    rows = {score["score"]: score for score in results["scores"] if score["of"] == "corpus"}
+    heat, magnitude = (results["measures"][name] for name in ("heat", "magnitude"))
+    trace, expected = heat["chance"], rows["heat_trace"]["expected"]
+    assert trace["x"] == heat["corpus"]["times"]
+    at = trace["x"].index(rows["heat_trace"]["scale"])
+    for end in ("found", "centre", "lower", "upper"):
+        assert trace[end][at] == expected[end]
+    assert trace["rows"] == expected["rows"]
+
+    function = magnitude["chance"]
+    assert function["x"] == magnitude["corpus"]["scales"]
+    # All start at 1, and the reference ends near 0.95 of the rows of a sample.
+    assert [function[end][0] for end in ("found", "centre", "lower", "upper")] == [1.0] * 4
+    assert function["centre"][-1] == pytest.approx(0.95 * function["rows"], rel=0.03)
+    ascending = np.diff(function["found"])
+    assert (ascending > 0).all()
+
+
+def test_grey_holds_curves_of_one_source_and_not_of_another(tmp_path: Path) -> None:
+    outside = []
+    for number, kinds in enumerate((6, 6, 6, 6, 2)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        measures = "{magnitude: {scales: 8}}"
+        results = job(folder, sample(300, 10 + number, kinds=kinds), sample(300, 2), measures)
+        found = results["measures"]["magnitude"]["chance"]
+        ends = zip(found["lower"], found["found"], found["upper"], strict=True)
+        outside.append(sum(not low <= value <= high for low, value, high in ends))
+    assert sum(outside[:4]) <= 4
+    assert outside[4] >= 6
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    without = job(alone, sample(300, 1), None, "{magnitude: {scales: 8}}")
+    assert "chance" not in without["measures"]["magnitude"]

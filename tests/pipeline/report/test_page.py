@@ -250,7 +250,7 @@ def test_the_magnitude_function_is_drawn_with_bracket_and_convergence(
     rules = {rule.style.name: rule.at for rule in figure.panels[0].rules}
     assert rules == {role: found[role]["convergence_scale"] for role in rules}
     assert set(rules) == {"corpus", "reference"}
-    assert "t_conv of the corpus is 0.30280 [0.30271, 0.30290]." in page.text
+    assert "Dotted lines mark the convergence scales t_conv." in page.text
 
 
 def test_a_missing_convergence_scale_shows_its_reason() -> None:

@@ -39,6 +39,9 @@ from latentscale_pipeline.storage.artifacts import Artifact
 HEADLINE_TIME = 1.0
 """Diffusion time whose trace is a score; the weight of IMD is largest there."""
 
+CURVE_TIMES = 24
+"""Times at which samples say what chance makes of the trace."""
+
 SIGNIFICANT = 1.96
 """Number of sampling errors that IMD's lower end must exceed for the corpora to differ."""
 
@@ -117,7 +120,10 @@ def collect_heat(section: Heat, facts: JobFacts, results: Results) -> Findings:
         )
     if replicates is not None:
         found["replicates"] = replicates.section()
-    return Findings(HeatResults(**found), tuple(scores), arrays)
+    trace = found["corpus"]
+    some = np.unique(np.linspace(0, len(trace.times) - 1, CURVE_TIMES).round().astype(int))
+    curve = tuple([values[place] for place in some] for values in (trace.times, trace.trace))
+    return Findings(HeatResults(**found), tuple(scores), arrays, curve=(curve[0], curve[1]))
 
 
 def _lists(section: Heat, facts: JobFacts, role: Role, results: Results) -> Artifact:

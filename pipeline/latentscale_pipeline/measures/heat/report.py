@@ -12,7 +12,16 @@ from latentscale.heat.null_models import NORMALIZATIONS, Normalization, null_tra
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.heat.results import HeatResults, HeatTrace, Imd, NeighbourGraph
 from latentscale_pipeline.results.model import Results
-from latentscale_pipeline.views.figure import DASHES, Curve, Figure, Panel, Style, present, widest
+from latentscale_pipeline.views.chance import with_chance
+from latentscale_pipeline.views.figure import (
+    DASHES,
+    Curve,
+    Figure,
+    Panel,
+    Style,
+    present,
+    said_of_brackets,
+)
 from latentscale_pipeline.views.formatting import (
     counted,
     printable,
@@ -78,7 +87,10 @@ class HeatReport(MeasureReport):
     def figures(self, found: HeatResults, results: Results) -> list[Figure]:
         """Draw the traces and the gap between them."""
         corpus, reference, imd = found.corpus, found.reference, found.imd
-        figures = [draw_traces(present(found), results.corpora.by_role()["corpus"].n)]
+        traces = draw_traces(present(found), results.corpora.by_role()["corpus"].n)
+        if found.chance is not None:
+            traces = with_chance(traces, found.chance, relative=False)
+        figures = [traces]
         if reference is not None and imd is not None and corpus.times == reference.times:
             figures.append(_weighted_gap(corpus, reference, imd))
         return figures
@@ -202,15 +214,14 @@ def draw_traces(traces: Sequence[tuple[Style, HeatTrace]], vertices: int | None 
     nulls = null_models(first, vertices) if vertices else []
     curves += [Curve(style.name, first.times, heat, style=style) for style, heat in nulls]
     unit = UNITS.get(first.normalization, printable(first.normalization))
-    caption = (
-        "Left: local neighbourhoods. Right: the corpus as a whole. "
-        f"The band is a 95 % interval: {widest(brackets)}."
-    )
-    if nulls:
-        caption += (
-            " Grey: null models in the same normalization, a complete graph and a random graph "
-            "with as many vertices and edges; a corpus with structure loses its heat more slowly."
-        )
+    said = [
+        "Left: local neighbourhoods. Right: the corpus as a whole.",
+        said_of_brackets(brackets, "The band is a 95 % interval"),
+        "Thin lines: graphs of the same size without structure, which lose their heat faster."
+        if nulls
+        else "",
+    ]
+    caption = " ".join(filter(None, said))
     panel = Panel("", "diffusion time t", unit, curves, log_x=True, from_zero=True)
     return Figure("heat-trace", "Heat trace", caption, [panel])
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 
+from latentscale_pipeline.results.model import CurveRange
 from latentscale_pipeline.results.part import (
     Absent,
     AbsentOrNull,
@@ -185,4 +186,6 @@ class HeatResults(Part):
     imd: AbsentOrNull[Imd] = None
     """Distance of the two; null without a reference."""
     imd_reason: Absent[Reason] = None
+    chance: Absent[CurveRange] = None
+    """Where the trace of the corpus is expected from samples of the reference, at some times."""
     replicates: Absent[HeatReplicates] = None

@@ -79,7 +79,10 @@ def collect_magnitude(section: Magnitude, facts: JobFacts, results: Results) -> 
                 estimate, measure="magnitude", of="pair", reason=reason, **DIFFERENCE
             )
         )
-    return Findings(MagnitudeResults(**found), tuple(scores), arrays)
+    curve = (found["corpus"].scales, found["corpus"].value)
+    return Findings(
+        MagnitudeResults(**found), tuple(scores), arrays, curve=curve if curve[1] else None
+    )
 
 
 def _load_scale(convergence: Mapping[str, Any]) -> Estimate | None:

@@ -8,8 +8,17 @@ from typing import ClassVar
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.magnitude.results import MagnitudeFunction, MagnitudeResults
 from latentscale_pipeline.results.model import Results
-from latentscale_pipeline.views.figure import Curve, Figure, Panel, Rule, Style, present, widest
-from latentscale_pipeline.views.formatting import listed, printable, write_estimate, write_number
+from latentscale_pipeline.views.chance import with_chance
+from latentscale_pipeline.views.figure import (
+    Curve,
+    Figure,
+    Panel,
+    Rule,
+    Style,
+    present,
+    said_of_brackets,
+)
+from latentscale_pipeline.views.formatting import listed, printable, write_number
 from latentscale_pipeline.views.glossary import BOUNDS, Definition
 from latentscale_pipeline.views.rarefaction import Growth, draw_rarefaction
 
@@ -55,7 +64,10 @@ class MagnitudeReport(MeasureReport):
             return []
         curves = [curve for style, function in functions for curve in _curves(style, function)]
         grown = draw_rarefaction("magnitude-rarefaction", curves, "effective points")
-        return [draw_functions(functions), *([grown] if grown else [])]
+        drawn = draw_functions(functions)
+        if found.chance is not None:
+            drawn = with_chance(drawn, found.chance)
+        return [drawn, *([grown] if grown else [])]
 
     def overlays(self, found: Sequence[tuple[Style, MagnitudeFunction]]) -> list[Figure]:
         """Draw the magnitude functions of several jobs."""
@@ -148,21 +160,19 @@ def draw_functions(functions: Sequence[tuple[Style, MagnitudeFunction]]) -> Figu
             sentences.append(beyond)
         else:
             rules.append(Rule(scale, style))
-            sentences.append(f"t_conv of the {style.name} is {_convergence(function, scale)}.")
     brackets = (
         bracket
         for _, function in functions
         for bracket in zip(function.value, function.lower, function.upper, strict=True)
     )
     counts = " and ".join(f"{function.n:,} ({style.name})" for style, function in functions)
-    caption = " ".join(
-        [
-            f"The function starts at 1 and approaches the number of distinct rows: {counts}.",
-            *(["Dotted lines mark the convergence scales t_conv."] if rules else []),
-            *sentences,
-            f"Bars are the brackets: {widest(brackets)}.",
-        ]
-    )
+    said = [
+        f"The function starts at 1 and approaches the number of distinct rows: {counts}.",
+        *(["Dotted lines mark the convergence scales t_conv."] if rules else []),
+        *sentences,
+        said_of_brackets(brackets, "Bars are the brackets"),
+    ]
+    caption = " ".join(filter(None, said))
     panel = Panel(
         "",
         "scale t (1/distance)",
@@ -172,13 +182,6 @@ def draw_functions(functions: Sequence[tuple[Style, MagnitudeFunction]]) -> Figu
         rules=rules,
     )
     return Figure("magnitude-function", "Magnitude function", caption, [panel])
-
-
-def _convergence(function: MagnitudeFunction, scale: float) -> str:
-    bracket = function.convergence
-    if bracket is None:
-        return write_number(scale)
-    return f"{write_estimate(bracket.value, bracket.lower, bracket.upper, typeset=True)}"
 
 
 def _curves(style: Style, function: MagnitudeFunction) -> list[Growth]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import ConfigDict
 
+from latentscale_pipeline.results.model import CurveRange
 from latentscale_pipeline.results.part import (
     Absent,
     AbsentOrNull,
@@ -96,6 +97,10 @@ class MagnitudeResults(Part):
     """Magnitude function of the corpus."""
     reference: AbsentOrNull[MagnitudeFunction] = None
     """Magnitude function of the reference; null without one."""
+    chance: Absent[CurveRange] = None
+    """Where the function of the corpus is expected from samples of the reference. The scales of a
+    sample are evenly spaced up to its own cut-off scale; here they stand for those of the job.
+    """
     difference: float | None
     """MagDiff: area of the corpus minus that of the reference."""
     difference_reason: Absent[Reason] = None

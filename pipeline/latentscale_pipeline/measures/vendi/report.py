@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 from latentscale_pipeline.measures.base import MeasureReport, Score
 from latentscale_pipeline.measures.vendi.results import VendiResults, VendiScore
-from latentscale_pipeline.results.model import Results
+from latentscale_pipeline.results.model import CurveRange, Results
+from latentscale_pipeline.views.chance import with_chance
 from latentscale_pipeline.views.figure import (
-    CHANCE,
-    ROLE_STYLES,
     Curve,
     Figure,
     Panel,
     Style,
     present,
-    widest,
+    said_of_brackets,
 )
 from latentscale_pipeline.views.formatting import listed, printable, write_number
 from latentscale_pipeline.views.glossary import BOUNDS, Definition
@@ -134,21 +132,18 @@ def _draw_orders(key: str, kernel: str, bandwidth: float | None, chosen: Sequenc
         f"{entries[0].n:,} ({style.name})" for style, entries in chosen if entries
     )
     width = "" if bandwidth is None else f" with bandwidth σ = {write_number(bandwidth)}"
-    caption = " ".join(
-        [
-            (
-                f"Effective number of items out of {counts}, kernel {printable(kernel)}{width}. "
-                f"Bars are the brackets: {widest(brackets)}."
-            ),
-            *(
-                f"Order {printable(entry.order)} of the {style.name} is missing: "
-                f"{printable(entry.value_reason)}."
-                for style, entries in chosen
-                for entry in entries
-                if entry.value is None
-            ),
-        ]
-    )
+    said = [
+        f"Effective number of items out of {counts}, kernel {printable(kernel)}{width}.",
+        said_of_brackets(brackets, "Bars are the brackets"),
+        *(
+            f"Order {printable(entry.order)} of the {style.name} is missing: "
+            f"{printable(entry.value_reason)}."
+            for style, entries in chosen
+            for entry in entries
+            if entry.value is None
+        ),
+    ]
+    caption = " ".join(filter(None, said))
     panel = Panel(
         "",
         "order",
@@ -172,41 +167,19 @@ def _with_chance(figure: Figure, scores: Sequence[Score]) -> Figure:
         or set(names) - set(orders)
     ):
         return figure
-    places = [orders.index(name) for name in names]
-
-    def shares(end: str) -> list[float]:
-        return [100 * (getattr(each, end) / each.centre - 1) for _, each in known]
-
-    chance = Curve(
-        CHANCE.name,
-        places,
-        [0.0] * len(known),
-        shares("lower"),
-        shares("upper"),
-        line=False,
-        style=CHANCE,
-    )
-    corpus = Curve("corpus", places, shares("found"), points=True, style=ROLE_STYLES["corpus"])
-    rows = known[0][1].rows
-    panel = Panel(
-        "",
-        "order",
-        f"difference from the reference in %, of samples of {rows:,} rows",
-        [chance, corpus],
-        places=orders,
-        height=110,
+    ends = ("found", "centre", "lower", "upper")
+    ranges = CurveRange(
+        rows=known[0][1].rows,
+        x=[orders.index(name) for name in names],
+        **{end: [getattr(each, end) for _, each in known] for end in ends},
     )
     outside = [
         name
         for name, (_, each) in zip(names, known, strict=True)
         if not each.lower <= each.found <= each.upper
     ]
-    said = (
-        f"Below, order {' and '.join(outside)} lies outside of what chance makes 95 times in 100."
-        if outside
-        else "Below, all orders lie where chance puts them 95 times in 100."
-    )
-    return replace(figure, caption=f"{said} {figure.caption}", panels=[*figure.panels, panel])
+    said = f"order {' and '.join(outside)}"
+    return with_chance(figure, ranges, points=True, outside=said, places=orders)
 
 
 def _points(style: Style, entries: Sequence[VendiScore], orders: Sequence[float]) -> Curve:
