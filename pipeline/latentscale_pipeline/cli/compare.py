@@ -16,6 +16,7 @@ from latentscale_pipeline.compare.gates import read_gates
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.compare.jobs import compare as compare_jobs
 from latentscale_pipeline.compare.junit import junit_xml
+from latentscale_pipeline.compare.many import comparisons_document, print_comparisons
 from latentscale_pipeline.compare.markdown import comparison_markdown
 from latentscale_pipeline.compare.rows_changed import count_changes
 from latentscale_pipeline.compare.terminal import print_comparison
@@ -27,8 +28,7 @@ STANDARD_OUTPUT = "-"
 
 
 @click.command(no_args_is_help=True)
-@click.argument("job")
-@click.argument("baseline")
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB... BASELINE")
 @taking(GATES, ALLOW_UNLIKE, ALL_SCORES, JSON)
 @click.option(
     "--fail-on-difference", is_flag=True, help="Exit with 1 if JOB differs (the verdict)."
@@ -43,8 +43,7 @@ STANDARD_OUTPUT = "-"
     help="Write a comment for a pull request; given last, or with -, print it.",
 )
 def compare(
-    job: str,
-    baseline: str,
+    jobs: tuple[str, ...],
     gates_file: str | None,
     allow_unlike: bool,
     fail_on_difference: bool,
@@ -54,9 +53,9 @@ def compare(
     junit: str | None,
     markdown: str | None,
 ) -> None:
-    """Compare the scores of JOB with those of BASELINE.
+    """Compare the scores of JOB, or of several, with those of BASELINE.
 
-    Both are folders of finished jobs, local or URLs such as s3://bucket/jobs/nightly-1a2b3c4d; the
+    All are folders of finished jobs, local or URLs such as s3://bucket/jobs/nightly-1a2b3c4d; the
     hash at the end may be left out if one job fits. The verdict says whether the scores of JOB are
     where chance alone puts a corpus from the source of BASELINE. Scores that were measured with
     other settings or scales, or depend on the number of rows where it differs, are left out.
@@ -64,6 +63,7 @@ def compare(
     \b
     Example:
       latentscale compare jobs/nightly-1a2b3c4d jobs/release-5e6f7a8b --fail-on-difference
+      latentscale compare jobs/small-9c0d1e2f jobs/large-3a4b5c6d jobs/release-5e6f7a8b
       latentscale compare jobs/nightly-1a2b3c4d s3://bucket/jobs/release-5e6f7a8b \\
         --gates gates.yaml --junit gates.xml --markdown comment.md
 
@@ -78,6 +78,23 @@ def compare(
     Exit codes: 0 compared and every gate passed, 1 a gate failed or a difference was found, 2 bad
     input, or a gate on scores that can't be compared.
     """
+    if len(jobs) < 2:
+        raise click.UsageError("name a job and, last, the baseline to compare it with")
+    *compared, baseline = jobs
+    if len(compared) > 1:
+        for name, given in (
+            ("--gates", gates_file),
+            ("--junit", junit),
+            ("--markdown", markdown),
+            ("--history", history),
+        ):
+            if given is not None:
+                raise click.UsageError(
+                    f"{name} is for one job and its baseline; {len(compared)} jobs are named"
+                )
+        _compare_many(compared, baseline, allow_unlike, every_score, as_json, fail_on_difference)
+        return
+    [job] = compared
     if as_json and markdown == STANDARD_OUTPUT:
         raise click.UsageError("--json and --markdown both print; name a file: --markdown FILE")
     if junit is not None and gates_file is None:
@@ -102,6 +119,27 @@ def compare(
         raise GateFailed(f"{len(failed)} of {len(results or ())} gates failed")
     if fail_on_difference:
         _fail_on_difference(comparison)
+
+
+def _compare_many(
+    jobs: Sequence[str],
+    baseline: str,
+    allow_unlike: bool,
+    every_score: bool,
+    as_json: bool,
+    fail_on_difference: bool,
+) -> None:
+    """Compare several jobs with one baseline."""
+    usual = read_job(baseline)
+    found = [compare_jobs(read_job(job), usual, allow_unlike=allow_unlike) for job in jobs]
+    if as_json:
+        click.echo(comparisons_document(found))
+    else:
+        print_comparisons(found, Console(), every_score=every_score)
+    if fail_on_difference:
+        # A difference that was found counts more than one that nobody can tell.
+        for comparison in sorted(found, key=lambda each: each.verdict.value != "differs"):
+            _fail_on_difference(comparison)
 
 
 def _fail_on_difference(comparison: Comparison) -> None:

@@ -80,7 +80,7 @@ def print_comparison(
     every_score : bool
         Whether to print all scores, and not only the headlines.
     """
-    shown = comparison if every_score else replace(comparison, scores=_headlines(comparison))
+    shown = comparison if every_score else replace(comparison, scores=headline_scores(comparison))
     scores = write_scores(shown)
     print_lines(
         console,
@@ -128,7 +128,7 @@ def _look(comparison: Comparison) -> list[str]:
     return [f"rows      {command}" for command in shown]
 
 
-def _headlines(comparison: Comparison) -> tuple[ComparedScore, ...]:
+def headline_scores(comparison: Comparison) -> tuple[ComparedScore, ...]:
     """Return the scores of summaries and, of others, those that changed significantly.
 
     A score that only one of the jobs has isn't among them.

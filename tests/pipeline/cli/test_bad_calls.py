@@ -114,7 +114,7 @@ CALLS = [
     ),
     (
         "compare job",
-        "missing argument 'BASELINE'; see latentscale compare --help",
+        "name a job and, last, the baseline to compare it with; see latentscale compare --help",
     ),
     (
         "plan job.yaml job.yaml",

@@ -210,7 +210,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a"], "missing argument 'BASELINE'"),
+        (["a"], "name a job and, last, the baseline to compare it with"),
         (
             ["a", "b", "--junit", "x.xml"],
             "--junit writes the results of gates; name them with --gates",
@@ -320,3 +320,51 @@ def test_scales_of_the_baseline_make_two_corpora_comparable(
     assert "give both jobs the same scales (scales_from: a finished job), or compare" in ended.err
     ended = latentscale("compare", reusable, first, *gates)
     assert ended.code == 0, ended.err
+
+
+def test_several_jobs_beside_one_baseline(latentscale: Command, tmp_path: Path) -> None:
+    folders = [
+        write_job(tmp_path / f"{name}-1a2b3c4d", row(value, **VENDI), *others, name=name)
+        for name, value, others in (
+            ("small", 7.5, ()),
+            ("large", 9.0, (row(0.5, measure="heat", score="imd", of="pair"),)),
+            ("release", 10.0, ()),
+        )
+    ]
+    ended = latentscale("compare", *folders)
+    assert (ended.code, ended.err) == (0, "")
+    lines = [line.split("  ") for line in ended.out.splitlines()]
+    cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]
+    assert ["release", "small", "large"] in cells
+    assert ["Vendi score, cosine, order 1", "10", "7.5", "9"] in cells
+    for name in ("small", "large"):
+        assert f"{name}: NO DIFFERENCE FOUND\n  Both jobs measured the same rows" in ended.out
+
+    document = json.loads(latentscale("compare", *folders, "--json").out)
+    assert document["schema"] == "latentscale.comparisons/1"
+    found = [(each["job"]["name"], each["baseline"]["name"]) for each in document["comparisons"]]
+    assert found == [("small", "release"), ("large", "release")]
+    values = [each["scores"][0]["job"]["value"] for each in document["comparisons"]]
+    assert values == [7.5, 9.0]
+    alone = json.loads(latentscale("compare", folders[1], folders[2], "--json").out)
+    assert alone == document["comparisons"][1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["a"], "name a job and, last, the baseline to compare it with"),
+        (
+            ["a", "b", "c", "--gates", "g"],
+            "--gates is for one job and its baseline; 2 jobs are named",
+        ),
+        (
+            ["a", "b", "c", "--junit", "g"],
+            "--junit is for one job and its baseline; 2 jobs are named",
+        ),
+    ],
+)
+def test_what_several_jobs_have_not(latentscale: Command, arguments: list[str], said: str) -> None:
+    ended = latentscale("compare", *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == f"latentscale: {said}; see latentscale compare --help\n"

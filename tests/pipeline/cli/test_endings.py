@@ -82,7 +82,10 @@ def test_output_to_a_full_disk_is_incomplete(unbuffered: list[str]) -> None:
         (["xyzzy"], "no such command 'xyzzy'; see latentscale --help"),
         (["--bebug", "run"], "no such option '--bebug'; did you mean --debug?"),
         (["run", "--alow-code", "x"], "no such option '--alow-code'; did you mean --allow-code?"),
-        (["compare", "a"], "missing argument 'BASELINE'; see latentscale compare --help"),
+        (
+            ["compare", "a"],
+            "name a job and, last, the baseline to compare it with; see latentscale compare --help",
+        ),
         (
             ["verify", "a", "b"],
             "got unexpected extra argument (b); see latentscale verify --help",
