@@ -10,21 +10,17 @@ from typing import Any
 from rich.console import Console
 
 from latentscale_pipeline.compare.cells import job_names, write_identity, write_notes
+from latentscale_pipeline.compare.columns import side_by_side
 from latentscale_pipeline.compare.document import comparison_document
 from latentscale_pipeline.compare.jobs import Comparison
-from latentscale_pipeline.compare.terminal import NONE_SHARED, headline_scores
-from latentscale_pipeline.report.scores import full_title, title_apart
+from latentscale_pipeline.compare.terminal import NONE_SHARED
 from latentscale_pipeline.report.terminal_summary import WIDTH
 from latentscale_pipeline.report.verdict import write_verdict
-from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.formatting import counted
-from latentscale_pipeline.views.scores import explain_summary, write_summarised
+from latentscale_pipeline.views.scores import explain_summary
 from latentscale_pipeline.views.terminal import format_table, print_lines
 
 COMPARISONS_SCHEMA = "latentscale.comparisons/1"
-
-MARK = " *"
-"""Stands after a score that differs by more than chance."""
 
 
 def print_comparisons(
@@ -50,10 +46,10 @@ def print_comparisons(
             " ".join(sentences), WIDTH, initial_indent="  ", subsequent_indent="  "
         )
         print_lines(console, [f"{name}: {heading.upper()}", *said])
-    rows, more = _rows(comparisons, names, usual, every_score=every_score)
-    print_lines(
-        console, ["", *(format_table(["", usual, *names], rows) if rows else [NONE_SHARED])]
-    )
+    columns = side_by_side(comparisons, [*names, usual], every_score=every_score)
+    rows, more = columns.rows, columns.more
+    table = format_table(["", *columns.names], rows) if rows else [NONE_SHARED]
+    print_lines(console, ["", *table])
     signs = explain_summary(cell for row in rows for cell in row.values())
     print_lines(
         console, ["", "*: by more than chance, adjusted for the scores of that job", *signs]
@@ -71,35 +67,3 @@ def comparisons_document(comparisons: Sequence[Comparison]) -> str:
         "comparisons": [comparison_document(each) for each in comparisons],
     }
     return json.dumps(found, indent=1, allow_nan=False)
-
-
-def _rows(
-    comparisons: Sequence[Comparison], names: Sequence[str], usual: str, *, every_score: bool
-) -> tuple[list[dict[str, str]], int]:
-    """Return a row for each score, and how many more there are."""
-    known = [{_title(each.score): each for each in found.scores} for found in comparisons]
-    shown = dict.fromkeys(
-        _title(each.score)
-        for found in comparisons
-        for each in (found.scores if every_score else headline_scores(found))
-    )
-    rows = []
-    for title in shown:
-        row = {
-            "": title,
-            usual: next(_value(each[title].baseline) for each in known if title in each),
-        }
-        for name, scores in zip(names, known, strict=True):
-            if title in scores:
-                mark = MARK if scores[title].significant else ""
-                row[name] = f"{_value(scores[title].job)}{mark}"
-        rows.append(row)
-    return rows, len({title for scores in known for title in scores}) - len(shown)
-
-
-def _title(score: Score) -> str:
-    return title_apart(score) if score.of == "reference" else full_title(score)
-
-
-def _value(score: Score | None) -> str:
-    return "" if score is None else write_summarised(score)

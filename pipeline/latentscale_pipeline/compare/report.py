@@ -6,27 +6,25 @@ measures, if the results of all jobs have them.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from latentscale_pipeline.compare.cells import (
     COLUMNS,
-    WORDS,
     ComparedCells,
     job_names,
     write_notes,
-    write_score,
     write_scores,
 )
-from latentscale_pipeline.compare.difference import ComparedScore, Verdict
+from latentscale_pipeline.compare.columns import side_by_side
 from latentscale_pipeline.compare.gate_checks import GateResult
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.measures.finished_job import FinishedJob
 from latentscale_pipeline.report.job import job_report
 from latentscale_pipeline.report.method import COSTS, PROMISES, SAMPLING_ERROR, written_cost
 from latentscale_pipeline.report.opening import fail, open_report
-from latentscale_pipeline.report.scores import definitions_of, report_of, section_of, title_apart
+from latentscale_pipeline.report.scores import definitions_of, report_of, section_of
+from latentscale_pipeline.report.verdict import write_verdict
 from latentscale_pipeline.views.content import (
     Answer,
     Fact,
@@ -37,12 +35,9 @@ from latentscale_pipeline.views.content import (
     table_of,
 )
 from latentscale_pipeline.views.figure import numbered_styles
-from latentscale_pipeline.views.formatting import counted, printable, write_number
+from latentscale_pipeline.views.formatting import printable
 
 NO_NEW_ROW = "Among the rows that both jobs name, none is new."
-
-LARGEST_CHANGES = 5
-"""Number of changes that the summary lists."""
 
 
 def comparison_report(
@@ -77,14 +72,18 @@ def comparison_report(
         if alone
         else [
             *summary,
-            *(_said(found, name) for found, name in zip(comparisons, names, strict=False)),
+            *(
+                _verdict_of(found, name, names[-1])
+                for found, name in zip(comparisons, names, strict=False)
+            ),
         ],
         answers=[
-            *([] if alone else [_which_jobs(jobs, names), *_changes(comparisons, names)]),
+            *([] if alone else [_which_jobs(jobs, names)]),
             *([] if gates is None else [_gates(gates)]),
         ],
         warnings=list(dict.fromkeys(note for found in comparisons for note in write_notes(found))),
         sections=[
+            *([] if alone else [_beside(comparisons, names)]),
             *(
                 _section(place, measure, comparisons, jobs, names)
                 for place, measure in enumerate(measures)
@@ -155,33 +154,23 @@ def _source(job: FinishedJob) -> str:
     return f" of {printable(job.source)}" if job.source else ""
 
 
-def _said(comparison: Comparison, name: str) -> str:
-    counts = Counter(compared.verdict for compared in comparison.shared)
-    known = counts.total() - counts[Verdict.NOT_COMPUTED]
-    said = (
-        f"{name}: of {counted(known, 'score')}, {counts[Verdict.SIGNIFICANT]} changed significantly"
+def _verdict_of(comparison: Comparison, name: str, baseline: str) -> str:
+    heading, sentences = write_verdict(comparison.verdict, baseline)
+    return f"{name}: {heading}. {sentences[0]}"
+
+
+def _beside(comparisons: Sequence[Comparison], names: Sequence[str]) -> Section:
+    """Return the headline scores of all jobs, in columns."""
+    columns = side_by_side(comparisons, names, typeset=True)
+    header = ("score", *columns.names)
+    rows = [tuple(row.get(name, "") for name in ("", *columns.names)) for row in columns.rows]
+    return Section(
+        key="scores",
+        title="Scores side by side",
+        question=f"A star marks a score that differs from {names[-1]} by more than chance. That is "
+        "adjusted for the scores of one job, not for the number of jobs.",
+        tables=[Table("Headline scores", header, rows, numeric=frozenset(range(1, len(header))))],
     )
-    if counts[Verdict.SAMPLING_ERROR_UNKNOWN]:
-        said += (
-            f" and {counts[Verdict.SAMPLING_ERROR_UNKNOWN]} beyond their brackets, where the "
-            "sampling error is unknown"
-        )
-    for compared in _largest(comparison, 1):
-        percent = 100 * (compared.relative or 0.0)
-        verb = "rose" if percent > 0 else "fell"
-        title = title_apart(compared.score)
-        said += f"; most of all {title} {verb} by {write_number(abs(percent), 3)} %"
-    return f"{said}."
-
-
-def _largest(comparison: Comparison, count: int) -> list[ComparedScore]:
-    """Return the scores of whole corpora that changed most, among those with disjoint brackets."""
-    changed = [
-        compared
-        for compared in comparison.shared
-        if compared.relative and compared.beyond_bounds and compared.score.label is None
-    ]
-    return sorted(changed, key=lambda compared: -abs(compared.relative or 0.0))[:count]
 
 
 def _which_jobs(jobs: Sequence[FinishedJob], names: Sequence[str]) -> Answer:
@@ -195,26 +184,6 @@ def _which_jobs(jobs: Sequence[FinishedJob], names: Sequence[str]) -> Answer:
         for place, (job, name) in enumerate(zip(jobs, names, strict=True))
     ]
     return Answer("Which jobs?", facts)
-
-
-def _changes(comparisons: Sequence[Comparison], names: Sequence[str]) -> list[Answer]:
-    answers = []
-    for found, name in zip(comparisons, names, strict=False):
-        facts = []
-        for compared in _largest(found, LARGEST_CHANGES):
-            cells = write_score(compared, typeset=True)
-            facts.append(
-                Fact(
-                    title_apart(compared.score),
-                    cells.relative,
-                    f"{cells.baseline.value} → {cells.job.value}",
-                    WORDS[compared.verdict],
-                )
-            )
-        question = "What changed most?" if len(comparisons) == 1 else f"What changed in {name}?"
-        note = "" if facts else "Nothing beyond the brackets."
-        answers.append(Answer(question, facts, note))
-    return answers
 
 
 def _gates_summary(gates: Sequence[GateResult]) -> str:

@@ -23,10 +23,10 @@ from latentscale_pipeline.compare.cells import (
     write_notes,
     write_scores,
 )
-from latentscale_pipeline.compare.difference import ComparedScore
+from latentscale_pipeline.compare.columns import headline_scores
 from latentscale_pipeline.compare.gate_checks import GateResult
 from latentscale_pipeline.compare.jobs import Comparison
-from latentscale_pipeline.report.terminal_summary import headlines, write_evidence
+from latentscale_pipeline.report.terminal_summary import write_evidence
 from latentscale_pipeline.report.verdict import look_commands
 from latentscale_pipeline.views.formatting import counted
 from latentscale_pipeline.views.scores import explain_summary
@@ -126,19 +126,6 @@ def _look(comparison: Comparison) -> list[str]:
     commands = look_commands(comparison.results, comparison.job.url)
     shown = [command for command in commands if " --" in command and "--of ref" not in command]
     return [f"rows      {command}" for command in shown]
-
-
-def headline_scores(comparison: Comparison) -> tuple[ComparedScore, ...]:
-    """Return the scores of summaries and, of others, those that changed significantly.
-
-    A score that only one of the jobs has isn't among them.
-    """
-    first = {id(score) for score in headlines([found.score for found in comparison.scores])}
-    return tuple(
-        found
-        for found in comparison.scores
-        if found.shared and (id(found.score) in first or found.significant)
-    )
 
 
 def _row(cells: ComparedCells, **others: str) -> Row:

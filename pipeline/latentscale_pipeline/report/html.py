@@ -13,10 +13,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
+from itertools import pairwise
 
-from latentscale_pipeline.views.content import Report
+from latentscale_pipeline.views.content import Report, Section
 from latentscale_pipeline.views.figure import Figure, Panel, legend_of, styles_of
 from latentscale_pipeline.views.svg import Drawing, draw_panel, sample_of
+
+MOST_COLUMNS = 4
+"""Columns of a table that fits half of a wide page."""
 
 
 def write_html(report: Report) -> str:
@@ -33,6 +37,7 @@ def write_html(report: Report) -> str:
     return environment.from_string(_text("page.html.j2")).render(
         report=report,
         draw=_draw,
+        halves=_halves(report.sections),
         style=Markup(style),  # noqa: S704  (the package's own file)
         script=Markup(script),  # noqa: S704  (the package's own file)
         style_hash=_content_hash(style),
@@ -57,6 +62,23 @@ def _draw(figure: Figure) -> _Drawn:
             for name, style, points in legend_of(figure.panels)
         ],
     )
+
+
+def _halves(sections: Sequence[Section]) -> set[str]:
+    """Return the sections that stand side by side: two of one picture, or of a narrow table."""
+    paired: set[str] = set()
+    for one, other in pairwise(sections):
+        if one.key not in paired and _is_narrow(one) and _is_narrow(other):
+            paired |= {one.key, other.key}
+    return paired
+
+
+def _is_narrow(section: Section) -> bool:
+    if section.folded or section.small or section.scores:
+        return False
+    if section.figures:
+        return len(section.figures) == 1
+    return len(section.tables) == 1 and len(section.tables[0].header) <= MOST_COLUMNS
 
 
 def _variable(colour: str) -> str:

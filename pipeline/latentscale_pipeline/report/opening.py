@@ -23,8 +23,8 @@ from latentscale_pipeline.report.verdict import (
 )
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, Results, Score
 from latentscale_pipeline.views.content import Opening, Strip
-from latentscale_pipeline.views.formatting import printable, write_number, write_share
-from latentscale_pipeline.views.scores import write_p, write_range, written_score
+from latentscale_pipeline.views.formatting import printable, write_share
+from latentscale_pipeline.views.scores import write_p, write_range, write_summarised
 
 ROWS = GROUPS[-1]
 """The group of scores that count rows."""
@@ -102,10 +102,7 @@ def _alone(score: Score, results: Results) -> str:
     if score.unit == SHARE_OF_ROWS:
         whole = score.of == "corpus" and score.bounds == "exact"
         return f"{round(score.value * _rows(results)):,}" if whole else write_share(score.value)
-    written = written_score(score)
-    if score.sampling_error is None:
-        return f"{written}".removesuffix(" ± 0")
-    return f"{written.value} ± {write_number(score.sampling_error, 2, typeset=True)}"
+    return write_summarised(score, typeset=True)
 
 
 def _rows_said(results: Results, rows: Sequence[Strip]) -> str:
@@ -124,8 +121,8 @@ def _rows_said(results: Results, rows: Sequence[Strip]) -> str:
     rest = f" Nothing says what is usual of {unknown} of these." if unknown else ""
     if not unusual:
         return f"Nothing unusual among its rows.{rest}" if not rest else rest.strip()
-    one = "One of these is not usual."
-    return (one if unusual == 1 else f"{unusual} of these are not usual.") + rest
+    said = "One of these is" if unusual == 1 else f"{unusual} of these are"
+    return f"{said} not usual.{rest}"
 
 
 def _strips_said(compared: Sequence[Compared]) -> str:

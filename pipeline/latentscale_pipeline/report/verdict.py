@@ -13,7 +13,7 @@ from latentscale_pipeline.corpus.expressions import names_in
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.scores import full_title, report_of
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, Results, Score, Verdict
-from latentscale_pipeline.views.formatting import counted, printable, write_number
+from latentscale_pipeline.views.formatting import counted, printable, write_number, write_share
 from latentscale_pipeline.views.scores import write_p, write_range
 
 LEVEL = 0.05
@@ -30,6 +30,12 @@ HEADINGS = {
 SAME_CORPORA = Verdict(
     value="cannot_tell",
     reason="Corpus and reference have the same rows, and p-values are for samples that share none.",
+)
+
+NO_REFERENCE = Verdict(
+    value=None,
+    reason="There is no reference, so nothing says what is usual.",
+    also="With --reference FILE a run says whether the corpus differs from it.",
 )
 
 NAMED = 3
@@ -127,6 +133,17 @@ def found_and_usual(
     return found, usual
 
 
+def is_subsampled(one: Compared) -> bool:
+    """Return whether a count is of random rows, as many as the smaller corpus has."""
+    value = one.score.value
+    return (
+        one.score.unit == SHARE_OF_ROWS
+        and one.score.label is None
+        and value is not None
+        and not math.isclose(value, one.expected.found, rel_tol=1e-9, abs_tol=1e-12)
+    )
+
+
 def distance(expected: ExpectedRange) -> float:
     """Return how far a score is from what is expected, in widths of the range on that side."""
     above = expected.found > expected.centre
@@ -159,7 +176,7 @@ def judge(scores: Sequence[Score], *, compares: bool) -> Verdict:
         Whether the job has a reference.
     """
     if not compares:
-        return Verdict(value=None, reason="There is no reference, so nothing says what is usual.")
+        return NO_REFERENCE
     known = compared(scores)
     unknown = [score for score in headlines_of(scores) if score.expected is None]
     outside = [one for one in known if one.p <= LEVEL]
@@ -209,6 +226,9 @@ def _sentence(one: Compared) -> str:
         verb = "is" if usual == "1" else "are"
         label = one.score.label
         subject = one.title if label is None else f"Label {printable(label) or '(none)'}"
+        if is_subsampled(one):
+            share = write_share(one.score.value or 0.0)
+            found = f"{share} of the rows; {found} random"
         return f"{subject}: {found} rows, where {usual} {verb} expected"
     return f"{one.title} is {found}, where {usual} is expected"
 

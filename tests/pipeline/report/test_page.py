@@ -136,7 +136,7 @@ def test_the_opening_answers_three_questions(page: Page) -> None:
         )
     ]
     assert order == sorted(order)
-    assert "Vendi score, cosine, order 1 4.23741 ± 0.022" in text
+    assert "Vendi score, cosine, order 1 4.237 ± 0.022" in text
     assert "Vendi score, rbf, order 1 7.37 [7.02, 7.74]" in text
     assert "MagArea 134.798 [134.792, 134.825]" in text
     assert "Intrinsic distance (IMD) 1.26 × 10⁻⁵ [0.97, 1.55] × 10⁻⁵" in text

@@ -1,0 +1,95 @@
+"""The scores of several jobs side by side: a row for each score, a column for each job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from latentscale_pipeline.compare.difference import ComparedScore
+from latentscale_pipeline.compare.jobs import Comparison
+from latentscale_pipeline.report.scores import full_title, title_apart
+from latentscale_pipeline.report.terminal_summary import headlines
+from latentscale_pipeline.results.model import Score
+from latentscale_pipeline.views.scores import write_summarised
+
+MARK = " *"
+"""Stands after a score that differs by more than chance."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Scores side by side.
+
+    Attributes
+    ----------
+    names : sequence of str
+        The columns: the baseline, then the jobs; the name of a score is in the column "".
+    rows : sequence of dict
+        The cells of each score, by column.
+    more : int
+        How many scores aren't shown.
+    """
+
+    names: Sequence[str]
+    rows: Sequence[dict[str, str]]
+    more: int
+
+
+def headline_scores(comparison: Comparison) -> tuple[ComparedScore, ...]:
+    """Return the scores of summaries and, of others, those that changed significantly.
+
+    A score that only one of the jobs has isn't among them.
+    """
+    first = {id(score) for score in headlines([found.score for found in comparison.scores])}
+    return tuple(
+        found
+        for found in comparison.scores
+        if found.shared and (id(found.score) in first or found.significant)
+    )
+
+
+def side_by_side(
+    comparisons: Sequence[Comparison],
+    names: Sequence[str],
+    *,
+    every_score: bool = False,
+    typeset: bool = False,
+) -> Columns:
+    """Return the scores of several jobs beside those of their baseline.
+
+    Parameters
+    ----------
+    comparisons : sequence of Comparison
+        Of the jobs with one baseline.
+    names : sequence of str
+        Of the jobs; the last is that of the baseline.
+    every_score : bool
+        Whether all scores are shown, and not only the headlines of any of the jobs.
+    typeset : bool
+        Whether numbers are written for web pages.
+    """
+    *jobs, usual = names
+    known = [{_title(each.score): each for each in found.scores} for found in comparisons]
+    shown = dict.fromkeys(
+        _title(each.score)
+        for found in comparisons
+        for each in (found.scores if every_score else headline_scores(found))
+    )
+
+    def written(score: Score | None) -> str:
+        return "" if score is None else write_summarised(score, typeset=typeset)
+
+    rows = []
+    for title in shown:
+        found = [scores.get(title) for scores in known]
+        baseline = next(each.baseline for each in found if each is not None)
+        row = {"": title, usual: written(baseline)}
+        for name, each in zip(jobs, found, strict=True):
+            if each is not None:
+                row[name] = written(each.job) + (MARK if each.significant else "")
+        rows.append(row)
+    return Columns([usual, *jobs], rows, len(set().union(*known)) - len(shown))
+
+
+def _title(score: Score) -> str:
+    return title_apart(score) if score.of == "reference" else full_title(score)
