@@ -304,6 +304,8 @@ class RowFilter:
         The columns with the other row that says why, and with the distance to it.
     said : str
         What is said of a row, with ``{other}`` for the other one.
+    said_if_equal : str
+        The same of a row at distance 0, if it is something else.
     """
 
     of: Role
@@ -315,6 +317,7 @@ class RowFilter:
     other: str = ""
     distance: str = ""
     said: str = "near {other}"
+    said_if_equal: str = ""
 
 
 class Results(Protocol):

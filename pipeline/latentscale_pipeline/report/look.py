@@ -110,10 +110,12 @@ def _caption(found: RowsToLookAt) -> str:
 
 def _shown(reason: RowFilter, row: RowToLookAt) -> ShownRow:
     other = _name(row.other, row.other_id)
+    said = reason.said_if_equal if row.distance == 0 and reason.said_if_equal else reason.said
+    name = _name(row.row, row.id)
     return ShownRow(
-        name=_name(row.row, row.id),
+        name=f"reference {name}" if reason.of == "reference" else name,
         label=printable(row.label or ""),
-        why=reason.said.format(other=other),
+        why=said.format(other=other),
         distance="" if row.distance is None else write_number(row.distance, 2, typeset=True),
         text=shorten(row.text or "", TEXT_LENGTH),
         other_text=shorten(row.other_text or "", TEXT_LENGTH),

@@ -21,6 +21,9 @@ MARGIN = 0.04
 NARROWEST = 1e-12
 """Share of a value below which a difference is rounding."""
 
+STEPS = 4
+"""Fewest steps between the ticks of a linear axis; there are up to ten."""
+
 MOST_POWERS = 6
 """Maximum number of ticks at powers of ten."""
 
@@ -41,6 +44,8 @@ class Axis:
         As in :class:`~.figure.Panel`.
     places : sequence of str
         Names of the values 0, 1, 2, ….
+    steps : int
+        Fewest steps between the ticks of a linear axis.
     """
 
     low: float
@@ -49,6 +54,7 @@ class Axis:
     zeros: bool = False
     places: Sequence[str] = ()
     dates: bool = False
+    steps: int = STEPS
 
     def place(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return where values lie: 0 at the lower end, 1 at the upper, NaN off the axis."""
@@ -94,7 +100,7 @@ class Axis:
     def _round_values(self) -> list[float]:
         decades = math.log10(self.high / self.low) if self.log else 0.0
         if not self.log or decades < 0.7:
-            return round_steps(self.low, self.high)
+            return round_steps(self.low, self.high, self.steps)
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         if decades <= 2.2:
             return [step * 10.0**power for power in powers for step in (1, 2, 5)]
@@ -110,6 +116,7 @@ def axis_over(
     places: Sequence[str] = (),
     dates: bool = False,
     margin: bool = False,
+    steps: int = STEPS,
 ) -> Axis:
     """Return the axis that holds some values, with a margin at its ends if asked for."""
     if places:
@@ -128,12 +135,12 @@ def axis_over(
         low, high = (low, high + 1.0) if from_zero else (low - room, high + room)
     room = MARGIN * (high - low) * margin
     low, high = low - room * (not from_zero or low < 0), high + room
-    return Axis(low, high, dates=dates)
+    return Axis(low, high, dates=dates, steps=steps)
 
 
-def round_steps(low: float, high: float) -> list[float]:
-    """Return four to nine ticks at multiples of 1, 2 or 5 times a power of ten."""
-    rough = (high - low) / 4 or 1.0
+def round_steps(low: float, high: float, steps: int = STEPS) -> list[float]:
+    """Return ticks at multiples of 1, 2 or 5 times a power of ten, with few steps between."""
+    rough = (high - low) / steps or 1.0
     power = 10.0 ** math.floor(math.log10(rough))
     step = next((power * factor for factor in (5, 2) if power * factor <= rough), power)
     first = math.ceil(low / step - 1e-9)

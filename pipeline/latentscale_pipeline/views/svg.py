@@ -14,7 +14,7 @@ from html import escape
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentscale_pipeline.views.axis import Axis, axis_over, in_power, write_date
+from latentscale_pipeline.views.axis import STEPS, Axis, axis_over, in_power, write_date
 from latentscale_pipeline.views.figure import CHANCE, Curve, Panel, Style, legend_of, styles_of
 from latentscale_pipeline.views.formatting import printable, write_estimate, write_number
 
@@ -58,6 +58,12 @@ SHAPES = {
 
 RADIUS = 3.6
 """Radius of a disc, in pixels; points of lines are smaller where there are many."""
+
+LOW = 150
+"""Height in pixels below which an axis has half as many ticks."""
+
+LINE = 16
+"""Height of a line of text, in pixels."""
 
 MANY = 40
 """Points of a curve beyond which they are drawn smaller."""
@@ -116,6 +122,7 @@ def draw_panel(panel: Panel, styles: Mapping[str, Style], colour: Colour) -> Dra
     for curve in panel.curves:
         lines.append(plot.lines(curve, curve.style or styles[curve.name]))
         marks.append(plot.marks(curve, curve.style or styles[curve.name]))
+    marks.append(plot.ends())
     named = [rule for rule in panel.rules if rule.style.name not in styles]
     marks += [plot.rule_name(rule.at, rule.style) for rule in named]
     nested = (
@@ -274,11 +281,21 @@ class _Plot:
                 _symbol(style.symbol, *self._percent(a, b), radius, tone)
                 for a, b in zip(at, value, strict=True)
             )
-        if curve.end and len(at):
-            x, y = self._percent(at[-1], value[-1])
-            drawn += (
-                f'<text x="{x}" y="{y}" dx="4" dy="-9" text-anchor="end">{escape(curve.end)}</text>'
-            )
+        return drawn
+
+    def ends(self) -> str:
+        """Write the names at the ends of curves; one that would lie on another is left out."""
+        drawn, taken = "", list[float]()
+        for curve in self.panel.curves:
+            _, at, value, _, _ = self.placed(curve)
+            if not curve.end or not len(at):
+                continue
+            height = self.panel.height * float(value[-1])
+            if all(abs(height - other) >= LINE for other in taken):
+                taken.append(height)
+                x, y = self._percent(at[-1], value[-1])
+                place = f'x="{x}" y="{y}" dx="4" dy="-9" text-anchor="end"'
+                drawn += f"<text {place}>{escape(curve.end)}</text>"
         return drawn
 
     def readouts(self) -> list[Readout]:
@@ -355,6 +372,7 @@ def _axes(panel: Panel) -> tuple[Axis, Axis]:
         zeros=panel.zeros,
         from_zero=panel.from_zero,
         margin=True,
+        steps=STEPS if panel.height >= LOW else STEPS // 2,
     )
     return (other, own) if panel.turned else (own, other)
 

@@ -316,3 +316,35 @@ def test_a_map_names_its_rows_hides_layers_and_is_zoomed(browser: Any, tmp_path:
     keep(page, "map")
     assert complaints == []
     page.close()
+
+
+def test_no_text_of_a_figure_overlaps_another_and_paper_is_short(
+    browser: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(FORMATS["html"](job_report(read(with_map(full_results())))))
+    page = browser.new_page()
+    page.goto(path.as_uri(), timeout=PATIENCE_MS)
+    for width in (320, 390, 768, 1400):
+        page.set_viewport_size({"width": width, "height": 900})
+        overlapping = page.evaluate(
+            """[...document.querySelectorAll("figure")].flatMap(figure => {
+              const texts = [...figure.querySelectorAll("svg text")]
+                .filter(text => text.textContent && text.getBoundingClientRect().width)
+                .map(text => [text.textContent, text.getBoundingClientRect()]);
+              return texts.flatMap(([one, a], place) => texts.slice(place + 1)
+                .filter(([, b]) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
+                  && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 2)
+                .map(([other]) => [figure.id, one, other]));
+            })"""
+        )
+        assert overlapping == [], width
+    assert page.evaluate("document.querySelectorAll('*').length") <= 5000
+    printed = page.pdf(format="A4")
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) <= 13
+    page.close()
+
+
+def test_a_page_is_the_same_for_the_same_results() -> None:
+    pages = [FORMATS["html"](job_report(read(with_map(full_results())))) for _ in range(2)]
+    assert pages[0] == pages[1]

@@ -31,6 +31,7 @@ FILTERS: Mapping[str, RowFilter] = {
         other="nearest",
         distance="nearest_distance",
         said="nearly the same as {other}",
+        said_if_equal="equal to {other}",
     ),
     "leaks": RowFilter(
         of="corpus",
@@ -42,6 +43,7 @@ FILTERS: Mapping[str, RowFilter] = {
         other="leaks",
         distance="reference_distance",
         said="nearly the same as {other} of the reference",
+        said_if_equal="equal to {other} of the reference",
     ),
     "outliers": RowFilter(
         of="corpus",
@@ -63,7 +65,7 @@ FILTERS: Mapping[str, RowFilter] = {
         title="Rows of the reference that are not covered",
         other="corpus_nearest",
         distance="corpus_distance",
-        said="of the reference, far from the corpus, whose nearest is {other}",
+        said="far from the corpus, whose nearest is {other}",
     ),
 }
 """Rows to look at, by their reason."""
