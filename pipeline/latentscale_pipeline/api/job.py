@@ -36,7 +36,7 @@ from latentscale_pipeline.rows.query import FoundRows, find_rows
 from latentscale_pipeline.storage.canonical import digest
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.storage.urls import storage_options
-from latentscale_pipeline.views.scores import write_range, written_score
+from latentscale_pipeline.views.scores import write_range, write_summarised, written_score
 from latentscale_pipeline.views.svg import draw_panels
 
 Texts = ArrayLike | str | Path
@@ -224,7 +224,7 @@ class JobResults:
 
 
 def _in_short(score: Score) -> str:
-    text = str(written_score(score, typeset=False))
+    text = write_summarised(score)
     if score.expected is None:
         return text
     found, usual = write_range(score.expected, score.unit)

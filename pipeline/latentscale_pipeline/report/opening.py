@@ -23,7 +23,7 @@ from latentscale_pipeline.report.verdict import (
 )
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, Results, Score
 from latentscale_pipeline.views.content import Opening, Strip
-from latentscale_pipeline.views.formatting import printable, write_share
+from latentscale_pipeline.views.formatting import counted, printable, write_share
 from latentscale_pipeline.views.scores import write_p, write_range, write_summarised
 
 ROWS = GROUPS[-1]
@@ -119,6 +119,11 @@ def _rows_said(results: Results, rows: Sequence[Strip]) -> str:
     unusual = sum(strip.differs for strip in rows)
     unknown = sum(not strip.expected for strip in rows)
     rest = f" Nothing says what is usual of {unknown} of these." if unknown else ""
+    beyond = sum(strip.away > 1 and not strip.differs for strip in rows)
+    if beyond:
+        rest += (
+            f" {counted(beyond, 'count')} beyond the usual: chance makes that among so many scores."
+        )
     if not unusual:
         return f"Nothing unusual among its rows.{rest}" if not rest else rest.strip()
     said = "One of these is" if unusual == 1 else f"{unusual} of these are"

@@ -154,7 +154,7 @@ def draw_panels(
     alone = len(styles) == 1
     named = legend_of(panels)
     columns = min(columns, len(panels))
-    heights = [TOP + panel.height + BOTTOM for panel in panels]
+    heights = [TOP + _height(panel, width) + BOTTOM for panel in panels]
     rows = [max(heights[start : start + columns]) for start in range(0, len(panels), columns)]
 
     own = COLOURS | ({} if paper else ON_ANY_PAPER) | ({"line-0": "currentColor"} if alone else {})
@@ -169,7 +169,9 @@ def draw_panels(
         f"{_framed(panel, styles, colour, width)}</g>"
         for place, panel in enumerate(panels)
     )
-    label = escape("; ".join(f"{p.y_label} over {p.x_label}" for p in panels))
+    label = escape(
+        "; ".join("a map" if p.bare else f"{p.y_label} over {p.x_label}" for p in panels)
+    )
     size = f'viewBox="0 0 {columns * width} {height:g}" width="{columns * width}"'
     back = f'<rect width="100%" height="100%" fill="{paper}"/>' if paper else ""
     return (
@@ -377,11 +379,17 @@ def _axes(panel: Panel) -> tuple[Axis, Axis]:
     return (other, own) if panel.turned else (own, other)
 
 
+def _height(panel: Panel, width: int) -> int:
+    """Return the height of the area between the axes in a file; a map is a square."""
+    return width - LEFT - RIGHT if panel.bare else panel.height
+
+
 def _framed(panel: Panel, styles: Mapping[str, Style], colour: Colour, width: int) -> str:
     """Return a panel with its margins and labels, for a file."""
     drawn = draw_panel(panel, styles, colour)
     inside = width - LEFT - RIGHT
-    middle, foot = LEFT + inside / 2, TOP + panel.height + BOTTOM - 8
+    height = _height(panel, width)
+    middle, foot = LEFT + inside / 2, TOP + height + BOTTOM - 8
     texts = [
         (LEFT, TOP - 24, "start", panel.title, "bold"),
         (middle, foot, "middle", drawn.x_label, "normal"),
@@ -394,7 +402,7 @@ def _framed(panel: Panel, styles: Mapping[str, Style], colour: Colour, width: in
         if text
     )
     return (
-        f'{written}<svg x="{LEFT}" y="{TOP}" width="{inside}" height="{panel.height}" '
+        f'{written}<svg x="{LEFT}" y="{TOP}" width="{inside}" height="{height}" '
         f'overflow="visible">{drawn.body}</svg>'
     )
 

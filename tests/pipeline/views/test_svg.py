@@ -236,3 +236,52 @@ def test_texts_are_escaped_wherever_they_stand() -> None:
     root = ElementTree.fromstring(draw_panels(panels))
     assert not list(root.iter(f"{SVG}script"))
     assert [text.text for text in root.iter(f"{SVG}text")].count(hostile) == 7
+
+
+def test_a_map_is_a_square_without_axes_and_its_points_are_one_path() -> None:
+    kinds = [
+        Curve(name, [0, 250, 1000], [0, 1000, 500], dot=5, style=Style(name, name), texts="abc")
+        for name in ("one", "two")
+    ]
+    panel = Panel("", "", "", kinds, scattered=True, bare=1000)
+    root, said = drawn(panel)
+    assert list(root.iter(f"{SVG}text")) == []
+    for kind in ("one", "two"):
+        assert paths(root, kind) == [[(0, 1000), (250, 0), (1000, 500)]]
+    # A place is read with the names of the layers that have it.
+    assert said == [
+        (0.0, 100.0, "one: a; two: a"),
+        (25.0, 0.0, "one: b; two: b"),
+        (100.0, 50.0, "one: c; two: c"),
+    ]
+    file = ElementTree.fromstring(draw_panels([panel], width=400))
+    [area] = [each for each in file.iter(f"{SVG}svg") if each.get("height") not in (None, "100%")]
+    assert area.attrib["width"] == area.attrib["height"]
+    assert file.attrib["aria-label"] == "a map"
+
+
+def test_names_of_rules_and_of_ends_of_curves() -> None:
+    ends = [Curve(name, [0, 1], [0, y], end=name) for name, y in (("a", 1.0), ("b", 1.01))]
+    own = Rule(0.2, Style("limit", "line-2"))
+    known = Rule(0.8, Style("a", "line-0"))
+    root, _ = drawn(
+        Panel("", "", "", [*ends, Curve("c", [0, 1], [0, 0.2], end="c")], rules=[own, known])
+    )
+    texts = [text.text for text in root.iter(f"{SVG}text")]
+    # What a curve is called needs no name at its rule; a name that would cover another is left out.
+    assert [text for text in texts if text in {"a", "b", "c", "limit"}] == ["a", "c", "limit"]
+
+
+def test_a_low_panel_has_fewer_ticks() -> None:
+    curve = Curve("a", [0, 1], [-0.7, 1.25])
+    counts = [
+        len(
+            [
+                1
+                for text in drawn(Panel("", "", "", [curve], height=height))[0].iter(f"{SVG}text")
+                if text.get("text-anchor") == "end"
+            ]
+        )
+        for height in (200, 110)
+    ]
+    assert counts == [10, 4]
