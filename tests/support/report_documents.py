@@ -131,7 +131,7 @@ def with_map(results: dict[str, Any]) -> dict[str, Any]:
     results["measures"]["projection"] = {
         "metric": "cosine",
         "perplexity": 30.0,
-        "kept": 0.36,
+        "kept": 1.0,
         "corpus": {
             "row": [3, 8, 9],
             "x": [100, 500, 900],

@@ -95,7 +95,7 @@ def summarise_score(compared: ComparedScore) -> dict[str, str]:
     score, usual = compared.score, compared.expected
     told = compared.significant is not False and compared.beyond_bounds is not False
     remark = write_score(compared, typeset=False).verdict if told else ""
-    if usual is not None and _tell_by_samples(compared):
+    if usual is not None and is_told_by_samples(compared):
         remark = ", ".join(filter(None, [remark, f"on samples of {usual.rows:,} rows"]))
     sides = {"job": compared.job, "baseline": compared.baseline}
     return {
@@ -112,7 +112,7 @@ def _is_sampled(compared: ComparedScore) -> bool:
     return usual is not None and job is not None and usual.found != job.value
 
 
-def _tell_by_samples(compared: ComparedScore) -> bool:
+def is_told_by_samples(compared: ComparedScore) -> bool:
     """Return whether the change is that of samples: these tell, or nothing else compares."""
     if compared.score.unit == SHARE_OF_ROWS:
         return bool(compared.significant) and _is_sampled(compared)
@@ -124,7 +124,7 @@ def _change(compared: ComparedScore) -> str:
     usual = compared.expected
     if compared.score.unit == SHARE_OF_ROWS:
         return _points(compared)
-    if usual is not None and _tell_by_samples(compared):
+    if usual is not None and is_told_by_samples(compared):
         share = (usual.found - usual.centre) / abs(usual.centre) if usual.centre else 0.0
         return _percent(share, typeset=False)
     return _relative(compared, typeset=False) or _difference(compared)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from latentscale_pipeline.compare.cells import is_told_by_samples, write_notes
 from latentscale_pipeline.compare.difference import ComparedScore
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.report.scores import full_title, title_apart
@@ -12,8 +13,14 @@ from latentscale_pipeline.report.terminal_summary import headlines
 from latentscale_pipeline.results.model import Score
 from latentscale_pipeline.views.scores import write_summarised
 
-MARK = " *"
-"""Stands after a score that differs by more than chance."""
+MARK, SAMPLED = " *", " †"
+"""Stand after a score that differs by more than chance, and after one that samples compared."""
+
+EXPLAINED = {
+    MARK: "*: by more than chance, adjusted for the scores of that job",
+    SAMPLED: "†: can't be compared as it is; random samples of one size tell, where there are any",
+}
+"""What the signs mean."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +93,30 @@ def side_by_side(
         row = {"": title, usual: written(baseline)}
         for name, each in zip(jobs, found, strict=True):
             if each is not None:
-                row[name] = written(each.job) + (MARK if each.significant else "")
+                by_samples = is_told_by_samples(each) or each.left_out
+                signs = [(MARK, each.significant), (SAMPLED, by_samples)]
+                row[name] = written(each.job) + "".join(sign for sign, is_so in signs if is_so)
         rows.append(row)
     return Columns([usual, *jobs], rows, len(set().union(*known)) - len(shown))
+
+
+def explain_signs(columns: Columns) -> list[str]:
+    """Return what the signs in the cells mean."""
+    cells = [cell for row in columns.rows for cell in row.values()]
+    return [said for sign, said in EXPLAINED.items() if any(sign in cell for cell in cells)]
+
+
+def notes_of(comparisons: Sequence[Comparison], names: Sequence[str]) -> list[str]:
+    """Return the notes of comparisons, with the job's name unless all have them."""
+    notes = [list(write_notes(found)) for found in comparisons]
+    shared = set(notes[0]).intersection(*notes[1:])
+    own = [
+        f"{name}: {note}"
+        for name, found in zip(names, notes, strict=False)
+        for note in found
+        if note not in shared
+    ]
+    return [*(note for note in notes[0] if note in shared), *own]
 
 
 def _title(score: Score) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 from rich.console import Console
 
-from latentscale_pipeline.compare.cells import job_names, write_identity, write_notes
-from latentscale_pipeline.compare.columns import side_by_side
+from latentscale_pipeline.compare.cells import job_names, write_identity
+from latentscale_pipeline.compare.columns import explain_signs, notes_of, side_by_side
 from latentscale_pipeline.compare.document import comparison_document
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.compare.terminal import NONE_SHARED
@@ -51,13 +51,10 @@ def print_comparisons(
     table = format_table(["", *columns.names], rows) if rows else [NONE_SHARED]
     print_lines(console, ["", *table])
     signs = explain_summary(cell for row in rows for cell in row.values())
-    print_lines(
-        console, ["", "*: by more than chance, adjusted for the scores of that job", *signs]
-    )
+    print_lines(console, ["", *explain_signs(columns), *signs])
     if more:
         print_lines(console, [f"{counted(more, 'more score')}: --all"])
-    notes = dict.fromkeys(note for found in comparisons for note in write_notes(found))
-    print_lines(console, notes)
+    print_lines(console, notes_of(comparisons, names))
 
 
 def comparisons_document(comparisons: Sequence[Comparison]) -> str:

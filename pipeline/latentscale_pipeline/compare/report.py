@@ -13,10 +13,9 @@ from latentscale_pipeline.compare.cells import (
     COLUMNS,
     ComparedCells,
     job_names,
-    write_notes,
     write_scores,
 )
-from latentscale_pipeline.compare.columns import side_by_side
+from latentscale_pipeline.compare.columns import explain_signs, notes_of, side_by_side
 from latentscale_pipeline.compare.gate_checks import GateResult
 from latentscale_pipeline.compare.jobs import Comparison
 from latentscale_pipeline.measures.finished_job import FinishedJob
@@ -81,7 +80,7 @@ def comparison_report(
             *([] if alone else [_which_jobs(jobs, names)]),
             *([] if gates is None else [_gates(gates)]),
         ],
-        warnings=list(dict.fromkeys(note for found in comparisons for note in write_notes(found))),
+        warnings=notes_of(comparisons, names),
         sections=[
             *([] if alone else [_beside(comparisons, names)]),
             *(
@@ -167,8 +166,7 @@ def _beside(comparisons: Sequence[Comparison], names: Sequence[str]) -> Section:
     return Section(
         key="scores",
         title="Scores side by side",
-        question=f"A star marks a score that differs from {names[-1]} by more than chance. That is "
-        "adjusted for the scores of one job, not for the number of jobs.",
+        question=" ".join(f"{said}." for said in explain_signs(columns)),
         tables=[Table("Headline scores", header, rows, numeric=frozenset(range(1, len(header))))],
     )
 

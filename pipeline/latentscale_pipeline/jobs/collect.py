@@ -10,7 +10,7 @@ from latentscale_pipeline.corpus import Corpus
 from latentscale_pipeline.engine.collection import stage_spending
 from latentscale_pipeline.engine.state import StageState
 from latentscale_pipeline.engine.work import Work
-from latentscale_pipeline.jobs.expectations import expect_curves, expect_scores
+from latentscale_pipeline.jobs.expectations import expect_curves, expect_scores, read_samples
 from latentscale_pipeline.jobs.plan import Plan, measures_of
 from latentscale_pipeline.jobs.provenance import PROVENANCE_KEY
 from latentscale_pipeline.measures.base import Findings, Role
@@ -61,8 +61,9 @@ def assemble_results(
         findings[name] = MEASURES[name].name_representatives(section, found, result, plan.corpora)
     if plan.config.group_by is not None:
         findings["labels"] = collect_by_label(MEASURES, plan.config.measures, plan.facts, result)
-    scores = expect_scores(list(findings.values()), plan.config.measures, plan.facts, result)
-    findings = expect_curves(findings, plan.config.measures, plan.facts, result)
+    samples = read_samples(plan.config.measures, plan.facts, result)
+    scores = expect_scores(list(findings.values()), samples, plan.facts)
+    findings = expect_curves(findings, samples)
     results = model.Results(
         job=model.Job(
             id=plan.id,

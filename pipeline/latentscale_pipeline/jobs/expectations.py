@@ -13,18 +13,21 @@ from latentscale_pipeline.measures.base import (
     Results,
     Score,
 )
-from latentscale_pipeline.measures.fresh_samples import collect_samples
+from latentscale_pipeline.measures.fresh_samples import Expected, collect_samples
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.expected import with_expected
 from latentscale_pipeline.results.model import SampledScore
 
+Samples = Sequence[tuple[str, Expected]]
+"""What the samples of each measure say, by its name."""
 
-def expect_scores(
-    findings: Sequence[Findings],
-    sections: Mapping[str, Section],
-    facts: JobFacts,
-    results: Results,
-) -> list[Score]:
+
+def read_samples(sections: Mapping[str, Section], facts: JobFacts, results: Results) -> Samples:
+    """Return what the samples of every measure say."""
+    return list(collect_samples(MEASURES, sections, facts, results))
+
+
+def expect_scores(findings: Sequence[Findings], samples: Samples, facts: JobFacts) -> list[Score]:
     """Return all scores with what samples say of them.
 
     That is their means over samples and, in a job with a reference, their expected ranges, or the
@@ -32,7 +35,7 @@ def expect_scores(
     """
     scores = [score for finding in findings for score in finding.scores]
     found: dict[int, ExpectedScore | str] = {}
-    for name, expected in collect_samples(MEASURES, sections, facts, results):
+    for name, expected in samples:
         for place, score in enumerate(scores):
             if score.measure != name or score.of == "reference" or score.label is not None:
                 continue
@@ -48,15 +51,10 @@ def expect_scores(
     return with_expected(scores, found)
 
 
-def expect_curves(
-    findings: Mapping[str, Findings],
-    sections: Mapping[str, Section],
-    facts: JobFacts,
-    results: Results,
-) -> dict[str, Findings]:
+def expect_curves(findings: Mapping[str, Findings], samples: Samples) -> dict[str, Findings]:
     """Return the findings with where chance puts the curve of each measure that has one."""
     found = dict(findings)
-    for name, expected in collect_samples(MEASURES, sections, facts, results):
+    for name, expected in samples:
         own = found[name]
         if own.curve is None or own.section is None:
             continue

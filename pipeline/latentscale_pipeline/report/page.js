@@ -37,19 +37,29 @@
     buttonIn(zoom, "−", () => look(view.size * 2, 0.5, 0.5)).ariaLabel = "zoom out";
     buttonIn(zoom, "all", () => look(side, 0.5, 0.5));
     panel.addEventListener("wheel", (event) => {
-      if (view.size === side && !event.ctrlKey) return;
+      if (!event.deltaY || (view.size === side && !event.ctrlKey)) return;
       event.preventDefault();
       const box = area.getBoundingClientRect();
       const at = [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
-      look(view.size * (event.deltaY > 0 ? 1.25 : 0.8), ...at);
+      look(view.size * Math.exp(Math.max(-0.3, Math.min(0.3, event.deltaY / 300))), ...at);
     }, { passive: false });
-    panel.addEventListener("pointermove", (event) => {
-      if (!event.buttons || view.size === side) return;
+    let held = null;
+    area.addEventListener("pointerdown", (event) => {
+      if (view.size === side) return;
+      held = { x: event.clientX, y: event.clientY };
+      area.setPointerCapture(event.pointerId);
+    });
+    area.addEventListener("pointermove", (event) => {
+      if (!held) return;
       const box = area.getBoundingClientRect();
-      view.x -= (event.movementX / box.width) * view.size;
-      view.y -= (event.movementY / box.height) * view.size;
+      view.x -= ((event.clientX - held.x) / box.width) * view.size;
+      view.y -= ((event.clientY - held.y) / box.height) * view.size;
+      held = { x: event.clientX, y: event.clientY };
       look(view.size, 0, 0);
     });
+    for (const end of ["pointerup", "pointercancel"]) {
+      area.addEventListener(end, () => { held = null; });
+    }
 
     const names = panel.closest("figure").querySelectorAll(".legend .name");
     const layers = drawing.querySelectorAll("path");
@@ -68,7 +78,10 @@
     });
 
     return {
-      hides: (place) => hidden.size > 0 && hidden.has(place.text.split(": ", 1)[0]),
+      hides: ({ x, y, text }) =>
+        hidden.has(text.split(": ", 1)[0])
+        || 10 * x < view.x || 10 * x > view.x + view.size
+        || 10 * y < view.y || 10 * y > view.y + view.size,
       seen: ({ x, y, text }) => ({
         x: (100 * (10 * x - view.x)) / view.size,
         y: (100 * (10 * y - view.y)) / view.size,

@@ -35,8 +35,9 @@ SAME_CORPORA = Verdict(
 NO_REFERENCE = Verdict(
     value=None,
     reason="There is no reference, so nothing says what is usual.",
-    also="With --reference FILE a run says whether the corpus differs from it.",
 )
+
+WITH_REFERENCE = "With a reference, a run says whether the corpus differs from it."
 
 NAMED = 3
 """Largest number of further scores that are named; the rest are counted."""
@@ -62,7 +63,8 @@ class Compared(NamedTuple):
 def write_verdict(verdict: Verdict, usual: str = "the reference") -> tuple[str, list[str]]:
     """Return the heading of a verdict on what is usual, and its sentences."""
     heading = HEADINGS.get(verdict.value, "Cannot tell").format(usual)
-    return heading, [verdict.reason, *([verdict.also] if verdict.also else [])]
+    also = WITH_REFERENCE if verdict == NO_REFERENCE else verdict.also
+    return heading, [verdict.reason, *([also] if also else [])]
 
 
 def compared(scores: Sequence[Score]) -> list[Compared]:

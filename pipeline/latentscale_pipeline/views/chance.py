@@ -17,6 +17,8 @@ def with_chance(
     figure: Figure,
     known: CurveRange,
     *,
+    x: Sequence[float] | None = None,
+    x_label: str = "",
     relative: bool = True,
     points: bool = False,
     outside: str = "",
@@ -30,6 +32,8 @@ def with_chance(
         Its last panel has the axis of x that the differences share.
     known : CurveRange
         Mean values over samples of the corpus and of the reference, and their expected ranges.
+    x, x_label
+        Places and their label, if they aren't those of the figure.
     relative : bool
         Whether differences are in percent of the reference's values, which aren't 0.
     points : bool
@@ -46,13 +50,15 @@ def with_chance(
         return [100 * (value / at - 1) if relative else value - at for value, at in pairs]
 
     lower, upper, found = map(differences, (known.lower, known.upper, known.found))
-    x = known.x
+    x = list(known.x) if x is None else list(x)
     band = Curve(CHANCE.name, x, [0.0] * len(x), lower, upper, line=False, style=CHANCE)
     corpus = Curve("corpus", x, found, points=points, style=ROLE_STYLES["corpus"])
     unit = " in %" if relative else ""
     title = f"difference from the reference{unit}, of samples of {known.rows:,} rows"
     base = figure.panels[-1]
-    below = Panel("", base.x_label, title, [band, corpus], log_x=base.log_x, height=HEIGHT, **panel)
+    below = Panel(
+        "", x_label or base.x_label, title, [band, corpus], log_x=base.log_x, height=HEIGHT, **panel
+    )
     return replace(
         figure, caption=f"{_said(known, outside)} {figure.caption}", panels=[*figure.panels, below]
     )

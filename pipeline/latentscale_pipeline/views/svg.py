@@ -303,7 +303,7 @@ class _Plot:
     def readouts(self) -> list[Readout]:
         """Return what is said of each place: of all curves at a value of x, or of one point."""
         panel = self.panel
-        found: dict[tuple[float, float | None], dict[str, None]] = {}
+        found: dict[tuple[float, float | None, str], dict[str, None]] = {}
         for curve in filter(lambda curve: curve.name, panel.curves):
             kept, at, value, _, _ = self.placed(curve)
             own = _numbers(curve.x)[kept].tolist()
@@ -313,13 +313,13 @@ class _Plot:
                     continue  # a band reaches beyond the first and the last place
                 x, y = (b, a) if panel.turned else (a, b)
                 single = panel.turned or panel.scattered
-                key = (round(100 * x, 2), round(100 - 100 * y, 2) if single else None)
-                told = f"{curve.name}: {text}" if panel.bare else text
-                found.setdefault(key, {self._place(of): None})[told] = None
+                layer = f"{curve.name}: " if panel.bare else ""
+                key = (round(100 * x, 2), round(100 - 100 * y, 2) if single else None, layer)
+                found.setdefault(key, {self._place(of): None})[f"{layer}{text}"] = None
         readouts = []
         for key in sorted(found, key=lambda key: (key[0], key[1] or 0.0)):
             named, *texts = found[key]
-            readouts.append(Readout(*key, f"{named}{': ' if named else ''}{'; '.join(texts)}"))
+            readouts.append(Readout(*key[:2], f"{named}{': ' if named else ''}{'; '.join(texts)}"))
         return readouts
 
     def _place(self, value: float) -> str:

@@ -95,3 +95,8 @@ def test_it_is_the_same_again_and_needs_some_rows() -> None:
     assert (draw(rows).places == draw(rows).places).all()
     with pytest.raises(ValueError, match=f"needs {LEAST_ROWS} rows or more, got 19"):
         draw(rows[:19])
+
+
+def test_any_of_many_equal_rows_is_a_kept_neighbour() -> None:
+    rows = np.repeat(np.random.default_rng(9).standard_normal((12, 6)), 50, axis=0)
+    assert draw(rows).kept > 0.95

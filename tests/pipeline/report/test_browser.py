@@ -276,13 +276,11 @@ def test_a_map_names_its_rows_hides_layers_and_is_zoomed(browser: Any, tmp_path:
         page.mouse.move(box["x"] + across + beside, box["y"] + up)
         return str(output.inner_text())
 
-    first = "rows to look at: outliers; corpus: doc-3 · red · the first words"
+    first = "rows to look at: doc-3 · red · the first words: outliers"
     assert point(100, 100) == first
     assert point(100, 100, 16.0) == first
     assert point(100, 100, 20.0) == ""
-    assert point(900, 900) == (
-        "rows to look at: near row 77 of the corpus, near-duplicates; corpus: doc-9 · blue"
-    )
+    assert point(900, 900) == "rows to look at: near row 77 of the corpus: near-duplicates"
     assert point(120, 900) == "reference: row 1"
 
     # A layer that is hidden isn't named, and comes back.
@@ -292,6 +290,10 @@ def test_a_map_names_its_rows_hides_layers_and_is_zoomed(browser: Any, tmp_path:
     assert point(120, 900) == ""
     layer.click()
     assert point(120, 900) == "reference: row 1"
+    marks = figure.get_by_role("button", name="rows to look at")
+    marks.click()
+    assert point(100, 100) == "corpus: doc-3 · red · the first words"
+    marks.click()
 
     # Zoomed in, the middle is four times as large; what lies there is named where it is drawn.
     drawing = panel.locator("svg svg").first
@@ -308,6 +310,12 @@ def test_a_map_names_its_rows_hides_layers_and_is_zoomed(browser: Any, tmp_path:
     x, y, *_ = (float(part) for part in drawing.get_attribute("viewBox").split())
     assert x == pytest.approx(437.5, abs=1)
     assert y == 375
+    # What lies outside isn't read by keys.
+    panel.focus()
+    page.keyboard.press("ArrowRight")
+    assert output.inner_text().startswith("corpus: ")
+    assert HOSTILE.split()[0] in output.inner_text()
+    page.keyboard.press("Escape")
     figure.get_by_role("button", name="all").click()
     assert drawing.get_attribute("viewBox") == "0 0 1000 1000"
     panel.focus()

@@ -66,7 +66,11 @@ class MagnitudeReport(MeasureReport):
         grown = draw_rarefaction("magnitude-rarefaction", curves, "effective points")
         drawn = draw_functions(functions)
         if found.chance is not None:
-            drawn = with_chance(drawn, found.chance)
+            # A sample has scales of its own, up to where its rows are told apart.
+            last = found.chance.x[-1]
+            shares = [100 * scale / last for scale in found.chance.x]
+            label = "scale, in % of the largest"
+            drawn = with_chance(drawn, found.chance, x=shares, x_label=label)
         return [drawn, *([grown] if grown else [])]
 
     def overlays(self, found: Sequence[tuple[Style, MagnitudeFunction]]) -> list[Figure]:

@@ -32,8 +32,9 @@ TEXT_LENGTH = 60
 ROOM = 0.02
 """Room at the edges of the map, as a share of its side."""
 
-READ_BYTES = 2 * 2**30
-"""Largest size of all corpora whose rows are read again to mark those that weren't drawn."""
+READ_BYTES, DRAWN_BYTES = 2 * 2**30, 256 * 2**20
+"""Largest size of all corpora, and of the drawn rows in float64, that are read again to mark rows
+that weren't drawn; the former also that of ids, labels or texts."""
 
 
 def collect_projection(section: ProjectionSection, facts: JobFacts, results: Results) -> Findings:
@@ -87,10 +88,14 @@ def _named(part: RowsOnMap, corpus: Corpus) -> RowsOnMap:
     known = {
         field: [text[:TEXT_LENGTH] if name == "texts" else text for text in found]
         for field, name in (("id", "ids"), ("label", "labels"), ("text", "texts"))
-        if name in corpus.manifest.arrays
+        if name in corpus.manifest.arrays and _size(corpus, name) <= READ_BYTES
         for found in [corpus.texts_at(name, numbers).tolist()]
     }
     return part.model_copy(update=known)
+
+
+def _size(corpus: Corpus, name: str) -> int:
+    return sum(shard.size for shard in corpus.manifest.arrays[name].shards)
 
 
 def mark_rows(
@@ -132,8 +137,9 @@ def _places_beside(
 ) -> dict[RowKey, tuple[int, int]]:
     """Return the places of the nearest drawn rows, for rows that weren't drawn."""
     roles = {role for role, _ in drawn}
-    size = sum(corpora[role].n * corpora[role].d * corpora[role].dtype.itemsize for role in roles)
-    if not missing or size > READ_BYTES:
+    d = corpora["corpus"].d
+    size = sum(corpora[role].n * d * corpora[role].dtype.itemsize for role in roles)
+    if not missing or size > READ_BYTES or 8 * d * len(drawn) > DRAWN_BYTES:
         return {}
     queries, candidates = (
         as_points(_read(corpora, keys), metric) for keys in (missing, list(drawn))

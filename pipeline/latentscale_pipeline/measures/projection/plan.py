@@ -14,7 +14,7 @@ from latentscale_pipeline.measures.shared.random_rows import (
     share_reading,
 )
 
-ROW_BYTES = 12_288
+ROW_BYTES = 15_360
 """Memory of the layout for a row, beside its coordinates, at a perplexity of 30."""
 
 PAIR_OPERATIONS = 0.2

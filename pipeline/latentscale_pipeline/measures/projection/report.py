@@ -13,18 +13,21 @@ from latentscale_pipeline.measures.projection.results import (
 )
 from latentscale_pipeline.results.model import Results
 from latentscale_pipeline.views.figure import Curve, Figure, Panel, Style, present
-from latentscale_pipeline.views.formatting import printable, shorten, write_number
+from latentscale_pipeline.views.formatting import shorten, write_number
 
 LEAST_KEPT = 0.2
-"""Share of kept neighbours below which a map shows chance."""
+"""Share of neighbours, of those that chance wouldn't keep, below which a map isn't shown."""
+
+NEIGHBOURS = 10
+"""Neighbours of a row of which the kept share is known."""
 
 DOT, HALO = 5.0, 13.0
 """Widths of the dot of a row and of what marks a row to look at, in pixels."""
 
 MARKED = Style("rows to look at", "marked")
 
-TOLD_LENGTH = 40
-"""Characters of an id or a label that are told."""
+TOLD_LENGTH = 60
+"""Characters of an id, a label or a text that are told."""
 
 
 class ProjectionReport(MeasureReport):
@@ -36,11 +39,11 @@ class ProjectionReport(MeasureReport):
 
     def figures(self, found: ProjectionResults, results: Results) -> list[Figure]:
         """Draw the map, if it keeps enough neighbours to be looked at."""
-        return [_draw(found)] if found.kept >= LEAST_KEPT else []
+        return [_draw(found)] if _is_good(found) else []
 
     def notes(self, found: ProjectionResults) -> list[str]:
         """Say why there is no map."""
-        if found.kept >= LEAST_KEPT:
+        if _is_good(found):
             return []
         kept = _percent(found.kept)
         return [f"The map isn't shown: it would keep only {kept} of each row's nearest neighbours."]
@@ -49,6 +52,13 @@ class ProjectionReport(MeasureReport):
         """Return how the map was made."""
         said = f"t-SNE of the {found.metric} distance, perplexity {write_number(found.perplexity)}"
         return [("map", said)]
+
+
+def _is_good(found: ProjectionResults) -> bool:
+    """Return whether the map keeps more neighbours than chance would."""
+    others = sum(len(part.row) for _, part in present(found)) - 1
+    chance = NEIGHBOURS / max(others, NEIGHBOURS + 1)
+    return (found.kept - chance) / (1.0 - chance) >= LEAST_KEPT
 
 
 def _draw(found: ProjectionResults) -> Figure:
@@ -65,12 +75,10 @@ def _draw(found: ProjectionResults) -> Figure:
         for style, part in reversed(parts)
     ]
     counts = [f"{len(part.row):,} rows of the {style.name}" for style, part in parts]
-    shown = f"{' and '.join(counts)}, at random" if counts else ""
+    shown = f"{' and '.join(counts)}, at random"
     # What marks a row lies below its dot.
     panel = Panel("", "", "", [*_marks(found), *clouds], scattered=True, bare=SIDE)
-    return Figure(
-        "map", "Rows that are alike lie near each other", f"{_said(found, shown)}", [panel]
-    )
+    return Figure("map", "Rows that are alike lie near each other", _said(found, shown), [panel])
 
 
 def _said(found: ProjectionResults, shown: str) -> str:
@@ -91,22 +99,26 @@ def _marks(found: ProjectionResults) -> Iterator[Curve]:
 
 
 def _reasons(found: ProjectionResults) -> list[str]:
-    """Say why each marked row is marked, and which it is if it isn't drawn itself."""
-    drawn = {(style.name, row) for style, part in present(found) for row in part.row}
+    """Say which row each mark is and why; one that isn't drawn itself is near its mark."""
+    told = {
+        (style.name, row): text
+        for style, part in present(found)
+        for row, text in zip(part.row, _texts(part), strict=True)
+    }
+    near = "near row {} of the {}"
     return [
-        ", ".join(row.reasons)
-        if (row.of, row.row) in drawn
-        else f"near row {row.row} of the {row.of}, {', '.join(row.reasons)}"
+        f"{told.get((row.of, row.row)) or near.format(row.row, row.of)}: {', '.join(row.reasons)}"
         for row in found.marked or ()
     ]
 
 
 def _texts(part: RowsOnMap) -> list[str]:
     """Say of each row its id or number, its label and the start of its text."""
-    names = part.id or [f"row {row}" for row in part.row]
+    ids: Sequence[str] = part.id or [""] * len(part.row)
+    names = [given or f"row {row}" for given, row in zip(ids, part.row, strict=True)]
     beside: list[Sequence[str]] = [each for each in (part.label, part.text) if each is not None]
     return [
-        " · ".join(printable(shorten(told, TOLD_LENGTH)) for told in texts if told)
+        " · ".join(shorten(told, TOLD_LENGTH) for told in texts if told)
         for texts in zip(names, *beside, strict=True)
     ]
 
