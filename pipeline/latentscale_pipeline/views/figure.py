@@ -148,7 +148,7 @@ class Panel:
     turned: bool = False
     scattered: bool = False
     bare: float = 0.0
-    height: int = 200
+    height: int = 180
     rules: Sequence[Rule] = ()
 
 

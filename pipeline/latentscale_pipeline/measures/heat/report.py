@@ -60,8 +60,8 @@ class HeatReport(MeasureReport):
     group = "Shape"
     title = "Shape: heat trace and IMD"
     question = (
-        "Heat diffuses over the graph that joins every row to its nearest neighbours; how fast it "
-        "spreads at short and at long times describes the shape of the corpus at every scale."
+        "Heat spreads over the graph that joins every row to its nearest neighbours; how fast it "
+        "does tells the shape of the corpus at every scale."
     )
     source = "Tsitsulin et al., The Shape of Data, ICLR 2020, equations 2 to 6"
     scores: ClassVar[Mapping[str, Definition]] = {

@@ -32,8 +32,8 @@ class MagnitudeReport(MeasureReport):
     group = "Diversity"
     title = "Diversity at every scale: magnitude"
     question = (
-        "Magnitude is the effective number of distinct points when distances are multiplied by t: "
-        "it is 1 at t = 0 and approaches the number of distinct points as t grows."
+        "The effective number of distinct points when distances are multiplied by t: 1 at t = 0, "
+        "and nearly all of them where t is large."
     )
     source = "Limbeck et al., Metric Space Magnitude, NeurIPS 2024, definitions 3.1 to 3.5"
     scores: ClassVar[Mapping[str, Definition]] = {
@@ -171,7 +171,7 @@ def draw_functions(functions: Sequence[tuple[Style, MagnitudeFunction]]) -> Figu
     )
     counts = " and ".join(f"{function.n:,} ({style.name})" for style, function in functions)
     said = [
-        f"The function starts at 1 and approaches the number of distinct rows: {counts}.",
+        f"Distinct rows: {counts}.",
         *(["Dotted lines mark the convergence scales t_conv."] if rules else []),
         *sentences,
         said_of_brackets(brackets, "Bars are the brackets"),
