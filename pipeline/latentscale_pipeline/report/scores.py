@@ -18,7 +18,7 @@ from latentscale_pipeline.views.scores import (
     written_score,
 )
 
-SAMPLED = ("found at", "expected", "p")
+SAMPLED = ("found at", "expected", "p alone", "p adjusted")
 """Columns about samples of both corpora."""
 
 
@@ -90,7 +90,10 @@ def _score_cells(score: Score) -> dict[str, str]:
         "sampling error": "" if score.value is None else known,
         "found at": f"{expected.rows:,} rows: {found}" if expected else "",
         "expected": usual,
-        "p": write_p(expected.p) if expected else "",
+        "p alone": write_p(expected.p) if expected else "",
+        "p adjusted": write_p(expected.p_adjusted)
+        if expected and expected.p_adjusted is not None
+        else "",
         "unit": printable(score.unit),
         "better": BETTER.get(score.better, ""),
     }

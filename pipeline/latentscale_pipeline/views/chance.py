@@ -9,7 +9,7 @@ from typing import Any
 from latentscale_pipeline.results.model import CurveRange
 from latentscale_pipeline.views.figure import CHANCE, ROLE_STYLES, Curve, Figure, Panel
 
-HEIGHT = 96
+HEIGHT = 90
 """Height of the panel, in pixels."""
 
 

@@ -148,7 +148,7 @@ class Panel:
     turned: bool = False
     scattered: bool = False
     bare: float = 0.0
-    height: int = 180
+    height: int = 170
     rules: Sequence[Rule] = ()
 
 

@@ -349,7 +349,7 @@ def test_no_text_of_a_figure_overlaps_another_and_paper_is_short(
         assert overlapping == [], width
     assert page.evaluate("document.querySelectorAll('*').length") <= 5000
     printed = page.pdf(format="A4")
-    assert len(re.findall(rb"/Type\s*/Page\b", printed)) <= 13
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) <= 11
     page.close()
 
 

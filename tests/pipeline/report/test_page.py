@@ -297,9 +297,17 @@ def test_differences_of_vendi_scores_stand_above_what_chance_makes() -> None:
                 "upper": 12.0,
                 "z": 1.0,
                 "p": 0.3,
+                "p_adjusted": 0.9,
                 "smallest_found": 3.0,
             }
     check_results(results)
+    [numbers] = [each for each in job_report(read(results)).sections if each.key == "numbers"]
+    [table] = [each for each in numbers.tables if "p alone" in each.header]
+    places = [table.header.index(name) for name in ("p alone", "p adjusted")]
+    assert {tuple(row[place] for place in places) for row in table.rows} == {
+        ("0.30", "0.90"),
+        ("", ""),
+    }
     above, below = figures(results)["vendi-0"].panels
     assert below.places == above.places
     assert below.y_label == "difference from the reference in %, of samples of 300 rows"
