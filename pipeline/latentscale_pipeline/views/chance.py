@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from latentscale_pipeline.results.model import CurveRange
 from latentscale_pipeline.views.figure import CHANCE, ROLE_STYLES, Curve, Figure, Panel
@@ -20,9 +19,6 @@ def with_chance(
     x: Sequence[float] | None = None,
     x_label: str = "",
     relative: bool = True,
-    points: bool = False,
-    outside: str = "",
-    **panel: Any,
 ) -> Figure:
     """Return a figure with a panel of differences below.
 
@@ -36,42 +32,41 @@ def with_chance(
         Places and their label, if they aren't those of the figure.
     relative : bool
         Whether differences are in percent of the reference's values, which aren't 0.
-    points : bool
-        Whether values are drawn as points instead of a line.
-    outside : str
-        The places whose values lie outside of the grey, for the caption; by default they are
-        counted.
-    panel
-        Further settings of the panel.
     """
 
     def differences(values: Sequence[float]) -> list[float]:
         pairs = zip(values, known.centre, strict=True)
         return [100 * (value / at - 1) if relative else value - at for value, at in pairs]
 
-    lower, upper, found = map(differences, (known.lower, known.upper, known.found))
-    x = list(known.x) if x is None else list(x)
-    band = Curve(CHANCE.name, x, [0.0] * len(x), lower, upper, line=False, style=CHANCE)
-    corpus = Curve("corpus", x, found, points=points, style=ROLE_STYLES["corpus"])
-    unit = " in %" if relative else ""
-    title = f"difference from the reference{unit}, of samples of {known.rows:,} rows"
     base = figure.panels[-1]
+    x = known.x if x is None else x
+    lower, upper, found = map(differences, (known.lower, known.upper, known.found))
+    band = Curve(CHANCE.name, x, [0.0] * len(x), lower, upper, line=False, style=CHANCE)
+    corpus = Curve("corpus", x, found, points=bool(base.places), style=ROLE_STYLES["corpus"])
+    unit = " in %" if relative else ""
     below = Panel(
-        "", x_label or base.x_label, title, [band, corpus], log_x=base.log_x, height=HEIGHT, **panel
+        "",
+        x_label or base.x_label,
+        f"difference from the reference{unit}, of samples of {known.rows:,} rows",
+        [band, corpus],
+        log_x=base.log_x,
+        places=base.places,
+        height=HEIGHT,
     )
-    return replace(
-        figure, caption=f"{_said(known, outside)} {figure.caption}", panels=[*figure.panels, below]
-    )
+    caption = f"{_said(known, base)} {figure.caption}"
+    return replace(figure, caption=caption, panels=[*figure.panels, below])
 
 
-def _said(known: CurveRange, outside: str) -> str:
-    """Say whether values lie outside of the grey."""
-    beyond = [
-        not low <= value <= high
-        for low, value, high in zip(known.lower, known.found, known.upper, strict=True)
-    ]
-    if not any(beyond):
+def _said(known: CurveRange, panel: Panel) -> str:
+    """Say which values lie outside of the grey, or how many."""
+    ends = zip(known.lower, known.found, known.upper, strict=True)
+    outside = [not low <= value <= high for low, value, high in ends]
+    count = sum(outside)
+    if not count:
         return "Below, all lies where chance puts it 95 times in 100."
-    where = outside or f"{sum(beyond)} of {len(beyond)} values"
-    verb = "lies" if outside and " and " not in outside else "lie"
+    where = f"{count} of {len(outside)} values"
+    if panel.places:
+        names = [panel.places[round(x)] for x, out in zip(known.x, outside, strict=True) if out]
+        where = f"{panel.x_label} {' and '.join(names)}"
+    verb = "lies" if count == 1 else "lie"
     return f"Below, {where} {verb} outside of what chance makes 95 times in 100."

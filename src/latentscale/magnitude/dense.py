@@ -24,7 +24,6 @@ component of :data:`LEAST_COMPONENT` or more along the smallest eigenvector, but
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
@@ -53,8 +52,11 @@ squared from one to the next."""
 VANISHING = 750.0
 """Multiple of the inverse smallest distance beyond which nothing changes: exp(-750) is 0."""
 
-ROOT_ACCURACY, MOST_STEPS = 1e-9, 200
-"""Relative error of a root, and steps after which the last is returned."""
+ROOT_ACCURACY = 1e-9
+"""Relative error of a root."""
+
+LEAST_RTOL = 4.0 * float(np.finfo(np.float64).eps)
+"""Smallest relative accuracy that root finding accepts; that of a logarithm means nothing."""
 
 PROBES, LEAST_COMPONENT = 8, 0.01
 """Random vectors that bound the norm of the inverse, and the component that one of them has."""
@@ -193,8 +195,8 @@ def dense_convergence_scale(points: Points, target: float, tolerance: float) -> 
 
     Notes
     -----
-    Interpolates the logarithm of the odds, which is nearly linear in the logarithm of the scale.
-    Takes about five factors and ``24 n²`` bytes.
+    Uses Brent's method on the logarithm of the odds, which is nearly linear in the logarithm of the
+    scale. Takes five or six factors and ``24 n²`` bytes.
     """
     n = len(points)
     distances = all_distances(points)
@@ -217,7 +219,15 @@ def dense_convergence_scale(points: Points, target: float, tolerance: float) -> 
         low, high, stretch = high, min(stretch * high, largest), stretch**2
     while excess(low) >= 0:
         low, high, stretch = low / stretch, low, stretch**2
-    root = _find_root(excess, low, high)
+    root = math.exp(
+        scipy.optimize.brentq(
+            lambda logarithm: excess(math.exp(logarithm)),
+            math.log(low),
+            math.log(high),
+            xtol=ROOT_ACCURACY,
+            rtol=LEAST_RTOL,
+        )
+    )
     estimate, weights = evaluate(root)
     return root_estimate(
         root, estimate, goal, _slope(distances, root, weights), ROOT_ACCURACY * root
@@ -287,39 +297,6 @@ def _first_scale(distances: Float64Array, target: float, largest: float) -> floa
     while excess(low) >= 0:
         low, high = low - 1.0, low
     return math.exp(scipy.optimize.brentq(excess, low, high, xtol=GUESS_ACCURACY))
-
-
-def _find_root(excess: Callable[[float], float], low: float, high: float) -> float:
-    """Return a scale whose excess is that of one within :data:`ROOT_ACCURACY` of the root.
-
-    It lies between two scales of opposite excess. The logarithm of the scale is interpolated as a
-    polynomial of the excess by the last three values; where that leaves the bracket, it is halved.
-    """
-    logs, values = [math.log(low), math.log(high)], [excess(low), excess(high)]
-    below, above = logs
-    for _ in range(MOST_STEPS):
-        at = _interpolated(logs[-3:], values[-3:])
-        if not below < at < above:
-            at = (below + above) / 2.0
-        value = excess(math.exp(at))
-        slope = (value - values[-1]) / (at - logs[-1]) if at != logs[-1] else math.inf
-        logs.append(at)
-        values.append(value)
-        below, above = (at, above) if value < 0 else (below, at)
-        if abs(value) <= ROOT_ACCURACY * abs(slope) or above - below <= ROOT_ACCURACY:
-            break
-    return math.exp(logs[-1])
-
-
-def _interpolated(logs: Sequence[float], values: Sequence[float]) -> float:
-    """Return where the polynomial through some points, as a function of the value, is at 0."""
-    total = 0.0
-    for place, (at, value) in enumerate(zip(logs, values, strict=True)):
-        others = [other for number, other in enumerate(values) if number != place]
-        if value in others:
-            return math.nan
-        total += at * math.prod(other / (other - value) for other in others)
-    return total
 
 
 def _slope(distances: Float64Array, scale: float, weights: Float64Array) -> float:

@@ -1,1 +1,1 @@
-"""A drawing of rows in the plane."""
+"""Maps: rows placed in the plane so that near rows stay near."""

@@ -1,4 +1,4 @@
-r"""A drawing of a few thousand rows in the plane, in which near rows stay near: t-SNE.
+r"""A map of a few thousand rows, on which near rows stay near: t-SNE.
 
 Every row gives its nearest rows *affinities*, Gaussian weights whose entropy is that of
 ``perplexity`` equal ones (van der Maaten and Hinton 2008, "Visualizing data using t-SNE"). With
@@ -11,10 +11,10 @@ The first places are the two leading principal components, which keep distant gr
 to each other as far as a plane can (Kobak and Berens 2019, "The art of using t-SNE for single-cell
 transcriptomics"). The repulsion is summed over all pairs; for a few thousand rows that is faster
 than a tree, and its rounding doesn't depend on the number of threads. It does on the processor, and
-the last digits grow: another kind of machine draws another map, as good and with other places.
+the last digits grow: another kind of machine gives another map, as good and with other places.
 
-A drawing isn't a measurement. What it keeps is measured, though: the share of the nearest rows of
-each row that are among its nearest in the plane.
+A map isn't a measurement. What it keeps is measured, though: the share of the nearest rows of each
+row that are among its nearest in the plane.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PERPLEXITY = 30
 """Near rows that each row counts; three times as many get an affinity."""
 
 LEAST_ROWS = 20
-"""Fewest rows of a drawing."""
+"""Fewest rows of a map."""
 
 KEPT_NEIGHBOURS = 10
 """Nearest rows of which the kept share is measured."""
@@ -69,7 +69,7 @@ class Projection:
     Attributes
     ----------
     places : ndarray of float32, shape (n, 2)
-        Where each row is drawn, centred at the origin, without a unit.
+        Place of each row, centred at the origin, without a unit.
     kept : float
         Share of the ten nearest of each row in the plane that are among its ten nearest rows, or as
         near as the last of these.
@@ -82,12 +82,12 @@ class Projection:
 def project(
     points: Points, generator: np.random.Generator, *, perplexity: float = PERPLEXITY
 ) -> Projection:
-    """Draw rows in the plane.
+    """Place rows in the plane.
 
     Parameters
     ----------
     points : Points
-        ``n`` rows under a metric, at least :data:`LEAST_ROWS`. Equal rows are drawn side by side.
+        ``n`` rows under a metric, at least :data:`LEAST_ROWS`. Equal rows lie side by side.
     generator : numpy.random.Generator
         Finds the leading directions, and sets equal rows apart.
     perplexity : float
@@ -104,7 +104,7 @@ def project(
     """
     n = len(points)
     if n < LEAST_ROWS:
-        raise ValueError(f"a drawing needs {LEAST_ROWS} rows or more, got {n}")
+        raise ValueError(f"a map needs {LEAST_ROWS} rows or more, got {n}")
     perplexity = min(perplexity, (n - 1) / 3.0)
     count = min(n - 1, max(int(3.0 * perplexity), KEPT_NEIGHBOURS))
     near = exact_neighbours(points, count)

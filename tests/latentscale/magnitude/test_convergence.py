@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -136,30 +135,6 @@ def test_a_restored_search_goes_on_with_the_same_bits() -> None:
 def test_there_is_no_outcome_before_the_end() -> None:
     with pytest.raises(RuntimeError, match="isn't finished"):
         _ = start(centred(clusters(50, 3, 7))).outcome
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "function"),
-    [
-        (0.5, 3.0, lambda scale: np.log(scale)),
-        (1e-3, 1e4, lambda scale: np.arctan(5.0 * np.log(scale))),
-        (0.9, 40.0, lambda scale: (np.log(scale)) ** 3),
-        (0.5, 2.0, lambda scale: -1.0 if scale < 1.0 else 1.0),
-    ],
-)
-def test_a_root_is_found_whatever_the_function(
-    low: float, high: float, function: Callable[[float], float]
-) -> None:
-    tried = []
-
-    def excess(scale: float) -> float:
-        tried.append(scale)
-        return float(function(scale))
-
-    assert dense._find_root(excess, low, high) == pytest.approx(
-        1.0, rel=1e-3 if high == 40 else 1e-8
-    )
-    assert len(tried) <= 80
 
 
 def test_few_factors_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:

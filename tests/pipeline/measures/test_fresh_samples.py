@@ -307,3 +307,21 @@ def test_grey_holds_curves_of_one_source_and_not_of_another(tmp_path: Path) -> N
     alone.mkdir()
     without = job(alone, sample(300, 1), None, "{magnitude: {scales: 8}}")
     assert "chance" not in without["measures"]["magnitude"]
+
+
+@pytest.mark.full
+def test_grey_misses_one_place_in_twenty(tmp_path: Path) -> None:
+    """Of 40 pairs of one source, 9 times of the heat trace and 7 scales of magnitude each."""
+    measures = "{heat: {times: {start: 0.1, stop: 10, count: 9}}, magnitude: {scales: 8}}"
+    missed = {"heat": 0, "magnitude": 0}
+    for seed in range(40):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        results = job(folder, sample(300, 2 * seed), sample(300, 2 * seed + 1), measures)
+        for name in missed:
+            found = results["measures"][name]["chance"]
+            ends = zip(found["lower"], found["found"], found["upper"], strict=True)
+            missed[name] += sum(not low <= value <= high for low, value, high in ends)
+    # Places of one job aren't independent, so shares scatter by more than a binomial's.
+    assert missed["heat"] / (40 * 9) <= 0.12
+    assert missed["magnitude"] / (40 * 7) <= 0.12

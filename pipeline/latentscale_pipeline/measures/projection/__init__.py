@@ -1,4 +1,4 @@
-"""A map: some rows of the corpora, drawn in the plane so that near rows stay near."""
+"""A map: some rows of the corpora, placed in the plane so that near rows stay near."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class ProjectionMeasure(Measure):
     report = ProjectionReport()
 
     def plan(self, section: ProjectionSection, facts: JobFacts) -> list[Stage]:
-        """Plan random rows of each corpus, and where they are drawn."""
+        """Plan random rows of each corpus, and their places."""
         from latentscale_pipeline.measures.projection.plan import plan_projection
 
         return plan_projection(section, facts)
 
     def collect(self, section: ProjectionSection, facts: JobFacts, results: Results) -> Findings:
-        """Collect where the rows are drawn, and what the map keeps."""
+        """Collect the places of the rows, and what the map keeps."""
         from latentscale_pipeline.measures.projection.collect import collect_projection
 
         return collect_projection(section, facts, results)
@@ -50,7 +50,7 @@ class ProjectionMeasure(Measure):
         corpora: Mapping[Role, Corpus],
         rows: Sequence[RowsToLookAt],
     ) -> ProjectionResults:
-        """Mark the rows to look at; those that weren't drawn beside the nearest that was."""
+        """Mark the rows to look at, at their places or at those of the nearest rows on the map."""
         from latentscale_pipeline.measures.projection.collect import mark_rows
 
         return mark_rows(found, corpora, rows)

@@ -1,4 +1,4 @@
-"""The findings: where rows are drawn, which they are, and where the rows to look at lie."""
+"""The findings: the places of rows, which rows they are, and where the rows to look at lie."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from latentscale_pipeline.measures.projection.results import (
     ProjectionResults,
     RowsOnMap,
 )
+from latentscale_pipeline.measures.shared.random_rows import read_in_order
 from latentscale_pipeline.results.model import RowsToLookAt
 
 RowKey = tuple[Role, int]
@@ -33,12 +34,12 @@ ROOM = 0.02
 """Room at the edges of the map, as a share of its side."""
 
 READ_BYTES, DRAWN_BYTES = 2 * 2**30, 256 * 2**20
-"""Largest size of all corpora, and of the drawn rows in float64, that are read again to mark rows
-that weren't drawn; the former also that of ids, labels or texts."""
+"""Largest size of all corpora, and of the rows on the map in float64, that are read again to mark
+rows that aren't on it; the former also that of ids, labels or texts."""
 
 
 def collect_projection(section: ProjectionSection, facts: JobFacts, results: Results) -> Findings:
-    """Collect where the rows are drawn, and what the map keeps."""
+    """Collect the places of the rows, and what the map keeps."""
     counts = drawn_rows(section, facts)
     if sum(counts.values()) < LEAST_ROWS:
         return Findings(None, reason=f"a map needs {LEAST_ROWS} rows or more")
@@ -103,8 +104,8 @@ def mark_rows(
 ) -> ProjectionResults:
     """Return the map with the rows to look at.
 
-    A row that wasn't drawn is marked where the nearest drawn row is. Both are read again for that,
-    so such rows of corpora beyond :data:`READ_BYTES` aren't marked.
+    A row that isn't on the map is marked at the place of the nearest that is. Both are read again
+    for that, so such rows of corpora beyond :data:`READ_BYTES` aren't marked.
     """
     parts = _parts(found)
     reasons: dict[RowKey, list[str]] = {}
@@ -112,15 +113,15 @@ def mark_rows(
         for row in each.rows:
             if each.of in parts:
                 reasons.setdefault((each.of, row.row), []).append(each.reason)
-    drawn = {
+    placed = {
         (role, row): (x, y)
         for role, part in parts.items()
         for row, x, y in zip(part.row, part.x, part.y, strict=True)
     }
     beside = _places_beside(
-        found.metric, drawn, corpora, [key for key in reasons if key not in drawn]
+        found.metric, placed, corpora, [key for key in reasons if key not in placed]
     )
-    known = beside | drawn
+    known = beside | placed
     marked = [
         MarkedRow(of=key[0], row=key[1], reasons=said, x=known[key][0], y=known[key][1])
         for key, said in reasons.items()
@@ -131,22 +132,22 @@ def mark_rows(
 
 def _places_beside(
     metric: Metric,
-    drawn: Mapping[RowKey, tuple[int, int]],
+    placed: Mapping[RowKey, tuple[int, int]],
     corpora: Mapping[Role, Corpus],
     missing: Sequence[RowKey],
 ) -> dict[RowKey, tuple[int, int]]:
-    """Return the places of the nearest drawn rows, for rows that weren't drawn."""
-    roles = {role for role, _ in drawn}
+    """Return the places of the nearest rows on the map, for rows that aren't on it."""
+    roles = {role for role, _ in placed}
     d = corpora["corpus"].d
     size = sum(corpora[role].n * d * corpora[role].dtype.itemsize for role in roles)
-    if not missing or size > READ_BYTES or 8 * d * len(drawn) > DRAWN_BYTES:
+    if not missing or size > READ_BYTES or 8 * d * len(placed) > DRAWN_BYTES:
         return {}
     queries, candidates = (
-        as_points(_read(corpora, keys), metric) for keys in (missing, list(drawn))
+        as_points(_read(corpora, keys), metric) for keys in (missing, list(placed))
     )
     ids = -1 - np.arange(len(missing))
     found = nearest(queries, candidates, 1, query_ids=ids, candidate_ids=np.arange(len(candidates)))
-    places = list(drawn.values())
+    places = list(placed.values())
     return {
         key: places[place] for key, place in zip(missing, found.indices[:, 0].tolist(), strict=True)
     }
@@ -154,14 +155,12 @@ def _places_beside(
 
 def _read(corpora: Mapping[Role, Corpus], keys: Sequence[RowKey]) -> NDArray[np.float64]:
     """Return the vectors of some rows of any corpora, in their order."""
-    d = corpora["corpus"].d
-    vectors = np.empty((len(keys), d))
+    vectors = np.empty((len(keys), corpora["corpus"].d))
     for role, corpus in corpora.items():
-        places = np.array([place for place, key in enumerate(keys) if key[0] == role], np.int64)
-        numbers = np.array([keys[place][1] for place in places], np.int64)
-        if len(numbers):
-            order = np.argsort(numbers)
-            vectors[places[order]] = corpus.read_index(numbers[order])
+        places = [place for place, key in enumerate(keys) if key[0] == role]
+        if places:
+            numbers = np.array([keys[place][1] for place in places], np.int64)
+            vectors[places] = read_in_order(corpus, numbers)
     return vectors
 
 

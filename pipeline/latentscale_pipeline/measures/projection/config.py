@@ -15,8 +15,8 @@ class ProjectionSection(Section):
     metric: Metric = "cosine"
     """Distance between rows."""
     rows: Annotated[int, Field(ge=100, le=10_000)] = 2000
-    """Rows that are drawn at random, in a job with a reference half of them from each corpus. The
-    time grows with the square.
+    """Rows on the map, chosen at random, in a job with a reference half of them from each corpus.
+    The time grows with the square.
     """
     perplexity: Annotated[float, Field(ge=2.0, le=500.0)] = 30.0
     """Near rows that count for the place of a row."""

@@ -28,7 +28,7 @@ SEARCH_OPERATIONS = 60.0
 
 
 def plan_projection(section: ProjectionSection, facts: JobFacts) -> list[Stage]:
-    """Plan random rows of each corpus, and where they are drawn."""
+    """Plan random rows of each corpus, and their places."""
     if sum(drawn_rows(section, facts).values()) < LEAST_ROWS:
         return []
     drawn = [_drawn_stage(section, facts, role) for role in drawn_rows(section, facts)]
@@ -36,7 +36,7 @@ def plan_projection(section: ProjectionSection, facts: JobFacts) -> list[Stage]:
 
 
 def drawn_rows(section: ProjectionSection, facts: JobFacts) -> dict[Role, int]:
-    """Return how many rows of each corpus are drawn."""
+    """Return how many rows of each corpus are chosen."""
     corpora = {
         role: corpus
         for role, corpus in facts.corpora.items()

@@ -99,7 +99,7 @@ def _marks(found: ProjectionResults) -> Iterator[Curve]:
 
 
 def _reasons(found: ProjectionResults) -> list[str]:
-    """Say which row each mark is and why; one that isn't drawn itself is near its mark."""
+    """Say which row each mark is and why; one that isn't on the map is near its mark."""
     told = {
         (style.name, row): text
         for style, part in present(found)

@@ -16,7 +16,7 @@ Coordinate = Annotated[int, Field(ge=0, le=SIDE)]
 
 
 class RowsOnMap(Part):
-    """The rows of a corpus on the map, and where they are drawn."""
+    """The rows of a corpus on the map, and their places."""
 
     row: list[Count]
     """Numbers of the rows, ascending."""
@@ -42,13 +42,13 @@ class MarkedRow(Part):
     reasons: list[Text]
     """Why to look at it, as in `latentscale rows --only`."""
     x: Coordinate
-    """Place from left to right; that of the nearest drawn row if it wasn't drawn."""
+    """Place from left to right; that of the nearest row on the map if it isn't on it."""
     y: Coordinate
     """Place upwards."""
 
 
 class ProjectionResults(Part):
-    """Some rows of the corpora, drawn in the plane so that near rows stay near."""
+    """Some rows of the corpora, placed in the plane so that near rows stay near."""
 
     model_config = ConfigDict(title="projection")
 
@@ -57,8 +57,8 @@ class ProjectionResults(Part):
     perplexity: float
     """Near rows that count for the place of a row."""
     kept: Share
-    """Share of the ten nearest rows of each row, among those drawn, that are among its ten nearest
-    on the map."""
+    """Share of the ten nearest of each row on the map that are among its ten nearest rows of those
+    on the map, or as near as the last of these."""
     corpus: RowsOnMap
     """Rows of the corpus."""
     reference: Absent[RowsOnMap] = None

@@ -1,4 +1,4 @@
-"""Tasks of the projection: draw rows, and lay them out in the plane."""
+"""Tasks of the projection: choose random rows, and place them in the plane."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def store_drawn(inputs: Inputs) -> Output:
 
 
 def lay_out(inputs: Inputs) -> Output:
-    """Lay out the drawn rows of all corpora in one plane."""
+    """Place the drawn rows of all corpora in one plane."""
     p = inputs.parameters
     drawn = [inputs.results[name] for name in p["drawn"]]
     # Corpora of one job can be stored in different types.

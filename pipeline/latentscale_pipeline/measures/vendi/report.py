@@ -173,13 +173,7 @@ def _with_chance(figure: Figure, scores: Sequence[Score]) -> Figure:
         x=[orders.index(name) for name in names],
         **{end: [getattr(each, end) for _, each in known] for end in ends},
     )
-    outside = [
-        name
-        for name, (_, each) in zip(names, known, strict=True)
-        if not each.lower <= each.found <= each.upper
-    ]
-    said = f"order {' and '.join(outside)}"
-    return with_chance(figure, ranges, points=True, outside=said, places=orders)
+    return with_chance(figure, ranges)
 
 
 def _points(style: Style, entries: Sequence[VendiScore], orders: Sequence[float]) -> Curve:
