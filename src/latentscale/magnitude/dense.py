@@ -196,7 +196,7 @@ def dense_convergence_scale(points: Points, target: float, tolerance: float) -> 
     Notes
     -----
     Uses Brent's method on the logarithm of the odds, which is nearly linear in the logarithm of the
-    scale. Takes five or six factors and ``24 n²`` bytes.
+    scale. Takes five to seven factors and ``24 n²`` bytes.
     """
     n = len(points)
     distances = all_distances(points)
