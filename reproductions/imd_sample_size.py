@@ -19,11 +19,11 @@ from scipy.sparse import csr_array
 from jobs import results_of
 from latentscale.baselines.frechet import frechet_distance
 from latentscale.baselines.kernel_distance import kernel_distance
-from latentscale.baselines.moments import row_moments
 from latentscale.graphs.knn import summarise, symmetrise
 from latentscale.graphs.laplacian import normalised_laplacian
 from latentscale.heat.imd import imd_of_traces
 from latentscale.heat.trace import HeatTrace, estimate_heat_trace
+from latentscale.linalg.moments import row_moments
 from latentscale.neighbours.exact import exact_neighbours
 from latentscale.tiles.distances import as_points
 from latentscale_pipeline.views.figure import Curve, Panel

@@ -15,8 +15,8 @@ from scipy.linalg import sqrtm
 import latentscale
 from latentscale.baselines.frechet import frechet_distance
 from latentscale.baselines.kernel_distance import kernel_distance
-from latentscale.baselines.moments import row_moments
 from latentscale.estimate import Estimate
+from latentscale.linalg.moments import row_moments
 from latentscale_pipeline.views.figure import Curve, Panel
 from records import Finding, Reproduction, publish
 

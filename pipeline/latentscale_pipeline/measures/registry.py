@@ -10,6 +10,7 @@ from latentscale_pipeline.measures import (
     mmd,
     modes,
     projection,
+    spectrum,
     vendi,
 )
 from latentscale_pipeline.measures.base import Measure, RowFilter
@@ -24,6 +25,7 @@ MEASURES: dict[str, Measure] = {
     "geomca": geomca.MEASURE,
     "magnitude": magnitude.MEASURE,
     "vendi": vendi.MEASURE,
+    "spectrum": spectrum.MEASURE,
     "baselines": baselines.MEASURE,
 }
 """All measures, in the order of the report."""

@@ -21,8 +21,8 @@ import math
 import numpy as np
 from scipy.linalg import eigh, svdvals
 
-from latentscale.baselines.moments import Moments
 from latentscale.estimate import Estimate
+from latentscale.linalg.moments import Moments
 from latentscale.tiles.distances import Float64Array
 
 EPSILON = float(np.finfo(np.float64).eps)

@@ -13,11 +13,15 @@ neighbours and extremes are not such scores.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latentscale.sampling.subsets import allowance_for_few
+
+PartT = TypeVar("PartT")
 
 GROUPS = 20
 """Number of groups."""
@@ -32,6 +36,32 @@ def draw_groups(n: int, generator: np.random.Generator, groups: int = GROUPS) ->
         The group of each row, from 0 to ``min(groups, n) - 1``.
     """
     return np.asarray(generator.permutation(np.arange(n, dtype=np.intp) % groups))
+
+
+def leave_each_out(
+    parts: Sequence[PartT], merge: Callable[[Sequence[PartT]], PartT], *outside: PartT
+) -> Iterator[PartT]:
+    """Yield what all parts but one are together, for each of two or more parts in their order.
+
+    Parameters
+    ----------
+    parts : sequence
+        What is known of each group.
+    merge : callable
+        Joins a sequence of such parts.
+    *outside
+        Parts that are never left out.
+
+    Notes
+    -----
+    Merges ``G log2(G)`` times, and holds ``log2(G)`` merged parts.
+    """
+    if len(parts) == 1:
+        yield merge(outside)
+        return
+    half = len(parts) // 2
+    for kept, others in ((parts[:half], parts[half:]), (parts[half:], parts[:half])):
+        yield from leave_each_out(kept, merge, merge([*outside, *others]))
 
 
 def jackknife_error(left_out: NDArray[np.float64]) -> NDArray[np.float64]:

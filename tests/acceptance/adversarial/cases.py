@@ -21,7 +21,6 @@ from latentscale.baselines.moments import (
     geometric_mean_deviation,
     internal_diversity,
     mean_similarity,
-    row_moments,
 )
 from latentscale.duplicates.distinct import EQUAL_DIRECTION, find_distinct
 from latentscale.estimate import Estimate
@@ -29,6 +28,7 @@ from latentscale.graphs.knn import symmetrise
 from latentscale.graphs.laplacian import normalised_laplacian, unnormalised_laplacian
 from latentscale.heat.imd import imd_of_traces
 from latentscale.heat.trace import dense_heat_trace, estimate_heat_trace
+from latentscale.linalg.moments import row_moments
 from latentscale.magnitude.function import (
     NoConvergenceScale,
     convergence_scale,

@@ -12,8 +12,8 @@ from latentscale.baselines.moments import (
     geometric_mean_deviation,
     internal_diversity,
     mean_similarity,
-    row_moments,
 )
+from latentscale.linalg.moments import row_moments
 from latentscale.tiles.distances import as_points
 
 SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(4, 100))]

@@ -14,9 +14,8 @@ from latentscale.baselines.moments import (
     geometric_mean_deviation,
     internal_diversity,
     mean_similarity,
-    merge_row_moments,
-    row_moments,
 )
+from latentscale.linalg.moments import merge_row_moments, row_moments
 from tests import oracles
 
 

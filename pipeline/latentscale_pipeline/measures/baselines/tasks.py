@@ -12,14 +12,12 @@ from latentscale.baselines.frechet import frechet_distance
 from latentscale.baselines.kernel_distance import kernel_distance
 from latentscale.baselines.manifold_overlap import approximate_overlap, exact_overlap
 from latentscale.baselines.moments import (
-    Moments,
     geometric_mean_deviation,
     internal_diversity,
     mean_similarity,
-    merge_row_moments,
-    row_moments,
 )
 from latentscale.estimate import Estimate
+from latentscale.linalg.moments import Moments, merge_row_moments, row_moments
 from latentscale.tiles.distances import as_points
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import store_estimate

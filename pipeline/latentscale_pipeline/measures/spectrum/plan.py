@@ -1,0 +1,82 @@
+"""Stages of the spectrum: one pass over every corpus, and the scores of its groups of rows."""
+
+from __future__ import annotations
+
+from latentscale.sampling.jackknife import GROUPS
+from latentscale.spectrum.lengths import BINS
+from latentscale.spectrum.scores import LEAST_ROWS
+from latentscale_pipeline.engine.cost import CostEstimate
+from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.measures.base import (
+    CONVERSION_OPERATIONS,
+    FEW_TILES_BYTES,
+    RESULT_BYTES,
+    CorpusFacts,
+    JobFacts,
+    Role,
+)
+from latentscale_pipeline.measures.spectrum.tasks import SHARDS_PER_TASK, score_sums, sum_groups
+
+LEAST_GROUPS = 8
+"""Fewest groups of a corpus that is divided into groups."""
+
+MOMENT_BYTES = 256 * 2**20
+"""Memory for the moments of all groups of a corpus, unless these are the fewest."""
+
+BLOCK_ROWS = 4096
+"""Rows whose moments are computed at a time."""
+
+ROW_OPERATIONS = CONVERSION_OPERATIONS + 10.0
+"""Elementwise operations of a coordinate: conversion, deviation, length and direction."""
+
+EIGENVALUES = 2.0 * 4.0
+"""Multiply-adds of the two eigenvalue problems of a group, in units of d³; the half of each is
+bound by memory."""
+
+
+def plan_spectrum(facts: JobFacts) -> list[Stage]:
+    """Plan one pass over every corpus, and the scores."""
+    return [
+        _stage(corpus, role, facts.seed, count_groups(corpus) if facts.samples else 1)
+        for role, corpus in facts.corpora.items()
+    ]
+
+
+def stage_name(role: Role) -> str:
+    """Return the name of the stage of a corpus."""
+    return f"spectrum-{role}"
+
+
+def count_groups(corpus: CorpusFacts) -> int:
+    """Return how many groups the rows of a corpus are divided into."""
+    if corpus.n < LEAST_ROWS:
+        return 1
+    return max(LEAST_GROUPS, min(GROUPS, MOMENT_BYTES // (8 * corpus.d**2)))
+
+
+def _stage(corpus: CorpusFacts, role: Role, seed: int, groups: int) -> Stage:
+    matrix, parts = 8 * corpus.d**2, -(-corpus.shards // SHARDS_PER_TASK)
+    held = groups * (matrix + 8 * BINS)
+    return Stage(
+        name=stage_name(role),
+        work=sum_groups,
+        finalise=score_sums,
+        partitions=parts,
+        corpora=(role,),
+        parameters={"role": role, "groups": groups},
+        seed=seed,
+        memory_bytes=3 * corpus.shard_stored_bytes
+        + 3 * held
+        + 8 * matrix
+        + 6 * 8 * BLOCK_ROWS * corpus.d
+        + FEW_TILES_BYTES,
+        cost_estimate=CostEstimate(
+            bytes_read=corpus.stored_bytes + parts * held,
+            bytes_written=parts * held + 8 * (corpus.d + BINS) + (parts + 1) * RESULT_BYTES,
+            float64_multiply_adds=float(corpus.n) * corpus.d**2
+            + (groups + 2) * EIGENVALUES * float(corpus.d) ** 3,
+            elementwise_operations=ROW_OPERATIONS * corpus.n * corpus.d,
+            method="moments",
+            why=f"sums over the rows, in {groups} groups" if groups > 1 else "sums over the rows",
+        ),
+    )

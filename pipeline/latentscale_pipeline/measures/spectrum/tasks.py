@@ -1,0 +1,100 @@
+"""Tasks of the spectrum: moments and lengths by groups of rows, and what they score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.linalg.moments import Moments, row_moments
+from latentscale.sampling.jackknife import draw_groups
+from latentscale.spectrum.lengths import Lengths, row_lengths
+from latentscale.spectrum.ranks import variance_shares
+from latentscale.spectrum.scores import GroupSums, merge_sums, score_groups
+from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.measures.base import store_estimate
+from latentscale_pipeline.storage.artifacts import Artifact, Output
+
+SHARDS_PER_TASK = 8
+"""Shards that one task reads."""
+
+RECORDS: Mapping[str, type[Moments] | type[Lengths]] = {"moments": Moments, "lengths": Lengths}
+"""What is summed for each group."""
+
+
+def sum_groups(inputs: Inputs) -> Output:
+    """Sum the moments and the lengths of the rows of some shards, by random groups."""
+    p, generator = inputs.parameters, inputs.generator()
+    corpus = inputs.corpora[p["role"]]
+    first = inputs.index * SHARDS_PER_TASK
+    found: dict[int, GroupSums] = {}
+    for shard in range(first, min(first + SHARDS_PER_TASK, corpus.shard_count)):
+        rows = corpus.read_shard(shard)
+        group = draw_groups(len(rows), generator, p["groups"])
+        for number in np.unique(group).tolist():
+            own = rows[group == number]
+            _add(found, number, GroupSums(row_moments(own), row_lengths(own)))
+    return Output(values={"numbers": list(found)}, arrays=_stacked(list(found.values())))
+
+
+def score_sums(inputs: Inputs) -> Output:
+    """Join the sums of all parts, and score the corpus."""
+    held: dict[int, GroupSums] = {}
+    for part in inputs.parts:
+        for number, sums in zip(part.values["numbers"], _groups(part), strict=True):
+            _add(held, number, sums)
+    groups = [held[number] for number in sorted(held)]
+    scores = {
+        name: {"reason": found}
+        if isinstance(found, str)
+        else {"estimate": store_estimate(found.estimate), "sampling_error": found.sampling_error}
+        for name, found in score_groups(groups).items()
+    }
+    whole = merge_sums(groups)
+    try:
+        shares = variance_shares(whole.moments).values
+    except ValueError:
+        shares = np.empty(0)
+    lengths = whole.lengths
+    return Output(
+        values={
+            "scores": scores,
+            "groups": len(groups),
+            "least_length": lengths.least,
+            "largest_length": lengths.largest,
+        },
+        arrays={"shares": shares, "lengths": lengths.bins},
+    )
+
+
+def _add(held: dict[int, GroupSums], number: int, sums: GroupSums) -> None:
+    held[number] = merge_sums([held[number], sums]) if number in held else sums
+
+
+def _stacked(groups: Sequence[GroupSums]) -> dict[str, NDArray[Any]]:
+    """Return one array for each field of the groups' records."""
+    return {
+        f"{kind}_{field.name}": np.stack(
+            [getattr(getattr(group, kind), field.name) for group in groups]
+        )
+        for kind, record in RECORDS.items()
+        for field in fields(record)
+        if groups
+    }
+
+
+def _groups(part: Artifact) -> Iterator[GroupSums]:
+    """Yield the groups of a part, in the order in which they are stored."""
+    arrays = {name: part.array(name) for name in part.objects}
+    for place in range(len(part.values["numbers"])):
+        values: dict[str, list[Any]] = {
+            kind: [arrays[f"{kind}_{field.name}"][place] for field in fields(record)]
+            for kind, record in RECORDS.items()
+        }
+        moments, lengths = (
+            [value if value.ndim else value.item() for value in values[kind]] for kind in RECORDS
+        )
+        yield GroupSums(Moments(*moments), Lengths(*lengths))

@@ -1,0 +1,137 @@
+"""All scores of a spectrum, with sampling errors, from what is known of groups of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from latentscale.estimate import Estimate
+from latentscale.linalg.moments import Moments, merge_row_moments
+from latentscale.sampling.jackknife import jackknife_error, leave_each_out
+from latentscale.spectrum.lengths import Lengths, merge_lengths
+from latentscale.spectrum.ranks import (
+    corrected_participation_ratio,
+    corrected_rank,
+    effective_rank,
+    first_share,
+    iso_score,
+    participation_ratio,
+    singular_shares,
+    variance_shares,
+)
+
+Given = TypeVar("Given")
+Found = TypeVar("Found")
+
+CORRECTED = {
+    "effective rank": ("effective rank corrected", corrected_rank),
+    "participation ratio": ("participation ratio corrected", corrected_participation_ratio),
+}
+"""The scores that few rows bias, with the names and functions of what is corrected for that."""
+
+LEAST_ROWS = 40
+"""Fewest rows that are divided into groups."""
+
+NO_GROUPS = f"corrections need {LEAST_ROWS} rows or more, and sampling.method auto"
+
+ROUNDING = 1e-12
+"""Relative rounding of means and deviations of lengths, generously."""
+
+
+@dataclass(frozen=True)
+class GroupSums:
+    """What one pass knows of a group of rows."""
+
+    moments: Moments
+    lengths: Lengths
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A score with its standard error over fresh samples, None if that isn't known."""
+
+    estimate: Estimate
+    sampling_error: float | None = None
+
+
+def merge_sums(parts: Sequence[GroupSums]) -> GroupSums:
+    """Join what is known of disjoint sets of rows."""
+    return GroupSums(
+        merge_row_moments(part.moments for part in parts),
+        merge_lengths(part.lengths for part in parts),
+    )
+
+
+def score_groups(groups: Sequence[GroupSums]) -> dict[str, Scored | str]:
+    """Compute all scores of a corpus.
+
+    Parameters
+    ----------
+    groups : sequence of GroupSums
+        Random groups of its rows, of nearly equal size. With one group there are neither sampling
+        errors nor corrections.
+
+    Returns
+    -------
+    dict
+        By name, always the same names; a text says why there is no score.
+
+    Notes
+    -----
+    Costs two symmetric eigenvalue problems of d by d for each group and for all rows.
+    """
+    whole = merge_sums(groups)
+    found = _score(whole)
+    others = [_score(each) for each in leave_each_out(groups, merge_sums)] if groups[1:] else []
+    scored: dict[str, Scored | str] = {}
+    for name, own in found.items():
+        corrected, correct = CORRECTED.get(name, ("", None))
+        if isinstance(own, str):
+            scored |= {each: own for each in (name, corrected) if each}
+            continue
+        left_out = [each.value for other in others if isinstance(each := other[name], Estimate)]
+        values = np.array(left_out)
+        known = len(values) == len(others) > 1
+        scored[name] = Scored(own, float(jackknife_error(values)) if known else None)
+        if correct is None:
+            continue
+        scored[corrected] = NO_GROUPS
+        if known:
+            better = correct(own.value, values, float(whole.moments.dimension))
+            scored[corrected] = Scored(better.estimate, better.sampling_error)
+    return scored
+
+
+def _score(sums: GroupSums) -> dict[str, Estimate | str]:
+    """Compute the scores without errors and corrections."""
+    moments, lengths = sums.moments, sums.lengths
+    variances = _attempt(variance_shares, moments)
+    ratio = _attempt(participation_ratio, variances)
+    return {
+        "effective rank": _attempt(effective_rank, variances),
+        "participation ratio": ratio,
+        "IsoScore": _attempt(lambda known: iso_score(known, moments.dimension), ratio),
+        "first component": _attempt(first_share, variances),
+        "RankMe": _attempt(effective_rank, _attempt(singular_shares, moments)),
+        "mean length": _rounded(lengths.mean),
+        "length variation": (
+            _rounded(lengths.deviation / lengths.mean) if lengths.mean else "all rows are zero"
+        ),
+    }
+
+
+def _attempt(function: Callable[[Given], Found], given: Given | str) -> Found | str:
+    """Return what a function finds, or why there is nothing to find."""
+    if isinstance(given, str):
+        return given
+    try:
+        return function(given)
+    except ValueError as problem:
+        return str(problem)
+
+
+def _rounded(value: float) -> Estimate:
+    return Estimate(value, value * (1.0 - ROUNDING), value * (1.0 + ROUNDING), "exact", "moments")

@@ -1,0 +1,154 @@
+"""The spectrum through a job: as defined, however rows are stored, with labels and edge cases."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from latentscale_pipeline.corpus.ingest.create import ingest
+from tests.support.jobs import results_of, run_here
+
+
+def run(
+    folder: Path,
+    keys: str = "",
+    shard_bytes: int = 10**7,
+    labels: str | None = None,
+    **corpora: np.ndarray,
+) -> Any:
+    folder.mkdir()
+    text = f"name: s\noutput: {folder}\ncluster: {{kind: serial}}\nmeasures: {{spectrum: {{}}}}\n"
+    for role, rows in corpora.items():
+        source, stored = folder / f"{role}.npy", folder / f"{role}.zarr"
+        np.save(source, rows.astype("f4"))
+        ingest([str(source)], str(stored), shard_bytes=shard_bytes, labels=labels)
+        text += f"{role}: {stored}\n"
+    (folder / "job.yaml").write_text(text + keys)
+    run_here(folder / "job.yaml")
+    return results_of(folder)
+
+
+def drawn(seed: int, n: int, power: float = 0.5) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    return (generator.normal(size=(n, 24)) / np.arange(1, 25) ** power).astype("f4")
+
+
+def values(results: Any, of: str = "corpus") -> dict[str, Any]:
+    return {row["score"]: row for row in results["scores"] if row["of"] == of}
+
+
+def test_scores_equal_their_formulas(tmp_path: Path) -> None:
+    rows = drawn(0, 900).astype(float) + 0.3
+    results = run(tmp_path / "job", corpus=rows)
+    rows = rows.astype("f4").astype(float)
+    found = values(results)
+    variances = np.linalg.eigvalsh(np.cov(rows.T))[::-1]
+    shares = variances / variances.sum()
+    singular = np.linalg.svd(rows, compute_uv=False)
+    singular /= singular.sum()
+    lengths = np.linalg.norm(rows, axis=1)
+    expected = {
+        "effective rank": np.exp(-(shares * np.log(shares)).sum()),
+        "participation ratio": 1.0 / (shares**2).sum(),
+        "RankMe": np.exp(-(singular * np.log(singular)).sum()),
+        "IsoScore": (1.0 / (shares**2).sum() - 1.0) / 23.0,
+        "first component": shares[0],
+        "mean length": lengths.mean(),
+        "length variation": lengths.std() / lengths.mean(),
+    }
+    for name, value in expected.items():
+        assert found[name]["value"] == pytest.approx(value, rel=1e-9)
+        assert found[name]["lower"] <= value <= found[name]["upper"]
+        assert found[name]["bounds"] == "exact"
+    error = lengths.std() / np.sqrt(900)
+    assert found["mean length"]["sampling_error"] == pytest.approx(error, rel=0.5)
+    for name in ("effective rank", "participation ratio"):
+        assert found[f"{name} corrected"]["value"] > found[name]["value"]
+        assert found[f"{name} corrected"]["bounds"] == "estimate"
+        assert found[f"{name} corrected"]["size_dependent"] is False
+    part = results["measures"]["spectrum"]["corpus"]
+    cumulative = np.cumsum(shares)
+    assert part["shares"] == pytest.approx(cumulative[np.array(part["components"]) - 1])
+    assert part["components_90"] == np.searchsorted(cumulative, 0.9) + 1
+    assert sum(part["lengths"]["counts"]) == 900
+    assert (
+        part["lengths"]["edges"][0]
+        <= lengths.min()
+        <= lengths.max()
+        <= part["lengths"]["edges"][-1]
+    )
+
+
+def test_shards_change_nothing_but_the_groups(tmp_path: Path) -> None:
+    rows = drawn(1, 3000)
+    whole = values(run(tmp_path / "whole", corpus=rows))
+    cut = values(run(tmp_path / "cut", shard_bytes=20_000, corpus=rows))
+    for name, row in whole.items():
+        assert cut[name]["value"] == pytest.approx(row["value"], rel=2e-3), name
+        if "corrected" not in name:
+            assert cut[name]["value"] == pytest.approx(row["value"], rel=1e-10), name
+        assert cut[name]["sampling_error"] == pytest.approx(row["sampling_error"], rel=0.7), name
+
+
+def test_a_collapse_and_longer_rows_are_found(tmp_path: Path) -> None:
+    results = run(tmp_path / "flat", corpus=drawn(2, 1500, 1.5), reference=drawn(3, 1500))
+    assert results["verdict"]["value"] == "differs"
+    row = values(results)["effective rank"]["expected"]
+    assert row["p"] < 0.001
+    assert row["lower"] > values(results)["effective rank"]["value"]
+    results = run(tmp_path / "long", corpus=1.05 * drawn(2, 1500), reference=drawn(3, 1500))
+    found = values(results)
+    assert found["mean length"]["expected"]["p"] < 0.01
+    assert found["effective rank"]["expected"]["p"] > 0.01
+
+
+def test_two_samples_of_one_source_do_not_differ(tmp_path: Path) -> None:
+    found = []
+    for seed in range(8):
+        results = run(
+            tmp_path / str(seed), corpus=drawn(10 + seed, 700), reference=drawn(90 + seed, 900)
+        )
+        found += [
+            values(results)[name]["expected"]["p"] for name in ("effective rank", "mean length")
+        ]
+    assert min(found) > 0.002
+    assert np.mean(np.array(found) < 0.1) < 0.4
+
+
+def test_degenerate_corpora_say_why(tmp_path: Path) -> None:
+    found = values(run(tmp_path / "equal", corpus=np.full((50, 3), 0.5)))
+    assert found["effective rank"]["reason"] == "all rows are equal: nothing varies"
+    assert found["effective rank corrected"]["reason"] == "all rows are equal: nothing varies"
+    assert found["RankMe"]["value"] == pytest.approx(1.0)
+    assert found["mean length"]["value"] == pytest.approx(0.75**0.5)
+    found = values(run(tmp_path / "zero", corpus=np.zeros((50, 3))))
+    assert found["RankMe"]["reason"] == found["length variation"]["reason"] == "all rows are zero"
+    found = values(run(tmp_path / "one", corpus=np.array([[3.0, 4.0]])))
+    assert found["effective rank"]["reason"] == "there is only one row: nothing varies"
+    assert found["mean length"]["value"] == 5.0
+    found = values(run(tmp_path / "narrow", corpus=np.arange(60.0)[:, None]))
+    assert found["effective rank"]["value"] == 1.0
+    assert "one dimension" in found["IsoScore"]["reason"]
+    found = values(run(tmp_path / "few", corpus=drawn(4, 30)))
+    assert "40 rows" in found["effective rank corrected"]["reason"]
+    assert found["effective rank"]["sampling_error"] is None
+
+
+def test_corpora_of_other_dimensions_and_labels_are_measured(tmp_path: Path) -> None:
+    results = run(tmp_path / "unlike", corpus=drawn(5, 300), reference=drawn(6, 400)[:, :10])
+    assert values(results, "reference")["effective rank"]["value"] < 10
+    rows = np.concatenate([drawn(7, 200), drawn(8, 300, 2.0)])
+    np.savetxt(tmp_path / "labels.txt", ["wide"] * 200 + ["flat"] * 300, fmt="%s")
+    results = run(
+        tmp_path / "labelled",
+        "group_by: labels\n",
+        labels=str(tmp_path / "labels.txt"),
+        corpus=rows,
+    )
+    found = {
+        row["label"]: row["value"]
+        for row in results["scores"]
+        if row["score"] == "effective rank" and row.get("label")
+    }
+    assert found["wide"] > 2.0 * found["flat"]
