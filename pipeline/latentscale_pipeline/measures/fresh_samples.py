@@ -473,14 +473,16 @@ class Expected:
         return "it isn't measured on samples" if found is None else Expectation(**found)
 
     def curve(self, x: Sequence[float]) -> CurveRange | None:
-        """Return where the measure's curve is expected at its places, if that is known."""
+        """Return where the measure's curve is expected at its places, or those known of them."""
         known: dict[str, Any] = {} if self.artifact is None else self.artifact.values["expected"]
-        points = [known[point] for point in map(_point, range(len(x))) if point in known]
-        if not x or len(points) < len(x):
+        points = {at: known[_point(place)] for place, at in enumerate(x) if _point(place) in known}
+        if not points:
             return None
         ends = ("found", "centre", "lower", "upper")
         return CurveRange(
-            rows=self.rows, x=list(x), **{end: [point[end] for point in points] for end in ends}
+            rows=self.rows,
+            x=list(points),
+            **{end: [point[end] for point in points.values()] for end in ends},
         )
 
     def means(self, score: Score) -> Iterator[tuple[int, SampleMean]]:

@@ -5,6 +5,7 @@ from latentscale_pipeline.measures import (
     duplicates,
     geomca,
     heat,
+    intrinsic_dimension,
     label_shares,
     magnitude,
     mmd,
@@ -26,6 +27,7 @@ MEASURES: dict[str, Measure] = {
     "magnitude": magnitude.MEASURE,
     "vendi": vendi.MEASURE,
     "spectrum": spectrum.MEASURE,
+    "intrinsic_dimension": intrinsic_dimension.MEASURE,
     "baselines": baselines.MEASURE,
 }
 """All measures, in the order of the report."""

@@ -82,6 +82,8 @@ def test_a_source_stands_for_a_job_file(latentscale: Command) -> None:
         "heat",
         "magnitude",
         "vendi",
+        "spectrum",
+        "intrinsic_dimension",
         "baselines",
     ]
     assert (alone.name, alone.measures["magnitude"].scales) == ("gen", 40)

@@ -1,0 +1,144 @@
+"""Stages of the intrinsic dimension: random rows of each corpus, and their nearest neighbours."""
+
+from __future__ import annotations
+
+from latentscale.intrinsic_dimension.scores import SPLITS
+from latentscale_pipeline.engine.cost import CostEstimate
+from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.measures.base import (
+    CONVERSION_OPERATIONS,
+    FEW_TILES_BYTES,
+    RESULT_BYTES,
+    CorpusFacts,
+    JobFacts,
+    Role,
+)
+from latentscale_pipeline.measures.intrinsic_dimension.config import IntrinsicDimension
+from latentscale_pipeline.measures.intrinsic_dimension.tasks import (
+    find_neighbours,
+    read_drawn,
+    score_rows,
+    store_drawn,
+)
+from latentscale_pipeline.measures.shared.random_rows import (
+    drawing_bytes,
+    row_bytes,
+    share_reading,
+)
+from latentscale_pipeline.measures.shared.shard_blocks import (
+    block_bytes,
+    count_blocks,
+    shards_per_block,
+)
+
+NEIGHBOURS = (5, 10, 20, 50, 100)
+"""Numbers of neighbours at which the dimension is shown, beside that of the score."""
+
+LIST_ROWS = 256
+"""Neighbours that are looked up, more than twice as many as the largest number."""
+
+LEAST_ROWS = 100
+"""Fewest rows that are looked up, whatever the budget."""
+
+ENTRY_BYTES = 24
+"""An entry of a list: a row, its distance, and what orders equal distances."""
+
+PAIR_OPERATIONS = 4.0
+"""Elementwise operations of a pair of rows: is it nearer than the last in the list?"""
+
+ENTRY_OPERATIONS = 60.0
+"""Elementwise operations to insert a row into a list, of 1 + log(n / l) for each place in it."""
+
+
+def plan_dimensions(section: IntrinsicDimension, facts: JobFacts) -> list[Stage]:
+    """Plan random rows of every corpus, and the search for their neighbours."""
+    return [
+        stage
+        for role, corpus in facts.corpora.items()
+        if not too_few_rows(section, corpus)
+        for stage in _stages(section, facts, role)
+    ]
+
+
+def too_few_rows(section: IntrinsicDimension, corpus: CorpusFacts) -> str:
+    """Return why a corpus has no dimension; empty if it has one."""
+    if corpus.n > section.k:
+        return ""
+    return f"{section.k} neighbours of a row need {section.k + 1} rows"
+
+
+def stage_name(role: Role) -> str:
+    """Return the name of the stage with the dimensions of a corpus."""
+    return f"dimension-{role}"
+
+
+def numbers_of_neighbours(section: IntrinsicDimension, corpus: CorpusFacts) -> list[int]:
+    """Return the numbers of neighbours at which the dimension of a corpus is computed."""
+    return sorted(k for k in {*NEIGHBOURS, section.k} if k < corpus.n)
+
+
+def looked_up(section: IntrinsicDimension, facts: JobFacts, role: Role) -> int:
+    """Return how many rows of a corpus are looked up."""
+    n = facts.corpora[role].n
+    return min(n, section.rows, max(LEAST_ROWS, int(facts.pairs / n)))
+
+
+def _stages(section: IntrinsicDimension, facts: JobFacts, role: Role) -> list[Stage]:
+    corpus, rows = facts.corpora[role], looked_up(section, facts, role)
+    drawn = Stage(
+        name=f"dimension-rows-{role}",
+        work=store_drawn,
+        temporary="result",
+        corpora=(role,),
+        parameters={"role": role, "rows": rows},
+        seed=facts.seed,
+        memory_bytes=2 * row_bytes(corpus) * rows + drawing_bytes(corpus.n, rows),
+        cost_estimate=CostEstimate(bytes_written=(row_bytes(corpus) + 8) * rows + RESULT_BYTES),
+    )
+    return [
+        share_reading(drawn, corpus, read_drawn, rows),
+        _search_stage(section, facts, role, drawn.name),
+    ]
+
+
+def _search_stage(section: IntrinsicDimension, facts: JobFacts, role: Role, drawn: str) -> Stage:
+    corpus, rows = facts.corpora[role], looked_up(section, facts, role)
+    length, parts = min(LIST_ROWS, corpus.n - 1), count_blocks(corpus)
+    entries, pairs = rows * length, float(rows) * corpus.n
+    neighbours = numbers_of_neighbours(section, corpus)
+    return Stage(
+        name=stage_name(role),
+        work=find_neighbours,
+        finalise=score_rows,
+        partitions=parts,
+        needs=(drawn,),
+        corpora=(role,),
+        parameters={
+            "role": role,
+            "drawn": drawn,
+            "metric": section.metric,
+            "length": length,
+            "neighbours": neighbours,
+            "errors": facts.samples > 0,
+            "shards_per_block": shards_per_block(corpus),
+        },
+        seed=facts.seed,
+        memory_bytes=block_bytes(corpus)
+        + rows * (corpus.d * 24 + row_bytes(corpus))
+        + 8 * ENTRY_BYTES * entries
+        + FEW_TILES_BYTES,
+        cost_estimate=CostEstimate(
+            bytes_read=corpus.stored_bytes + parts * ENTRY_BYTES * entries,
+            bytes_written=parts * (ENTRY_BYTES * entries + RESULT_BYTES) + RESULT_BYTES,
+            exchanged_bytes=parts * ENTRY_BYTES * entries,
+            result_bytes=RESULT_BYTES,
+            float32_multiply_adds=pairs * corpus.d,
+            elementwise_operations=PAIR_OPERATIONS * pairs
+            + CONVERSION_OPERATIONS * corpus.n * corpus.d
+            + ENTRY_OPERATIONS * entries * parts
+            + 4.0 * SPLITS * len(neighbours) * 8.0 * entries,
+            method="exact",
+            why=f"the nearest of all rows to {rows:,}"
+            + (" random rows" if rows < corpus.n else ""),
+        ),
+    )

@@ -1,0 +1,79 @@
+"""Tasks of the intrinsic dimension: draw rows, find their neighbours, and score them."""
+
+from __future__ import annotations
+
+from functools import partial, reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.intrinsic_dimension.estimators import neighbour_distances
+from latentscale.intrinsic_dimension.scores import Dimension, score_dimensions
+from latentscale.neighbours.exact import Neighbours, merge, nearest
+from latentscale.tiles.distances import as_points
+from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.measures.base import store_estimate
+from latentscale_pipeline.measures.shared.random_rows import gather_rows, read_share
+from latentscale_pipeline.measures.shared.records import load_record, record_output
+from latentscale_pipeline.measures.shared.shard_blocks import find_block, read_points
+from latentscale_pipeline.storage.artifacts import Output
+
+
+def read_drawn(inputs: Inputs) -> Output:
+    """Read the drawn rows in some shards."""
+    return read_share(inputs, inputs.corpora[inputs.parameters["role"]], _drawn(inputs))
+
+
+def store_drawn(inputs: Inputs) -> Output:
+    """Store the drawn rows with their numbers, which ascend."""
+    rows = _drawn(inputs)
+    vectors = gather_rows(inputs, inputs.corpora[inputs.parameters["role"]], rows)
+    return Output(arrays={"rows": rows, "vectors": vectors})
+
+
+def find_neighbours(inputs: Inputs) -> Output:
+    """Find the nearest rows of a block to every drawn row."""
+    p = inputs.parameters
+    corpus, drawn = inputs.corpora[p["role"]], inputs.results[p["drawn"]]
+    rows = drawn.array("rows")
+    queries = as_points(drawn.array("vectors"), p["metric"])
+    best = Neighbours.none(len(rows), p["length"])
+    for piece, points in read_points(corpus, find_block(inputs, corpus), p["metric"]):
+        best = nearest(
+            queries,
+            points,
+            p["length"],
+            query_ids=rows,
+            candidate_ids=np.arange(piece.start, piece.stop, dtype=np.int64),
+            known=best,
+        )
+    return record_output(best)
+
+
+def score_rows(inputs: Inputs) -> Output:
+    """Join the neighbours of all blocks, and compute the dimensions."""
+    p = inputs.parameters
+    corpus, rows = inputs.corpora[p["role"]], inputs.results[p["drawn"]].array("rows")
+    parts = (load_record(Neighbours, part) for part in inputs.parts)
+    found = reduce(partial(merge, k=p["length"]), parts)
+    lists = neighbour_distances(rows, found.distances, found.indices, p["metric"])
+    seed = int(inputs.generator().integers(2**62)) if p["errors"] or len(rows) < corpus.n else None
+    dimensions = score_dimensions(lists, corpus.n, corpus.d, p["neighbours"], seed)
+    return Output(
+        values={
+            "rows": len(rows),
+            "two_nearest": _stored(dimensions.two_nearest),
+            "maximum_likelihood": [_stored(each) for each in dimensions.maximum_likelihood],
+        }
+    )
+
+
+def _stored(found: Dimension) -> dict[str, Any]:
+    estimate = None if found.estimate is None else store_estimate(found.estimate)
+    return {"estimate": estimate, "sampling_error": found.sampling_error, "rows": found.rows}
+
+
+def _drawn(inputs: Inputs) -> NDArray[np.int64]:
+    n, rows = inputs.corpora[inputs.parameters["role"]].n, inputs.parameters["rows"]
+    return np.sort(inputs.common_generator().choice(n, rows, replace=False)).astype(np.int64)

@@ -1,0 +1,1 @@
+"""The number of coordinates that describe the rows near each other."""

@@ -1,0 +1,156 @@
+r"""Intrinsic dimensions from the distances of rows to their nearest neighbours.
+
+Near a row, the number of rows within a distance r grows like :math:`r^D`. With the distances
+:math:`r_1 < r_2 < \dots` from a row to its nearest neighbours, :math:`\ln(r_k / r_j)` has the mean
+:math:`(H_{k-1} - H_{j-1}) / D` if the density is even, whatever it is.
+
+*MLE* at k neighbours (Levina & Bickel, NIPS 2004, eq. 8) averages over j < k and over the rows. The
+averages are taken before the reciprocal, as MacKay & Ghahramani (Comments on "Maximum likelihood
+estimation of intrinsic dimension", 2005, eq. 4) correct it:
+
+.. math:: \frac1D = \frac1m \sum_i \frac1{k-1} \sum_{j<k} \ln \frac{r_k(i)}{r_j(i)}
+
+*TwoNN* (Facco et al., Scientific Reports 2017, Methods) uses :math:`\mu = r_2 /
+r_1`, whose logarithm is exponentially distributed with the rate D. A line through the origin is
+fitted to :math:`-\ln(1 - F(\mu))` over :math:`\ln \mu`, with the empirical distribution F, without
+the tenth of the rows with the largest :math:`\mu`.
+
+Neighbours at distance 0 are left out, and neighbours at equal distances count once: these are
+copies of rows, which have no direction.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.tiles.distances import Float64Array, Metric
+
+Int64Array = NDArray[np.int64]
+
+KEPT = 0.9
+"""Share of the rows that TwoNN fits."""
+
+LEAST_ROWS = 10
+"""Fewest rows to which TwoNN fits a line."""
+
+_STEP, _FIRST, _SECOND = (
+    np.uint64(word) for word in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)
+
+
+@dataclass(frozen=True)
+class NeighbourDistances:
+    """Distances of some rows to their nearest neighbours.
+
+    Attributes
+    ----------
+    rows : ndarray of int64, shape (m,)
+        Row numbers.
+    logarithms : ndarray of float64, shape (m, l)
+        Logarithms of the distances, ascending.
+    indices : ndarray of int64, shape (m, l)
+        Row numbers of the neighbours.
+    counted : ndarray of bool, shape (m, l)
+        Which neighbours count: not those at distance 0 or as far as the one before.
+    """
+
+    rows: Int64Array
+    logarithms: Float64Array
+    indices: Int64Array
+    counted: NDArray[np.bool_]
+
+    def half(self, split: int, side: int, seed: int) -> NeighbourDistances:
+        """Return what a search in half of the corpus finds for the rows in it.
+
+        Parameters
+        ----------
+        split : int
+            Which of 64 random divisions.
+        side : int
+            0 or 1.
+        seed : int
+            Determines the divisions.
+        """
+        own = self.rows_of_half(split, side, seed)
+        kept = own.counted & (sides(own.indices, split, seed) == side)
+        return replace(own, counted=kept)
+
+    def rows_of_half(self, split: int, side: int, seed: int) -> NeighbourDistances:
+        """Return the lists of the rows in a half, with all neighbours."""
+        own = sides(self.rows, split, seed) == side
+        return NeighbourDistances(
+            self.rows[own], self.logarithms[own], self.indices[own], self.counted[own]
+        )
+
+
+def sides(rows: Int64Array, split: int, seed: int) -> NDArray[np.uint8]:
+    """Return the half in which rows are: one of 64 random divisions, by a hash of row numbers."""
+    with np.errstate(over="ignore"):
+        words = rows.astype(np.uint64) * _STEP + np.uint64(seed)
+        words = (words ^ (words >> np.uint64(30))) * _FIRST
+        words = (words ^ (words >> np.uint64(27))) * _SECOND
+        words ^= words >> np.uint64(31)
+    return np.asarray((words >> np.uint64(split)) & np.uint64(1), dtype=np.uint8)
+
+
+def neighbour_distances(
+    rows: Int64Array, distances: Float64Array, indices: Int64Array, metric: Metric
+) -> NeighbourDistances:
+    """Return lists of nearest neighbours, as the estimators need them.
+
+    Parameters
+    ----------
+    rows : ndarray of int64, shape (m,)
+        Row numbers.
+    distances : ndarray of float64, shape (m, l)
+        Ascending; infinite where there are too few neighbours. Under the cosine metric they are
+        one minus the cosine, and the length of the chord is taken instead.
+    indices : ndarray of int64, shape (m, l)
+        Row numbers of the neighbours.
+    metric : {"euclidean", "cosine", "manhattan"}
+        Of the distances.
+    """
+    counted = np.isfinite(distances) & (distances > 0.0)
+    counted[:, 1:] &= distances[:, 1:] > distances[:, :-1]
+    logarithms = np.log(distances, where=counted, out=np.zeros_like(distances))
+    if metric == "cosine":
+        logarithms *= 0.5
+    return NeighbourDistances(rows, logarithms, indices, counted)
+
+
+def mean_log_ratios(lists: NeighbourDistances, k: int) -> Float64Array:
+    r"""Return the mean of :math:`\ln(r_k / r_j)` over j < k, of every row with k neighbours.
+
+    Returns
+    -------
+    ndarray of float64, shape (at most m,)
+        Empty if no row has as many.
+    """
+    rank = np.cumsum(lists.counted, axis=1)
+    enough = rank[:, -1] >= k if rank.shape[1] else np.zeros(len(rank), dtype=np.bool_)
+    rank, counted, logarithms = rank[enough], lists.counted[enough], lists.logarithms[enough]
+    last = np.take_along_axis(logarithms, (rank >= k).argmax(axis=1)[:, None], axis=1)[:, 0]
+    before = np.where(counted & (rank < k), logarithms, 0.0).sum(axis=1)
+    return np.asarray(last - before / (k - 1))
+
+
+def maximum_likelihood(ratios: Float64Array) -> float:
+    """Return the dimension from :func:`mean_log_ratios`; NaN if no row has enough neighbours."""
+    return 1.0 / float(ratios.mean()) if len(ratios) else math.nan
+
+
+def two_nearest(ratios: Float64Array) -> float:
+    """Return the dimension by TwoNN, from :func:`mean_log_ratios` with two neighbours.
+
+    NaN if fewer than :data:`LEAST_ROWS` rows have two neighbours.
+    """
+    if len(ratios) < LEAST_ROWS:
+        return math.nan
+    used = int(KEPT * len(ratios))
+    x = np.sort(ratios)[:used]
+    y = -np.log1p(-np.arange(1, used + 1) / len(ratios))
+    return float(x @ y) / float(x @ x)

@@ -1,0 +1,183 @@
+"""Intrinsic dimensions equal their formulas, find known ones, and their errors cover."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from latentscale.intrinsic_dimension.estimators import (
+    NeighbourDistances,
+    neighbour_distances,
+    sides,
+)
+from latentscale.intrinsic_dimension.scores import Dimensions, score_dimensions
+from latentscale.neighbours.exact import nearest
+from latentscale.tiles.distances import Metric, as_points
+
+NEIGHBOURS = (5, 10, 20)
+
+
+def searched(
+    rows: np.ndarray, length: int, metric: Metric = "euclidean", asked: np.ndarray | None = None
+) -> NeighbourDistances:
+    points, ids = as_points(rows, metric), np.arange(len(rows))
+    asked = ids if asked is None else asked
+    found = nearest(points.take(asked), points, length, query_ids=asked, candidate_ids=ids)
+    return neighbour_distances(asked, found.distances, found.indices, metric)
+
+
+def scored(rows: np.ndarray, seed: int | None = None, **search: object) -> Dimensions:
+    lists = searched(rows, min(64, len(rows) - 1), **search)  # type: ignore[arg-type]
+    return score_dimensions(lists, len(rows), rows.shape[1], NEIGHBOURS, seed)
+
+
+def sorted_distances(rows: np.ndarray) -> np.ndarray:
+    """Distances of every row to the others, ascending, by brute force."""
+    differences = rows[:, None, :] - rows[None, :, :]
+    found = np.sqrt((differences**2).sum(axis=-1))
+    return np.sort(found, axis=1)[:, 1:]
+
+
+def likelihood_of_levina_and_bickel(distances: np.ndarray, k: int) -> float:
+    """The mean of the inverse local estimates, and its reciprocal."""
+    inverse = [
+        sum(math.log(own[k - 1] / own[j]) for j in range(k - 1)) / (k - 1) for own in distances
+    ]
+    return 1.0 / (sum(inverse) / len(inverse))
+
+
+def slope_of_facco(distances: np.ndarray) -> float:
+    """The steps of the paper, with a least-squares line through the origin."""
+    ratio = np.sort(distances[:, 1] / distances[:, 0])
+    n = len(ratio)
+    kept = ratio[: int(0.9 * n)]
+    y = [-math.log(1.0 - i / n) for i in range(1, len(kept) + 1)]
+    return float(np.linalg.lstsq(np.log(kept)[:, None], np.array(y), rcond=None)[0][0])
+
+
+SEEDS = [*range(8), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(8, 50))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_they_equal_the_published_formulas(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    n, d = int(generator.integers(40, 200)), int(generator.integers(2, 20))
+    rows = generator.normal(size=(n, d)) * 10.0 ** generator.integers(-4, 5)
+    distances, found = sorted_distances(rows), scored(rows)
+    expected = [slope_of_facco(distances)]
+    expected += [likelihood_of_levina_and_bickel(distances, k) for k in NEIGHBOURS]
+    for value, own in zip(expected, (found.two_nearest, *found.maximum_likelihood), strict=True):
+        assert own.estimate is not None
+        assert own.estimate.value == pytest.approx(value, rel=1e-9)
+        assert own.estimate.lower <= value <= own.estimate.upper
+        assert own.estimate.bounds == "exact"
+        assert own.rows == n
+
+
+def cube(generator: np.random.Generator, n: int, dimension: int) -> np.ndarray:
+    """A cube without edges, curled up into twice as many coordinates."""
+    angles = 2.0 * math.pi * generator.random((n, dimension))
+    return np.hstack([np.cos(angles), np.sin(angles)])
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 5])
+def test_known_dimensions_are_found(dimension: int) -> None:
+    found = scored(cube(np.random.default_rng(1), 4000, dimension))
+    for own in (found.two_nearest, *found.maximum_likelihood):
+        assert own.estimate is not None
+        assert own.estimate.value == pytest.approx(dimension, rel=0.08)
+
+
+def test_the_cosine_metric_measures_chords() -> None:
+    generator = np.random.default_rng(2)
+    rows = generator.normal(size=(600, 6))
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    found, expected = scored(rows, metric="cosine"), scored(unit)
+    for own, other in zip(found.maximum_likelihood, expected.maximum_likelihood, strict=True):
+        assert own.estimate is not None
+        assert other.estimate is not None
+        assert own.estimate.value == pytest.approx(other.estimate.value, rel=1e-6)
+
+
+def test_copies_of_rows_change_little() -> None:
+    """Copies have no distance, and a neighbour's copies count once."""
+    rows = np.random.default_rng(3).normal(size=(400, 5))
+    plain, doubled = scored(rows), scored(np.concatenate([rows, rows]))
+    for own, other in zip(plain.maximum_likelihood, doubled.maximum_likelihood, strict=True):
+        assert own.estimate is not None
+        assert other.estimate is not None
+        assert own.estimate.value == pytest.approx(other.estimate.value, rel=1e-12)
+
+
+def test_without_enough_neighbours_there_is_no_score() -> None:
+    found = scored(np.arange(12.0)[:, None] ** 2)
+    assert found.two_nearest.estimate is not None
+    assert [own.rows for own in found.maximum_likelihood] == [12, 12, 0]
+    assert found.maximum_likelihood[2].estimate is None
+    equal = scored(np.ones((30, 3)), seed=0)
+    assert equal.two_nearest.estimate is None
+    assert equal.two_nearest.sampling_error is None
+
+
+def test_halves_are_what_a_search_in_half_of_the_corpus_finds() -> None:
+    rows = np.random.default_rng(4).normal(size=(300, 4))
+    lists = searched(rows, 120)
+    for split, side in ((0, 0), (7, 1)):
+        own = np.flatnonzero(sides(np.arange(300), split, 5) == side)
+        expected = score_dimensions(searched(rows[own], 40), len(own), 4, NEIGHBOURS, None)
+        found = score_dimensions(lists.half(split, side, 5), 300, 4, NEIGHBOURS, 0)
+        for ours, theirs in zip(found.maximum_likelihood, expected.maximum_likelihood, strict=True):
+            assert ours.estimate is not None
+            assert theirs.estimate is not None
+            assert ours.rows == theirs.rows
+            assert ours.estimate.value == pytest.approx(theirs.estimate.value, rel=1e-12)
+
+
+def test_divisions_are_even_and_independent() -> None:
+    rows = np.arange(40_000)
+    drawn = np.array([sides(rows, split, 11) for split in range(20)], dtype=float)
+    assert np.abs(drawn.mean(axis=1) - 0.5).max() < 0.01
+    assert np.abs(np.corrcoef(drawn) - np.eye(20)).max() < 0.025
+
+
+def normal(generator: np.random.Generator, n: int) -> np.ndarray:
+    return generator.normal(size=(n, 8))
+
+
+def clusters(generator: np.random.Generator, n: int) -> np.ndarray:
+    centres = 3.0 * np.random.default_rng(5).normal(size=(10, 30))
+    return centres[generator.integers(10, size=n)] + generator.normal(size=(n, 30)) / np.arange(
+        1, 31
+    )
+
+
+@pytest.mark.parametrize("source", [normal, clusters])
+@pytest.mark.parametrize("tries", [25, pytest.param(200, marks=pytest.mark.full)])
+def test_sampling_errors_cover_the_mean_over_samples(
+    source: Callable[[np.random.Generator, int], np.ndarray], tries: int
+) -> None:
+    found = [
+        scored(source(np.random.default_rng([6, seed]), 1000), seed=seed) for seed in range(tries)
+    ]
+    for place in range(4):
+        own = [(each.two_nearest, *each.maximum_likelihood)[place] for each in found]
+        values = np.array([each.estimate.value for each in own if each.estimate is not None])
+        errors = np.array([each.sampling_error for each in own])
+        share = np.mean(np.abs(values - values.mean()) < 1.96 * errors)
+        assert 0.9 <= share <= (0.999 if tries > 100 else 1.0), (place, share)
+
+
+def test_brackets_of_random_rows_hold_the_score_of_all() -> None:
+    rows = clusters(np.random.default_rng(7), 3000)
+    whole = scored(rows)
+    held = []
+    for seed in range(40):
+        asked = np.sort(np.random.default_rng([8, seed]).choice(3000, 300, replace=False))
+        found = scored(rows, seed=seed, asked=asked)
+        for own, other in zip(found.maximum_likelihood, whole.maximum_likelihood, strict=True):
+            assert own.estimate is not None
+            assert other.estimate is not None
+            assert own.estimate.bounds == "interval95"
+            held.append(own.estimate.lower <= other.estimate.value <= own.estimate.upper)
+    assert np.mean(held) > 0.88

@@ -1,0 +1,125 @@
+"""The intrinsic dimension through a job: any storage, random rows, labels and edge cases."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from latentscale_pipeline.corpus.ingest.create import ingest
+from tests.support.jobs import results_of, run_here
+
+
+def run(
+    folder: Path,
+    keys: str = "",
+    shard_bytes: int = 10**7,
+    labels: str | None = None,
+    job: str = "",
+    **corpora: np.ndarray,
+) -> Any:
+    folder.mkdir()
+    text = f"name: d\noutput: {folder}\ncluster: {{kind: serial}}\n"
+    text += f"measures: {{intrinsic_dimension: {{{keys}}}}}\n{job}"
+    for role, rows in corpora.items():
+        source, stored = folder / f"{role}.npy", folder / f"{role}.zarr"
+        np.save(source, rows.astype("f4"))
+        ingest([str(source)], str(stored), shard_bytes=shard_bytes, labels=labels)
+        text += f"{role}: {stored}\n"
+    (folder / "job.yaml").write_text(text)
+    run_here(folder / "job.yaml")
+    return results_of(folder)
+
+
+def torus(seed: int, n: int, dimension: int) -> np.ndarray:
+    angles = 2.0 * math.pi * np.random.default_rng(seed).random((n, dimension))
+    return np.hstack([np.cos(angles), np.sin(angles), np.zeros((n, 12 - 2 * dimension))])
+
+
+def values(results: Any, of: str = "corpus") -> dict[str, Any]:
+    return {row["score"]: row for row in results["scores"] if row["of"] == of}
+
+
+def brute_force(rows: np.ndarray, k: int) -> float:
+    rows = rows.astype("f4").astype(float)
+    differences = rows[:, None, :] - rows[None, :, :]
+    distances = np.sort(np.sqrt((differences**2).sum(axis=-1)), axis=1)[:, 1 : k + 1]
+    return float(1.0 / np.log(distances[:, -1:] / distances[:, :-1]).mean())
+
+
+def test_scores_equal_brute_force_however_rows_are_stored(tmp_path: Path) -> None:
+    rows = torus(0, 700, 3)
+    for name, size in (("whole", 10**7), ("cut", 5000)):
+        results = run(tmp_path / name, "k: 12", size, corpus=rows)
+        row, part = values(results)["MLE"], results["measures"]["intrinsic_dimension"]["corpus"]
+        expected = brute_force(rows, 12)
+        assert row["value"] == pytest.approx(expected, rel=1e-9)
+        assert row["lower"] <= expected <= row["upper"]
+        assert row["bounds"] == "exact"
+        assert 0.0 < row["sampling_error"] < 0.2
+        curve = part["maximum_likelihood"]
+        assert curve["neighbours"] == [5, 10, 12, 20, 50, 100]
+        for k, value in zip(curve["neighbours"], curve["value"], strict=True):
+            assert value == pytest.approx(brute_force(rows, k), rel=1e-9)
+        assert curve["rows"] == [700] * 6
+
+
+def test_random_rows_among_all_have_an_interval(tmp_path: Path) -> None:
+    rows = torus(1, 1500, 2)
+    held = []
+    for seed in range(6):
+        results = run(tmp_path / str(seed), "rows: 200", job=f"seed: {seed}\n", corpus=rows)
+        row = values(results)["MLE"]
+        assert row["bounds"] == "interval95"
+        assert results["measures"]["intrinsic_dimension"]["corpus"]["rows"] == 200
+        held.append(row["lower"] <= brute_force(rows, 20) <= row["upper"])
+    assert sum(held) >= 5
+    budget = run(tmp_path / "budget", job="budget: {pairs: 450000}\n", corpus=rows)
+    assert budget["measures"]["intrinsic_dimension"]["corpus"]["rows"] == 300
+
+
+def test_another_dimension_is_found_and_the_same_is_not(tmp_path: Path) -> None:
+    results = run(tmp_path / "lower", corpus=torus(2, 900, 2), reference=torus(3, 900, 3))
+    row = values(results)["MLE"]["expected"]
+    assert results["verdict"]["value"] == "differs"
+    assert row["p"] < 0.001
+    chance = results["measures"]["intrinsic_dimension"]["chance"]
+    assert all(np.array(chance["found"])[:3] < np.array(chance["lower"])[:3])
+    found = []
+    for seed in range(8):
+        same = run(
+            tmp_path / f"same-{seed}",
+            corpus=torus(10 + seed, 700, 2),
+            reference=torus(60 + seed, 700, 2),
+        )
+        found.append(values(same)["MLE"]["expected"]["p"])
+    assert min(found) > 0.003
+
+
+def test_degenerate_corpora_say_why(tmp_path: Path) -> None:
+    found = values(run(tmp_path / "few", corpus=torus(4, 20, 2)))
+    assert found["MLE"]["reason"] == "20 neighbours of a row need 21 rows"
+    found = values(run(tmp_path / "equal", corpus=np.ones((60, 4))))
+    assert found["MLE"]["reason"] == "no row has so many neighbours at different distances"
+    copies = np.repeat(torus(5, 100, 2), 30, axis=0)
+    results = run(tmp_path / "copies", corpus=copies)
+    assert values(results)["TwoNN"]["value"] == pytest.approx(2.0, abs=0.6)
+    part = results["measures"]["intrinsic_dimension"]["corpus"]["maximum_likelihood"]
+    assert part["neighbours"] == [5]
+
+
+def test_labels_and_other_dimensions_are_measured(tmp_path: Path) -> None:
+    results = run(tmp_path / "unlike", corpus=torus(6, 300, 2), reference=torus(7, 300, 3)[:, :7])
+    assert values(results, "reference")["MLE"]["value"] > values(results)["MLE"]["value"]
+    rows = np.concatenate([torus(8, 300, 1), torus(9, 300, 3)])
+    np.savetxt(tmp_path / "labels.txt", ["line"] * 300 + ["solid"] * 300, fmt="%s")
+    results = run(
+        tmp_path / "labelled",
+        labels=str(tmp_path / "labels.txt"),
+        job="group_by: labels\n",
+        corpus=rows,
+    )
+    found = {row.get("label"): row["value"] for row in results["scores"] if row["score"] == "MLE"}
+    assert found["line"] == pytest.approx(brute_force(rows[:300], 20), rel=1e-9)
+    assert found["solid"] == pytest.approx(brute_force(rows[300:], 20), rel=1e-9)
