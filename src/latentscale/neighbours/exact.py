@@ -111,6 +111,7 @@ def nearest(
     query_ids: Int64Array,
     candidate_ids: Int64Array,
     known: Neighbours | None = None,
+    within: Float64Array | None = None,
     query_block: int = QUERY_BLOCK,
     candidate_block: int = CANDIDATE_BLOCK,
 ) -> Neighbours:
@@ -129,6 +130,10 @@ def nearest(
     known : Neighbours, optional
         Lists of the same queries among other candidates, disjoint from these. The nearest of both
         are returned, as by :func:`merge` but faster than starting from empty lists.
+    within : ndarray of float64, shape (m,), optional
+        Largest distance of a query's neighbours; known ones are within it. Lists of rows that are
+        nearer than a candidate needn't be filled first, which saves most of the work where many
+        neighbours are looked for in many small blocks.
     query_block, candidate_block : int
         Rows of a tile. The result doesn't depend on them.
 
@@ -149,13 +154,15 @@ def nearest(
     MiB, and two float32 blocks.
     """
     _check_blocks(queries, candidates, k, query_ids, candidate_ids)
+    if known is not None and len(known) != len(queries):
+        raise ValueError(f"{len(known)} known lists for {len(queries)} queries; they must agree")
     found = Neighbours.none(len(queries), k)
-    if known is not None:
-        if len(known) != len(queries):
-            raise ValueError(
-                f"{len(known)} known lists for {len(queries)} queries; they must agree"
-            )
+    if known is not None and known.distances.shape[1] == k:
+        found.put(slice(None), known)
+    elif known is not None:
         _add_lists(found, known)
+    if within is not None:
+        np.minimum(found.distances, within[:, None], out=found.distances)
     query_keys, candidate_keys = keys_of(queries), keys_of(candidates)
     origin = candidates.rows.mean(axis=0)
     queries, candidates = queries.about(origin), candidates.about(origin)
@@ -175,6 +182,7 @@ def nearest(
                 candidate_keys[columns],
                 cosine=queries.metric == "cosine",
             )
+    found.distances[found.indices < 0] = np.inf
     return found
 
 

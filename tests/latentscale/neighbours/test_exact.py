@@ -261,3 +261,25 @@ def test_recall_interval_covers_in_95_percent(recall, kind):
 def test_recall_of_unlike_lists_is_refused():
     with pytest.raises(ValueError, match="alike"):
         recall_certificate(np.ones((3, 2)), np.ones((3, 3)))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_neighbours_within_a_distance_are_those_of_the_whole_list(metric):
+    generator = np.random.default_rng(12)
+    rows, ids = generator.integers(-3, 4, size=(300, 3)) + 0.5, np.arange(300)
+    points = as_points(rows, metric)
+    queries, common = points.take(slice(0, 40)), {"query_ids": ids[:40]}
+    whole = nearest(queries, points, 30, candidate_ids=ids, **common)
+    within = whole.distances[np.arange(40), generator.integers(0, 30, size=40)]
+    expected = np.where(whole.distances <= within[:, None], whole.distances, np.inf)
+    first = nearest(
+        queries, points.take(slice(0, 100)), 30, candidate_ids=ids[:100], within=within, **common
+    )
+    rest = points.take(slice(100, 300))
+    found = nearest(
+        queries, rest, 30, candidate_ids=ids[100:], known=first, within=within, **common
+    )
+    np.testing.assert_array_equal(found.distances, expected)
+    np.testing.assert_array_equal(found.indices[np.isinf(expected)], -1)
+    inside = np.isfinite(expected)
+    np.testing.assert_array_equal(found.indices[inside], whole.indices[inside])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from latentscale.intrinsic_dimension.scores import SPLITS
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Stage
@@ -34,8 +36,13 @@ from latentscale_pipeline.measures.shared.shard_blocks import (
 NEIGHBOURS = (5, 10, 20, 50, 100)
 """Numbers of neighbours at which the dimension is shown, beside that of the score."""
 
-LIST_ROWS = 256
-"""Neighbours that are looked up, more than twice as many as the largest number."""
+LIST_ROWS, SHORT_LIST_ROWS = 256, 128
+"""Neighbours that are looked up: more than twice as many as the largest number, so that halves have
+as many; or without sampling errors, more than the largest number.
+"""
+
+MANY = 4
+"""From so many times the rows looked up on, these say beforehand how far neighbours may be."""
 
 LEAST_ROWS = 100
 """Fewest rows that are looked up, whatever the budget."""
@@ -90,10 +97,20 @@ def _stages(section: IntrinsicDimension, facts: JobFacts, role: Role) -> list[St
         work=store_drawn,
         temporary="result",
         corpora=(role,),
-        parameters={"role": role, "rows": rows},
+        parameters={
+            "role": role,
+            "rows": rows,
+            "metric": section.metric,
+            "among_drawn": _among_drawn(rows, corpus.n),
+        },
         seed=facts.seed,
-        memory_bytes=2 * row_bytes(corpus) * rows + drawing_bytes(corpus.n, rows),
-        cost_estimate=CostEstimate(bytes_written=(row_bytes(corpus) + 8) * rows + RESULT_BYTES),
+        memory_bytes=(2 * row_bytes(corpus) + 24 * corpus.d + 3 * ENTRY_BYTES * LIST_ROWS) * rows
+        + drawing_bytes(corpus.n, rows)
+        + FEW_TILES_BYTES,
+        cost_estimate=CostEstimate(
+            bytes_written=(row_bytes(corpus) + 16) * rows + RESULT_BYTES,
+            float32_multiply_adds=float(rows) ** 2 * corpus.d,
+        ),
     )
     return [
         share_reading(drawn, corpus, read_drawn, rows),
@@ -101,9 +118,22 @@ def _stages(section: IntrinsicDimension, facts: JobFacts, role: Role) -> list[St
     ]
 
 
+def _among_drawn(rows: int, n: int) -> int:
+    """Return which neighbour among the rows drawn is farther than all in a list; 0 for none.
+
+    Of the rows in a list, ``expected`` are among those drawn, on average; so many more than that
+    hardly ever are.
+    """
+    if n < MANY * rows:
+        return 0
+    expected = LIST_ROWS * rows / n
+    return math.ceil(expected + 4.0 * math.sqrt(expected) + 5.0)
+
+
 def _search_stage(section: IntrinsicDimension, facts: JobFacts, role: Role, drawn: str) -> Stage:
     corpus, rows = facts.corpora[role], looked_up(section, facts, role)
-    length, parts = min(LIST_ROWS, corpus.n - 1), count_blocks(corpus)
+    errors, parts = facts.samples > 0 or rows < corpus.n, count_blocks(corpus)
+    length = min(LIST_ROWS if errors else SHORT_LIST_ROWS, corpus.n - 1)
     entries, pairs = rows * length, float(rows) * corpus.n
     neighbours = numbers_of_neighbours(section, corpus)
     return Stage(
@@ -119,7 +149,7 @@ def _search_stage(section: IntrinsicDimension, facts: JobFacts, role: Role, draw
             "metric": section.metric,
             "length": length,
             "neighbours": neighbours,
-            "errors": facts.samples > 0,
+            "errors": errors,
             "shards_per_block": shards_per_block(corpus),
         },
         seed=facts.seed,

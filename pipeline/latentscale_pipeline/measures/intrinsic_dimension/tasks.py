@@ -26,17 +26,23 @@ def read_drawn(inputs: Inputs) -> Output:
 
 
 def store_drawn(inputs: Inputs) -> Output:
-    """Store the drawn rows with their numbers, which ascend."""
-    rows = _drawn(inputs)
-    vectors = gather_rows(inputs, inputs.corpora[inputs.parameters["role"]], rows)
-    return Output(arrays={"rows": rows, "vectors": vectors})
+    """Store the drawn rows, with numbers that ascend, and how far their neighbours may be."""
+    p, rows = inputs.parameters, _drawn(inputs)
+    corpus = inputs.corpora[p["role"]]
+    vectors = gather_rows(inputs, corpus, rows)
+    within = np.full(len(rows), np.inf)
+    if p["among_drawn"]:
+        points = as_points(vectors, p["metric"])
+        near = nearest(points, points, p["among_drawn"], query_ids=rows, candidate_ids=rows)
+        within = near.distances[:, -1]
+    return Output(arrays={"rows": rows, "vectors": vectors, "within": within})
 
 
 def find_neighbours(inputs: Inputs) -> Output:
     """Find the nearest rows of a block to every drawn row."""
     p = inputs.parameters
     corpus, drawn = inputs.corpora[p["role"]], inputs.results[p["drawn"]]
-    rows = drawn.array("rows")
+    rows, within = drawn.array("rows"), drawn.array("within")
     queries = as_points(drawn.array("vectors"), p["metric"])
     best = Neighbours.none(len(rows), p["length"])
     for piece, points in read_points(corpus, find_block(inputs, corpus), p["metric"]):
@@ -47,6 +53,7 @@ def find_neighbours(inputs: Inputs) -> Output:
             query_ids=rows,
             candidate_ids=np.arange(piece.start, piece.stop, dtype=np.int64),
             known=best,
+            within=within,
         )
     return record_output(best)
 
@@ -58,7 +65,7 @@ def score_rows(inputs: Inputs) -> Output:
     parts = (load_record(Neighbours, part) for part in inputs.parts)
     found = reduce(partial(merge, k=p["length"]), parts)
     lists = neighbour_distances(rows, found.distances, found.indices, p["metric"])
-    seed = int(inputs.generator().integers(2**62)) if p["errors"] or len(rows) < corpus.n else None
+    seed = int(inputs.generator().integers(2**62)) if p["errors"] else None
     dimensions = score_dimensions(lists, corpus.n, corpus.d, p["neighbours"], seed)
     return Output(
         values={
