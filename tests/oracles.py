@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import mpmath
 import numpy as np
+import scipy.stats
 
 # --- distances ------------------------------------------------------------------------------
 
@@ -476,14 +477,34 @@ def gaussian_kernel_distance(dimension, shift):
 
 
 def manifold_overlap(e, r, k):
-    """Improved precision and recall, density and coverage, as their definitions read."""
+    """Precision, recall, density and coverage, clipped too, as their definitions read."""
     distances = np.linalg.norm(e[:, None] - r[None], axis=2)
     own_e = np.sort(np.linalg.norm(e[:, None] - e[None], axis=2), axis=1)[:, k]
     own_r = np.sort(np.linalg.norm(r[:, None] - r[None], axis=2), axis=1)[:, k]
     inside = distances <= own_r[None]
+    near = np.minimum(own_r, np.sort(own_r)[(len(r) - 1) // 2])
+    among = np.linalg.norm(r[:, None] - r[None], axis=2) <= near[None]
     return (
         np.mean([row.any() for row in inside]),
         np.mean([(distances[:, j] <= own_e).any() for j in range(len(r))]),
         inside.sum() / (k * len(e)),
         np.mean([inside[:, j].any() for j in range(len(r))]),
+        *clipped_overlap(inside, distances <= near[None], among, k),
     )
+
+
+def clipped_overlap(inside, near, among, k):
+    """Clipped density and coverage from memberships in balls, in those of clipped radius, and those
+    of the reference itself in these.
+    """
+    inside, near, among = (np.asarray(each, dtype=int) for each in (inside, near, among))
+    (m, n), filling = inside.shape, np.mean(np.minimum(inside.sum(axis=0), k)) / k
+    usual = np.mean(np.minimum(among.sum(axis=1) - 1, k))
+    typical = np.mean(np.minimum(near.sum(axis=1), k))
+    means = [
+        np.minimum(np.arange(good + 1), k)
+        @ scipy.stats.betabinom(good, k, n - k).pmf(np.arange(good + 1))
+        / k
+        for good in range(m + 1)
+    ]
+    return min(1.0, typical / usual), np.interp(filling, means, np.arange(m + 1)) / m

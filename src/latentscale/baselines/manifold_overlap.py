@@ -12,7 +12,16 @@ density
     :math:`\frac{1}{k m} \sum_{e} \#\{r : e \in B_k(r)\}`, which a single outlier of R can't raise
     (Naeem et al. 2020, eq. 3); about 1 for equal distributions;
 coverage
-    the share of the rows of R whose ball contains a row of E (eq. 4).
+    the share of the rows of R whose ball contains a row of E (eq. 4);
+clipped density
+    density with radii of at most their median, so that outliers of R have no large balls, and with
+    at most k balls counted for a row of E, in units of the same of R itself, and at most 1 (Salvy,
+    Talbot & Thirion, ICLR 2026, section 4.1);
+clipped coverage
+    the mean over R of the number of rows of E in its ball, at most k, over k; calibrated to a share
+    of good rows (section 4.2 there, :mod:`latentscale.baselines.clipping`).
+
+The median is the lower one, a radius that occurs.
 
 Balls are closed. (The authors' package ``prdc`` takes open balls. This differs only where distances
 are equal.)
@@ -30,11 +39,13 @@ methods shows how far the lists can be trusted where there are too many pairs.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.baselines.clipping import share_of_good_rows
 from latentscale.neighbours.exact import exact_neighbours
 from latentscale.neighbours.search import approximate_neighbours
 from latentscale.tiles.device import decide
@@ -61,12 +72,14 @@ OVERLAP = 3
 
 @dataclass(frozen=True)
 class ManifoldOverlap:
-    """The four scores of a set E against a reference R; all but density are between 0 and 1."""
+    """The scores of a set E against a reference R; all but density are between 0 and 1."""
 
     precision: float
     recall: float
     density: float
     coverage: float
+    clipped_density: float
+    clipped_coverage: float
 
 
 def exact_overlap(evaluated: Points, reference: Points, k: int) -> ManifoldOverlap:
@@ -89,44 +102,57 @@ def exact_overlap(evaluated: Points, reference: Points, k: int) -> ManifoldOverl
     Costs ``2 (m + n)² d`` operations at most and memory for tiles and k neighbours of every row.
     """
     balls_e, balls_r = _squared_radii(evaluated, k), _squared_radii(reference, k)
+    near_r = _clipped(balls_r)
     origin = np.asarray(np.median(reference.rows, axis=0))
     evaluated, reference = evaluated.about(origin), reference.about(origin)
     unit = common_unit(evaluated, reference)
-    holders = np.zeros(len(evaluated))
-    recalled = np.zeros(len(reference), dtype=bool)
-    covered = np.zeros(len(reference), dtype=bool)
-    for rows in row_blocks(len(evaluated), TILE_ROWS):
-        for columns in row_blocks(len(reference), TILE_ROWS):
+    m, n = len(evaluated), len(reference)
+    holders, near_holders = np.zeros(m), np.zeros(m)
+    recalled, held, own = np.zeros(n, dtype=bool), np.zeros(n), np.zeros(n)
+    for columns in row_blocks(n, TILE_ROWS):
+        r = reference.take(columns).tile_rows("single", unit)
+        for rows in row_blocks(m, TILE_ROWS):
             e = evaluated.take(rows).tile_rows("single", unit)
-            r = reference.take(columns).tile_rows("single", unit)
             inside = decide(e, r, balls_r[columns], strict=False)
             holders[rows] += inside.sum(axis=1)
-            covered[columns] |= inside.any(axis=0)
+            held[columns] += inside.sum(axis=0)
+            near_holders[rows] += decide(e, r, near_r[columns], strict=False).sum(axis=1)
             recalled[columns] |= decide(r, e, balls_e[rows], strict=False).any(axis=1)
-    return _scores(holders, recalled, covered, k)
+        for rows in row_blocks(n, TILE_ROWS):
+            others = reference.take(rows).tile_rows("single", unit)
+            own[rows] += decide(others, r, near_r[columns], strict=False).sum(axis=1)
+    return _scores(holders, near_holders, recalled, held, own - 1.0, k)  # without itself
 
 
 def approximate_overlap(
     evaluated: Points, reference: Points, k: int, generator: np.random.Generator
 ) -> ManifoldOverlap:
     """Estimate the scores from approximate neighbours; parameters as :func:`exact_overlap`."""
-    radii = [
-        approximate_neighbours(points, k, overlap=OVERLAP, generator=generator).distances[:, -1]
+    own_lists = [
+        approximate_neighbours(points, k, overlap=OVERLAP, generator=generator)
         for points in (evaluated, reference)
     ]
+    radii = [found.distances[:, -1] for found in own_lists]
+    near = np.minimum(radii[1], np.quantile(radii[1], 0.5, method="lower"))
     m, n = len(evaluated), len(reference)
+    own = np.bincount(own_lists[1].indices[own_lists[1].distances <= near[:, None]], minlength=n)
     both = _joined(evaluated, reference)
     wide = min(JOINT_SHARE * k, m + n - 1)
     lists = approximate_neighbours(both, wide, overlap=OVERLAP, generator=generator)
     first = np.repeat(np.arange(m + n), wide)
     second, distances = lists.indices.ravel(), lists.distances.ravel()
     e, r, distances = _mixed_pairs(first, second, distances, m)
-    inside = distances <= radii[1][r]
-    holders = np.bincount(e[inside], minlength=m).astype(np.float64)
-    recalled, covered = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
-    covered[r[inside]] = True
+    inside, clipped = distances <= radii[1][r], distances <= near[r]
+    recalled = np.zeros(n, dtype=bool)
     recalled[r[distances <= radii[0][e]]] = True
-    return _scores(holders, recalled, covered, k)
+    return _scores(
+        np.bincount(e[inside], minlength=m),
+        np.bincount(e[clipped], minlength=m),
+        recalled,
+        np.bincount(r[inside], minlength=n),
+        own,
+        k,
+    )
 
 
 def _squared_radii(points: Points, k: int) -> Float64Array:
@@ -135,6 +161,15 @@ def _squared_radii(points: Points, k: int) -> Float64Array:
     lists = exact_neighbours(points, max(k, min(k + 1, len(points) - 1))).indices
     certain = float64_is_exact(rows, rows)
     return _expansions(rows, lists[:, k - 1] if certain else _kth_neighbours(rows, lists, k))
+
+
+def _clipped(radii: Float64Array) -> Float64Array:
+    """Replace the expansions above the lower median by the median."""
+    order = np.lexsort(radii.T[::-1])
+    middle = (len(order) - 1) // 2
+    clipped = radii.copy()
+    clipped[order[middle + 1 :]] = radii[order[middle]]
+    return clipped
 
 
 @numba.njit(cache=True, nogil=True)
@@ -192,13 +227,37 @@ def _expansions(rows: Float64Array, chosen: Int64Array) -> Float64Array:
 
 
 def _scores(
-    holders: Float64Array, recalled: NDArray[np.bool_], covered: NDArray[np.bool_], k: int
+    holders: NDArray[Any],
+    near_holders: NDArray[Any],
+    recalled: NDArray[np.bool_],
+    held: NDArray[Any],
+    own: NDArray[Any],
+    k: int,
 ) -> ManifoldOverlap:
+    """Return the scores.
+
+    Parameters
+    ----------
+    holders, near_holders : ndarray, shape (m,)
+        Balls of R in which each row of E lies, and those of clipped radius.
+    recalled : ndarray of bool, shape (n,)
+        Whether each row of R lies in a ball of E.
+    held : ndarray, shape (n,)
+        Rows of E in the ball of each row of R.
+    own : ndarray, shape (n,)
+        Balls of other rows of R, of clipped radius, in which each row of R lies.
+    k : int
+        Neighbours in a ball.
+    """
+    m, n = len(holders), len(held)
+    fidelity, usual = (np.minimum(each, k).mean() / k for each in (near_holders, own))
     return ManifoldOverlap(
         precision=float((holders > 0).mean()),
         recall=float(recalled.mean()),
         density=float(holders.mean()) / k,
-        coverage=float(covered.mean()),
+        coverage=float((held > 0).mean()),
+        clipped_density=min(1.0, float(fidelity / usual)),
+        clipped_coverage=share_of_good_rows(float(np.minimum(held, k).mean()) / k, m, n, k),
     )
 
 

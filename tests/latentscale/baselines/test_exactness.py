@@ -15,6 +15,7 @@ from latentscale.baselines.moments import (
 )
 from latentscale.linalg.moments import row_moments
 from latentscale.tiles.distances import as_points
+from tests import oracles
 
 SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(4, 100))]
 
@@ -50,13 +51,20 @@ def rational_overlap(e, r, k):
             for i, a in enumerate(rows)
         ]
 
-    inside_r = [[squared(a, b) <= radius for b, radius in zip(r, radii(r), strict=True)] for a in e]
+    def memberships(rows, limits):
+        return [[squared(a, b) <= own for b, own in zip(r, limits, strict=True)] for a in rows]
+
+    balls = radii(r)
+    median = sorted(balls)[(len(r) - 1) // 2]
+    near = [min(ball, median) for ball in balls]
+    inside_r = memberships(e, balls)
     inside_e = [[squared(a, b) <= radius for a, radius in zip(e, radii(e), strict=True)] for b in r]
     return (
         np.mean([any(row) for row in inside_r]),
         np.mean([any(row) for row in inside_e]),
         np.sum(inside_r) / (k * len(e)),
         np.mean(np.any(inside_r, axis=0)),
+        *oracles.clipped_overlap(inside_r, memberships(e, near), memberships(r, near), k),
     )
 
 

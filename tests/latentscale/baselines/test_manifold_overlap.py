@@ -4,8 +4,10 @@ from dataclasses import astuple
 
 import numpy as np
 import pytest
+from scipy.stats import betabinom
 from sklearn.datasets import load_digits
 
+from latentscale.baselines.clipping import expected_filling, share_of_good_rows
 from latentscale.baselines.manifold_overlap import approximate_overlap, exact_overlap
 from latentscale.tiles.distances import as_points
 from tests import oracles
@@ -51,6 +53,33 @@ def test_a_set_against_itself_is_wholly_covered() -> None:
     assert found.precision == found.recall == found.coverage == 1.0
     # A row lies in its own ball and in those of the rows it is a near neighbour of: k on average.
     assert found.density == pytest.approx(4 / 3)
+
+
+@pytest.mark.parametrize("bad", [0.0, 0.3, 0.6])
+def test_clipped_scores_are_shares_of_good_rows(bad: float) -> None:
+    """Rows from elsewhere take off their share, and outliers of the reference change little."""
+    rng = np.random.default_rng(3)
+    found = []
+    for _ in range(4):
+        e, r = rng.normal(size=(800, 8)), rng.normal(size=(1000, 8))
+        e[: round(bad * 800)] += 100.0
+        r[:50] = 30.0 * rng.normal(size=(50, 8))
+        scores = exact_overlap(as_points(e, "euclidean"), as_points(r, "euclidean"), 5)
+        found.append((scores.clipped_density, scores.clipped_coverage))
+    density, coverage = np.mean(found, axis=0)
+    assert density == pytest.approx(1.0 - bad, abs=0.06)
+    assert coverage == pytest.approx(0.95 * (1.0 - bad), abs=0.06)
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 1), (40, 30, 5), (200, 30, 29), (3, 500, 7)])
+def test_the_expected_filling_is_that_of_beta_binomial_counts(shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    counts = np.arange(m + 1)
+    chance = betabinom(m, k, n - k).pmf(counts)
+    expected = float(np.minimum(counts, k) @ chance) / k
+    assert expected_filling(np.array([float(m)]), n, k)[0] == pytest.approx(expected, rel=1e-9)
+    assert share_of_good_rows(expected, m, n, k) == pytest.approx(1.0)
+    assert share_of_good_rows(0.0, m, n, k) == 0.0
 
 
 def test_too_few_rows_are_refused() -> None:

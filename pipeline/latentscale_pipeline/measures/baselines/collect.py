@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from latentscale.baselines.clipping import ROUNDING
 from latentscale_pipeline.measures.base import (
     Findings,
     JobFacts,
@@ -37,10 +38,12 @@ OF_PAIR: dict[str, tuple[str, str]] = {
     "recall": ("share", "high"),
     "density": ("balls over k", "high"),
     "coverage": ("share", "high"),
+    "clipped density": ("share", "high"),
+    "clipped coverage": ("share", "high"),
 }
 """The same for scores of the pair."""
 
-OVERLAPS = ("precision", "recall", "density", "coverage")
+OVERLAPS = ("precision", "recall", "density", "coverage", "clipped density", "clipped coverage")
 
 
 def collect_baselines(section: Baselines, facts: JobFacts, results: Results) -> Findings:
@@ -77,12 +80,12 @@ def _pair(compared: Mapping[str, Any]) -> BaselinesOfPair:
         FID=compared["fid"]["value"] if "fid" in compared else None,
         KID=compared["kid"],
         **{
-            name: Overlap(
-                value=exact[name],
-                from_graph=graph[name],
-                agreement=1.0 - abs(exact[name] - graph[name]),
+            field: Overlap(
+                value=exact[field],
+                from_graph=graph[field],
+                agreement=1.0 - abs(exact[field] - graph[field]),
             )
-            for name in OVERLAPS
+            for field in map(_field, OVERLAPS)
         },
     )
 
@@ -110,8 +113,11 @@ def _pair_score(
         ends, bounds = (value - reach, value + reach), "interval95"
         fields = {**fields, "sampling_error": error}
     else:
-        value, other = compared["exact"][name], compared["graph"][name]
-        ends = (value, value) if whole else (min(value, other), max(value, other))
+        value, other = (compared[way][_field(name)] for way in ("exact", "graph"))
+        reach = ROUNDING * value if name.startswith("clipped") else 0.0
+        ends = (value - reach, min(1.0, value + reach) if reach else value)
+        if not whole:
+            ends = (min(value, other), max(value, other))
         bounds = "estimate"
     return Score(
         value=value,
@@ -120,6 +126,11 @@ def _pair_score(
         bounds="exact" if whole else bounds,
         **fields,
     )
+
+
+def _field(name: str) -> str:
+    """Return the field of a score of the overlap."""
+    return name.replace(" ", "_")
 
 
 def _fields(name: str, of: str, unit: str, better: str) -> dict[str, Any]:

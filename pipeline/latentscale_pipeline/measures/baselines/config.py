@@ -18,6 +18,6 @@ class Baselines(Section):
     equal_dimensions: ClassVar[bool] = True
 
     k: Annotated[int, Field(ge=1, le=100)] = 5
-    """Neighbour to which the ball of a row reaches, in precision, recall, density, coverage."""
+    """Neighbour to which the ball of a row reaches, of all scores that have balls."""
     rows: Annotated[int, Field(ge=2)] = 20_000
-    """Most rows of each corpus for these four and KID; beyond, random rows are taken."""
+    """Most rows of each corpus for these and KID; beyond, random rows are taken."""

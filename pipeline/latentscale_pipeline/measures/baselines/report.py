@@ -19,7 +19,8 @@ class BaselinesReport(MeasureReport):
     )
     source = (
         "Heusel et al. 2017 (FID); Bińkowski et al. 2018 (KID); Kynkäänniemi et al. 2019 "
-        "(precision and recall); Naeem et al. 2020 (density and coverage)"
+        "(precision and recall); Naeem et al. 2020 (density and coverage); "
+        "Salvy et al. 2026 (clipped density and coverage)"
     )
     scores: ClassVar[Mapping[str, Definition]] = {
         "mean similarity": Definition(
@@ -68,6 +69,19 @@ class BaselinesReport(MeasureReport):
             "Coverage",
             "Share of the reference's balls that hold a row of the corpus.",
             headline=True,
+            least=0.0,
+            most=1.0,
+        ),
+        "clipped density": Definition(
+            "Clipped density",
+            "Share of the corpus's rows that are as typical as the reference's own: density, which "
+            "a few rows can't raise.",
+            least=0.0,
+            most=1.0,
+        ),
+        "clipped coverage": Definition(
+            "Clipped coverage",
+            "Share of good rows that would fill the reference's balls as the corpus does.",
             least=0.0,
             most=1.0,
         ),

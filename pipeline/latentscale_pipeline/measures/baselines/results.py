@@ -71,6 +71,12 @@ class BaselinesOfPair(Part):
     """Balls of the reference around a row of the corpus, over k."""
     coverage: Overlap
     """Share of the reference's balls that hold a row of the corpus."""
+    clipped_density: Absent[Overlap] = None
+    """The same as density, with clipped radii and counts, as a share of good rows; absent in
+    results of earlier versions.
+    """
+    clipped_coverage: Absent[Overlap] = None
+    """How full the reference's balls are, as a share of good rows; absent as above."""
 
 
 class BaselinesResults(Part):

@@ -51,16 +51,16 @@ def test_they_equal_their_definitions_and_rank_samples(tmp_path: Path) -> None:
     expected_fid = oracles.frechet(clean, reference, _root_by_eigenvalues)
     assert pair["FID"] == pytest.approx(expected_fid, rel=1e-3)
     assert pair["KID"] == pytest.approx(oracles.kernel_distance(clean, reference), rel=1e-6)
-    names = ("precision", "recall", "density", "coverage")
+    names = ("precision", "recall", "density", "coverage", "clipped density", "clipped coverage")
     expected = oracles.manifold_overlap(clean, reference, 5)
     assert [pair[name] for name in names] == pytest.approx(expected, rel=1e-9)
     section = results["measures"]["baselines"]["pair"]
-    assert min(section[name]["agreement"] for name in names) > 0.95
+    assert min(section[name.replace(" ", "_")]["agreement"] for name in names) > 0.95
     assert {row["bounds"] for row in results["scores"]} == {"exact"}
     worse = values(run(tmp_path / "noisy", noisy, reference), "pair")
     assert pair["FID"] < worse["FID"]
     assert pair["KID"] < worse["KID"]
-    for name in ("precision", "density", "coverage"):
+    for name in ("precision", "density", "coverage", "clipped density", "clipped coverage"):
         assert pair[name] > worse[name]
 
 
