@@ -36,11 +36,19 @@ from latentscale_pipeline.results.model import SHARE_OF_ROWS
 from latentscale_pipeline.storage.artifacts import Artifact
 
 OF_ONE = {"exact duplicates": "exact", "near-duplicates": "near"}
-OF_PAIR: dict[str, Role] = {"leaks": "corpus", "outliers": "corpus", "not covered": "reference"}
+OF_PAIR: dict[str, Role] = {
+    "exact leaks": "corpus",
+    "leaks": "corpus",
+    "outliers": "corpus",
+    "not covered": "reference",
+}
 """Scores of one corpus, with their counts, and of the pair, with the corpus that they count."""
 
-OF_ANY_SIZE = ("leaks", "outliers")
+OF_ANY_SIZE = ("exact leaks", "leaks", "outliers")
 """Scores that don't depend on the number of rows of the corpus."""
+
+LEAKS = ("exact leaks", "leaks")
+"""Scores of rows that are also in the reference."""
 
 
 def collect_duplicates(section: Duplicates | None, facts: JobFacts, results: Results) -> Findings:
@@ -108,7 +116,7 @@ def _scores(
                 counts["pair"][field],
                 counts[counted]["rows"],
                 whole=search.finds_all(counted, facts),
-                missed=_missed(counts[counted], OTHER[counted]) if name == "leaks" else 0.0,
+                missed=_missed(counts[counted], OTHER[counted]) if name in LEAKS else 0.0,
                 far=counts["pair"]["settled"].get(field),
             )
             yield Score(**bracket, **_fields(name, "pair"))
@@ -217,6 +225,8 @@ def counts_between(
         return
     for name, counted in OF_PAIR.items():
         counts = [getattr(part.pair, name.replace(" ", "_")) for part in (found, usual)]
+        if None in counts:
+            continue
         rows = [getattr(part, counted).rows for part in (found, usual)]
         if name in OF_ANY_SIZE:
             yield _between("pair", name, counts, rows, 1.0)

@@ -36,7 +36,7 @@ class DuplicatesReport(MeasureReport):
     title = "Rows: duplicates, leaks, outliers"
     question = "How many rows repeat another row, lie in both corpora, or lie far from all others."
     source = "Nearest rows of all rows; groups as in Poklukar et al. 2021, definition 3.1"
-    dependent = ("leaks",)
+    dependent = ("exact leaks", "leaks")
     scores: ClassVar[Mapping[str, Definition]] = {
         "exact duplicates": Definition(
             "Exact duplicates",
@@ -55,6 +55,13 @@ class DuplicatesReport(MeasureReport):
         "covered": Definition(
             "Covered rows",
             "Share of the rows that may go, because a row that stays is nearly the same.",
+            least=0.0,
+            most=1.0,
+        ),
+        "exact leaks": Definition(
+            "Equal to a reference row",
+            "Share of the corpus that equals a row of the reference.",
+            headline=True,
             least=0.0,
             most=1.0,
         ),

@@ -74,6 +74,9 @@ class RowsOfPair(Part):
     Rows that cells call far are compared with all others, or a random part of them.
     """
 
+    exact_leaks: Absent[Count] = None
+    """Rows of the corpus that equal a row of the reference; absent in results of earlier versions.
+    """
     leaks: Count
     """Rows of the corpus within the distance of a row of the reference."""
     outliers: Count

@@ -78,7 +78,7 @@ def count_rows(inputs: Inputs) -> Output:
         counts["distances"]["across"] = _histogram(
             {role: distances(found[role], "reference") for role in found}
         )
-        counts["pair"] = _counts_of_pair(found, p["within"])
+        counts["pair"] = _counts_of_pair(found, p["metric"], p["within"])
         counts["expected"] = _expected(found, counts, p)
     return Output(values=counts)
 
@@ -132,7 +132,7 @@ def _check(compared: Artifact, found: Artifact, source: Role, within: float) -> 
     }
 
 
-def _counts_of_pair(found: Mapping[str, Artifact], within: float) -> dict[str, Any]:
+def _counts_of_pair(found: Mapping[str, Artifact], metric: Any, within: float) -> dict[str, Any]:
     """Count leaks and outliers of the corpus, and rows of the reference that aren't covered.
 
     An outlier is farther from every row of the reference than nearly all of these are from the
@@ -149,6 +149,7 @@ def _counts_of_pair(found: Mapping[str, Artifact], within: float) -> dict[str, A
     return {
         "settled": settled,
         "outlier_distance": far,
+        "exact_leaks": int((beside <= cover.equal_within(metric)).sum()),
         "leaks": int((beside <= within).sum()),
         "outliers": round(_settled(found["corpus"]) * int((beside > far).sum())),
         "not_covered": round(_settled(found["reference"]) * int((uncovered > far).sum())),
@@ -186,6 +187,7 @@ def _expected(
     return {
         "exact duplicates": _near(corpus_of_fewer, own_of_fewer, equal, sizes),
         "near-duplicates": _near(corpus_of_fewer, own_of_fewer, within, sizes),
+        "exact leaks": _near(beside, own, equal, rows),
         "leaks": _near(beside, own, within, rows),
         "outliers": _beyond(
             beside, own, rows["corpus"], _reach(found["reference"]), _settled(found["corpus"])

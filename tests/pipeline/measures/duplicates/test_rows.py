@@ -193,7 +193,7 @@ def test_samples_of_one_source_are_not_told_apart(tmp_path: Path) -> None:
         found, _ = run_job(tmp_path / str(seed), corpora)
         expected = [row["expected"] for row in found["scores"] if "expected" in row]
         assert [one["rows"] for one in expected[:2]] == [min(sizes)] * 2
-        assert len(expected) == 5
+        assert len(expected) == 6
         alarms += found["verdict"]["value"] == "differs"
     assert alarms <= 4
 
