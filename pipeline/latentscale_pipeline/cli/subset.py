@@ -24,7 +24,8 @@ from latentscale_pipeline.corpus.selection import Selection, choose_rows, chosen
 from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.jobs.machine import memory_bytes
 from latentscale_pipeline.jobs.plan import make_plan, measure_sections
-from latentscale_pipeline.measures.finished_job import read_job
+from latentscale_pipeline.measures.finished_job import find_job, read_job
+from latentscale_pipeline.measures.registry import ROW_FILTERS
 from latentscale_pipeline.progress import reported
 from latentscale_pipeline.rows.columns import rows_of_corpus
 from latentscale_pipeline.rows.selection import check_columns_cover_all
@@ -39,27 +40,37 @@ STAYS = "near_duplicate_of is null"
 """What is true of rows that no earlier one is near."""
 
 
+WITHOUT = click.option(
+    "--without",
+    multiple=True,
+    type=click.Choice([name for name, found in ROW_FILTERS.items() if found.of == "corpus"]),
+    help="Leave out the rows that the job names for this reason; may be repeated.",
+)
+
+
 @click.command()
 @click.argument("corpus")
 @click.argument("target", metavar="NEW")
-@taking(*SELECTION)
+@taking(*SELECTION, WITHOUT)
 @click.option("--overwrite", is_flag=True, help="Replace an existing corpus.")
 @JSON
 def subset(corpus: str, target: str, overwrite: bool, as_json: bool, **chosen: Any) -> None:
     """Make a new corpus of some rows of another one.
 
     The new corpus has the rows that meet all conditions, in their order, with their ids, labels
-    and weights. --where compares the columns ids, labels and weights, and those of --table, with
-    literals and with each other: ==, !=, <, <=, >, >=, in [...], and, or, not, parentheses. A
-    column of true and false is a condition by itself. With --rows it compares what a finished job
-    knows of each row, the columns of `latentscale rows`, also with null, for example with
-    --where "near_duplicate_of is null". --drop-duplicates keeps the first of rows that are near
-    each other. Then --diverse chooses rows that raise the Vendi score of order 2 most, and --cover
-    those farthest from each other, so that all others are near one. Outliers are among the first
-    of both, so leave these out before.
+    and weights. CORPUS may be a finished job, which stands for its corpus: --without leaves out the
+    rows that it names for a reason, and keeps one of those that are near each other. --where
+    compares the columns ids, labels and weights, and those of --table, with literals and with each
+    other: ==, !=, <, <=, >, >=, in [...], and, or, not, parentheses. A column of true and false is
+    a condition by itself. With a job it compares what that knows of each row, the columns of
+    `latentscale rows`, also with null, for example with --where "near_duplicate_of is null".
+    --drop-duplicates keeps the first of rows that are near each other. Then --diverse chooses rows
+    that raise the Vendi score of order 2 most, and --cover those farthest from each other, so that
+    all others are near one. Outliers are among the first of both, so leave these out before.
 
     \b
     Example:
+      latentscale subset jobs/nightly-1a2b3c4d clean.zarr --without near-duplicates
       latentscale subset corpus.zarr english.zarr --label en --label en-GB
       latentscale subset corpus.zarr recent.zarr --table meta.parquet --where "year >= 2020"
       latentscale subset corpus.zarr good.zarr --table meta.npz --where "checked and not draft"
@@ -67,7 +78,7 @@ def subset(corpus: str, target: str, overwrite: bool, as_json: bool, **chosen: A
       latentscale subset corpus.zarr distinct.zarr --drop-duplicates 0.05
       latentscale subset corpus.zarr diverse.zarr --diverse 1000
     """
-    opened = _open(corpus, chosen["job"])
+    opened, chosen["job"] = _open(corpus, chosen["job"])
     rows = _choose(opened, **chosen)
     with reported("subset", "rows") as progress:
         written = ingest(
@@ -83,7 +94,7 @@ def subset(corpus: str, target: str, overwrite: bool, as_json: bool, **chosen: A
 @click.command()
 @click.argument("corpus")
 @click.argument("target", metavar="FILE")
-@taking(*SELECTION)
+@taking(*SELECTION, WITHOUT)
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 def export(corpus: str, target: str, overwrite: bool, **chosen: Any) -> None:
     """Write a corpus, or some rows of it, to a .npy or .parquet file.
@@ -94,20 +105,26 @@ def export(corpus: str, target: str, overwrite: bool, **chosen: Any) -> None:
     \b
     Example:
       latentscale export corpus.zarr vectors.npy
+      latentscale export jobs/nightly-1a2b3c4d clean.parquet --without near-duplicates
       latentscale export corpus.zarr sample.parquet --sample 10000 --where "labels != 'test'"
     """
-    opened = _open(corpus, chosen["job"])
+    opened, chosen["job"] = _open(corpus, chosen["job"])
     rows = _choose(opened, **chosen)
     with reported("export", "rows") as progress:
         write_file(chosen_source(opened, rows), target, overwrite=overwrite, progress=progress)
     click.echo(f"{target}: {len(rows)} rows of {opened.d} dimensions")
 
 
-def _open(corpus: str, job: str | None) -> Corpus:
-    """Open a corpus; of a job whose source is named instead, say where its corpora are."""
+def _open(corpus: str, job: str | None) -> tuple[Corpus, str | None]:
+    """Open a corpus, or that of a finished job that is named instead, and return the job as well.
+
+    Of a job whose source is named, say where its corpora are.
+    """
     try:
-        return open_corpus(corpus)
+        return open_corpus(corpus), job
     except BadInput:
+        if job is None and find_job(corpus).exists("results.json"):
+            return open_corpus(read_job(corpus).corpora["corpus"].uri or ""), corpus
         measured = {} if job is None else read_job(job).corpora
         if not measured or not ObjectStore(corpus).exists(""):
             raise
@@ -192,14 +209,25 @@ def _select(
 ) -> npt.NDArray[np.int64]:
     """Return the rows that meet all conditions; with a job, --where names columns of that."""
     if job is None:
+        if chosen.pop("without"):
+            raise click.UsageError(
+                "--without needs a finished job: name it as CORPUS, or by --rows"
+            )
         return choose_rows(corpus, _selection(**chosen), among)
-    where = chosen.pop("where")
-    if where is None:
-        raise click.UsageError("--rows gives columns to --where; write a condition")
+    given, without = chosen.pop("where"), chosen.pop("without")
+    conditions = [f"not ({ROW_FILTERS[reason].where})" for reason in without]
+    if given is None and not without:
+        raise click.UsageError(
+            "a job gives columns to --where and reasons to --without; write a condition or a reason"
+        )
     if chosen["table"] is not None:
         raise click.UsageError("--where reads the columns of --rows or of --table, not of both")
+    where = " and ".join([*([] if given is None else [f"({given})"]), *conditions])
     rows = rows_of_corpus(read_job(job), corpus)
     check_columns_cover_all(rows, where)
+    for reason in dict.fromkeys(without):
+        count = len(find_rows(rows, ROW_FILTERS[reason].where, None, None))
+        click.echo(f"{count:,} of {corpus.n:,} rows left out: {reason}", err=True)
     found = find_rows(rows, where, None, None)
     among = found if among is None else np.intersect1d(found, among)
     return choose_rows(corpus, _selection(where=None, **chosen), among)

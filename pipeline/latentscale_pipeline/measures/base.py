@@ -292,6 +292,8 @@ class RowFilter:
         The corpus that they are rows of.
     score : str
         The score of the measure that counts them.
+    also : tuple of str
+        Scores that count some of them.
     where : str
         The condition that they meet, on columns.
     sort : str
@@ -316,6 +318,7 @@ class RowFilter:
     title: str = ""
     other: str = ""
     distance: str = ""
+    also: tuple[str, ...] = ()
     said: str = "near {other}"
     said_if_equal: str = ""
 

@@ -14,6 +14,7 @@ from latentscale_pipeline.report.verdict import (
     HEADINGS,
     LEVEL,
     Compared,
+    clean_command,
     distance,
     found_and_usual,
     headlines_of,
@@ -49,6 +50,8 @@ def open_report(results: Results, usual: str = "the reference") -> Opening:
     scores = [strip for strip in strips if strip.group != ROWS]
     sampled = [one for one in compared if report_of(one.score.measure).group != ROWS]
     look, commands = first_rows(results), look_commands(results, results.job.id)
+    if clean := clean_command(results, results.job.id):
+        commands.append(clean)
     return Opening(
         kind=(verdict.value if verdict else None) or "not_compared",
         heading=heading,

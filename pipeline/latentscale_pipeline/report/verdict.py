@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from latentscale_pipeline.corpus.expressions import names_in
-from latentscale_pipeline.measures.registry import MEASURES
+from latentscale_pipeline.measures.registry import MEASURES, ROW_FILTERS
 from latentscale_pipeline.report.scores import full_title, report_of
 from latentscale_pipeline.results.model import SHARE_OF_ROWS, ExpectedRange, Results, Score, Verdict
 from latentscale_pipeline.views.formatting import counted, printable, write_number, write_share
@@ -85,11 +85,33 @@ def look_commands(results: Results, folder: str) -> list[str]:
     """
     command = printable(f"latentscale rows {shlex.quote(folder)}")
     listed = dict(_listed(results))
-    found = [_filter(one, listed) for one in compared(results.scores) if one.p <= LEVEL]
-    filters = [text for text in found if text]
+    filters = _filters(results, listed)
     if not filters:
         return [command] if listed else []
     return [f"{command} {text}" for text in filters]
+
+
+def clean_command(results: Results, folder: str) -> str:
+    """Return the command that leaves out the rows behind a verdict; empty if there are none.
+
+    Parameters are those of :func:`look_commands`.
+    """
+    reasons = [
+        only
+        for text in _filters(results, dict(_listed(results)))
+        for only in [text.removeprefix("--only ")]
+        if only in ROW_FILTERS and ROW_FILTERS[only].of == "corpus"
+    ]
+    if not reasons:
+        return ""
+    without = " ".join(f"--without {reason}" for reason in reasons)
+    return printable(f"latentscale subset {shlex.quote(folder)} clean.zarr {without}")
+
+
+def _filters(results: Results, listed: Mapping[tuple[str, str], str]) -> list[str]:
+    """Return the options that list the rows behind a verdict, once each."""
+    found = (_filter(one, listed) for one in compared(results.scores) if one.p <= LEVEL)
+    return list(dict.fromkeys(text for text in found if text))
 
 
 def _filter(one: Compared, listed: Mapping[tuple[str, str], str]) -> str:
@@ -111,7 +133,7 @@ def _listed(results: Results) -> Iterator[tuple[tuple[str, str], str]]:
         for only, found in measure.row_filters.items() if part is not None else ():
             columns = {column.name for column in measure.row_columns(part, found.of)}
             if columns.issuperset(names_in(found.where)):
-                yield (name, found.score), only
+                yield from (((name, score), only) for score in (found.score, *found.also))
 
 
 def sample_rows(known: Sequence[Compared]) -> int | None:

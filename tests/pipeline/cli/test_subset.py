@@ -34,6 +34,10 @@ def folder(tmp_path: Path, latentscale: Command, monkeypatch: pytest.MonkeyPatch
 def test_the_examples_of_the_help_work(latentscale: Command, folder: Path) -> None:
     shown = latentscale("subset", "--help").out.splitlines()
     examples = [line.strip() for line in shown if line.startswith("    latentscale ")]
+    measured = latentscale("run", "corpus.zarr", "--measures", "duplicates", "--name", "nightly")
+    assert measured.code == 0, measured.err
+    (job,) = Path("jobs").glob("nightly-*")
+    job.rename("jobs/nightly-1a2b3c4d")
     rows = {}
     for example in examples:
         _, *arguments = shlex.split(example)
@@ -45,6 +49,7 @@ def test_the_examples_of_the_help_work(latentscale: Command, folder: Path) -> No
     assert json.loads(ended.out)["n"] == 3000
     # Directions in the plane, none within 0.05 of another: at least 0.318 rad apart.
     assert 10 < rows.pop("distinct.zarr") <= 19
+    assert 10 < rows.pop("clean.zarr") <= 19
     assert rows == {
         "english.zarr": 6000,
         "recent.zarr": 6000,

@@ -163,7 +163,8 @@ def test_the_report_says_which_rows_are_unusual_and_names_them() -> None:
     assert [row.name for row in opening.look] == ["row 3", "row 4", "row 5"]
     assert {row.why for row in opening.look} == {"nearly the same as a"}
     assert opening.commands == [
-        f"latentscale rows {report.subtitle.split()[0]} --only near-duplicates"
+        f"latentscale rows {report.subtitle.split()[0]} --only near-duplicates",
+        f"latentscale subset {report.subtitle.split()[0]} clean.zarr --without near-duplicates",
     ]
     (rows,) = (part for part in report.sections if part.key == "rows")
     assert [len(table.rows) for table in rows.tables] == [4]

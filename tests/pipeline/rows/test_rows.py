@@ -290,7 +290,36 @@ def test_a_subset_of_what_a_job_knows(job: Path, latentscale: Command, tmp_path:
     )
     assert "the job hasn't measured" in refused.err
     bare = latentscale("subset", corpus, tmp_path / "d", "--rows", job)
-    assert "--rows gives columns to --where; write a condition" in bare.err
+    assert "a job gives columns to --where and reasons to --without" in bare.err
+
+
+def test_a_subset_without_the_rows_that_a_job_names(
+    job: Path, latentscale: Command, tmp_path: Path
+) -> None:
+    """The job stands for its corpus; of near-duplicates one stays, and reasons add up."""
+    without = ("--without", "near-duplicates", "--without", "leaks", "--without", "outliers")
+    made = latentscale("subset", job, tmp_path / "clean", *without, "--json")
+    assert made.code == 0, made.err
+    kept = [row for row in range(N - 1) if not 40 <= row < 48 and row != 20]
+    assert json.loads(made.out)["n"] == len(kept)
+    assert made.err.splitlines()[:3] == [
+        f"8 of {N} rows left out: near-duplicates",
+        f"1 of {N} rows left out: leaks",
+        f"1 of {N} rows left out: outliers",
+    ]
+    exported = tmp_path / "clean.npy"
+    assert latentscale("export", job, exported, *without).code == 0
+    np.testing.assert_array_equal(np.load(exported), np.load(job.parents[1] / "corpus.npy")[kept])
+    both = ("--without", "leaks", "--where", "row < 30 or outlier", "--json")
+    made = latentscale("subset", job, tmp_path / "some", *both)
+    assert json.loads(made.out)["n"] == 30
+    corpus = job.parents[1] / "c.zarr"
+    refused = latentscale("subset", corpus, tmp_path / "d", "--without", "leaks")
+    assert "--without needs a finished job: name it as CORPUS, or by --rows" in refused.err
+    refused = latentscale("subset", job, tmp_path / "d")
+    assert "write a condition or a reason" in refused.err
+    refused = latentscale("subset", job, tmp_path / "d", "--without", "not-covered")
+    assert "'not-covered' is not one of" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ FILTERS: Mapping[str, RowFilter] = {
     "leaks": RowFilter(
         of="corpus",
         score="leaks",
+        also=("exact leaks",),
         where="leaks is not null",
         sort="reference_distance",
         columns=("leaks", "reference_distance"),
