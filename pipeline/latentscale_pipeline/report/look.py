@@ -7,7 +7,7 @@ from itertools import chain, islice, zip_longest
 
 from latentscale_pipeline.measures.base import RowFilter
 from latentscale_pipeline.measures.registry import MEASURES, ROW_FILTERS
-from latentscale_pipeline.report.verdict import LEVEL, clean_command, compared, look_commands
+from latentscale_pipeline.report.verdict import LEVEL, compared
 from latentscale_pipeline.results.model import Results, RowsToLookAt, RowToLookAt
 from latentscale_pipeline.views.content import Section, ShownRow, Table, table_of
 from latentscale_pipeline.views.formatting import printable, shorten, write_number
@@ -50,16 +50,11 @@ def rows_section(results: Results) -> list[Section]:
         )
         for each in known
     ]
-    commands = look_commands(results, results.job.id)
-    behind = "the rows behind the verdict" if any(" --" in each for each in commands) else "all"
-    said = f"The rows that stand out most. To list {behind}: {'; '.join(commands)}"
-    if clean := clean_command(results, results.job.id):
-        said += f". To leave them out: {clean}"
     return [
         Section(
             key="rows",
             title="Rows to look at",
-            question=said,
+            question="The rows that stand out most. The commands at the top list all of them.",
             tables=[_without_empty(table_of("Most extreme", top, numeric=("distance",)))],
             folds=[_without_empty(table) for table in folds],
         )

@@ -38,13 +38,13 @@ def _opening(opening: Opening) -> Iterator[str]:
     yield " ".join(map(escape_markdown, opening.sentences))
     if not opening.question:
         return
-    for question, said, strips in (
-        ("Is the corpus fine?", opening.rows_said, opening.rows),
-        (opening.question, opening.strips_said, opening.strips),
-    ):
-        yield f"### {question}"
-        yield escape_markdown(said)
-        yield from _strips(strips)
+    yield "### Is the corpus fine?"
+    yield escape_markdown(opening.rows_said)
+    yield from _strips(opening.rows)
+    if opening.strips:
+        yield f"### {opening.question}"
+        yield escape_markdown(opening.strips_said)
+        yield from _strips(opening.strips)
     yield "### What should I look at?"
     yield escape_markdown(opening.look_said)
     if opening.look:
