@@ -3,8 +3,9 @@
     python benchmarks/shown.py
 
 The whole table of comparisons goes to ``docs/peers.md``, with a plot of time and memory for each.
-The largest sizes that all contestants handled go to the README, and the simulated times of very
-large jobs to ``docs/scale.md``. Only the text between two comments is replaced.
+The largest sizes that all contestants handled go to the README, the simulated times of very large
+jobs to ``docs/scale.md``, and which measures find which failures to ``docs/choosing.md``. Only the
+text between two comments is replaced.
 """
 
 from __future__ import annotations
@@ -145,6 +146,39 @@ def simulated_table(record: Record) -> str:
 # --- figures ---------------------------------------------------------------------------------
 
 
+MEASURES = {
+    "duplicates": "rows",
+    "vendi": "Vendi",
+    "magnitude": "magnitude",
+    "heat": "heat, IMD",
+    "geomca": "GeomCA",
+    "mmd": "MMD",
+    "modes": "modes",
+    "spectrum": "effective dimensions",
+    "intrinsic_dimension": "intrinsic dimension",
+    "baselines": "baselines",
+}
+"""Columns of the table of failures."""
+
+
+def detection_table(record: Record) -> str:
+    """Write how often the best score of each measure found each failure, as Markdown."""
+    lines = [
+        f"| what happened | {' | '.join(MEASURES.values())} |",
+        f"|---|{'---:|' * len(MEASURES)}",
+    ]
+    for failure, counts in record["failures"].items():
+        best = {
+            measure: max(
+                (count for name, count in counts.items() if name.startswith(f"{measure}:")),
+                default=0,
+            )
+            for measure in MEASURES
+        }
+        lines.append(f"| {failure} | {' | '.join(str(best[each] or '·') for each in MEASURES)} |")
+    return "\n".join(lines)
+
+
 def draw(comparison: Record) -> str:
     """Plot time and memory over the number of rows."""
     curves: dict[str, list[tuple[int, float, float]]] = {}
@@ -192,12 +226,13 @@ def with_part(page: str, part: str) -> str:
     return f"{before}{BEGIN}\n\n{part.strip()}\n\n{END}{after}"
 
 
-def show(comparisons: Record, simulation: Record, root: Path) -> None:
+def show(comparisons: Record, simulation: Record, detection: Record, root: Path) -> None:
     """Write tables and figures into the pages below a folder."""
     parts = {
         "README.md": f"{brief_table(comparisons)}\n\n{how_measured(comparisons)}",
         "docs/peers.md": whole_table(comparisons),
         "docs/scale.md": simulated_table(simulation),
+        "docs/choosing.md": detection_table(detection),
     }
     for page, part in parts.items():
         path = root / page
@@ -211,7 +246,7 @@ def main() -> None:
     argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     ).parse_args()
-    show(newest("comparisons"), newest("simulation"), ROOT)
+    show(newest("comparisons"), newest("simulation"), newest("detection"), ROOT)
 
 
 if __name__ == "__main__":

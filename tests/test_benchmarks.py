@@ -158,6 +158,14 @@ SIMULATED = {
 }
 
 
+DETECTED = {
+    "failures": {
+        "nothing": {"vendi: order 1": 0},
+        "noise": {"vendi: order 1": 7, "vendi: order 2": 9, "duplicates: covered": 0},
+    }
+}
+
+
 def test_tables_say_what_the_record_says() -> None:
     assert (
         shown.whole_table(MADE)
@@ -191,12 +199,12 @@ absent was skipped (`pip install absent==1`).
 
 
 def test_pages_keep_their_words(tmp_path: Path) -> None:
-    pages = ("README.md", "docs/peers.md", "docs/scale.md")
+    pages = ("README.md", "docs/peers.md", "docs/scale.md", "docs/choosing.md")
     (tmp_path / "docs" / "figures").mkdir(parents=True)
     for page in pages:
         (tmp_path / page).write_text(f"before {shown.BEGIN} old {shown.END} after")
-    shown.show(MADE, SIMULATED, tmp_path)
-    readme, whole, scale = ((tmp_path / page).read_text() for page in pages)
+    shown.show(MADE, SIMULATED, DETECTED, tmp_path)
+    readme, whole, scale, choosing = ((tmp_path / page).read_text() for page in pages)
     assert readme.startswith(f"before {shown.BEGIN}\n\n| | rows |")
     assert readme.endswith(f"load 0.5 before.\n\n{shown.END} after")
     assert "| 20,000 | them | 1234 |" in whole
@@ -204,6 +212,9 @@ def test_pages_keep_their_words(tmp_path: Path) -> None:
     assert scale.endswith(
         f"---:|\n| 1,000 | 10 | 0.333 | 2 | 61% | 2,312 | 1.5% | 0.16 | 0.1 |\n\n{shown.END} after"
     )
+    assert choosing.splitlines()[2].startswith("| what happened | rows | Vendi |")
+    assert "| nothing | · | · |" in choosing
+    assert "| noise | · | 9 |" in choosing
     ElementTree.parse(tmp_path / "docs" / "figures" / "peers-sums-of-rows.svg")
 
 
@@ -292,6 +303,7 @@ SMALL_BUT_SLOW = (
     "cluster.py --tasks 100",
     "simulation.py --rows 100000",
     "default_job.py --most-rows 200 --repeats 1 --only run,",
+    "detection.py --rows 500 --tries 1 --processes 1",
 )
 """Every command that a page names, on few rows."""
 

@@ -27,8 +27,8 @@ from latentscale_pipeline.jobs.plan import make_plan, measure_sections
 from latentscale_pipeline.measures.finished_job import find_job, read_job
 from latentscale_pipeline.measures.registry import ROW_FILTERS
 from latentscale_pipeline.progress import reported
-from latentscale_pipeline.rows.columns import rows_of_corpus
-from latentscale_pipeline.rows.selection import check_columns_cover_all
+from latentscale_pipeline.rows.columns import open_measured, rows_of_corpus
+from latentscale_pipeline.rows.selection import check_columns_cover_all, count_rows
 from latentscale_pipeline.rows.selection import choose_rows as find_rows
 from latentscale_pipeline.storage.objects import ObjectStore
 from latentscale_pipeline.views.formatting import write_number
@@ -78,7 +78,9 @@ def subset(corpus: str, target: str, overwrite: bool, as_json: bool, **chosen: A
       latentscale subset corpus.zarr distinct.zarr --drop-duplicates 0.05
       latentscale subset corpus.zarr diverse.zarr --diverse 1000
     """
-    opened, chosen["job"] = _open(corpus, chosen["job"])
+    opened, job = _open(corpus, chosen["job"])
+    if job is not None and (chosen["job"] is not None or chosen["where"] or chosen["without"]):
+        chosen["job"] = job
     rows = _choose(opened, **chosen)
     with reported("subset", "rows") as progress:
         written = ingest(
@@ -108,7 +110,9 @@ def export(corpus: str, target: str, overwrite: bool, **chosen: Any) -> None:
       latentscale export jobs/nightly-1a2b3c4d clean.parquet --without near-duplicates
       latentscale export corpus.zarr sample.parquet --sample 10000 --where "labels != 'test'"
     """
-    opened, chosen["job"] = _open(corpus, chosen["job"])
+    opened, job = _open(corpus, chosen["job"])
+    if job is not None and (chosen["job"] is not None or chosen["where"] or chosen["without"]):
+        chosen["job"] = job
     rows = _choose(opened, **chosen)
     with reported("export", "rows") as progress:
         write_file(chosen_source(opened, rows), target, overwrite=overwrite, progress=progress)
@@ -124,7 +128,7 @@ def _open(corpus: str, job: str | None) -> tuple[Corpus, str | None]:
         return open_corpus(corpus), job
     except BadInput:
         if job is None and find_job(corpus).exists("results.json"):
-            return open_corpus(read_job(corpus).corpora["corpus"].uri or ""), corpus
+            return open_measured(read_job(corpus), "corpus"), corpus
         measured = {} if job is None else read_job(job).corpora
         if not measured or not ObjectStore(corpus).exists(""):
             raise
@@ -218,7 +222,7 @@ def _select(
     conditions = [f"not ({ROW_FILTERS[reason].where})" for reason in without]
     if given is None and not without:
         raise click.UsageError(
-            "a job gives columns to --where and reasons to --without; write a condition or a reason"
+            "--rows gives columns to --where and reasons to --without; write one of these"
         )
     if chosen["table"] is not None:
         raise click.UsageError("--where reads the columns of --rows or of --table, not of both")
@@ -226,7 +230,7 @@ def _select(
     rows = rows_of_corpus(read_job(job), corpus)
     check_columns_cover_all(rows, where)
     for reason in dict.fromkeys(without):
-        count = len(find_rows(rows, ROW_FILTERS[reason].where, None, None))
+        count = count_rows(rows, ROW_FILTERS[reason].where)
         click.echo(f"{count:,} of {corpus.n:,} rows left out: {reason}", err=True)
     found = find_rows(rows, where, None, None)
     among = found if among is None else np.intersect1d(found, among)

@@ -292,8 +292,6 @@ class RowFilter:
         The corpus that they are rows of.
     score : str
         The score of the measure that counts them.
-    also : tuple of str
-        Scores that count some of them.
     where : str
         The condition that they meet, on columns.
     sort : str
@@ -318,7 +316,6 @@ class RowFilter:
     title: str = ""
     other: str = ""
     distance: str = ""
-    also: tuple[str, ...] = ()
     said: str = "near {other}"
     said_if_equal: str = ""
 

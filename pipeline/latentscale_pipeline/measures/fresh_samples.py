@@ -220,6 +220,8 @@ def _sample_work(
         stages = plan_measure(name, measure, section, own)
     except BadInput as error:
         return f"samples of {sizes.rows} rows: {error}"
+    if not stages:
+        return f"samples of {sizes.rows} rows are too few for it"
     return _Samples(measure, section, own, tuple(stages), sizes)
 
 

@@ -54,7 +54,7 @@ def rows_section(results: Results) -> list[Section]:
         Section(
             key="rows",
             title="Rows to look at",
-            question="The rows that stand out most. The commands at the top list all of them.",
+            question="The rows that stand out most, by each reason to look at rows.",
             tables=[_without_empty(table_of("Most extreme", top, numeric=("distance",)))],
             folds=[_without_empty(table) for table in folds],
         )
@@ -89,7 +89,7 @@ def _unusual(results: Results) -> set[str]:
         for measure, score in outside
         if measure in MEASURES
         for name, found in MEASURES[measure].row_filters.items()
-        if score in (found.score, *found.also)
+        if found.score == score
     }
 
 

@@ -133,7 +133,7 @@ def _listed(results: Results) -> Iterator[tuple[tuple[str, str], str]]:
         for only, found in measure.row_filters.items() if part is not None else ():
             columns = {column.name for column in measure.row_columns(part, found.of)}
             if columns.issuperset(names_in(found.where)):
-                yield from (((name, score), only) for score in (found.score, *found.also))
+                yield (name, found.score), only
 
 
 def sample_rows(known: Sequence[Compared]) -> int | None:

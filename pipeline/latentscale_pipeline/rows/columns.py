@@ -73,7 +73,7 @@ class JobRows:
     def corpus_of(self, role: Role) -> Corpus:
         """Return a corpus of the job, opened when it is first asked for."""
         if role not in self._opened:
-            self._opened[role] = _open_corpus(self.job, role)
+            self._opened[role] = open_measured(self.job, role)
         return self._opened[role]
 
     @property
@@ -197,7 +197,14 @@ def _measures_of_rows() -> Sequence[str]:
     return [name for name, measure in MEASURES.items() if measure.row_filters]
 
 
-def _open_corpus(job: FinishedJob, role: Role) -> Corpus:
+def open_measured(job: FinishedJob, role: Role) -> Corpus:
+    """Open a corpus of a finished job.
+
+    Raises
+    ------
+    BadInput
+        If it isn't there, or has changed.
+    """
     described = job.corpora[role]
     if described.uri is None:
         raise BadInput(f"{job.url}: the results don't say where the {role} is; run the job again")

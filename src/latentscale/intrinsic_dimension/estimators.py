@@ -15,8 +15,8 @@ r_1`, whose logarithm is exponentially distributed with the rate D. A line throu
 fitted to :math:`-\ln(1 - F(\mu))` over :math:`\ln \mu`, with the empirical distribution F, without
 the tenth of the rows with the largest :math:`\mu`.
 
-Neighbours at distance 0 are left out, and neighbours at equal distances count once: these are
-copies of rows, which have no direction.
+Neighbours at distance 0 are left out (cosine: those of equal direction), and neighbours at equal
+distances count once: these are copies of rows.
 """
 
 from __future__ import annotations
@@ -27,12 +27,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from latentscale.duplicates.distinct import EQUAL_DIRECTION
 from latentscale.tiles.distances import Float64Array, Metric
 
 Int64Array = NDArray[np.int64]
 
 KEPT = 0.9
 """Share of the rows that TwoNN fits."""
+
+TIED = 1e-9
+"""Relative difference up to which distances are equal: copies up to a factor differ by rounding."""
 
 LEAST_ROWS = 10
 """Fewest rows to which TwoNN fits a line."""
@@ -54,14 +58,25 @@ class NeighbourDistances:
         Logarithms of the distances, ascending.
     indices : ndarray of int64, shape (m, l)
         Row numbers of the neighbours.
-    counted : ndarray of bool, shape (m, l)
-        Which neighbours count: not those at distance 0 or as far as the one before.
+    known : ndarray of bool, shape (m, l)
+        Which entries are neighbours that count: of the half, and not at distance 0.
+    cosine : bool
+        Whether distances are chords between directions.
     """
 
     rows: Int64Array
     logarithms: Float64Array
     indices: Int64Array
-    counted: NDArray[np.bool_]
+    known: NDArray[np.bool_]
+    cosine: bool = False
+
+    @property
+    def counted(self) -> NDArray[np.bool_]:
+        """Return which neighbours count: of those at equal distances one."""
+        so_far = np.maximum.accumulate(np.where(self.known, self.logarithms, -np.inf), axis=1)
+        counted = self.known.copy()
+        counted[:, 1:] &= self.logarithms[:, 1:] > so_far[:, :-1] + TIED
+        return counted
 
     def half(self, split: int, side: int, seed: int) -> NeighbourDistances:
         """Return what a search in half of the corpus finds for the rows in it.
@@ -76,14 +91,17 @@ class NeighbourDistances:
             Determines the divisions.
         """
         own = self.rows_of_half(split, side, seed)
-        kept = own.counted & (sides(own.indices, split, seed) == side)
-        return replace(own, counted=kept)
+        return replace(own, known=own.known & (sides(own.indices, split, seed) == side))
 
     def rows_of_half(self, split: int, side: int, seed: int) -> NeighbourDistances:
         """Return the lists of the rows in a half, with all neighbours."""
         own = sides(self.rows, split, seed) == side
-        return NeighbourDistances(
-            self.rows[own], self.logarithms[own], self.indices[own], self.counted[own]
+        return replace(
+            self,
+            rows=self.rows[own],
+            logarithms=self.logarithms[own],
+            indices=self.indices[own],
+            known=self.known[own],
         )
 
 
@@ -114,12 +132,12 @@ def neighbour_distances(
     metric : {"euclidean", "cosine", "manhattan"}
         Of the distances.
     """
-    counted = np.isfinite(distances) & (distances > 0.0)
-    counted[:, 1:] &= distances[:, 1:] > distances[:, :-1]
-    logarithms = np.log(distances, where=counted, out=np.zeros_like(distances))
+    least = EQUAL_DIRECTION if metric == "cosine" else 0.0
+    known = np.isfinite(distances) & (distances > least)
+    logarithms = np.log(distances, where=known, out=np.zeros_like(distances))
     if metric == "cosine":
         logarithms *= 0.5
-    return NeighbourDistances(rows, logarithms, indices, counted)
+    return NeighbourDistances(rows, logarithms, indices, known, metric == "cosine")
 
 
 def mean_log_ratios(lists: NeighbourDistances, k: int) -> Float64Array:
@@ -130,9 +148,12 @@ def mean_log_ratios(lists: NeighbourDistances, k: int) -> Float64Array:
     ndarray of float64, shape (at most m,)
         Empty if no row has as many.
     """
-    rank = np.cumsum(lists.counted, axis=1)
-    enough = rank[:, -1] >= k if rank.shape[1] else np.zeros(len(rank), dtype=np.bool_)
-    rank, counted, logarithms = rank[enough], lists.counted[enough], lists.logarithms[enough]
+    if not lists.known.size:
+        return np.empty(0)
+    counted = lists.counted
+    rank = np.cumsum(counted, axis=1)
+    enough = rank[:, -1] >= k
+    rank, counted, logarithms = rank[enough], counted[enough], lists.logarithms[enough]
     last = np.take_along_axis(logarithms, (rank >= k).argmax(axis=1)[:, None], axis=1)[:, 0]
     before = np.where(counted & (rank < k), logarithms, 0.0).sum(axis=1)
     return np.asarray(last - before / (k - 1))

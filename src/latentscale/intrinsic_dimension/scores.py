@@ -98,9 +98,13 @@ def score_dimensions(
     for place, value in enumerate(found):
         estimate = error = None
         if math.isfinite(value):
-            reach = 4.0 * (d + 8.0) * EPSILON * value**2
+            reach = _rounding(lists, d) * value**2
             if share > 0.0:
-                reach += CONFIDENT * math.sqrt(share) * _deviation(of_rows[:, place])
+                deviation = _deviation(of_rows[:, place])
+                if not math.isfinite(deviation):
+                    dimensions.append(Dimension(None, None, len(ratios[place])))
+                    continue
+                reach += CONFIDENT * math.sqrt(share) * deviation
             bounds: Bounds = "interval95" if share > 0.0 else "exact"
             estimate = Estimate(
                 value, max(0.0, value - reach), value + reach, bounds, "nearest neighbours"
@@ -133,3 +137,15 @@ def _score(ratios: Sequence[Float64Array]) -> Float64Array:
 
 def _deviation(values: Float64Array) -> float:
     return float(values.std(ddof=1)) if len(values) > 1 else math.nan
+
+
+def _rounding(lists: NeighbourDistances, d: int) -> float:
+    """Bound the rounding of a mean of logarithms of ratios.
+
+    Distances have small relative errors, those under the cosine metric small absolute ones: these
+    matter where neighbours are very near.
+    """
+    relative = 4.0 * (d + 8.0) * EPSILON
+    if not lists.cosine or not lists.known.any():
+        return relative
+    return relative * (1.0 + float(np.exp(-2.0 * lists.logarithms[lists.known]).mean()))

@@ -40,7 +40,7 @@ class Lengths:
     least, largest : float
         The extremes.
     bins : ndarray of int64, shape (BINS,)
-        Rows by length, between the ends of :func:`bin_ends`; rows of length 0 are in the first bin.
+        Rows by length, between the ends of :func:`bin_ends`; rows of length 0 are in none.
     """
 
     count: int
@@ -82,8 +82,7 @@ def _of_block(rows: NDArray[np.floating]) -> Lengths:
     block = np.asarray(rows, dtype=np.float64)
     found = np.sqrt(np.einsum("ij,ij->i", block, block))
     mean = float(found[0] + (found - found[0]).mean())
-    with np.errstate(divide="ignore"):
-        place = np.floor((np.log2(found) - LEAST_POWER) * PER_OCTAVE)
+    place = np.floor((np.log2(found[found > 0.0]) - LEAST_POWER) * PER_OCTAVE)
     counts = np.bincount(np.clip(place, 0, BINS - 1).astype(np.int64), minlength=BINS)
     scatter = float(((found - mean) ** 2).sum())
     return Lengths(len(found), mean, scatter, float(found.min()), float(found.max()), counts)

@@ -122,10 +122,10 @@ def effective_rank(shares: Shares) -> Estimate:
     k, half = len(shares.values), shares.distance / 2.0
     entropy = float(scipy.special.entr(shares.values).sum())
     if half >= 1.0 - 1.0 / k:
-        return _bracketed(math.exp(entropy), 1.0, float(k))
+        return _bracketed(min(float(k), math.exp(entropy)), 1.0, float(k), 1.0, float(k))
     reach = half * math.log(max(1, k - 1)) + float(scipy.special.entr([half, 1.0 - half]).sum())
     ends = math.exp(entropy - reach), math.exp(entropy + reach)
-    return _bracketed(math.exp(entropy), max(1.0, ends[0]), min(float(k), ends[1]))
+    return _bracketed(min(float(k), math.exp(entropy)), ends[0], ends[1], 1.0, float(k))
 
 
 def participation_ratio(shares: Shares) -> Estimate:
@@ -134,7 +134,7 @@ def participation_ratio(shares: Shares) -> Estimate:
     reach = shares.distance + 4.0 * EPSILON
     lower = 1.0 / (norm + reach) ** 2
     upper = float(k) if norm <= reach else min(float(k), 1.0 / (norm - reach) ** 2)
-    return _bracketed(norm**-2, max(1.0, lower), upper)
+    return _bracketed(min(float(k), norm**-2), lower, upper, 1.0, float(k))
 
 
 def iso_score(ratio: Estimate, dimension: int) -> Estimate:
@@ -157,7 +157,8 @@ def iso_score(ratio: Estimate, dimension: int) -> Estimate:
 def first_share(shares: Shares) -> Estimate:
     """Return the share of the variance that the first principal component holds."""
     value = float(shares.values[0])
-    return _bracketed(value, max(0.0, value - shares.distance), value + shares.distance)
+    reach = shares.distance
+    return _bracketed(value, value - reach, value + reach, 0.0, 1.0)
 
 
 def corrected_rank(value: float, left_out: Float64Array, most: float) -> Corrected:
@@ -213,6 +214,8 @@ def _corrected(
     return Corrected(estimate, slope * float(jackknife_error(others)))
 
 
-def _bracketed(value: float, lower: float, upper: float) -> Estimate:
+def _bracketed(value: float, lower: float, upper: float, least: float, most: float) -> Estimate:
+    """Return an estimate with its rounding, of a score between two limits."""
     slack = 8.0 * EPSILON * value
-    return Estimate(value, min(value, lower) - slack, max(value, upper) + slack, "exact", "moments")
+    ends = min(value, max(least, lower - slack)), max(value, min(most, upper + slack))
+    return Estimate(value, *ends, "exact", "moments")

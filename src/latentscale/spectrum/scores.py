@@ -9,10 +9,12 @@ from typing import TypeVar
 import numpy as np
 
 from latentscale.estimate import Estimate
-from latentscale.linalg.moments import Moments, merge_row_moments
+from latentscale.linalg.moments import Moments, longest_sum, merge_row_moments
 from latentscale.sampling.jackknife import jackknife_error, leave_each_out
 from latentscale.spectrum.lengths import Lengths, merge_lengths
 from latentscale.spectrum.ranks import (
+    EPSILON,
+    Shares,
     corrected_participation_ratio,
     corrected_rank,
     effective_rank,
@@ -22,6 +24,7 @@ from latentscale.spectrum.ranks import (
     singular_shares,
     variance_shares,
 )
+from latentscale.tiles.distances import Float64Array
 
 Given = TypeVar("Given")
 Found = TypeVar("Found")
@@ -35,10 +38,10 @@ CORRECTED = {
 LEAST_ROWS = 40
 """Fewest rows that are divided into groups."""
 
-NO_GROUPS = f"corrections need {LEAST_ROWS} rows or more, and sampling.method auto"
-
-ROUNDING = 1e-12
-"""Relative rounding of means and deviations of lengths, generously."""
+NO_GROUPS = (
+    f"corrections need {LEAST_ROWS} rows or more, of at most 4096 dimensions, and sampling.method "
+    "auto"
+)
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,26 @@ class Scored:
     sampling_error: float | None = None
 
 
+@dataclass(frozen=True)
+class SpectrumScores:
+    """The scores of a corpus.
+
+    Attributes
+    ----------
+    scores : dict
+        By name, always the same names; a text says why there is no score.
+    whole : GroupSums
+        The sums of all rows.
+    shares : ndarray of float64, shape (k,)
+        Shares of the variance that the principal components hold, descending; empty if nothing
+        varies.
+    """
+
+    scores: dict[str, Scored | str]
+    whole: GroupSums
+    shares: Float64Array
+
+
 def merge_sums(parts: Sequence[GroupSums]) -> GroupSums:
     """Join what is known of disjoint sets of rows."""
     return GroupSums(
@@ -65,7 +88,7 @@ def merge_sums(parts: Sequence[GroupSums]) -> GroupSums:
     )
 
 
-def score_groups(groups: Sequence[GroupSums]) -> dict[str, Scored | str]:
+def score_groups(groups: Sequence[GroupSums]) -> SpectrumScores:
     """Compute all scores of a corpus.
 
     Parameters
@@ -76,16 +99,19 @@ def score_groups(groups: Sequence[GroupSums]) -> dict[str, Scored | str]:
 
     Returns
     -------
-    dict
-        By name, always the same names; a text says why there is no score.
+    SpectrumScores
 
     Notes
     -----
     Costs two symmetric eigenvalue problems of d by d for each group and for all rows.
     """
     whole = merge_sums(groups)
-    found = _score(whole)
-    others = [_score(each) for each in leave_each_out(groups, merge_sums)] if groups[1:] else []
+    variances = _attempt(variance_shares, whole.moments)
+    found = _score(whole, variances)
+    others = [
+        _score(each, _attempt(variance_shares, each.moments))
+        for each in (leave_each_out(groups, merge_sums) if groups[1:] else ())
+    ]
     scored: dict[str, Scored | str] = {}
     for name, own in found.items():
         corrected, correct = CORRECTED.get(name, ("", None))
@@ -102,13 +128,14 @@ def score_groups(groups: Sequence[GroupSums]) -> dict[str, Scored | str]:
         if known:
             better = correct(own.value, values, float(whole.moments.dimension))
             scored[corrected] = Scored(better.estimate, better.sampling_error)
-    return scored
+    shares = np.empty(0) if isinstance(variances, str) else variances.values
+    return SpectrumScores(scored, whole, shares)
 
 
-def _score(sums: GroupSums) -> dict[str, Estimate | str]:
+def _score(sums: GroupSums, variances: Shares | str) -> dict[str, Estimate | str]:
     """Compute the scores without errors and corrections."""
     moments, lengths = sums.moments, sums.lengths
-    variances = _attempt(variance_shares, moments)
+    rounding = 4.0 * (moments.dimension + longest_sum(moments.count)) * EPSILON
     ratio = _attempt(participation_ratio, variances)
     return {
         "effective rank": _attempt(effective_rank, variances),
@@ -116,9 +143,12 @@ def _score(sums: GroupSums) -> dict[str, Estimate | str]:
         "IsoScore": _attempt(lambda known: iso_score(known, moments.dimension), ratio),
         "first component": _attempt(first_share, variances),
         "RankMe": _attempt(effective_rank, _attempt(singular_shares, moments)),
-        "mean length": _rounded(lengths.mean),
+        "mean length": _rounded(lengths.mean, rounding * lengths.mean),
+        # Of lengths that are nearly equal the deviation is rounding.
         "length variation": (
-            _rounded(lengths.deviation / lengths.mean) if lengths.mean else "all rows are zero"
+            _rounded(lengths.deviation / lengths.mean, rounding)
+            if lengths.mean
+            else "all rows are zero"
         ),
     }
 
@@ -133,5 +163,5 @@ def _attempt(function: Callable[[Given], Found], given: Given | str) -> Found | 
         return str(problem)
 
 
-def _rounded(value: float) -> Estimate:
-    return Estimate(value, value * (1.0 - ROUNDING), value * (1.0 + ROUNDING), "exact", "moments")
+def _rounded(value: float, reach: float) -> Estimate:
+    return Estimate(value, max(0.0, value - reach), value + reach, "exact", "moments")

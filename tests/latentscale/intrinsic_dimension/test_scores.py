@@ -110,6 +110,26 @@ def test_copies_of_rows_change_little() -> None:
         assert own.estimate.value == pytest.approx(other.estimate.value, rel=1e-12)
 
 
+def test_copies_up_to_a_factor_have_no_direction_of_their_own() -> None:
+    rows = np.random.default_rng(3).normal(size=(400, 12))
+    plain = scored(rows, metric="cosine")
+    longer = scored(np.concatenate([rows, 3.0 * rows]), metric="cosine")
+    for own, other in zip(plain.maximum_likelihood, longer.maximum_likelihood, strict=True):
+        assert own.estimate is not None
+        assert other.estimate is not None
+        assert other.estimate.value == pytest.approx(own.estimate.value, rel=0.02)
+
+
+def test_few_rows_with_neighbours_have_no_interval() -> None:
+    """Halves of them have none, so nothing says how far other random rows would move the score."""
+    generator = np.random.default_rng(9)
+    rows = np.concatenate([np.zeros((990, 4)), generator.normal(size=(12, 4))])
+    asked = np.arange(900, 1002)
+    found = scored(rows, seed=0, asked=asked)
+    assert found.two_nearest.estimate is None
+    assert scored(rows, seed=0).two_nearest.estimate is not None
+
+
 def test_without_enough_neighbours_there_is_no_score() -> None:
     found = scored(np.arange(12.0)[:, None] ** 2)
     assert found.two_nearest.estimate is not None
@@ -121,8 +141,9 @@ def test_without_enough_neighbours_there_is_no_score() -> None:
 
 
 def test_halves_are_what_a_search_in_half_of_the_corpus_finds() -> None:
-    rows = np.random.default_rng(4).normal(size=(300, 4))
-    lists = searched(rows, 120)
+    rows = np.random.default_rng(4).normal(size=(220, 4))
+    rows = np.concatenate([rows, rows[:80]])
+    lists = searched(rows, 150)
     for split, side in ((0, 0), (7, 1)):
         own = np.flatnonzero(sides(np.arange(300), split, 5) == side)
         expected = score_dimensions(searched(rows[own], 40), len(own), 4, NEIGHBOURS, None)

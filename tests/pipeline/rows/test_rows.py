@@ -290,7 +290,7 @@ def test_a_subset_of_what_a_job_knows(job: Path, latentscale: Command, tmp_path:
     )
     assert "the job hasn't measured" in refused.err
     bare = latentscale("subset", corpus, tmp_path / "d", "--rows", job)
-    assert "a job gives columns to --where and reasons to --without" in bare.err
+    assert "--rows gives columns to --where and reasons to --without" in bare.err
 
 
 def test_a_subset_without_the_rows_that_a_job_names(
@@ -316,8 +316,10 @@ def test_a_subset_without_the_rows_that_a_job_names(
     corpus = job.parents[1] / "c.zarr"
     refused = latentscale("subset", corpus, tmp_path / "d", "--without", "leaks")
     assert "--without needs a finished job: name it as CORPUS, or by --rows" in refused.err
-    refused = latentscale("subset", job, tmp_path / "d")
-    assert "write a condition or a reason" in refused.err
+    assert latentscale("export", job, tmp_path / "whole.npy").code == 0
+    assert len(np.load(tmp_path / "whole.npy")) == N
+    some = latentscale("subset", job, tmp_path / "few", "--sample", 5, "--json")
+    assert json.loads(some.out)["n"] == 5
     refused = latentscale("subset", job, tmp_path / "d", "--without", "not-covered")
     assert "'not-covered' is not one of" in refused.err
 

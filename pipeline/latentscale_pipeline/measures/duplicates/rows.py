@@ -33,10 +33,18 @@ FILTERS: Mapping[str, RowFilter] = {
         said="nearly the same as {other}",
         said_if_equal="equal to {other}",
     ),
+    "exact-leaks": RowFilter(
+        of="corpus",
+        score="exact leaks",
+        where="equal_in_reference is not null",
+        columns=("equal_in_reference",),
+        title="Equal to a row of the reference",
+        other="equal_in_reference",
+        said="equal to {other} of the reference",
+    ),
     "leaks": RowFilter(
         of="corpus",
         score="leaks",
-        also=("exact leaks",),
         where="leaks is not null",
         sort="reference_distance",
         columns=("leaks", "reference_distance"),
@@ -92,6 +100,7 @@ def row_columns(found: DuplicatesResults, role: Role) -> Iterator[RowColumn]:
     near, distance = f"{place}/other_nearest_row", f"{place}/other_nearest_distance"
     yield RowColumn(f"{other}_nearest", (near,), _same, other, rows)
     yield RowColumn(f"{other}_distance", (distance,), _same, "", rows)
+    yield RowColumn(f"equal_in_{other}", (near, distance), _equal(found.metric), other, rows)
     yield RowColumn("leaks", (near, distance), _within(within), other, rows)
     name = "outlier" if role == "corpus" else "not_covered"
     yield RowColumn(name, (distance,), _beyond(found.pair.outlier_distance), "", rows)
@@ -104,6 +113,15 @@ def _same(values: NDArray[Any]) -> NDArray[Any]:
 def _within(reach: float) -> Any:
     def near(rows: NDArray[Any], distances: NDArray[Any]) -> NDArray[Any]:
         return np.where(distances <= reach, rows, -1)
+
+    return near
+
+
+def _equal(metric: Any) -> Any:
+    def near(rows: NDArray[Any], distances: NDArray[Any]) -> NDArray[Any]:
+        from latentscale.duplicates.distinct import EQUAL_DIRECTION
+
+        return np.where(distances <= (EQUAL_DIRECTION if metric == "cosine" else 0.0), rows, -1)
 
     return near
 

@@ -27,11 +27,7 @@ from latentscale_pipeline.measures.shared.random_rows import (
     row_bytes,
     share_reading,
 )
-from latentscale_pipeline.measures.shared.shard_blocks import (
-    block_bytes,
-    count_blocks,
-    shards_per_block,
-)
+from latentscale_pipeline.measures.shared.shard_blocks import POINTS_BYTES, shards_per_block
 
 NEIGHBOURS = (5, 10, 20, 50, 100)
 """Numbers of neighbours at which the dimension is shown, beside that of the score."""
@@ -40,6 +36,9 @@ LIST_ROWS, SHORT_LIST_ROWS = 256, 128
 """Neighbours that are looked up: more than twice as many as the largest number, so that halves have
 as many; or without sampling errors, more than the largest number.
 """
+
+MOST_TASKS = 256
+"""Largest number of tasks that share the shards of a corpus."""
 
 MANY = 4
 """From so many times the rows looked up on, these say beforehand how far neighbours may be."""
@@ -132,7 +131,9 @@ def _among_drawn(rows: int, n: int) -> int:
 
 def _search_stage(section: IntrinsicDimension, facts: JobFacts, role: Role, drawn: str) -> Stage:
     corpus, rows = facts.corpora[role], looked_up(section, facts, role)
-    errors, parts = facts.samples > 0 or rows < corpus.n, count_blocks(corpus)
+    errors = facts.samples > 0 or rows < corpus.n
+    shards = max(shards_per_block(corpus), -(-corpus.shards // MOST_TASKS))
+    parts = -(-corpus.shards // shards)
     length = min(LIST_ROWS if errors else SHORT_LIST_ROWS, corpus.n - 1)
     entries, pairs = rows * length, float(rows) * corpus.n
     neighbours = numbers_of_neighbours(section, corpus)
@@ -150,10 +151,11 @@ def _search_stage(section: IntrinsicDimension, facts: JobFacts, role: Role, draw
             "length": length,
             "neighbours": neighbours,
             "errors": errors,
-            "shards_per_block": shards_per_block(corpus),
+            "shards": shards,
         },
         seed=facts.seed,
-        memory_bytes=block_bytes(corpus)
+        memory_bytes=2 * corpus.shard_stored_bytes
+        + 2 * POINTS_BYTES
         + rows * (corpus.d * 24 + row_bytes(corpus))
         + 8 * ENTRY_BYTES * entries
         + FEW_TILES_BYTES,

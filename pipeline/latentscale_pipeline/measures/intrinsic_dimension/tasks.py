@@ -16,7 +16,7 @@ from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import store_estimate
 from latentscale_pipeline.measures.shared.random_rows import gather_rows, read_share
 from latentscale_pipeline.measures.shared.records import load_record, record_output
-from latentscale_pipeline.measures.shared.shard_blocks import find_block, read_points
+from latentscale_pipeline.measures.shared.shard_blocks import points_by_blocks
 from latentscale_pipeline.storage.artifacts import Output
 
 
@@ -39,27 +39,30 @@ def store_drawn(inputs: Inputs) -> Output:
 
 
 def find_neighbours(inputs: Inputs) -> Output:
-    """Find the nearest rows of a block to every drawn row."""
+    """Find the nearest rows of some shards to every drawn row."""
     p = inputs.parameters
     corpus, drawn = inputs.corpora[p["role"]], inputs.results[p["drawn"]]
     rows, within = drawn.array("rows"), drawn.array("within")
     queries = as_points(drawn.array("vectors"), p["metric"])
     best = Neighbours.none(len(rows), p["length"])
-    for piece, points in read_points(corpus, find_block(inputs, corpus), p["metric"]):
-        best = nearest(
-            queries,
-            points,
-            p["length"],
-            query_ids=rows,
-            candidate_ids=np.arange(piece.start, piece.stop, dtype=np.int64),
-            known=best,
-            within=within,
-        )
+    first = inputs.index * p["shards"]
+    for shard in range(first, min(first + p["shards"], corpus.shard_count)):
+        start = corpus.shard_range(shard).start
+        for piece, points in points_by_blocks(corpus.read_shard(shard), p["metric"]):
+            best = nearest(
+                queries,
+                points,
+                p["length"],
+                query_ids=rows,
+                candidate_ids=np.arange(start + piece.start, start + piece.stop, dtype=np.int64),
+                known=best,
+                within=within,
+            )
     return record_output(best)
 
 
 def score_rows(inputs: Inputs) -> Output:
-    """Join the neighbours of all blocks, and compute the dimensions."""
+    """Join the neighbours of all parts, and compute the dimensions."""
     p = inputs.parameters
     corpus, rows = inputs.corpora[p["role"]], inputs.results[p["drawn"]].array("rows")
     parts = (load_record(Neighbours, part) for part in inputs.parts)

@@ -26,13 +26,13 @@ from latentscale_pipeline.measures.spectrum.results import (
 from latentscale_pipeline.storage.artifacts import Artifact
 
 UNITS: dict[str, tuple[str, str]] = {
-    "effective rank": ("dimensions", "high"),
-    "effective rank corrected": ("dimensions", "high"),
-    "participation ratio": ("dimensions", "high"),
-    "participation ratio corrected": ("dimensions", "high"),
+    "effective rank": ("dimensions", "none"),
+    "effective rank corrected": ("dimensions", "none"),
+    "participation ratio": ("dimensions", "none"),
+    "participation ratio corrected": ("dimensions", "none"),
     "RankMe": ("dimensions", "high"),
     "IsoScore": ("share", "high"),
-    "first component": ("share of the variance", "low"),
+    "first component": ("share of the variance", "none"),
     "mean length": ("distance", "none"),
     "length variation": ("deviation over mean", "none"),
 }
@@ -104,8 +104,9 @@ def _part(corpus: CorpusFacts, found: Artifact) -> SpectrumOfCorpus:
 def _lengths(values: Any, counts: NDArray[np.int64]) -> RowLengths:
     """Return the histogram from the first bin with rows to the last."""
     filled = np.flatnonzero(counts)
-    kept = slice(int(filled[0]), int(filled[-1]) + 1)
+    kept = slice(int(filled[0]), int(filled[-1]) + 1) if len(filled) else slice(0, 0)
     return RowLengths(
+        zero_rows=values["zero_rows"],
         least=values["least_length"],
         largest=values["largest_length"],
         edges=bin_ends()[kept.start : kept.stop + 1].tolist(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from latentscale.linalg.moments import BLOCK_ROWS
 from latentscale.sampling.jackknife import GROUPS
 from latentscale.spectrum.lengths import BINS
 from latentscale.spectrum.scores import LEAST_ROWS
@@ -15,16 +16,16 @@ from latentscale_pipeline.measures.base import (
     JobFacts,
     Role,
 )
-from latentscale_pipeline.measures.spectrum.tasks import SHARDS_PER_TASK, score_sums, sum_groups
+from latentscale_pipeline.measures.spectrum.tasks import score_sums, sum_groups
 
 LEAST_GROUPS = 8
 """Fewest groups of a corpus that is divided into groups."""
 
-MOMENT_BYTES = 256 * 2**20
-"""Memory for the moments of all groups of a corpus, unless these are the fewest."""
+MOMENT_BYTES, MOST_BYTES = 256 * 2**20, 2**30
+"""Memory for the moments of all groups of a corpus, and for those of the fewest groups."""
 
-BLOCK_ROWS = 4096
-"""Rows whose moments are computed at a time."""
+SHARDS_PER_TASK, MOST_TASKS = 8, 256
+"""Fewest shards that one task reads, unless there are fewer, and most tasks."""
 
 ROW_OPERATIONS = CONVERSION_OPERATIONS + 10.0
 """Elementwise operations of a coordinate: conversion, deviation, length and direction."""
@@ -49,13 +50,15 @@ def stage_name(role: Role) -> str:
 
 def count_groups(corpus: CorpusFacts) -> int:
     """Return how many groups the rows of a corpus are divided into."""
-    if corpus.n < LEAST_ROWS:
+    matrix = 8 * corpus.d**2
+    if corpus.n < LEAST_ROWS or LEAST_GROUPS * matrix > MOST_BYTES:
         return 1
-    return max(LEAST_GROUPS, min(GROUPS, MOMENT_BYTES // (8 * corpus.d**2)))
+    return max(LEAST_GROUPS, min(GROUPS, MOMENT_BYTES // matrix))
 
 
 def _stage(corpus: CorpusFacts, role: Role, seed: int, groups: int) -> Stage:
-    matrix, parts = 8 * corpus.d**2, -(-corpus.shards // SHARDS_PER_TASK)
+    matrix, shards = 8 * corpus.d**2, max(SHARDS_PER_TASK, -(-corpus.shards // MOST_TASKS))
+    parts = -(-corpus.shards // shards)
     held = groups * (matrix + 8 * BINS)
     return Stage(
         name=stage_name(role),
@@ -63,7 +66,7 @@ def _stage(corpus: CorpusFacts, role: Role, seed: int, groups: int) -> Stage:
         finalise=score_sums,
         partitions=parts,
         corpora=(role,),
-        parameters={"role": role, "groups": groups},
+        parameters={"role": role, "groups": groups, "shards": shards},
         seed=seed,
         memory_bytes=3 * corpus.shard_stored_bytes
         + 3 * held
@@ -73,7 +76,9 @@ def _stage(corpus: CorpusFacts, role: Role, seed: int, groups: int) -> Stage:
         cost_estimate=CostEstimate(
             bytes_read=corpus.stored_bytes + parts * held,
             bytes_written=parts * held + 8 * (corpus.d + BINS) + (parts + 1) * RESULT_BYTES,
-            float64_multiply_adds=float(corpus.n) * corpus.d**2
+            exchanged_bytes=parts * held,
+            result_bytes=8 * (corpus.d + BINS) + RESULT_BYTES,
+            float64_multiply_adds=float(corpus.n) * corpus.d**2 / 2
             + (groups + 2) * EIGENVALUES * float(corpus.d) ** 3,
             elementwise_operations=ROW_OPERATIONS * corpus.n * corpus.d,
             method="moments",

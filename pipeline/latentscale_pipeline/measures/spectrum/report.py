@@ -14,6 +14,9 @@ from latentscale_pipeline.views.figure import Curve, Figure, Panel, Style, prese
 from latentscale_pipeline.views.formatting import listed, write_number
 from latentscale_pipeline.views.glossary import Definition
 
+WELL_KNOWN = 8
+"""Rows for each dimension from which corrections and their sampling errors hold."""
+
 LEAST_BINS = 4
 """Fewest bins of lengths that are drawn."""
 
@@ -41,7 +44,7 @@ class SpectrumReport(MeasureReport):
         ),
         "effective rank corrected": Definition(
             "Effective rank, corrected",
-            "What the effective rank would be with very many rows of the same source.",
+            "An estimate of the effective rank with very many rows of the same source.",
             least=1.0,
         ),
         "participation ratio": Definition(
@@ -52,7 +55,7 @@ class SpectrumReport(MeasureReport):
         ),
         "participation ratio corrected": Definition(
             "Participation ratio, corrected",
-            "What the participation ratio would be with very many rows of the same source.",
+            "An estimate of the participation ratio with very many rows of the same source.",
             least=1.0,
         ),
         "RankMe": Definition(
@@ -111,7 +114,13 @@ class SpectrumReport(MeasureReport):
             for style, part in present(found)
             if part.components_90
         ]
-        return [*held, *(_said_of_lengths(style, part) for style, part in present(found))]
+        few = [
+            f"The {style.name} has fewer than {WELL_KNOWN} rows for each dimension: its ranks are "
+            "too small, and the corrected ones are too by less."
+            for style, part in present(found)
+            if part.shares and part.n < WELL_KNOWN * part.dimensions
+        ]
+        return [*held, *few, *(_said_of_lengths(style, part) for style, part in present(found))]
 
     def methods(self, found: SpectrumResults) -> list[tuple[str, str]]:
         """Return where sampling errors and corrections come from."""
@@ -129,7 +138,8 @@ def _said_of_lengths(style: Style, part: SpectrumOfCorpus) -> str:
     least, largest = (write_number(each) for each in (part.lengths.least, part.lengths.largest))
     if least == largest:
         return f"All rows of the {style.name} have the length {least}."
-    return f"Rows of the {style.name} have lengths from {least} to {largest}."
+    zero = f", {part.lengths.zero_rows:,} of them 0" if part.lengths.zero_rows else ""
+    return f"Rows of the {style.name} have lengths from {least} to {largest}{zero}."
 
 
 def _draw_shares(parts: Sequence[tuple[Style, SpectrumOfCorpus]]) -> Figure:

@@ -16,9 +16,11 @@ class RowLengths(Part):
     largest: Spread
     """The longest."""
     edges: list[float]
-    """Ends of the bins of the histogram, one more than bins; rows of length 0 are in the first."""
+    """Ends of the bins of the histogram, one more than bins."""
     counts: list[Count]
-    """Rows in each bin."""
+    """Rows in each bin; rows of length 0 are in none."""
+    zero_rows: Count
+    """Rows of length 0."""
 
 
 class SpectrumOfCorpus(Part):

@@ -12,14 +12,10 @@ from numpy.typing import NDArray
 from latentscale.linalg.moments import Moments, row_moments
 from latentscale.sampling.jackknife import draw_groups
 from latentscale.spectrum.lengths import Lengths, row_lengths
-from latentscale.spectrum.ranks import variance_shares
 from latentscale.spectrum.scores import GroupSums, merge_sums, score_groups
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import store_estimate
 from latentscale_pipeline.storage.artifacts import Artifact, Output
-
-SHARDS_PER_TASK = 8
-"""Shards that one task reads."""
 
 RECORDS: Mapping[str, type[Moments] | type[Lengths]] = {"moments": Moments, "lengths": Lengths}
 """What is summed for each group."""
@@ -29,11 +25,13 @@ def sum_groups(inputs: Inputs) -> Output:
     """Sum the moments and the lengths of the rows of some shards, by random groups."""
     p, generator = inputs.parameters, inputs.generator()
     corpus = inputs.corpora[p["role"]]
-    first = inputs.index * SHARDS_PER_TASK
+    first = inputs.index * p["shards"]
     found: dict[int, GroupSums] = {}
-    for shard in range(first, min(first + SHARDS_PER_TASK, corpus.shard_count)):
+    for shard in range(first, min(first + p["shards"], corpus.shard_count)):
         rows = corpus.read_shard(shard)
-        group = draw_groups(len(rows), generator, p["groups"])
+        # Groups of the whole corpus stay equal if shards have few rows.
+        start = corpus.shard_range(shard).start
+        group = (start + draw_groups(len(rows), generator, p["groups"])) % p["groups"]
         for number in np.unique(group).tolist():
             own = rows[group == number]
             _add(found, number, GroupSums(row_moments(own), row_lengths(own)))
@@ -47,26 +45,23 @@ def score_sums(inputs: Inputs) -> Output:
         for number, sums in zip(part.values["numbers"], _groups(part), strict=True):
             _add(held, number, sums)
     groups = [held[number] for number in sorted(held)]
+    scored = score_groups(groups)
     scores = {
         name: {"reason": found}
         if isinstance(found, str)
         else {"estimate": store_estimate(found.estimate), "sampling_error": found.sampling_error}
-        for name, found in score_groups(groups).items()
+        for name, found in scored.scores.items()
     }
-    whole = merge_sums(groups)
-    try:
-        shares = variance_shares(whole.moments).values
-    except ValueError:
-        shares = np.empty(0)
-    lengths = whole.lengths
+    lengths = scored.whole.lengths
     return Output(
         values={
             "scores": scores,
             "groups": len(groups),
             "least_length": lengths.least,
             "largest_length": lengths.largest,
+            "zero_rows": scored.whole.moments.zero_rows,
         },
-        arrays={"shares": shares, "lengths": lengths.bins},
+        arrays={"shares": scored.shares, "lengths": lengths.bins},
     )
 
 

@@ -109,6 +109,13 @@ def test_degenerate_corpora_say_why(tmp_path: Path) -> None:
     assert part["neighbours"] == [5]
 
 
+def test_samples_with_too_few_rows_leave_scores_without_a_range(tmp_path: Path) -> None:
+    results = run(tmp_path / "job", "k: 60", corpus=torus(6, 200, 2), reference=torus(7, 200, 2))
+    row = values(results)["MLE"]
+    assert row["value"] == pytest.approx(brute_force(torus(6, 200, 2), 60), rel=1e-9)
+    assert row["expected_reason"] == "samples of 50 rows are too few for it"
+
+
 def test_labels_and_other_dimensions_are_measured(tmp_path: Path) -> None:
     results = run(tmp_path / "unlike", corpus=torus(6, 300, 2), reference=torus(7, 300, 3)[:, :7])
     assert values(results, "reference")["MLE"]["value"] > values(results)["MLE"]["value"]
