@@ -23,7 +23,13 @@ from latentscale_pipeline.storage.canonical import slug
 
 JOB_OPTIONS = (
     click.option("--reference", metavar="SOURCE", help="Second corpus, to compare with."),
-    click.option("--measures", metavar="NAME,…", help="Measures to run, by name."),
+    click.option(
+        "--measures",
+        metavar="NAME,…",
+        multiple=True,
+        callback=lambda _, __, names: ",".join(names) if names else None,
+        help="Measures to run, by name; may be repeated.",
+    ),
     click.option("--preset", metavar="NAME", help="Settings; see latentscale config --presets."),
     click.option("--name", help="Name of the job. Default: that of the source."),
     click.option("--output", metavar="FOLDER", help="Folder or URL of jobs. Default: jobs/."),

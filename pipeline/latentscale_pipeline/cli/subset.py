@@ -78,7 +78,7 @@ def subset(corpus: str, target: str, overwrite: bool, as_json: bool, **chosen: A
       latentscale subset corpus.zarr distinct.zarr --drop-duplicates 0.05
       latentscale subset corpus.zarr diverse.zarr --diverse 1000
     """
-    opened, job = _open(corpus, chosen["job"])
+    opened, job = _open(corpus, chosen["job"], without=bool(chosen["without"]))
     if job is not None and (chosen["job"] is not None or chosen["where"] or chosen["without"]):
         chosen["job"] = job
     rows = _choose(opened, **chosen)
@@ -110,7 +110,7 @@ def export(corpus: str, target: str, overwrite: bool, **chosen: Any) -> None:
       latentscale export jobs/nightly-1a2b3c4d clean.parquet --without near-duplicates
       latentscale export corpus.zarr sample.parquet --sample 10000 --where "labels != 'test'"
     """
-    opened, job = _open(corpus, chosen["job"])
+    opened, job = _open(corpus, chosen["job"], without=bool(chosen["without"]))
     if job is not None and (chosen["job"] is not None or chosen["where"] or chosen["without"]):
         chosen["job"] = job
     rows = _choose(opened, **chosen)
@@ -119,7 +119,7 @@ def export(corpus: str, target: str, overwrite: bool, **chosen: Any) -> None:
     click.echo(f"{target}: {len(rows)} rows of {opened.d} dimensions")
 
 
-def _open(corpus: str, job: str | None) -> tuple[Corpus, str | None]:
+def _open(corpus: str, job: str | None, *, without: bool) -> tuple[Corpus, str | None]:
     """Open a corpus, or that of a finished job that is named instead, and return the job as well.
 
     Of a job whose source is named, say where its corpora are.
@@ -129,6 +129,11 @@ def _open(corpus: str, job: str | None) -> tuple[Corpus, str | None]:
     except BadInput:
         if job is None and find_job(corpus).exists("results.json"):
             return open_measured(read_job(corpus), "corpus"), corpus
+        if job is None and without:
+            raise BadInput(
+                f"{corpus}: neither a corpus nor a finished job; --without needs a job, as CORPUS "
+                "or by --rows"
+            ) from None
         measured = {} if job is None else read_job(job).corpora
         if not measured or not ObjectStore(corpus).exists(""):
             raise
@@ -233,6 +238,8 @@ def _select(
         count = count_rows(rows, ROW_FILTERS[reason].where)
         click.echo(f"{count:,} of {corpus.n:,} rows left out: {reason}", err=True)
     found = find_rows(rows, where, None, None)
+    if without:
+        click.echo(f"{len(found):,} of {corpus.n:,} rows stay", err=True)
     among = found if among is None else np.intersect1d(found, among)
     return choose_rows(corpus, _selection(where=None, **chosen), among)
 

@@ -130,6 +130,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = list(known)
     begun = [known for known in names if name and known.startswith(name)]
     close = begun or difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if not names:
+        return "; there is nothing to set"
     return f"; did you mean {close[0]}?" if close else f"; it can be {', '.join(names)}"
 
 

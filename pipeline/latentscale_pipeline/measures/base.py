@@ -294,6 +294,8 @@ class RowFilter:
         The score of the measure that counts them.
     where : str
         The condition that they meet, on columns.
+    part_of : str
+        The filter that also has all of these rows, and others.
     sort : str
         The column that they are sorted by, with ``:desc`` for descending; empty for row order.
     columns : tuple of str
@@ -316,6 +318,7 @@ class RowFilter:
     title: str = ""
     other: str = ""
     distance: str = ""
+    part_of: str = ""
     said: str = "near {other}"
     said_if_equal: str = ""
 

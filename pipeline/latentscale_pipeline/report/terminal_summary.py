@@ -15,6 +15,7 @@ from rich.console import Console
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.report.scores import full_title, report_of
 from latentscale_pipeline.report.verdict import (
+    LEVEL,
     compared,
     distance,
     found_and_usual,
@@ -35,7 +36,7 @@ from latentscale_pipeline.views.repeats import write_repeats
 from latentscale_pipeline.views.scores import explain_summary, write_p, write_summarised
 from latentscale_pipeline.views.terminal import format_table, print_lines
 
-LEAST_USUAL = 5
+LEAST_USUAL, MOST_UNUSUAL = 5, 12
 """Number of scores that are shown beside the verdict."""
 
 WIDTH = 79
@@ -106,7 +107,8 @@ def write_evidence(
     sampled = sample_rows(known)
     corpus = f"at {sampled:,} rows" if sampled else "rows"
     rows = []
-    for one in known[:LEAST_USUAL]:
+    unusual = sum(one.p <= LEVEL for one in known)
+    for one in known[: min(max(LEAST_USUAL, unusual), MOST_UNUSUAL)]:
         found, usual = found_and_usual(one, sampled)
         cells = {"": one.title, corpus: found, "expected": usual, " ": _strip(one.expected)}
         rows.append({**cells, "p": write_p(one.p)})

@@ -96,12 +96,20 @@ def clean_command(results: Results, folder: str) -> str:
 
     Parameters are those of :func:`look_commands`.
     """
-    reasons = [
-        only
-        for text in _filters(results, dict(_listed(results)))
-        for only in [text.removeprefix("--only ")]
+    listed = dict(_listed(results))
+    found = {
+        only: one.expected
+        for one in compared(results.scores)
+        if one.p <= LEVEL and one.expected.found > one.expected.centre
+        for only in [listed.get((one.score.measure, one.score.score), "")]
         if only in ROW_FILTERS and ROW_FILTERS[only].of == "corpus"
-    ]
+    }
+    # Where the rows of a part explain the excess, the others are usual and stay.
+    for part in [only for only in found if ROW_FILTERS[only].part_of in found]:
+        whole = ROW_FILTERS[part].part_of
+        explained = found[whole].found - found[part].found <= found[whole].upper
+        del found[whole if explained else part]
+    reasons = list(found)
     if not reasons:
         return ""
     without = " ".join(f"--without {reason}" for reason in reasons)

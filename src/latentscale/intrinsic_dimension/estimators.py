@@ -1,7 +1,7 @@
 r"""Intrinsic dimensions from the distances of rows to their nearest neighbours.
 
 Near a row, the number of rows within a distance r grows like :math:`r^D`. With the distances
-:math:`r_1 < r_2 < \dots` from a row to its nearest neighbours, :math:`\ln(r_k / r_j)` has the mean
+:math:`r_1 < r_2 < \ldots` from a row to its nearest neighbours, :math:`\ln(r_k / r_j)` has the mean
 :math:`(H_{k-1} - H_{j-1}) / D` if the density is even, whatever it is.
 
 *MLE* at k neighbours (Levina & Bickel, NIPS 2004, eq. 8) averages over j < k and over the rows. The

@@ -64,6 +64,19 @@ def test_a_file_becomes_a_report(latentscale: Command, rows: np.ndarray, name: s
     assert cosine_vendi(folder) == pytest.approx(expected, rel=1e-6)
 
 
+def test_measures_are_named_with_commas_or_one_by_one(
+    latentscale: Command, rows: np.ndarray
+) -> None:
+    one_by_one = ("--measures", "spectrum", "--measures", "intrinsic_dimension")
+    for given in (one_by_one, ("--measures", "spectrum,intrinsic_dimension")):
+        ended = latentscale("run", "vectors.npy", *given, *SERIAL, "--json")
+        assert ended.code == 0, ended.err
+        found = json.loads(ended.out)["measures"]
+        assert {"spectrum", "intrinsic_dimension"} <= {name for name in found if found[name]}
+    ended = latentscale("run", "vectors.npy", *one_by_one, "-o", "measures.spectrum.k=5")
+    assert "measures.spectrum.k is unknown; there is nothing to set" in ended.err
+
+
 def test_the_job_file_in_the_folder_stands_for_the_command(
     latentscale: Command, rows: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -438,3 +438,23 @@ def test_influences_are_left_out_where_they_are_not_wanted(tmp_path: Path) -> No
         (tmp_path / "job.yaml").write_text(json.dumps(described))
         arrays = run_here(tmp_path / "job.yaml").results.arrays
         assert not any("influence" in name for name in arrays)
+
+
+def test_only_equal_rows_go_where_the_near_ones_are_usual(
+    tmp_path: Path, latentscale: Command
+) -> None:
+    """Of dense rows many are near others; the command to clean a corpus leaves them in."""
+    generator = np.random.default_rng(0)
+    rows = 1.0 + 0.45 * generator.normal(size=(1600, 3)).astype("f4")
+    corpus, reference = rows[:800].copy(), rows[800:]
+    corpus[:60] = reference[:60]
+    np.save(tmp_path / "c.npy", corpus)
+    np.save(tmp_path / "r.npy", reference)
+    ended = latentscale(
+        *("run", tmp_path / "c.npy", "--reference", tmp_path / "r.npy"),
+        *("--measures", "duplicates", "--output", tmp_path / "jobs"),
+        *("-o", "measures.duplicates.within=2e-5"),
+    )
+    assert ended.code == 0, ended.err
+    (clean,) = (line for line in ended.out.splitlines() if line.startswith("clean"))
+    assert clean.split(" clean.zarr ")[1] == "--without exact-leaks"

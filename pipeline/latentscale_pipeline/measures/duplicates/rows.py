@@ -15,6 +15,7 @@ FILTERS: Mapping[str, RowFilter] = {
     "exact-duplicates": RowFilter(
         of="corpus",
         score="exact duplicates",
+        part_of="near-duplicates",
         where="duplicate_of is not null",
         columns=("duplicate_of",),
         title="Equal to an earlier row",
@@ -36,6 +37,7 @@ FILTERS: Mapping[str, RowFilter] = {
     "exact-leaks": RowFilter(
         of="corpus",
         score="exact leaks",
+        part_of="leaks",
         where="equal_in_reference is not null",
         columns=("equal_in_reference",),
         title="Equal to a row of the reference",

@@ -168,5 +168,5 @@ def _draw_lengths(parts: Sequence[tuple[Style, SpectrumOfCorpus]]) -> Figure:
         y = [count / part.n for count in counts for _ in range(2)]
         curves.append(Curve(style.name, x, y, style=style))
     panel = Panel("", "length of a row", "share of the rows", curves, log_x=True, from_zero=True)
-    caption = "Each step is a sixteenth of a doubling of the length."
+    caption = "A step is 4.4 % of the length wide."
     return Figure("row-lengths", "Lengths of rows", caption, [panel])
