@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +79,7 @@ def subset(corpus: str, target: str, overwrite: bool, as_json: bool, **chosen: A
       latentscale subset corpus.zarr distinct.zarr --drop-duplicates 0.05
       latentscale subset corpus.zarr diverse.zarr --diverse 1000
     """
-    opened, job = _open(corpus, chosen["job"], without=bool(chosen["without"]))
-    if job is not None and (chosen["job"] is not None or chosen["where"] or chosen["without"]):
-        chosen["job"] = job
+    opened, chosen["job"] = _open(corpus, **chosen)
     rows = _choose(opened, **chosen)
     with reported("subset", "rows") as progress:
         written = ingest(
@@ -110,25 +109,26 @@ def export(corpus: str, target: str, overwrite: bool, **chosen: Any) -> None:
       latentscale export jobs/nightly-1a2b3c4d clean.parquet --without near-duplicates
       latentscale export corpus.zarr sample.parquet --sample 10000 --where "labels != 'test'"
     """
-    opened, job = _open(corpus, chosen["job"], without=bool(chosen["without"]))
-    if job is not None and (chosen["job"] is not None or chosen["where"] or chosen["without"]):
-        chosen["job"] = job
+    opened, chosen["job"] = _open(corpus, **chosen)
     rows = _choose(opened, **chosen)
     with reported("export", "rows") as progress:
         write_file(chosen_source(opened, rows), target, overwrite=overwrite, progress=progress)
     click.echo(f"{target}: {len(rows)} rows of {opened.d} dimensions")
 
 
-def _open(corpus: str, job: str | None, *, without: bool) -> tuple[Corpus, str | None]:
-    """Open a corpus, or that of a finished job that is named instead, and return the job as well.
+def _open(
+    corpus: str, job: str | None, where: str | None, without: Sequence[str], **_: Any
+) -> tuple[Corpus, str | None]:
+    """Open a corpus, or that of a finished job that is named instead.
 
-    Of a job whose source is named, say where its corpora are.
+    Returns the job as well if it is needed. Of a job whose source is named, says where its corpora
+    are.
     """
     try:
         return open_corpus(corpus), job
     except BadInput:
         if job is None and find_job(corpus).exists("results.json"):
-            return open_measured(read_job(corpus), "corpus"), corpus
+            return open_measured(read_job(corpus), "corpus"), corpus if where or without else None
         if job is None and without:
             raise BadInput(
                 f"{corpus}: neither a corpus nor a finished job; --without needs a job, as CORPUS "

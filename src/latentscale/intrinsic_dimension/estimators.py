@@ -22,6 +22,7 @@ distances count once: these are copies of rows.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,10 +41,6 @@ TIED = 1e-9
 
 LEAST_ROWS = 10
 """Fewest rows to which TwoNN fits a line."""
-
-_STEP, _FIRST, _SECOND = (
-    np.uint64(word) for word in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-)
 
 
 @dataclass(frozen=True)
@@ -78,41 +75,23 @@ class NeighbourDistances:
         counted[:, 1:] &= self.logarithms[:, 1:] > so_far[:, :-1] + TIED
         return counted
 
-    def half(self, split: int, side: int, seed: int) -> NeighbourDistances:
+    def half(self, rows: NDArray[np.bool_], neighbours: NDArray[np.bool_]) -> NeighbourDistances:
         """Return what a search in half of the corpus finds for the rows in it.
 
         Parameters
         ----------
-        split : int
-            Which of 64 random divisions.
-        side : int
-            0 or 1.
-        seed : int
-            Determines the divisions.
+        rows : ndarray of bool, shape (m,)
+            Which rows are in the half.
+        neighbours : ndarray of bool, shape (m, l)
+            Which neighbours are.
         """
-        own = self.rows_of_half(split, side, seed)
-        return replace(own, known=own.known & (sides(own.indices, split, seed) == side))
-
-    def rows_of_half(self, split: int, side: int, seed: int) -> NeighbourDistances:
-        """Return the lists of the rows in a half, with all neighbours."""
-        own = sides(self.rows, split, seed) == side
         return replace(
             self,
-            rows=self.rows[own],
-            logarithms=self.logarithms[own],
-            indices=self.indices[own],
-            known=self.known[own],
+            rows=self.rows[rows],
+            logarithms=self.logarithms[rows],
+            indices=self.indices[rows],
+            known=self.known[rows] & neighbours[rows],
         )
-
-
-def sides(rows: Int64Array, split: int, seed: int) -> NDArray[np.uint8]:
-    """Return the half in which rows are: one of 64 random divisions, by a hash of row numbers."""
-    with np.errstate(over="ignore"):
-        words = rows.astype(np.uint64) * _STEP + np.uint64(seed)
-        words = (words ^ (words >> np.uint64(30))) * _FIRST
-        words = (words ^ (words >> np.uint64(27))) * _SECOND
-        words ^= words >> np.uint64(31)
-    return np.asarray((words >> np.uint64(split)) & np.uint64(1), dtype=np.uint8)
 
 
 def neighbour_distances(
@@ -140,28 +119,39 @@ def neighbour_distances(
     return NeighbourDistances(rows, logarithms, indices, known, metric == "cosine")
 
 
-def mean_log_ratios(lists: NeighbourDistances, k: int) -> Float64Array:
-    r"""Return the mean of :math:`\ln(r_k / r_j)` over j < k, of every row with k neighbours.
+def mean_log_ratios(lists: NeighbourDistances, neighbours: Sequence[int]) -> Float64Array:
+    r"""Return the mean of :math:`\ln(r_k / r_j)` over j < k, of every row.
+
+    Parameters
+    ----------
+    lists : NeighbourDistances
+        Of m rows.
+    neighbours : sequence of int
+        The numbers k, each at least 2.
 
     Returns
     -------
-    ndarray of float64, shape (at most m,)
-        Empty if no row has as many.
+    ndarray of float64, shape (len(neighbours), m)
+        NaN for rows with fewer than k neighbours.
     """
+    found = np.full((len(neighbours), len(lists.rows)), np.nan)
     if not lists.known.size:
-        return np.empty(0)
+        return found
     counted = lists.counted
     rank = np.cumsum(counted, axis=1)
-    enough = rank[:, -1] >= k
-    rank, counted, logarithms = rank[enough], counted[enough], lists.logarithms[enough]
-    last = np.take_along_axis(logarithms, (rank >= k).argmax(axis=1)[:, None], axis=1)[:, 0]
-    before = np.where(counted & (rank < k), logarithms, 0.0).sum(axis=1)
-    return np.asarray(last - before / (k - 1))
+    sums = np.cumsum(np.where(counted, lists.logarithms, 0.0), axis=1)
+    for place, k in enumerate(neighbours):
+        enough = np.flatnonzero(rank[:, -1] >= k)
+        last = (rank[enough] >= k).argmax(axis=1)
+        farthest = lists.logarithms[enough, last]
+        found[place, enough] = farthest - (sums[enough, last] - farthest) / (k - 1)
+    return found
 
 
 def maximum_likelihood(ratios: Float64Array) -> float:
     """Return the dimension from :func:`mean_log_ratios`; NaN if no row has enough neighbours."""
-    return 1.0 / float(ratios.mean()) if len(ratios) else math.nan
+    known = ratios[np.isfinite(ratios)]
+    return 1.0 / float(known.mean()) if len(known) else math.nan
 
 
 def two_nearest(ratios: Float64Array) -> float:
@@ -169,9 +159,10 @@ def two_nearest(ratios: Float64Array) -> float:
 
     NaN if fewer than :data:`LEAST_ROWS` rows have two neighbours.
     """
-    if len(ratios) < LEAST_ROWS:
+    known = np.sort(ratios[np.isfinite(ratios)])
+    if len(known) < LEAST_ROWS:
         return math.nan
-    used = int(KEPT * len(ratios))
-    x = np.sort(ratios)[:used]
-    y = -np.log1p(-np.arange(1, used + 1) / len(ratios))
+    used = int(KEPT * len(known))
+    x = known[:used]
+    y = -np.log1p(-np.arange(1, used + 1) / len(known))
     return float(x @ y) / float(x @ x)

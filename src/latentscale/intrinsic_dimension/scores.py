@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latentscale.estimate import Bounds, Estimate
 from latentscale.intrinsic_dimension.estimators import (
@@ -26,6 +27,7 @@ from latentscale.intrinsic_dimension.estimators import (
     two_nearest,
 )
 from latentscale.tiles.distances import Float64Array
+from latentscale.tiles.top_lists import hash_numbers
 
 SPLITS = 20
 """Random divisions of the corpus into halves."""
@@ -85,13 +87,18 @@ def score_dimensions(
 
     Notes
     -----
-    Costs about 200 operations for every entry of the lists.
+    Costs about 400 operations for every entry of the lists with sampling errors, else 10.
     """
-    ratios = [mean_log_ratios(lists, k) for k in (TWO_NEAREST, *neighbours)]
+    numbers = (TWO_NEAREST, *neighbours)
+    ratios = mean_log_ratios(lists, numbers)
+    counts = np.isfinite(ratios).sum(axis=1).tolist()
     found = _score(ratios)
     halves, of_rows = np.empty((0, len(found))), np.empty((0, len(found)))
     if seed is not None:
-        pairs = list(_halves(lists, (TWO_NEAREST, *neighbours), seed))
+        pairs = [
+            (_score(mean_log_ratios(lists.half(rows, near), numbers)), _score(ratios[:, rows]))
+            for rows, near in divide(lists, seed)
+        ]
         halves, of_rows = (np.array(each) for each in zip(*pairs, strict=True))
     share = 1.0 - len(lists.rows) / n
     dimensions = []
@@ -102,7 +109,7 @@ def score_dimensions(
             if share > 0.0:
                 deviation = _deviation(of_rows[:, place])
                 if not math.isfinite(deviation):
-                    dimensions.append(Dimension(None, None, len(ratios[place])))
+                    dimensions.append(Dimension(None, None, counts[place]))
                     continue
                 reach += CONFIDENT * math.sqrt(share) * deviation
             bounds: Bounds = "interval95" if share > 0.0 else "exact"
@@ -111,25 +118,25 @@ def score_dimensions(
             )
             deviation = _deviation(halves[:, place])
             error = deviation if math.isfinite(deviation) else None
-        dimensions.append(Dimension(estimate, error, len(ratios[place])))
+        dimensions.append(Dimension(estimate, error, counts[place]))
     return Dimensions(dimensions[0], tuple(dimensions[1:]))
 
 
-def _halves(
-    lists: NeighbourDistances, neighbours: Sequence[int], seed: int
-) -> Iterator[tuple[Float64Array, Float64Array]]:
-    """Yield the scores of each half of the corpus, and those of its rows among all rows."""
+def divide(
+    lists: NeighbourDistances, seed: int
+) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+    """Yield which rows and which neighbours are in a half of the corpus, for 20 random divisions.
+
+    A hash of its number says in which half a row is, so divisions take no memory for the corpus.
+    """
+    rows, near = (hash_numbers(each, seed) for each in (lists.rows, lists.indices))
     for split in range(SPLITS):
         for side in (0, 1):
-            own = lists.half(split, side, seed)
-            among_all = lists.rows_of_half(split, side, seed)
-            yield (
-                _score([mean_log_ratios(own, k) for k in neighbours]),
-                _score([mean_log_ratios(among_all, k) for k in neighbours]),
-            )
+            own, others = ((each >> np.uint64(split)) & np.uint64(1) for each in (rows, near))
+            yield own == side, others == side
 
 
-def _score(ratios: Sequence[Float64Array]) -> Float64Array:
+def _score(ratios: Float64Array) -> Float64Array:
     """Return TwoNN from the first and the maximum likelihood from the others; NaN for none."""
     first, *others = ratios
     return np.array([two_nearest(first), *map(maximum_likelihood, others)])

@@ -92,6 +92,21 @@ def _hash_copies(keys: UInt64Array, copies: UInt64Array) -> UInt64Array:
     return hashed
 
 
+def hash_numbers(numbers: Int64Array, seed: int) -> UInt64Array:
+    """Hash row numbers; each bit of a hash divides them at random.
+
+    Parameters
+    ----------
+    numbers : ndarray of int64
+        Of any shape, which is that of the result.
+    seed : int
+        Not negative, below 2⁶⁴; another one gives other hashes.
+    """
+    flat = np.ascontiguousarray(numbers).reshape(-1).astype(np.uint64)
+    hashed = _hash_copies(np.full(len(flat), seed, dtype=np.uint64), flat)
+    return np.asarray(hashed).reshape(numbers.shape)
+
+
 @numba.njit(cache=True, nogil=True)
 def query_hash(key: np.uint64) -> np.uint64:
     """Return the hash of a query's key."""

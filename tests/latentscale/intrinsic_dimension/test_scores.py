@@ -9,9 +9,8 @@ import pytest
 from latentscale.intrinsic_dimension.estimators import (
     NeighbourDistances,
     neighbour_distances,
-    sides,
 )
-from latentscale.intrinsic_dimension.scores import Dimensions, score_dimensions
+from latentscale.intrinsic_dimension.scores import Dimensions, divide, score_dimensions
 from latentscale.neighbours.exact import nearest
 from latentscale.tiles.distances import Metric, as_points
 
@@ -144,10 +143,12 @@ def test_halves_are_what_a_search_in_half_of_the_corpus_finds() -> None:
     rows = np.random.default_rng(4).normal(size=(220, 4))
     rows = np.concatenate([rows, rows[:80]])
     lists = searched(rows, 150)
-    for split, side in ((0, 0), (7, 1)):
-        own = np.flatnonzero(sides(np.arange(300), split, 5) == side)
+    for place, (rows_in, near_in) in enumerate(divide(lists, 5)):
+        if place not in (0, 15):
+            continue
+        own = np.flatnonzero(rows_in)
         expected = score_dimensions(searched(rows[own], 40), len(own), 4, NEIGHBOURS, None)
-        found = score_dimensions(lists.half(split, side, 5), 300, 4, NEIGHBOURS, 0)
+        found = score_dimensions(lists.half(rows_in, near_in), 300, 4, NEIGHBOURS, 0)
         for ours, theirs in zip(found.maximum_likelihood, expected.maximum_likelihood, strict=True):
             assert ours.estimate is not None
             assert theirs.estimate is not None
@@ -156,10 +157,15 @@ def test_halves_are_what_a_search_in_half_of_the_corpus_finds() -> None:
 
 
 def test_divisions_are_even_and_independent() -> None:
-    rows = np.arange(40_000)
-    drawn = np.array([sides(rows, split, 11) for split in range(20)], dtype=float)
+    numbers = np.arange(40_000)
+    lists = NeighbourDistances(
+        numbers, np.zeros((40_000, 1)), numbers[:, None], np.ones((40_000, 1), dtype=bool)
+    )
+    drawn = np.array([rows for rows, _ in divide(lists, 11)], dtype=float)
+    np.testing.assert_array_equal(drawn[::2], 1.0 - drawn[1::2])
+    assert all((near[:, 0] == rows).all() for rows, near in divide(lists, 11))
     assert np.abs(drawn.mean(axis=1) - 0.5).max() < 0.01
-    assert np.abs(np.corrcoef(drawn) - np.eye(20)).max() < 0.025
+    assert np.abs(np.corrcoef(drawn[::2]) - np.eye(20)).max() < 0.025
 
 
 def normal(generator: np.random.Generator, n: int) -> np.ndarray:

@@ -18,12 +18,13 @@ from latentscale_pipeline.measures.base import (
 from latentscale_pipeline.measures.intrinsic_dimension.config import IntrinsicDimension
 from latentscale_pipeline.measures.intrinsic_dimension.tasks import (
     find_neighbours,
-    read_drawn,
     score_rows,
     store_drawn,
 )
 from latentscale_pipeline.measures.shared.random_rows import (
+    MOST_TASKS,
     drawing_bytes,
+    read_drawn,
     row_bytes,
     share_reading,
 )
@@ -36,9 +37,6 @@ LIST_ROWS, SHORT_LIST_ROWS = 256, 128
 """Neighbours that are looked up: more than twice as many as the largest number, so that halves have
 as many; or without sampling errors, more than the largest number.
 """
-
-MOST_TASKS = 256
-"""Largest number of tasks that share the shards of a corpus."""
 
 MANY = 4
 """From so many times the rows looked up on, these say beforehand how far neighbours may be."""

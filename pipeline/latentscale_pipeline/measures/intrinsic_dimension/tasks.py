@@ -6,7 +6,6 @@ from functools import partial, reduce
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latentscale.intrinsic_dimension.estimators import neighbour_distances
 from latentscale.intrinsic_dimension.scores import Dimension, score_dimensions
@@ -14,20 +13,15 @@ from latentscale.neighbours.exact import Neighbours, merge, nearest
 from latentscale.tiles.distances import as_points
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import store_estimate
-from latentscale_pipeline.measures.shared.random_rows import gather_rows, read_share
+from latentscale_pipeline.measures.shared.random_rows import drawn_rows, gather_rows
 from latentscale_pipeline.measures.shared.records import load_record, record_output
 from latentscale_pipeline.measures.shared.shard_blocks import points_by_blocks
 from latentscale_pipeline.storage.artifacts import Output
 
 
-def read_drawn(inputs: Inputs) -> Output:
-    """Read the drawn rows in some shards."""
-    return read_share(inputs, inputs.corpora[inputs.parameters["role"]], _drawn(inputs))
-
-
 def store_drawn(inputs: Inputs) -> Output:
     """Store the drawn rows, with numbers that ascend, and how far their neighbours may be."""
-    p, rows = inputs.parameters, _drawn(inputs)
+    p, rows = inputs.parameters, drawn_rows(inputs)
     corpus = inputs.corpora[p["role"]]
     vectors = gather_rows(inputs, corpus, rows)
     within = np.full(len(rows), np.inf)
@@ -82,8 +76,3 @@ def score_rows(inputs: Inputs) -> Output:
 def _stored(found: Dimension) -> dict[str, Any]:
     estimate = None if found.estimate is None else store_estimate(found.estimate)
     return {"estimate": estimate, "sampling_error": found.sampling_error, "rows": found.rows}
-
-
-def _drawn(inputs: Inputs) -> NDArray[np.int64]:
-    n, rows = inputs.corpora[inputs.parameters["role"]].n, inputs.parameters["rows"]
-    return np.sort(inputs.common_generator().choice(n, rows, replace=False)).astype(np.int64)

@@ -7,9 +7,10 @@ from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.measures.base import FEW_TILES_BYTES, RESULT_BYTES, JobFacts, Role
 from latentscale_pipeline.measures.projection.config import ProjectionSection
-from latentscale_pipeline.measures.projection.tasks import lay_out, read_drawn, store_drawn
+from latentscale_pipeline.measures.projection.tasks import lay_out, store_drawn
 from latentscale_pipeline.measures.shared.random_rows import (
     drawing_bytes,
+    read_drawn,
     row_bytes,
     share_reading,
 )

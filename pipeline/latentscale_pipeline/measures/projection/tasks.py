@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latentscale.projection.tsne import project
 from latentscale.tiles.distances import as_points
 from latentscale_pipeline.engine.stage import Inputs
-from latentscale_pipeline.measures.shared.random_rows import gather_rows, read_share
+from latentscale_pipeline.measures.shared.random_rows import drawn_rows, gather_rows
 from latentscale_pipeline.storage.artifacts import Output
-
-
-def read_drawn(inputs: Inputs) -> Output:
-    """Read the drawn rows in some shards."""
-    return read_share(inputs, inputs.corpora[inputs.parameters["role"]], _drawn(inputs))
 
 
 def store_drawn(inputs: Inputs) -> Output:
     """Store the drawn rows with their numbers, which ascend."""
-    rows = _drawn(inputs)
+    rows = drawn_rows(inputs)
     vectors = gather_rows(inputs, inputs.corpora[inputs.parameters["role"]], rows)
     return Output(arrays={"rows": rows, "vectors": vectors})
 
@@ -39,8 +33,3 @@ def lay_out(inputs: Inputs) -> Output:
             "places": found.places,
         },
     )
-
-
-def _drawn(inputs: Inputs) -> NDArray[np.int64]:
-    n, rows = inputs.corpora[inputs.parameters["role"]].n, inputs.parameters["rows"]
-    return np.sort(inputs.common_generator().choice(n, rows, replace=False)).astype(np.int64)

@@ -157,6 +157,17 @@ def read_in_order(corpus: Shards, rows: Int64Array) -> NDArray[Any]:
     return ordered
 
 
+def drawn_rows(inputs: Inputs) -> Int64Array:
+    """Return the numbers of a stage's random rows, ascending: ``rows`` of those of ``role``."""
+    n, rows = inputs.corpora[inputs.parameters["role"]].n, inputs.parameters["rows"]
+    return np.sort(inputs.common_generator().choice(n, rows, replace=False)).astype(np.int64)
+
+
+def read_drawn(inputs: Inputs) -> Output:
+    """Read the drawn rows in some shards."""
+    return read_share(inputs, inputs.corpora[inputs.parameters["role"]], drawn_rows(inputs))
+
+
 # --- a sample as a stage ------------------------------------------------------------------------
 
 

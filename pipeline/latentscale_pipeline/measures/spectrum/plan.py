@@ -16,6 +16,7 @@ from latentscale_pipeline.measures.base import (
     JobFacts,
     Role,
 )
+from latentscale_pipeline.measures.shared.random_rows import MOST_TASKS
 from latentscale_pipeline.measures.spectrum.tasks import score_sums, sum_groups
 
 LEAST_GROUPS = 8
@@ -24,8 +25,8 @@ LEAST_GROUPS = 8
 MOMENT_BYTES, MOST_BYTES = 256 * 2**20, 2**30
 """Memory for the moments of all groups of a corpus, and for those of the fewest groups."""
 
-SHARDS_PER_TASK, MOST_TASKS = 8, 256
-"""Fewest shards that one task reads, unless there are fewer, and most tasks."""
+SHARDS_PER_TASK = 8
+"""Fewest shards that one task reads, unless there are fewer."""
 
 ROW_OPERATIONS = CONVERSION_OPERATIONS + 10.0
 """Elementwise operations of a coordinate: conversion, deviation, length and direction."""
