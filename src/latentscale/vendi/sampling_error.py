@@ -31,6 +31,7 @@ from latentscale.vendi.second_moments import (
     checked_weights,
     second_moment,
 )
+from latentscale.vendi.truncation import truncated_spectrum
 
 Float64Array = NDArray[np.float64]
 
@@ -42,6 +43,7 @@ def cosine_sampling_errors(
     weights: ArrayLike | None = None,
     *,
     groups: int = GROUPS,
+    kept: int | None = None,
 ) -> Float64Array:
     """Compute the sampling errors of Vendi scores under the cosine kernel.
 
@@ -57,12 +59,15 @@ def cosine_sampling_errors(
         Non-negative and finite.
     groups : int
         Number of groups.
+    kept : int, optional
+        Eigenvalues that truncated scores keep.
 
     Returns
     -------
     ndarray of float64, shape (len(orders),)
         Standard errors over fresh samples of n rows from the same source. The rank (order 0) isn't
-        smooth, and its error means little.
+        smooth, and its error means little. With ``kept`` the shape is (2, len(orders)): the errors
+        of the truncated scores follow.
 
     Raises
     ------
@@ -78,7 +83,7 @@ def cosine_sampling_errors(
     if len(rows) <= rows.shape[1]:
         points = as_points(rows, "cosine")
         return kernel_sampling_errors(
-            points, "cosine", None, orders, generator, weights, groups=groups
+            points, "cosine", None, orders, generator, weights, groups=groups, kept=kept
         )
     masses = None if weights is None else checked_weights(weights, len(rows))
     group = _draw_groups(len(rows), generator, groups)
@@ -91,7 +96,7 @@ def cosine_sampling_errors(
             left = SecondMoment(whole.total - part.total, whole.matrix - part.matrix)
             yield moment_spectrum(left, int((~chosen).sum()))
 
-    return _jackknifed(spectra(), orders)
+    return _jackknifed(spectra(), orders, kept)
 
 
 def kernel_sampling_errors(
@@ -103,6 +108,7 @@ def kernel_sampling_errors(
     weights: ArrayLike | None = None,
     *,
     groups: int = GROUPS,
+    kept: int | None = None,
 ) -> Float64Array:
     """Compute the sampling errors of Vendi scores under any kernel, its bandwidth held fixed.
 
@@ -111,14 +117,14 @@ def kernel_sampling_errors(
     """
     masses = None if weights is None else checked_weights(weights, len(points))
     group = _draw_groups(len(points), generator, groups)
-    kept = (np.flatnonzero(group != index) for index in range(groups))
+    left = (np.flatnonzero(group != index) for index in range(groups))
     spectra = (
         kernel_spectrum(
             points.take(rows), kernel, bandwidth, None if masses is None else masses[rows]
         )
-        for rows in kept
+        for rows in left
     )
-    return _jackknifed(spectra, orders)
+    return _jackknifed(spectra, orders, kept)
 
 
 def _draw_groups(n: int, generator: np.random.Generator, groups: int) -> NDArray[np.intp]:
@@ -127,6 +133,12 @@ def _draw_groups(n: int, generator: np.random.Generator, groups: int) -> NDArray
     return draw_groups(n, generator, groups)
 
 
-def _jackknifed(spectra: Iterator[Spectrum], orders: Sequence[float]) -> Float64Array:
-    scores = [[vendi_score(spectrum, order).value for order in orders] for spectrum in spectra]
-    return jackknife_error(np.array(scores))
+def _jackknifed(
+    spectra: Iterator[Spectrum], orders: Sequence[float], kept: int | None
+) -> Float64Array:
+    scores = []
+    for whole in spectra:
+        scored = [whole] if kept is None else [whole, truncated_spectrum(whole, kept)]
+        scores.append([[vendi_score(each, order).value for order in orders] for each in scored])
+    errors = jackknife_error(np.array(scores))
+    return errors[0] if kept is None else errors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from latentscale_pipeline.measures.base import (
     Findings,
@@ -22,7 +23,12 @@ from latentscale_pipeline.measures.vendi.plan import (
     sampling_stage_name,
     stage_name,
 )
-from latentscale_pipeline.measures.vendi.results import Rarefaction, VendiResults, VendiScore
+from latentscale_pipeline.measures.vendi.results import (
+    Rarefaction,
+    TruncatedScore,
+    VendiResults,
+    VendiScore,
+)
 from latentscale_pipeline.storage.artifacts import Artifact
 
 ARRAYS: Mapping[str, str] = {
@@ -32,6 +38,14 @@ ARRAYS: Mapping[str, str] = {
     "rarefaction": "rarefaction",
 }
 """Arrays of a kernel in the results, with their names in its artifact."""
+
+
+VENDI: Mapping[str, Any] = {"measure": "vendi", "unit": "effective items", "better": "high"}
+
+NO_SPECTRUM = (
+    "a truncated score needs all eigenvalues, which the cosine kernel and measures.vendi.method: "
+    "exact give"
+)
 
 
 def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings:
@@ -48,6 +62,7 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
             reason = artifact.values.get("reason")
             grown = _rarefaction(artifact, order_names(section))
             errors = _sampling_errors(kernel, role, facts, results)
+            truncated = artifact.values.get("truncated", {})
             for order in order_names(section):
                 estimate = None if reason else load_estimate(artifact.values["scores"][order])
                 entries.append(
@@ -59,22 +74,30 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
                         n=corpus.n,
                         value_reason=reason,
                         rarefaction=grown.get(order),
+                        **_truncation(section, truncated.get(order)),
                     )
                 )
+                common = {**VENDI, "of": role, "kernel": label, "order": order}
                 scores.append(
                     Score.from_estimate(
                         estimate,
-                        measure="vendi",
-                        of=role,
                         score="vendi",
-                        kernel=label,
-                        order=order,
-                        unit="effective items",
-                        better="high",
                         reason=reason,
-                        sampling_error=None if reason else errors.get(order),
+                        sampling_error=None if reason else errors["errors"].get(order),
+                        **common,
                     )
                 )
+                if section.truncation is not None:
+                    known = order in truncated
+                    scores.append(
+                        Score.from_estimate(
+                            load_estimate(truncated[order]) if known else None,
+                            score="truncated_vendi",
+                            reason=None if known else reason or NO_SPECTRUM,
+                            sampling_error=errors["truncated_errors"].get(order) if known else None,
+                            **common,
+                        )
+                    )
             for name, stored in ARRAYS.items():
                 if stored in artifact.objects:
                     arrays[f"vendi/{role}/{label}/{name}"] = artifact.path(stored)
@@ -91,12 +114,22 @@ def collect_vendi(section: Vendi, facts: JobFacts, results: Results) -> Findings
 
 def _sampling_errors(
     kernel: VendiKernel, role: Role, facts: JobFacts, results: Results
-) -> Mapping[str, float]:
-    """Return the sampling errors under a kernel, by order; empty where they aren't known."""
-    if not has_sampling_errors(kernel, facts, facts.corpora[role]):
+) -> Mapping[str, Mapping[str, float]]:
+    """Return the sampling errors under a kernel by order, whole and truncated, as far as known."""
+    known: Mapping[str, Any] = {}
+    if has_sampling_errors(kernel, facts, facts.corpora[role]):
+        known = results(sampling_stage_name(kernel, role)).values
+    return {name: known.get(name, {}) for name in ("errors", "truncated_errors")}
+
+
+def _truncation(section: Vendi, stored: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the field of the truncated score, where one was asked for."""
+    if section.truncation is None:
         return {}
-    found: Mapping[str, float] = results(sampling_stage_name(kernel, role)).values.get("errors", {})
-    return found
+    if stored is None:
+        return {"truncated": None}
+    estimate = load_estimate(stored)
+    return {"truncated": TruncatedScore.from_estimate(estimate, kept=section.truncation)}
 
 
 def _rarefaction(artifact: Artifact, orders: Sequence[str]) -> dict[str, Rarefaction]:

@@ -127,6 +127,10 @@ class Vendi(Section):
     """Orders q: below 1, rare rows count more; above 1, common ones do; `inf` uses the largest
     eigenvalue only.
     """
+    truncation: Annotated[int, Field(ge=1)] | None = None
+    """Number t of the largest eigenvalues from which truncated scores are computed, beside the
+    others; null for none. They need all eigenvalues: the cosine kernel, or `method: exact`.
+    """
     method: Literal["auto", "exact", "lanczos", "nystrom", "fourier", "subsample"] = "auto"
     """Method for kernels other than cosine; `auto` chooses by the number of rows and
     `budget.pairs`.

@@ -157,6 +157,12 @@ def order_names(section: Vendi) -> list[str]:
     return [order_name(order) for order in section.orders]
 
 
+def _scored(section: Vendi) -> dict[str, Any]:
+    """Return the parameters that say which scores a spectrum has."""
+    kept = {} if section.truncation is None else {"truncation": section.truncation}
+    return {"orders": order_names(section), **kept}
+
+
 def _moments_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
     corpus = facts.corpora[role]
     weights, rows = _weights(section, corpus), precision_rows(corpus.n)
@@ -174,7 +180,7 @@ def _moments_stage(section: Vendi, facts: JobFacts, role: Role) -> Stage:
         finalise=score_moments,
         partitions=parts,
         corpora=(role,),
-        parameters={"role": role, "orders": order_names(section), "weights": weights},
+        parameters={"role": role, **_scored(section), "weights": weights},
         memory_bytes=max(summing, math.ceil(math.log2(parts) + 4) * matrix),
         cost_estimate=CostEstimate(
             bytes_read=corpus.stored_bytes + parts * matrix,
@@ -242,7 +248,7 @@ def _sampling_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: 
     parameters = {
         "role": role,
         "rows": rows,
-        "orders": order_names(section),
+        **_scored(section),
         "weights": _weights(section, corpus),
     }
     bandwidth = _bandwidth(kernel, facts)
@@ -293,7 +299,7 @@ def _kernel_stage(section: Vendi, kernel: VendiKernel, facts: JobFacts, role: Ro
     method, why = _choose_method(section, kernel, facts, role, weighted=weights is not None)
     parameters = {
         "role": role,
-        "orders": order_names(section),
+        **_scored(section),
         "weights": weights,
         **_kernel_parameters(kernel, bandwidth),
     }

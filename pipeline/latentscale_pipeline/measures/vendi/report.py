@@ -53,10 +53,19 @@ class VendiReport(MeasureReport):
             "low orders give rare kinds of items more weight, high orders common ones.",
             least=1.0,
         ),
+        "truncated_vendi": Definition(
+            "Truncated Vendi score",
+            "The score of the t largest eigenvalues, with the weight of the others spread over "
+            "them; at most t. It settles once there are a few times t rows, where the whole score "
+            "may still grow with n.",
+            least=1.0,
+        ),
     }
 
     def is_headline(self, score: Score) -> bool:
         """Return whether the order is 1; of the cosine kernel also a low and a high one."""
+        if score.score != "vendi":
+            return False
         return score.order in (COSINE_HEADLINES if score.kernel == "cosine" else HEADLINES)
 
     def figures(self, found: VendiResults, results: Results) -> list[Figure]:
@@ -69,7 +78,11 @@ class VendiReport(MeasureReport):
         names = list(dict.fromkeys(score.kernel for score in scores))
         for place, ((kernel, bandwidth), drawn) in enumerate(_by_kernel(present(found))):
             figure = _draw_orders(f"vendi-{place}", kernel, bandwidth, drawn)
-            own = [score for score in scores if score.kernel in names[place : place + 1]]
+            own = [
+                score
+                for score in scores
+                if score.score == "vendi" and score.kernel in names[place : place + 1]
+            ]
             figures.append(_with_chance(figure, own))
             curves = [curve for style, entries in drawn for curve in _curves(style, entries)]
             grown = draw_rarefaction(f"vendi-{place}-rarefaction", curves, "effective items")

@@ -7,6 +7,7 @@ from pydantic import ConfigDict
 from latentscale_pipeline.results.part import (
     Absent,
     AbsentOrNull,
+    Bounds,
     BoundsOrNull,
     Part,
     Positive,
@@ -22,6 +23,20 @@ class Rarefaction(Part):
     """Sizes of the subsets."""
     values: list[float]
     """Mean score at each size."""
+
+
+class TruncatedScore(Part):
+    """The score of the largest eigenvalues."""
+
+    kept: Positive
+    """Number t of eigenvalues."""
+    value: float
+    """Score, at most t."""
+    lower: float
+    """Lower end of the bracket."""
+    upper: float
+    """Upper end of the bracket."""
+    bounds: Bounds
 
 
 class VendiScore(Part):
@@ -63,6 +78,8 @@ class VendiScore(Part):
     method: str | None
     """Method."""
     value_reason: Absent[Reason] = None
+    truncated: AbsentOrNull[TruncatedScore] = None
+    """The truncated score; null where the eigenvalues aren't known."""
     rarefaction: Absent[Rarefaction] = None
     """Scores of the subsets from which the score is extrapolated."""
 

@@ -42,7 +42,9 @@ def jackknife_moments(inputs: Inputs) -> Output:
     if weights is not None:
         weights = weights[rows]
     try:
-        errors = cosine_sampling_errors(vectors, _orders(inputs), generator, weights)
+        errors = cosine_sampling_errors(
+            vectors, _orders(inputs), generator, weights, kept=_kept(inputs)
+        )
     except ValueError as problem:
         return Output(values={"reason": str(problem)})
     return _errors_output(inputs, errors * math.sqrt(len(rows) / corpus.n))
@@ -57,7 +59,13 @@ def jackknife_kernel(inputs: Inputs, similarity: Similarity) -> Output:
     kernel, bandwidth = similarity.kernel, similarity.bandwidth
     try:
         errors = kernel_sampling_errors(
-            points, kernel, bandwidth, _orders(inputs), inputs.generator(), weights
+            points,
+            kernel,
+            bandwidth,
+            _orders(inputs),
+            inputs.generator(),
+            weights,
+            kept=_kept(inputs),
         )
     except ValueError as problem:
         return Output(values={"reason": str(problem)})
@@ -73,6 +81,13 @@ def _orders(inputs: Inputs) -> Sequence[float]:
     return [float(order) for order in inputs.parameters["orders"]]
 
 
+def _kept(inputs: Inputs) -> int | None:
+    kept: int | None = inputs.parameters.get("truncation")
+    return kept
+
+
 def _errors_output(inputs: Inputs, errors: NDArray[np.float64]) -> Output:
     orders = inputs.parameters["orders"]
-    return Output(values={"errors": dict(zip(orders, errors.tolist(), strict=True))})
+    names = ("errors",) if _kept(inputs) is None else ("errors", "truncated_errors")
+    by_name = zip(names, errors.reshape(len(names), -1).tolist(), strict=True)
+    return Output(values={name: dict(zip(orders, of, strict=True)) for name, of in by_name})

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import wraps
+from dataclasses import dataclass, replace
+from functools import partial, wraps
 from typing import Any, cast
 
 from numpy.typing import NDArray
 
 from latentscale.estimate import Estimate
 from latentscale.vendi.kernels import Kernel
+from latentscale.vendi.scores import Spectrum, vendi_score
+from latentscale.vendi.truncation import truncated_spectrum
 from latentscale_pipeline.config.user_functions import load_function
 from latentscale_pipeline.engine.stage import Inputs, Work
 from latentscale_pipeline.errors import BadInput
@@ -58,5 +60,25 @@ def scores_output(
     arrays: Mapping[str, NDArray[Any]] | None = None,
 ) -> Output:
     """Return the output with the score of every order of the stage."""
-    scores = {order: store_estimate(score(float(order))) for order in inputs.parameters["orders"]}
-    return Output(values={"scores": scores, "bandwidth": bandwidth}, arrays=arrays or {})
+    values = {"scores": _scored(inputs, score), "bandwidth": bandwidth}
+    return Output(values=values, arrays=arrays or {})
+
+
+def spectrum_output(
+    inputs: Inputs,
+    bandwidth: float | None,
+    spectrum: Spectrum,
+    arrays: Mapping[str, NDArray[Any]] | None = None,
+) -> Output:
+    """Return the output with the scores of all eigenvalues, and the truncated ones if asked."""
+    held = {"eigenvalues": spectrum.eigenvalues, **(arrays or {})}
+    scored = scores_output(inputs, bandwidth, partial(vendi_score, spectrum), held)
+    kept = inputs.parameters.get("truncation")
+    if kept is None:
+        return scored
+    truncated = _scored(inputs, partial(vendi_score, truncated_spectrum(spectrum, kept)))
+    return replace(scored, values={**scored.values, "truncated": truncated})
+
+
+def _scored(inputs: Inputs, score: Callable[[float], Estimate]) -> dict[str, Any]:
+    return {order: store_estimate(score(float(order))) for order in inputs.parameters["orders"]}

@@ -26,7 +26,6 @@ from latentscale.vendi.scores import (
     nystrom_spectrum,
     sufficient_precision,
     vendi_bracket,
-    vendi_score,
 )
 from latentscale.vendi.second_moments import (
     MomentSum,
@@ -35,7 +34,12 @@ from latentscale.vendi.second_moments import (
     merge_moments,
 )
 from latentscale_pipeline.engine.stage import Inputs
-from latentscale_pipeline.measures.vendi.similarity import Similarity, scores_output, under_kernel
+from latentscale_pipeline.measures.vendi.similarity import (
+    Similarity,
+    scores_output,
+    spectrum_output,
+    under_kernel,
+)
 from latentscale_pipeline.storage.artifacts import Output
 
 SHARDS_PER_TASK = 8
@@ -102,8 +106,7 @@ def score_moments(inputs: Inputs) -> Output:
         return Output(values={"reason": "all weights are 0", "bandwidth": None})
     n = inputs.corpora[inputs.parameters["role"]].n
     spectrum = moment_spectrum(moment, n)
-    arrays = {"eigenvalues": spectrum.eigenvalues, "matrix": moment.matrix}
-    scored = scores_output(inputs, None, partial(vendi_score, spectrum), arrays)
+    scored = spectrum_output(inputs, None, spectrum, {"matrix": moment.matrix})
     return replace(scored, values={**scored.values, "total": moment.total})
 
 
@@ -124,8 +127,7 @@ def score_kernel(inputs: Inputs, similarity: Similarity) -> Output:
     weights = corpus.weights() if inputs.parameters["weights"] else None
     kernel, bandwidth = similarity.kernel, similarity.bandwidth
     spectrum = kernel_spectrum(points, kernel, bandwidth, weights)
-    arrays = {"eigenvalues": spectrum.eigenvalues}
-    return scores_output(inputs, bandwidth, partial(vendi_score, spectrum), arrays)
+    return spectrum_output(inputs, bandwidth, spectrum)
 
 
 @under_kernel

@@ -99,6 +99,36 @@ def test_scores_of_a_corpus_and_of_its_labels(
         np.testing.assert_allclose([row["value"] for row in found[name]], expected, rtol=1e-8)
 
 
+def test_truncated_scores_stand_beside_the_others(tmp_path: Path, corpus: Path) -> None:
+    plain = run(tmp_path / "plain", corpus / "labelled.zarr", kernels="[cosine]", orders="[1]")
+    kernels = "[cosine, {name: rbf, bandwidth: 3.0}]"
+    found = run(
+        tmp_path / "few", corpus / "labelled.zarr", kernels=kernels, orders="[1, 2]", truncation=4
+    )
+    rows = np.load(corpus / "rows.npy").astype(float)
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    largest = np.sort(np.linalg.eigvalsh(unit.T @ unit / len(rows)))[-4:]
+    largest += (1 - largest.sum()) / 4
+    scores = {(row["score"], row["kernel"], row["order"]): row for row in found["scores"]}
+    for order in ("1", "2"):
+        score = scores["truncated_vendi", "cosine", order]
+        assert score["value"] == pytest.approx(oracles.hill_number(largest, float(order)), rel=1e-9)
+        assert score["bounds"] == "exact"
+        assert 0 < score["sampling_error"] < 0.1
+        # 5000 rows under RBF are scored without all their eigenvalues.
+        unknown = scores["truncated_vendi", "rbf 3.0", order]
+        assert unknown["value"] is None
+        assert "method: exact" in unknown["reason"]
+    # Nothing else changes, and a job without the option says nothing of it.
+    [alone] = plain["scores"]
+    beside = scores["vendi", "cosine", "1"]
+    assert alone == {**beside, "sampling_error": pytest.approx(beside["sampling_error"], rel=1e-12)}
+    [entry] = plain["measures"]["vendi"]["corpus"]
+    assert "truncated" not in entry
+    entries = found["measures"]["vendi"]["corpus"]
+    assert [e["truncated"] and e["truncated"]["kept"] for e in entries] == [4, 4, None, None]
+
+
 def test_weights_can_be_left_aside_and_are_part_of_a_jobs_identity(
     tmp_path: Path, corpus: Path
 ) -> None:
