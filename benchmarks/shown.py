@@ -154,6 +154,7 @@ MEASURES = {
     "geomca": "GeomCA",
     "mmd": "MMD",
     "modes": "modes",
+    "spread": "spread",
     "spectrum": "effective dimensions",
     "intrinsic_dimension": "intrinsic dimension",
     "baselines": "baselines",

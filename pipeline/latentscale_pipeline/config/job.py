@@ -38,7 +38,7 @@ class Replicates(Section):
     @model_validator(mode="after")
     def _enough(self) -> Replicates:
         if self.rows is not None and self.count < 2:
-            raise ValueError("rows needs a count of at least 2, because a spread is measured")
+            raise ValueError("rows needs a count of at least 2, because it measures variation")
         return self
 
 

@@ -31,7 +31,7 @@ from latentscale_pipeline.views.figure import Curve, Figure, Panel, Style, numbe
 from latentscale_pipeline.views.formatting import counted, printable, write_number
 from latentscale_pipeline.views.scores import whole_scores, written_score
 
-SPREAD = 10.0
+WIDE = 10.0
 """Ratio of a figure's largest to its smallest value above which its axis is logarithmic."""
 
 ENDS = ("value", "lower", "upper")
@@ -159,7 +159,7 @@ def _figure(key: str, trends: Sequence[Trend]) -> Figure:
     first = trends[0][0][1]
     styles = numbered_styles([_named(trend[0][1]) for trend in trends])
     values = [score.value for trend in trends for _, score in trend if score.value]
-    spread = bool(values) and 0 < SPREAD * min(values) < max(values)
+    wide = bool(values) and 0 < WIDE * min(values) < max(values)
     caption = (
         "Bars are the brackets; a cross marks a job whose gates failed. Scores of corpora of "
         "different size aren't alike."
@@ -169,7 +169,7 @@ def _figure(key: str, trends: Sequence[Trend]) -> Figure:
         for style, trend in zip(styles, trends, strict=True)
         for curve in _curves(style, trend)
     ]
-    panel = Panel("", "finished (UTC)", printable(first.unit), curves, log_y=spread, dates=True)
+    panel = Panel("", "finished (UTC)", printable(first.unit), curves, log_y=wide, dates=True)
     title = _named(first.model_copy(update={"order": None, "scale": None}))
     return Figure(key, title, caption, [panel])
 

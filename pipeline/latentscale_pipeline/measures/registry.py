@@ -12,6 +12,7 @@ from latentscale_pipeline.measures import (
     modes,
     projection,
     spectrum,
+    spread,
     vendi,
 )
 from latentscale_pipeline.measures.base import Measure, RowFilter
@@ -26,6 +27,7 @@ MEASURES: dict[str, Measure] = {
     "geomca": geomca.MEASURE,
     "magnitude": magnitude.MEASURE,
     "vendi": vendi.MEASURE,
+    "spread": spread.MEASURE,
     "spectrum": spectrum.MEASURE,
     "intrinsic_dimension": intrinsic_dimension.MEASURE,
     "baselines": baselines.MEASURE,

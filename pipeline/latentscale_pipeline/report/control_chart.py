@@ -169,11 +169,11 @@ def control_limits(score: Score, earlier: Sequence[Score], rate: float) -> Contr
 
     rows = common_rows([score, *earlier])
     values = np.array([value_at(each, rows) for each in earlier])
-    centre, spread = float(values.mean()), float(values.std(ddof=1))
-    if spread <= SAME * abs(centre):
+    centre, deviation = float(values.mean()), float(values.std(ddof=1))
+    if deviation <= SAME * abs(centre):
         # Counts that never changed: one of them could as well have been another.
-        spread = math.sqrt(float(np.mean([_variance(each, rows) for each in earlier])))
-    reach = student_quantile(1.0 - rate / 2.0, len(values) - 1) * spread
+        deviation = math.sqrt(float(np.mean([_variance(each, rows) for each in earlier])))
+    reach = student_quantile(1.0 - rate / 2.0, len(values) - 1) * deviation
     reach *= math.sqrt(1.0 + 1.0 / len(values))
     known = report_of(score.measure).scores.get(score.score)
     least, most = (None, None) if known is None else (known.least, known.most)

@@ -61,7 +61,7 @@ def open_report(results: Results, usual: str = "the reference") -> Opening:
         question="How does it compare?" if sampled else "How diverse is it?",
         strips=scores,
         strips_said=_strips_said(sampled),
-        spread=_spread(len(compared)),
+        reach=_reach(len(compared)),
         look=look,
         look_said=_look_said(results, found=bool(look)),
         commands=commands,
@@ -141,7 +141,7 @@ def _strips_said(compared: Sequence[Compared]) -> str:
     return f"Each dot is a score of the corpus{at}; the grey is where chance alone puts it."
 
 
-def _spread(count: int) -> float:
+def _reach(count: int) -> float:
     """Return the half width of the range of all scores together, by Bonferroni's inequality."""
     quantile = NormalDist().inv_cdf
     return quantile(1 - LEVEL / 2 / max(count, 1)) / quantile(1 - LEVEL / 2)

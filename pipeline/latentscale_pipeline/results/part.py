@@ -103,7 +103,6 @@ Text = Annotated[str, StringConstraints(min_length=1)]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Spread = Annotated[float, Field(ge=0)]
 Role = Literal["corpus", "reference"]
 
 

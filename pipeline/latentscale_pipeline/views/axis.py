@@ -126,8 +126,8 @@ def axis_over(
     low, high = (float(kept.min()), float(kept.max())) if len(kept) else (1.0, 1.0)
     if log:
         low, high = (low / 1.5, high * 1.5) if low == high else (low, high)
-        spread = (high / low) ** (MARGIN * margin)
-        return Axis(low / spread, high * spread, log=True, zeros=zeros)
+        beyond = (high / low) ** (MARGIN * margin)
+        return Axis(low / beyond, high * beyond, log=True, zeros=zeros)
     if from_zero:
         low, high = min(low, 0.0), max(high, 0.0)
     if high - low <= NARROWEST * max(abs(low), abs(high)):

@@ -165,7 +165,7 @@ class Opening:
         The scores; without a range if nothing was compared.
     strips_said : str
         What they show.
-    spread : float
+    reach : float
         Half width of the range that holds all scores together, in widths of the range of one.
     look : sequence of ShownRow
         What should I look at? The rows that stand out most.
@@ -185,7 +185,7 @@ class Opening:
     question: str = ""
     strips: Sequence[Strip] = ()
     strips_said: str = ""
-    spread: float = 1.0
+    reach: float = 1.0
     look: Sequence[ShownRow] = ()
     look_said: str = ""
     commands: Sequence[str] = ()

@@ -727,7 +727,8 @@ def _exponent_error(
         absolute, farthest, lost = 0.5 * absolute, 0.5 * farthest, 0.5 * lost
     elif points.metric == "euclidean" and not squared:
         # The difference of two roots is the difference of the squares over the sum of the roots.
-        absolute /= math.sqrt(share * sizes) + math.sqrt(max(kept, 0.0) * sizes)
+        if sizes > 0.0:
+            absolute /= math.sqrt(share * sizes) + math.sqrt(max(kept, 0.0) * sizes)
         relative, farthest, lost = 0.5 * relative, math.sqrt(farthest), math.sqrt(lost)
     # Roundings of a recomputed separation, its conversion and root, the factor, and the product.
     rounding = 4.0 * roundoff + (points.dimension + 3.0) * rounding_unit("double")

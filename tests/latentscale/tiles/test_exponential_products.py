@@ -368,3 +368,13 @@ def test_bad_input_is_refused(scales: list[float], shape: tuple[int, int], messa
         exponential_products(points, scales, np.ones(shape))
     with pytest.raises(ValueError, match="unknown precision 'half'"):
         exponential_products(points, [1.0], np.ones((3, 1)), precision="half")
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_equal_rows_about_themselves_have_a_bound(precision: Precision) -> None:
+    rows = np.ones((5, 3))
+    points = as_points(rows, "euclidean").about(rows[0])
+    [error] = product_error(points, [2.0], precision)
+    assert 0.0 <= error < 1e-5
+    products = exponential_products(points, [2.0], np.ones((5, 1)), precision=precision)
+    np.testing.assert_array_equal(products, 5.0)

@@ -82,6 +82,7 @@ def test_a_source_stands_for_a_job_file(latentscale: Command) -> None:
         "heat",
         "magnitude",
         "vendi",
+        "spread",
         "spectrum",
         "intrinsic_dimension",
         "baselines",

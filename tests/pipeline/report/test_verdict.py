@@ -135,7 +135,7 @@ def test_the_report_opens_with_the_verdict_and_its_evidence() -> None:
         (strip.group for strip in opening.strips), key=["Diversity", "Shape", "Coverage"].index
     )
     # Of three scores together, 95 % have 98.3 % each.
-    assert opening.spread == pytest.approx(2.394 / 1.95996, abs=1e-3)
+    assert opening.reach == pytest.approx(2.394 / 1.95996, abs=1e-3)
     page = render_report(read(judged()))
     assert "MagArea &lt;b&gt; is 3." in page
     assert page.count('class="dot"') == 3

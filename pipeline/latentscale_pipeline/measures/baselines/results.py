@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, NonNegativeFloat
 
 from latentscale_pipeline.results.part import (
     Absent,
@@ -12,7 +12,6 @@ from latentscale_pipeline.results.part import (
     Part,
     Positive,
     Reason,
-    Spread,
 )
 
 
@@ -33,13 +32,13 @@ class KernelDistance(Part):
 
     value: float
     """The unbiased estimate over all pairs."""
-    sampling_error: Spread | None
+    sampling_error: NonNegativeFloat | None
     """Standard error over fresh samples; null if there are too few rows for groups."""
     block_value: float | None
     """Mean of the unbiased estimates inside the groups, as published code computes it."""
     groups: Count
     """Number of groups of each corpus."""
-    rounding: Absent[Spread] = None
+    rounding: Absent[NonNegativeFloat] = None
     """Bound of the error of the value; absent in results of earlier versions."""
 
 

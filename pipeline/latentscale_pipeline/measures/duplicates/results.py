@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, NonNegativeFloat
 
 from latentscale_pipeline.measures.base import Role
-from latentscale_pipeline.results.part import Absent, Count, Part, Positive, Spread
+from latentscale_pipeline.results.part import Absent, Count, Part, Positive
 
 OTHER: Mapping[Role, Role] = {"corpus": "reference", "reference": "corpus"}
 
@@ -81,7 +81,7 @@ class RowsOfPair(Part):
     """Rows of the corpus within the distance of a row of the reference."""
     outliers: Count
     """Rows of the corpus farther than `outlier_distance` from every row of the reference."""
-    outlier_distance: Spread
+    outlier_distance: NonNegativeFloat
     """Distance within which all but at most 1 in 5000 rows of the reference have another row of it.
     """
     not_covered: Count

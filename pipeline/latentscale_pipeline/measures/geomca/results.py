@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, NonNegativeFloat
 
 from latentscale_pipeline.results.part import (
     Absent,
@@ -11,7 +11,6 @@ from latentscale_pipeline.results.part import (
     Positive,
     Reason,
     Share,
-    Spread,
 )
 
 
@@ -138,9 +137,9 @@ class GeomcaResults(Part):
 
     epsilon: float
     """Distance below which rows were joined."""
-    epsilon_lower: Absent[Spread] = None
+    epsilon_lower: Absent[NonNegativeFloat] = None
     """Lower end of the 95 % interval of the percentile over samples of the reference."""
-    epsilon_upper: Absent[Spread] = None
+    epsilon_upper: Absent[NonNegativeFloat] = None
     """Upper end of that interval."""
     percentile: float | None
     """Percentile of sampled distances; null if epsilon was given."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import ConfigDict, Field, WithJsonSchema
+from pydantic import ConfigDict, Field, NonNegativeFloat, WithJsonSchema
 
 from latentscale_pipeline.results.model import CurveRange
 from latentscale_pipeline.results.part import (
@@ -16,7 +16,6 @@ from latentscale_pipeline.results.part import (
     Positive,
     Reason,
     Share,
-    Spread,
 )
 
 
@@ -59,7 +58,7 @@ class NeighbourGraph(Part):
     """Neighbour search."""
     recall: Recall
     """Share of true neighbours in the graph."""
-    mean_degree: Absent[Spread] = None
+    mean_degree: Absent[NonNegativeFloat] = None
     """Rows that a row is joined with, on average."""
     tied: Absent[Share] = None
     """Share of rows for which more rows are as far away as their k-th neighbour: a hash of the rows
@@ -81,7 +80,7 @@ class HeatTrace(Part):
     """Lower end of the bracket at each time."""
     upper: Absent[list[float]] = None
     """Upper end of the bracket at each time."""
-    standard_error: list[Spread]
+    standard_error: list[NonNegativeFloat]
     """Standard error over the probes at each time."""
     bounds: Absent[Bounds] = None
     normalization: Annotated[str, WithJsonSchema({"enum": ["none", "empty", "complete", "er"]})]
@@ -111,7 +110,7 @@ class ImdConvention(Part):
     """Lower end of the bracket."""
     upper: float
     """Upper end of the bracket."""
-    standard_error: Spread
+    standard_error: NonNegativeFloat
     """Standard error over the random probes; 0 where nothing is random."""
     bounds: Bounds
     time: float
@@ -140,7 +139,7 @@ class SpreadOfTraces(Part):
     """Lower end of the mean's interval."""
     upper: list[float]
     """Upper end of the mean's interval."""
-    standard_deviation: list[Spread]
+    standard_deviation: list[NonNegativeFloat]
     """Standard deviation of single subsamples."""
 
 
@@ -155,7 +154,7 @@ class SpreadOfImd(Part):
     """Lower end of the mean's interval."""
     upper: float
     """Upper end of the mean's interval."""
-    standard_deviation: Spread
+    standard_deviation: NonNegativeFloat
     """Standard deviation of single subsamples."""
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, NonNegativeFloat
 
 from latentscale_pipeline.results.model import CurveRange
-from latentscale_pipeline.results.part import Absent, Count, Part, Positive, Reason, Spread
+from latentscale_pipeline.results.part import Absent, Count, Part, Positive, Reason
 
 
 class DimensionByNeighbours(Part):
@@ -13,13 +13,13 @@ class DimensionByNeighbours(Part):
 
     neighbours: list[Positive]
     """Numbers of neighbours, ascending."""
-    value: list[Spread]
+    value: list[NonNegativeFloat]
     """The dimension at each."""
-    lower: list[Spread]
+    lower: list[NonNegativeFloat]
     """Lower ends of the brackets."""
-    upper: list[Spread]
+    upper: list[NonNegativeFloat]
     """Upper ends of the brackets."""
-    sampling_error: list[Spread | None]
+    sampling_error: list[NonNegativeFloat | None]
     """Standard errors over new samples from the same source; null if unknown."""
     rows: list[Count]
     """Rows with so many neighbours at different distances."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, NonNegativeFloat
 
 from latentscale_pipeline.results.model import CurveRange
 from latentscale_pipeline.results.part import (
@@ -13,7 +13,6 @@ from latentscale_pipeline.results.part import (
     Part,
     Positive,
     Reason,
-    Spread,
 )
 
 
@@ -82,7 +81,7 @@ class MagnitudeFunction(Part):
     area_reason: Absent[Reason] = None
     area_bracket: AbsentOrNull[Bracket] = None
     """Bracket of the area, with that of the scale up to which it is taken."""
-    area_trapezium_error: Absent[Spread] = None
+    area_trapezium_error: Absent[NonNegativeFloat] = None
     """How far the trapezium rule on every second scale is from the area."""
     rarefaction: Absent[RarefactionByScale] = None
     """Magnitudes of the subsets from which the function is extrapolated."""
@@ -104,5 +103,5 @@ class MagnitudeResults(Part):
     difference: float | None
     """MagDiff: area of the corpus minus that of the reference."""
     difference_reason: Absent[Reason] = None
-    difference_trapezium_error: Absent[Spread] = None
+    difference_trapezium_error: Absent[NonNegativeFloat] = None
     """How far the trapezium rule on every second scale is from the difference."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, NonNegativeFloat
 
-from latentscale_pipeline.results.part import Part, Positive, Spread
+from latentscale_pipeline.results.part import Part, Positive
 
 Two = Annotated[list[Positive], Field(min_length=2, max_length=2)]
 
@@ -20,7 +20,7 @@ class DiscrepancyOfPair(Part):
     """Bandwidth; null for kernels without one."""
     value: float
     """The unbiased estimate of MMD²."""
-    sampling_error: Spread
+    sampling_error: NonNegativeFloat
     """Standard error over fresh samples of both corpora."""
     p: Annotated[float, Field(ge=0.0, le=1.0)]
     """Share of random divisions of the rows whose discrepancy is at least as large."""

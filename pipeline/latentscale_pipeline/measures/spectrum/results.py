@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, NonNegativeFloat
 
 from latentscale_pipeline.results.model import CurveRange
-from latentscale_pipeline.results.part import Absent, Count, Part, Positive, Share, Spread
+from latentscale_pipeline.results.part import Absent, Count, Part, Positive, Share
 
 
 class RowLengths(Part):
     """Euclidean lengths of the rows of a corpus."""
 
-    least: Spread
+    least: NonNegativeFloat
     """The shortest."""
-    largest: Spread
+    largest: NonNegativeFloat
     """The longest."""
     edges: list[float]
     """Ends of the bins of the histogram, one more than bins."""

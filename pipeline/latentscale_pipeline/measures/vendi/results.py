@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, NonNegativeFloat
 
 from latentscale_pipeline.results.part import (
     Absent,
@@ -12,7 +12,6 @@ from latentscale_pipeline.results.part import (
     Part,
     Positive,
     Reason,
-    Spread,
 )
 
 
@@ -71,7 +70,7 @@ class VendiScore(Part):
     """Lower end of the bracket."""
     upper: float | None
     """Upper end of the bracket."""
-    standard_error: Spread | None
+    standard_error: NonNegativeFloat | None
     """Standard error over the random probes, where there are any."""
     bounds: BoundsOrNull
     """What the bracket guarantees."""

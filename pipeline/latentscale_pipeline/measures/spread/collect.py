@@ -1,0 +1,72 @@
+"""The findings of the spread: its part of the results and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from latentscale_pipeline.measures.base import (
+    Findings,
+    JobFacts,
+    Results,
+    Role,
+    Score,
+    load_estimate,
+)
+from latentscale_pipeline.measures.spread.config import Spread
+from latentscale_pipeline.measures.spread.plan import drawn_count, stage_name
+from latentscale_pipeline.measures.spread.results import (
+    SpreadAtScale,
+    SpreadOfCorpus,
+    SpreadResults,
+)
+
+
+def collect_spread(section: Spread, facts: JobFacts, results: Results) -> Findings:
+    """Collect the spread of every corpus, by scale."""
+    parts: dict[Role, SpreadOfCorpus] = {}
+    scores: list[Score] = []
+    for role, corpus in facts.corpora.items():
+        values = results(stage_name(role)).values
+        reason = values.get("reason")
+        found = dict(zip(section.scales, values.get("euclidean", []), strict=False))
+        scores += [
+            _score("spread", role, f"scale {scale:g}", found.get(scale), reason)
+            for scale in section.scales
+        ]
+        cosine = None
+        if section.temperature is not None:
+            [stored] = values["cosine"]
+            scores.append(_score("DCScore", role, f"τ = {section.temperature:g}", stored, None))
+            cosine = _at_scale(1.0 / section.temperature, stored)
+        parts[role] = SpreadOfCorpus(
+            n=corpus.n,
+            rows=drawn_count(section, facts, role),
+            bandwidth=values["bandwidth"],
+            bandwidth_reason=reason,
+            euclidean=[_at_scale(scale, stored) for scale, stored in found.items()],
+            **({} if cosine is None else {"cosine": cosine}),
+        )
+    return Findings(SpreadResults(**parts), tuple(scores))
+
+
+def _score(
+    name: str, role: Role, scale: str, found: Mapping[str, Any] | None, reason: str | None
+) -> Score:
+    return Score.from_estimate(
+        None if found is None else load_estimate(found["estimate"]),
+        measure="spread",
+        of=role,
+        score=name,
+        kernel=scale,
+        unit="effective items",
+        better="high",
+        reason=reason,
+        sampling_error=None if found is None else found["sampling_error"],
+    )
+
+
+def _at_scale(scale: float, found: Mapping[str, Any]) -> SpreadAtScale:
+    return SpreadAtScale.from_estimate(
+        load_estimate(found["estimate"]), scale=scale, sampling_error=found["sampling_error"]
+    )

@@ -1,0 +1,128 @@
+"""Stages of the spread: random rows of each corpus, and sums of their similarities to all rows."""
+
+from __future__ import annotations
+
+from latentscale.tiles.device import Precision
+from latentscale_pipeline.engine.cost import CostEstimate
+from latentscale_pipeline.engine.stage import Stage
+from latentscale_pipeline.measures.base import (
+    CONVERSION_OPERATIONS,
+    FEW_TILES_BYTES,
+    RESULT_BYTES,
+    JobFacts,
+    Role,
+)
+from latentscale_pipeline.measures.shared.bandwidth import bandwidth_stage
+from latentscale_pipeline.measures.shared.random_rows import (
+    MOST_TASKS,
+    drawing_bytes,
+    read_drawn,
+    row_bytes,
+    share_reading,
+)
+from latentscale_pipeline.measures.shared.shard_blocks import POINTS_BYTES, shards_per_block
+from latentscale_pipeline.measures.spread.config import Spread
+from latentscale_pipeline.measures.spread.tasks import score_sums, store_drawn, sum_rows
+
+LEAST_ROWS = 100
+"""Fewest rows that are drawn, whatever the budget."""
+
+PAIR_OPERATIONS = 6.0
+"""Elementwise operations of a pair: its distance, and both sums at a scale."""
+
+SCALE_OPERATIONS = 6.0
+"""Elementwise operations of a pair at a scale: an exponential, and two additions."""
+
+
+def plan_spread(section: Spread, facts: JobFacts) -> list[Stage]:
+    """Plan random rows of every corpus, and the sums of their similarities to all rows."""
+    bandwidth = _bandwidth(section, facts)
+    first = [bandwidth_stage(facts)] if bandwidth == "median" else []
+    roles = facts.corpora
+    return [*first, *(stage for role in roles for stage in _stages(section, facts, role))]
+
+
+def stage_name(role: Role) -> str:
+    """Return the name of the stage with the spread of a corpus."""
+    return f"spread-{role}"
+
+
+def drawn_count(section: Spread, facts: JobFacts, role: Role) -> int:
+    """Return how many rows of a corpus are drawn."""
+    n = facts.corpora[role].n
+    return min(n, section.rows, max(LEAST_ROWS, int(facts.pairs / n)))
+
+
+def _bandwidth(section: Spread, facts: JobFacts) -> float | str:
+    """Return the bandwidth, from another job where that gives it."""
+    fixed = facts.fixed_scales.get("bandwidth") if section.bandwidth == "median" else None
+    return section.bandwidth if fixed is None else fixed
+
+
+def _stages(section: Spread, facts: JobFacts, role: Role) -> list[Stage]:
+    corpus, rows = facts.corpora[role], drawn_count(section, facts, role)
+    drawn = Stage(
+        name=f"spread-rows-{role}",
+        work=store_drawn,
+        temporary="result",
+        corpora=(role,),
+        parameters={"role": role, "rows": rows},
+        seed=facts.seed,
+        memory_bytes=2 * row_bytes(corpus) * rows + drawing_bytes(corpus.n, rows),
+        cost_estimate=CostEstimate(bytes_written=row_bytes(corpus) * rows + RESULT_BYTES),
+    )
+    return [
+        share_reading(drawn, corpus, read_drawn, rows),
+        _sums_stage(section, facts, role, drawn.name),
+    ]
+
+
+def _sums_stage(section: Spread, facts: JobFacts, role: Role, drawn: str) -> Stage:
+    corpus, rows = facts.corpora[role], drawn_count(section, facts, role)
+    bandwidth = _bandwidth(section, facts)
+    shards = max(shards_per_block(corpus), -(-corpus.shards // MOST_TASKS))
+    parts = -(-corpus.shards // shards)
+    distances = 1 if section.temperature is None else 2
+    columns = len(section.scales) + distances - 1
+    pairs, summed = float(rows) * corpus.n, 8 * rows * columns
+    # The interval of random rows is far wider than what single precision loses.
+    precision: Precision = "double" if rows == corpus.n else "single"
+    products = distances * pairs * corpus.d
+    return Stage(
+        name=stage_name(role),
+        work=sum_rows,
+        finalise=score_sums,
+        partitions=parts,
+        needs=(*(("bandwidth",) if bandwidth == "median" else ()), drawn),
+        corpora=(role,),
+        parameters={
+            "role": role,
+            "drawn": drawn,
+            "scales": section.scales,
+            "bandwidth": bandwidth,
+            "temperature": section.temperature,
+            "precision": precision,
+            "errors": facts.samples > 0,
+            "shards": shards,
+        },
+        memory_bytes=2 * corpus.shard_stored_bytes
+        + 4 * POINTS_BYTES
+        + rows * (corpus.d * 24 + row_bytes(corpus))
+        + 6 * summed
+        + FEW_TILES_BYTES,
+        cost_estimate=CostEstimate(
+            bytes_read=corpus.stored_bytes + parts * (row_bytes(corpus) * rows + summed),
+            bytes_written=parts * (summed + RESULT_BYTES) + RESULT_BYTES,
+            exchanged_bytes=parts * (row_bytes(corpus) * rows + summed),
+            result_bytes=RESULT_BYTES,
+            float32_multiply_adds=products if precision == "single" else 0.0,
+            float64_multiply_adds=distances * float(rows) ** 2 * corpus.d
+            + (products if precision == "double" else 0.0),
+            elementwise_operations=pairs * (PAIR_OPERATIONS * distances)
+            + (pairs + float(rows) ** 2) * SCALE_OPERATIONS * columns
+            + CONVERSION_OPERATIONS * corpus.n * corpus.d,
+            method="row sums",
+            why=f"similarities of {rows:,}"
+            + (" random rows to all rows" if rows < corpus.n else " rows to each other"),
+        ),
+    )

@@ -1,0 +1,61 @@
+"""What the report says of the spread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from latentscale_pipeline.measures.base import MeasureReport
+from latentscale_pipeline.measures.spread.results import SpreadOfCorpus, SpreadResults
+from latentscale_pipeline.views.figure import present
+from latentscale_pipeline.views.formatting import write_number
+from latentscale_pipeline.views.glossary import Definition
+
+
+class SpreadReport(MeasureReport):
+    """The number of rows that are far from all others."""
+
+    group = "Diversity"
+    title = "Spread"
+    question = (
+        "How many rows are far from all others, at some scales: rows that are near each other "
+        "share one, and copies add nothing."
+    )
+    source = "Willerton 2015 (spread); Zhu et al., ICML 2025 (DCScore)"
+    scores: ClassVar[Mapping[str, Definition]] = {
+        "spread": Definition(
+            "Spread",
+            "Between 1, when all rows are equal, and the number of distinct rows, when all are far "
+            "apart. A row counts by how little similarity it has with all rows; the larger the "
+            "scale, the nearer are rows that count as similar.",
+            headline=True,
+            least=1.0,
+        ),
+        "DCScore": Definition(
+            "DCScore",
+            "The spread under the cosine distance at the scale 1/τ: the trace of a softmax of the "
+            "cosines. At τ = 1 it is at most e² ≈ 7.4, however many rows there are.",
+            headline=True,
+            least=1.0,
+        ),
+    }
+
+    def notes(self, found: SpreadResults) -> list[str]:
+        """Say when the scores of two corpora are comparable."""
+        if found.reference is None:
+            return []
+        said = (
+            "Large scales resolve single rows, so the spread grows with their number: compare "
+            "corpora of equally many rows."
+        )
+        return [said]
+
+    def methods(self, found: SpreadResults) -> list[tuple[str, str]]:
+        """Return which rows were summed, and the unit of the scales."""
+        return [(f"spread, {style.name}", _method(part)) for style, part in present(found)]
+
+
+def _method(part: SpreadOfCorpus) -> str:
+    rows = "random rows" if part.rows < part.n else "rows"
+    width = "" if part.bandwidth is None else f", σ = {write_number(part.bandwidth)}"
+    return f"similarities of {part.rows:,} {rows} to all{width}"

@@ -1,0 +1,93 @@
+"""Tasks of the spread: draw rows, sum their similarities to all rows, and score the sums."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+from typing import Any
+
+from latentscale.spread.row_sums import RowSums, sum_similarities
+from latentscale.spread.scores import sampling_errors, spread
+from latentscale.tiles.distances import Float64Array, Metric, Points, as_points
+from latentscale_pipeline.engine.stage import Inputs
+from latentscale_pipeline.measures.base import store_estimate
+from latentscale_pipeline.measures.shared.random_rows import drawn_rows, gather_rows
+from latentscale_pipeline.measures.shared.shard_blocks import points_by_blocks
+from latentscale_pipeline.storage.artifacts import Artifact, Output
+
+
+def store_drawn(inputs: Inputs) -> Output:
+    """Store the drawn rows, in the order of their numbers."""
+    corpus = inputs.corpora[inputs.parameters["role"]]
+    return Output(arrays={"vectors": gather_rows(inputs, corpus, drawn_rows(inputs))})
+
+
+def sum_rows(inputs: Inputs) -> Output:
+    """Sum the similarities of every drawn row to the rows of some shards."""
+    p = inputs.parameters
+    corpus = inputs.corpora[p["role"]]
+    first = inputs.index * p["shards"]
+    shards = range(first, min(first + p["shards"], corpus.shard_count))
+    arrays: dict[str, Any] = {}
+    rows = 0
+    for metric, scales in _scales(inputs).items():
+        drawn, origin = _drawn(inputs, metric)
+        found = reduce(
+            add,
+            (
+                sum_similarities(drawn, block.about(origin), scales, p["precision"], corpus.n)
+                for shard in shards
+                for _, block in points_by_blocks(corpus.read_shard(shard), metric)
+            ),
+        )
+        arrays |= {f"{metric}_sums": found.sums, f"{metric}_errors": found.errors}
+        rows = found.rows
+    return Output(values={"rows": rows}, arrays=arrays)
+
+
+def score_sums(inputs: Inputs) -> Output:
+    """Add the sums over all shards, and compute the spread at every scale."""
+    found: dict[str, Any] = {}
+    for metric, scales in _scales(inputs).items():
+        sums = reduce(add, (_sums(part, metric) for part in inputs.parts))
+        errors: list[float | None] = [None] * len(scales)
+        if inputs.parameters["errors"]:
+            errors = sampling_errors(_drawn(inputs, metric)[0], sums, scales)
+        found[metric] = [
+            {"estimate": store_estimate(estimate), "sampling_error": error}
+            for estimate, error in zip(spread(sums), errors, strict=True)
+        ]
+    bandwidth = _bandwidth(inputs)
+    return Output(values={**found, **bandwidth})
+
+
+def _sums(part: Artifact, metric: Metric) -> RowSums:
+    sums, errors = (part.array(f"{metric}_{name}") for name in ("sums", "errors"))
+    return RowSums(sums, errors, part.values["rows"])
+
+
+def _drawn(inputs: Inputs, metric: Metric) -> tuple[Points, Float64Array]:
+    """Return the drawn rows about an origin that all tasks share, and that origin."""
+    drawn = as_points(inputs.results[inputs.parameters["drawn"]].array("vectors"), metric)
+    origin = drawn.rows.mean(axis=0)
+    return drawn.about(origin), origin
+
+
+def _scales(inputs: Inputs) -> dict[Metric, list[float]]:
+    """Return the scales under each distance, in one over its unit."""
+    p, scales = inputs.parameters, dict[Metric, list[float]]()
+    bandwidth = _bandwidth(inputs)["bandwidth"]
+    if bandwidth is not None:
+        scales["euclidean"] = [scale / bandwidth for scale in p["scales"]]
+    if p["temperature"] is not None:
+        scales["cosine"] = [1.0 / p["temperature"]]
+    return scales
+
+
+def _bandwidth(inputs: Inputs) -> dict[str, Any]:
+    """Return the bandwidth, or why there is none."""
+    given = inputs.parameters["bandwidth"]
+    if given != "median":
+        return {"bandwidth": given}
+    found = inputs.results["bandwidth"].values
+    return {"bandwidth": found.get("bandwidth"), "reason": found.get("reason")}

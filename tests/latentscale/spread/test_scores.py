@@ -1,0 +1,122 @@
+"""The spread: against brute force and a softmax, its limits, its intervals and sampling errors."""
+
+import math
+from functools import reduce
+from operator import add
+
+import numpy as np
+import pytest
+import scipy.special
+from scipy.spatial.distance import cdist
+
+from latentscale.spread.row_sums import RowSums, sum_similarities
+from latentscale.spread.scores import sampling_errors, spread
+from latentscale.tiles.distances import as_points
+
+SCALES = [0.2, 1.0, 4.0]
+
+
+def sums_of(rows, drawn=None, metric="euclidean", scales=SCALES, precision="double", block=70):
+    """Sum in blocks, as the tasks of a job do."""
+    queries = as_points(rows if drawn is None else rows[drawn], metric)
+    origin = queries.rows.mean(axis=0)
+    parts = [
+        sum_similarities(
+            queries.about(origin),
+            as_points(rows[first : first + block], metric).about(origin),
+            scales,
+            precision,
+            len(rows),
+        )
+        for first in range(0, len(rows), block)
+    ]
+    return reduce(add, parts)
+
+
+def brute_force(rows, scale, metric="euclidean"):
+    return float((1.0 / np.exp(-scale * cdist(rows, rows, metric)).sum(axis=1)).sum())
+
+
+@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_brackets_contain_the_dense_value(seed: int, precision: str) -> None:
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(2, 200)), int(rng.integers(2, 40))
+    rows = rng.normal(size=(n, d)) * rng.uniform(0.1, 1.0, d) + 3.0
+    rows[: n // 4] = rows[-(n // 4) :][: n // 4]  # copies
+    found = spread(sums_of(rows, precision=precision))
+    for estimate, scale in zip(found, SCALES, strict=True):
+        expected = brute_force(rows, scale)
+        assert estimate.lower * (1 - 1e-12) <= expected <= estimate.upper * (1 + 1e-12)
+        assert estimate.value == pytest.approx(
+            expected, rel=1e-9 if precision == "double" else 3e-3
+        )
+        assert estimate.bounds == "exact"
+        assert estimate.upper - estimate.lower < (1e-7 if precision == "double" else 0.1) * expected
+
+
+@pytest.mark.parametrize("temperature", [0.05, 1.0])
+def test_under_the_cosine_distance_it_is_the_trace_of_a_softmax(temperature: float) -> None:
+    rows = np.random.default_rng(1).normal(size=(150, 12)) + 0.5
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    expected = np.trace(scipy.special.softmax(unit @ unit.T / temperature, axis=1))
+    [found] = spread(sums_of(rows, metric="cosine", scales=[1.0 / temperature]))
+    assert found.value == pytest.approx(expected, rel=1e-10)
+
+
+def test_limits_and_copies() -> None:
+    rows = np.random.default_rng(2).normal(size=(30, 4))
+    near, far = spread(sums_of(rows, scales=[1e-9, 1e3]))
+    assert near.value == pytest.approx(1.0)
+    assert far.value == pytest.approx(30.0)
+    copied = spread(sums_of(np.repeat(rows, 3, axis=0)))
+    for estimate, scale in zip(copied, SCALES, strict=True):
+        assert estimate.value == pytest.approx(brute_force(rows, scale), rel=1e-9)
+
+
+def test_random_rows_have_intervals_that_cover() -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(4, 8))[rng.integers(0, 4, 900)] * 3 + rng.normal(size=(900, 8))
+    truth = [brute_force(rows, scale) for scale in SCALES]
+    held = np.zeros(len(SCALES))
+    for _ in range(200):
+        drawn = np.sort(rng.choice(900, 60, replace=False))
+        found = spread(sums_of(rows, drawn, block=900))
+        assert {one.bounds for one in found} == {"interval95"}
+        held += [one.lower <= value <= one.upper for one, value in zip(found, truth, strict=True)]
+    # The mean share of rows is skewed where few rows are far from all others.
+    assert held.min() >= 0.90 * 200
+
+
+def test_the_sampling_error_of_all_rows_is_the_jackknife() -> None:
+    rows = np.random.default_rng(4).normal(size=(60, 3))
+    found = sampling_errors(as_points(rows, "euclidean"), sums_of(rows), SCALES)
+    for error, scale in zip(found, SCALES, strict=True):
+        left = [brute_force(np.delete(rows, j, axis=0), scale) for j in range(60)]
+        assert error == pytest.approx(math.sqrt(60 * np.var(left, ddof=1)), rel=1e-9)
+
+
+@pytest.mark.parametrize("drawn", [None, 200])
+def test_sampling_errors_cover_the_mean_over_samples(drawn: int | None) -> None:
+    centres = np.random.default_rng(5).normal(size=(10, 12)) * 2.0
+    scales = [0.15, 0.5, 1.5]
+    values, errors = [], []
+    for seed in range(150):
+        rng = np.random.default_rng([5, seed])
+        rows = centres[rng.integers(0, 10, 500)] + rng.normal(size=(500, 12))
+        chosen = None if drawn is None else np.sort(rng.choice(500, drawn, replace=False))
+        whole = sums_of(rows, scales=scales, block=500)
+        values.append([one.value for one in spread(whole)])
+        known = whole if chosen is None else RowSums(whole.sums[chosen], whole.errors, 500)
+        few = rows if chosen is None else rows[chosen]
+        errors.append(sampling_errors(as_points(few, "euclidean"), known, scales))
+    covered = (np.abs(values - np.mean(values, axis=0)) <= 1.96 * np.array(errors)).mean(axis=0)
+    assert covered.min() >= 0.90
+    assert np.sqrt((np.array(errors) ** 2).mean(axis=0)) == pytest.approx(
+        np.std(values, axis=0), rel=0.15
+    )
+
+
+def test_few_rows_have_no_sampling_error() -> None:
+    rows = np.eye(19)
+    assert sampling_errors(as_points(rows, "euclidean"), sums_of(rows), SCALES) == [None] * 3

@@ -1,0 +1,113 @@
+"""The spread through a job: any storage, random rows, shared scales and edge cases."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+from scipy.spatial.distance import cdist, pdist
+
+import latentscale
+from latentscale_pipeline.corpus.ingest.create import ingest
+from tests.support.jobs import results_of, run_here
+
+
+def run(
+    folder: Path, keys: str = "", shard_bytes: int = 10**7, job: str = "", **corpora: np.ndarray
+) -> Any:
+    folder.mkdir()
+    text = f"name: s\noutput: {folder}\ncluster: {{kind: serial}}\n"
+    text += f"measures: {{spread: {{{keys}}}}}\n{job}"
+    for role, rows in corpora.items():
+        source, stored = folder / f"{role}.npy", folder / f"{role}.zarr"
+        np.save(source, rows.astype("f4"))
+        ingest([str(source)], str(stored), shard_bytes=shard_bytes)
+        text += f"{role}: {stored}\n"
+    (folder / "job.yaml").write_text(text)
+    run_here(folder / "job.yaml")
+    return results_of(folder)
+
+
+def kinds(seed: int, n: int, kinds: int = 8) -> np.ndarray:
+    centres = np.random.default_rng(1).normal(size=(kinds, 10)) * 2.0
+    rng = np.random.default_rng([2, seed])
+    return centres[rng.integers(0, kinds, n)] + rng.normal(size=(n, 10))
+
+
+def values(results: Any, of: str = "corpus") -> dict[str, Any]:
+    return {row["kernel"]: row for row in results["scores"] if row["of"] == of}
+
+
+def oracle(rows: np.ndarray, scale: float) -> float:
+    rows = rows.astype("f4").astype(float)
+    return float((1.0 / np.exp(-scale * cdist(rows, rows)).sum(axis=1)).sum())
+
+
+def dcscore(rows: np.ndarray, temperature: float) -> float:
+    unit = rows.astype("f4").astype(float)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    return float(np.trace(scipy.special.softmax(unit @ unit.T / temperature, axis=1)))
+
+
+@pytest.mark.parametrize("shard_bytes", [10**7, 24 * 1024])
+def test_scores_equal_brute_force_however_rows_are_stored(tmp_path: Path, shard_bytes: int) -> None:
+    corpus, reference = kinds(3, 600), kinds(4, 500)
+    results = run(
+        tmp_path / "job", "temperature: 0.2", shard_bytes, corpus=corpus, reference=reference
+    )
+    median = results["measures"]["spread"]["corpus"]["bandwidth"]
+    assert median == pytest.approx(np.median(pdist(reference)), rel=0.01)
+    for of, rows in (("corpus", corpus), ("reference", reference)):
+        found = values(results, of)
+        assert list(found) == ["scale 1", "scale 3", "scale 10", "τ = 0.2"]
+        for scale in (1, 3, 10):
+            row = found[f"scale {scale}"]
+            assert row["value"] == pytest.approx(oracle(rows, scale / median), rel=1e-9)
+            assert row["bounds"] == "exact"
+        assert found["τ = 0.2"]["value"] == pytest.approx(dcscore(rows, 0.2), rel=1e-9)
+        assert all(0 < row["sampling_error"] < 0.05 * row["value"] for row in found.values())
+
+
+def test_random_rows_have_an_interval(tmp_path: Path) -> None:
+    rows, held = kinds(5, 3000), 0
+    for seed in range(4):
+        results = run(tmp_path / str(seed), "rows: 200", 24 * 1024, f"seed: {seed}\n", corpus=rows)
+        part = results["measures"]["spread"]["corpus"]
+        assert part["rows"] == 200
+        for row, scale in zip(part["euclidean"], (1, 3, 10), strict=True):
+            assert row["bounds"] == "interval95"
+            held += row["lower"] <= oracle(rows, scale / part["bandwidth"]) <= row["upper"]
+    assert held >= 10
+    budget = run(tmp_path / "budget", job="budget: {pairs: 900000}\n", corpus=rows)
+    assert budget["measures"]["spread"]["corpus"]["rows"] == 300
+
+
+def test_fewer_kinds_are_found_and_a_sample_of_the_same_is_not(tmp_path: Path) -> None:
+    fewer = run(tmp_path / "fewer", corpus=kinds(6, 800)[:, :] * 0.8, reference=kinds(7, 800))
+    assert fewer["verdict"]["value"] == "differs"
+    same = run(tmp_path / "same", corpus=kinds(8, 800), reference=kinds(9, 800))
+    assert same["verdict"]["value"] == "no_difference_found"
+
+
+def test_a_scale_may_come_from_another_job(tmp_path: Path) -> None:
+    first = run(tmp_path / "first", corpus=kinds(10, 300))
+    [folder] = (tmp_path / "first").glob("s-*")
+    second = run(tmp_path / "second", job=f"scales_from: {folder}\n", corpus=3.0 * kinds(11, 300))
+    widths = [found["measures"]["spread"]["corpus"]["bandwidth"] for found in (first, second)]
+    assert widths[0] == widths[1]
+
+
+def test_degenerate_corpora_say_why(tmp_path: Path) -> None:
+    equal = run(tmp_path / "equal", "temperature: null", corpus=np.ones((60, 4)))
+    assert [row["value"] for row in equal["scores"]] == [None] * 3
+    assert equal["scores"][0]["reason"]
+    given = run(tmp_path / "given", "bandwidth: 2.0, scales: [4]", corpus=np.ones((60, 4)))
+    assert [row["value"] for row in given["scores"]] == [1.0, 1.0]
+
+
+def test_the_spread_is_at_most_the_magnitude() -> None:
+    rows = kinds(12, 200)
+    function = latentscale.magnitude_function(rows, scales=[0.1, 0.5, 2.0])
+    for scale, estimate in zip(function.scales, function.estimates, strict=True):
+        assert oracle(rows, scale) <= estimate.upper * (1 + 1e-9)
