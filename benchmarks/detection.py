@@ -35,7 +35,7 @@ centres of kinds are about 1 from the origin."""
 
 MEASURES = (
     *("duplicates", "heat", "geomca", "magnitude", "vendi"),
-    *("mmd", "modes", "spread", "spectrum", "intrinsic_dimension", "baselines"),
+    *("mmd", "modes", "spread", "spectrum", "intrinsic_dimension", "hubness", "baselines"),
 )
 
 SIGNIFICANT = 0.05

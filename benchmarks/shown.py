@@ -157,6 +157,7 @@ MEASURES = {
     "spread": "spread",
     "spectrum": "effective dimensions",
     "intrinsic_dimension": "intrinsic dimension",
+    "hubness": "hubness",
     "baselines": "baselines",
 }
 """Columns of the table of failures."""

@@ -5,6 +5,7 @@ from latentscale_pipeline.measures import (
     duplicates,
     geomca,
     heat,
+    hubness,
     intrinsic_dimension,
     label_shares,
     magnitude,
@@ -30,6 +31,7 @@ MEASURES: dict[str, Measure] = {
     "spread": spread.MEASURE,
     "spectrum": spectrum.MEASURE,
     "intrinsic_dimension": intrinsic_dimension.MEASURE,
+    "hubness": hubness.MEASURE,
     "baselines": baselines.MEASURE,
 }
 """All measures, in the order of the report."""

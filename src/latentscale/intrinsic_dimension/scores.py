@@ -13,11 +13,10 @@ others would move the score.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latentscale.estimate import Bounds, Estimate
 from latentscale.intrinsic_dimension.estimators import (
@@ -26,11 +25,8 @@ from latentscale.intrinsic_dimension.estimators import (
     mean_log_ratios,
     two_nearest,
 )
+from latentscale.sampling.halves import divide
 from latentscale.tiles.distances import Float64Array
-from latentscale.tiles.top_lists import hash_numbers
-
-SPLITS = 20
-"""Random divisions of the corpus into halves."""
 
 CONFIDENT = 1.96
 """Standard errors on either side of a 95 % interval."""
@@ -97,7 +93,7 @@ def score_dimensions(
     if seed is not None:
         pairs = [
             (_score(mean_log_ratios(lists.half(rows, near), numbers)), _score(ratios[:, rows]))
-            for rows, near in divide(lists, seed)
+            for rows, near in divide(lists.rows, lists.indices, seed)
         ]
         halves, of_rows = (np.array(each) for each in zip(*pairs, strict=True))
     share = 1.0 - len(lists.rows) / n
@@ -120,20 +116,6 @@ def score_dimensions(
             error = deviation if math.isfinite(deviation) else None
         dimensions.append(Dimension(estimate, error, counts[place]))
     return Dimensions(dimensions[0], tuple(dimensions[1:]))
-
-
-def divide(
-    lists: NeighbourDistances, seed: int
-) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
-    """Yield which rows and which neighbours are in a half of the corpus, for 20 random divisions.
-
-    A hash of its number says in which half a row is, so divisions take no memory for the corpus.
-    """
-    rows, near = (hash_numbers(each, seed) for each in (lists.rows, lists.indices))
-    for split in range(SPLITS):
-        for side in (0, 1):
-            own, others = ((each >> np.uint64(split)) & np.uint64(1) for each in (rows, near))
-            yield own == side, others == side
 
 
 def _score(ratios: Float64Array) -> Float64Array:

@@ -10,8 +10,9 @@ from latentscale.intrinsic_dimension.estimators import (
     NeighbourDistances,
     neighbour_distances,
 )
-from latentscale.intrinsic_dimension.scores import Dimensions, divide, score_dimensions
+from latentscale.intrinsic_dimension.scores import Dimensions, score_dimensions
 from latentscale.neighbours.exact import nearest
+from latentscale.sampling.halves import divide
 from latentscale.tiles.distances import Metric, as_points
 
 NEIGHBOURS = (5, 10, 20)
@@ -143,7 +144,7 @@ def test_halves_are_what_a_search_in_half_of_the_corpus_finds() -> None:
     rows = np.random.default_rng(4).normal(size=(220, 4))
     rows = np.concatenate([rows, rows[:80]])
     lists = searched(rows, 150)
-    for place, (rows_in, near_in) in enumerate(divide(lists, 5)):
+    for place, (rows_in, near_in) in enumerate(divide(lists.rows, lists.indices, 5)):
         if place not in (0, 15):
             continue
         own = np.flatnonzero(rows_in)
@@ -161,9 +162,9 @@ def test_divisions_are_even_and_independent() -> None:
     lists = NeighbourDistances(
         numbers, np.zeros((40_000, 1)), numbers[:, None], np.ones((40_000, 1), dtype=bool)
     )
-    drawn = np.array([rows for rows, _ in divide(lists, 11)], dtype=float)
+    drawn = np.array([rows for rows, _ in divide(lists.rows, lists.indices, 11)], dtype=float)
     np.testing.assert_array_equal(drawn[::2], 1.0 - drawn[1::2])
-    assert all((near[:, 0] == rows).all() for rows, near in divide(lists, 11))
+    assert all((near[:, 0] == rows).all() for rows, near in divide(lists.rows, lists.indices, 11))
     assert np.abs(drawn.mean(axis=1) - 0.5).max() < 0.01
     assert np.abs(np.corrcoef(drawn[::2]) - np.eye(20)).max() < 0.025
 

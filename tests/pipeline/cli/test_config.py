@@ -85,6 +85,7 @@ def test_a_source_stands_for_a_job_file(latentscale: Command) -> None:
         "spread",
         "spectrum",
         "intrinsic_dimension",
+        "hubness",
         "baselines",
     ]
     assert (alone.name, alone.measures["magnitude"].scales) == ("gen", 40)

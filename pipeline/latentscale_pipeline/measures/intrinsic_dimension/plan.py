@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from latentscale.intrinsic_dimension.scores import SPLITS
+from latentscale.sampling.halves import SPLITS
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Stage
 from latentscale_pipeline.measures.base import (

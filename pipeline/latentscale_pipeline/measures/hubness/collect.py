@@ -1,0 +1,63 @@
+"""The findings of hubness: its part of the results, scores and arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from latentscale.hubness.scores import SCORES
+from latentscale_pipeline.measures.base import (
+    Findings,
+    JobFacts,
+    Results,
+    Role,
+    Score,
+    load_estimate,
+)
+from latentscale_pipeline.measures.hubness.config import HubnessSection
+from latentscale_pipeline.measures.hubness.plan import drawn_count, stage_name, too_few_rows
+from latentscale_pipeline.measures.hubness.results import HubnessOfCorpus, HubnessResults
+
+UNITS = {"hubness": "skewness", "Robin Hood index": "share", "antihubs": "share of rows"}
+
+NONE: Mapping[str, Any] = {"scores": {}, "occurrences": [], "most": 0}
+
+NO_INTERVAL = "too few random rows for an interval"
+
+
+def collect_hubness(section: HubnessSection, facts: JobFacts, results: Results) -> Findings:
+    """Collect the scores of every corpus."""
+    parts: dict[Role, HubnessOfCorpus] = {}
+    scores: list[Score] = []
+    arrays: dict[str, str] = {}
+    for role, corpus in facts.corpora.items():
+        reason = too_few_rows(section, corpus)
+        artifact = None if reason else results(stage_name(role))
+        values: Mapping[str, Any] = artifact.values if artifact else NONE
+        for name in SCORES:
+            found = values["scores"].get(name)
+            scores.append(
+                Score.from_estimate(
+                    load_estimate(found["estimate"]) if found else None,
+                    measure="hubness",
+                    of=role,
+                    score=name,
+                    unit=UNITS[name],
+                    better="low",
+                    reason=None if found else reason or NO_INTERVAL,
+                    sampling_error=found["sampling_error"] if found else None,
+                )
+            )
+        parts[role] = HubnessOfCorpus(
+            n=corpus.n,
+            rows=0 if reason else drawn_count(section, facts, role),
+            metric=section.metric,
+            k=section.k,
+            occurrences=values["occurrences"],
+            most=values["most"],
+            **({"reason": reason} if reason else {}),
+        )
+        if artifact:
+            for array in ("occurrences", "rows"):
+                arrays[f"hubness/{role}/{array}"] = artifact.path(array)
+    return Findings(HubnessResults(**parts), tuple(scores), arrays)

@@ -1,0 +1,1 @@
+"""Hubs: rows that are among the nearest neighbours of very many others."""

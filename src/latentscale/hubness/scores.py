@@ -1,0 +1,169 @@
+r"""Hubness: how unevenly rows are nearest neighbours of others.
+
+:math:`N_k(x)` counts the rows that have x among their k nearest neighbours. Its mean is k. In many
+dimensions a few rows, the hubs, are neighbours of very many, and many rows, the antihubs, are
+neighbours of none (Radovanović, Nanopoulos & Ivanović, Hubs in space, JMLR 2010). Three numbers
+describe it:
+
+*Skewness* of :math:`N_k`, the standardised third moment, which the paper calls hubness. Few hubs
+decide it, so one sample doesn't tell its sampling error: over samples of 500 normal rows in 24
+dimensions jackknives cover in 80 to 88 of 100 cases. None is given.
+
+*Robin Hood index*, the share of all places in the lists that must move for all rows to have equally
+many, :math:`\sum |N_k - k| / (2 k m)` (Feldbauer, Leodolter, Plant & Flexer, Fast approximate
+hubness reduction, ICBK 2018). Its errors come from halves of the rows.
+
+*Antihubs*, the share of rows with :math:`N_k = 0`. Its errors are those of a share of independent
+rows.
+
+Over 120 samples of 500 and of 1500 rows (normal, ten clusters, sentence embeddings) the errors of
+the latter two cover in 90 to 99 of 100 cases.
+
+All three depend on the number of rows, so they belong to it: for many rows, they are those of a
+random sample of m rows, on average.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentscale.estimate import Bounds, Estimate
+from latentscale.sampling.halves import divide
+from latentscale.sampling.shares import share_error
+from latentscale.tiles.distances import Float64Array
+
+Int64Array = NDArray[np.int64]
+
+CONFIDENT = 1.96
+"""Standard errors on either side of a 95 % interval."""
+
+LEAST_ROWS = 100
+"""Fewest rows that have a sampling error."""
+
+EPSILON = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class Hubness:
+    """A score of the numbers of rows that have a row among their neighbours.
+
+    Attributes
+    ----------
+    estimate : Estimate
+        The score with its bracket.
+    sampling_error : float or None
+        Standard error over fresh corpora of as many rows; None if it isn't known.
+    """
+
+    estimate: Estimate
+    sampling_error: float | None
+
+
+def skewness(counts: Float64Array) -> float:
+    """Return the standardised third moment; 0 if all counts are equal."""
+    deviations = counts - counts.mean()
+    variance = float((deviations**2).mean())
+    return float((deviations**3).mean()) / variance**1.5 if variance > 0.0 else 0.0
+
+
+def robin_hood(counts: Float64Array) -> float:
+    """Return the share of the counts that must move for all to be equal."""
+    return float(np.abs(counts - counts.mean()).sum() / (2.0 * counts.sum()))
+
+
+def antihubs(counts: Float64Array) -> float:
+    """Return the share of the counts that are 0."""
+    return float((counts == 0).mean())
+
+
+SCORES: Mapping[str, Callable[[Float64Array], float]] = {
+    "Robin Hood index": robin_hood,
+    "hubness": skewness,
+    "antihubs": antihubs,
+}
+"""The scores, by name."""
+
+
+def count_occurrences(neighbours: Int64Array, k: int) -> Float64Array:
+    """Count of how many rows each is among the k nearest neighbours.
+
+    Parameters
+    ----------
+    neighbours : ndarray of int64, shape (m, l)
+        Numbers of each row's nearest rows, from 0 to m - 1, nearest first; l is at least k.
+    k : int
+        Neighbours that count.
+
+    Returns
+    -------
+    ndarray of float64, shape (m,)
+    """
+    return np.bincount(neighbours[:, :k].ravel(), minlength=len(neighbours)).astype(np.float64)
+
+
+def score_hubness(neighbours: Int64Array, k: int, n: int, seed: int | None) -> dict[str, Hubness]:
+    """Compute the scores of hubness, by name.
+
+    Parameters
+    ----------
+    neighbours : ndarray of int64, shape (m, l)
+        As for :func:`count_occurrences`, of all rows or of random ones among each other. For
+        sampling errors l is better four times k.
+    k : int
+        Neighbours that count.
+    n : int
+        Rows of the corpus.
+    seed : int or None
+        Determines the halves; None for no sampling errors. It is needed for random rows.
+
+    Notes
+    -----
+    Costs about 100 operations for every entry of the lists with sampling errors.
+    """
+    m = len(neighbours)
+    counts = count_occurrences(neighbours, k)
+    deviations: dict[str, float] = {}
+    if seed is not None and m >= LEAST_ROWS:
+        deviations = _deviations(neighbours, k, seed)
+        deviations["antihubs"] = share_error(int((counts == 0).sum()), m)
+    found = {}
+    for name, score in SCORES.items():
+        value, error = score(counts), deviations.get(name)
+        few_hubs = score is skewness
+        reach = 8.0 * m * EPSILON * abs(value)
+        if m < n:
+            if error is None:
+                continue
+            # Random rows stand for all, so some of what chance makes is the computation's.
+            reach += CONFIDENT * math.sqrt(1.0 - m / n) * error
+        sampled: Bounds = "estimate" if few_hubs else "interval95"
+        least, most = (-math.inf, math.inf) if few_hubs else (0.0, 1.0)
+        estimate = Estimate(
+            value,
+            max(least, value - reach),
+            min(most, value + reach),
+            sampled if m < n else "exact",
+            "nearest neighbours",
+        )
+        known = None if error is None or few_hubs else error * math.sqrt(m / n)
+        found[name] = Hubness(estimate, known)
+    return found
+
+
+def _deviations(neighbours: Int64Array, k: int, seed: int) -> dict[str, float]:
+    """Return the standard deviation of each score over random halves."""
+    rows = np.arange(len(neighbours), dtype=np.int64)
+    halves = []
+    for own, others in divide(rows, neighbours, seed):
+        inside = others[own]
+        nearest = inside & (np.cumsum(inside, axis=1) <= k)
+        listed = neighbours[own][nearest]
+        counts = np.bincount(listed, minlength=len(rows))[own].astype(np.float64)
+        halves.append([score(counts) for score in SCORES.values()])
+    deviations = np.std(halves, axis=0, ddof=1).tolist()
+    return dict(zip(SCORES, deviations, strict=True))
