@@ -37,13 +37,14 @@ def read_scales(config: JobConfig) -> dict[str, float]:
     try:
         job = read_job(config.scales_from)
         settings = (job.settings or {})["measures"]
-        scales = {
-            scale: value
-            for name, section in config.measures.items()
-            for scale, value in MEASURES[name]
-            .read_scales(section, settings.get(name), job.results.part(name))
-            .items()
-        }
+        scales: dict[str, float | None] = {}
+        for name, section in config.measures.items():
+            part = job.results.part(name)
+            for scale, value in (
+                MEASURES[name].read_scales(section, settings.get(name), part).items()
+            ):
+                # Measures share scales, and one that the other job didn't run knows none.
+                scales[scale] = scales.get(scale) if value is None else value
     except (BadInput, KeyError, TypeError, AttributeError):
         raise BadInput(
             f"scales_from: {store.url} has no readable results.json and config.json; write auto, "

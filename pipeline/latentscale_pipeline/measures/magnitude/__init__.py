@@ -13,10 +13,13 @@ from latentscale_pipeline.measures.base import (
     Results,
     Role,
     RowColumn,
+    Score,
 )
 from latentscale_pipeline.measures.magnitude.config import Magnitude
 from latentscale_pipeline.measures.magnitude.report import MagnitudeReport
 from latentscale_pipeline.measures.magnitude.results import MagnitudeResults
+
+CUT_OFF, DISTANCE_SCALE = "cut-off scale of magnitude", "scale of magnitude distance"
 
 
 class MagnitudeMeasure(Measure):
@@ -51,18 +54,29 @@ class MagnitudeMeasure(Measure):
     def scales(self, found: MagnitudeResults) -> Iterator[tuple[str, float]]:
         """Yield the cut-off scale."""
         for scale in found.corpus.scales[-1:]:
-            yield "cut-off scale of magnitude", scale
+            yield CUT_OFF, scale
+        if found.distance is not None and found.distance.scale is not None:
+            yield DISTANCE_SCALE, found.distance.scale
+
+    def depends_on(self, score: Score, scale: str) -> bool:
+        """Return whether a score is of the distance, or of the functions up to the cut-off."""
+        return scale == (DISTANCE_SCALE if score.score == "distance" else CUT_OFF)
 
     def read_scales(
         self, section: Magnitude, settings: Any, found: MagnitudeResults | None
     ) -> Mapping[str, float | None]:
         """Take the cut-off scale from a finished job, unless scales are listed."""
-        if not isinstance(section.scales, int):
-            return {}
-        derived = settings is not None and isinstance(settings["scales"], int)
-        if found is None or not derived or settings["metric"] != section.metric:
-            return {"t_cut": None}
-        return {"t_cut": next(reversed(found.corpus.scales), None)}
+        needed: dict[str, float | None] = {}
+        if isinstance(section.scales, int):
+            needed["t_cut"] = None
+            derived = settings is not None and isinstance(settings["scales"], int)
+            if found is not None and derived and settings["metric"] == section.metric:
+                needed["t_cut"] = next(reversed(found.corpus.scales), None)
+        if section.distance and section.distance_scale == "median":
+            given = (settings or {}).get("distance_scale", "median")
+            known = found.distance.scale if found is not None and found.distance else None
+            needed["bandwidth"] = 1.0 / known if known and given == "median" else None
+        return needed
 
 
 MEASURE = MagnitudeMeasure()

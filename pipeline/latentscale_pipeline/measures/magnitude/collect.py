@@ -9,6 +9,7 @@ from latentscale.estimate import Estimate
 from latentscale.magnitude.function import (
     MagnitudeFunction,
     magnitude_area,
+    magnitude_dimension,
     trapezium_error,
 )
 from latentscale_pipeline.measures.base import (
@@ -20,8 +21,10 @@ from latentscale_pipeline.measures.base import (
 )
 from latentscale_pipeline.measures.magnitude import results as model
 from latentscale_pipeline.measures.magnitude.config import Magnitude
+from latentscale_pipeline.measures.magnitude.distance import collect_distance, has_distance
 from latentscale_pipeline.measures.magnitude.results import (
     Bracketed,
+    DimensionProfile,
     MagnitudeResults,
     RarefactionByScale,
 )
@@ -31,6 +34,9 @@ from latentscale_pipeline.storage.artifacts import Artifact
 
 UNIT = "effective points"
 
+
+MIN_SLOPES = 2
+"""Fewest scales above 0 for a dimension profile."""
 
 AREA = {"score": "area", "unit": f"{UNIT} × 1/distance", "better": "high"}
 SCALE = {"score": "convergence_scale", "unit": "1/distance", "better": "none"}
@@ -79,6 +85,9 @@ def collect_magnitude(section: Magnitude, facts: JobFacts, results: Results) -> 
                 estimate, measure="magnitude", of="pair", reason=reason, **DIFFERENCE
             )
         )
+    if has_distance(section, facts):
+        found["distance"], distance = collect_distance(section, facts, results)
+        scores.append(distance)
     curve = (found["corpus"].scales, found["corpus"].value)
     return Findings(
         MagnitudeResults(**found), tuple(scores), arrays, curve=curve if curve[1] else None
@@ -109,6 +118,8 @@ def _function(
         known["area_trapezium_error"] = trapezium_error(
             function.scales, [estimate.value for estimate in estimates]
         )
+    if function is not None:
+        known["dimension"] = _dimension(function)
     return model.MagnitudeFunction(
         scales=function.scales.tolist() if function else [],
         value=[estimate.value for estimate in estimates],
@@ -130,6 +141,21 @@ def _function(
         area_reason=values.get("reason"),
         rarefaction=_rarefaction(artifact),
         **known,
+    )
+
+
+def _dimension(function: MagnitudeFunction) -> DimensionProfile | None:
+    """Return the dimension profile, if two scales are above 0."""
+    positive = function.scales > 0
+    if positive.sum() < MIN_SLOPES:
+        return None
+    scales = function.scales[positive]
+    found = magnitude_dimension(scales, function.estimates[-len(scales) :])
+    return DimensionProfile(
+        scales=scales.tolist(),
+        value=[each.value for each in found],
+        lower=[each.lower for each in found],
+        upper=[each.upper for each in found],
     )
 
 

@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 from pydantic import (
     Field,
     field_validator,
+    model_validator,
 )
 
-from latentscale_pipeline.config.section import Metric, Section, Tolerance
+from latentscale_pipeline.config.section import Length, Metric, Section, Tolerance
 
 
 class Magnitude(Section):
@@ -27,6 +28,14 @@ class Magnitude(Section):
     """Method; `auto` chooses by the number of rows and `budget.pairs`."""
     tolerance: Tolerance = 1.0e-3
     """Relative width of the bracket at which iterations stop."""
+    distance: bool = False
+    """Whether the magnitude distance to the reference is computed as well, from up to 2000 random
+    rows of each.
+    """
+    distance_scale: Literal["median"] | Length = "median"
+    """Its scale t, in 1/distance; `median` is one over the median Euclidean distance of random
+    pairs.
+    """
     merge_within: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.0
     """Rows within this distance of each other count as one row, in units of the metric."""
 
@@ -38,3 +47,12 @@ class Magnitude(Section):
         ):
             raise ValueError("a list of scales needs at least two, strictly increasing")
         return scales
+
+    @model_validator(mode="after")
+    def _distance_has_a_scale(self) -> Magnitude:
+        if self.distance and self.distance_scale == "median" and self.metric != "euclidean":
+            raise ValueError(
+                "the median distance of pairs is Euclidean; give distance_scale as a number under "
+                f"metric {self.metric}"
+            )
+        return self

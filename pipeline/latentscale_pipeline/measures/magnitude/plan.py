@@ -22,6 +22,7 @@ from latentscale_pipeline.measures.base import (
     write_pairs,
 )
 from latentscale_pipeline.measures.magnitude.config import Magnitude
+from latentscale_pipeline.measures.magnitude.distance import distance_stages
 from latentscale_pipeline.measures.magnitude.distinct_sample import (
     REPLICATES,
     sample_name,
@@ -115,6 +116,7 @@ def plan_magnitude(section: Magnitude, facts: JobFacts) -> list[Stage]:
                 cost_estimate=CostEstimate(bytes_read=2 * RESULT_BYTES, bytes_written=RESULT_BYTES),
             )
         )
+    stages += distance_stages(section, facts)
     return list({stage.name: stage for stage in stages}.values())
 
 

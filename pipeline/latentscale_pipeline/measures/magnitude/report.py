@@ -55,6 +55,14 @@ class MagnitudeReport(MeasureReport):
             "Area of the corpus minus the area of the reference over the same scales: above 0 "
             "the corpus is more diverse, below 0 the reference is.",
         ),
+        "distance": Definition(
+            "Magnitude distance",
+            "What each corpus has that the other hasn't, in effective points at the scale of the "
+            "median distance: twice the magnitude of both together less that of each. Equal "
+            "corpora have 0, and samples of one source more than that, the more rows they have.",
+            headline=True,
+            least=0.0,
+        ),
     }
 
     def figures(self, found: MagnitudeResults, results: Results) -> list[Figure]:
@@ -71,12 +79,12 @@ class MagnitudeReport(MeasureReport):
             shares = [100 * scale / last for scale in found.chance.x]
             label = "scale, in % of the largest"
             drawn = with_chance(drawn, found.chance, x=shares, x_label=label)
-        return [drawn, *([grown] if grown else [])]
+        return [drawn, *([grown] if grown else []), *_draw_dimensions(functions)]
 
     def overlays(self, found: Sequence[tuple[Style, MagnitudeFunction]]) -> list[Figure]:
         """Draw the magnitude functions of several jobs."""
         functions = [(style, function) for style, function in found if function.value]
-        return [draw_functions(functions)] if functions else []
+        return [draw_functions(functions), *_draw_dimensions(functions)] if functions else []
 
     def notes(self, found: MagnitudeResults) -> list[str]:
         """Say what duplicates do, how accurate areas are, and why there is no difference."""
@@ -105,7 +113,15 @@ class MagnitudeReport(MeasureReport):
             (f"magnitude, {style.name}", _function_method(function))
             for style, function in present(found)
             if function.scales
-        ]
+        ] + _distance_method(found)
+
+
+def _distance_method(found: MagnitudeResults) -> list[tuple[str, str]]:
+    distance = found.distance
+    if distance is None or distance.scale is None:
+        return []
+    rows = " and ".join(f"{count:,}" for count in distance.rows)
+    return [("magnitude distance", f"{rows} rows at scale {write_number(distance.scale)}")]
 
 
 def _rule_notes(found: MagnitudeResults) -> list[str]:
@@ -186,6 +202,34 @@ def draw_functions(functions: Sequence[tuple[Style, MagnitudeFunction]]) -> Figu
         rules=rules,
     )
     return Figure("magnitude-function", "Magnitude function", caption, [panel])
+
+
+def _draw_dimensions(functions: Sequence[tuple[Style, MagnitudeFunction]]) -> list[Figure]:
+    """Draw the dimension in which the rows of each corpus appear at each scale."""
+    curves = [
+        Curve(
+            style.name,
+            profile.scales,
+            profile.value,
+            profile.lower,
+            profile.upper,
+            points=True,
+            line=True,
+            style=style,
+        )
+        for style, function in functions
+        if (profile := function.dimension) is not None
+    ]
+    if not curves:
+        return []
+    panel = Panel("", "scale t (1/distance)", "magnitude dimension", curves, from_zero=True)
+    caption = (
+        "The slope of the log magnitude over the log scale. A level part is the dimension in which "
+        "the rows appear at these scales; it falls to 0 where every row stands alone, and doesn't "
+        "reach the dimension of few rows before that. Bars hold the slopes to both neighbouring "
+        "scales."
+    )
+    return [Figure("magnitude-dimension", "Dimension by scale", caption, [panel])]
 
 
 def _curves(style: Style, function: MagnitudeFunction) -> list[Growth]:

@@ -9,6 +9,7 @@ from latentscale_pipeline.results.part import (
     Absent,
     AbsentOrNull,
     Bounds,
+    BoundsOrNull,
     Bracket,
     Part,
     Positive,
@@ -37,6 +38,19 @@ class RarefactionByScale(Part):
     """Sizes of the subsets."""
     values: list[list[float]]
     """Mean magnitude of random subsets, by size and scale."""
+
+
+class DimensionProfile(Part):
+    """The magnitude dimension: the slope of the log magnitude over the log scale."""
+
+    scales: list[float]
+    """Scales t above 0, in 1/distance."""
+    value: list[float]
+    """The slope at each scale."""
+    lower: list[float]
+    """Lower end of the bracket at each scale."""
+    upper: list[float]
+    """Upper end of the bracket at each scale."""
 
 
 class MagnitudeFunction(Part):
@@ -83,8 +97,30 @@ class MagnitudeFunction(Part):
     """Bracket of the area, with that of the scale up to which it is taken."""
     area_trapezium_error: Absent[NonNegativeFloat] = None
     """How far the trapezium rule on every second scale is from the area."""
+    dimension: Absent[DimensionProfile] = None
+    """Dimension in which the rows appear at each scale."""
     rarefaction: Absent[RarefactionByScale] = None
     """Magnitudes of the subsets from which the function is extrapolated."""
+
+
+class DistanceOfMagnitudes(Part):
+    """The magnitude distance of corpus and reference."""
+
+    explained = ("value",)
+
+    scale: float | None
+    """Scale t, in 1/distance; null where there is no median distance."""
+    rows: list[Positive]
+    """Rows of the corpus and of the reference from which it was computed."""
+    value: float | None
+    """The distance, in effective points."""
+    lower: float | None
+    """Lower end of the bracket."""
+    upper: float | None
+    """Upper end of the bracket."""
+    bounds: BoundsOrNull
+    """What the bracket guarantees."""
+    value_reason: Absent[Reason] = None
 
 
 class MagnitudeResults(Part):
@@ -100,6 +136,8 @@ class MagnitudeResults(Part):
     """Where the function of the corpus is expected from samples of the reference. The scales of a
     sample are evenly spaced up to its own cut-off scale; here they stand for those of the job.
     """
+    distance: Absent[DistanceOfMagnitudes] = None
+    """Magnitude distance to the reference, if it was asked for."""
     difference: float | None
     """MagDiff: area of the corpus minus that of the reference."""
     difference_reason: Absent[Reason] = None

@@ -1,0 +1,201 @@
+r"""The magnitude distance of two sets of rows.
+
+.. math:: d_t(X, Y) = 2\,\mathrm{Mag}_t(X \cup Y) - \mathrm{Mag}_t(X) - \mathrm{Mag}_t(Y)
+
+("Magnitude distance", arXiv 2602.08859): what each set has that the other hasn't. It is 0 for equal
+sets, at least :math:`|\mathrm{Mag}(X) - \mathrm{Mag}(Y)|`, because the magnitude of a positive
+definite space grows with the set, and tends to the size of the symmetric difference for large t.
+Unlike the difference of two magnitudes it sees where the rows lie.
+
+Sampling error
+--------------
+The delete-a-group jackknife leaves out each group of X, then each of Y; the two variances add up.
+Without the points L of a set S the magnitude is
+
+.. math:: \mathrm{Mag}(S \setminus L)
+          = \mathrm{Mag}(S) - w_L^\top \bigl((K^{-1})_{LL}\bigr)^{-1} w_L ,
+          \qquad w = K^{-1} \mathbf 1 ,
+
+the Schur complement, so a group costs a solve of its own size.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import cho_factor, cho_solve, solve
+
+from latentscale.duplicates.distinct import Distinct, find_distinct
+from latentscale.estimate import Estimate
+from latentscale.magnitude.dense import all_distances, factorised_magnitude
+from latentscale.sampling.jackknife import GROUPS, draw_groups, jackknife_error
+from latentscale.tiles.distances import Float64Array, Metric, Points, as_points
+
+Mask = NDArray[np.bool_]
+
+CONFIDENT = 1.96
+"""Standard errors on either side of a 95 % interval."""
+
+LEAST_ROWS = 2 * GROUPS
+"""Fewest rows of a set that have a sampling error."""
+
+
+@dataclass(frozen=True)
+class MagnitudeDistance:
+    """The magnitude distance of two sets.
+
+    Attributes
+    ----------
+    estimate : Estimate
+        The distance with its bracket.
+    sampling_error : float or None
+        Standard error over fresh corpora of as many rows; None if it isn't known.
+    """
+
+    estimate: Estimate
+    sampling_error: float | None
+
+
+def magnitude_distance(
+    first: ArrayLike,
+    second: ArrayLike,
+    metric: Metric,
+    scale: float,
+    generator: np.random.Generator | None = None,
+    *,
+    rows: tuple[int, int] | None = None,
+    tolerance: float = 1e-3,
+) -> MagnitudeDistance | None:
+    """Compute the magnitude distance by dense algebra.
+
+    Parameters
+    ----------
+    first, second : array_like, shapes (m, d) and (n, d)
+        The rows, or random ones of two corpora.
+    metric : {"euclidean", "cosine", "manhattan"}
+        Distance between rows.
+    scale : float
+        Positive.
+    generator : numpy.random.Generator, optional
+        Divides the rows into groups; without one there is no sampling error.
+    rows : tuple of int, optional
+        Rows of the two corpora from which the given ones were drawn; by default these are all. The
+        distance is that of random rows, as many as given. It needs a generator.
+    tolerance : float
+        Relative rounding of a magnitude that is allowed.
+
+    Returns
+    -------
+    MagnitudeDistance or None
+        None if a similarity matrix isn't safely positive definite in double precision, or random
+        rows are too few for an interval.
+
+    Notes
+    -----
+    Needs about ``32 (m + n)²`` bytes. Costs ``2 (m + n)³`` operations with a sampling error, a
+    fifth of that without.
+    """
+    vectors = [np.asarray(each) for each in (first, second)]
+    points = as_points(np.concatenate(vectors), metric)
+    distinct = find_distinct(points)
+    cut = len(vectors[0])
+    apart = points.take(distinct.rows)
+    sets = [
+        np.bincount(distinct.group[some], minlength=len(apart)) > 0
+        for some in (slice(cut), slice(cut, None))
+    ]
+    distances = all_distances(apart)
+    one, other, whole = (
+        _magnitude(apart, distances, some, scale, tolerance)
+        for some in (*sets, np.ones(len(apart), bool))
+    )
+    if one is None or other is None or whole is None:
+        return None
+    value = max(0.0, 2.0 * whole.value - one.value - other.value)
+    lower = max(0.0, 2.0 * whole.lower - one.upper - other.upper)
+    upper = 2.0 * whole.upper - one.lower - other.lower
+    drawn = (cut, len(points) - cut)
+    shares = [m / n for m, n in zip(drawn, rows or drawn, strict=True)]
+    exact = shares == [1.0, 1.0]
+    errors = None
+    if generator is not None and min(drawn) >= LEAST_ROWS:
+        errors = _jackknife(np.exp(-scale * distances), distinct, sets, cut, generator)
+    if errors is None and not exact:
+        return None
+    reach, error = 0.0, None
+    if errors is not None:
+        of_drawing = [each**2 * (1.0 - share) for each, share in zip(errors, shares, strict=True)]
+        of_corpora = [each**2 * share for each, share in zip(errors, shares, strict=True)]
+        reach = CONFIDENT * math.sqrt(math.fsum(of_drawing))
+        error = math.sqrt(math.fsum(of_corpora))
+    estimate = Estimate(
+        value,
+        max(0.0, min(lower, value) - reach),
+        max(upper, value) + reach,
+        "exact" if exact else "interval95",
+        "cholesky",
+    )
+    return MagnitudeDistance(estimate, error)
+
+
+def _magnitude(
+    apart: Points, distances: Float64Array, some: Mask, scale: float, tolerance: float
+) -> Estimate | None:
+    """Return the magnitude of some of the distinct points."""
+    chosen = np.flatnonzero(some)
+    within = distances if some.all() else distances[np.ix_(chosen, chosen)]
+    found = factorised_magnitude(apart.take(chosen), within, scale, tolerance)
+    return None if found is None else found[0]
+
+
+def _jackknife(
+    similarities: Float64Array,
+    distinct: Distinct,
+    sets: list[Mask],
+    cut: int,
+    generator: np.random.Generator,
+) -> list[float]:
+    """Return the part of the sampling error that each set has."""
+    whole = _Removal.of(similarities, np.ones(len(similarities), bool))
+    errors = []
+    for own, other, groups in zip(
+        sets, sets[::-1], (distinct.group[:cut], distinct.group[cut:]), strict=True
+    ):
+        alone = _Removal.of(similarities, own)
+        division = draw_groups(len(groups), generator)
+        left = []
+        for index in range(GROUPS):
+            kept = np.bincount(groups[division != index], minlength=len(own)) > 0
+            lost = own & ~kept
+            left.append(2.0 * whole.lowered(lost & ~other) - alone.lowered(lost))
+        errors.append(float(jackknife_error(np.array(left))))
+    return errors
+
+
+@dataclass(frozen=True)
+class _Removal:
+    """How much the magnitude of a set falls without some of its points."""
+
+    inverse: Float64Array
+    weights: Float64Array
+    places: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, similarities: Float64Array, some: Mask) -> _Removal:
+        """Invert the similarities of a set."""
+        chosen = np.flatnonzero(some)
+        own = similarities[np.ix_(chosen, chosen)]
+        inverse = cho_solve(cho_factor(own), np.eye(len(own)), check_finite=False)
+        places = np.cumsum(some) - 1
+        return cls(inverse, inverse.sum(axis=0), places)
+
+    def lowered(self, lost: Mask) -> float:
+        """Return minus what the magnitude loses."""
+        rows = self.places[lost]
+        if not len(rows):
+            return 0.0
+        weights = self.weights[rows]
+        return -float(weights @ solve(self.inverse[np.ix_(rows, rows)], weights, assume_a="pos"))
