@@ -65,6 +65,8 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_small_corpora_never_import_pynndescent(small_job: Path) -> None:
+    # A plan needs constants of the mathematics, and none of its solvers.
+    assert not imported_libraries("plan", small_job) & {"scipy.linalg", "scipy.sparse"}
     imported = imported_libraries("run", small_job)
     assert {"numpy", "numba", "zarr"} <= imported, "it did compute"
     assert imported & {"pynndescent", "sklearn", "dask", "distributed"} == set()

@@ -67,12 +67,17 @@ def run_here(config: Path, *, keep: bool = False) -> "Finished":
 
 
 def imported_libraries(*arguments: object) -> set[str]:
-    """Run a command in a process of its own and return the top-level names it had imported."""
+    """Run a command in a process of its own and return the names of packages it had imported.
+
+    These are top-level names, and the parts of scipy.
+    """
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "modules.json"
         probe = [sys.executable, "-c", _PROBE, str(found), *map(str, arguments)]
         subprocess.run(probe, capture_output=True, check=True, timeout=600)
-        return {name.partition(".")[0] for name in json.loads(found.read_text())}
+        names = json.loads(found.read_text())
+        parts = {name for name in names if name.startswith("scipy.") and name.count(".") == 1}
+        return parts | {name.partition(".")[0] for name in names}
 
 
 def run_on_terminal(*arguments: object) -> tuple[int, str]:

@@ -21,7 +21,7 @@ from latentscale_pipeline.corpus.ingest.sources import FieldChoice
 from latentscale_pipeline.engine.calibration import TYPICAL, Rates, calibrate
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.state import inspect_stages
-from latentscale_pipeline.jobs.automatic_cluster import is_short
+from latentscale_pipeline.jobs.automatic_cluster import typical_work_seconds
 from latentscale_pipeline.jobs.machine import describe_machine
 from latentscale_pipeline.jobs.plan import (
     corpus_sources,
@@ -33,7 +33,7 @@ from latentscale_pipeline.jobs.plan import (
 )
 from latentscale_pipeline.jobs.resources import find_shortfalls, forecast_disk
 from latentscale_pipeline.jobs.run import frozen_config, work_with_caches
-from latentscale_pipeline.jobs.run_estimate import read_shards
+from latentscale_pipeline.jobs.run_estimate import WORTH_AN_ESTIMATE_SECONDS, read_shards
 from latentscale_pipeline.jobs.schedule import Schedule, foresee
 from latentscale_pipeline.jobs.shared_scales import read_scales
 from latentscale_pipeline.jobs.stage_forecast import StageForecast, forecast_stage
@@ -94,7 +94,8 @@ def _forecast(
     stages = plan_stages(config, facts)
     corpora = {role: corpus for role, corpus in found.items() if isinstance(corpus, Corpus)}
     plan = identify_plan(config, corpora, facts, stages) if len(corpora) == len(found) else None
-    rates = TYPICAL if is_short(stages) else calibrate(_pieces(found["corpus"]))
+    short = typical_work_seconds(stages) < WORTH_AN_ESTIMATE_SECONDS
+    rates = TYPICAL if short else calibrate(_pieces(found["corpus"]))
     worker_pool = WorkerPool.of(config, stages)
     # Results of earlier runs are found by keys that contain the corpora's fingerprints.
     inspected = [] if plan is None else inspect_stages(work_with_caches(plan), repair=False)

@@ -6,12 +6,14 @@ This is the OR construction of Tsitsulin et al. 2020, section 3.2; every edge ha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy  # its submodules are imported when they are first used
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
-from scipy.sparse.csgraph import connected_components
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def symmetrise(indices: NDArray[np.int64]) -> csr_array[Any, Any]:
     other = rows != columns
     rows, columns = rows[other], columns[other]
     pairs = (np.concatenate([rows, columns]), np.concatenate([columns, rows]))
-    adjacency = coo_array((np.ones(len(pairs[0])), pairs), shape=(n, n)).tocsr()
+    adjacency = scipy.sparse.coo_array((np.ones(len(pairs[0])), pairs), shape=(n, n)).tocsr()
     adjacency.sum_duplicates()
     adjacency.data[:] = 1.0
     return adjacency
@@ -84,6 +86,6 @@ def summarise(adjacency: csr_array[Any, Any]) -> GraphSummary:
     -------
     GraphSummary
     """
-    components, _ = connected_components(adjacency, directed=False)
+    components, _ = scipy.sparse.csgraph.connected_components(adjacency, directed=False)
     isolated = int((np.diff(adjacency.indptr) == 0).sum())
     return GraphSummary(int(adjacency.shape[0]), adjacency.nnz // 2, int(components), isolated)

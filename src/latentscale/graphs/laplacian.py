@@ -11,15 +11,17 @@ Laplacian is :math:`D - A`; its eigenvalues reach twice the largest degree.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
+import scipy  # its submodules are imported when they are first used
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from latentscale.linalg.null_space import NullSpace
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 def normalised_laplacian(adjacency: csr_array[Any, Any]) -> csr_array[Any, Any]:
@@ -73,7 +75,7 @@ def _laplacian(
     indices = np.empty(indptr[-1], dtype=indptr.dtype)
     data = np.empty(indptr[-1])
     _assemble(old, adjacency.indices, adjacency.data, scale, diagonal, indptr, indices, data)
-    return csr_array((data, indices, indptr), shape=adjacency.shape)
+    return scipy.sparse.csr_array((data, indices, indptr), shape=adjacency.shape)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -124,7 +126,9 @@ def find_null_space(laplacian: csr_array[Any, Any]) -> NullSpace:
     n = laplacian.shape[0]
     # The pattern is symmetric, so its components are the strong ones. Finding those needs no
     # transpose.
-    components, labels = connected_components(laplacian, directed=True, connection="strong")
+    components, labels = scipy.sparse.csgraph.connected_components(
+        laplacian, directed=True, connection="strong"
+    )
     degrees = np.diff(laplacian.indptr) - (laplacian.diagonal() != 0)
     vector = np.zeros(n)
     for guess in (np.sqrt(np.maximum(degrees, 0.0)), np.ones(n)):

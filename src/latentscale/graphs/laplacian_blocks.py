@@ -8,11 +8,14 @@ The graph is undirected, so the other block knows from its own rows which of the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy  # its submodules are imported when they are first used
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Float64Array = NDArray[np.float64]
 Int64Array = NDArray[np.int64]
@@ -67,7 +70,7 @@ def laplacian_block(
     entries = np.concatenate([data, diagonal[connected]])
     order = np.lexsort((columns, rows))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(own)))])
-    return csr_array((entries[order], columns[order], indptr), shape=adjacency.shape)
+    return scipy.sparse.csr_array((entries[order], columns[order], indptr), shape=adjacency.shape)
 
 
 def joined_rows(block: csr_array[Any, Any], first: int, last: int) -> Int64Array:
@@ -112,7 +115,7 @@ def block_moments(
         The share; the shares of all blocks add up to the moments.
     """
     moments = first_moments(block, start)
-    local = csr_array(
+    local = scipy.sparse.csr_array(
         (block.data, np.searchsorted(named, block.indices), block.indptr),
         shape=(block.shape[0], len(named)),
     )
@@ -125,7 +128,10 @@ def block_moments(
 
 def _pieces(block: csr_array[Any, Any], lengths: NDArray[np.integer[Any]]) -> Iterator[slice]:
     """Cut the rows of a block so that the product of a piece with rows of ``lengths`` is small."""
-    work = csr_array((np.ones(block.nnz), block.indices, block.indptr), shape=block.shape) @ lengths
+    work = (
+        scipy.sparse.csr_array((np.ones(block.nnz), block.indices, block.indptr), shape=block.shape)
+        @ lengths
+    )
     for first in range(0, block.shape[0], PRODUCT_ROWS):
         last = min(first + PRODUCT_ROWS, block.shape[0])
         before = np.concatenate([[0.0], np.cumsum(work[first:last])])

@@ -9,12 +9,14 @@ of vertices, so no step needs all vertices at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy  # its submodules are imported when they are first used
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
-from scipy.sparse.csgraph import connected_components
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Int64Array = NDArray[np.int64]
 
@@ -65,7 +67,7 @@ def join_block(
     row, column = np.concatenate(rows), np.concatenate(columns)
     other = row + index_type(start) != column
     row, column = row[other], column[other]
-    block = coo_array((np.ones(len(row)), (row, column)), shape=(m, n)).tocsr()
+    block = scipy.sparse.coo_array((np.ones(len(row)), (row, column)), shape=(m, n)).tocsr()
     block.sum_duplicates()
     block.data[:] = 1.0
     return block
@@ -87,7 +89,9 @@ def block_components(block: csr_array[Any, Any], start: int) -> tuple[int, NDArr
         Number of components; the component of every vertex.
     """
     m = block.shape[0]
-    count, labels = connected_components(block[:, start : start + m], directed=False)
+    count, labels = scipy.sparse.csgraph.connected_components(
+        block[:, start : start + m], directed=False
+    )
     return int(count), labels.astype(np.int32)
 
 
@@ -129,5 +133,7 @@ def count_components(counts: Sequence[int], joined: Int64Array) -> int:
     int
     """
     total = int(sum(counts))
-    links = coo_array((np.ones(len(joined)), (joined[:, 0], joined[:, 1])), shape=(total, total))
-    return int(connected_components(links, directed=False)[0])
+    links = scipy.sparse.coo_array(
+        (np.ones(len(joined)), (joined[:, 0], joined[:, 1])), shape=(total, total)
+    )
+    return int(scipy.sparse.csgraph.connected_components(links, directed=False)[0])

@@ -17,11 +17,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from latentscale.heat.trace import (
     COMPANIONS,
@@ -42,6 +41,9 @@ from latentscale.linalg.iterations import Arrays
 from latentscale.linalg.lanczos import Recurrence, take_off_before, take_off_own
 from latentscale.linalg.quadrature import rules_of
 from latentscale.linalg.random_vectors import Distribution, hashed_vectors
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Float64Array = NDArray[np.float64]
 

@@ -63,12 +63,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy  # its submodules are imported when they are first used
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import eigh
-from scipy.sparse import csr_array
 
 from latentscale.estimate import student_quantile
 from latentscale.graphs.laplacian import exact_moments, few_moments, find_null_space, product_work
@@ -83,6 +82,9 @@ from latentscale.linalg.control_variates import (
 from latentscale.linalg.null_space import NullSpace
 from latentscale.linalg.quadrature import Rule, quadrature_rules, seen_moments
 from latentscale.linalg.random_vectors import Distribution
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Float64Array = NDArray[np.float64]
 
@@ -547,7 +549,9 @@ def dense_heat_trace(laplacian: csr_array[Any, Any], times: ArrayLike) -> HeatTr
     """
     grid = _check_input(laplacian, times, 1, None, 1.0)
     n = laplacian.shape[0]
-    spectrum = eigh(laplacian.toarray(), eigvals_only=True, overwrite_a=True, check_finite=False)
+    spectrum = scipy.linalg.eigh(
+        laplacian.toarray(), eigvals_only=True, overwrite_a=True, check_finite=False
+    )
     spectrum = np.maximum(spectrum, 0.0)
     everywhere = with_imd_times(grid)
     trace = np.exp(-np.multiply.outer(everywhere, spectrum)).mean(axis=1)

@@ -58,7 +58,6 @@ from typing import Any
 import numpy as np
 import scipy  # its submodules are imported when they are first used
 from numpy.typing import ArrayLike
-from scipy.linalg import eigvalsh
 
 from latentscale.tiles.distances import Float64Array
 
@@ -216,7 +215,7 @@ def is_numerically_singular(distances: Float64Array, scale: float) -> bool:
     Costs about ``m³`` multiply-adds.
     """
     similarities = np.exp(distances * -scale)
-    (smallest,) = eigvalsh(
+    (smallest,) = scipy.linalg.eigvalsh(
         similarities, subset_by_index=(0, 0), overwrite_a=True, check_finite=False
     )
     return bool(smallest < LEAST_EIGENVALUE)

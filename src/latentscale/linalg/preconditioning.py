@@ -38,9 +38,8 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
+import scipy  # its submodules are imported when they are first used
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
-from scipy.linalg.blas import strsm
 
 from latentscale.linalg.iterations import ReadRows
 from latentscale.neighbours.ivf import assign, find_centres
@@ -322,8 +321,10 @@ def _landmark_factor(between: Float64Array, scale: float) -> Float64Array | None
     similarities = np.exp(-scale * between)
     np.fill_diagonal(similarities, 1.0 + NUGGET)
     try:
-        return cholesky(similarities.T, lower=True, overwrite_a=True, check_finite=False)
-    except LinAlgError:
+        return scipy.linalg.cholesky(
+            similarities.T, lower=True, overwrite_a=True, check_finite=False
+        )
+    except scipy.linalg.LinAlgError:
         return None
 
 
@@ -331,7 +332,9 @@ def _explained(factor: Float64Array, to_landmarks: Float32Array, scale: float) -
     """Return coordinates whose inner products are the similarities that the landmarks explain."""
     similarities = np.exp(to_landmarks * np.float32(-scale))
     # The row-major similarities are a column-major matrix for BLAS.
-    coordinates: Float32Array = strsm(1.0, factor, similarities.T, lower=1, overwrite_b=1).T
+    coordinates: Float32Array = scipy.linalg.blas.strsm(
+        1.0, factor, similarities.T, lower=1, overwrite_b=1
+    ).T
     return coordinates
 
 
@@ -339,7 +342,7 @@ def _unexplained(landmarks: Landmarks, scale: float, similarities: Float64Array)
     """Return the mean share of the probes' variance that the landmarks leave unexplained."""
     half = np.linalg.cholesky(similarities)
     tile = np.exp(-scale * distance_tile(landmarks.chosen, landmarks.probes))
-    explained = solve_triangular(half, tile, lower=True, check_finite=False)
+    explained = scipy.linalg.solve_triangular(half, tile, lower=True, check_finite=False)
     shares = 1.0 - np.einsum("ij,ij->j", explained, explained)
     return max(float(shares.mean()) if len(shares) else 1.0, NUGGET)
 
@@ -413,7 +416,9 @@ def apply_preconditioners(
     chosen, positions = landmarks.chosen, landmarks.positions[: landmarks.count]
     corrections = np.stack(
         [
-            cho_solve((ready.landmark_factor, True), residual[positions].astype(np.float64))
+            scipy.linalg.cho_solve(
+                (ready.landmark_factor, True), residual[positions].astype(np.float64)
+            )
             for ready, residual in zip(preconditioners, residuals, strict=True)
         ],
         axis=1,
@@ -445,7 +450,7 @@ def apply_preconditioners(
             precision="single",
         ).products_b
     for k, (ready, vector) in enumerate(zip(preconditioners, solved, strict=True)):
-        vector[positions] = corrections[:, k] - cho_solve(
+        vector[positions] = corrections[:, k] - scipy.linalg.cho_solve(
             (ready.landmark_factor, True), moments[:, k]
         )
     return [
@@ -520,7 +525,7 @@ def predicted_steps(landmarks: Landmarks, scale: float, n: int, share: float, mo
     np.fill_diagonal(similarities, 1.0 + NUGGET)
     try:
         unexplained = _unexplained(few, scale, similarities)
-    except LinAlgError:
+    except scipy.linalg.LinAlgError:
         return most
     similarities *= n / m
     residual, total = np.ones(m), 0.0

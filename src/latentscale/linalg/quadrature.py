@@ -20,17 +20,19 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy  # its submodules are imported when they are first used
 from numpy.typing import NDArray
-from scipy.linalg import eigh
-from scipy.sparse import csr_array
 
 from latentscale.linalg.bounds import norm_bound
 from latentscale.linalg.lanczos import Recurrence, column_dots, run_lanczos
 from latentscale.linalg.null_space import NullSpace
 from latentscale.linalg.random_vectors import Distribution, draw_vectors
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Float64Array = NDArray[np.float64]
 
@@ -244,7 +246,7 @@ def _rule(matrices: Float64Array) -> Rule:
         nodes, vectors = np.linalg.eigh(matrices)
     except np.linalg.LinAlgError:
         # Divide and conquer fails on a few ordinary matrices. QR iteration is slower.
-        solved = [eigh(matrix, driver="ev") for matrix in matrices]
+        solved = [scipy.linalg.eigh(matrix, driver="ev") for matrix in matrices]
         nodes, vectors = (np.stack(part) for part in zip(*solved, strict=True))
     return Rule(np.maximum(nodes, 0.0), np.square(vectors[:, 0, :]))
 

@@ -28,7 +28,6 @@ from functools import cache
 
 import numpy as np
 import scipy  # its submodules are imported when they are first used
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from latentscale.estimate import Bounds, Estimate
 from latentscale.linalg.conjugate_gradients import ConjugateGradients
@@ -119,11 +118,13 @@ def factorised_magnitude(
     np.exp(similarities, out=similarities)
     others_norm = math.sqrt(max(float(np.vdot(similarities, similarities)) - n, 0.0))
     try:
-        factor = cholesky(similarities.T, lower=True, overwrite_a=True, check_finite=False)
-    except LinAlgError:
+        factor = scipy.linalg.cholesky(
+            similarities.T, lower=True, overwrite_a=True, check_finite=False
+        )
+    except scipy.linalg.LinAlgError:
         return None
-    half = solve_triangular(factor, np.ones(n), lower=True, check_finite=False)
-    weights = solve_triangular(factor, half, lower=True, trans=1, check_finite=False)
+    half = scipy.linalg.solve_triangular(factor, np.ones(n), lower=True, check_finite=False)
+    weights = scipy.linalg.solve_triangular(factor, half, lower=True, trans=1, check_finite=False)
     value = float(half @ half)
     size, negative = float(np.abs(weights).sum()), float(-weights.sum(where=weights < 0))
     entries = float(similarity_error(points, [scale], "double")[0])
@@ -171,8 +172,10 @@ def _inverse_norm(factor: Float64Array, sufficient: float) -> float:
 
 
 def _solve(factor: Float64Array, right: Float64Array) -> Float64Array:
-    half = solve_triangular(factor, right, lower=True, check_finite=False)
-    solved: Float64Array = solve_triangular(factor, half, lower=True, trans=1, check_finite=False)
+    half = scipy.linalg.solve_triangular(factor, right, lower=True, check_finite=False)
+    solved: Float64Array = scipy.linalg.solve_triangular(
+        factor, half, lower=True, trans=1, check_finite=False
+    )
     return solved
 
 

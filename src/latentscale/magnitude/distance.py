@@ -25,8 +25,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # its submodules are imported when they are first used
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import cho_factor, cho_solve, solve
 
 from latentscale.duplicates.distinct import Distinct, find_distinct
 from latentscale.estimate import Estimate
@@ -188,7 +188,9 @@ class _Removal:
         """Invert the similarities of a set."""
         chosen = np.flatnonzero(some)
         own = similarities[np.ix_(chosen, chosen)]
-        inverse = cho_solve(cho_factor(own), np.eye(len(own)), check_finite=False)
+        inverse = scipy.linalg.cho_solve(
+            scipy.linalg.cho_factor(own), np.eye(len(own)), check_finite=False
+        )
         places = np.cumsum(some) - 1
         return cls(inverse, inverse.sum(axis=0), places)
 
@@ -198,4 +200,6 @@ class _Removal:
         if not len(rows):
             return 0.0
         weights = self.weights[rows]
-        return -float(weights @ solve(self.inverse[np.ix_(rows, rows)], weights, assume_a="pos"))
+        return -float(
+            weights @ scipy.linalg.solve(self.inverse[np.ix_(rows, rows)], weights, assume_a="pos")
+        )

@@ -38,9 +38,8 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
+import scipy  # its submodules are imported when they are first used
 from numpy.typing import ArrayLike
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
-from scipy.linalg.blas import dtrsm
 
 from latentscale.duplicates.distinct import Distinct, find_distinct
 from latentscale.estimate import Estimate
@@ -218,7 +217,9 @@ def factorise_landmarks(points: Points, scales: ArrayLike) -> Landmarks:
     factors = tuple(_factorise(distances, scale) for scale in scales)
     ones = np.empty((len(scales), len(points)))
     for k, factor in enumerate(factors):
-        ones[k] = solve_triangular(factor, np.ones(len(points)), lower=True, check_finite=False)
+        ones[k] = scipy.linalg.solve_triangular(
+            factor, np.ones(len(points)), lower=True, check_finite=False
+        )
     return Landmarks(points, scales, factors, ones)
 
 
@@ -228,8 +229,10 @@ def _factorise(distances: Float64Array, scale: float) -> Float64Array:
         similarities = np.exp(distances * -scale)
         np.fill_diagonal(similarities, 1.0 + jitter)
         try:
-            return cholesky(similarities.T, lower=True, overwrite_a=True, check_finite=False)
-        except LinAlgError:
+            return scipy.linalg.cholesky(
+                similarities.T, lower=True, overwrite_a=True, check_finite=False
+            )
+        except scipy.linalg.LinAlgError:
             jitter = max(10.0 * jitter, FIRST_JITTER * len(distances))
 
 
@@ -282,7 +285,9 @@ def marginal_gains(
         for k, scale in enumerate(landmarks.scales):
             np.exp(np.multiply(to_landmarks, -scale, out=explained), out=explained)
             # The row-major similarities are a column-major matrix for BLAS.
-            solved = dtrsm(1.0, landmarks.factors[k], explained.T, lower=1, overwrite_b=1).T
+            solved = scipy.linalg.blas.dtrsm(
+                1.0, landmarks.factors[k], explained.T, lower=1, overwrite_b=1
+            ).T
             unexplained = 1.0 - solved @ landmarks.ones[k]
             _conditional_gains(solved, unexplained, among, places, scale, gains[block, k])
     return gains

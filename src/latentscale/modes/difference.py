@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse.linalg
+import scipy  # its submodules are imported when they are first used
 from numpy.typing import NDArray
 
 from latentscale.sampling.divisions import ExpectedByDivisions, expect_by_divisions

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import scipy  # its submodules are imported when they are first used
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dsfrk, dtfttr
 
 from latentscale.tiles.distances import Float64Array, row_blocks
 from latentscale.vendi.scores import Spectrum, moment_spectrum, spectrum_of_rows
@@ -101,7 +101,7 @@ class LabelledMoments:
                 yield None
             elif self._places[label] >= 0:
                 packed = self._moments[self._places[label]]
-                matrix, _ = dtfttr(self._dimension, packed)
+                matrix, _ = scipy.linalg.lapack.dtfttr(self._dimension, packed)
                 matrix += np.triu(matrix, 1).T
                 yield moment_spectrum(SecondMoment(float(self._totals[label]), matrix), count)
             else:
@@ -114,6 +114,6 @@ class LabelledMoments:
     ) -> None:
         for block in row_blocks(len(chosen), BLOCK_ROWS):
             unit = unit_block(rows[chosen[block]], masses[block])
-            self._moments[place] = dsfrk(
+            self._moments[place] = scipy.linalg.lapack.dsfrk(
                 self._dimension, len(unit), 1.0, unit.T, 1.0, self._moments[place], overwrite_c=1
             )

@@ -54,7 +54,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy  # its submodules are imported when they are first used
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import eigh, eigvalsh
 
 from latentscale.estimate import Estimate
 from latentscale.linalg.eigenvalues import symmetric_eigenvalues
@@ -170,7 +169,9 @@ def moment_spectrum(moment: SecondMoment, n: int) -> Spectrum:
     if not moment.total > 0:
         raise ValueError("all weights are 0: there is nothing to measure")
     # At most n eigenvalues are positive, so the others are rounding.
-    eigenvalues = np.asarray(eigvalsh(moment.matrix / moment.total), dtype=np.float64)[-n:]
+    eigenvalues = np.asarray(scipy.linalg.eigvalsh(moment.matrix / moment.total), dtype=np.float64)[
+        -n:
+    ]
     in_single = moment.rounding.error / moment.total
     spectrum = _spectrum(
         eigenvalues,
@@ -228,7 +229,9 @@ def spectrum_of_rows(rows: Float64Array, total: float) -> Spectrum:
     """
     m, d = rows.shape
     product = rows @ rows.T if m <= d else rows.T @ rows
-    return _spectrum(eigvalsh(product / total), max(m, d), m, _moment_rounding(d, max(m, d)))
+    return _spectrum(
+        scipy.linalg.eigvalsh(product / total), max(m, d), m, _moment_rounding(d, max(m, d))
+    )
 
 
 def kernel_spectrum(
@@ -464,7 +467,7 @@ def nystrom_spectrum(
     core = kernel_tile(anchors, anchors, kernel, bandwidth)
     core = np.tril(core, -1) + np.tril(core, -1).T
     np.fill_diagonal(core, 1.0 + added)
-    strengths, directions = eigh(core)
+    strengths, directions = scipy.linalg.eigh(core)
     shift = landmarks * EPSILON * float(strengths[-1])
     whitening = directions / np.sqrt(np.maximum(strengths, 0.0) + shift)
     gram = np.zeros((landmarks, landmarks))
@@ -474,7 +477,7 @@ def nystrom_spectrum(
         tile[chosen[inside] - block.start] = core[inside]
         features = tile @ whitening
         gram += features.T @ features
-    ascending = np.asarray(eigvalsh(gram), dtype=np.float64)
+    ascending = np.asarray(scipy.linalg.eigvalsh(gram), dtype=np.float64)
     # Each eigenvalue may be too high by the rounding of the solver, and of the similarities: by
     # their error, and by as much again that was added to the diagonal.
     rounding = landmarks * EPSILON * float(ascending[-1]) + 2.0 * added

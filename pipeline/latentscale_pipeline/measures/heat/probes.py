@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import scipy.sparse
+import scipy  # its submodules are imported when they are first used
 from numpy.typing import NDArray
 
 from latentscale.graphs.laplacian import (

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse
+import scipy  # its submodules are imported when they are first used
 from numpy.typing import NDArray
 
 from latentscale.graphs.laplacian_blocks import (
