@@ -34,12 +34,14 @@ def measured() -> Iterator[Measurement]:
     """Measure a block; :meth:`Measurement.cost` returns its cost, also while it is running."""
     measurement = Measurement()
     with _lock:
+        # A task within another is short, and that one samples the memory of both.
+        within = any(other.thread == measurement.thread for other in _running)
         _running.append(measurement)
         for other in _running:
             # A task may run others in its own thread, one after another.
             threads = {measurement.thread for measurement in _running}
             other.tasks_at_once = max(other.tasks_at_once, len(threads))
-    measurement.start()
+    measurement.start(sampled=not within)
     try:
         yield measurement
     finally:
@@ -60,7 +62,7 @@ class Measurement:
         self.tasks_at_once = 0
         self.thread = threading.get_ident()
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self._thread: threading.Thread | None = None
 
     def cost(self) -> Cost:
         """Return the cost of the block so far, or in total once it has ended."""
@@ -69,16 +71,19 @@ class Measurement:
         peak = max(self._peak, self._resident(), grown if grown > self._lifetime_peak else 0)
         return Cost(round(seconds, 3), peak, self.tasks_at_once)
 
-    def start(self) -> None:
-        """Start to measure."""
+    def start(self, *, sampled: bool = True) -> None:
+        """Start to measure; without samples the peak is that of the end, or the system's own."""
         self._begun = time.perf_counter()
-        self._thread.start()
+        if sampled:
+            self._thread = threading.Thread(target=self._sample, daemon=True)
+            self._thread.start()
 
     def stop(self) -> None:
         """Stop measuring."""
         self._seconds = time.perf_counter() - self._begun
         self._end.set()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
     def _resident(self) -> int:
         return int(self._process.memory_info().rss)
