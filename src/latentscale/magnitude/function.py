@@ -75,8 +75,9 @@ __all__ = [
 MagnitudeMethod = Literal["auto", "cholesky", "cg"]
 
 CHOLESKY_ROWS = 1200
-"""Distinct rows up to which ``auto`` factorises. On one core, the convergence scale and 20 scales of
-1000 sentence embeddings take 0.36 s so and 0.31 s by conjugate gradients, of 3000 6.0 and 2.0 s."""
+"""Distinct rows up to which ``auto`` factorises. On one core, the convergence scale and 20 scales
+of 1000 sentence embeddings take 0.36 s so and 0.31 s by conjugate gradients, of 3000 6.0 and 2.0 s.
+"""
 
 KEPT_BYTES = 2**29
 """Memory in which ``cg`` may keep tiles by default: all of them up to 16 000 rows."""
