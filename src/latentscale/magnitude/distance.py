@@ -90,12 +90,16 @@ def magnitude_distance(
     Returns
     -------
     MagnitudeDistance or None
-        None if a similarity matrix isn't safely positive definite in double precision, or random
-        rows are too few for an interval.
+        None if a similarity matrix isn't safely positive definite in double precision.
+
+    Raises
+    ------
+    ValueError
+        If random rows have no interval: without a generator, or fewer than :data:`LEAST_ROWS`.
 
     Notes
     -----
-    Needs about ``32 (m + n)²`` bytes. Costs ``2 (m + n)³`` operations with a sampling error, a
+    Needs about ``48 (m + n)²`` bytes. Costs ``2 (m + n)³`` operations with a sampling error, a
     fifth of that without.
     """
     vectors = [np.asarray(each) for each in (first, second)]
@@ -120,17 +124,18 @@ def magnitude_distance(
     drawn = (cut, len(points) - cut)
     shares = [m / n for m, n in zip(drawn, rows or drawn, strict=True)]
     exact = shares == [1.0, 1.0]
-    errors = None
-    if generator is not None and min(drawn) >= LEAST_ROWS:
+    errors: list[float | None] = [None, None]
+    if generator is not None:
         errors = _jackknife(np.exp(-scale * distances), distinct, sets, cut, generator)
-    if errors is None and not exact:
-        return None
-    reach, error = 0.0, None
-    if errors is not None:
-        of_drawing = [each**2 * (1.0 - share) for each, share in zip(errors, shares, strict=True)]
-        of_corpora = [each**2 * share for each, share in zip(errors, shares, strict=True)]
-        reach = CONFIDENT * math.sqrt(math.fsum(of_drawing))
-        error = math.sqrt(math.fsum(of_corpora))
+    both = list(zip(errors, shares, strict=True))
+    if any(each is None and share < 1.0 for each, share in both):
+        raise ValueError(f"an interval needs a generator and {LEAST_ROWS} random rows")
+    reach = CONFIDENT * math.sqrt(
+        math.fsum(each**2 * (1.0 - share) for each, share in both if each is not None)
+    )
+    error = None
+    if None not in errors:
+        error = math.sqrt(math.fsum(each**2 * share for each, share in both if each is not None))
     estimate = Estimate(
         value,
         max(0.0, min(lower, value) - reach),
@@ -157,13 +162,16 @@ def _jackknife(
     sets: list[Mask],
     cut: int,
     generator: np.random.Generator,
-) -> list[float]:
-    """Return the part of the sampling error that each set has."""
+) -> list[float | None]:
+    """Return the part of the sampling error that each set has; None for a set of few rows."""
     whole = _Removal.of(similarities, np.ones(len(similarities), bool))
-    errors = []
+    errors: list[float | None] = []
     for own, other, groups in zip(
         sets, sets[::-1], (distinct.group[:cut], distinct.group[cut:]), strict=True
     ):
+        if len(groups) < LEAST_ROWS:
+            errors.append(None)
+            continue
         alone = _Removal.of(similarities, own)
         division = draw_groups(len(groups), generator)
         left = []

@@ -1,1 +1,1 @@
-"""The spread of a corpus: how many rows it has that are far from all others."""
+"""The spread of a corpus: how many rows count as different, at a scale."""

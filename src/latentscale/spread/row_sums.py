@@ -19,6 +19,9 @@ from latentscale.tiles.exponential_products import (
     product_error,
 )
 
+SINGLE_ERROR = 1e-3
+"""Largest relative error of a sum that single precision may have."""
+
 
 @dataclass(frozen=True)
 class RowSums:
@@ -48,7 +51,12 @@ class RowSums:
 
 
 def sum_similarities(
-    drawn: Points, block: Points, scales: Sequence[float], precision: Precision, n: int
+    drawn: Points,
+    block: Points,
+    scales: Sequence[float],
+    n: int,
+    *,
+    precision: Precision = "double",
 ) -> RowSums:
     """Sum the similarities of drawn rows to the rows of a block.
 
@@ -58,10 +66,11 @@ def sum_similarities(
         ``m`` and ``b`` rows under the same metric with the same origin.
     scales : sequence of float
         Non-negative and distinct.
-    precision : {"single", "double"}
-        Arithmetic of distances and exponentials.
     n : int
         Rows of the whole corpus.
+    precision : {"single", "double"}
+        Arithmetic of distances and exponentials. Single precision is used only where its error is
+        at most :data:`SINGLE_ERROR`; rows that are far from the origin enlarge it.
 
     Returns
     -------
@@ -73,8 +82,19 @@ def sum_similarities(
     Costs ``m b d`` multiplications and an exponential a pair for evenly spaced scales, otherwise
     one a scale.
     """
+    errors = _errors(drawn, block, scales, precision, n)
+    if precision == "single" and errors.max() > SINGLE_ERROR:
+        precision = "double"
+        errors = _errors(drawn, block, scales, precision, n)
     ones = (np.ones((len(points), len(scales))) for points in (drawn, block))
     sums, _ = exponential_block_products(drawn, block, scales, *ones, precision=precision)
-    errors = [product_error(points, scales, precision, rows=n) for points in (drawn, block)]
+    return RowSums(sums, errors, len(block))
+
+
+def _errors(
+    drawn: Points, block: Points, scales: Sequence[float], precision: Precision, n: int
+) -> Float64Array:
+    """Bound the relative errors of sums over all blocks, by scale."""
+    one, other = (product_error(points, scales, precision, rows=n) for points in (drawn, block))
     # A row is in the corpus, so a sum is at least 1, and what is lost of small terms is relative.
-    return RowSums(sums, np.maximum(*errors) + 2.0 * LOST_SIMILARITY * n, len(block))
+    return np.asarray(np.maximum(one, other) + 2.0 * LOST_SIMILARITY * n)

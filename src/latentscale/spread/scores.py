@@ -5,8 +5,9 @@ measure of the size of metric spaces, IJCGA 2015) adds up how little each row is
 
 .. math:: E_0(t) = \sum_i \frac{1}{s_i}, \qquad s_i = \sum_j e^{-t\,d(x_i, x_j)} .
 
-It lies between 1 (all rows equal) and the number of distinct rows (all far apart), and a copy of a
-row adds nothing. It is the diversity of order 0 of Leinster and Cobbold for even weights.
+It lies between 1 (all rows equal) and the number of distinct rows (all far apart). Copies of all
+rows alike change nothing; copies of some give these more weight. It is the diversity of order 0 of
+Leinster and Cobbold for even weights.
 
 *DCScore* (Zhu et al., Measuring diversity in synthetic datasets, ICML 2025) is the trace of the
 softmax of the rows of a matrix of cosines over a temperature :math:`\tau`, which is the spread
@@ -26,7 +27,8 @@ Without row j the spread is smaller by
 
 and n times the variance of :math:`D_j` is that over fresh samples (the jackknife). If only random
 rows are known, the sum over i runs over them, which adds noise to every :math:`D_j`. The covariance
-of two values for the same j from two halves of the rows has no such noise in it.
+of two values for the same j from two halves of the rows has no such noise in it. Where it isn't
+twice its own standard error, it is enlarged by as much, so an error is rather too large than 0.
 """
 
 from __future__ import annotations
@@ -119,9 +121,16 @@ def sampling_errors(points: Points, found: RowSums, scales: Sequence[float]) -> 
         if m == n:
             variance = float(np.var(own - lost.sum(axis=0), ddof=1))
         else:
-            variance = float(np.cov(own - (n - 1) * lost / _others(m))[0, 1])
-        errors.append(math.sqrt(n * max(variance, 0.0)))
+            variance = _covariance(own - (n - 1) * lost / _others(m))
+        errors.append(math.sqrt(n * variance))
     return errors
+
+
+def _covariance(halves: Float64Array) -> float:
+    """Return the covariance of two values for each row, or more where that is unclear."""
+    (first, both), (_, second) = np.cov(halves)
+    noise = math.sqrt((first * second + both**2) / (halves.shape[1] - 1))
+    return float(both if both > 2.0 * noise else max(both, 0.0) + 2.0 * noise)
 
 
 def _lost_by_halves(points: Points, sums: Float64Array, scale: float) -> Float64Array:

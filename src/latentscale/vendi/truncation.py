@@ -7,8 +7,7 @@ spreads the weight of the others evenly over them,
 .. math:: \tilde\lambda_i = \lambda_i + \frac1t \Bigl(1 - \sum_{j \le t} \lambda_j\Bigr)
           \quad\text{for } i \le t ,
 
-so that they still sum to 1. It is near its limit once n is a few times t, whatever the kernel, and
-at most t.
+so that they still sum to 1. It is near its limit once n is a few times t, and at most t.
 
 The map is linear and never lengthens a difference: it drops coordinates, then subtracts the mean of
 the rest. So the truncated eigenvalues have at most the error of the whole spectrum.

@@ -106,7 +106,12 @@ def test_random_rows_have_intervals_that_cover() -> None:
     mean = np.mean([each.estimate.value for each in found])
     assert {each.estimate.bounds for each in found} == {"interval95"}
     assert sum(each.estimate.lower <= mean <= each.estimate.upper for each in found) >= 54
-    assert magnitude_distance(*drawn, "euclidean", 0.3, rows=(400, 300)) is None
+    with pytest.raises(ValueError, match="an interval needs a generator and 40 random rows"):
+        magnitude_distance(*drawn, "euclidean", 0.3, rows=(400, 300))
+    # Few rows that are all have no part in the interval, and leave the sampling error unknown.
+    few = magnitude_distance(drawn[0], pools[1][:30], "euclidean", 0.3, rng, rows=(400, 30))
+    assert few.sampling_error is None
+    assert few.estimate.upper > few.estimate.value * 1.01
 
 
 def test_a_singular_matrix_gives_nothing() -> None:

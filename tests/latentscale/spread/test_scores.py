@@ -25,8 +25,8 @@ def sums_of(rows, drawn=None, metric="euclidean", scales=SCALES, precision="doub
             queries.about(origin),
             as_points(rows[first : first + block], metric).about(origin),
             scales,
-            precision,
             len(rows),
+            precision=precision,
         )
         for first in range(0, len(rows), block)
     ]
@@ -115,6 +115,31 @@ def test_sampling_errors_cover_the_mean_over_samples(drawn: int | None) -> None:
     assert np.sqrt((np.array(errors) ** 2).mean(axis=0)) == pytest.approx(
         np.std(values, axis=0), rel=0.15
     )
+
+
+def test_an_error_that_few_rows_cannot_tell_is_not_zero() -> None:
+    """Rows on a sphere have nearly equal sums, so the error is far below the noise of halves."""
+    found, spreads = [], []
+    for seed in range(20):
+        rng = np.random.default_rng([9, seed])
+        rows = rng.normal(size=(1000, 3))
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        whole = sums_of(rows, scales=[10.0], block=1000)
+        spreads.append(spread(whole)[0].value)
+        chosen = rng.choice(1000, 100, replace=False)
+        known = RowSums(whole.sums[chosen], whole.errors, 1000)
+        found += sampling_errors(as_points(rows[chosen], "euclidean"), known, [10.0])
+    assert min(found) > 0.0
+    assert np.sqrt(np.mean(np.square(found))) > np.std(spreads)
+
+
+def test_single_precision_gives_way_where_it_loses_too_much() -> None:
+    rows = np.random.default_rng(10).normal(size=(300, 64))
+    near = sums_of(rows, np.arange(300), precision="single", scales=[0.5], block=300)
+    rows[0] *= 300.0
+    far = sums_of(rows, np.arange(300), precision="single", scales=[0.5], block=300)
+    assert 1e-8 < near.errors[0] <= 1e-3
+    assert far.errors[0] < 1e-8
 
 
 def test_few_rows_have_no_sampling_error() -> None:

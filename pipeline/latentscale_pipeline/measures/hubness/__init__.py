@@ -13,7 +13,7 @@ from latentscale_pipeline.measures.base import (
     Role,
     RowColumn,
 )
-from latentscale_pipeline.measures.hubness.config import HubnessSection
+from latentscale_pipeline.measures.hubness.config import Hubness
 from latentscale_pipeline.measures.hubness.report import HubnessReport
 from latentscale_pipeline.measures.hubness.results import HubnessResults
 
@@ -21,18 +21,18 @@ from latentscale_pipeline.measures.hubness.results import HubnessResults
 class HubnessMeasure(Measure):
     """Hubness as a measure."""
 
-    section = HubnessSection
+    section = Hubness
     results = HubnessResults
     report = HubnessReport()
     error_freedom = 19
 
-    def plan(self, section: HubnessSection, facts: JobFacts) -> list[Stage]:
+    def plan(self, section: Hubness, facts: JobFacts) -> list[Stage]:
         """Plan random rows of every corpus, and their neighbours among each other."""
         from latentscale_pipeline.measures.hubness.plan import plan_hubness
 
         return plan_hubness(section, facts)
 
-    def collect(self, section: HubnessSection, facts: JobFacts, results: Results) -> Findings:
+    def collect(self, section: Hubness, facts: JobFacts, results: Results) -> Findings:
         """Collect the scores of every corpus."""
         from latentscale_pipeline.measures.hubness.collect import collect_hubness
 

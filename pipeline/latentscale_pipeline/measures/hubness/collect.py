@@ -14,7 +14,7 @@ from latentscale_pipeline.measures.base import (
     Score,
     load_estimate,
 )
-from latentscale_pipeline.measures.hubness.config import HubnessSection
+from latentscale_pipeline.measures.hubness.config import Hubness
 from latentscale_pipeline.measures.hubness.plan import drawn_count, stage_name, too_few_rows
 from latentscale_pipeline.measures.hubness.results import HubnessOfCorpus, HubnessResults
 
@@ -22,10 +22,8 @@ UNITS = {"hubness": "skewness", "Robin Hood index": "share", "antihubs": "share 
 
 NONE: Mapping[str, Any] = {"scores": {}, "occurrences": [], "most": 0}
 
-NO_INTERVAL = "too few random rows for an interval"
 
-
-def collect_hubness(section: HubnessSection, facts: JobFacts, results: Results) -> Findings:
+def collect_hubness(section: Hubness, facts: JobFacts, results: Results) -> Findings:
     """Collect the scores of every corpus."""
     parts: dict[Role, HubnessOfCorpus] = {}
     scores: list[Score] = []
@@ -44,7 +42,7 @@ def collect_hubness(section: HubnessSection, facts: JobFacts, results: Results) 
                     score=name,
                     unit=UNITS[name],
                     better="low",
-                    reason=None if found else reason or NO_INTERVAL,
+                    reason=reason or None,
                     sampling_error=found["sampling_error"] if found else None,
                 )
             )

@@ -9,7 +9,7 @@ from pydantic import Field
 from latentscale_pipeline.config.section import Metric, Section
 
 
-class HubnessSection(Section):
+class Hubness(Section):
     """How unevenly rows are nearest neighbours of others."""
 
     by_default: ClassVar[bool] = False

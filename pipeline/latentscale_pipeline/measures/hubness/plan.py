@@ -14,7 +14,7 @@ from latentscale_pipeline.measures.base import (
     JobFacts,
     Role,
 )
-from latentscale_pipeline.measures.hubness.config import HubnessSection
+from latentscale_pipeline.measures.hubness.config import Hubness
 from latentscale_pipeline.measures.hubness.tasks import find_neighbours, score_lists, store_drawn
 from latentscale_pipeline.measures.shared.random_rows import (
     drawing_bytes,
@@ -39,7 +39,7 @@ PAIR_OPERATIONS, ENTRY_OPERATIONS = 4.0, 60.0
 """Elementwise operations of a pair of rows, and to insert a row into a list."""
 
 
-def plan_hubness(section: HubnessSection, facts: JobFacts) -> list[Stage]:
+def plan_hubness(section: Hubness, facts: JobFacts) -> list[Stage]:
     """Plan random rows of every corpus, and their neighbours among each other."""
     return [
         stage
@@ -49,7 +49,7 @@ def plan_hubness(section: HubnessSection, facts: JobFacts) -> list[Stage]:
     ]
 
 
-def too_few_rows(section: HubnessSection, corpus: CorpusFacts) -> str:
+def too_few_rows(section: Hubness, corpus: CorpusFacts) -> str:
     """Return why a corpus has no hubness; empty if it has one."""
     if corpus.n > section.k:
         return ""
@@ -61,13 +61,13 @@ def stage_name(role: Role) -> str:
     return f"hubness-{role}"
 
 
-def drawn_count(section: HubnessSection, facts: JobFacts, role: Role) -> int:
+def drawn_count(section: Hubness, facts: JobFacts, role: Role) -> int:
     """Return how many rows of a corpus are drawn."""
     least = max(LEAST_ROWS, section.k + 1)
     return min(facts.corpora[role].n, section.rows, max(least, math.isqrt(int(facts.pairs))))
 
 
-def _stages(section: HubnessSection, facts: JobFacts, role: Role) -> list[Stage]:
+def _stages(section: Hubness, facts: JobFacts, role: Role) -> list[Stage]:
     corpus, rows = facts.corpora[role], drawn_count(section, facts, role)
     drawn = Stage(
         name=f"hubness-rows-{role}",
@@ -85,7 +85,7 @@ def _stages(section: HubnessSection, facts: JobFacts, role: Role) -> list[Stage]
     ]
 
 
-def _lists_stage(section: HubnessSection, facts: JobFacts, role: Role, drawn: str) -> Stage:
+def _lists_stage(section: Hubness, facts: JobFacts, role: Role, drawn: str) -> Stage:
     corpus, rows = facts.corpora[role], drawn_count(section, facts, role)
     errors = facts.samples > 0 or rows < corpus.n
     parts = -(-rows // QUERIES)

@@ -19,7 +19,7 @@ class HubnessReport(MeasureReport):
     title = "Hubness"
     question = (
         "Are some rows among the nearest neighbours of very many others? A search then returns "
-        "them again and again, and never finds the antihubs."
+        "them again and again, and hardly ever the antihubs."
     )
     source = (
         "Radovanović, Nanopoulos and Ivanović, JMLR 2010 (hubness, antihubs); Feldbauer et al., "

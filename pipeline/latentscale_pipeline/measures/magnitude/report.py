@@ -59,7 +59,7 @@ class MagnitudeReport(MeasureReport):
             "Magnitude distance",
             "What each corpus has that the other hasn't, in effective points at the scale of the "
             "median distance: twice the magnitude of both together less that of each. Equal "
-            "corpora have 0, and samples of one source more than that, the more rows they have.",
+            "sets of rows have 0, and random rows of one source more, the more rows there are.",
             headline=True,
             least=0.0,
         ),

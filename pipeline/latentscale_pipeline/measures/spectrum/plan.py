@@ -85,4 +85,11 @@ def _stage(corpus: CorpusFacts, role: Role, seed: int, groups: int) -> Stage:
             method="moments",
             why=f"sums over the rows, in {groups} groups" if groups > 1 else "sums over the rows",
         ),
+        # The place of a run and the rows of the shards before it decide the groups of its rows.
+        part_inputs=tuple(
+            f"{run} {place}"
+            for place, run in enumerate(
+                corpus.runs_of_shards(shards, seed, groups, corpus.shard_rows)
+            )
+        ),
     )

@@ -1,4 +1,4 @@
-"""The spread: how many rows are far from all others, by sums of similarities; and DCScore."""
+"""The spread: how many rows count as different at a scale, by sums of similarities; DCScore."""
 
 from __future__ import annotations
 

@@ -13,19 +13,16 @@ from latentscale_pipeline.measures.base import (
     Role,
 )
 from latentscale_pipeline.measures.shared.bandwidth import bandwidth_stage
-from latentscale_pipeline.measures.shared.random_rows import (
-    MOST_TASKS,
-    drawing_bytes,
-    read_drawn,
-    row_bytes,
-    share_reading,
-)
+from latentscale_pipeline.measures.shared.random_rows import MOST_TASKS, row_bytes, sample_stage
 from latentscale_pipeline.measures.shared.shard_blocks import POINTS_BYTES, shards_per_block
 from latentscale_pipeline.measures.spread.config import Spread
-from latentscale_pipeline.measures.spread.tasks import score_sums, store_drawn, sum_rows
+from latentscale_pipeline.measures.spread.tasks import score_sums, sum_rows
 
 LEAST_ROWS = 100
 """Fewest rows that are drawn, whatever the budget."""
+
+DOUBLE_PAIRS = 1e9
+"""Pairs of rows up to which sums are in double precision; beyond, that would take minutes."""
 
 PAIR_OPERATIONS = 6.0
 """Elementwise operations of a pair: its distance, and both sums at a scale."""
@@ -61,20 +58,9 @@ def _bandwidth(section: Spread, facts: JobFacts) -> float | str:
 
 def _stages(section: Spread, facts: JobFacts, role: Role) -> list[Stage]:
     corpus, rows = facts.corpora[role], drawn_count(section, facts, role)
-    drawn = Stage(
-        name=f"spread-rows-{role}",
-        work=store_drawn,
-        temporary="result",
-        corpora=(role,),
-        parameters={"role": role, "rows": rows},
-        seed=facts.seed,
-        memory_bytes=2 * row_bytes(corpus) * rows + drawing_bytes(corpus.n, rows),
-        cost_estimate=CostEstimate(bytes_written=row_bytes(corpus) * rows + RESULT_BYTES),
-    )
-    return [
-        share_reading(drawn, corpus, read_drawn, rows),
-        _sums_stage(section, facts, role, drawn.name),
-    ]
+    # In random order, so that halves of them have nothing to do with their content.
+    drawn = sample_stage(f"spread-rows-{role}", role, corpus, rows, facts.seed)
+    return [drawn, _sums_stage(section, facts, role, drawn.name)]
 
 
 def _sums_stage(section: Spread, facts: JobFacts, role: Role, drawn: str) -> Stage:
@@ -85,8 +71,7 @@ def _sums_stage(section: Spread, facts: JobFacts, role: Role, drawn: str) -> Sta
     distances = 1 if section.temperature is None else 2
     columns = len(section.scales) + distances - 1
     pairs, summed = float(rows) * corpus.n, 8 * rows * columns
-    # The interval of random rows is far wider than what single precision loses.
-    precision: Precision = "double" if rows == corpus.n else "single"
+    precision: Precision = "double" if pairs <= DOUBLE_PAIRS else "single"
     products = distances * pairs * corpus.d
     return Stage(
         name=stage_name(role),
@@ -120,7 +105,7 @@ def _sums_stage(section: Spread, facts: JobFacts, role: Role, drawn: str) -> Sta
             + (products if precision == "double" else 0.0),
             elementwise_operations=pairs * (PAIR_OPERATIONS * distances)
             + (pairs + float(rows) ** 2) * SCALE_OPERATIONS * columns
-            + CONVERSION_OPERATIONS * corpus.n * corpus.d,
+            + CONVERSION_OPERATIONS * distances * corpus.n * corpus.d,
             method="row sums",
             why=f"similarities of {rows:,}"
             + (" random rows to all rows" if rows < corpus.n else " rows to each other"),

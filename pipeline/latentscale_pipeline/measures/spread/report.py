@@ -13,13 +13,12 @@ from latentscale_pipeline.views.glossary import Definition
 
 
 class SpreadReport(MeasureReport):
-    """The number of rows that are far from all others."""
+    """The number of rows that count as different at a scale."""
 
     group = "Diversity"
     title = "Spread"
     question = (
-        "How many rows are far from all others, at some scales: rows that are near each other "
-        "share one, and copies add nothing."
+        "How many rows count as different, at some scales: rows that are near each other share one."
     )
     source = "Willerton 2015 (spread); Zhu et al., ICML 2025 (DCScore)"
     scores: ClassVar[Mapping[str, Definition]] = {
@@ -27,7 +26,8 @@ class SpreadReport(MeasureReport):
             "Spread",
             "Between 1, when all rows are equal, and the number of distinct rows, when all are far "
             "apart. A row counts by how little similarity it has with all rows; the larger the "
-            "scale, the nearer are rows that count as similar.",
+            "scale, the nearer are rows that count as similar. At scale 1 most pairs are similar, "
+            "and it is hardly above e = 2.7.",
             headline=True,
             least=1.0,
         ),

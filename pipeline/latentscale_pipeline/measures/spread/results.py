@@ -6,7 +6,6 @@ from pydantic import ConfigDict, NonNegativeFloat
 
 from latentscale_pipeline.results.part import (
     Absent,
-    AbsentOrNull,
     Bounds,
     Part,
     Positive,
@@ -44,7 +43,7 @@ class SpreadOfCorpus(Part):
     bandwidth_reason: Absent[Reason] = None
     euclidean: list[SpreadAtScale]
     """Spread under the Euclidean distance, by scale; empty without a bandwidth."""
-    cosine: AbsentOrNull[SpreadAtScale] = None
+    cosine: Absent[SpreadAtScale] = None
     """DCScore; absent if it wasn't asked for."""
 
 

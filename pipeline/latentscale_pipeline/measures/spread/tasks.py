@@ -1,4 +1,4 @@
-"""Tasks of the spread: draw rows, sum their similarities to all rows, and score the sums."""
+"""Tasks of the spread: sum the similarities of random rows to all rows, and score the sums."""
 
 from __future__ import annotations
 
@@ -11,15 +11,8 @@ from latentscale.spread.scores import sampling_errors, spread
 from latentscale.tiles.distances import Float64Array, Metric, Points, as_points
 from latentscale_pipeline.engine.stage import Inputs
 from latentscale_pipeline.measures.base import store_estimate
-from latentscale_pipeline.measures.shared.random_rows import drawn_rows, gather_rows
 from latentscale_pipeline.measures.shared.shard_blocks import points_by_blocks
 from latentscale_pipeline.storage.artifacts import Artifact, Output
-
-
-def store_drawn(inputs: Inputs) -> Output:
-    """Store the drawn rows, in the order of their numbers."""
-    corpus = inputs.corpora[inputs.parameters["role"]]
-    return Output(arrays={"vectors": gather_rows(inputs, corpus, drawn_rows(inputs))})
 
 
 def sum_rows(inputs: Inputs) -> Output:
@@ -28,21 +21,25 @@ def sum_rows(inputs: Inputs) -> Output:
     corpus = inputs.corpora[p["role"]]
     first = inputs.index * p["shards"]
     shards = range(first, min(first + p["shards"], corpus.shard_count))
-    arrays: dict[str, Any] = {}
-    rows = 0
-    for metric, scales in _scales(inputs).items():
-        drawn, origin = _drawn(inputs, metric)
-        found = reduce(
-            add,
-            (
-                sum_similarities(drawn, block.about(origin), scales, p["precision"], corpus.n)
-                for shard in shards
-                for _, block in points_by_blocks(corpus.read_shard(shard), metric)
-            ),
-        )
-        arrays |= {f"{metric}_sums": found.sums, f"{metric}_errors": found.errors}
-        rows = found.rows
-    return Output(values={"rows": rows}, arrays=arrays)
+    drawn = {metric: _drawn(inputs, metric) for metric in _scales(inputs)}
+    found: dict[Metric, RowSums] = {}
+    for shard in shards:
+        stored = corpus.read_shard(shard)
+        for metric, scales in _scales(inputs).items():
+            points, origin = drawn[metric]
+            for _, block in points_by_blocks(stored, metric):
+                sums = sum_similarities(
+                    points, block.about(origin), scales, corpus.n, precision=p["precision"]
+                )
+                found[metric] = found[metric] + sums if metric in found else sums
+    return Output(
+        values={"rows": {metric: sums.rows for metric, sums in found.items()}},
+        arrays={
+            f"{metric}_{name}": getattr(sums, name)
+            for metric, sums in found.items()
+            for name in ("sums", "errors")
+        },
+    )
 
 
 def score_sums(inputs: Inputs) -> Output:
@@ -63,7 +60,7 @@ def score_sums(inputs: Inputs) -> Output:
 
 def _sums(part: Artifact, metric: Metric) -> RowSums:
     sums, errors = (part.array(f"{metric}_{name}") for name in ("sums", "errors"))
-    return RowSums(sums, errors, part.values["rows"])
+    return RowSums(sums, errors, part.values["rows"][metric])
 
 
 def _drawn(inputs: Inputs, metric: Metric) -> tuple[Points, Float64Array]:

@@ -83,6 +83,16 @@ def test_random_rows_have_an_interval(tmp_path: Path) -> None:
     assert budget["measures"]["spread"]["corpus"]["rows"] == 300
 
 
+def test_the_order_of_rows_makes_no_difference(tmp_path: Path) -> None:
+    """Rows of two sources alternate, and nearly all are drawn."""
+    rows = kinds(13, 502)
+    rows[::2] += 5.0
+    found = values(run(tmp_path / "drawn", "rows: 500", corpus=rows))
+    whole = values(run(tmp_path / "whole", corpus=rows))
+    for scale, row in found.items():
+        assert row["sampling_error"] == pytest.approx(whole[scale]["sampling_error"], rel=0.25)
+
+
 def test_fewer_kinds_are_found_and_a_sample_of_the_same_is_not(tmp_path: Path) -> None:
     fewer = run(tmp_path / "fewer", corpus=kinds(6, 800)[:, :] * 0.8, reference=kinds(7, 800))
     assert fewer["verdict"]["value"] == "differs"
