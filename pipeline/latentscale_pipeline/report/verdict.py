@@ -266,11 +266,11 @@ def _sentence(one: Compared) -> str:
 
 
 def _also(others: Sequence[Compared], word: str) -> str:
-    """Name the scores that are also higher, or lower, than chance puts them."""
+    """Name the other scores that are higher, or lower, than chance puts them."""
     above = word == "higher"
     titles = [one.title for one in others if (one.expected.found > one.expected.centre) == above]
     named = titles[:NAMED] + ([f"{len(titles) - NAMED} more"] if titles[NAMED:] else [])
-    return f"Also {word}: {'; '.join(named)}." if named else ""
+    return f"{word.capitalize()} than expected: {'; '.join(named)}." if named else ""
 
 
 def _corrected(known: list[Compared]) -> str:

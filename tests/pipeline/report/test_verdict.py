@@ -64,7 +64,7 @@ def test_the_strongest_evidence_is_named_first() -> None:
                 "MagArea is 2,647, where 2,732 to 2,758 is expected (p < 0.001, corrected for 3 "
                 "scores)."
             ),
-            "Also lower: GeomCA recall in rows. The other 1 shows no difference.",
+            "Lower than expected: GeomCA recall in rows. The other 1 shows no difference.",
         ],
     )
 
@@ -216,7 +216,7 @@ def test_rows_in_both_corpora_are_no_difference_of_their_sources() -> None:
     both = judge([other, LEAKS], compares=True)
     assert both.value == "differs"
     assert both.reason.startswith("Vendi score")
-    assert both.also == "Also higher: Also in the reference."
+    assert both.also == "Higher than expected: Also in the reference."
     few = LEAKS.model_copy(
         update={"expected": expected(0.0, 0.1, 0.2, 0.001, centre=0.15, p_adjusted=0.001)}
     )

@@ -45,6 +45,10 @@ class MagnitudeMeasure(Measure):
         """Leave out methods for many rows."""
         return section.model_copy(update={"method": "auto"})
 
+    def section_of_label(self, section: Magnitude) -> Magnitude:
+        """Leave out the distance, which is of whole corpora."""
+        return section.model_copy(update={"distance": False})
+
     def row_columns(self, found: MagnitudeResults, role: Role) -> list[RowColumn]:
         """Return every row's share of the magnitude at the largest scale."""
         return [

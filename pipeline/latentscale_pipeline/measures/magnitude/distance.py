@@ -9,6 +9,7 @@ from typing import Any
 from latentscale.magnitude.distance import magnitude_distance
 from latentscale_pipeline.engine.cost import CostEstimate
 from latentscale_pipeline.engine.stage import Inputs, Stage
+from latentscale_pipeline.errors import BadInput
 from latentscale_pipeline.measures.base import (
     FEW_TILES_BYTES,
     RESULT_BYTES,
@@ -38,13 +39,29 @@ SINGULAR = (
 )
 
 
+SATURATED = 0.98
+"""Share of the rows from which a distance says little: few near pairs, by chance, decide it."""
+
+UNRESOLVED = "nearly every row stands alone at this scale; set a smaller distance_scale"
+
+
 def has_distance(section: Magnitude, facts: JobFacts) -> bool:
     """Return whether the distance is computed."""
     return section.distance and len(facts.corpora) > 1
 
 
 def distance_stages(section: Magnitude, facts: JobFacts) -> list[Stage]:
-    """Plan random rows of both corpora, and their distance."""
+    """Plan random rows of both corpora, and their distance.
+
+    Raises
+    ------
+    BadInput
+        If it is asked for without a reference.
+    """
+    if section.distance and len(facts.corpora) == 1:
+        raise BadInput(
+            "measures.magnitude.distance compares with a reference; add reference: or leave it out"
+        )
     if not has_distance(section, facts) or not _one_space(facts):
         return []
     scale = _given_scale(section, facts)
@@ -103,6 +120,8 @@ def compare_rows(inputs: Inputs) -> Output:
     )
     if distance is None:
         return Output(values={"reason": SINGULAR, "scale": scale})
+    if distance.estimate.value > SATURATED * (len(first) + len(second)):
+        return Output(values={"reason": UNRESOLVED, "scale": scale})
     return Output(
         values={
             "scale": scale,

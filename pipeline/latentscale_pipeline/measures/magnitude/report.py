@@ -57,9 +57,9 @@ class MagnitudeReport(MeasureReport):
         ),
         "distance": Definition(
             "Magnitude distance",
-            "What each corpus has that the other hasn't, in effective points at the scale of the "
-            "median distance: twice the magnitude of both together less that of each. Equal "
-            "sets of rows have 0, and random rows of one source more, the more rows there are.",
+            "What each corpus has that the other hasn't, in effective points at one scale (one "
+            "over the median distance unless configured otherwise): twice the magnitude of both "
+            "together less that of each. Equal sets of rows have 0, samples of one source more.",
             headline=True,
             least=0.0,
         ),

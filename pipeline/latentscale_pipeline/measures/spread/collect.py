@@ -31,13 +31,14 @@ def collect_spread(section: Spread, facts: JobFacts, results: Results) -> Findin
         reason = values.get("reason")
         found = dict(zip(section.scales, values.get("euclidean", []), strict=False))
         scores += [
-            _score("spread", role, f"scale {scale:g}", found.get(scale), reason)
+            _score("spread", role, f"scale {scale:g}", found.get(scale), reason, corpus.n)
             for scale in section.scales
         ]
         cosine = None
         if section.temperature is not None:
             [stored] = values["cosine"]
-            scores.append(_score("DCScore", role, f"τ = {section.temperature:g}", stored, None))
+            label = f"τ = {section.temperature:g}"
+            scores.append(_score("DCScore", role, label, stored, None, corpus.n))
             cosine = _at_scale(1.0 / section.temperature, stored)
         parts[role] = SpreadOfCorpus(
             n=corpus.n,
@@ -50,9 +51,22 @@ def collect_spread(section: Spread, facts: JobFacts, results: Results) -> Findin
     return Findings(SpreadResults(**parts), tuple(scores))
 
 
+SATURATED = 0.98
+"""Share of the rows from which a spread says little: the few near rows, by chance, decide it."""
+
+UNRESOLVED = "nearly every row counts as different at this scale; set a smaller one"
+
+
 def _score(
-    name: str, role: Role, scale: str, found: Mapping[str, Any] | None, reason: str | None
+    name: str,
+    role: Role,
+    scale: str,
+    found: Mapping[str, Any] | None,
+    reason: str | None,
+    n: int,
 ) -> Score:
+    if found is not None and found["estimate"]["value"] > SATURATED * n:
+        found, reason = None, UNRESOLVED
     return Score.from_estimate(
         None if found is None else load_estimate(found["estimate"]),
         measure="spread",

@@ -63,9 +63,9 @@ class VendiReport(MeasureReport):
     }
 
     def is_headline(self, score: Score) -> bool:
-        """Return whether the order is 1; of the cosine kernel also a low and a high one."""
-        if score.score != "vendi":
-            return False
+        """Return whether the order is 1; of whole scores under cosine also a low and a high one."""
+        if score.score == "truncated_vendi":
+            return score.order in HEADLINES
         return score.order in (COSINE_HEADLINES if score.kernel == "cosine" else HEADLINES)
 
     def figures(self, found: VendiResults, results: Results) -> list[Figure]:

@@ -93,5 +93,7 @@ def test_reasons(tmp_path: Path) -> None:
     assert "safely positive definite" in found(tiny)["reason"]
     with pytest.raises(BadInput, match="give distance_scale as a number under metric cosine"):
         run(tmp_path / "metric", "metric: cosine", corpus=rows, reference=rows)
-    alone = run(tmp_path / "alone", corpus=rows)
-    assert "distance" not in alone["measures"]["magnitude"]
+    far = run(tmp_path / "far", "distance_scale: 100", corpus=rows, reference=rows_of(11, 90))
+    assert found(far)["reason"].startswith("nearly every row stands alone at this scale")
+    with pytest.raises(BadInput, match="distance compares with a reference; add reference:"):
+        run(tmp_path / "alone", corpus=rows)

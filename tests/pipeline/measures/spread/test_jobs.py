@@ -61,10 +61,11 @@ def test_scores_equal_brute_force_however_rows_are_stored(tmp_path: Path, shard_
     for of, rows in (("corpus", corpus), ("reference", reference)):
         found = values(results, of)
         assert list(found) == ["scale 1", "scale 3", "scale 10", "τ = 0.2"]
-        for scale in (1, 3, 10):
-            row = found[f"scale {scale}"]
+        part = results["measures"]["spread"][of]["euclidean"]
+        for scale, row in zip((1, 3, 10), part, strict=True):
             assert row["value"] == pytest.approx(oracle(rows, scale / median), rel=1e-9)
             assert row["bounds"] == "exact"
+            assert found[f"scale {scale}"]["value"] == row["value"]
         assert found["τ = 0.2"]["value"] == pytest.approx(dcscore(rows, 0.2), rel=1e-9)
         assert all(0 < row["sampling_error"] < 0.05 * row["value"] for row in found.values())
 
@@ -112,6 +113,9 @@ def test_degenerate_corpora_say_why(tmp_path: Path) -> None:
     equal = run(tmp_path / "equal", "temperature: null", corpus=np.ones((60, 4)))
     assert [row["value"] for row in equal["scores"]] == [None] * 3
     assert equal["scores"][0]["reason"]
+    far = values(run(tmp_path / "far", "scales: [3, 90]", corpus=kinds(14, 200)))
+    assert far["scale 3"]["value"] > 1.0
+    assert far["scale 90"]["reason"].startswith("nearly every row counts as different")
     given = run(tmp_path / "given", "bandwidth: 2.0, scales: [4]", corpus=np.ones((60, 4)))
     assert [row["value"] for row in given["scores"]] == [1.0, 1.0]
 
