@@ -7,9 +7,12 @@ that job, if it derived the scale under the same metric. Otherwise the new job i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from latentscale_pipeline.config.job import JobConfig
 from latentscale_pipeline.errors import BadInput
-from latentscale_pipeline.measures.finished_job import read_job
+from latentscale_pipeline.measures.finished_job import FinishedJob, read_job
 from latentscale_pipeline.measures.registry import MEASURES
 from latentscale_pipeline.storage.objects import ObjectStore
 
@@ -37,14 +40,19 @@ def read_scales(config: JobConfig) -> dict[str, float]:
     try:
         job = read_job(config.scales_from)
         settings = (job.settings or {})["measures"]
+        derived = _derived_scales(job, settings)
         scales: dict[str, float | None] = {}
         for name, section in config.measures.items():
-            part = job.results.part(name)
-            for scale, value in (
-                MEASURES[name].read_scales(section, settings.get(name), part).items()
-            ):
-                # Measures share scales, and one that the other job didn't run knows none.
-                scales[scale] = scales.get(scale) if value is None else value
+            given, part = settings.get(name), job.results.part(name)
+            for scale, own in MEASURES[name].read_scales(section, given, part).items():
+                # Measures share scales, so another one of that job may know it.
+                others = (
+                    found[scale]
+                    for other, found in derived.items()
+                    if other != name and scale in found
+                )
+                known = own if own is not None else next(others, None)
+                scales[scale] = scales.get(scale) if known is None else known
     except (BadInput, KeyError, TypeError, AttributeError):
         raise BadInput(
             f"scales_from: {store.url} has no readable results.json and config.json; write auto, "
@@ -57,3 +65,19 @@ def read_scales(config: JobConfig) -> dict[str, float]:
             "asked for; set it in the configuration, or choose another job"
         )
     return {name: float(value) for name, value in scales.items() if value is not None}
+
+
+def _derived_scales(job: FinishedJob, settings: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Return the scales that each measure of a finished job derived."""
+    derived: dict[str, dict[str, float]] = {}
+    for name, given in settings.items():
+        measure, part = MEASURES.get(name), job.results.part(name)
+        if measure is None or part is None:
+            continue
+        try:
+            section = measure.section.model_validate(given)
+        except ValueError:  # settings of an earlier version
+            continue
+        found = measure.read_scales(section, given, part)
+        derived[name] = {scale: value for scale, value in found.items() if value is not None}
+    return derived

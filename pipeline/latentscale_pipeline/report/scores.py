@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from latentscale_pipeline.measures.base import MeasureReport
 from latentscale_pipeline.measures.registry import MEASURES
@@ -38,9 +38,10 @@ def section_of(name: str, place: int) -> Section:
     )
 
 
-def replicated_scores() -> str:
-    """Return the names of the scores whose sampling error replicates can estimate."""
-    return ", ".join(m.report.replicated for m in MEASURES.values() if m.report.replicated)
+def replicated_scores(measures: Collection[str]) -> str:
+    """Return the names of the scores of measures whose sampling error replicates can estimate."""
+    reports = (measure.report for name, measure in MEASURES.items() if name in measures)
+    return ", ".join(report.replicated for report in reports if report.replicated)
 
 
 def scores_table(scores: Sequence[Score]) -> Table:

@@ -150,16 +150,17 @@ def _table(columns: Sequence[str], rows: Sequence[Cells], *, gap: int = 2) -> Ta
 def _notes(scores: Sequence[Score], hidden: int) -> Iterator[str]:
     if hidden:
         yield f"{hidden:,} scores of single labels are in results.json."
-    sampled = {score.expected.rows for score in scores if score.expected is not None}
-    for rows in sampled:
+    sampled = sorted({score.expected.rows for score in scores if score.expected is not None})
+    if sampled:
+        rows = " or ".join(f"{count:,}" for count in sampled)
         yield (
-            f"found, expected: the score at {rows:,} rows (the mean over samples, if there are "
+            f"found, expected: the score at {rows} rows (the mean over samples, if there are "
             "more), and the range that holds it in 95 % of cases if the reference has the same "
             "source; p: of this score alone."
         )
     unknown = sum(score.sampling_error is None and score.expected is None for score in scores)
     if unknown:
-        known = replicated_scores()
+        known = replicated_scores({score.measure for score in scores})
         hint = f" (replicates: {{count, rows}} measures that of {known})" if known else ""
         yield (
             f"The sampling error of {unknown} of {len(scores)} scores is unknown: "

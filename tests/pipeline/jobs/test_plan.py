@@ -164,8 +164,8 @@ def replace_limit(config: JobConfig, limit: str) -> JobConfig:
             ("subsample", "all pairs would take more than budget.pairs 1.0e+15"),
         ),
         ("vendi: {kernels: [rbf], method: nystrom}", 99, ("nystrom", "vendi.method is nystrom")),
-        ("magnitude: {}", 3000, ("cholesky", "at most 3,000 rows")),
-        ("magnitude: {}", 3001, ("cg", "more than 3,000 rows")),
+        ("magnitude: {}", 1200, ("cholesky", "at most 1,200 rows")),
+        ("magnitude: {}", 1201, ("cg", "more than 1,200 rows")),
     ],
 )
 def test_what_auto_chose_and_why(measures: str, n: int, chosen: tuple[str, str] | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
@@ -30,6 +31,7 @@ class Spread(Section):
     @field_validator("scales")
     @classmethod
     def _ascending(cls, scales: list[float]) -> list[float]:
-        if len(set(scales)) < len(scales):
-            raise ValueError("scales are listed twice")
+        for scale, after in pairwise(sorted(scales)):
+            if scale == after:
+                raise ValueError(f"{scale:g} is listed twice")
         return sorted(scales)

@@ -107,6 +107,16 @@ def test_a_scale_may_come_from_another_job(tmp_path: Path) -> None:
     second = run(tmp_path / "second", job=f"scales_from: {folder}\n", corpus=3.0 * kinds(11, 300))
     widths = [found["measures"]["spread"]["corpus"]["bandwidth"] for found in (first, second)]
     assert widths[0] == widths[1]
+    # A measure that shares the bandwidth takes it too, though that job didn't have it.
+    other = tmp_path / "other"
+    other.mkdir()
+    np.save(other / "rows.npy", kinds(12, 300).astype("f4"))
+    (other / "job.yaml").write_text(
+        f"name: o\noutput: {other}\ncorpus: {other}/rows.npy\ncluster: {{kind: serial}}\n"
+        f"scales_from: {folder}\nmeasures: {{vendi: {{kernels: [rbf]}}}}\n"
+    )
+    run_here(other / "job.yaml")
+    assert results_of(other)["measures"]["vendi"]["corpus"][0]["bandwidth"] == widths[0]
 
 
 def test_degenerate_corpora_say_why(tmp_path: Path) -> None:
