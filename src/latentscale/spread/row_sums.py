@@ -19,7 +19,7 @@ from latentscale.tiles.exponential_products import (
     product_error,
 )
 
-SINGLE_ERROR = 1e-3
+SINGLE_ERROR = 2e-3
 """Largest relative error of a sum that single precision may have."""
 
 

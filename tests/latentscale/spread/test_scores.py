@@ -138,7 +138,7 @@ def test_single_precision_gives_way_where_it_loses_too_much() -> None:
     near = sums_of(rows, np.arange(300), precision="single", scales=[0.5], block=300)
     rows[0] *= 300.0
     far = sums_of(rows, np.arange(300), precision="single", scales=[0.5], block=300)
-    assert 1e-8 < near.errors[0] <= 1e-3
+    assert 1e-8 < near.errors[0] <= 2e-3
     assert far.errors[0] < 1e-8
 
 
